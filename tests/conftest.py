@@ -1,0 +1,17 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
+
+
+@pytest.fixture(scope="session")
+def corpus() -> Path:
+    """Folder of real data sets beside the checkout; tests that need it skip where it is absent."""
+    if not CORPUS.is_dir():
+        pytest.skip(f"no data corpus at {CORPUS}: this test compares with stored published results")
+    return CORPUS
