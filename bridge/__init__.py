@@ -1,0 +1,1 @@
+"""The hub: puts cases, methods and truth together, and judges every result."""

@@ -1,0 +1,170 @@
+"""Command line of the bridge: ``python -m bridge compare | list | generate``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import joblib
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from bridge import report
+from bridge.compare import compare
+from bridge.errors import BridgeError
+from bridge.methods import METHODS
+from posteriordb_cases import CaseError, list_cases, load_case
+
+EMBEDDED_SCHOOLS = (
+    "eight_schools-eight_schools_noncentered",
+    "eight_schools-eight_schools_centered",
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status (2 for a wrong request, 1 if every run failed)."""
+    arguments = _parser().parse_args(argv)
+    console = Console()
+    logging.basicConfig(
+        level=logging.INFO if arguments.verbose else logging.WARNING,
+        format="%(message)s",
+        handlers=[RichHandler(console=console, show_path=False)],
+    )
+    try:
+        return arguments.run(arguments, console)
+    except (BridgeError, CaseError, ValueError) as error:
+        Console(stderr=True).print(f"[red]error:[/] {error}", highlight=False)
+        return 2
+    except KeyboardInterrupt:
+        Console(stderr=True).print("interrupted; the same command goes on where this one stopped")
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bridge", description=__doc__)
+    parser.add_argument("--verbose", action="store_true", help="say what is being done")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    command = commands.add_parser("compare", help="judge methods against reference draws")
+    command.add_argument(
+        "cases",
+        nargs="*",
+        metavar="NAME",
+        default=list(EMBEDDED_SCHOOLS),
+        help="posteriors of the database (default: both eight schools)",
+    )
+    command.add_argument("--methods", nargs="+", metavar="METHOD", help="default: all of `list`")
+    command.add_argument("--seeds", type=int, default=3, help="seeds 1..N (default 3)")
+    command.add_argument("--draws", type=int, default=20_000, help="draws of each approximation")
+    command.add_argument("--out", type=Path, default=Path("results/compare"))
+    command.add_argument("--jobs", type=int, default=-1, help="processes (default: one a core)")
+    command.add_argument("--retry-failed", action="store_true", help="run recorded failures again")
+    _database_argument(command)
+    command.set_defaults(run=_compare)
+
+    command = commands.add_parser("list", help="cases and methods")
+    _database_argument(command)
+    command.set_defaults(run=_list)
+
+    command = commands.add_parser("generate", help="make reference draws of a case with Stan NUTS")
+    command.add_argument("name")
+    command.add_argument("--seed", type=int, default=1)
+    _database_argument(command)
+    command.set_defaults(run=_generate)
+    return parser
+
+
+def _database_argument(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--database",
+        metavar="PATH",
+        help="a posteriordb (its root or its posterior_database folder), or 'github'; "
+        "default $POSTERIORDB_PATH, else the embedded cases",
+    )
+
+
+def _compare(arguments: argparse.Namespace, console: Console) -> int:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("preparing", total=None)
+
+        def on_record(record: dict[str, Any], done: int, total: int) -> None:
+            text = f"{record['method']} on {record['case_name']}: {record['status']}"
+            progress.update(task, description=text, completed=done, total=total)
+
+        with joblib.parallel_config(n_jobs=arguments.jobs):
+            frame = compare(
+                arguments.cases,
+                arguments.methods,
+                arguments.seeds,
+                out=arguments.out,
+                database=arguments.database,
+                draws=arguments.draws,
+                retry_failed=arguments.retry_failed,
+                on_record=on_record,
+            )
+        progress.update(
+            task, description="writing tables and figures", total=len(frame), completed=len(frame)
+        )
+        paths = report.write(frame, arguments.out)
+    _print_results(frame, console)
+    console.print(f"{len(paths)} files in {arguments.out}: {', '.join(p.name for p in paths)}")
+    return 0 if (frame["status"] == "ok").any() else 1
+
+
+def _print_results(frame: Any, console: Console) -> None:
+    wide = console if console.width >= 120 else Console(width=120)
+    for table in report.rich_tables(frame):
+        wide.print(table)
+    console.print(
+        "k̂ < 0.5 good, < 0.7 usable; ELBO and KL in nats; errors of the worst parameter in "
+        "posterior standard deviations; ? = unreliable, see `notes` in records.csv.",
+        highlight=False,
+    )
+    for failure in report.failures(frame).itertuples(index=False):
+        console.print(
+            f"failed: {failure.method} on {failure.case_name}, seed {failure.seed}: "
+            f"{str(failure.reason).splitlines()[0]}",
+            highlight=False,
+        )
+
+
+def _list(arguments: argparse.Namespace, console: Console) -> int:
+    table = Table("case", "Stan", "PyMC", "reference", "exact log Z", title="cases")
+    for name in list_cases(arguments.database):
+        case = load_case(name, database=arguments.database)
+        marks = (
+            "yes" if has else "–"
+            for has in (case.stan_code is not None, case.has_port, case.has_reference)
+        )
+        evidence = (case.exact or {}).get("log_evidence")
+        table.add_row(name, *marks, "–" if evidence is None else f"{evidence:.4f}")
+    console.print(table)
+    table = Table("method", "what it is", title="methods")
+    for method in METHODS.values():
+        table.add_row(method.name, method.description)
+    console.print(table)
+    return 0
+
+
+def _generate(arguments: argparse.Namespace, console: Console) -> int:
+    from bridge.generate import generate
+
+    path = generate(arguments.name, database=arguments.database, random_seed=arguments.seed)
+    console.print(f"reference draws written to {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

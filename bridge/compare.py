@@ -1,0 +1,224 @@
+"""Cases × methods × seeds, each run judged against the truth, under joblib, resumable."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from joblib import Parallel, delayed
+
+from bridge.judge import judge
+from bridge.methods import METHODS, Fit, find_methods
+from bridge.problem import Problem
+from bridge.records import Records
+from posteriordb_cases import load_case
+
+_log = logging.getLogger(__name__)
+_MAX_STORED_DRAWS = 4_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run depends on besides case, method and seed."""
+
+    draws: int = 20_000
+    repetitions: int = 5
+    database: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.repetitions < 1 or self.draws < 200 * self.repetitions:
+            raise ValueError(
+                "need repetitions >= 1 and at least 200 draws for each k̂, got "
+                f"draws={self.draws}, repetitions={self.repetitions}"
+            )
+
+    def key(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of a comparison."""
+
+    case_name: str
+    method: str
+    seed: int
+    settings: Settings
+
+    @property
+    def key(self) -> tuple[str, str, int, str]:
+        return (self.case_name, self.method, self.seed, self.settings.key())
+
+    @property
+    def draws_file(self) -> str:
+        return f"draws/{self.case_name}/{self.method}-{self.seed}.nc"
+
+
+def compare(
+    cases: Sequence[str] | str,
+    methods: Sequence[str] | None = None,
+    seeds: int | Sequence[int] = 3,
+    *,
+    out: str | os.PathLike[str],
+    database: str | os.PathLike[str] | None = None,
+    draws: int = 20_000,
+    repetitions: int = 5,
+    retry_failed: bool = False,
+    on_record: Callable[[dict[str, Any], int, int], None] | None = None,
+) -> pd.DataFrame:
+    """Run methods on cases and judge each run against the cases' reference draws.
+
+    Each finished run is committed to ``out/records.sqlite`` before the next is awaited, and its
+    draws are stored in ``out/draws``; a comparison that was interrupted goes on where it stopped.
+    Runs go through :class:`joblib.Parallel`, so ``joblib.parallel_config(n_jobs=…, backend=…)``
+    around the call says where.
+
+    Parameters
+    ----------
+    cases
+        Names of posteriors in the database.
+    methods
+        Names from ``python -m bridge list``; all for None.
+    seeds
+        How many (seeds 1..n), or which.
+    out
+        Folder of the results.
+    database
+        A posteriordb: its folder, "github", or None for ``POSTERIORDB_PATH``, else the embedded
+        one.
+    draws
+        Draws from each approximation.
+    repetitions
+        Batches the draws are cut into for the spread of k̂.
+    retry_failed
+        Run again what is recorded as failed.
+    on_record
+        Called as ``on_record(record, done, total)`` after each run, for progress.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a run: ``status`` is "ok" or "failed" (then ``reason`` says why), and the columns of
+        :func:`bridge.judge.judge`.
+
+    Raises
+    ------
+    UnknownCaseError, UnknownMethodError
+        With the near names.
+
+    Examples
+    --------
+    >>> frame = compare("eight_schools_noncentered", ["pymc-advi"], seeds=1, out="results")
+    ... # doctest: +SKIP
+    """
+    names = [cases] if isinstance(cases, str) else list(cases)
+    case_names = [load_case(name, database=database).name for name in names]
+    chosen = [method.name for method in find_methods(methods)]
+    seed_list = list(range(1, seeds + 1)) if isinstance(seeds, int) else list(seeds)
+    where = None if database is None else os.fspath(database)
+    settings = Settings(draws=draws, repetitions=repetitions, database=where)
+    out = Path(out)
+    records = Records(out / "records.sqlite")
+    runs = [Run(c, m, s, settings) for c in case_names for m in chosen for s in seed_list]
+    done = records.keys(status="ok" if retry_failed else None)
+    pending = [run for run in runs if run.key not in done]
+    if len(pending) < len(runs):
+        _log.info("%d of %d runs are on record", len(runs) - len(pending), len(runs))
+    finished = Parallel(return_as="generator_unordered")(
+        delayed(run_one)(run, out) for run in pending
+    )
+    for number, record in enumerate(finished, start=len(runs) - len(pending) + 1):
+        records.add(record)
+        if on_record is not None:
+            on_record(record, number, len(runs))
+    frame = records.frame()
+    wanted = {run.key for run in runs}
+    keys = list(
+        frame[["case_name", "method", "seed", "settings"]].itertuples(index=False, name=None)
+    )
+    frame = frame[[key in wanted for key in keys]]
+    order = {run.key[:3]: i for i, run in enumerate(runs)}
+    position = [order[key[:3]] for key in keys if key in wanted]
+    return frame.iloc[np.argsort(position)].reset_index(drop=True)
+
+
+def run_one(run: Run, out: Path) -> dict[str, Any]:
+    """Fit, judge and store one run; a failure becomes a record with its reason."""
+    record: dict[str, Any] = {
+        "case_name": run.case_name,
+        "method": run.method,
+        "seed": run.seed,
+        "settings": run.settings.key(),
+        "representation": METHODS[run.method].representation,
+    }
+    start = time.perf_counter()
+    try:
+        problem = _problem(run.case_name, run.settings.database)
+        fit = METHODS[run.method].run(problem, run.settings.draws, run.seed)
+        record |= judge(problem, fit, repetitions=run.settings.repetitions)
+        _store(fit, out / run.draws_file)
+        record |= {"status": "ok", "draws_file": run.draws_file}
+    except Exception as error:
+        _log.debug("%s failed", run, exc_info=True)
+        record |= {
+            "status": "failed",
+            "reason": f"{type(error).__name__}: {error}",
+            "traceback": traceback.format_exc(),
+        }
+    return record | {"total_seconds": time.perf_counter() - start}
+
+
+@lru_cache(maxsize=4)
+def _problem(case_name: str, database: str | None) -> Problem:
+    return Problem(load_case(case_name, database=database))
+
+
+def _store(fit: Fit, path: Path) -> None:
+    """Write the draws as NetCDF groups posterior and sample_stats, complete or not at all."""
+    chains, n, dimension = fit.theta.shape
+    step = max(1, -(-chains * n // _MAX_STORED_DRAWS))
+    theta, lp = fit.theta[:, ::step], fit.lp[:, ::step]
+    flat = fit.target.constrain(theta.reshape(-1, dimension))
+    posterior = {
+        k: _labelled(k, v.reshape(*theta.shape[:2], *v.shape[1:])) for k, v in flat.items()
+    }
+    stats = {"lp": (("chain", "draw"), lp)}
+    if fit.lq is not None:
+        stats["lq"] = (("chain", "draw"), fit.lq[:, ::step])
+    trace = _trace(fit.losses)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".nc.part")
+    os.close(handle)
+    try:
+        groups = {"posterior": posterior, "sample_stats": stats, "optimization_trace": trace}
+        for mode, (group, data) in zip("waa", groups.items(), strict=True):
+            xr.Dataset(data).to_netcdf(name, group=group, mode=mode, engine="h5netcdf")
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _labelled(name: str, values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+    return ("chain", "draw", *(f"{name}_dim_{i}" for i in range(values.ndim - 2))), values
+
+
+def _trace(losses: np.ndarray | None, most: int = 2_000) -> dict[str, Any]:
+    """At most ``most`` block means of a trace, each with the iteration its block starts at."""
+    if losses is None:
+        return {}
+    size = -(-losses.size // most)
+    starts = np.arange(0, losses.size, size)
+    means = np.array([losses[i : i + size].mean() for i in starts])
+    return {"loss": ("iteration", means), "iteration": starts}

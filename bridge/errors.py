@@ -1,0 +1,19 @@
+"""Errors of the bridge. Each message says what, expected, got, and the next step."""
+
+
+class BridgeError(Exception):
+    """Base of all errors of this package."""
+
+
+class UnknownMethodError(BridgeError, KeyError):
+    """A method name that is not in the table."""
+
+    __str__ = Exception.__str__  # KeyError would print the message in quotes
+
+
+class NoModelError(BridgeError):
+    """A case lacks the form of the model (Stan program or PyMC port) a method needs."""
+
+
+class RecordsError(BridgeError):
+    """The file of records cannot be read or written."""

@@ -1,0 +1,89 @@
+"""A case with everything the methods need of it, made when first asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridge.divergence import LogEvidence, log_evidence
+from bridge.errors import NoModelError
+from bridge.target import Target, pymc_target, stan_target
+from posteriordb_cases import Case
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+    from stan_models import StanProgram
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A case seen from Stan and from PyMC, with reference draws on either's unconstrained space.
+
+    Raises
+    ------
+    NoModelError
+        On use, where the case has no Stan program or no PyMC port.
+    """
+
+    case: Case
+
+    @cached_property
+    def program(self) -> StanProgram:
+        from stan_models import StanProgram
+
+        if self.case.stan_code is None:
+            raise NoModelError(
+                f"{self.case.name}: its database has no Stan program at "
+                f"models/stan/{self.case.model_name}.stan; give a database that has one with "
+                "--database, or choose methods that start with pymc-"
+            )
+        return StanProgram(self.case.stan_code, name=self.case.model_name)
+
+    @cached_property
+    def stan_target(self) -> Target:
+        return stan_target(self.program.density(self.case.data), name=self.case.name)
+
+    @cached_property
+    def model(self) -> pm.Model:
+        return self.case.model()
+
+    @cached_property
+    def pymc_target(self) -> Target:
+        return pymc_target(self.model, name=self.case.name)
+
+    @cached_property
+    def reference(self) -> Any:
+        """InferenceData of the reference draws, constrained space."""
+        return self.case.reference_draws()
+
+    @cached_property
+    def _reference_theta(self) -> dict[int, NDArray]:
+        return {}
+
+    def reference_theta(self, target: Target) -> NDArray:
+        """The reference draws on ``target``'s unconstrained space, shape (chains, draws, D)."""
+        key = id(target)
+        if key not in self._reference_theta:
+            posterior = self.reference["posterior"]
+            arrays = {name: posterior[name].values for name in posterior.data_vars}
+            chains, draws = next(iter(arrays.values())).shape[:2]
+            flat = {k: v.reshape(chains * draws, *v.shape[2:]) for k, v in arrays.items()}
+            theta = target.unconstrain(flat)
+            self._reference_theta[key] = np.asarray(theta).reshape(chains, draws, -1)
+        return self._reference_theta[key]
+
+    @cached_property
+    def _log_evidence(self) -> dict[int, LogEvidence]:
+        return {}
+
+    def log_evidence(self, target: Target) -> LogEvidence:
+        """log Z of ``target`` by bridge sampling from the reference draws."""
+        key = id(target)
+        if key not in self._log_evidence:
+            self._log_evidence[key] = log_evidence(target, self.reference_theta(target))
+        return self._log_evidence[key]

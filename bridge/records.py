@@ -1,0 +1,88 @@
+"""The records of a comparison: one row a run, committed as it ends, so that a sweep can resume."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bridge.errors import RecordsError
+
+_KEY = ("case_name", "method", "seed", "settings")
+
+
+class Records:
+    """SQLite table of run records, keyed by case, method, seed and settings.
+
+    Parameters
+    ----------
+    path
+        The database file; made with its folder when absent.
+
+    Raises
+    ------
+    RecordsError
+        The file is there and is not a record database, or cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._connection() as connection:
+                connection.execute(
+                    "CREATE TABLE IF NOT EXISTS runs (case_name TEXT, method TEXT, seed INTEGER, "
+                    "settings TEXT, record TEXT NOT NULL, PRIMARY KEY "
+                    "(case_name, method, seed, settings))"
+                )
+        except (sqlite3.Error, OSError) as error:
+            raise RecordsError(
+                f"cannot keep records in {self.path}: {error}; give another folder with --out, "
+                "or remove the file if it is not a record database"
+            ) from error
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Commit one record; a record of the same key is replaced."""
+        clean = {name: _plain(value) for name, value in record.items()}
+        with self._connection() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?)",
+                (*(clean[name] for name in _KEY), json.dumps(clean, allow_nan=False)),
+            )
+
+    def keys(self, *, status: str | None = None) -> set[tuple]:
+        """Keys (case_name, method, seed, settings) of the records, of one status if given."""
+        frame = self.frame()
+        if frame.empty:
+            return set()
+        if status is not None:
+            frame = frame[frame["status"] == status]
+        return set(frame[list(_KEY)].itertuples(index=False, name=None))
+
+    def frame(self) -> pd.DataFrame:
+        """All records, one row each, in the order of their keys."""
+        with self._connection() as connection:
+            rows = connection.execute(
+                "SELECT record FROM runs ORDER BY case_name, method, seed, settings"
+            ).fetchall()
+        return pd.DataFrame([json.loads(row[0]) for row in rows])
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(self.path, timeout=60)) as connection, connection:
+            yield connection
+
+
+def _plain(value: Any) -> Any:
+    """A JSON value: NumPy scalars unwrapped, infinities by name ('inf', '-inf'), NaN as null."""
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value

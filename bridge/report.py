@@ -1,0 +1,252 @@
+"""Tables and figures of a comparison."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import xarray as xr
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from posteriordb_cases import load_case
+
+_log = logging.getLogger(__name__)
+_MAX_PANELS = 12
+_KHAT_LIMITS = {0.5: "good", 0.7: "usable"}
+
+# column of the summary -> (heading, digits)
+COLUMNS: Mapping[str, tuple[str, int]] = {
+    "khat": ("k̂", 2),
+    "khat_spread": ("± sd", 2),
+    "elbo": ("ELBO", 3),
+    "log_evidence": ("log Z", 3),
+    "kl_qp": ("KL(q‖p)", 3),
+    "kl_pq": ("KL(p‖q)", 3),
+    "mean_error": ("mean err", 2),
+    "sd_error": ("sd err", 2),
+    "ess": ("ESS", 0),
+    "gradient_evaluations": ("gradients", 0),
+    "seconds": ("seconds", 2),
+}
+
+
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row per case and method: the median over seeds of each quantity.
+
+    ``khat_spread`` is the standard deviation of k̂ over seeds, or of its batches where there is
+    one seed. ``failed`` counts failures, ``reason`` gives the first. ``mean_error`` and
+    ``sd_error`` are the worst parameter's, in posterior standard deviations.
+    """
+    rows = [
+        {"case_name": case, "method": method, **_summarise(group)}
+        for (case, method), group in frame.groupby(["case_name", "method"], sort=False)
+    ]
+    return pd.DataFrame(rows)
+
+
+def _summarise(group: pd.DataFrame) -> dict[str, Any]:
+    ok = group[group["status"] == "ok"]
+    row: dict[str, Any] = {"runs": len(group), "failed": len(group) - len(ok)}
+    for name in COLUMNS:
+        if name in ok:
+            values = pd.to_numeric(ok[name], errors="coerce").dropna()
+            row[name] = float(values.median()) if len(values) else None
+    if "khat" in ok:
+        khats = pd.to_numeric(ok["khat"], errors="coerce").dropna()
+        spread = khats.std(ddof=1) if len(khats) > 1 else ok["khat_sd"].median()
+        row["khat_spread"] = float(spread) if len(khats) else None
+        row["khat_exact"] = bool(ok.get("khat_exact", pd.Series(dtype=bool)).eq(True).any())
+    for name in ("kl_qp", "kl_pq"):
+        if f"{name}_reliable" in ok:
+            row[f"{name}_reliable"] = bool(ok[f"{name}_reliable"].dropna().eq(True).all())
+    reasons = group["reason"].dropna() if "reason" in group else []
+    row["reason"] = reasons.iloc[0] if len(reasons) else None
+    return row
+
+
+def rich_tables(frame: pd.DataFrame) -> Iterable[Table]:
+    """One table a case; a KL flagged unreliable carries a ``?``, failures their reason."""
+    table_data = summary(frame)
+    for case, rows in table_data.groupby("case_name", sort=False):
+        table = Table(title=f"{case}{_exact_evidence(frame, str(case))}", title_justify="left")
+        table.add_column("method", no_wrap=True)
+        for heading, _ in COLUMNS.values():
+            table.add_column(heading, justify="right", no_wrap=True)
+        for row in rows.to_dict("records"):
+            table.add_row(row["method"], *(_cell(row, name) for name in COLUMNS))
+        yield table
+
+
+def _exact_evidence(frame: pd.DataFrame, case: str) -> str:
+    settings = frame.loc[frame["case_name"] == case, "settings"].iloc[0]
+    exact = load_case(case, database=json.loads(settings)["database"]).exact
+    value = (exact or {}).get("log_evidence")
+    return "" if value is None else f"   exact log Z {value:.4f}"
+
+
+def _cell(row: Mapping[str, Any], name: str) -> str:
+    value = row.get(name)
+    if row["failed"] == row["runs"]:
+        return "failed" if name == "khat" else ""
+    if name == "khat" and row.get("khat_exact"):
+        return "exact"
+    if value is None or pd.isna(value):
+        return "–"
+    doubt = "?" if row.get(f"{name}_reliable") is False else ""
+    return f"{value:,.{COLUMNS[name][1]}f}{doubt}"
+
+
+def failures(frame: pd.DataFrame) -> pd.DataFrame:
+    """Case, method, seed and reason of every failed run."""
+    return frame.loc[frame["status"] == "failed"].reindex(
+        columns=["case_name", "method", "seed", "reason"]
+    )
+
+
+def write(frame: pd.DataFrame, out: Path) -> list[Path]:
+    """Write ``table.csv``, ``records.csv`` and the figures to ``out``; returns the paths."""
+    out.mkdir(parents=True, exist_ok=True)
+    summary(frame).to_csv(out / "table.csv", index=False)
+    frame.drop(columns="traceback", errors="ignore").to_csv(out / "records.csv", index=False)
+    paths = [out / "table.csv", out / "records.csv"]
+    ok = frame[frame["status"] == "ok"]
+    with matplotlib.rc_context({"savefig.dpi": 150, "font.size": 9}):
+        for case, runs in ok.groupby("case_name", sort=False):
+            paths.append(_save(marginals(str(case), runs, out), out / f"{case}-marginals.png"))
+            trace = loss_traces(str(case), runs, out)
+            if trace is not None:
+                paths.append(_save(trace, out / f"{case}-loss.png"))
+        if len(ok):
+            paths.append(_save(scores(ok), out / "scores.png"))
+    return paths
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    figure.savefig(path)
+    return path
+
+
+def scores(ok: pd.DataFrame) -> Figure:
+    """k̂ and worst moment error by method, a point a seed, a panel row a case."""
+    cases = list(dict.fromkeys(ok["case_name"]))
+    methods = list(dict.fromkeys(ok["method"]))
+    height = 0.8 + len(cases) * (0.5 + 0.26 * len(methods))
+    figure = Figure(figsize=(10, height), layout="constrained")
+    axes = figure.subplots(len(cases), 3, squeeze=False, sharey=True, sharex="col")
+    titles = (
+        "Pareto k̂",
+        "worst error of a mean (posterior sd)",
+        "worst error of an sd (posterior sd)",
+    )
+    columns = ("khat", "mean_error", "sd_error")
+    for row, case in zip(axes, cases, strict=True):
+        runs = ok[ok["case_name"] == case]
+        for axis, column, title in zip(row, columns, titles, strict=True):
+            values = pd.to_numeric(runs.get(column), errors="coerce")
+            axis.plot(values, runs["method"].map(methods.index), "o", alpha=0.6, ms=5)
+            axis.grid(axis="x", alpha=0.3)
+            if case == cases[0]:
+                axis.set_title(title)
+            if column != "khat":
+                axis.set_xscale("log")
+        for limit, label in _KHAT_LIMITS.items():
+            row[0].axvline(limit, color="0.6", lw=0.8, ls="--")
+            row[0].annotate(
+                label,
+                (limit, 1),
+                xycoords=("data", "axes fraction"),
+                fontsize=7,
+                ha="right",
+                va="top",
+                rotation=90,
+                color="0.4",
+            )
+        row[0].set_yticks(range(len(methods)), methods)
+        row[0].set_ylim(len(methods) - 0.5, -0.5)
+        row[0].set_ylabel(case.replace("-", "-\n", 1), fontsize=8)
+    return figure
+
+
+def marginals(case_name: str, runs: pd.DataFrame, out: Path) -> Figure:
+    """Marginal densities of each method's first seed over the histogram of the reference draws."""
+    case = load_case(case_name, database=json.loads(runs["settings"].iloc[0])["database"])
+    reference = dict(_scalars(case.reference_draws()["posterior"]))
+    first = runs.sort_values("seed", kind="stable").drop_duplicates("method")
+    first = first.sort_index()
+    draws = {
+        method: dict(_scalars(xr.open_dataset(out / file, group="posterior", engine="h5netcdf")))
+        for method, file in first[["method", "draws_file"]].itertuples(index=False, name=None)
+    }
+    names = list(reference)[-_MAX_PANELS:] if len(reference) > _MAX_PANELS else list(reference)
+    columns = min(4, len(names))
+    rows = -(-len(names) // columns)
+    figure = Figure(figsize=(3 * columns, 2.1 * rows + 0.9), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for axis, name in zip(axes.flat, names, strict=False):
+        _marginal(axis, name, reference[name], draws)
+    for axis in list(axes.flat)[len(names) :]:
+        axis.set_visible(False)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+    shown = (
+        "" if len(names) == len(reference) else f" ({len(names)} of {len(reference)} parameters)"
+    )
+    figure.suptitle(f"{case_name}: marginals against the reference draws{shown}", fontsize=10)
+    return figure
+
+
+def _marginal(axis: Any, name: str, reference: np.ndarray, draws: Mapping[str, dict]) -> None:
+    low, high = np.quantile(reference, [0.001, 0.999])
+    pad = 0.1 * (high - low)
+    edges = np.linspace(low - pad, high + pad, 61)
+    axis.hist(reference, bins=edges, density=True, color="0.85", label="reference")
+    for method, values in draws.items():
+        if name in values:
+            density = np.histogram(values[name], bins=edges)[0] / values[name].size / np.diff(edges)
+            axis.stairs(_smooth(density), edges, lw=1.1, label=method)
+    axis.set_title(name, fontsize=8)
+    axis.set_yticks([])
+
+
+def _smooth(density: np.ndarray) -> np.ndarray:
+    kernel = np.exp(-0.5 * (np.arange(-4, 5) / 1.5) ** 2)
+    return np.convolve(density, kernel / kernel.sum(), mode="same")
+
+
+def loss_traces(case_name: str, runs: pd.DataFrame, out: Path) -> Figure | None:
+    """The objective of the iterative methods against iterations, a line a seed; None if none."""
+    traces: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+    for method, file in runs[["method", "draws_file"]].itertuples(index=False, name=None):
+        data = xr.open_dataset(out / file, group="optimization_trace", engine="h5netcdf")
+        if "loss" in data:
+            values = (data["iteration"].values, data["loss"].values)
+            traces.setdefault(method, []).append(values)
+    if not traces:
+        return None
+    figure = Figure(figsize=(3.2 * len(traces), 2.8), layout="constrained")
+    axes = figure.subplots(1, len(traces), squeeze=False)[0]
+    for axis, (method, lines) in zip(axes, traces.items(), strict=True):
+        for iteration, loss in lines:
+            axis.plot(iteration, loss, lw=0.8)
+        final = np.concatenate([loss[len(loss) // 2 :] for _, loss in lines])
+        low, high = np.quantile(final, [0.01, 0.99])
+        axis.set_ylim(low - 0.3 * (high - low), high + 1.5 * (high - low))
+        axis.set(title=method, xlabel="iteration", ylabel="−ELBO")
+    figure.suptitle(case_name, fontsize=10)
+    return figure
+
+
+def _scalars(dataset: xr.Dataset) -> Iterable[tuple[str, np.ndarray]]:
+    """(label, draws) of every scalar of a posterior group, labels as ArviZ writes them."""
+    for name, variable in dataset.data_vars.items():
+        values = variable.values.reshape(-1, *variable.shape[2:])
+        for index in np.ndindex(values.shape[1:]):
+            label = f"{name}[{', '.join(map(str, index))}]" if index else str(name)
+            yield label, values[(slice(None), *index)]
