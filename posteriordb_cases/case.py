@@ -1,0 +1,224 @@
+"""A case: data, Stan program, PyMC port, reference draws and known answers of one posterior."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posteriordb_cases import database as _database
+from posteriordb_cases.draws import read_draws
+from posteriordb_cases.files import read_json, read_zipped_json
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+_PORTS = Path(__file__).resolve().parent / "models"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One posterior of a posteriordb database; files are read when first asked for.
+
+    Attributes
+    ----------
+    name
+        The posterior's name, e.g. ``"eight_schools-eight_schools_noncentered"``.
+    database
+        Folder of the database it comes from.
+    info
+        The posterior's own JSON file.
+
+    Examples
+    --------
+    >>> case = load_case("eight_schools")
+    >>> case.dimensions["theta"]
+    8
+    """
+
+    name: str
+    database: Path
+    info: dict[str, Any] = field(repr=False, compare=False)
+
+    @property
+    def model_name(self) -> str:
+        """posteriordb's name of the model; PyMC ports are found by it."""
+        return self.info["model_name"]
+
+    @property
+    def data_name(self) -> str:
+        """posteriordb's name of the data set."""
+        return self.info["data_name"]
+
+    @property
+    def dimensions(self) -> dict[str, int | list[int]]:
+        """Variable name to number of elements (or shape) as posteriordb states it.
+
+        Scalars and vectors of length 1 both have 1.
+        """
+        return self.info["dimensions"]
+
+    @property
+    def exact(self) -> dict[str, Any] | None:
+        """Answers known without Monte Carlo, or None.
+
+        ``log_evidence`` (natural log, all constants of the Stan program included), ``mean`` and
+        ``sd`` (variable name to number or nested list, constrained space), ``method`` (how they
+        were computed).
+        """
+        return self.info.get("exact")
+
+    @cached_property
+    def model_info(self) -> dict[str, Any]:
+        """The model's JSON file: title, description, references, implementations."""
+        return read_json(self.database / "models" / "info" / f"{self.model_name}.info.json")
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        """Data of the Stan program: numbers, and arrays for JSON's lists."""
+        info = read_json(self.database / "data" / "info" / f"{self.data_name}.info.json")
+        path = self.database / f"{info['data_file']}.zip"
+        if not path.is_file():
+            raise FileNotFoundError(f"the data of case {self.name!r} are missing: no {path}")
+        values = read_zipped_json(path)
+        return {key: np.array(v) if isinstance(v, list) else v for key, v in values.items()}
+
+    @property
+    def stan_path(self) -> Path | None:
+        """File of the Stan program, or None where the database has none."""
+        stan = self.model_info["model_implementations"].get("stan")
+        path = self.database / stan["model_code"] if stan else None
+        return path if path is not None and path.is_file() else None
+
+    @property
+    def stan_code(self) -> str | None:
+        """Text of the Stan program, or None where the database has none."""
+        return self.stan_path.read_text(encoding="utf-8") if self.stan_path else None
+
+    @property
+    def has_port(self) -> bool:
+        """Whether there is a PyMC port of the model."""
+        return self.model_name in _port_names()
+
+    def model(self) -> pm.Model:
+        """Return the PyMC port, its variables named and shaped as the Stan program's.
+
+        Raises
+        ------
+        LookupError
+            If there is no port of this model.
+        """
+        if not self.has_port:
+            raise LookupError(
+                f"no PyMC port of model {self.model_name!r}; there are ports of "
+                f"{', '.join(_port_names())}: use the Stan program, or add "
+                f"posteriordb_cases/models/{self.model_name}.py with a function model(data)"
+            )
+        return importlib.import_module(f"{__package__}.models.{self.model_name}").model(self.data)
+
+    @property
+    def reference_name(self) -> str | None:
+        """Name of the reference draws (posteriors may share them), or None."""
+        return self.info.get("reference_posterior_name")
+
+    @property
+    def reference_path(self) -> Path | None:
+        """Where the zip archive of reference draws is or would be; None if none is foreseen."""
+        folder = self.database / "reference_posteriors" / "draws" / "draws"
+        return folder / f"{self.reference_name}.json.zip" if self.reference_name else None
+
+    @property
+    def has_reference(self) -> bool:
+        """Whether the reference draws are there."""
+        return self.reference_path is not None and self.reference_path.is_file()
+
+    @cached_property
+    def reference_info(self) -> dict[str, Any] | None:
+        """How the reference draws were made, their diagnostics and checks; None if unknown."""
+        folder = self.database / "reference_posteriors" / "draws" / "info"
+        path = folder / f"{self.reference_name}.info.json"
+        return read_json(path) if self.reference_name and path.is_file() else None
+
+    def reference_draws(self) -> Any:
+        """Return the reference draws as ArviZ data with the group ``posterior``.
+
+        Variables are those of ``dimensions``, in the constrained space, with dimensions
+        (chain, draw, *shape).
+
+        Raises
+        ------
+        FileNotFoundError
+            If the case has no reference draws.
+        ValueError
+            If the file is corrupt or cut short, or lacks a variable.
+        """
+        if not self.has_reference:
+            expected = self.reference_path or "its reference_posterior_name is null"
+            raise FileNotFoundError(
+                f"case {self.name!r} has no reference draws ({expected}): make them with "
+                f"python -m bridge generate {self.name}"
+            )
+        assert self.reference_path is not None  # has_reference
+        draws = read_draws(self.reference_path)
+        missing = [name for name in self.dimensions if name not in draws]
+        if missing:
+            raise ValueError(f"{self.reference_path} has no draws of {', '.join(missing)}")
+        return _inference_data({name: draws[name] for name in self.dimensions})
+
+
+def load_case(name: str, database: str | os.PathLike[str] | None = None) -> Case:
+    """Return a case by its name or alias.
+
+    Parameters
+    ----------
+    name
+        Name of a posterior, ``DATA-MODEL``, or an alias such as ``"eight_schools"``.
+    database
+        None: the environment variable ``POSTERIORDB_PATH``, else the embedded database. A path:
+        a posteriordb clone or its ``posterior_database`` folder. ``"github"``: download the
+        case's files from https://github.com/stan-dev/posteriordb into the user's cache.
+
+    Raises
+    ------
+    ValueError
+        If there is no such case (names the near ones) or the folder is no database.
+    FileNotFoundError
+        If the folder does not exist.
+    ConnectionError
+        If GitHub cannot be reached.
+
+    References
+    ----------
+    Magnusson et al. (2025), "posteriordb: Testing, benchmarking and developing Bayesian
+    inference algorithms", AISTATS. arXiv:2407.04967
+    """
+    if _database.is_github(database):
+        root, found = _database.download_case(_database.github_client(), name)
+    else:
+        root = _database.resolve_database(database)
+        found = _database.posterior_name(root, name)
+    return Case(name=found, database=root, info=read_json(root / "posteriors" / f"{found}.json"))
+
+
+def list_cases(database: str | os.PathLike[str] | None = None) -> list[str]:
+    """Return the names of all cases of a database, sorted; ``database`` as in ``load_case``."""
+    if _database.is_github(database):
+        return sorted(_database.github_client().posterior_names())
+    return sorted(_database.client(_database.resolve_database(database)).posterior_names())
+
+
+def _port_names() -> list[str]:
+    return sorted(path.stem for path in _PORTS.glob("*.py") if path.stem != "__init__")
+
+
+def _inference_data(posterior: dict[str, np.ndarray]) -> Any:
+    import arviz as az  # seconds to import; listing cases does without
+
+    if int(az.__version__.split(".")[0]) >= 1:
+        return az.from_dict({"posterior": posterior})
+    return az.from_dict(posterior=posterior)

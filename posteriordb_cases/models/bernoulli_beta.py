@@ -1,0 +1,14 @@
+"""Bernoulli trials with a beta prior."""
+
+import pymc as pm
+
+
+def model(data):
+    """Return the PyMC model.
+
+    ``data``: outcomes y (N,), parameters prior_successes and prior_failures of the beta prior.
+    """
+    with pm.Model() as port:
+        p = pm.Beta("p", data["prior_successes"], data["prior_failures"])
+        pm.Bernoulli("y", p, observed=data["y"])
+    return port

@@ -1,0 +1,17 @@
+"""Eight schools, non-centred: Rubin (1981)."""
+
+import pymc as pm
+
+
+def model(data):
+    """Return the PyMC model; tau has a normalised half-Cauchy(5) prior.
+
+    ``data``: J schools, estimated effects y (J,), their standard errors sigma (J,).
+    """
+    with pm.Model() as port:
+        theta_trans = pm.Normal("theta_trans", 0, 1, shape=data["J"])
+        mu = pm.Normal("mu", 0, 5)
+        tau = pm.HalfCauchy("tau", 5)
+        theta = pm.Deterministic("theta", mu + tau * theta_trans)
+        pm.Normal("y", theta, data["sigma"], observed=data["y"])
+    return port

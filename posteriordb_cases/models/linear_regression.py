@@ -1,0 +1,16 @@
+"""Linear regression with a lognormal noise scale: the toy regression of Dürr et al. (2024)."""
+
+import pymc as pm
+
+
+def model(data):
+    """Return the PyMC model.
+
+    ``data``: predictors x (N, K), observations y (N,).
+    """
+    with pm.Model() as port:
+        w = pm.Normal("w", 0, 10, shape=data["K"])
+        b = pm.Normal("b", 0, 10)
+        sigma = pm.LogNormal("sigma", 0.5, 1)
+        pm.Normal("y", b + data["x"] @ w, sigma, observed=data["y"])
+    return port
