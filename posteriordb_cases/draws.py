@@ -65,9 +65,10 @@ def flatten(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Inverse of :func:`fold`: one (chain, draw) array per element, row-major order."""
     flat = {}
     for name, values in draws.items():
-        for index in np.ndindex(*values.shape[2:]):
+        elements = values.reshape(*values.shape[:2], -1)
+        for position, index in enumerate(np.ndindex(*values.shape[2:])):
             label = f"[{','.join(str(i + 1) for i in index)}]" if index else ""
-            flat[name + label] = values[(slice(None), slice(None), *index)]
+            flat[name + label] = elements[..., position]
     return flat
 
 
@@ -99,11 +100,7 @@ def _assemble(name: str, elements: Mapping[tuple[int, ...], np.ndarray]) -> np.n
     if len({len(index) for index in elements}) != 1:
         raise ValueError(f"{name} is indexed with different numbers of indices")
     shape = tuple(max(index) + 1 for index in zip(*elements, strict=True))
-    absent = [index for index in np.ndindex(*shape) if index not in elements]
-    if absent or any(min(index, default=0) < 0 for index in elements):
+    if set(np.ndindex(*shape)) != set(elements):
         raise ValueError(f"{name} has {len(elements)} elements, expected shape {shape} from 1 on")
-    first = next(iter(elements.values()))
-    folded = np.empty((*first.shape, *shape))
-    for index, values in elements.items():
-        folded[(slice(None), slice(None), *index)] = values
-    return folded
+    in_order = np.stack([elements[index] for index in np.ndindex(*shape)], axis=-1)
+    return in_order.reshape(*in_order.shape[:-1], *shape)

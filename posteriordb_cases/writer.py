@@ -1,4 +1,4 @@
-"""Write posteriordb's files: reference draws with their info, and zipped JSON, whole or not at all."""
+"""Write posteriordb's reference draws and their info, whole or not at all."""
 
 from __future__ import annotations
 

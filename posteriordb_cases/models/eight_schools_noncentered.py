@@ -1,9 +1,12 @@
 """Eight schools, non-centred: Rubin (1981)."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pymc as pm
 
 
-def model(data):
+def model(data: Mapping[str, Any]) -> pm.Model:
     """Return the PyMC model; tau has a normalised half-Cauchy(5) prior.
 
     ``data``: J schools, estimated effects y (J,), their standard errors sigma (J,).

@@ -1,10 +1,13 @@
 """Gaussian target with a chosen log evidence."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pymc as pm
 import pytensor.tensor as pt
 
 
-def model(data):
+def model(data: Mapping[str, Any]) -> pm.Model:
     """Return the PyMC model: a normal density times exp(log_evidence).
 
     ``data``: mean mu (D,), lower Cholesky factor scale_tril (D, D) of the covariance, log_evidence.

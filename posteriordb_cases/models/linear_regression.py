@@ -1,9 +1,12 @@
 """Linear regression with a lognormal noise scale: the toy regression of Dürr et al. (2024)."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pymc as pm
 
 
-def model(data):
+def model(data: Mapping[str, Any]) -> pm.Model:
     """Return the PyMC model.
 
     ``data``: predictors x (N, K), observations y (N,).
