@@ -1,0 +1,68 @@
+"""After each iteration of a deterministic fit: loss history, callbacks, progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+Array = NDArray[np.floating]
+
+
+class Monitor:
+    """Collects losses and runs the user's callbacks, as PyMC's own loop does.
+
+    Parameters
+    ----------
+    approx
+        The approximation given to the callbacks; its parameters are current when they run.
+    callbacks
+        Called as ``callback(approx, losses, i)``; StopIteration ends the fit.
+    first
+        Number of iterations done before this run, so that ``i`` continues.
+    total
+        Upper bound on the iterations, for the bar.
+    progressbar
+        Whether to show the bar.
+    """
+
+    def __init__(
+        self,
+        approx: Any,
+        callbacks: Sequence[Callable[..., Any]],
+        first: int,
+        total: int,
+        progressbar: bool,
+    ) -> None:
+        self.approx, self.callbacks, self.first = approx, callbacks, first
+        self._losses: list[float] = []
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("iteration {task.completed}, loss {task.fields[loss]}"),
+            TimeElapsedColumn(),
+            disable=not progressbar,
+        )
+        self._task = self._progress.add_task("Fitting", total=total, loss="")
+
+    def __enter__(self) -> Monitor:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._progress.stop()
+
+    @property
+    def losses(self) -> Array:
+        """−objective after each iteration of this run."""
+        return np.asarray(self._losses, dtype=float)
+
+    def __call__(self, loss: float) -> None:
+        """Record one iteration."""
+        self._losses.append(float(loss))
+        self._progress.update(self._task, advance=1, loss=f"{loss:,.5g}")
+        for callback in self.callbacks:
+            callback(self.approx, self.losses, self.first + len(self._losses))

@@ -1,0 +1,109 @@
+"""What a fit reports: frozen records, and the Monte Carlo estimates they carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class FreshDraws:
+    """Estimates from draws of q that the fit has not seen.
+
+    Parameters
+    ----------
+    elbo, elbo_se
+        E_q[log p̃ − log q], a lower bound on log Z, and its standard error.
+    log_marginal_is, log_marginal_is_se
+        Importance-sampling estimate log (1/N) Σ p̃/q of log Z and its standard error (delta method).
+    ess
+        Effective sample size (Σw)²/Σw² of the importance weights.
+    draws
+        Number of draws N.
+    """
+
+    elbo: float
+    elbo_se: float
+    log_marginal_is: float
+    log_marginal_is_se: float
+    ess: float
+    draws: int
+
+    @classmethod
+    def from_log_ratios(cls, log_ratio: Array) -> FreshDraws:
+        """Estimates from log p̃(θ_s) − log q(θ_s), shape (N,)."""
+        n = len(log_ratio)
+        log_total = logsumexp(log_ratio)
+        weight = np.exp(log_ratio - log_total)
+        return cls(
+            elbo=float(np.mean(log_ratio)),
+            elbo_se=float(np.std(log_ratio, ddof=1) / np.sqrt(n)),
+            log_marginal_is=float(log_total - np.log(n)),
+            log_marginal_is_se=float(np.sqrt(max(np.sum(weight**2) - 1 / n, 0.0))),
+            ess=float(1 / np.sum(weight**2)),
+            draws=n,
+        )
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """How a fit went, held by ``approx.result``.
+
+    Parameters
+    ----------
+    method
+        Name of the method, as in records (``"mixed-lr"``).
+    converged, stop_reason
+        Whether the optimiser's own test was met, and why it stopped, in words.
+    iterations, density_evaluations, gradient_evaluations
+        Work done; one evaluation is one log p̃ or one gradient at one θ, fresh draws not counted.
+    seconds, compile_seconds
+        Wall time of the fit without graph compilation, and of the compilation.
+    random_seed
+        Seed the method was given, None if it was not given one.
+    train_elbo
+        Objective reached on the fit's own draws; None where the method has none.
+    train_draws
+        Number of those draws.
+    fresh
+        Estimates on fresh draws; None where none were taken (a model with ``pm.Minibatch``).
+    log_marginal_laplace
+        Laplace estimate log p̃(θ*) + ½ log|2πΣ| of log Z; None for other methods.
+    notes
+        What a user must know about this fit, one sentence each.
+    """
+
+    method: str
+    converged: bool
+    stop_reason: str
+    iterations: int
+    seconds: float
+    compile_seconds: float
+    density_evaluations: int = 0
+    gradient_evaluations: int = 0
+    random_seed: int | None = None
+    train_elbo: float | None = None
+    train_draws: int | None = None
+    fresh: FreshDraws | None = None
+    log_marginal_laplace: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def elbo(self) -> float | None:
+        """ELBO on fresh draws."""
+        return None if self.fresh is None else self.fresh.elbo
+
+    @property
+    def elbo_se(self) -> float | None:
+        """Standard error of :attr:`elbo`."""
+        return None if self.fresh is None else self.fresh.elbo_se
+
+    @property
+    def log_marginal_is(self) -> float | None:
+        """Importance-sampling estimate of the log evidence."""
+        return None if self.fresh is None else self.fresh.log_marginal_is

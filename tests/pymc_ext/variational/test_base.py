@@ -1,0 +1,280 @@
+"""The PyMC layer on a two-line family: everything the other families inherit."""
+
+import contextlib
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from scipy import stats
+
+from pymc_ext.variational.base import (
+    DeterministicInference,
+    StochasticInference,
+    TransformGroup,
+    VectorisedApproximation,
+)
+from pymc_ext.variational.result import FitResult, FreshDraws
+from tests.tolerances import EXACT, monte_carlo
+
+
+class DiagonalGroup(TransformGroup):
+    """θ = m + e^s z."""
+
+    def create_shared_params(self, start):
+        log_sd = np.linspace(-1.0, 0.5, len(start))
+        return {"m": pytensor.shared(start, "m"), "s": pytensor.shared(log_sd, "s")}
+
+    def transform(self, z):
+        m, s = self.params_dict["m"], self.params_dict["s"]
+        return m + pt.exp(s) * z, pt.sum(s) + pt.zeros_like(z[:, 0])
+
+    def log_density(self, theta):
+        m, s = self.params_dict["m"], self.params_dict["s"]
+        return pm.logp(pm.Normal.dist(m, pt.exp(s)), theta).sum(-1)
+
+    mean = property(lambda self: self.params_dict["m"])
+
+
+class HalvingInference(DeterministicInference):
+    """Halves the mean each iteration: enough to see the loop work."""
+
+    name = "halving"
+
+    def optimise(self, n, monitor):
+        m = self.approx.group.params_dict["m"]
+        with contextlib.suppress(StopIteration):
+            for _ in range(n):
+                m.set_value(m.get_value() / 2)
+                monitor(float(np.sum(m.get_value() ** 2)))
+        return FitResult(self.name, True, "done", n, 0.0, self.approx.compile_seconds)
+
+
+@pytest.fixture(scope="module")
+def model():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(20, 2))
+    with pm.Model(coords={"feature": ["a", "b"], "row": range(20)}) as model:
+        beta = pm.Normal("beta", 0, 2, dims="feature")
+        sigma = pm.HalfNormal("sigma", 1)
+        eta = pm.Deterministic("eta", x @ beta, dims="row")
+        pm.Normal("y", eta, sigma, observed=x @ [1.0, -1.0] + rng.normal(size=20), dims="row")
+        pm.Potential("nudge", -(beta[0] ** 2))
+    return model
+
+
+@pytest.fixture(scope="module")
+def approx(model):
+    start = {"beta": np.array([0.3, -0.2]), "sigma": 2.0}
+    return VectorisedApproximation(DiagonalGroup, model=model, start=start, random_seed=1)
+
+
+def test_log_p_is_the_models_log_density_with_jacobian(model, approx):
+    theta = np.random.default_rng(0).normal(size=(7, 3))
+    logp = model.compile_logp()
+    expected = [logp({"beta": t[:2], "sigma_log__": t[2]}) for t in theta]
+    np.testing.assert_allclose(approx.log_p(theta), expected, rtol=EXACT)
+
+
+def test_draws_follow_log_q_and_start(approx):
+    theta, lp, lq = approx.draws_with_logs(4000, random_seed=2)
+    mean, sd = np.array([0.3, -0.2, np.log(2.0)]), np.exp(np.linspace(-1, 0.5, 3))
+    np.testing.assert_allclose(lq, stats.norm(mean, sd).logpdf(theta).sum(1), rtol=EXACT)
+    np.testing.assert_allclose(lq, approx.log_q(theta), rtol=EXACT)
+    np.testing.assert_allclose(lp, approx.log_p(theta), rtol=EXACT)
+    assert stats.kstest((theta - mean) / sd, "norm", axis=0).pvalue.min() > 1e-3
+
+
+def test_sample_carries_coords_deterministics_lp_and_lq(model, approx):
+    idata = approx.sample(50, random_seed=4)
+    assert idata.posterior["beta"].dims == ("chain", "draw", "feature")
+    assert list(idata.posterior["feature"].values) == ["a", "b"]
+    assert "sigma_log__" not in idata.posterior
+    assert "y" in idata.observed_data
+    theta, lp, lq = approx.draws_with_logs(50, random_seed=4)
+    np.testing.assert_allclose(idata.sample_stats["lp"].values[0], lp, rtol=EXACT)
+    np.testing.assert_allclose(idata.sample_stats["lq"].values[0], lq, rtol=EXACT)
+    np.testing.assert_allclose(idata.posterior["sigma"].values[0], np.exp(theta[:, 2]), rtol=EXACT)
+    eta = model.compile_fn(model["eta"], inputs=[model["beta"]], point_fn=False)(theta[7, :2])
+    np.testing.assert_allclose(idata.posterior["eta"].values[0, 7], eta, rtol=EXACT)
+    assert "sigma_log__" in approx.sample(5, include_transformed=True).posterior
+    assert approx.sample(5, return_inferencedata=False)["beta"].shape == (5, 2)
+
+
+def test_seeds_reproduce_and_unseeded_draws_move_on(approx):
+    a, b = (approx.sample(3, random_seed=9).posterior["beta"].values for _ in range(2))
+    np.testing.assert_array_equal(a, b)
+    c, d = (approx.sample(3).posterior["beta"].values for _ in range(2))
+    assert not np.allclose(c, d)
+
+
+def test_sample_node_is_vectorised_and_repeats_constants(model, approx):
+    s, constant = approx.sample_node([model["sigma"] ** 2, pt.constant(3.0)], size=6)
+    values = s.eval()
+    assert values.shape == (6,) and len(np.unique(values)) == 6
+    np.testing.assert_array_equal(constant.eval(), np.full(6, 3.0))
+    assert approx.sample_node(model["sigma"]).eval().ndim == 0
+
+
+def test_parameter_names_and_moments(approx):
+    assert approx.parameter_names() == ["beta[0]", "beta[1]", "sigma_log__"]
+    np.testing.assert_allclose(approx.mean.eval(), [0.3, -0.2, np.log(2)], rtol=EXACT)
+    assert approx.mean_data["beta"].dims == ("feature",)
+
+
+def test_hyperparameters_are_points_whose_prior_has_no_jacobian(model):
+    start = {"sigma": 2.0}
+    approx = VectorisedApproximation(
+        DiagonalGroup, model=model, hyperparameters=["sigma"], start=start
+    )
+    assert approx.hyperparameters == {"sigma": pytest.approx(2.0)}
+    theta = np.random.default_rng(0).normal(size=(4, 2))
+    logp = model.compile_logp(jacobian=False)
+    expected = [logp({"beta": t, "sigma_log__": np.log(2.0)}) for t in theta]
+    np.testing.assert_allclose(approx.log_p(theta), expected, rtol=EXACT)
+    sigma = approx.sample(4, random_seed=1).posterior["sigma"].values
+    np.testing.assert_allclose(sigma, np.full((1, 4), 2.0), rtol=EXACT)
+
+
+def test_model_with_a_scan_is_evaluated_draw_by_draw():
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 1, shape=4)
+        path = pytensor.scan(
+            lambda step, level: 0.5 * level + step,
+            sequences=[b],
+            outputs_info=[pt.zeros(())],
+            return_updates=False,
+        )
+        pm.Normal("y", path, 1, observed=np.arange(4.0))
+    approx = VectorisedApproximation(DiagonalGroup, model=model)
+    theta = np.random.default_rng(5).normal(size=(6, 4))
+    logp = model.compile_logp()
+    np.testing.assert_allclose(approx.log_p(theta), [logp({"b": t}) for t in theta], rtol=EXACT)
+
+
+def test_minibatch_models_sample_without_lp_and_refuse_log_p():
+    y = np.random.default_rng(0).normal(2.0, 1.0, size=500).astype("float64")
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 10)
+        pm.Normal("y", mu, 1, observed=pm.Minibatch(y, batch_size=50), total_size=500)
+        inference = StochasticInference(
+            VectorisedApproximation(DiagonalGroup, random_seed=1), random_seed=1
+        )
+        approx = pm.fit(
+            800,
+            method=inference,
+            obj_n_mc=4,
+            obj_optimizer=pm.adam(learning_rate=0.05),
+            progressbar=False,
+        )
+    assert approx.mean.eval()[0] == pytest.approx(y.mean(), abs=0.25)
+    assert approx.result.fresh is None
+    stats_ = approx.sample(10).sample_stats
+    assert "lq" in stats_ and "lp" not in stats_
+    with pytest.raises(ValueError, match="Minibatch"):
+        approx.draws_with_logs(5)
+    assert model["mu"].name == "mu"
+
+
+def test_stochastic_fit_of_a_gaussian_reaches_it_and_reports(model):
+    with pm.Model() as target:
+        pm.Normal("x", 3.0, 0.5, shape=2)
+    inference = StochasticInference(
+        VectorisedApproximation(DiagonalGroup, model=target, random_seed=2), random_seed=2
+    )
+    seen = []
+    approx = pm.fit(
+        1500,
+        method=inference,
+        model=target,
+        obj_n_mc=8,
+        obj_optimizer=pm.adam(learning_rate=0.01),
+        progressbar=False,
+        callbacks=[lambda _, losses, i: seen.append((len(losses), i))],
+    )
+    assert seen[-1] == (1500, 1500) and len(approx.hist) == 1500
+    assert abs(approx.result.elbo) < 0.02  # log Z = 0
+    assert approx.result.gradient_evaluations == 8 * 1500
+
+
+def test_deterministic_loop_runs_callbacks_stops_refines_and_pickles(approx):
+    with approx.model:
+        inference = HalvingInference(approx, random_seed=5)
+        start = approx.group.params_dict["m"].get_value()
+        assert pm.fit(0, method=inference, progressbar=False).result.iterations == 0
+        np.testing.assert_array_equal(approx.group.params_dict["m"].get_value(), start)
+        seen = []
+
+        def stop(a, losses, i):
+            seen.append(i)
+            if i == 3:
+                raise StopIteration("enough")
+
+        pm.fit(10, method=inference, callbacks=[stop], progressbar=False)
+    assert seen == [1, 2, 3] and len(approx.hist) == 3
+    inference.refine(2, progressbar=False)
+    assert len(approx.hist) == 5
+    np.testing.assert_allclose(approx.mean.eval(), start / 32, rtol=EXACT)
+    again = cloudpickle.loads(cloudpickle.dumps(approx))
+    np.testing.assert_allclose(
+        again.sample(3, random_seed=1).posterior["beta"].values,
+        approx.sample(3, random_seed=1).posterior["beta"].values,
+        rtol=EXACT,
+    )
+    approx.group.params_dict["m"].set_value(start)
+
+
+def test_progress_bar_prints(approx, capsys):
+    inference = HalvingInference(approx)
+    start = approx.group.params_dict["m"].get_value()
+    inference.fit(2, progressbar=True, score=False)
+    assert "Fitting" in capsys.readouterr().out
+    assert len(approx.hist) in (0, 5)
+    approx.group.params_dict["m"].set_value(start)
+
+
+def test_fresh_draw_estimates_against_a_known_evidence():
+    rng = np.random.default_rng(1)
+    q, p = stats.norm(0, 1.2), stats.norm(0, 1.0)
+    x = q.rvs(20_000, random_state=rng)
+    fresh = FreshDraws.from_log_ratios(p.logpdf(x) + 5.0 - q.logpdf(x))
+    assert abs(fresh.log_marginal_is - 5.0) < monte_carlo(fresh.log_marginal_is_se)
+    kl = np.log(1 / 1.2) + 1.2**2 / 2 - 0.5
+    assert abs(fresh.elbo - (5.0 - kl)) < monte_carlo(fresh.elbo_se)
+    assert 0.5 < fresh.ess / 20_000 < 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"hyperparameters": ["nope"]}, r"must be free variables of the model, got \['nope'\]"),
+        ({"hyperparameters": ["beta", "sigma"]}, "leave at least one"),
+        ({"start": {"beta": [np.nan, 0.0]}}, "start must be finite"),
+    ],
+)
+def test_bad_constructor_input_is_refused(model, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        VectorisedApproximation(DiagonalGroup, model=model, **arguments)
+
+
+def test_other_bad_input_is_refused(model, approx):
+    with pytest.raises(ValueError, match="draws must be an integer >= 1, got 0"):
+        approx.sample(0)
+    with pytest.raises(ValueError, match=r"theta must have shape \(N, 3\), got \(2, 2\)"):
+        approx.log_q(np.zeros((2, 2)))
+    with pytest.raises(TypeError, match="does not take \\['obj_optimizer'\\]"):
+        HalvingInference(approx).fit(1, obj_optimizer=pm.adam())
+    with pytest.raises(ValueError, match="n must be an integer >= 0, got -1"):
+        HalvingInference(approx).fit(-1)
+    with pytest.raises(TypeError, match="call fit before refine"):
+        HalvingInference(VectorisedApproximation(DiagonalGroup, model=model)).refine(1)
+    with pm.Model() as discrete:
+        pm.Poisson("k", 2)
+    with pytest.raises(ValueError, match="Discrete variables are not supported"):
+        VectorisedApproximation(DiagonalGroup, model=discrete)
+    with pm.Model() as empty:
+        pm.Normal("y", 0, 1, observed=0.0)
+    with pytest.raises((ValueError, TypeError), match="free"):
+        VectorisedApproximation(DiagonalGroup, model=empty)
