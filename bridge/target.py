@@ -1,0 +1,349 @@
+"""Targets: the log density of a posterior on R^D, from a PyMC model or a Stan program.
+
+``theta`` is always a matrix of unconstrained points, one row a draw, shape ``(N, D)``.
+``log_density`` is log p(data, theta), every constant and the log-Jacobian of the constraining
+transforms included, so that its integral over R^D is the evidence of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.pytensorf import rewrite_pregrad
+from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.op import RandomVariable
+
+__all__ = ["Agreement", "PyMCTarget", "StanTarget", "Target", "check_agreement"]
+__all__ += ["pymc_target", "stan_target"]
+
+Draws = Mapping[str, np.ndarray]
+BLOCK_ELEMENTS = (
+    2**18
+)  # numbers in the widest intermediate of one call: about 2 MB, a cache's worth
+
+
+class Target(Protocol):
+    """An unnormalised log density on R^D together with the names of what it is a density of."""
+
+    @property
+    def name(self) -> str:
+        """Name of the posterior, for tables."""
+
+    @property
+    def dimension(self) -> int:
+        """D, the number of unconstrained coordinates."""
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """Names of the constrained parameters, without the quantities derived from them."""
+
+    def log_density(self, theta: np.ndarray) -> np.ndarray:
+        """Log p̃ at unconstrained points: (N, D) -> (N,)."""
+
+    def log_density_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log p̃ and its gradient: (N, D) -> (N,), (N, D)."""
+
+    def constrain(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """Parameters and derived quantities by name: (N, D) -> (N, *shape) each."""
+
+    def unconstrain(self, draws: Draws) -> np.ndarray:
+        """Inverse of `constrain` from the parameters alone: (N, *shape) each -> (N, D)."""
+
+
+def pymc_target(model: pm.Model, name: str | None = None) -> PyMCTarget:
+    """Compile a PyMC model into a target that is vectorised over draws.
+
+    The coordinates of ``theta`` are the raveled entries of ``model.value_vars``, in that order.
+    That is the order of ``DictToArrayBijection`` applied to ``model.initial_point()`` and of the
+    flat vector of ``pm.fit``'s mean-field and full-rank approximations: ``approx.mean.eval()`` and
+    ``approx.cov.eval()`` need no permutation.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Any model whose free variables are continuous. Data containers (``pm.Data``) stay live:
+        ``pm.set_data`` changes the target.
+    name : str, optional
+        Name for tables; the model's own name, or ``"pymc"``, by default.
+
+    Raises
+    ------
+    ValueError
+        If a free variable is discrete, if there is none, or if the log density is itself random
+        (``pm.Minibatch``).
+
+    Examples
+    --------
+    >>> with pm.Model() as model:
+    ...     tau = pm.HalfNormal("tau")
+    >>> target = pymc_target(model)
+    >>> target.log_density(np.zeros((1, 1)))  # tau = 1: log(2 phi(1)) + log|d tau / d theta|
+    array([-0.72579135])
+    """
+    return PyMCTarget(model, name or model.name or "pymc")
+
+
+def stan_target(density: Any, name: str | None = None) -> StanTarget:
+    """Wrap a compiled Stan log density (``StanProgram.density(data)``) as a target.
+
+    Stan drops the constants of a distribution only in ``~`` statements; the density is that of the
+    program as `stan_models` compiles it (``propto=False``), Jacobian included.
+    """
+    return StanTarget(density, name or getattr(density, "name", None) or "stan")
+
+
+class PyMCTarget:
+    """`Target` of a PyMC model; made by `pymc_target`."""
+
+    def __init__(self, model: pm.Model, name: str):
+        _check_continuous(model)
+        self.name = name
+        self.model = model
+        self.parameter_names = tuple(rv.name for rv in model.free_RVs)
+        shapes = [np.shape(model.initial_point()[v.name]) for v in model.value_vars]
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+        self.dimension = int(ends[-1])
+        self._theta = pt.matrix("theta", shape=(None, self.dimension), dtype="float64")
+        self._values = {
+            v: _block(self._theta, slice(end - int(np.prod(shape)), end), shape, v)
+            for v, shape, end in zip(model.value_vars, shapes, ends, strict=True)
+        }
+        logp = rewrite_pregrad(model.logp())
+        _check_deterministic(logp)
+        (batched,) = _over_draws([logp], self._values, self._theta.shape[0])
+        batched = batched.astype("float64")
+        self._log_density = pytensor.function([self._theta], [batched])
+        self._rows = _rows_per_call(self._log_density)
+        self._batched = batched
+        self._compiled: dict[str, Callable] = {}
+
+    def log_density(self, theta: np.ndarray) -> np.ndarray:
+        """Log p̃ at unconstrained points, (N, D) -> (N,); -inf and NaN are returned as they are."""
+        return self._call(self._log_density, theta)[0]
+
+    def log_density_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log p̃ and its gradient at unconstrained points, (N, D) -> (N,), (N, D)."""
+        value, gradient = self._call(self._function("gradient", self._make_gradient), theta)
+        return value, gradient
+
+    def constrain(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """Free variables and deterministics by name, (N, D) -> (N, *shape) each."""
+        names = [v.name for v in self._outputs()]
+        values = self._call(self._function("constrain", self._make_constrain), theta)
+        return dict(zip(names, values, strict=True))
+
+    def unconstrain(self, draws: Draws) -> np.ndarray:
+        """Unconstrained points of named draws of the free variables, (N, *shape) each -> (N, D).
+
+        Raises
+        ------
+        ValueError
+            If a free variable is missing, has another shape, or lies outside its support.
+        """
+        given = _select(draws, self.parameter_names)
+        shapes = {rv.name: s for rv, s in zip(self.model.free_RVs, self._rv_shapes(), strict=True)}
+        _check_shapes(given, shapes)
+        parts = self._function("unconstrain", self._make_unconstrain)(*given.values())
+        for name, part in zip(self.parameter_names, parts, strict=True):
+            _check_support(name, part)
+        return np.concatenate([np.asarray(part, float) for part in parts], axis=1)
+
+    def _function(self, key: str, make: Callable[[], Callable]) -> Callable:
+        if key not in self._compiled:
+            self._compiled[key] = make()
+        return self._compiled[key]
+
+    def _make_gradient(self) -> Callable:
+        gradient = pt.grad(self._batched.sum(), self._theta)
+        return pytensor.function([self._theta], [self._batched, gradient])
+
+    def _make_constrain(self) -> Callable:
+        outputs = self.model.replace_rvs_by_values(self._outputs())
+        batched = _over_draws(outputs, self._values, self._theta.shape[0])
+        return pytensor.function([self._theta], batched, on_unused_input="ignore")
+
+    def _make_unconstrain(self) -> Callable:
+        rvs = self.model.free_RVs
+        inputs = {rv: rv.type.clone()(name=rv.name) for rv in rvs}
+        values = [_forward(rv, self.model.rvs_to_transforms[rv]) for rv in rvs]
+        values = clone_replace(values, inputs)
+        batched = {x: pt.tensor(f"{x.name}_draws", shape=(None, *x.type.shape), dtype=x.dtype)
+                   for x in inputs.values()}  # fmt: skip
+        rows = next(iter(batched.values())).shape[0]
+        flat = [v.reshape((rows, -1)) for v in _over_draws(values, batched, rows)]
+        return pytensor.function(list(batched.values()), flat, on_unused_input="ignore")
+
+    def _outputs(self) -> list:
+        return [*self.model.free_RVs, *self.model.deterministics]
+
+    def _rv_shapes(self) -> list[tuple[int, ...]]:
+        point = self.constrain(np.zeros((1, self.dimension)))
+        return [point[name].shape[1:] for name in self.parameter_names]
+
+    def _call(self, function: Callable, theta: np.ndarray) -> list[np.ndarray]:
+        theta = _as_points(theta, self.dimension)
+        starts = range(0, max(len(theta), 1), self._rows)
+        blocks = [function(theta[i : i + self._rows]) for i in starts]
+        return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+
+
+class StanTarget:
+    """`Target` of a compiled Stan program; made by `stan_target`."""
+
+    def __init__(self, density: Any, name: str):
+        self.name = name
+        self.density = density
+        self.dimension = int(density.dimension)
+        origin = np.zeros((1, self.dimension))
+        self.parameter_names = tuple(density.constrain(origin, transformed=False))
+
+    def log_density(self, theta: np.ndarray) -> np.ndarray:
+        """Log p̃ at unconstrained points, (N, D) -> (N,)."""
+        return self.density.log_density(_as_points(theta, self.dimension))
+
+    def log_density_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log p̃ and its gradient at unconstrained points, (N, D) -> (N,), (N, D)."""
+        return self.density.log_density_gradient(_as_points(theta, self.dimension))
+
+    def constrain(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """Parameters and transformed parameters by name, (N, D) -> (N, *shape) each."""
+        return self.density.constrain(_as_points(theta, self.dimension), transformed=True)
+
+    def unconstrain(self, draws: Draws) -> np.ndarray:
+        """Unconstrained points of named draws of the parameters, (N, *shape) each -> (N, D)."""
+        return self.density.unconstrain(_select(draws, self.parameter_names))
+
+
+class Agreement(NamedTuple):
+    """log p_a - log p_b over random points: its median and the largest deviation from it."""
+
+    constant: float
+    deviation: float
+
+
+def check_agreement(a: Target, b: Target, n: int = 100, random_seed: int = 1) -> Agreement:
+    """Compare two targets over random points that have the same parameter values.
+
+    Points of ``a`` are standard normal on R^D; ``b``'s are found through the parameters' names:
+    ``theta_b = b.unconstrain(a.constrain(theta_a))``. Two programs of one model agree when
+
+    ``log p_a(theta_a) - log p_b(theta_b) - log|d theta_b / d theta_a|``
+
+    is constant. The last term is zero where both use the same transforms (in any order) and is
+    otherwise taken by central differences, which limits the deviation to about 1e-7.
+
+    Returns
+    -------
+    Agreement
+        ``constant`` (0 if both include every constant) and the largest absolute ``deviation``.
+    """
+    if a.dimension != b.dimension:
+        raise ValueError(
+            f"cannot compare {a.name} with {b.name}: "
+            f"dimensions {a.dimension} and {b.dimension} differ"
+        )
+    theta = np.random.default_rng(random_seed).standard_normal((n, a.dimension))
+    other = b.unconstrain(a.constrain(theta))
+    difference = a.log_density(theta) - b.log_density(other) - _log_jacobian(a, b, theta, other)
+    if not np.isfinite(difference).all():
+        bad = int(np.sum(~np.isfinite(difference)))
+        raise ValueError(f"log density of {a.name} or {b.name} not finite at {bad} of {n} points")
+    constant = float(np.median(difference))
+    return Agreement(constant, float(np.abs(difference - constant).max()))
+
+
+def _log_jacobian(a: Target, b: Target, theta: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """log|d theta_b / d theta_a| of the map through the constrained values, shape (N,)."""
+    if np.allclose(np.sort(theta, axis=1), np.sort(other, axis=1), rtol=1e-8, atol=1e-8):
+        return np.zeros(len(theta))  # the same coordinates up to their order
+    step = np.finfo(float).eps ** (1 / 3)
+    shifts = step * np.eye(a.dimension)
+    columns = [
+        (b.unconstrain(a.constrain(theta + h)) - b.unconstrain(a.constrain(theta - h))) / (2 * step)
+        for h in shifts
+    ]
+    return np.linalg.slogdet(np.stack(columns, axis=-1))[1]
+
+
+def _check_continuous(model: pm.Model) -> None:
+    if not model.free_RVs:
+        raise ValueError("the model has no free variable: expected at least one parameter")
+    discrete = [v.name for v in model.free_RVs if not v.dtype.startswith("float")]
+    if discrete:
+        raise ValueError(
+            f"discrete free variables {discrete}: only continuous ones have a density on R^D; "
+            "marginalise them out (see pymc_extras.marginalize) or replace them"
+        )
+
+
+def _check_deterministic(logp: Any) -> None:
+    random = [v for v in ancestors([logp]) if v.owner and isinstance(v.owner.op, RandomVariable)]
+    if random:
+        raise ValueError(
+            "the model's log density is random: it contains "
+            f"{sorted({str(v.owner.op) for v in random})}; "
+            "replace pm.Minibatch by the full data to judge an approximation"
+        )
+
+
+def _block(theta: Any, columns: slice, shape: tuple[int, ...], value: Any) -> Any:
+    """The value variable's entries of every draw, shape (N, *shape)."""
+    block = theta[:, columns].reshape((theta.shape[0], *shape)).astype(value.dtype)
+    return pt.specify_shape(block, (None, *shape))
+
+
+def _over_draws(outputs: Sequence, replace: Mapping, rows: Any) -> list:
+    """Vectorise outputs over draws; what depends on no parameter is repeated."""
+    batched = vectorize_graph(outputs, replace=replace)
+    return [
+        new if new.ndim > old.ndim else pt.broadcast_to(new, (rows, *tuple(new.shape)))
+        for old, new in zip(outputs, batched, strict=True)
+    ]
+
+
+def _forward(rv: Any, transform: Any) -> Any:
+    return rv if transform is None else transform.forward(rv, *rv.owner.inputs)
+
+
+def _rows_per_call(function: Callable) -> int:
+    """Draws a call may take so that its widest intermediate stays within `BLOCK_ELEMENTS`."""
+    graph = function.maker.fgraph  # type: ignore[attr-defined]
+    shapes = [getattr(v.type, "shape", ()) for node in graph.toposort() for v in node.outputs]
+    widest = max(np.prod([s for s in shape if s], dtype=float) for shape in shapes or [()])
+    return int(np.clip(BLOCK_ELEMENTS // widest, 16, BLOCK_ELEMENTS))
+
+
+def _as_points(theta: np.ndarray, dimension: int) -> np.ndarray:
+    theta = np.ascontiguousarray(theta, dtype=float)
+    if theta.ndim != 2 or theta.shape[1] != dimension:
+        raise ValueError(f"theta must have shape (N, {dimension}), got {theta.shape}")
+    return theta
+
+
+def _select(draws: Draws, names: Sequence[str]) -> dict[str, np.ndarray]:
+    missing = [name for name in names if name not in draws]
+    if missing:
+        raise ValueError(f"draws lack the parameters {missing}: they hold {sorted(draws)}")
+    return {name: np.asarray(draws[name], dtype=float) for name in names}
+
+
+def _check_shapes(draws: Draws, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    rows = {value.shape[:1] for value in draws.values()}
+    if len(rows) > 1 or () in rows:
+        raise ValueError(f"draws must share one first axis, got lengths {sorted(rows)}")
+    for name, shape in shapes.items():
+        if draws[name].shape[1:] != shape:
+            expected = ("N", *shape)
+            raise ValueError(f"draws of {name} must have shape {expected}, got {draws[name].shape}")
+
+
+def _check_support(name: str, part: np.ndarray) -> None:
+    bad = int(np.sum(~np.isfinite(part).all(axis=1)))
+    if bad:
+        raise ValueError(f"{bad} of {len(part)} draws of {name} lie outside its support")
