@@ -5,11 +5,19 @@
 #include <stan/model/model_base.hpp>
 #include <stan/version.hpp>
 
+#include "approximate.hpp"
 #include "arguments.hpp"
-#include "files.hpp"
-#include "methods.hpp"
+#include "evaluate.hpp"
+#include "inputs.hpp"
+#include "outputs.hpp"
+#include "sample.hpp"
 
+#include <csignal>
 #include <ctime>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <string>
 
 stan::model::model_base& new_model(stan::io::var_context& data,
                                    unsigned int seed, std::ostream* messages);
@@ -18,12 +26,8 @@ stan::math::profile_map& get_stan_profile_data();
 namespace driver {
 namespace {
 
-using stan::services::error_codes;
-
 int fail(int code, const std::string& message) {
-  // cmdstanpy shows the console lines that start with Error or Exception.
-  const bool marked = message.rfind("E", 0) == 0;
-  std::cerr << (marked ? "" : "Error: ") << message << std::endl;
+  std::cerr << Console::marked(message) << std::endl;
   return code;
 }
 
@@ -89,7 +93,9 @@ int run(Arguments& args) {
 
 int main(int argc, char** argv) {
   using namespace driver;
-  for (int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, remove_unfinished);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP})
+    if (std::signal(signal, remove_unfinished) == SIG_IGN)
+      std::signal(signal, SIG_IGN);  // nohup
   const std::string word = argc > 1 ? argv[1] : "";
   if (word == "info") {
     std::cout << version_lines() << "STAN_THREADS=true\nSTAN_MPI=false\n"
