@@ -80,13 +80,12 @@ class Case:
 
     @cached_property
     def data(self) -> dict[str, Any]:
-        """Data of the Stan program: numbers, and arrays for JSON's lists."""
+        """Data of the Stan program: int, np.float64, and np.ndarray for JSON's lists."""
         info = read_json(self.database / "data" / "info" / f"{self.data_name}.info.json")
         path = self.database / f"{info['data_file']}.zip"
         if not path.is_file():
             raise FileNotFoundError(f"the data of case {self.name!r} are missing: no {path}")
-        values = read_zipped_json(path)
-        return {key: np.array(v) if isinstance(v, list) else v for key, v in values.items()}
+        return {key: _as_data(value) for key, value in read_zipped_json(path).items()}
 
     @property
     def stan_path(self) -> Path | None:
@@ -214,6 +213,12 @@ def list_cases(database: str | os.PathLike[str] | None = None) -> list[str]:
 
 def _port_names() -> list[str]:
     return sorted(path.stem for path in _PORTS.glob("*.py") if path.stem != "__init__")
+
+
+def _as_data(value: Any) -> Any:
+    if isinstance(value, list):
+        return np.array(value)
+    return np.float64(value) if isinstance(value, float) else value  # see posteriordb_cases.models
 
 
 def _inference_data(posterior: dict[str, np.ndarray]) -> Any:

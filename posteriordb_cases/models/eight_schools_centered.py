@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pymc as pm
 
 
@@ -12,8 +13,8 @@ def model(data: Mapping[str, Any]) -> pm.Model:
     ``data``: J schools, estimated effects y (J,), their standard errors sigma (J,).
     """
     with pm.Model() as port:
-        mu = pm.Normal("mu", 0, 5)
-        tau = pm.HalfCauchy("tau", 5)
+        mu = pm.Normal("mu", 0, np.float64(5))
+        tau = pm.HalfCauchy("tau", np.float64(5))
         theta = pm.Normal("theta", mu, tau, shape=data["J"])
         pm.Normal("y", theta, data["sigma"], observed=data["y"])
     return port

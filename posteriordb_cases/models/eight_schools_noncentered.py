@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pymc as pm
 
 
@@ -13,8 +14,8 @@ def model(data: Mapping[str, Any]) -> pm.Model:
     """
     with pm.Model() as port:
         theta_trans = pm.Normal("theta_trans", 0, 1, shape=data["J"])
-        mu = pm.Normal("mu", 0, 5)
-        tau = pm.HalfCauchy("tau", 5)
+        mu = pm.Normal("mu", 0, np.float64(5))
+        tau = pm.HalfCauchy("tau", np.float64(5))
         theta = pm.Deterministic("theta", mu + tau * theta_trans)
         pm.Normal("y", theta, data["sigma"], observed=data["y"])
     return port

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pymc as pm
 
 
@@ -12,8 +13,8 @@ def model(data: Mapping[str, Any]) -> pm.Model:
     ``data``: predictors x (N, K), observations y (N,).
     """
     with pm.Model() as port:
-        w = pm.Normal("w", 0, 10, shape=data["K"])
-        b = pm.Normal("b", 0, 10)
+        w = pm.Normal("w", 0, np.float64(10), shape=data["K"])
+        b = pm.Normal("b", 0, np.float64(10))
         sigma = pm.LogNormal("sigma", 0.5, 1)
         pm.Normal("y", b + data["x"] @ w, sigma, observed=data["y"])
     return port
