@@ -76,15 +76,19 @@ def _as_matrix(chains: Any) -> dict[str, np.ndarray]:
     if not isinstance(chains, Sequence) or not chains or not isinstance(chains[0], Mapping):
         raise ValueError("expected a list of chains, each of them a dictionary of variables")
     names = list(chains[0])
+    if not names:
+        raise ValueError("chain 1 has no variables")
     for number, chain in enumerate(chains, start=1):
         if not isinstance(chain, Mapping) or set(chain) != set(names):
             raise ValueError(f"chain {number} has other variables than chain 1")
-    n_draws = len(chains[0][names[0]])
+    n_draws = np.size(chains[0][names[0]])
     return {name: _column(name, chains, n_draws) for name in names}
 
 
 def _column(name: str, chains: Sequence[Mapping[str, Any]], n_draws: int) -> np.ndarray:
-    lengths = [np.size(chain[name]) for chain in chains]
+    if not all(isinstance(chain[name], list) for chain in chains):
+        raise ValueError(f"the draws of {name} are not a list in every chain")
+    lengths = [len(chain[name]) for chain in chains]
     if set(lengths) != {n_draws}:
         raise ValueError(f"expected {n_draws} draws of {name} in every chain, got {lengths}")
     try:

@@ -63,5 +63,5 @@ def test_port_works_with_the_data_of_a_foreign_posteriordb(corpus) -> None:
 def test_model_without_a_port_says_which_ports_there_are() -> None:
     case = Case("d-m", EMBEDDED, {"model_name": "no_such_model"})
     assert not case.has_port
-    with pytest.raises(LookupError, match="no_such_model.*eight_schools_noncentered"):
+    with pytest.raises(LookupError, match=r"no_such_model.*eight_schools_noncentered"):
         case.model()
