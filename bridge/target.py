@@ -8,7 +8,7 @@ transforms included, so that its integral over R^D is the evidence of the model.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pymc as pm
@@ -18,6 +18,8 @@ from pymc.pytensorf import rewrite_pregrad
 from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
+
+from bridge.agreement import Agreement, check_agreement
 
 __all__ = ["Agreement", "PyMCTarget", "StanTarget", "Target", "check_agreement"]
 __all__ += ["pymc_target", "stan_target"]
@@ -160,7 +162,7 @@ class PyMCTarget:
         return self._compiled[key]
 
     def _make_gradient(self) -> Callable:
-        gradient = pt.grad(self._batched.sum(), self._theta)
+        gradient: Any = pt.grad(self._batched.sum(), self._theta)
         return pytensor.function([self._theta], [self._batched, gradient])
 
     def _make_constrain(self) -> Callable:
@@ -220,57 +222,6 @@ class StanTarget:
         return self.density.unconstrain(_select(draws, self.parameter_names))
 
 
-class Agreement(NamedTuple):
-    """log p_a - log p_b over random points: its median and the largest deviation from it."""
-
-    constant: float
-    deviation: float
-
-
-def check_agreement(a: Target, b: Target, n: int = 100, random_seed: int = 1) -> Agreement:
-    """Compare two targets over random points that have the same parameter values.
-
-    Points of ``a`` are standard normal on R^D; ``b``'s are found through the parameters' names:
-    ``theta_b = b.unconstrain(a.constrain(theta_a))``. Two programs of one model agree when
-
-    ``log p_a(theta_a) - log p_b(theta_b) - log|d theta_b / d theta_a|``
-
-    is constant. The last term is zero where both use the same transforms (in any order) and is
-    otherwise taken by central differences, which limits the deviation to about 1e-7.
-
-    Returns
-    -------
-    Agreement
-        ``constant`` (0 if both include every constant) and the largest absolute ``deviation``.
-    """
-    if a.dimension != b.dimension:
-        raise ValueError(
-            f"cannot compare {a.name} with {b.name}: "
-            f"dimensions {a.dimension} and {b.dimension} differ"
-        )
-    theta = np.random.default_rng(random_seed).standard_normal((n, a.dimension))
-    other = b.unconstrain(a.constrain(theta))
-    difference = a.log_density(theta) - b.log_density(other) - _log_jacobian(a, b, theta, other)
-    if not np.isfinite(difference).all():
-        bad = int(np.sum(~np.isfinite(difference)))
-        raise ValueError(f"log density of {a.name} or {b.name} not finite at {bad} of {n} points")
-    constant = float(np.median(difference))
-    return Agreement(constant, float(np.abs(difference - constant).max()))
-
-
-def _log_jacobian(a: Target, b: Target, theta: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """log|d theta_b / d theta_a| of the map through the constrained values, shape (N,)."""
-    if np.allclose(np.sort(theta, axis=1), np.sort(other, axis=1), rtol=1e-8, atol=1e-8):
-        return np.zeros(len(theta))  # the same coordinates up to their order
-    step = np.finfo(float).eps ** (1 / 3)
-    shifts = step * np.eye(a.dimension)
-    columns = [
-        (b.unconstrain(a.constrain(theta + h)) - b.unconstrain(a.constrain(theta - h))) / (2 * step)
-        for h in shifts
-    ]
-    return np.linalg.slogdet(np.stack(columns, axis=-1))[1]
-
-
 def _check_continuous(model: pm.Model) -> None:
     if not model.free_RVs:
         raise ValueError("the model has no free variable: expected at least one parameter")
@@ -300,7 +251,7 @@ def _block(theta: Any, columns: slice, shape: tuple[int, ...], value: Any) -> An
 
 def _over_draws(outputs: Sequence, replace: Mapping, rows: Any) -> list:
     """Vectorise outputs over draws; what depends on no parameter is repeated."""
-    batched = vectorize_graph(outputs, replace=replace)
+    batched: list[Any] = vectorize_graph(outputs, replace=replace)
     return [
         new if new.ndim > old.ndim else pt.broadcast_to(new, (rows, *tuple(new.shape)))
         for old, new in zip(outputs, batched, strict=True)
