@@ -14,6 +14,7 @@
 #include <stan/services/pathfinder/multi.hpp>
 #include <stan/services/pathfinder/single.hpp>
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -82,9 +83,17 @@ int Run::optimize() {
                                            nothing, out);
         },
         std::tuple_cat(start, std::make_tuple(integer("history_size")), search));
+  // Stan's Newton step takes a NaN density for an improvement and -1e100 for a
+  // rejected point, and ends with status OK at either.
+  const bool sound = out.rows() > 0 && std::abs(out.last_lp()) < 1e99;
+  if (code == error_codes::OK && !sound) {
+    log.error("Error: " + algorithm + " lost its way (lp__ is not finite); try"
+              " algorithm=lbfgs");
+    code = error_codes::SOFTWARE;
+  }
   // A failed line search leaves a last point that cmdstanpy offers on request
   // (require_converged=False); the status says what it is.
-  if (out.rows() > 0) out.publish();
+  if (sound) out.publish();
   return code;
 }
 

@@ -97,6 +97,7 @@ class CsvWriter final : public stan::callbacks::writer {
   }
 
   size_t rows() const { return rows_; }
+  double last_lp() const { return lead_; }  // first value of the last row
   void publish() {
     if (file_) file_->publish();
   }
@@ -139,12 +140,14 @@ class CsvWriter final : public stan::callbacks::writer {
     }
     line_ += '\n';
     file_->stream() << line_;
+    lead_ = value(0);
     ++rows_;
   }
 
   std::unique_ptr<OutputFile> file_;
   int digits_ = 6;
   size_t rows_ = 0;
+  double lead_ = 0;
   std::string line_;
   std::vector<std::string> after_names_;
 };
