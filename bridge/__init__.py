@@ -1,1 +1,25 @@
-"""The hub: puts cases, methods and truth together, and judges every result."""
+"""The hub: puts cases, methods and truth together, and judges every result.
+
+``compare`` runs methods on cases; ``pymc_target`` and ``stan_target`` give log p̃ on the
+unconstrained space; ``pareto_khat``, ``bridge_sampling``, ``kl_from_q``, ``kl_to_q`` and
+``moment_errors`` judge any draws with ``lp`` and ``lq``.
+"""
+
+from bridge.compare import compare
+from bridge.divergence import bridge_sampling, kl_from_q, kl_to_q, log_evidence
+from bridge.khat import pareto_khat
+from bridge.moments import moment_errors
+from bridge.target import Target, pymc_target, stan_target
+
+__all__ = [
+    "Target",
+    "bridge_sampling",
+    "compare",
+    "kl_from_q",
+    "kl_to_q",
+    "log_evidence",
+    "moment_errors",
+    "pareto_khat",
+    "pymc_target",
+    "stan_target",
+]

@@ -19,7 +19,7 @@ from bridge import report
 from bridge.compare import compare
 from bridge.errors import BridgeError
 from bridge.methods import METHODS
-from posteriordb_cases import CaseError, list_cases, load_case
+from posteriordb_cases import list_cases, load_case
 
 EMBEDDED_SCHOOLS = (
     "eight_schools-eight_schools_noncentered",
@@ -38,12 +38,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     try:
         return arguments.run(arguments, console)
-    except (BridgeError, CaseError, ValueError) as error:
-        Console(stderr=True).print(f"[red]error:[/] {error}", highlight=False)
+    except (BridgeError, LookupError, ValueError, OSError) as error:
+        Console(stderr=True).print("error:", _message(error), style="red", markup=False, highlight=False)
         return 2
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; the same command goes on where this one stopped")
         return 130
+
+
+def _message(error: Exception) -> str:
+    """The message itself: str() of a KeyError would be its repr."""
+    return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bridge.divergence import kl_from_q, kl_to_q
 from bridge.khat import pareto_khat
 from bridge.methods import Fit
-from bridge.moments import moment_errors
+from bridge.moments import moment_errors, worst
 from bridge.problem import Problem
 
 
@@ -67,7 +67,7 @@ def _sampler_diagnostics(fit: Fit) -> dict[str, Any]:
 
 def _importance(
     fit: Fit, repetitions: int, notes: list[str]
-) -> tuple[dict[str, Any], NDArray[np.floating]]:
+) -> tuple[dict[str, Any], NDArray[np.floating] | None]:
     """k̂, ELBO and importance-sampling evidence; and PSIS weights of all draws together."""
     assert fit.lq is not None
     lp, lq = fit.lp.ravel(), fit.lq.ravel()
@@ -92,12 +92,20 @@ def _importance(
 
 
 def _moments(problem: Problem, fit: Fit, weights: NDArray[np.floating] | None) -> dict[str, float]:
-    flat = fit.theta.reshape(-1, fit.theta.shape[-1])
-    draws = fit.target.constrain(flat)
-    record = _worst(moment_errors(draws, problem.reference))
-    if weights is not None:
-        weighted = _worst(moment_errors(draws, problem.reference, weights=weights))
-        record |= {f"{name}_psis": weighted[name] for name in ("mean_error", "sd_error")}
+    """Errors of the worst parameter, of the plain draws and of the PSIS-weighted ones."""
+    draws = fit.target.constrain(fit.theta.reshape(-1, fit.theta.shape[-1]))
+    record: dict[str, float] = {}
+    for suffix, w in (("", None), ("_psis", weights)):
+        if suffix and w is None:
+            continue
+        errors = moment_errors(draws, problem.reference_moments, weights=w)
+        largest = worst(errors)
+        record |= {
+            f"mean_error{suffix}": largest.mean,
+            f"sd_error{suffix}": largest.sd,
+            f"quantile_error{suffix}": largest.quantile,
+            f"mean_error_mcse{suffix}": float(errors["mean_error_mcse"].abs().max()),
+        }
     return record
 
 
@@ -122,12 +130,3 @@ def _divergences(problem: Problem, fit: Fit, notes: list[str]) -> dict[str, Any]
     elif fit.lq is not None:
         notes.append("KL(p‖q) not available: the method does not give log q at other points")
     return record
-
-
-def _worst(errors: Any) -> dict[str, float]:
-    """The largest absolute error of each kind over the parameters."""
-    return {
-        name: float(errors[name].abs().max())
-        for name in errors.columns
-        if errors[name].dtype.kind == "f" and "error" in name
-    }

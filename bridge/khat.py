@@ -100,7 +100,7 @@ def pareto_khat(lp: np.ndarray, lq: np.ndarray) -> KHat:
     ratios, zero, reason = _log_ratios(lp, lq)
     if reason:
         return _without_value(ratios, zero, reason)
-    if np.std(ratios) < CONSTANT:
+    if np.isfinite(ratios).all() and np.std(ratios) < CONSTANT:
         return _exact(ratios, np.shape(lp))
     reason = _tail_problem(ratios)
     if reason:
@@ -141,7 +141,8 @@ def _psislw(log_ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         from arviz_stats.base import array_stats
 
         return array_stats.psislw(-log_ratios)
-    return az.psislw(log_ratios)
+    with np.errstate(over="ignore"):  # its weights of hopeless Pareto fits reach 0 as 1/inf
+        return az.psislw(log_ratios)
 
 
 def _log_ratios(lp: np.ndarray, lq: np.ndarray) -> tuple[np.ndarray, int, str | None]:

@@ -7,10 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.divergence import LogEvidence, log_evidence
 from bridge.errors import NoModelError
+from bridge.moments import reference_moments
 from bridge.target import Target, pymc_target, stan_target
 from posteriordb_cases import Case
 
@@ -60,6 +62,11 @@ class Problem:
     def reference(self) -> Any:
         """InferenceData of the reference draws, constrained space."""
         return self.case.reference_draws()
+
+    @cached_property
+    def reference_moments(self) -> pd.DataFrame:
+        """Moments of the reference draws with their Monte Carlo standard errors."""
+        return reference_moments(self.reference)
 
     @cached_property
     def _reference_theta(self) -> dict[int, NDArray]:
