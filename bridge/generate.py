@@ -1,0 +1,189 @@
+"""Make a case's reference draws with Stan NUTS and admit them by posteriordb's criteria."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bridge.admission import (
+    KEPT_DRAWS,
+    AdmissionError,
+    admission_checks,
+    diagnose,
+    require_admitted,
+)
+from bridge.errors import NoModelError
+from posteriordb_cases import Case, list_cases, load_case, write_reference_draws
+
+__all__ = ["AdmissionError", "generate"]
+
+_log = logging.getLogger(__name__)
+
+
+def generate(
+    name: str,
+    *,
+    database: str | os.PathLike[str] | None = None,
+    random_seed: int = 1,
+    chains: int = 10,
+    warmup: int = 10_000,
+    draws: int = 10_000,
+    thin: int = 10,
+    adapt_delta: float = 0.95,
+) -> Path:
+    """Sample a case with Stan NUTS, check the draws and write them into its database.
+
+    Where posteriors share one reference (both parametrisations of the eight schools), the program
+    of the posterior that the reference is named after is sampled.
+
+    Parameters
+    ----------
+    name
+        Name or alias of the case.
+    database
+        A database on this machine that can be written, as in ``load_case``.
+    random_seed
+        Seed of Stan.
+    chains, warmup, draws
+        Number of chains, and their iterations before and after adaptation stops.
+    thin
+        Every ``thin``-th draw is kept: chains * draws / thin must be 10,000.
+    adapt_delta
+        Target acceptance rate of NUTS, in (0, 1).
+
+    Returns
+    -------
+    Path
+        The zip archive of draws; the info file with diagnostics and checks lies beside it.
+
+    Raises
+    ------
+    AdmissionError
+        If a check fails: says which, by how much and what to change. Nothing is written.
+    NoModelError
+        If the case has no Stan program.
+    ValueError
+        If the case is unknown, foresees no reference, or the counts do not give 10,000 draws.
+    PermissionError
+        If the database cannot be written.
+
+    Examples
+    --------
+    >>> path = generate("gaussian_correlated", database="my/posteriordb")  # doctest: +SKIP
+
+    References
+    ----------
+    Magnusson et al. (2025), "posteriordb: Testing, benchmarking and developing Bayesian
+    inference algorithms", AISTATS. arXiv:2407.04967
+    """
+    case = _source(load_case(name, database))
+    _check_arguments(case, chains, draws, thin)
+    settings = {
+        "chains": chains,
+        "iter": warmup + draws,
+        "warmup": warmup,
+        "thin": thin,
+        "seed": random_seed,
+        "control": {"adapt_delta": adapt_delta},
+    }
+    fit = _sample(case, settings)
+    kept = _kept(case, fit, thin)
+    diagnostics = diagnose(kept, fit["sample_stats"])
+    checks = admission_checks(diagnostics)
+    require_admitted(case.name, checks, diagnostics)
+    info = {
+        "name": case.name,
+        "inference": {"method": "stan_sampling", "method_arguments": settings},
+        "diagnostics": diagnostics,
+        "checks_made": checks,
+        "comments": _comments(case),
+        "added_by": "python -m bridge generate",
+        "added_date": datetime.date.today().isoformat(),
+        "versions": _versions(fit),
+    }
+    path = write_reference_draws(case.database, kept, info)
+    _log.info("reference draws of %s pass all checks, written to %s", case.name, path)
+    return path
+
+
+def _source(case: Case) -> Case:
+    """The posterior whose program makes the reference of ``case``."""
+    if case.reference_name is None:
+        raise ValueError(
+            f"case {case.name!r} foresees no reference draws: set reference_posterior_name to "
+            f'"{case.name}" in {case.database / "posteriors" / case.name}.json'
+        )
+    if case.reference_name == case.name:
+        return case
+    source = load_case(case.reference_name, case.database)
+    if source.reference_name != source.name:
+        raise ValueError(
+            f"reference {source.name!r} of case {case.name!r} is not its own reference"
+        )
+    return source
+
+
+def _check_arguments(case: Case, chains: int, draws: int, thin: int) -> None:
+    if case.stan_code is None:
+        raise NoModelError(
+            f"case {case.name!r} has no Stan program at models/stan/{case.model_name}.stan in "
+            f"{case.database}: give a database that has one"
+        )
+    if thin < 1 or draws % thin or chains * draws != KEPT_DRAWS * thin:
+        raise ValueError(
+            f"chains * draws / thin must be {KEPT_DRAWS}, got {chains} * {draws} / {thin}"
+        )
+    if not os.access(case.database, os.W_OK):
+        raise PermissionError(
+            f"{case.database} cannot be written: give a database that can with --database"
+        )
+
+
+def _sample(case: Case, settings: Mapping[str, Any]) -> Any:
+    from stan_models import StanProgram, nuts
+
+    program = StanProgram(case.stan_code, name=case.model_name)
+    return nuts(
+        program,
+        case.data,
+        chains=settings["chains"],
+        warmup=settings["warmup"],
+        draws=settings["iter"] - settings["warmup"],
+        random_seed=settings["seed"],
+        adapt_delta=settings["control"]["adapt_delta"],
+    )
+
+
+def _kept(case: Case, fit: Any, thin: int) -> dict[str, np.ndarray]:
+    posterior = fit["posterior"]
+    missing = [name for name in case.dimensions if name not in posterior]
+    if missing:
+        raise ValueError(
+            f"{case.name}: dimensions name {', '.join(missing)}, which the Stan program has not"
+        )
+    return {name: posterior[name].values[:, thin - 1 :: thin] for name in case.dimensions}
+
+
+def _comments(case: Case) -> str | None:
+    """Which other posteriors of the database share the draws."""
+    others = [
+        other
+        for other in list_cases(case.database)
+        if other != case.name and load_case(other, case.database).reference_name == case.name
+    ]
+    if not others:
+        return None
+    return (
+        f"Sampled with the program of {case.name}; {', '.join(others)} has the same posterior of "
+        "the variables both have and shares these draws."
+    )
+
+
+def _versions(fit: Any) -> dict[str, str]:
+    return {key: str(value) for key, value in fit["posterior"].attrs.items()}
