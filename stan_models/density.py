@@ -1,0 +1,268 @@
+"""Log density, gradient and transforms of a compiled Stan program given data.
+
+Spaces: ``theta`` is unconstrained, shape (N, D); values by name are constrained, shape (N, *shape)
+as the program declares them. Log densities are in theta: they include the log Jacobian of the
+constraining transform and, for statements that use ``target +=`` or ``~``, every constant.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from stan_models.errors import StanDataError, StanError
+from stan_models.library import import_bridgestan
+
+if TYPE_CHECKING:
+    from stan_models.program import StanProgram
+
+Array = NDArray[np.float64]
+Data = Mapping[str, Any] | str | PathLike[str] | None
+
+
+class StanDensity:
+    """The log density of ``program`` given ``data``, on the unconstrained space.
+
+    Parameters
+    ----------
+    program
+        A `StanProgram`; compiled if it is not yet.
+    data
+        Values of the data block by name, the path of a JSON file, or None for a program without
+        data.
+
+    Raises
+    ------
+    StanDataError
+        The data do not fit; the message is Stan's and names the variable.
+
+    Examples
+    --------
+    >>> density = StanProgram("parameters { real<lower=0> s; } model { s ~ exponential(1); }")
+    >>> density = density.density()
+    >>> lp, gradient = density.log_density_gradient([[0.0], [1.0]])  # -exp(t) + t
+    """
+
+    def __init__(self, program: StanProgram, data: Data = None) -> None:
+        self.program = program
+        self.data = data
+        self._model = _load(program, as_json(data))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StanDensity, (self.program, self.data)
+
+    def __repr__(self) -> str:
+        return f"StanDensity({self.program.name!r}, dimension={self.dimension})"
+
+    @cached_property
+    def dimension(self) -> int:
+        """D, the number of unconstrained parameters."""
+        return int(self._model.param_unc_num())
+
+    @cached_property
+    def unconstrained_names(self) -> list[str]:
+        """Stan's names of the unconstrained coordinates, ``theta.1`` or ``tau``."""
+        return _names(self._model.param_unc_names())
+
+    @cached_property
+    def parameter_names(self) -> list[str]:
+        """Names of the parameters block, in its order."""
+        return list(self.shapes)
+
+    @cached_property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Constrained shape of each parameter; parameters of size zero are left out."""
+        return {name: v.dimensions for name, v in self._variables(False, False).items()}
+
+    def log_density(self, theta: ArrayLike) -> Array:
+        """log p̃(θ) with Jacobian and constants: (N, D) or (D,) unconstrained to (N,) or ().
+
+        -inf where the program rejects θ.
+        """
+        points, shape = self._points(theta)
+        lp = np.empty(len(points))
+        if not self._batch("ext_log_density_batch", points, lp):
+            lp[:] = [self._one(point)[0] for point in points]
+        return lp.reshape(shape)
+
+    def log_density_gradient(self, theta: ArrayLike) -> tuple[Array, Array]:
+        """Log density and gradient with respect to θ: ((N,), (N, D)).
+
+        Where the program rejects θ the density is -inf and the gradient NaN.
+        """
+        points, shape = self._points(theta)
+        lp, gradient = np.empty(len(points)), np.empty_like(points)
+        if not self._batch("ext_log_density_gradient_batch", points, lp, gradient):
+            for i, point in enumerate(points):
+                lp[i], gradient[i] = self._one(point)
+        return lp.reshape(shape), gradient.reshape(*shape, self.dimension)
+
+    def constrain(
+        self,
+        theta: ArrayLike,
+        transformed: bool = True,
+        generated: bool = False,
+        random_seed: int | None = None,
+    ) -> dict[str, Array]:
+        """Map (N, D) unconstrained points to values by name, each (N, *shape).
+
+        Parameters
+        ----------
+        theta
+            (N, D) unconstrained.
+        transformed, generated
+            Whether transformed parameters and generated quantities are computed too.
+        random_seed
+            For the generated quantities' random numbers; needed if ``generated``.
+        """
+        if generated and random_seed is None:
+            raise ValueError("generated=True needs random_seed, got None")
+        points, _ = self._points(np.atleast_2d(np.asarray(theta, dtype=float)))
+        rng = self._model.new_rng(random_seed) if generated else None
+        size = self._model.param_num(include_tp=transformed, include_gq=generated)
+        flat = np.empty((len(points), size))
+        for i, point in enumerate(points):
+            self._call(
+                "param_constrain", point,
+                include_tp=transformed, include_gq=generated, out=flat[i], rng=rng,
+            )  # fmt: skip
+        return self.by_name(flat, transformed, generated)
+
+    def by_name(self, flat: Array, transformed: bool, generated: bool = False) -> dict[str, Array]:
+        """Split Stan's flat columns (..., K) into values by name (..., *shape)."""
+        found = self._variables(transformed, generated)
+        return {name: variable.extract_reshape(flat) for name, variable in found.items()}
+
+    def unconstrain(self, values: Mapping[str, ArrayLike]) -> Array:
+        """Map values by name, each (N, *shape), to (N, D) unconstrained points.
+
+        Raises
+        ------
+        ValueError
+            A parameter is missing or unknown, or has the wrong shape.
+        StanError
+            A value is outside its constraint; the message is Stan's.
+        """
+        missing = [name for name in self.parameter_names if name not in values]
+        unknown = [name for name in values if name not in self.shapes]
+        if missing or unknown:
+            raise ValueError(
+                f"unconstrain needs exactly the parameters {self.parameter_names}; "
+                f"missing {missing}, unknown {unknown}"
+            )
+        columns = [self._columns(name, np.asarray(values[name])) for name in self.shapes]
+        return self.unconstrain_columns(np.concatenate(columns, axis=1))
+
+    def unconstrain_columns(self, flat: Array) -> Array:
+        """Map the parameters' columns in Stan's CSV order, (N, K), to (N, D)."""
+        flat = np.ascontiguousarray(flat, dtype=float)
+        theta = np.empty((len(flat), self.dimension))
+        for row, out in zip(flat, theta, strict=True):
+            self._call("param_unconstrain", row, out=out)
+        return theta
+
+    def count(self, transformed: bool, generated: bool = False) -> int:
+        """Number of Stan's columns of the parameters and, if asked for, what derives from them."""
+        return int(self._model.param_num(include_tp=transformed, include_gq=generated))
+
+    def _columns(self, name: str, value: NDArray[Any]) -> Array:
+        shape = self.shapes[name]
+        if value.shape[1:] != shape or value.ndim != len(shape) + 1:
+            raise ValueError(f"{name} must have shape (N, {', '.join(map(str, shape))}), "
+                             f"got {value.shape}")  # fmt: skip
+        if np.iscomplexobj(value):
+            value = np.stack([value.real, value.imag], axis=1)
+        # Stan's order is column-major: the first index runs fastest
+        return value.reshape(len(value), -1, order="F")
+
+    def _variables(self, transformed: bool, generated: bool) -> dict[str, Any]:
+        import stanio
+
+        names = self._model.param_names(include_tp=transformed, include_gq=generated)
+        return stanio.parse_header(",".join(names)) if any(names) else {}
+
+    def _points(self, theta: ArrayLike) -> tuple[Array, tuple[int, ...]]:
+        points = np.asarray(theta, dtype=float)
+        if points.ndim not in (1, 2) or points.shape[-1] != self.dimension:
+            raise ValueError(
+                f"theta must have shape (N, {self.dimension}) or ({self.dimension},), "
+                f"got {points.shape}"
+            )
+        return np.ascontiguousarray(np.atleast_2d(points)), points.shape[:-1]
+
+    def _batch(self, symbol: str, points: Array, *outputs: Array) -> bool:
+        """Call the batch function of our own library; False where the library has none."""
+        function = getattr(self._model.stanlib, symbol, None)
+        if function is None:
+            return False
+        message = ctypes.c_char_p()
+        code = function(
+            ctypes.c_void_p(self._model.model), ctypes.c_bool(False), ctypes.c_bool(True),
+            ctypes.c_int(len(points)), *(a.ctypes.data_as(_DOUBLES) for a in (points, *outputs)),
+            ctypes.byref(message),
+        )  # fmt: skip
+        if code:
+            raise StanError(f"{self.program.name}: {self._model._handle_error(message, symbol)}")
+        return True
+
+    def _one(self, point: Array) -> tuple[float, Array]:
+        try:
+            return self._model.log_density_gradient(point, propto=False, jacobian=True)
+        except RuntimeError:
+            return -np.inf, np.full(self.dimension, np.nan)
+
+    def _call(self, method: str, *arguments: Any, **options: Any) -> None:
+        try:
+            getattr(self._model, method)(*arguments, **options)
+        except RuntimeError as error:
+            raise StanError(f"Stan program {self.program.name!r}: {error}") from error
+
+
+_DOUBLES = ctypes.POINTER(ctypes.c_double)
+
+
+def as_json(data: Data) -> str:
+    """Data as Stan's JSON text."""
+    if data is None:
+        return "{}"
+    if isinstance(data, Mapping):
+        import stanio
+
+        try:
+            return stanio.dump_stan_json(data)
+        except (TypeError, ValueError) as error:
+            raise StanDataError(f"data cannot be written as JSON: {error}") from error
+    path = Path(fspath(data)).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"no data file at {path}; give a mapping or the path of a JSON file"
+        )
+    text = path.read_text()
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        raise StanDataError(f"{path} is not JSON: {error}") from error
+    return text
+
+
+def _load(program: StanProgram, data: str) -> Any:
+    library = program.library()
+    try:
+        # Stan's own print() statements are kept; reloading a library that has not changed is safe
+        return import_bridgestan().StanModel(library, data, warn=False)
+    except RuntimeError as error:
+        raise StanDataError(
+            f"the data do not fit Stan program {program.name!r}: {error}"
+        ) from error
+
+
+def _names(names: list[str]) -> list[str]:
+    return [name for name in names if name]

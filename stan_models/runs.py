@@ -1,0 +1,105 @@
+"""One run of CmdStan: its files live in a temporary folder, its failures become `StanRunError`."""
+
+from __future__ import annotations
+
+import re
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stan_models.errors import StanRunError
+from stan_models.program import StanProgram
+from stan_models.toolchain import import_cmdstanpy
+
+SIGNIFICANT_FIGURES = 18  # decimals that give back the same double
+COMPLAINT = re.compile(
+    r"^(E[rx].*|.*(?:rror|xception|ailed|failure|converged|diverg|ill-conditioned).*)$", re.M
+)
+
+
+class Run:
+    """A CmdStan call in progress: where it writes, and how long it took."""
+
+    def __init__(self, program: StanProgram, method: str, folder: Path) -> None:
+        self.program, self.method, self.folder = program, method, folder
+        self.model = program.cmdstan_model
+        self.seconds = 0.0
+
+    @property
+    def console(self) -> str:
+        """What Stan printed, all processes one after the other."""
+        return "\n".join(file.read_text() for file in sorted(self.folder.glob("*-stdout*.txt")))
+
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Call a method of the CmdStanModel; keep the wall time."""
+        start = time.perf_counter()
+        try:
+            return getattr(self.model, method)(
+                output_dir=self.folder, sig_figs=SIGNIFICANT_FIGURES, **arguments
+            )
+        finally:
+            self.seconds += time.perf_counter() - start
+
+    def fail(self, reason: str) -> StanRunError:
+        """The error to raise: the reason and what Stan said."""
+        said = "\n".join(dict.fromkeys(COMPLAINT.findall(self.console)))
+        said = said or "\n".join(self.console.strip().splitlines()[-5:]) or "nothing"
+        return StanRunError(
+            f"Stan's {self.method} on {self.program.name!r} failed: {reason}\nStan said:\n{said}"
+        )
+
+
+@contextmanager
+def cmdstan_run(program: StanProgram, method: str) -> Iterator[Run]:
+    """Run CmdStan in a folder of its own, removed afterwards; argument errors pass unchanged."""
+    cmdstan = import_cmdstanpy()
+    with tempfile.TemporaryDirectory(prefix=f"{program.name}-") as folder:
+        run = Run(program, method, Path(folder))
+        try:
+            with cmdstan.disable_logging():
+                yield run
+        except StanRunError:
+            raise
+        except TimeoutError as error:
+            raise run.fail(f"it was stopped at the time limit ({error})") from error
+        except (RuntimeError, OSError) as error:
+            raise run.fail(_ended(str(error))) from error
+        except ValueError as error:
+            if "parsing Stan csv" not in str(error):
+                raise
+            raise run.fail("it left an incomplete output file") from error
+
+
+def _ended(message: str) -> str:
+    """How the processes ended, from cmdstanpy's message."""
+    found = re.search(r"retcodes=\[([-\d, ]+)\]", message)
+    codes = [int(code) for code in found[1].split(",")] if found else []
+    signals = sorted({signal.Signals(-code).name for code in codes if code < 0})
+    if signals:
+        return f"its process was killed by {', '.join(signals)}; no result was kept, run it again"
+    if codes:
+        return f"it ended with code {max(codes)}"
+    return message.strip().splitlines()[0]
+
+
+def random_seed_or_new(random_seed: int | None) -> int:
+    """The seed to give Stan; a fresh one, to be recorded, if None."""
+    if random_seed is None:
+        return int(np.random.default_rng().integers(1, 2**31))
+    seed = int(random_seed)
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"random_seed must be between 0 and 2**32 - 1, got {random_seed}")
+    return seed
+
+
+def positive(**counts: int) -> None:
+    """Raise ValueError unless every count is an integer >= 1."""
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+            raise ValueError(f"{name} must be an integer >= 1, got {count!r}")

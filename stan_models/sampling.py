@@ -1,0 +1,127 @@
+"""NUTS through cmdstanpy, warm-up and diagnostics kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import xarray as xr
+
+from stan_models.density import Data
+from stan_models.inference_data import make_inference_data, unconstrained, variables
+from stan_models.program import StanProgram
+from stan_models.results import Draws, given, posterior_groups
+from stan_models.runs import cmdstan_run, positive, random_seed_or_new
+
+ARVIZ_NAMES = {
+    "accept_stat__": "acceptance_rate",
+    "stepsize__": "step_size",
+    "treedepth__": "tree_depth",
+    "n_leapfrog__": "n_steps",
+    "divergent__": "diverging",
+    "energy__": "energy",
+}
+INTEGER = {"tree_depth", "n_steps"}
+
+
+def nuts(
+    program: StanProgram,
+    data: Data = None,
+    *,
+    chains: int = 4,
+    warmup: int = 1000,
+    draws: int = 1000,
+    random_seed: int | None = None,
+    adapt_delta: float = 0.8,
+    max_treedepth: int = 10,
+    metric: str = "diag_e",
+    inits: Any = None,
+    parallel_chains: int | None = None,
+    timeout: float | None = None,
+) -> Any:
+    """Draw from the posterior with Stan's No-U-Turn sampler.
+
+    Parameters
+    ----------
+    program, data
+        The program and the values of its data block (mapping, JSON path, or None).
+    chains, warmup, draws
+        Chains, and adaptation and kept iterations of each.
+    random_seed
+        Seed, 0 to 2**32 - 1; a fresh one is drawn, and recorded, if None.
+    adapt_delta, max_treedepth, metric
+        As Stan's: target acceptance rate, depth limit, "diag_e" | "dense_e" | "unit_e".
+    inits
+        As cmdstanpy's: radius on the unconstrained space, or constrained values by name.
+    parallel_chains
+        Chains run at once; as many as there are cores if None.
+    timeout
+        Seconds after which the run is given up.
+
+    Returns
+    -------
+    InferenceData
+        ``posterior``, ``unconstrained_posterior``, ``sample_stats`` (lp, acceptance_rate,
+        step_size, tree_depth, n_steps, diverging, energy), the same with ``warmup_`` in front,
+        ``generated_quantities`` where there are any. ``energy`` is Stan's: up to a constant.
+        The attribute ``gradient_evaluations`` is the number of leapfrog steps with warm-up;
+        Stan does not report the few of its first step-size search.
+
+    Raises
+    ------
+    StanCompileError, StanDataError
+        The program or the data are not valid.
+    StanRunError
+        The sampler failed or was killed; nothing is kept.
+
+    Examples
+    --------
+    >>> idata = nuts(program, data, random_seed=1)
+    >>> az.summary(idata)
+
+    References
+    ----------
+    Hoffman and Gelman (2014), JMLR 15:1593, https://arxiv.org/abs/1111.4246
+    """
+    positive(chains=chains, warmup=warmup, draws=draws, max_treedepth=max_treedepth)
+    seed = random_seed_or_new(random_seed)
+    density = program.density(data)
+    arguments = {
+        "chains": chains,
+        "iter_warmup": warmup,
+        "iter_sampling": draws,
+        "adapt_delta": adapt_delta,
+        "max_treedepth": max_treedepth,
+        "metric": metric,
+    }
+    with cmdstan_run(program, "NUTS") as run:
+        fit = run.call(
+            "sample", data=data, seed=seed, save_warmup=True, show_progress=False,
+            **given({**arguments, "inits": inits, "parallel_chains": parallel_chains,
+                     "timeout": timeout}),
+        )  # fmt: skip
+        table = fit.draws(inc_warmup=True).transpose(1, 0, 2)
+        if table.shape[:2] != (chains, warmup + draws):
+            raise run.fail(f"it wrote {table.shape[:2]} draws, expected {(chains, warmup + draws)}")
+        every = Draws.read(density, fit.column_names, table)
+        steps = int(every.method["n_leapfrog__"].sum())
+        kept, warm = every[warmup:], every[:warmup]
+        groups = posterior_groups(
+            kept, run, method="nuts", random_seed=seed,
+            gradient_evaluations=steps, arguments=arguments,
+        )  # fmt: skip
+    groups["sample_stats"] = _sample_stats(kept)
+    groups["warmup_posterior"] = variables(warm.values())
+    groups["warmup_unconstrained_posterior"] = unconstrained(
+        warm.theta, density.unconstrained_names
+    )
+    groups["warmup_sample_stats"] = _sample_stats(warm)
+    return make_inference_data(groups)
+
+
+def _sample_stats(draws: Draws) -> xr.Dataset:
+    stats = {"lp": draws.log_density()}
+    for column, name in ARVIZ_NAMES.items():
+        values = draws.method[column]
+        stats[name] = values.astype(int) if name in INTEGER else values
+    stats["diverging"] = stats["diverging"] > 0
+    return variables(stats)
