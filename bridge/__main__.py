@@ -39,10 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return arguments.run(arguments, console)
     except (BridgeError, LookupError, ValueError, OSError) as error:
-        Console(stderr=True).print("error:", _message(error), style="red", markup=False, highlight=False)
+        print(f"error: {_message(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        Console(stderr=True).print("interrupted; the same command goes on where this one stopped")
+        print("interrupted; the same command goes on where this one stopped", file=sys.stderr)
         return 130
 
 
@@ -101,7 +101,7 @@ def _compare(arguments: argparse.Namespace, console: Console) -> int:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("preparing", total=None)
 
         def on_record(record: dict[str, Any], done: int, total: int) -> None:
@@ -146,7 +146,9 @@ def _print_results(frame: Any, console: Console) -> None:
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> int:
-    table = Table("case", "Stan", "PyMC", "reference", "exact log Z", title="cases")
+    table = Table(title="cases")
+    for heading in ("case", "Stan", "PyMC", "reference", "exact log Z"):
+        table.add_column(heading, no_wrap=True)
     for name in list_cases(arguments.database):
         case = load_case(name, database=arguments.database)
         marks = (

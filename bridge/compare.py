@@ -163,6 +163,7 @@ def run_one(run: Run, out: Path) -> dict[str, Any]:
         "settings": run.settings.key(),
         "representation": METHODS[run.method].representation,
     }
+    logging.getLogger("pymc").setLevel(logging.WARNING)  # pm.fit announces the end of every run
     start = time.perf_counter()
     try:
         problem = _problem(run.case_name, run.settings.database)
