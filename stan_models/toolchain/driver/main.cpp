@@ -22,6 +22,9 @@
 stan::model::model_base& new_model(stan::io::var_context& data,
                                    unsigned int seed, std::ostream* messages);
 stan::math::profile_map& get_stan_profile_data();
+// Whether the build asked for STAN_THREADS; the code has it always. cmdstanpy
+// runs one process a chain unless `info` says true.
+extern const bool threads_requested;
 
 namespace driver {
 namespace {
@@ -98,7 +101,8 @@ int main(int argc, char** argv) {
       std::signal(signal, SIG_IGN);  // nohup
   const std::string word = argc > 1 ? argv[1] : "";
   if (word == "info") {
-    std::cout << version_lines() << "STAN_THREADS=true\nSTAN_MPI=false\n"
+    std::cout << version_lines() << "STAN_THREADS="
+              << (threads_requested ? "true" : "false") << "\nSTAN_MPI=false\n"
               << "STAN_OPENCL=false\nSTAN_NO_RANGE_CHECKS=false\n"
               << "STAN_CPP_OPTIMS=false" << std::endl;
     return error_codes::OK;
