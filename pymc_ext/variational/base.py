@@ -14,7 +14,7 @@ import contextlib
 import logging
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,14 @@ LOG_2PI = float(np.log(2 * np.pi))
 CHUNK = 1024  # draws evaluated together: bounds memory at CHUNK times one log density
 
 
+TRAIN, FRESH, STARTS, INITIAL = range(4)  # purposes of random numbers, one stream each
+
+
+def stream(random_seed: int | None, purpose: int) -> np.random.Generator:
+    """Independent generator for one purpose of a fit."""
+    return np.random.default_rng(None if random_seed is None else [purpose, random_seed])
+
+
 def standard_normal_logp(z: TensorVariable) -> TensorVariable:
     """log N(z; 0, I) of each row, (N, K) -> (N,)."""
     return -0.5 * (z**2).sum(-1) - 0.5 * LOG_2PI * z.shape[-1]
@@ -63,7 +71,8 @@ class TransformGroup(Group):
         super().__init_group__(group)
         # PyMC 5 makes this before the dimension is known, PyMC 6 with K = D: ours serves both
         self.symbolic_initial = pt.matrix(f"{type(self).__name__}_z", shape=(None, self.latent_dim))
-        self.shared_params = self.create_shared_params(self.start_point())
+        self.start = self._start_point()
+        self.shared_params = self.create_shared_params(self.start)
         self._finalize_init()
 
     @property
@@ -71,7 +80,7 @@ class TransformGroup(Group):
         """K, the number of normals behind one draw."""
         return self.ddim
 
-    def start_point(self) -> Array:
+    def _start_point(self) -> Array:
         """Flat unconstrained start, shape (D,): PyMC's initial point, or the user's ``start``."""
         start = np.asarray(self._prepare_start(self._kwargs.get("start")), dtype=float)
         if not np.all(np.isfinite(start)):
@@ -206,6 +215,7 @@ class VectorisedApproximation(Approximation):
         super().__init__(groups, model=model)
         self.compile_kwargs: dict[str, Any] = {}
         self.compile_seconds = 0.0
+        self._building = False
         self.hist = np.asarray(())
 
     # ---- structure -------------------------------------------------------------------------
@@ -259,12 +269,23 @@ class VectorisedApproximation(Approximation):
 
     # ---- graphs over all draws -------------------------------------------------------------
 
+    @contextlib.contextmanager
+    def building(self) -> Iterator[None]:
+        """Time spent inside, on graphs and their compilation, is added to ``compile_seconds``."""
+        if self._building:
+            yield
+            return
+        self._building, begin = True, time.perf_counter()
+        try:
+            yield
+        finally:
+            self._building = False
+            self.compile_seconds += time.perf_counter() - begin
+
     def compile(self, inputs: list[Any], outputs: Any, **kwargs: Any) -> Callable[..., Any]:
-        """A compiled function; its compilation time is added to ``compile_seconds``."""
-        begin = time.perf_counter()
-        function = pm.pytensorf.compile(inputs, outputs, **self.compile_kwargs, **kwargs)
-        self.compile_seconds += time.perf_counter() - begin
-        return function
+        """A compiled function."""
+        with self.building():
+            return pm.pytensorf.compile(inputs, outputs, **self.compile_kwargs, **kwargs)
 
     def _at_point(self, nodes: list[TensorVariable]) -> list[TensorVariable]:
         if self.point_group is None:
@@ -285,21 +306,22 @@ class VectorisedApproximation(Approximation):
         return self._at_point([terms[0] + terms[1]])[0]
 
     def over_draws(
-        self, nodes: list[TensorVariable], theta: TensorVariable
+        self, nodes: list[TensorVariable], rows: TensorVariable, variable: Any = None
     ) -> list[TensorVariable]:
-        """Graphs in ``group.input`` evaluated at every row of ``theta``; first axis (N,)."""
+        """Graphs in ``variable`` (default ``group.input``) at each row of ``rows``."""
+        variable = self.group.input if variable is None else variable
         if any(isinstance(v.owner.op, Scan) for v in ancestors(nodes) if v.owner is not None):
             logger.info("the model contains a scan: draws are evaluated one after another")
             out = pytensor.scan(
-                lambda row, *_: graph_replace(nodes, {self.group.input: row}, strict=False),
-                sequences=[theta],
+                lambda row, *_: graph_replace(nodes, {variable: row}, strict=False),
+                sequences=[rows],
                 non_sequences=[v for v in ancestors(nodes) if _is_minibatch_index(v)],
                 return_updates=False,
             )
             return list(out) if isinstance(out, list | tuple) else [out]
-        batched = vectorize_graph(nodes, {self.group.input: theta})
+        batched = vectorize_graph(nodes, {variable: rows})
         return [
-            b if b.ndim > n.ndim else pt.broadcast_to(b, (theta.shape[0], *tuple(b.shape)))
+            b if b.ndim > n.ndim else pt.broadcast_to(b, (rows.shape[0], *tuple(b.shape)))
             for n, b in zip(nodes, batched, strict=True)
         ]
 
@@ -331,7 +353,8 @@ class VectorisedApproximation(Approximation):
     def _function(self, name: str, build: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         cache = self.__dict__.setdefault("_functions", {})
         if name not in cache:
-            cache[name] = build()
+            with self.building():
+                cache[name] = build()
         return cache[name]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -352,7 +375,8 @@ class VectorisedApproximation(Approximation):
         parts = [function(rows[i : i + CHUNK]) for i in range(0, len(rows), CHUNK)]
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
-    def _check_exact_logp(self) -> None:
+    def require_exact_logp(self) -> None:
+        """Raise ValueError where the model's data are ``pm.Minibatch``."""
         if self.has_minibatch:
             raise ValueError(
                 "log p̃ is only a noisy estimate with pm.Minibatch data: build the model on all "
@@ -367,7 +391,7 @@ class VectorisedApproximation(Approximation):
 
     def log_p(self, theta: Array) -> Array:
         """log p̃ on the unconstrained space, Jacobian included; (N, D) -> (N,)."""
-        self._check_exact_logp()
+        self.require_exact_logp()
         t = pt.matrix("theta", shape=(None, self.group.ddim))
         f = self._function("log_p", lambda: self.compile([t], [self.vectorised_logp(t)]))
         return self._chunked(f, self._theta_rows(theta))[0]
@@ -380,7 +404,7 @@ class VectorisedApproximation(Approximation):
 
     def draws_with_logs(self, n: int, random_seed: Seed = None) -> tuple[Array, Array, Array]:
         """``n`` independent draws θ (n, D) with log p̃ (n,) and log q (n,)."""
-        self._check_exact_logp()
+        self.require_exact_logp()
 
         def build() -> Callable[..., Any]:
             theta = self.group.symbolic_random
@@ -534,6 +558,10 @@ class DeterministicInference(Inference):
             raise TypeError("call fit before refine")
         self._run(n, True, progressbar)
 
+    def fresh_draws(self) -> FreshDraws:
+        """Estimates from draws of the fitted q on a random stream of their own."""
+        return self.approx.evaluate(random_seed=stream(self.random_seed, FRESH))
+
     def _initial_result(self) -> FitResult:
         return FitResult(
             method=self.name,
@@ -565,7 +593,6 @@ class StochasticInference(Inference):
         approx = super().fit(n, *args, obj_n_mc=obj_n_mc, **kwargs)
         seconds = time.perf_counter() - begin
         exact = n > 0 and not approx.has_minibatch
-        seed = None if self.random_seed is None else self.random_seed + 1
         iterations = len(self.hist) if len(self.hist) else n
         approx.result = FitResult(
             method=self.name,
@@ -577,7 +604,7 @@ class StochasticInference(Inference):
             density_evaluations=iterations * obj_n_mc,
             gradient_evaluations=iterations * obj_n_mc,
             random_seed=self.random_seed,
-            fresh=approx.evaluate(random_seed=seed) if exact else None,
+            fresh=approx.evaluate(random_seed=stream(self.random_seed, FRESH)) if exact else None,
         )
         return approx
 

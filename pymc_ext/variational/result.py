@@ -25,6 +25,8 @@ class FreshDraws:
         Effective sample size (Σw)²/Σw² of the importance weights.
     draws
         Number of draws N.
+    outside
+        How many of them have log p̃ = −∞ or undefined: the ELBO is then −∞.
     """
 
     elbo: float
@@ -33,20 +35,26 @@ class FreshDraws:
     log_marginal_is_se: float
     ess: float
     draws: int
+    outside: int = 0
 
     @classmethod
     def from_log_ratios(cls, log_ratio: Array) -> FreshDraws:
         """Estimates from log p̃(θ_s) − log q(θ_s), shape (N,)."""
         n = len(log_ratio)
+        inside = np.isfinite(log_ratio)
+        if not inside.any():
+            return cls(-np.inf, np.inf, -np.inf, np.inf, 0.0, n, n)
+        log_ratio = np.where(inside, log_ratio, -np.inf)
         log_total = logsumexp(log_ratio)
         weight = np.exp(log_ratio - log_total)
         return cls(
             elbo=float(np.mean(log_ratio)),
-            elbo_se=float(np.std(log_ratio, ddof=1) / np.sqrt(n)),
+            elbo_se=float(np.std(log_ratio, ddof=1) / np.sqrt(n)) if inside.all() else np.inf,
             log_marginal_is=float(log_total - np.log(n)),
             log_marginal_is_se=float(np.sqrt(max(np.sum(weight**2) - 1 / n, 0.0))),
             ess=float(1 / np.sum(weight**2)),
             draws=n,
+            outside=int(n - inside.sum()),
         )
 
 

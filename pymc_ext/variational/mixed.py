@@ -1,0 +1,285 @@
+"""Mixed variational inference: the Laplace approximation, partially re-fitted by the ELBO.
+
+Notation: C is a root of the Laplace covariance, θ = μ_LA + C(m + A z), see ``gaussian.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from numpy.typing import NDArray
+from scipy.linalg import qr, svd
+
+from pymc_ext.variational.base import INITIAL, VectorisedApproximation, stream
+from pymc_ext.variational.fixed_draws import FixedDrawsInference, FixedDrawsObjective
+from pymc_ext.variational.gaussian import (
+    DiagonalGroup,
+    GaussianGroup,
+    LowRankGroup,
+    ScaledGroup,
+)
+from pymc_ext.variational.laplace import LaplaceFit, LaplaceSearch, check_search_options
+from pymc_ext.variational.monitor import Monitor
+
+Array = NDArray[np.floating]
+VARIANTS: dict[str, type[GaussianGroup]] = {
+    "mu": GaussianGroup,
+    "eig": ScaledGroup,
+    "lr": LowRankGroup,
+}
+BASE_NAMES = ("laplace", "unit")
+LOW_RANK_SD = 0.1  # u, v ~ N(0, 0.01 I), the paper's start, in whitened coordinates
+POWER_STEPS = 4  # towards the directions in which the covariance gains most
+NARROW = 1e-2  # second start of VI-diag: σ² = 1e-4, as in the paper
+
+
+class LaplaceBasedInference(FixedDrawsInference):
+    """Fixed-draw fit of a Gaussian family that starts at the Laplace approximation.
+
+    Parameters
+    ----------
+    base
+        ``"laplace"``, or ``"unit"``: N(start, I), where the density has no mode.
+    starts, indefinite
+        As :class:`LaplaceVI`.
+    engine
+        As :class:`FixedDrawsInference`.
+    """
+
+    def __init__(
+        self,
+        approx: VectorisedApproximation,
+        *,
+        base: str,
+        starts: int,
+        indefinite: str,
+        **engine: Any,
+    ) -> None:
+        check_search_options(starts, indefinite)
+        if base not in BASE_NAMES:
+            raise ValueError(f"base must be one of {BASE_NAMES}, got {base!r}")
+        super().__init__(approx, **engine)
+        self.base, self.starts, self.indefinite = base, starts, indefinite
+        self._search: LaplaceSearch | None = None
+
+    def laplace(self, n: int, monitor: Monitor) -> LaplaceFit | None:
+        """The Laplace fit that is the base; None for ``base="unit"``."""
+        if self.base == "unit":
+            return None
+        self._search = LaplaceSearch(
+            self.approx,
+            starts=self.starts,
+            indefinite=self.indefinite,
+            random_seed=self.random_seed,
+        )
+        fit = self._search.run(n, monitor)
+        self._notes = fit.notes
+        return fit
+
+    def prepared_evaluations(self) -> tuple[int, int]:
+        count = 0 if self._search is None else self._search.density.values
+        return count, count
+
+
+class MixedVI(LaplaceBasedInference):
+    r"""Mixed variational inference: ``pm.fit(method=MixedVI("lr"))``.
+
+    Maximises the ELBO on fixed base draws,
+
+    .. math:: \tfrac1S \sum_s \log\tilde p(\mu + L z_s) + \tfrac12 \log|2\pi e L L^\top|,
+
+    over μ and part of L, where C is a root of the Laplace covariance Σ_LA = CCᵀ = Q diag(r²)Qᵀ:
+    ``"mu"``: L = C; ``"eig"``: L = Q diag(r), r free; ``"lr"``: L = C + U Vᵀ of ``rank`` columns.
+
+    Parameters
+    ----------
+    variant
+        ``"mu"`` (eq. 8), ``"eig"`` (eq. 10) or ``"lr"`` (eq. 11).
+    rank
+        Columns of U and V, for ``"lr"``; ``rank`` = D is a full-rank Gaussian.
+    draws, max_draws
+        Number of base draws at first, and at most (see ``result.train_elbo`` and
+        ``result.elbo``: training and fresh ELBO).
+    base_draws
+        ``"sobol"``, or ``"iid"`` as in the paper.
+    optimizer
+        ``"lbfgs"`` or ``"trust-krylov"``.
+    hyperparameters
+        Free variables (or names) optimised as point values with the ELBO (empirical Bayes);
+        their prior counts on the constrained scale, without Jacobian.
+    base, starts, indefinite
+        ``"laplace"`` or, where the density has no mode, ``"unit"``: q starts at N(start, I);
+        number of starts of the mode search and treatment of indefinite Hessians as in
+        :class:`LaplaceVI`.
+    model, start, random_seed
+        As :class:`LaplaceVI`.
+
+    Raises
+    ------
+    NoModeError
+        From ``fit``, if ``base="laplace"`` and there is no mode.
+
+    Examples
+    --------
+    >>> with model:
+    ...     approx = pm.fit(method=px.MixedVI("eig", random_seed=1))
+    >>> idata = approx.sample(1000)
+
+    References
+    ----------
+    Gianniotis (2019), Mixed Variational Inference, IJCNN, doi:10.1109/IJCNN.2019.8852348.
+    """
+
+    def __init__(
+        self,
+        variant: str = "lr",
+        *,
+        rank: int = 1,
+        draws: int = 1024,
+        max_draws: int = 16_384,
+        base_draws: str = "sobol",
+        optimizer: str = "lbfgs",
+        hyperparameters: Sequence[Any] = (),
+        base: str = "laplace",
+        starts: int = 4,
+        indefinite: str = "refuse",
+        model: pm.Model | None = None,
+        start: Mapping[str, Any] | None = None,
+        random_seed: int | None = None,
+    ) -> None:
+        if variant not in VARIANTS:
+            raise ValueError(f"variant must be one of {tuple(VARIANTS)}, got {variant!r}")
+        if rank != 1 and variant != "lr":
+            raise ValueError(f"rank applies to variant 'lr' only, got rank={rank} with {variant!r}")
+        options = {"rank": rank} if variant == "lr" else {}
+        approx = VectorisedApproximation(
+            VARIANTS[variant],
+            model=model,
+            hyperparameters=hyperparameters,
+            start=start,
+            random_seed=random_seed,
+            **options,
+        )
+        super().__init__(
+            approx,
+            base=base,
+            starts=starts,
+            indefinite=indefinite,
+            draws=draws,
+            max_draws=max_draws,
+            base_draws=base_draws,
+            optimizer=optimizer,
+            random_seed=random_seed,
+        )
+        self.variant = variant
+        self.name = f"mixed-{variant}"
+
+    def prepare(self, n: int, monitor: Monitor, objective: FixedDrawsObjective) -> list[Array]:
+        group, laplace = self.approx.group, self.laplace(n, monitor)
+        if laplace is not None and self.variant == "eig":
+            group.set_base(laplace.theta, *eigen_root(laplace.factor))
+        elif laplace is not None:
+            group.set_base(laplace.theta, laplace.factor, laplace.factor_inverse)
+        return self._low_rank_starts(objective) if self.variant == "lr" else [objective.x]
+
+    def _low_rank_starts(self, objective: FixedDrawsObjective) -> list[Array]:
+        """Two starts of (u, v), because u = v = 0 is a saddle: steepest, and the paper's random.
+
+        At A = I + u vᵀ with u = 0 the gradient in u is G v, and at v = 0 that in v is Gᵀu, with G
+        the gradient in A: alternating them finds the leading singular directions of G.
+        """
+        u, v = (self.approx.group.params_dict[k] for k in "uv")
+        rng = stream(self.random_seed, INITIAL)
+        size = u.get_value().shape
+        random_u, random_v = LOW_RANK_SD * rng.standard_normal((2, *size))
+        z = self._base_draws(self.draws)
+        zero, right = np.zeros(size), _orthonormal(random_v)
+        for _ in range(POWER_STEPS):
+            u.set_value(zero), v.set_value(right)
+            left = _orthonormal(-objective.gradients(z)["u"])
+            u.set_value(left), v.set_value(zero)
+            right = _orthonormal(-objective.gradients(z)["v"])
+        starts = []
+        for pair in ((LOW_RANK_SD * left, LOW_RANK_SD * right), (random_u, random_v)):
+            u.set_value(pair[0]), v.set_value(pair[1])
+            starts.append(objective.x)
+        return starts
+
+
+class DiagonalVI(LaplaceBasedInference):
+    r"""Gaussian with independent components: ``pm.fit(method=DiagonalVI())``.
+
+    .. math:: q = N(\mu, \mathrm{diag}(\sigma^2))
+
+    by the ELBO on fixed base draws (eq. 12), from two starts of which the better one is kept:
+    σ² = diag Σ_LA and σ² = 1e-4, both at the Laplace mode. Arguments, errors and reference as
+    :class:`MixedVI`.
+
+    Examples
+    --------
+    >>> with model:
+    ...     approx = pm.fit(method=px.DiagonalVI(random_seed=1))
+    """
+
+    name = "diagonal"
+
+    def __init__(
+        self,
+        *,
+        draws: int = 1024,
+        max_draws: int = 16_384,
+        base_draws: str = "sobol",
+        optimizer: str = "lbfgs",
+        hyperparameters: Sequence[Any] = (),
+        base: str = "laplace",
+        starts: int = 4,
+        indefinite: str = "refuse",
+        model: pm.Model | None = None,
+        start: Mapping[str, Any] | None = None,
+        random_seed: int | None = None,
+    ) -> None:
+        approx = VectorisedApproximation(
+            DiagonalGroup,
+            model=model,
+            hyperparameters=hyperparameters,
+            start=start,
+            random_seed=random_seed,
+        )
+        super().__init__(
+            approx,
+            base=base,
+            starts=starts,
+            indefinite=indefinite,
+            draws=draws,
+            max_draws=max_draws,
+            base_draws=base_draws,
+            optimizer=optimizer,
+            random_seed=random_seed,
+        )
+
+    def prepare(self, n: int, monitor: Monitor, objective: FixedDrawsObjective) -> list[Array]:
+        group, laplace = self.approx.group, self.laplace(n, monitor)
+        if laplace is None:
+            scale = wide = np.ones(group.ddim)
+        else:
+            scale = 1 / np.sqrt(np.sum(laplace.factor_inverse**2, axis=0))  # 1/√(−H)_ii
+            wide = np.sqrt(np.sum(laplace.factor**2, axis=1))
+            group.set_scale(laplace.theta, scale)
+        starts = []
+        for sd in (wide, np.full(group.ddim, NARROW)):
+            group.params_dict["s"].set_value(np.log(sd / scale))
+            starts.append(objective.x)
+        return starts
+
+
+def eigen_root(factor: Array) -> tuple[Array, Array]:
+    """Q diag(r) and its inverse for Σ = CCᵀ = Q diag(r²)Qᵀ (eq. 9)."""
+    Q, r, _ = svd(factor)  # not from Σ itself: that would square the condition number
+    return Q * r, Q.T / r[:, None]
+
+
+def _orthonormal(x: Array) -> Array:
+    return qr(x, mode="economic")[0]
