@@ -103,8 +103,9 @@ def divergences(
 
 def _divergence(terms: np.ndarray, evidence: LogEvidence, sign: int, infinite: str) -> Divergence:
     """Mean of ``terms`` (chains, draws) + sign log Z, and whether to believe it."""
-    if np.isnan(terms).any():
-        nan = f"log ratio is NaN at {np.isnan(terms).sum()} of {terms.size} draws"
+    undefined = np.isnan(terms) | (terms == -np.inf)  # -inf: a draw where its own density is 0
+    if undefined.any():
+        nan = f"log ratio is NaN or -inf at {undefined.sum()} of {terms.size} draws"
         return Divergence(np.nan, np.nan, False, nan)
     if np.isinf(terms).any():
         return Divergence(

@@ -132,8 +132,8 @@ def psis(log_ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     smoothed, khat = _psislw(log_ratios)
     lowest = np.argmin(np.where(np.isfinite(log_ratios), log_ratios, np.inf), axis=1)[:, None]
-    offset = np.take_along_axis(log_ratios - smoothed, lowest, axis=1)
-    return smoothed + offset, np.atleast_1d(khat)
+    untouched = [np.take_along_axis(x, lowest, axis=1) for x in (log_ratios, smoothed)]
+    return smoothed + (untouched[0] - untouched[1]), np.atleast_1d(khat)
 
 
 def _psislw(log_ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -119,9 +119,13 @@ def reference_moments(reference: Any) -> pd.DataFrame:
 
 
 def worst(errors: pd.DataFrame) -> MomentSummary:
-    """Largest absolute errors, in posterior sd, of a table of `moment_errors`, and their places."""
+    """Largest absolute errors, in posterior sd, of a table of `moment_errors`, and their places.
+
+    The root mean squares leave out constants that the approximation got right.
+    """
     mean, sd = errors["mean_error"].abs(), errors["sd_error"].abs()
     quantile = errors[[f"{q}_error" for q in QUANTILES]].abs().max(axis=1)
+    counted = ~errors["constant"] | (mean + sd > 0)
     return MomentSummary(
         mean=float(mean.max()),
         mean_parameter=str(mean.idxmax()),
@@ -129,8 +133,8 @@ def worst(errors: pd.DataFrame) -> MomentSummary:
         sd_parameter=str(sd.idxmax()),
         quantile=float(quantile.max()),
         quantile_parameter=str(quantile.idxmax()),
-        mean_rms=float(np.sqrt(np.mean(mean**2))),
-        sd_rms=float(np.sqrt(np.mean(sd**2))),
+        mean_rms=float(np.sqrt(np.mean(mean[counted] ** 2))),
+        sd_rms=float(np.sqrt(np.mean(sd[counted] ** 2))),
     )
 
 
