@@ -186,4 +186,6 @@ def _comments(case: Case) -> str | None:
 
 
 def _versions(fit: Any) -> dict[str, str]:
-    return {key: str(value) for key, value in fit["posterior"].attrs.items()}
+    attributes = fit["posterior"].attrs
+    keys = ("engine", "stan_version", "cmdstanpy_version")
+    return {key: str(attributes[key]) for key in keys if key in attributes}

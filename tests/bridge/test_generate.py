@@ -133,7 +133,7 @@ def rare_jumps(fit: Any) -> None:
 
 
 def one_divergence(fit: Any) -> None:
-    fit["sample_stats"]["diverging"].values[3, 17] = True
+    fit["sample_stats"]["diverging"].values[3, 16] = True
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_failed_check_is_named_with_a_remedy_and_nothing_is_written(
 
 
 def test_divergence_between_kept_draws_counts(database: Path, sampler) -> None:
-    sampler(one_divergence)  # transition 17 is not among those kept with thin=2
+    sampler(one_divergence)  # transition 16 (from 0) is not among those kept with thin=2
     with pytest.raises(AdmissionError, match="1 divergent"):
         generate(GAUSSIAN, database=database, draws=2000, thin=2)
 
