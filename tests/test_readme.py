@@ -1,0 +1,38 @@
+"""Everything the README shows is run: its Python blocks in order, its commands by name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```", README, flags=re.M | re.S)
+
+
+@pytest.mark.stan
+def test_python_blocks_run_in_order(tmp_path, monkeypatch) -> None:
+    assert BLOCKS
+    monkeypatch.chdir(tmp_path)
+    namespace: dict = {"__name__": "readme"}
+    for number, block in enumerate(BLOCKS, start=1):
+        exec(compile(block, f"README.md, Python block {number}", "exec"), namespace)
+
+
+@pytest.mark.parametrize("command", ["bridge compare", "bridge list", "bridge generate"])
+def test_commands_shown_exist(command: str, capsys) -> None:
+    from bridge.__main__ import main
+
+    assert f"python -m {command.split()[0]}" in README
+    with pytest.raises(SystemExit) as stop:
+        main([command.split()[1], "--help"])
+    assert stop.value.code == 0
+    assert command.split()[1] in capsys.readouterr().out
+
+
+def test_make_targets_shown_exist() -> None:
+    makefile = (Path(__file__).resolve().parents[1] / "Makefile").read_text()
+    targets = set(re.findall(r"\bmake ([a-z][a-z0-9-]+)(?=`|\s+#)", README))
+    assert {"compare", "test"} <= targets
+    assert all(re.search(rf"^{target}:", makefile, flags=re.M) for target in targets)
