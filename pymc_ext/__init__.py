@@ -1,7 +1,24 @@
 """Variational families, Gaussian-process methods and Ops for PyMC: ``import pymc_ext as px``."""
 
+from pymc_ext.matching import MatchingState, matched_targets
 from pymc_ext.maths.trust_region import NoModeError
 from pymc_ext.variational.laplace import LaplaceVI
 from pymc_ext.variational.mixed import DiagonalVI, MixedVI
 
-__all__ = ["DiagonalVI", "LaplaceVI", "MixedVI", "NoModeError"]
+__all__ = [
+    "DiagonalVI",
+    "LaplaceVI",
+    "MatchedClassifier",
+    "MatchingState",
+    "MixedVI",
+    "NoModeError",
+    "matched_targets",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "MatchedClassifier":  # needs scikit-learn, which the rest does not
+        from pymc_ext import matching
+
+        return matching.MatchedClassifier
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

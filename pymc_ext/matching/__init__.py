@@ -1,5 +1,8 @@
 """Likelihood matching: non-Gaussian likelihoods replaced once, in closed form, by Gaussians."""
 
+from typing import TYPE_CHECKING, Any
+
+from pymc_ext.matching.state import MatchingState
 from pymc_ext.matching.table import (
     METHODS,
     Matched,
@@ -11,9 +14,14 @@ from pymc_ext.matching.table import (
 )
 from pymc_ext.matching.targets import class_sites, matched_targets
 
+if TYPE_CHECKING:
+    from pymc_ext.matching.classifier import MatchedClassifier
+
 __all__ = [
     "METHODS",
     "Matched",
+    "MatchedClassifier",
+    "MatchingState",
     "class_sites",
     "match_beta",
     "match_chi_square",
@@ -22,3 +30,18 @@ __all__ = [
     "match_inverse_gamma",
     "matched_targets",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "MatchedClassifier":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from pymc_ext.matching.classifier import MatchedClassifier
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "sklearn":
+            raise
+        raise ImportError(
+            "MatchedClassifier needs scikit-learn: pip install scikit-learn "
+            "(MatchingState does the same without it)"
+        ) from error
+    return MatchedClassifier

@@ -58,7 +58,7 @@ def match_gamma(a: ArrayLike, b: ArrayLike = 1.0, method: str = "variational") -
 
     Examples
     --------
-    >>> match_gamma(2.0, 1.0, "laplace").variance
+    >>> float(match_gamma(2.0, 1.0, "laplace").variance)
     0.5
     """
     check_method(method)

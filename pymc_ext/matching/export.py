@@ -1,0 +1,62 @@
+"""Posterior draws of a matching state as ArviZ InferenceData."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import arviz as az
+import numpy as np
+from scipy.special import log_expit, log_softmax
+
+from pymc_ext.matching.state import MatchingState
+
+DIMS = {"coef": ["latent", "feature"], "intercept": ["latent"]}
+
+
+def inference_data(
+    state: MatchingState,
+    draws: int,
+    random_seed: int | None,
+    data: tuple[np.ndarray, np.ndarray] | None,
+) -> Any:
+    """Draws of the weights with ``lq`` and, given all the data (X, y), ``lp``; one chain."""
+    if not isinstance(draws, int | np.integer) or draws < 1:
+        raise ValueError(f"draws must be an integer >= 1, got {draws!r}")
+    w = state.posterior.sample(int(draws), np.random.default_rng(random_seed))
+    stats = {"lq": state.posterior.log_density(w)}
+    if data is not None:
+        stats["lp"] = log_joint(state, w, *data)
+    posterior = {"coef": w[..., : state.n_features]}
+    if state.fit_intercept:
+        posterior["intercept"] = w[..., -1]
+    one_class = len(state.classes) != w.shape[1]  # a logit: the latent of the second class
+    coords = {"latent": state.classes[1:] if one_class else state.classes}
+    return _from_dict(
+        {"posterior": _chain(posterior), "sample_stats": _chain(stats)},
+        coords={k: np.asarray(v.tolist()) for k, v in coords.items()},
+        dims={name: DIMS[name] for name in posterior},
+    )
+
+
+def log_joint(state: MatchingState, weights: np.ndarray, X: Any, y: Any) -> np.ndarray:
+    """log prior + exact log-likelihood at weights (draws, K, p), normalised, (draws,)."""
+    design, labels = state.design(X), state.encode(y)
+    precision = state.prior_precision
+    log_prior = 0.5 * (np.log(precision / (2 * np.pi)) - precision * weights**2).sum(axis=(1, 2))
+    return log_prior + np.array([_log_likelihood(design @ w.T, labels) for w in weights])
+
+
+def _log_likelihood(f: np.ndarray, labels: np.ndarray) -> float:
+    if f.shape[1] == 1:
+        return float(log_expit(np.where(labels == 1, 1, -1) * f[:, 0]).sum())
+    return float(log_softmax(f, axis=1)[np.arange(len(labels)), labels].sum())
+
+
+def _chain(variables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: value[None] for name, value in variables.items()}
+
+
+def _from_dict(groups: dict[str, Any], **kwargs: Any) -> Any:
+    if int(az.__version__.split(".")[0]) >= 1:
+        return az.from_dict(groups, **kwargs)
+    return az.from_dict(**groups, **kwargs)

@@ -1,0 +1,93 @@
+"""Expectations of the exact likelihood over Gaussian latents.
+
+Latents f_k ~ N(m_k, v_k), independent. One latent (logit): exact, by the derivatives of
+E log(1 + e^f). K latents (softmax): a fixed set of scrambled Sobol draws, so results are
+deterministic; the error with the default 512 draws is of order 1e-3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import log_softmax, logsumexp, ndtri
+from scipy.stats import qmc
+
+from pymc_ext.ops.expected_softplus_numpy import expected_softplus_derivatives
+from pymc_ext.ops.expected_softplus_series import DEFAULT_TERMS, series
+
+N_DRAWS = 512
+CHUNK = 2_000_000  # numbers held at once
+
+
+def log_expected_probabilities(
+    mean: np.ndarray, variance: np.ndarray, n_draws: int = N_DRAWS
+) -> np.ndarray:
+    """log E p(y = c | f), shape (n, C), from means and variances of the latents (n, K)."""
+    if mean.shape[1] == 1:
+        sd = np.sqrt(variance[:, 0])
+        return np.log(np.stack([_softplus_terms(s * mean[:, 0], sd)[1] for s in (-1, 1)], axis=1))
+
+    def log_mean(f: np.ndarray) -> np.ndarray:
+        return logsumexp(log_softmax(f, axis=-1), axis=0) - np.log(len(f))
+
+    return _over_draws(log_mean, mean, variance, n_draws)
+
+
+def expected_log_probabilities(
+    mean: np.ndarray, variance: np.ndarray, n_draws: int = N_DRAWS
+) -> np.ndarray:
+    """E log p(y = c | f), shape (n, C)."""
+    if mean.shape[1] == 1:
+        sd = np.sqrt(variance[:, 0])
+        return -np.stack([_softplus_terms(s * mean[:, 0], sd)[0] for s in (1, -1)], axis=1)
+    return _over_draws(lambda f: log_softmax(f, axis=-1).mean(axis=0), mean, variance, n_draws)
+
+
+def expected_entropy(mean: np.ndarray, variance: np.ndarray, n_draws: int = N_DRAWS) -> np.ndarray:
+    """E H[y | f] in nats, shape (n,)."""
+    if mean.shape[1] == 1:
+        return _expected_binary_entropy(mean[:, 0], np.sqrt(variance[:, 0]))
+
+    def entropy(f: np.ndarray) -> np.ndarray:
+        lp = log_softmax(f, axis=-1)
+        return -(np.exp(lp) * lp).sum(axis=-1).mean(axis=0)
+
+    return _over_draws(entropy, mean, variance, n_draws)
+
+
+def _expected_binary_entropy(mu: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    """H(f) = softplus(f) − f s(f), and E f s(f) = μ E s + sd² E s′ (Stein)."""
+    value, slope, by_sd = _softplus_terms(-np.abs(mu), sd)  # H is even: no cancellation for μ < 0
+    return value + np.abs(mu) * slope - sd * by_sd  # ∂/∂sd E log(1+e^f) = sd E s′
+
+
+def _softplus_terms(mu: np.ndarray, sd: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return expected_softplus_derivatives(mu, sd, series(0, DEFAULT_TERMS, "cohen-villegas-zagier"))
+
+
+def _over_draws(
+    function: Callable[[np.ndarray], np.ndarray],
+    mean: np.ndarray,
+    variance: np.ndarray,
+    n_draws: int,
+) -> np.ndarray:
+    z = normal_draws(n_draws, mean.shape[1])[:, None, :]
+    sd = np.sqrt(variance)
+    rows = max(1, CHUNK // (n_draws * mean.shape[1]))
+    starts = range(0, len(mean), rows)
+    return np.concatenate(
+        [function(mean[i : i + rows] + sd[i : i + rows] * z) for i in starts], axis=0
+    )
+
+
+@lru_cache(maxsize=8)
+def normal_draws(n_draws: int, dimension: int) -> np.ndarray:
+    """Scrambled Sobol points turned to standard normals, always the same, (n_draws, dimension)."""
+    if n_draws < 2 or n_draws & (n_draws - 1):
+        raise ValueError(f"n_draws must be a power of two >= 2, got {n_draws!r}")
+    uniform = qmc.Sobol(dimension, rng=np.random.default_rng(0)).random(n_draws)
+    draws = ndtri(uniform)
+    draws.flags.writeable = False
+    return draws

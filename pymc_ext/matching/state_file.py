@@ -1,0 +1,44 @@
+"""Arrays in a file that is either the old one or the new one, never half of each."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write ``arrays`` as .npz beside ``path`` and rename it into place when it is on disk."""
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:  # an interrupt too must not leave the temporary file behind
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_arrays(path: Path, names: Sequence[str], version: int) -> dict[str, np.ndarray]:
+    """Read the arrays ``names`` of a file of that format version.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If it is not such a file, or damaged.
+    """
+    try:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
+            if int(file["format"]) != version:
+                raise ValueError(f"format must be {version}, got {int(file['format'])}")
+            return {name: file[name] for name in names}
+    except (ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+        raise ValueError(f"{path} is not a readable matching state: {error}") from error
