@@ -15,6 +15,7 @@ of wall time (compilation and the recomputed densities left out) and gradient ev
 Stan lets them be known exactly.
 """
 
+from stan_models.approximations import advi, laplace, pathfinder
 from stan_models.sampling import nuts
 
-__all__ = ["nuts"]
+__all__ = ["advi", "laplace", "nuts", "pathfinder"]

@@ -123,8 +123,8 @@ def _fit_quadratic(z: Array, y: Array, linear: bool) -> tuple[float, Array, Arra
     size = extra + len(rows)
     operator = LinearOperator((N, size), matvec=forward, rmatvec=adjoint, dtype=float)
     x = np.zeros(size)
-    for _ in range(3):  # the second and third pass solve for what rounding left of the first
-        x = x + lsmr(operator, y - forward(x), atol=1e-15, btol=1e-15, maxiter=20 * D + 500)[0]
+    for _ in range(2):  # the second pass solves for what the first left
+        x = x + lsmr(operator, y - forward(x), atol=1e-10, btol=1e-10, maxiter=1000)[0]
     c, b = (x[0], x[1 : D + 1]) if linear else (0.0, np.zeros(D))
     return float(c), b, unpack(x)
 
@@ -147,7 +147,7 @@ def _inverse(P: Array) -> Array:
             f"{smallest:.3g}, expected > 0; the point it is centred at is not a maximum"
         ) from error
     half = solve_triangular(L, np.diag(scale), lower=True)
-    return half.T @ half
+    return np.asarray(half.T @ half, dtype=float)
 
 
 def _cholesky(cov: Array) -> Array:

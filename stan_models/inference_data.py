@@ -19,17 +19,19 @@ Array = NDArray[np.float64]
 def make_inference_data(groups: Mapping[str, xr.Dataset]) -> Any:
     """`az.InferenceData` of the groups (ArviZ 0.x), or the `DataTree` of ArviZ 1."""
     if hasattr(az, "InferenceData"):
-        return az.InferenceData(**groups)
+        return az.InferenceData(**dict(groups))  # type: ignore[arg-type]
     return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
 
 
-def variables(values: Mapping[str, Array], attrs: Mapping[str, Any] | None = None) -> xr.Dataset:
+def variables(
+    values: Mapping[str, NDArray[Any]], attrs: Mapping[str, Any] | None = None
+) -> xr.Dataset:
     """Arrays of shape (chain, draw, *shape) as a dataset with ArviZ's dimension names."""
     arrays = {name: _array(name, value) for name, value in values.items()}
     return xr.Dataset(arrays, attrs=dict(attrs or {}))
 
 
-def _array(name: str, value: Array) -> xr.DataArray:
+def _array(name: str, value: NDArray[Any]) -> xr.DataArray:
     extra = [f"{name}_dim_{i}" for i in range(value.ndim - 2)]
     dims = ["chain", "draw", *extra]
     coords = {dim: np.arange(size) for dim, size in zip(dims, value.shape, strict=True)}

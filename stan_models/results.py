@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +99,6 @@ def posterior_groups(draws: Draws, run: Run, **facts: Any) -> dict[str, xr.Datas
     return groups
 
 
-def given(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def given(**arguments: Any) -> dict[str, Any]:
     """The arguments that were set, for the call and for the record."""
     return {name: value for name, value in arguments.items() if value is not None}

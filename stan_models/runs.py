@@ -46,6 +46,11 @@ class Run:
         finally:
             self.seconds += time.perf_counter() - start
 
+    def require_rows(self, found: int, expected: int) -> None:
+        """Raise unless Stan wrote as many draws as it was asked for."""
+        if found != expected:
+            raise self.fail(f"it wrote {found} draws, expected {expected}")
+
     def fail(self, reason: str) -> StanRunError:
         """The error to raise: the reason and what Stan said."""
         said = "\n".join(dict.fromkeys(COMPLAINT.findall(self.console)))
@@ -85,7 +90,7 @@ def _ended(message: str) -> str:
         return f"its process was killed by {', '.join(signals)}; no result was kept, run it again"
     if codes:
         return f"it ended with code {max(codes)}"
-    return message.strip().splitlines()[0]
+    return message.strip().splitlines()[0].partition(" Command '")[0]
 
 
 def random_seed_or_new(random_seed: int | None) -> int:

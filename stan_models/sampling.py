@@ -85,29 +85,21 @@ def nuts(
     positive(chains=chains, warmup=warmup, draws=draws, max_treedepth=max_treedepth)
     seed = random_seed_or_new(random_seed)
     density = program.density(data)
-    arguments = {
-        "chains": chains,
-        "iter_warmup": warmup,
-        "iter_sampling": draws,
-        "adapt_delta": adapt_delta,
-        "max_treedepth": max_treedepth,
-        "metric": metric,
-    }
+    settings = given(
+        chains=chains, iter_warmup=warmup, iter_sampling=draws, adapt_delta=adapt_delta,
+        max_treedepth=max_treedepth, metric=metric, inits=inits,
+    )  # fmt: skip
     with cmdstan_run(program, "NUTS") as run:
-        fit = run.call(
-            "sample", data=data, seed=seed, save_warmup=True, show_progress=False,
-            **given({**arguments, "inits": inits, "parallel_chains": parallel_chains,
-                     "timeout": timeout}),
-        )  # fmt: skip
+        fit = run.call("sample", data=data, seed=seed, save_warmup=True, show_progress=False,
+                       parallel_chains=parallel_chains, timeout=timeout, **settings)  # fmt: skip
         table = fit.draws(inc_warmup=True).transpose(1, 0, 2)
-        if table.shape[:2] != (chains, warmup + draws):
-            raise run.fail(f"it wrote {table.shape[:2]} draws, expected {(chains, warmup + draws)}")
+        run.require_rows(table.shape[1], warmup + draws)
         every = Draws.read(density, fit.column_names, table)
         steps = int(every.method["n_leapfrog__"].sum())
         kept, warm = every[warmup:], every[:warmup]
         groups = posterior_groups(
             kept, run, method="nuts", random_seed=seed,
-            gradient_evaluations=steps, arguments=arguments,
+            gradient_evaluations=steps, arguments=settings,
         )  # fmt: skip
     groups["sample_stats"] = _sample_stats(kept)
     groups["warmup_posterior"] = variables(warm.values())
@@ -119,7 +111,7 @@ def nuts(
 
 
 def _sample_stats(draws: Draws) -> xr.Dataset:
-    stats = {"lp": draws.log_density()}
+    stats: dict[str, Any] = {"lp": draws.log_density()}
     for column, name in ARVIZ_NAMES.items():
         values = draws.method[column]
         stats[name] = values.astype(int) if name in INTEGER else values

@@ -1,0 +1,330 @@
+"""Stan's Gaussian approximations through cmdstanpy: ADVI, Laplace, Pathfinder, each with its log q.
+
+Stan writes draws and a density column but not the Gaussian itself; `stan_models.gaussian`
+recovers it, so that ``lq`` is normalised and q can be evaluated anywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stan_models.density import Data, StanDensity
+from stan_models.gaussian import (
+    Gaussian,
+    draws_needed,
+    gaussian_around,
+    gaussian_of,
+    mixture_log_density,
+)
+from stan_models.inference_data import make_inference_data, variables, variational_parameters
+from stan_models.program import StanProgram
+from stan_models.results import Draws, given, posterior_groups
+from stan_models.runs import Run, cmdstan_run, positive, random_seed_or_new
+
+Array = NDArray[np.float64]
+log = logging.getLogger(__name__)
+
+LARGEST_OUTPUT = 50_000_000  # numbers in a CSV file, about 1 GB of text
+FAMILIES = {"diagonal": "meanfield", "full": "fullrank"}
+
+
+def advi(
+    program: StanProgram,
+    data: Data = None,
+    *,
+    covariance: Literal["diagonal", "full"] = "diagonal",
+    draws: int = 1000,
+    random_seed: int | None = None,
+    iter: int = 10_000,
+    grad_samples: int = 1,
+    elbo_samples: int = 100,
+    eta: float | None = None,
+    adapt_iter: int = 50,
+    tol_rel_obj: float = 0.01,
+    eval_elbo: int = 100,
+    require_converged: bool = True,
+    inits: float | None = None,
+    timeout: float | None = None,
+) -> Any:
+    """Fit a Gaussian on the unconstrained space by automatic differentiation VI.
+
+    Parameters
+    ----------
+    program, data
+        The program and the values of its data block (mapping, JSON path, or None).
+    covariance
+        "diagonal" (Stan's meanfield) or "full" (fullrank).
+    draws
+        Draws from q that are returned. For a full covariance in many dimensions Stan is asked
+        for more, from which the covariance is recovered.
+    random_seed
+        Seed, 0 to 2**32 - 1; a fresh one is drawn, and recorded, if None.
+    iter, grad_samples, elbo_samples, adapt_iter, tol_rel_obj, eval_elbo
+        Stan's settings under cmdstanpy's names, at Stan's defaults.
+    eta
+        Step size; given one, its adaptation is off.
+    require_converged
+        Whether reaching ``iter`` is an error; if not, the attribute ``converged`` says so.
+    inits, timeout
+        As cmdstanpy's: radius of the initial values, seconds after which the run is given up.
+
+    Returns
+    -------
+    InferenceData
+        See `stan_models.baselines`; one component. Attribute ``elbo`` is the last ELBO that Stan
+        printed (three decimals, constants included); ``gradient_evaluations`` is ``grad_samples``
+        times the iterations, step-size adaptation included.
+
+    Raises
+    ------
+    StanCompileError, StanDataError
+        The program or the data are not valid.
+    StanRunError
+        ADVI failed or did not converge (Stan's message), or collapsed.
+
+    Examples
+    --------
+    >>> idata = advi(program, data, covariance="full", random_seed=1)
+    >>> log_ratios = idata.sample_stats.lp - idata.sample_stats.lq
+
+    References
+    ----------
+    Kucukelbir et al. (2017), JMLR 18(14), https://arxiv.org/abs/1603.00788
+    """
+    if covariance not in FAMILIES:
+        raise ValueError(f"covariance must be 'diagonal' or 'full', got {covariance!r}")
+    positive(draws=draws)
+    seed = random_seed_or_new(random_seed)
+    density = program.density(data)
+    asked = _draws_to_ask(density, draws, covariance)
+    adaptation = {"adapt_iter": adapt_iter} if eta is None else {"adapt_engaged": False}
+    settings = given(
+        algorithm=FAMILIES[covariance], iter=iter, grad_samples=grad_samples,
+        elbo_samples=elbo_samples, eta=eta, tol_rel_obj=tol_rel_obj, eval_elbo=eval_elbo,
+        inits=inits, **adaptation,
+    )  # fmt: skip
+    with cmdstan_run(program, f"ADVI ({covariance} covariance)") as run:
+        fit = run.call("variational", data=data, seed=seed, draws=asked, timeout=timeout,
+                       require_converged=require_converged, **settings)  # fmt: skip
+        table = np.vstack([fit.variational_params_np, fit.variational_sample])
+        run.require_rows(len(table), asked + 1)
+        facts = _advi_facts(run.console, iter, grad_samples)
+    every = Draws.read(density, fit.column_names, table[None])
+    mean, sample = every.theta[0, 0], every[1:]  # the first row is the mean, not a draw
+    q = gaussian_around(mean, sample.theta[0], sample.method["log_g__"][0], covariance)
+    return _result(sample[:draws], run, [q], method=f"advi-{covariance}", random_seed=seed,
+                   arguments=settings, eta=fit.eta, **facts)  # fmt: skip
+
+
+def _advi_facts(console: str, limit: int, grad_samples: int) -> dict[str, Any]:
+    """Whether it converged, the last ELBO and the gradients computed, from what Stan printed."""
+    facts: dict[str, Any] = {"converged": "may not have converged" not in console}
+    adaptation = re.findall(r"Iteration:\s*(\d+) / +\d+ .*\(Adaptation\)", console)
+    table = re.findall(r"^\s*(\d+)\s+(-?[\d.]+)\s+[\d.]+\s+[\d.]+", console, re.M)
+    if table:
+        iterations = int(table[-1][0]) if facts["converged"] else limit
+        tried = int(adaptation[-1]) if adaptation else 0
+        facts |= {"elbo": float(table[-1][1]), "iterations": iterations}
+        facts |= {"gradient_evaluations": grad_samples * (iterations + tried)}
+    return facts
+
+
+def laplace(
+    program: StanProgram,
+    data: Data = None,
+    *,
+    draws: int = 1000,
+    random_seed: int | None = None,
+    algorithm: str = "lbfgs",
+    iter: int = 2000,
+    inits: Any = None,
+    timeout: float | None = None,
+) -> Any:
+    """Fit the Gaussian at the mode of the unconstrained log density, Jacobian included.
+
+    q = N(θ̂, (-∇² log p̃(θ̂))⁻¹); Stan finds θ̂ by quasi-Newton and the Hessian by differences
+    of gradients.
+
+    Parameters
+    ----------
+    program, data
+        The program and the values of its data block (mapping, JSON path, or None).
+    draws
+        Draws from q that are returned.
+    random_seed
+        Seed, 0 to 2**32 - 1; a fresh one is drawn, and recorded, if None.
+    algorithm, iter, inits, timeout
+        Of the optimiser, as cmdstanpy's.
+
+    Returns
+    -------
+    InferenceData
+        See `stan_models.baselines`; one component. ``gradient_evaluations`` is the optimiser's
+        count plus 2 D + 1 for the Hessian (absent for Newton, which does not print one).
+
+    Raises
+    ------
+    StanCompileError, StanDataError
+        The program or the data are not valid.
+    StanRunError
+        The optimiser failed, or the point it found is not a maximum (Stan's message).
+
+    Examples
+    --------
+    >>> idata = laplace(program, data, random_seed=1)
+
+    References
+    ----------
+    Tierney and Kadane (1986), JASA 81:82-86, https://doi.org/10.1080/01621459.1986.10478240
+    """
+    positive(draws=draws)
+    seed = random_seed_or_new(random_seed)
+    density = program.density(data)
+    asked = _draws_to_ask(density, draws, "full")
+    settings = given(algorithm=algorithm, iter=iter, inits=inits)
+    with cmdstan_run(program, "Laplace approximation") as run:
+        mode = run.call("optimize", data=data, seed=seed, jacobian=True, refresh=1,
+                        timeout=timeout, **settings)  # fmt: skip
+        steps = _optimizer_evaluations(run.console)
+        fit = run.call("laplace_sample", data=data, seed=seed, mode=mode, draws=asked,
+                       jacobian=True, timeout=timeout)  # fmt: skip
+        table = fit.draws()
+        run.require_rows(len(table), asked)
+        at_mode = np.atleast_2d(mode.optimized_params_np)
+    mean = Draws.read(density, mode.column_names, at_mode[None]).theta[0, 0]
+    sample = Draws.read(density, fit.column_names, table[None])
+    q = gaussian_around(mean, sample.theta[0], sample.method["log_q__"][0], "full")
+    evaluations = None if steps is None else steps + 2 * density.dimension + 1
+    return _result(sample[:draws], run, [q], method="laplace", random_seed=seed,
+                   gradient_evaluations=evaluations, arguments=settings)  # fmt: skip
+
+
+def _optimizer_evaluations(console: str) -> int | None:
+    """The last "# evals" of (L-)BFGS's table: iter, lp, ||dx||, ||grad||, alpha, alpha0, evals."""
+    rows = re.findall(r"^\s*\d+(?:\s+[-+\d.einfa]+){5}\s+(\d+)\s", console, re.M)
+    return int(rows[-1]) if rows else None
+
+
+def pathfinder(
+    program: StanProgram,
+    data: Data = None,
+    *,
+    num_paths: int = 4,
+    draws: int = 1000,
+    random_seed: int | None = None,
+    num_elbo_draws: int = 25,
+    history_size: int = 5,
+    max_lbfgs_iters: int = 1000,
+    inits: Any = None,
+    timeout: float | None = None,
+) -> Any:
+    """Fit a Gaussian along each of several optimisation paths; q is their equal-weight mixture.
+
+    Stan's importance resampling between paths is left out, because its draws follow no density
+    that could be written down. So are the draws from which Stan estimated each path's ELBO: it
+    kept the Gaussian that looked best on them, and given that choice they do not follow q.
+
+    Parameters
+    ----------
+    program, data
+        The program and the values of its data block (mapping, JSON path, or None).
+    num_paths
+        Optimisation paths, each from its own initial values.
+    draws
+        Draws from q that are returned, shared evenly between the paths, path after path.
+    random_seed
+        Seed, 0 to 2**32 - 1; a fresh one is drawn, and recorded, if None.
+    num_elbo_draws, history_size, max_lbfgs_iters, inits, timeout
+        Stan's settings under cmdstanpy's names, at Stan's defaults.
+
+    Returns
+    -------
+    InferenceData
+        See `stan_models.baselines`; one component for each path that Stan completed (attribute
+        ``failed_paths`` counts the others). ``sample_stats`` also has ``path`` and
+        ``lp_approx``, Stan's density of a draw under its own path. ``gradient_evaluations`` is
+        absent: Stan reports gradients and density evaluations in one sum.
+
+    Raises
+    ------
+    StanCompileError, StanDataError
+        The program or the data are not valid.
+    StanRunError
+        Every path failed (Stan's message), or a path's Gaussian is degenerate.
+
+    Examples
+    --------
+    >>> idata = pathfinder(program, data, num_paths=8, random_seed=1)
+
+    References
+    ----------
+    Zhang, Carpenter, Gelman and Vehtari (2022), JMLR 23(306), https://arxiv.org/abs/2108.03782
+    """
+    positive(num_paths=num_paths, draws=draws, num_elbo_draws=num_elbo_draws)
+    seed = random_seed_or_new(random_seed)
+    density = program.density(data)
+    settings = given(num_paths=num_paths, num_elbo_draws=num_elbo_draws,
+                     history_size=history_size, max_lbfgs_iters=max_lbfgs_iters,
+                     inits=inits)  # fmt: skip
+    paths = num_paths
+    while True:  # once more, for more draws of each path, where some paths failed
+        share = _draws_to_ask(density, -(-draws // paths), "full", num_paths)
+        block = num_elbo_draws + share
+        with cmdstan_run(program, "Pathfinder") as run:
+            fit = run.call("pathfinder", data=data, seed=seed, num_single_draws=block,
+                           psis_resample=False, timeout=timeout, **settings)  # fmt: skip
+            table = fit.draws()
+            paths = len(table) // block
+            run.require_rows(len(table), max(paths, 1) * block)
+        if paths * share >= draws:
+            break
+    every = Draws.read(density, fit.column_names, table[None])
+    blocks = [every[k * block : (k + 1) * block] for k in range(paths)]
+    components = [gaussian_of(b.theta[0], b.method["lp_approx__"][0]) for b in blocks]
+    if paths < num_paths:
+        log.warning("%d of %d Pathfinder paths failed", num_paths - paths, num_paths)
+    path = np.arange(draws) * paths // draws
+    kept = np.concatenate([
+        k * block + num_elbo_draws + np.arange((path == k).sum()) for k in range(paths)
+    ])  # fmt: skip
+    sample = every[kept]
+    extra = {"lp_approx": sample.method["lp_approx__"], "path": path[None]}
+    return _result(sample, run, components, extra, method="pathfinder", random_seed=seed,
+                   failed_paths=num_paths - paths, arguments=settings)  # fmt: skip
+
+
+def _draws_to_ask(density: StanDensity, draws: int, covariance: str, repetitions: int = 1) -> int:
+    """The draws to ask Stan for: enough to return and to recover the Gaussian from."""
+    asked = max(draws, draws_needed(density.dimension, covariance))
+    size = repetitions * asked * density.count(transformed=True, generated=True)
+    if size > LARGEST_OUTPUT:
+        raise ValueError(
+            f"{asked} draws of {density.program.name!r} would make a file of {size:.1e} numbers, "
+            f"more than {LARGEST_OUTPUT:.0e}; to recover a {covariance} covariance in "
+            f"{density.dimension} dimensions at least {draws_needed(density.dimension, covariance)}"
+            " are needed: ask for fewer draws, or use covariance='diagonal'"
+        )
+    return asked
+
+
+def _result(
+    draws: Draws,
+    run: Run,
+    components: list[Gaussian],
+    extra: Mapping[str, NDArray[Any]] | None = None,
+    **facts: Any,
+) -> Any:
+    groups = posterior_groups(draws, run, **facts)
+    weights = np.full(len(components), 1 / len(components))
+    lq = mixture_log_density(draws.theta[0], weights, components)
+    groups["sample_stats"] = variables({"lp": draws.log_density(), "lq": lq[None], **(extra or {})})
+    groups["variational_parameters"] = variational_parameters(
+        weights, components, draws.density.unconstrained_names
+    )
+    return make_inference_data(groups)
