@@ -42,11 +42,18 @@ struct HessianCheck final : stan::callbacks::structured_writer {
   }
 };
 
-// pathfinder_lbfgs_single is <ReturnLpSamples, Model, …> up to some Stan 2.3x
-// and has one more leading bool later; deduce the status from either result.
-inline int status(int code) { return code; }
-template <typename Tuple>
-int status(const Tuple& result) { return std::get<0>(result); }
+// laplace_sample of Stan 2.35 leaves each draw's density on the autodiff tape,
+// which would grow to gigabytes; at the end of a draw nothing on it is in use.
+struct ClearTape final : stan::callbacks::writer {
+  explicit ClearTape(CsvWriter& writer) : out(writer) {}
+  using writer::operator();
+  void operator()(const std::vector<std::string>& names) override { out(names); }
+  void operator()(const std::vector<double>& values) override {
+    out(values);
+    stan::math::recover_memory();
+  }
+  CsvWriter& out;
+};
 
 template <bool jacobian>
 int Run::optimize() {
@@ -141,11 +148,12 @@ inline int Run::laplace() {
   }
   auto out = csv(output());
   HessianCheck hessian;
+  ClearTape cleared(out);
   const int draws = integer("draws");
   const auto draw = [&](auto jacobian) {
     return services::laplace_sample<jacobian.value>(
         model, theta, draws, is("calculate_lp"), seed(), refresh(), interrupt,
-        log, out, hessian);
+        log, cleared, hessian);
   };
   const int code
       = is("jacobian") ? draw(std::true_type{}) : draw(std::false_type{});
@@ -185,9 +193,9 @@ inline int Run::pathfinder() {
   if (paths == 1) {
     code = std::apply(
         [&](auto... a) {
-          return status(p::pathfinder_lbfgs_single(
-              model, *init[0], a..., save, refresh(), interrupt, log, nothing,
-              out, traces[0], lp));
+          return p::pathfinder_lbfgs_single(model, *init[0], a..., save,
+                                            refresh(), interrupt, log, nothing,
+                                            out, traces[0], lp);
         },
         lbfgs);
     code = finish(code, out, draws);

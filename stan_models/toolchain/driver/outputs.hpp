@@ -96,6 +96,7 @@ class CsvWriter final : public stan::callbacks::writer {
     for (std::string line; std::getline(lines, line);) (*this)(line);
   }
 
+  bool is_valid() const noexcept { return file_ != nullptr; }
   size_t rows() const { return rows_; }
   double last_lp() const { return lead_; }  // first value of the last row
   void publish() {
@@ -116,10 +117,16 @@ class CsvWriter final : public stan::callbacks::writer {
   void operator()(const std::vector<double>& values) override {
     write_row(values.size(), [&](size_t i) { return values[i]; });
   }
-  void operator()(
-      const Eigen::Ref<Eigen::Matrix<double, -1, -1>>& columns) override {
-    for (Eigen::Index j = 0; j < columns.cols(); ++j)
-      write_row(columns.rows(), [&](size_t i) { return columns(i, j); });
+  // Pathfinder's matrices, one draw a column, and vectors, one draw. Stan's
+  // virtual overloads for these changed in 2.3x; as a template on the static
+  // type, which is how Pathfinder calls it, this is right before and after.
+  template <typename Derived>
+  void operator()(const Eigen::DenseBase<Derived>& draws) {
+    if constexpr (Derived::IsVectorAtCompileTime)
+      write_row(draws.size(), [&](size_t i) { return draws.derived().coeff(i); });
+    else
+      for (Eigen::Index j = 0; j < draws.cols(); ++j)
+        write_row(draws.rows(), [&](size_t i) { return draws.derived().coeff(i, j); });
   }
   void operator()() override { (*this)(std::string()); }
   void operator()(const std::string& comment) override {
