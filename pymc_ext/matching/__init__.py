@@ -2,6 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
+from pymc_ext.matching.active import ActiveRun, Pool, active_learning
+from pymc_ext.matching.adf import AssumedDensityFilter
+from pymc_ext.matching.alpha import AlphaChoice, choose_alpha, elbo, train_log_likelihood
 from pymc_ext.matching.state import MatchingState
 from pymc_ext.matching.table import (
     METHODS,
@@ -19,16 +22,24 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METHODS",
+    "ActiveRun",
+    "AlphaChoice",
+    "AssumedDensityFilter",
     "Matched",
     "MatchedClassifier",
     "MatchingState",
+    "Pool",
+    "active_learning",
+    "choose_alpha",
     "class_sites",
+    "elbo",
     "match_beta",
     "match_chi_square",
     "match_exponential",
     "match_gamma",
     "match_inverse_gamma",
     "matched_targets",
+    "train_log_likelihood",
 ]
 
 
