@@ -147,12 +147,12 @@ def _inverse(P: Array) -> Array:
             f"{smallest:.3g}, expected > 0; the point it is centred at is not a maximum"
         ) from error
     half = solve_triangular(L, np.diag(scale), lower=True)
-    return np.asarray(half.T @ half, dtype=float)
+    return half.T @ half
 
 
 def _cholesky(cov: Array) -> Array:
     try:
-        return np.linalg.cholesky(cov)
+        return np.asarray(np.linalg.cholesky(cov), dtype=np.float64)
     except np.linalg.LinAlgError as error:
         raise StanRunError(
             "the approximation's draws lie in a subspace: their covariance is singular to double "
