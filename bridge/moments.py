@@ -153,10 +153,9 @@ def _labels(name: str, shape: tuple[int, ...]) -> list[str]:
 
 
 def _reference_row(scalar: np.ndarray) -> dict[str, Any]:
-    constant = bool(np.std(scalar) <= ROUNDING * np.abs(scalar).max())
     row: dict[str, Any] = {k: v[0] for k, v in _summarise(scalar.reshape(-1, 1), None).items()}
-    if constant:
-        return row | {"sd": 0.0} | {f"{s}_mcse": 0.0 for s in STATISTICS} | {"constant": True}
+    if row["sd"] == 0:
+        return row | {f"{s}_mcse": 0.0 for s in STATISTICS} | {"constant": True}
     row |= {"mean_mcse": _mcse_mean(scalar), "sd_mcse": _mcse_sd(scalar)}
     for s, prob in QUANTILES.items():
         row[f"{s}_mcse"] = float(az.mcse(scalar, method="quantile", prob=prob))
@@ -219,6 +218,7 @@ def _summarise(x: np.ndarray, weights: np.ndarray | None) -> dict[str, np.ndarra
         mean = weights @ x
         sd = np.sqrt(weights @ (x - mean) ** 2 / (1 - np.sum(weights**2)))
         quantiles = _weighted_quantiles(x, weights, probs)
+    sd = np.where(sd <= ROUNDING * np.abs(x).max(axis=0), 0.0, sd)
     return {"mean": mean, "sd": sd, **dict(zip(QUANTILES, quantiles, strict=True))}
 
 
