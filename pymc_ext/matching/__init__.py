@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from pymc_ext.matching.active import ActiveRun, Pool, active_learning
 from pymc_ext.matching.adf import AssumedDensityFilter
 from pymc_ext.matching.alpha import AlphaChoice, choose_alpha, elbo, train_log_likelihood
+from pymc_ext.matching.metrics import calibration_bins, expected_calibration_error
 from pymc_ext.matching.state import MatchingState
 from pymc_ext.matching.table import (
     METHODS,
@@ -30,9 +31,11 @@ __all__ = [
     "MatchingState",
     "Pool",
     "active_learning",
+    "calibration_bins",
     "choose_alpha",
     "class_sites",
     "elbo",
+    "expected_calibration_error",
     "match_beta",
     "match_chi_square",
     "match_exponential",
