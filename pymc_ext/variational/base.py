@@ -116,6 +116,11 @@ class TransformGroup(Group):
     def symbolic_logq_not_scaled(self) -> TensorVariable:
         return standard_normal_logp(self.symbolic_initial) - self._draw[1]
 
+    def weighted_draws(self) -> tuple[TensorVariable, TensorVariable, TensorVariable]:
+        """θ (M, D), log q (M,) and weights (M,) from ``symbolic_initial`` for objectives E_q[·]."""
+        theta, log_q = self.symbolic_random, self.symbolic_logq
+        return theta, log_q, pt.ones_like(log_q)
+
     def log_density(self, theta: TensorVariable) -> TensorVariable:
         """Normalised log q at any θ, (N, D) -> (N,); not every family has it."""
         raise TypeError(

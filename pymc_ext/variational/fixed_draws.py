@@ -35,6 +35,8 @@ Array = NDArray[np.floating]
 BASES = ("sobol", "iid")
 OPTIMIZERS = ("lbfgs", "trust-krylov")
 WHITEN_RATIO = 4  # draws per dimension from which matching second moments does no harm
+TOLERANCE = 1e-5  # nats gained in one iteration below which the optimiser stops
+GRADIENT_TOLERANCE = 1e-4  # nats per unit of the whitened parameters
 GAP_TOLERANCE = 0.02  # nats by which train and fresh ELBO may always differ
 
 
@@ -92,9 +94,9 @@ class FixedDrawsObjective:
             self._build(hessian_products)
 
     def _build(self, hessian_products: bool) -> None:
-        group = self.approx.group
-        z, logp = group.symbolic_initial, self.approx.vectorised_logp(group.symbolic_random)
-        loss = pt.sum(group.symbolic_logq - logp)
+        z = self.approx.group.symbolic_initial
+        theta, log_q, weight = self.approx.group.weighted_draws()
+        loss = pt.sum(weight * (log_q - self.approx.vectorised_logp(theta)))
         gradient = pt.grad(loss, self.params, disconnected_inputs="ignore")
         self._loss = self.approx.compile([z], [loss, *gradient])
         if hessian_products:
@@ -170,13 +172,19 @@ class FixedDrawsObjective:
         if optimizer == "lbfgs":
             arguments: dict[str, Any] = {
                 "method": "L-BFGS-B",
-                "options": {"maxiter": n, "maxfun": 20 * n, "ftol": 1e-12, "gtol": 1e-6},
+                "options": {
+                    "maxiter": n,
+                    "maxfun": 20 * n,
+                    "maxcor": 20,
+                    "ftol": TOLERANCE / max(abs(start), 1.0),
+                    "gtol": GRADIENT_TOLERANCE,
+                },
             }
         else:
             arguments = {
                 "method": "trust-krylov",
                 "hessp": lambda x, d: self.hessian_product(x, d, z),
-                "options": {"maxiter": n, "gtol": 1e-6},
+                "options": {"maxiter": n, "gtol": GRADIENT_TOLERANCE},
             }
         out = minimize(loss, x, jac=True, callback=report, **arguments)
         self.x = out.x

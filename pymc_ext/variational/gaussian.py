@@ -22,7 +22,8 @@ from pymc_ext.variational.base import TransformGroup, standard_normal_logp
 Array = NDArray[np.floating]
 
 
-def _shared(value: Array, name: str) -> Any:
+def shared(value: Array, name: str) -> Any:
+    """A shared variable of PyTensor's float type."""
     return pytensor.shared(pm.floatX(np.asarray(value, dtype=float)), name)
 
 
@@ -31,9 +32,9 @@ class GaussianGroup(TransformGroup):
 
     def create_shared_params(self, start: Array) -> dict[str, Any]:
         eye = np.eye(self.ddim)
-        self.center = _shared(start, "center")
-        self.factor, self.factor_inverse = _shared(eye, "C"), _shared(eye, "C_inverse")
-        return {"m": _shared(np.zeros(self.ddim), "m"), **self.create_noise_params()}
+        self.center = shared(start, "center")
+        self.factor, self.factor_inverse = shared(eye, "C"), shared(eye, "C_inverse")
+        return {"m": shared(np.zeros(self.ddim), "m"), **self.create_noise_params()}
 
     def create_noise_params(self) -> dict[str, Any]:
         """Shared variables of A, at A = I."""
@@ -45,6 +46,10 @@ class GaussianGroup(TransformGroup):
         self.factor.set_value(pm.floatX(factor))
         self.factor_inverse.set_value(pm.floatX(factor_inverse))
         self.params_dict["m"].set_value(np.zeros_like(center))
+
+    def move_to(self, theta: Array) -> None:
+        """Centre q at θ (D,): what callbacks see during a mode search."""
+        self.center.set_value(pm.floatX(theta))
 
     def noise(self, z: TensorVariable) -> TensorVariable:
         """A z, row by row."""
@@ -92,7 +97,7 @@ class ScaledGroup(GaussianGroup):
     """A = diag(e^s): with C = Q diag(r_LA) this is MVI-eig, r = r_LA e^s (eq. 10)."""
 
     def create_noise_params(self) -> dict[str, Any]:
-        return {"s": _shared(np.zeros(self.ddim), "s")}
+        return {"s": shared(np.zeros(self.ddim), "s")}
 
     def noise(self, z: TensorVariable) -> TensorVariable:
         return z * pt.exp(self.params_dict["s"])
@@ -119,7 +124,7 @@ class LowRankGroup(GaussianGroup):
                 f"rank must be between 1 and the dimension {self.ddim}, got {self._rank}"
             )
         zero = np.zeros((self.ddim, self._rank))
-        return {"u": _shared(zero, "u"), "v": _shared(zero, "v")}
+        return {"u": shared(zero, "u"), "v": shared(zero, "v")}
 
     def noise(self, z: TensorVariable) -> TensorVariable:
         return lowrank.multiply(z, self.params_dict["u"], self.params_dict["v"])
@@ -135,8 +140,8 @@ class DiagonalGroup(ScaledGroup):
     """Independent components: C = diag(c) kept as a vector, O(D) a draw (VI-diag, eq. 12)."""
 
     def create_shared_params(self, start: Array) -> dict[str, Any]:
-        self.center, self.scale = _shared(start, "center"), _shared(np.ones(self.ddim), "c")
-        return {"m": _shared(np.zeros(self.ddim), "m"), **self.create_noise_params()}
+        self.center, self.scale = shared(start, "center"), shared(np.ones(self.ddim), "c")
+        return {"m": shared(np.zeros(self.ddim), "m"), **self.create_noise_params()}
 
     def set_scale(self, center: Array, scale: Array) -> None:
         """Set μ₀ and c (D,), and m = s = 0."""

@@ -24,14 +24,17 @@ from pymc_ext.variational.base import (
 from pymc_ext.variational.density import FlatDensity
 from pymc_ext.variational.gaussian import GaussianGroup
 from pymc_ext.variational.monitor import Monitor
-from pymc_ext.variational.result import FitResult
+from pymc_ext.variational.result import FitResult, FreshDraws
 
 logger = logging.getLogger(__name__)
 
 Array = NDArray[np.floating]
+STARTS_IF_CHEAP, CHEAP = 4, 200  # starts up to this dimension; one beyond, as Hessians cost D³
 JITTER = 2.0  # further starts: first start + U(−2, 2), the range of Stan's random inits
 SAME_MODE = 1e-3  # distance in posterior standard deviations
 FLAT = 1e-10  # relative curvature below which a direction counts as flat
+AT_BOUNDARY = 8.0  # |log| or |logit| beyond which a bounded variable is at its end for a search
+UNREPRESENTATIVE = 0.01  # effective share of the fresh draws below which the result warns
 SLOW_DECAY = 0.25  # share of the Gaussian drop of log p̃ at two sd below which the result warns
 ALTERNATIVES = (
     "reparametrise (non-centred), or fit without a mode: MixedVI(..., base='unit'), "
@@ -92,9 +95,11 @@ def flat_directions(hessian: Array, names: Sequence[str]) -> list[str]:
     return [name for name, w in zip(names, weight, strict=True) if w > 0.3]
 
 
-def _no_mode_message(mode: Mode, start: Array, names: Sequence[str]) -> str:
-    moved = np.abs(mode.theta - start) * np.abs(mode.gradient)
-    worst = int(np.argmax(np.where(np.isfinite(moved), moved, np.inf)))
+def _no_mode_message(mode: Mode, start: Array, names: Sequence[str], bounded: Sequence[str]) -> str:
+    distance = np.abs(mode.theta - start)
+    moved = distance * (np.abs(mode.gradient) if mode.gradient.any() else 1.0)
+    far = np.isin(names, bounded) & (np.abs(mode.theta) > AT_BOUNDARY)
+    worst = int(np.argmax(np.where(far, np.inf, moved) if far.any() else moved))
     return (
         f"no mode found after {mode.iterations} Newton iterations: log p̃ = {mode.value:.6g} and "
         f"still changes along {names[worst]} = {mode.theta[worst]:.4g} "
@@ -103,9 +108,9 @@ def _no_mode_message(mode: Mode, start: Array, names: Sequence[str]) -> str:
     )
 
 
-def check_search_options(starts: int, indefinite: str) -> None:
+def check_search_options(starts: int | None, indefinite: str) -> None:
     """Raise ValueError for options that :class:`LaplaceSearch` cannot work with."""
-    if not isinstance(starts, int | np.integer) or starts < 1:
+    if starts is not None and (not isinstance(starts, int | np.integer) or starts < 1):
         raise ValueError(f"starts must be an integer >= 1, got {starts!r}")
     if indefinite not in ("refuse", "modify"):
         raise ValueError(f"indefinite must be 'refuse' or 'modify', got {indefinite!r}")
@@ -118,16 +123,19 @@ class LaplaceSearch:
         self,
         approx: VectorisedApproximation,
         *,
-        starts: int,
+        starts: int | None,
         indefinite: str,
         random_seed: int | None,
+        spread: float = JITTER,
     ) -> None:
         approx.require_exact_logp()
         self.approx, self.indefinite = approx, indefinite
         self.density = FlatDensity(approx)
         first = approx.group.start
+        if starts is None:
+            starts = STARTS_IF_CHEAP if len(first) <= CHEAP else 1
         rng = stream(random_seed, STARTS)
-        jitter = rng.uniform(-JITTER, JITTER, (starts - 1, len(first)))
+        jitter = rng.uniform(-spread, spread, (starts - 1, len(first)))
         self.starts = [first, *(first + jitter)]
         self.names = approx.parameter_names()
 
@@ -173,7 +181,7 @@ class LaplaceSearch:
 
     def _climb(self, start: Array, max_iterations: int, monitor: Monitor | None) -> LaplaceFit:
         def report(theta: Array, value: float) -> None:
-            self.approx.group.center.set_value(theta)
+            self.approx.group.move_to(theta)
             if monitor is not None:
                 monitor(-value)
 
@@ -195,7 +203,7 @@ class LaplaceSearch:
         stationary = np.linalg.norm(s * mode.gradient) < 1e-4
         flat = flat_directions(mode.hessian, self.names)
         if not (stationary and flat):
-            raise NoModeError(_no_mode_message(mode, start, self.names))
+            raise NoModeError(_no_mode_message(mode, start, self.names, self.transformed_names()))
         if self.indefinite == "refuse":
             raise NoModeError(
                 f"the Hessian at the stationary point is not negative definite: log p̃ is flat "
@@ -238,6 +246,17 @@ class LaplaceSearch:
         return [name for name in self.names if name.split("[")[0] in transformed]
 
 
+def representation_notes(fresh: FreshDraws) -> tuple[str, ...]:
+    """Says so where the mode is not where the posterior's mass is."""
+    if fresh.ess >= UNREPRESENTATIVE * fresh.draws:
+        return ()
+    return (
+        f"{fresh.draws} draws of q are worth {fresh.ess:.0f} of the posterior: the mode is not "
+        "where the mass is (often near the boundary of a scale parameter); use MixedVI, DiagonalVI "
+        "or a flow",
+    )
+
+
 class LaplaceVI(DeterministicInference):
     r"""Laplace approximation as a PyMC inference: ``pm.fit(method=LaplaceVI())``.
 
@@ -249,7 +268,8 @@ class LaplaceVI(DeterministicInference):
     Parameters
     ----------
     starts
-        Number of starting points: the initial point, then jittered copies of it.
+        Number of starting points: the initial point, then jittered copies of it. None means 4 up
+        to 200 dimensions and 1 beyond.
     indefinite
         What to do where the Hessian at the stationary point is not negative definite:
         ``"refuse"`` raises, ``"modify"`` replaces its eigenvalues and says so in ``result.notes``.
@@ -281,7 +301,7 @@ class LaplaceVI(DeterministicInference):
     def __init__(
         self,
         *,
-        starts: int = 4,
+        starts: int | None = None,
         indefinite: str = "refuse",
         model: pm.Model | None = None,
         start: Mapping[str, Any] | None = None,
@@ -318,5 +338,5 @@ class LaplaceVI(DeterministicInference):
             random_seed=self.random_seed,
             fresh=fresh,
             log_marginal_laplace=fit.log_marginal,
-            notes=fit.notes,
+            notes=fit.notes + representation_notes(fresh),
         )
