@@ -191,6 +191,63 @@ def _pymc_advi(method: str, iterations: int = 20_000) -> Callable[[Problem, int,
     return run
 
 
+def _family(make: Callable[[int], Any], iterations: int = 10_000) -> Callable[..., Fit]:
+    """A family of ``pymc_ext``: ``make(seed)`` is the inference instance ``pm.fit`` takes."""
+
+    def run(problem: Problem, draws: int, seed: int) -> Fit:
+        import pymc as pm
+
+        start = time.perf_counter()
+        with problem.model:
+            approx = pm.fit(iterations, method=make(seed), progressbar=False)
+        seconds = time.perf_counter() - start
+        theta, lp, lq = approx.draws_with_logs(draws, random_seed=seed)
+        result = approx.result
+        info = {
+            "engine": f"PyMC {pm.__version__}",
+            "converged": result.converged,
+            "stop_reason": result.stop_reason,
+            "fit_notes": "; ".join(result.notes) or None,
+        }
+        return Fit(
+            target=problem.pymc_target,
+            theta=theta[None],
+            lp=lp[None],
+            lq=lq[None],
+            log_q=_log_q(approx, theta),
+            seconds=seconds,
+            gradient_evaluations=result.gradient_evaluations,
+            losses=np.asarray(approx.hist) if len(approx.hist) else None,
+            info=info,
+        )
+
+    return run
+
+
+def _log_q(approx: Any, theta: Array) -> LogDensity | None:
+    """``approx.log_q`` where the family has it at arbitrary points."""
+    try:
+        approx.log_q(theta[:1])
+    except TypeError:
+        return None
+    return approx.log_q
+
+
+def _laplace(seed: int) -> Any:
+    import pymc_ext as px
+
+    return px.LaplaceVI(random_seed=seed)
+
+
+def _mixed(variant: str) -> Callable[[int], Any]:
+    def make(seed: int) -> Any:
+        import pymc_ext as px
+
+        return px.MixedVI(variant, random_seed=seed)
+
+    return make
+
+
 METHODS: dict[str, Method] = {
     m.name: m
     for m in (
@@ -201,6 +258,10 @@ METHODS: dict[str, Method] = {
         Method("stan-pathfinder", "Stan's Pathfinder, 4 paths", "stan", _stan_pathfinder),
         Method("pymc-advi", "PyMC's mean-field ADVI", "pymc", _pymc_advi("advi")),
         Method("pymc-advi-full", "PyMC's full-rank ADVI", "pymc", _pymc_advi("fullrank_advi")),
+        Method("laplace", "Laplace at the mode found by Newton", "pymc", _family(_laplace)),
+        Method("mixed-mu", "MVI: Laplace with its mean refitted", "pymc", _family(_mixed("mu"))),
+        Method("mixed-eig", "MVI: mean and eigenvalues refitted", "pymc", _family(_mixed("eig"))),
+        Method("mixed-lr", "MVI: mean and a rank-one update", "pymc", _family(_mixed("lr"))),
     )
 }
 
