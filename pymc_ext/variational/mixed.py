@@ -21,7 +21,8 @@ from pymc_ext.variational.gaussian import (
     LowRankGroup,
     ScaledGroup,
 )
-from pymc_ext.variational.laplace import LaplaceFit, LaplaceSearch, check_search_options
+from pymc_ext.variational.laplace import find_laplace_fit
+from pymc_ext.variational.modes import LaplaceFit, LaplaceSearch, check_search_options
 from pymc_ext.variational.monitor import Monitor
 
 Array = NDArray[np.floating]
@@ -75,7 +76,7 @@ class LaplaceBasedInference(FixedDrawsInference):
             indefinite=self.indefinite,
             random_seed=self.random_seed,
         )
-        fit = self._search.run(n, monitor)
+        fit = find_laplace_fit(self._search, n, monitor)
         self._notes = fit.notes
         return fit
 

@@ -26,12 +26,12 @@ from pymc_ext.variational.base import (
 )
 from pymc_ext.variational.fixed_draws import FixedDrawsInference, FixedDrawsObjective
 from pymc_ext.variational.gaussian import shared
-from pymc_ext.variational.laplace import (
+from pymc_ext.variational.mixed import LOW_RANK_SD, eigen_root
+from pymc_ext.variational.modes import (
     LaplaceFit,
     LaplaceSearch,
     check_search_options,
 )
-from pymc_ext.variational.mixed import LOW_RANK_SD, eigen_root
 from pymc_ext.variational.monitor import Monitor
 
 Array = NDArray[np.floating]
