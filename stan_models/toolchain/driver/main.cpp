@@ -30,7 +30,8 @@ namespace driver {
 namespace {
 
 int fail(int code, const std::string& message) {
-  std::cerr << Console::marked(message) << std::endl;
+  std::cerr << (Console::is_marked(message) ? "" : "Error: ") << message
+            << std::endl;
   return code;
 }
 
@@ -86,8 +87,12 @@ int run(Arguments& args) {
   }
   const std::string config = header(args, *model);
   std::cout << config << std::endl;
-  const int code = Run{args, *model, config}.dispatch();
-  if (code == error_codes::OK) write_profile(args);
+  Run run{args, *model, config};
+  const int code = run.dispatch();
+  if (code == error_codes::OK)
+    write_profile(args);
+  else
+    run.log.stopped(args.method());
   return code;
 }
 

@@ -168,18 +168,26 @@ class Console final : public stan::callbacks::logger {
   void info(const std::stringstream& m) override { print(std::cout, m.str()); }
   void warn(const std::string& m) override { print(std::cout, m); }
   void warn(const std::stringstream& m) override { print(std::cout, m.str()); }
-  void error(const std::string& m) override { print(std::cerr, marked(m)); }
+  void error(const std::string& m) override {
+    print(std::cerr, m);
+    const auto start = m.find_first_not_of(" \n");
+    if (start == std::string::npos) return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    last_error_ = m.substr(start);
+  }
   void error(const std::stringstream& m) override { error(m.str()); }
   void fatal(const std::string& m) override { error(m); }
   void fatal(const std::stringstream& m) override { error(m.str()); }
 
-  // cmdstanpy passes on the lines that start with Error or Exception; an
-  // indented line continues the one before it.
-  static std::string marked(const std::string& message) {
-    const bool as_is = message.empty() || message[0] == ' '
-                       || message.rfind("Error", 0) == 0
-                       || message.rfind("Exception", 0) == 0;
-    return as_is ? message : "Error: " + message;
+  // Stan logs as errors also what does not stop it (a rejected proposal), so
+  // which one did is known only at the end. cmdstanpy passes on the lines that
+  // start with Error or Exception.
+  void stopped(const std::string& method) {
+    if (!last_error_.empty() && !is_marked(last_error_))
+      print(std::cerr, "Error: method=" + method + " stopped: " + last_error_);
+  }
+  static bool is_marked(const std::string& message) {
+    return message.rfind("Error", 0) == 0 || message.rfind("Exception", 0) == 0;
   }
 
  private:
@@ -188,6 +196,7 @@ class Console final : public stan::callbacks::logger {
     out << message + "\n" << std::flush;
   }
   std::mutex mutex_;
+  std::string last_error_;
 };
 
 }  // namespace driver
