@@ -169,6 +169,15 @@ def _register_jax() -> None:
         expected_softplus_jax.register(ExpectedSoftplus)
 
 
+def value_and_gradients(
+    mu: TensorVariable, sigma: TensorVariable, numbers: Series
+) -> list[TensorVariable]:
+    """η, ∂η/∂mu and ∂η/∂sigma as graphs, from one pass of the Op."""
+    op = _VectorisedElemwise(ExpectedSoftplus(0, numbers.terms, numbers.acceleration))
+    _register_jax()
+    return op.make_node(mu, sigma).outputs
+
+
 def _refuse_negative_constant(sigma: TensorVariable) -> None:
     if isinstance(sigma, Constant) and np.any(np.asarray(sigma.data) < 0):
         raise ValueError(
@@ -232,12 +241,10 @@ def expected_softplus(
     arXiv:2406.00713. Cohen, Rodriguez Villegas & Zagier (2000), Convergence acceleration of
     alternating series, doi:10.1080/10586458.2000.10504632.
     """
-    series(0, terms, acceleration)  # validates
+    numbers = series(0, terms, acceleration)
     mu, sigma = as_tensor_variable(mu), as_tensor_variable(sigma)
     _refuse_negative_constant(sigma)
-    _register_jax()
-    op = _VectorisedElemwise(ExpectedSoftplus(0, int(terms), acceleration))
-    return op.make_node(mu, sigma).outputs[0]
+    return value_and_gradients(mu, sigma, numbers)[0]
 
 
 expected_softplus_numba.register(ExpectedSoftplus)

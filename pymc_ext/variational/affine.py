@@ -1,0 +1,262 @@
+"""Reads logistic likelihoods from a PyMC model and the variables their logits are affine in.
+
+A variable belongs to the linear part β if it is free, unconstrained, its conditional log prior is
+quadratic and every logit is affine in all of β jointly, given the other variables s. Affinity is
+decided on the graph: f is affine in β exactly when the vector-Jacobian product wᵀ∂f/∂β does not
+contain β; likewise for the gradient of a quadratic log prior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.variational.minibatch_rv import MinibatchRandomVariable, get_scaling
+from pytensor.gradient import grad
+from pytensor.graph.basic import Constant
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.scalar.basic import Identity, Mul, Second, Sub
+from pytensor.scalar.math import Sigmoid
+from pytensor.tensor import TensorVariable
+from pytensor.tensor.basic import Alloc
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.random.basic import BernoulliRV, BinomialRV, CategoricalRV
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.special import Softmax
+from pytensor.tensor.subtensor import Subtensor
+
+COVERED = "Bernoulli, Binomial and Categorical with two classes"
+STRUCTURAL = (DimShuffle, Reshape, SpecifyShape, Subtensor, Alloc)  # entries moved, not changed
+
+
+class AffinityError(ValueError):
+    """The model has no logistic likelihood that is affine in Gaussian-prior variables."""
+
+
+@dataclass(frozen=True)
+class LogisticTerm:
+    """One observed variable, y_i ~ Binomial(trials_i, σ(logit_i)), as graphs of shape (n,).
+
+    ``logit`` is in the model's value variables; ``weight`` (scalar) is ``total_size`` over n.
+    """
+
+    name: str
+    logit: TensorVariable
+    observed: TensorVariable
+    trials: TensorVariable
+    weight: TensorVariable
+
+
+def _simplified(nodes: Any) -> list[TensorVariable]:
+    """Canonical form of the graphs; their root variables stay the same objects."""
+    copies: Any = clone_replace(list(nodes))
+    rewritten: Any = rewrite_graph(copies, include=("canonicalize", "stabilize"), clone=False)
+    return list(rewritten)
+
+
+def _scalar_op(variable: Any) -> Any:
+    op = variable.owner.op if variable.owner is not None else None
+    return op.scalar_op if isinstance(op, Elemwise) else None
+
+
+def _is_one(variable: Any) -> bool:
+    while variable.owner is not None and isinstance(variable.owner.op, STRUCTURAL):
+        variable = variable.owner.inputs[0]
+    return isinstance(variable, Constant) and bool(np.all(np.asarray(variable.data) == 1))
+
+
+def _logit(p: Any) -> Any:
+    """x with p = σ(x), None if the graph of p does not end in a logistic function."""
+    if p.owner is None:
+        return None
+    node, scalar = p.owner, _scalar_op(p)
+    if isinstance(scalar, Sigmoid):
+        return node.inputs[0]
+    if isinstance(scalar, Identity):
+        return _logit(node.inputs[0])
+    if isinstance(scalar, Mul):
+        rest = [x for x in node.inputs if not _is_one(x)]
+        return _logit(rest[0]) if len(rest) == 1 else None
+    if isinstance(scalar, Sub) and _is_one(node.inputs[0]):
+        x = _logit(node.inputs[1])
+        return None if x is None else -x
+    if isinstance(node.op, STRUCTURAL):
+        x = _logit(node.inputs[0])
+        return None if x is None else node.op(x, *node.inputs[1:])
+    return None
+
+
+def _categorical_logit(p: TensorVariable, name: str) -> TensorVariable | None:
+    (p,) = _simplified([p])
+    classes = p.type.shape[-1]
+    if classes is not None and classes != 2:
+        raise AffinityError(
+            f"{name!r} is Categorical with {classes} classes; VI-PER covers {COVERED}"
+        )
+    if p.owner is not None and isinstance(p.owner.op, Softmax):
+        z = p.owner.inputs[0]
+        return z[..., 1] - z[..., 0]
+    second, first = _simplified([p[..., 1], p[..., 0]])
+    x = _logit(second)
+    if x is None and (y := _logit(first)) is not None:
+        x = -y
+    return x
+
+
+def _term(model: pm.Model, rv: TensorVariable) -> LogisticTerm:
+    name, value = str(rv.name), pt.as_tensor(model.rvs_to_values[rv])
+    node, weight = rv.owner, pt.constant(1.0)
+    if isinstance(node.op, MinibatchRandomVariable):
+        weight = get_scaling(node.inputs[1:], value.shape)
+        node = node.inputs[0].owner
+    if not isinstance(node.op, BernoulliRV | BinomialRV | CategoricalRV):
+        kind = getattr(node.op, "_print_name", (str(node.op),))[0]
+        raise AffinityError(f"{name!r} is observed with {kind}; VI-PER covers {COVERED}")
+    *first, p = model.replace_rvs_by_values(list(node.op.dist_params(node)))
+    x = (
+        _categorical_logit(p, name)
+        if isinstance(node.op, CategoricalRV)
+        else _logit(_simplified([p])[0])
+    )
+    if x is None:
+        raise AffinityError(
+            f"the probability of {name!r} is not the logistic function of a graph: write "
+            "logit_p=..., or p=pm.math.sigmoid(...)"
+        )
+    zeros = pt.zeros(value.shape)
+    trials = first[0] if isinstance(node.op, BinomialRV) else pt.constant(1.0)
+    return LogisticTerm(name, (x + zeros).ravel(), value.ravel(), (trials + zeros).ravel(), weight)
+
+
+def logistic_terms(model: pm.Model) -> list[LogisticTerm]:
+    """The model's observed variables as logistic likelihoods.
+
+    Raises
+    ------
+    AffinityError
+        The model has none, another kind of likelihood, or a Potential.
+    """
+    if not model.observed_RVs:
+        raise AffinityError(f"the model has no observed variable; VI-PER covers {COVERED}")
+    if model.potentials:
+        names = [potential.name for potential in model.potentials]
+        raise AffinityError(f"the model has Potentials {names}, which the bound does not cover")
+    for rv in model.free_RVs:
+        if rv.dtype.startswith(("int", "uint", "bool")):
+            raise AffinityError(
+                f"{rv.name!r} is a discrete unobserved variable (from missing data if it ends in "
+                "'_unobserved'): marginalise it or drop the missing rows"
+            )
+    return [_term(model, rv) for rv in model.observed_RVs]
+
+
+def _dependencies(node: Any, among: Iterable[Any]) -> set[Any]:
+    """Variables of ``among`` whose values (not only shapes) ``node`` depends on."""
+    among, found, seen, stack = set(among), set(), set(), [node]
+    while stack:
+        variable = stack.pop()
+        if variable in seen:
+            continue
+        seen.add(variable)
+        if variable in among:
+            found.add(variable)
+        if variable.owner is None or isinstance(variable.owner.op, Shape | Shape_i):
+            continue
+        inputs = variable.owner.inputs
+        if isinstance(variable.owner.op, Alloc):
+            inputs = inputs[:1]
+        elif isinstance(_scalar_op(variable), Second):
+            inputs = inputs[1:]
+        stack.extend(inputs)
+    return found
+
+
+def _vjp(outputs: TensorVariable, wrt: list[Any]) -> list[TensorVariable]:
+    weights = outputs.type("w")
+    gradients = grad((outputs * weights).sum(), wrt, disconnected_inputs="ignore")
+    return _simplified(gradients)
+
+
+@dataclass(frozen=True)
+class AffineSplit:
+    """Which free variables are the linear part β, and which are given (s); ``why`` by name."""
+
+    linear: list[TensorVariable]
+    given: list[TensorVariable]
+    why: dict[str, str]
+
+
+def split_affine(model: pm.Model, terms: Sequence[LogisticTerm]) -> AffineSplit:
+    """Largest variables first, every free variable that can join the linear part joins it.
+
+    Raises
+    ------
+    AffinityError
+        No variable is left for the linear part, or a prior is flat.
+    """
+    _refuse_flat(model)
+    values = {rv: model.rvs_to_values[rv] for rv in model.free_RVs}
+    everything = list(values.values())
+    logits: dict[Any, set[Any]] = {v: set() for v in everything}
+    for term in terms:
+        for v, g in zip(everything, _vjp(term.logit, everything), strict=True):
+            logits[v] |= _dependencies(g, everything)
+    candidates = [rv for rv in values if model.rvs_to_transforms[rv] is None]
+    priors = _prior_dependencies(model, [values[rv] for rv in candidates], everything)
+    point = model.initial_point()
+    candidates.sort(key=lambda rv: -np.size(point[values[rv].name]))
+    linear: list[TensorVariable] = []
+    why = {rv.name: "its support is not the real line" for rv in values if rv not in candidates}
+    for rv in candidates:
+        reason = _obstacle(rv, linear, values, logits, priors)
+        if reason is None:
+            linear.append(rv)
+        else:
+            why[rv.name] = reason
+    if not linear:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in why.items())
+        raise AffinityError(f"no logit is affine in a variable with a Gaussian prior ({reasons})")
+    order = [rv for rv in model.free_RVs if rv in linear]
+    return AffineSplit(order, [rv for rv in values if rv not in linear], why)
+
+
+def _obstacle(rv, linear, values, logits, priors) -> str | None:
+    """Why ``rv`` cannot join ``linear``, None if it can."""
+    block = [*linear, rv]
+    inside = {values[b] for b in block}
+    for b in block:
+        if clash := logits[values[b]] & inside:
+            names = sorted(v.name for v in clash)
+            return f"the logit is not affine in {b.name} (its slope depends on {names})"
+    for a in block:
+        for b in block:
+            if priors[values[a], values[b]] & inside:
+                return f"the prior of {sorted({a.name, b.name})} is not Gaussian given the rest"
+    return None
+
+
+def _prior_dependencies(model: pm.Model, candidates: list[Any], everything: list[Any]) -> dict:
+    """Variables on which each block of the log prior's Hessian depends."""
+    if not candidates:
+        return {}
+    gradients: Any = grad(model.varlogp, candidates, disconnected_inputs="ignore")
+    table = {}
+    for a, g in zip(candidates, gradients, strict=True):
+        for b, h in zip(candidates, _vjp(g, candidates), strict=True):
+            table[a, b] = _dependencies(h, everything)
+    return table
+
+
+def _refuse_flat(model: pm.Model) -> None:
+    for rv in model.free_RVs:
+        kind = getattr(rv.owner.op, "_print_name", ("",))[0]
+        if kind in ("Flat", "HalfFlat"):
+            raise AffinityError(
+                f"{rv.name!r} has an improper {kind} prior: the ELBO needs a proper one (its KL "
+                "term is infinite); give it a wide Normal"
+            )

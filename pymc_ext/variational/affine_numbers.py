@@ -1,0 +1,140 @@
+"""The numbers behind a logistic model that is affine in β: design, data, Gaussian prior.
+
+Notation: logit = a + X β with X (n, p), a (n,); y ~ Binomial(trials, σ(logit)), likelihood weights
+``weight`` (n,); log prior of β = c + bᵀβ − ½ βᵀPβ, normaliser included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.compile.mode import Mode
+from pytensor.gradient import grad
+from scipy.special import gammaln
+
+from pymc_ext.variational.affine import AffinityError, LogisticTerm
+from pymc_ext.variational.base import VectorisedApproximation
+
+Array = NDArray[np.floating]
+ROWS = 8  # design columns evaluated together: bounds memory
+
+
+@dataclass(frozen=True)
+class GaussianPrior:
+    """c + bᵀβ − ½ βᵀPβ."""
+
+    constant: float
+    slope: Array
+    precision: Array
+
+
+@dataclass(frozen=True)
+class LogisticData:
+    """y ~ Binomial(trials, σ(offset + X β)), each row counted ``weight`` times."""
+
+    X: Array
+    offset: Array
+    y: Array
+    trials: Array
+    weight: Array
+
+    @property
+    def constant(self) -> float:
+        """Σ weight log binom(trials, y)."""
+        N, y = self.trials, self.y
+        return float(self.weight @ (gammaln(N + 1) - gammaln(y + 1) - gammaln(N - y + 1)))
+
+
+def interpreted() -> Mode:
+    """PyTensor mode for graphs that run once: NumPy, no compiler."""
+    return Mode(linker="py", optimizer="fast_compile")
+
+
+def read_prior(approx: VectorisedApproximation) -> GaussianPrior:
+    """The Gaussian prior of all free variables (they must all be linear).
+
+    Raises
+    ------
+    AffinityError
+        Its precision is not positive definite.
+    """
+    flat = approx.group.input
+    with approx.building():
+        (logp,) = approx.to_flat_input([approx.model.varlogp])
+        f = pm.pytensorf.compile([flat], [logp, grad(logp, flat)], mode=interpreted())
+    p = approx.group.ddim
+    constant, slope = f(np.zeros(p))
+    P = np.stack([slope - f(row)[1] for row in np.eye(p)])
+    P = (P + P.T) / 2
+    if not np.all(np.isfinite(P)) or np.linalg.eigvalsh(P)[0] <= 0:
+        raise AffinityError(
+            "the joint prior of the linear variables is improper or its parameters are not valid "
+            "(its precision is not positive definite)"
+        )
+    return GaussianPrior(float(constant), slope, P)
+
+
+def data_reader(
+    approx: VectorisedApproximation, terms: list[LogisticTerm], random_seed: int | None
+) -> Callable[[], LogisticData]:
+    """A function that evaluates the data; with ``pm.Minibatch`` a new batch at each call."""
+    minibatch = approx.has_minibatch
+    options = approx.compile_kwargs if minibatch else {"mode": interpreted()}
+    with approx.building():
+        rows = pt.matrix("rows", shape=(None, approx.group.ddim))
+        logits = approx.to_flat_input([term.logit for term in terms])
+        values = approx.over_draws(logits, rows)
+        data = [x for t in terms for x in (t.observed, t.trials, t.weight)]
+        f = pm.pytensorf.compile([rows], [*values, *data], random_seed=random_seed, **options)
+    p, k = approx.group.ddim, len(terms)
+    # one batch: all columns of X must come from one call
+    step = p + 1 if minibatch else ROWS
+
+    def read() -> LogisticData:
+        points = np.vstack([np.zeros(p), np.eye(p)])
+        columns, offset = [], np.empty(0)
+        for i in range(0, p + 1, step):
+            out = f(points[i : i + step])
+            block = np.concatenate(out[:k], axis=1)
+            if i == 0:
+                offset, block = block[0], block[1:]
+            columns.append(block - offset)
+        X = np.ascontiguousarray(np.concatenate(columns).T)
+        return _checked(terms, X, offset, out[k:], [v.shape[1] for v in out[:k]])
+
+    return read
+
+
+def _checked(terms, X, offset, data, sizes) -> LogisticData:
+    edges = np.cumsum([0, *sizes])
+    y, trials, weight = (np.empty(edges[-1]) for _ in range(3))
+    for i, (term, low, high) in enumerate(zip(terms, edges[:-1], edges[1:], strict=True)):
+        part = slice(low, high)
+        y[part], trials[part], weight[part] = data[3 * i : 3 * i + 3]
+        _check_outcomes(term.name, y[part], trials[part])
+        _check_finite(term.name, X[part], offset[part])
+    return LogisticData(X, offset, y, trials, weight)
+
+
+def _check_outcomes(name: str, y: Array, trials: Array) -> None:
+    bad = ~((y >= 0) & (y <= trials) & (y == np.round(y)))
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise ValueError(
+            f"observed {name!r} must be whole numbers between 0 and {trials[i]:g}, got {y[i]:g} "
+            f"at index {i}"
+        )
+
+
+def _check_finite(name: str, X: Array, offset: Array) -> None:
+    bad = ~(np.isfinite(offset) & np.isfinite(X).all(axis=1))
+    if bad.any():
+        raise ValueError(
+            f"the logit of {name!r} is not finite at {bad.sum()} of {len(bad)} rows, first at row "
+            f"{int(np.argmax(bad))}: its predictors or offset contain NaN or infinite values"
+        )
