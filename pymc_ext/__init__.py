@@ -4,6 +4,7 @@ from pymc_ext.matching import MatchingState, matched_targets
 from pymc_ext.maths.trust_region import NoModeError
 from pymc_ext.variational.laplace import LaplaceVI
 from pymc_ext.variational.mixed import DiagonalVI, MixedVI
+from pymc_ext.variational.mixture import MixtureVI
 
 __all__ = [
     "DiagonalVI",
@@ -11,6 +12,7 @@ __all__ = [
     "MatchedClassifier",
     "MatchingState",
     "MixedVI",
+    "MixtureVI",
     "NoModeError",
     "matched_targets",
 ]
