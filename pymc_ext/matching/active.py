@@ -110,8 +110,8 @@ class ActiveRun:
         As given.
     chosen : tuple of int
         Pool rows in the order they were labelled.
-    seconds : float
-        Wall time of selection and updates, evaluation excluded.
+    seconds, cpu_seconds : float
+        Wall and processor time of selection and updates, evaluation excluded.
     evaluations : tuple
         Results of ``evaluate`` before the first and after each label; empty without it.
     """
@@ -120,6 +120,7 @@ class ActiveRun:
     seed: int | None
     chosen: tuple[int, ...]
     seconds: float
+    cpu_seconds: float
     evaluations: tuple[object, ...]
 
 
@@ -163,14 +164,14 @@ def active_learning(
     if y.shape != (n,):
         raise ValueError(f"y must hold {n} labels, got shape {y.shape}")
     state.encode(y)  # refuses unknown labels before anything is changed
-    rng, chosen, seconds = np.random.default_rng(seed), [], 0.0
+    rng, chosen, seconds = np.random.default_rng(seed), [], np.zeros(2)
     pool = Pool(state, X, n_draws)
     evaluations = [evaluate(state)] if evaluate else []
     for _ in range(steps):
-        begin = time.perf_counter()
+        begin = np.array([time.perf_counter(), time.process_time()])
         chosen.append(pool.select(criterion, rng))
         pool.label(chosen[-1], y[chosen[-1]])
-        seconds += time.perf_counter() - begin
+        seconds += np.array([time.perf_counter(), time.process_time()]) - begin
         if evaluate:
             evaluations.append(evaluate(state))
-    return ActiveRun(criterion, seed, tuple(chosen), seconds, tuple(evaluations))
+    return ActiveRun(criterion, seed, tuple(chosen), *map(float, seconds), tuple(evaluations))

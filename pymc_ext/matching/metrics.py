@@ -50,9 +50,7 @@ def calibration_bins(
     return confidence, accuracy, count / len(p)
 
 
-def expected_calibration_error(
-    probabilities: ArrayLike, y: ArrayLike, n_bins: int = 15
-) -> float:
+def expected_calibration_error(probabilities: ArrayLike, y: ArrayLike, n_bins: int = 15) -> float:
     """Σ_bins share · |accuracy − confidence|; arguments as in `calibration_bins`.
 
     Reference: Guo et al. (2017), On calibration of modern neural networks, arXiv:1706.04599.

@@ -8,17 +8,21 @@ deterministic; the error with the default 512 draws is of order 1e-3.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
+import pytensor
+import pytensor.tensor as pt
 from scipy.special import log_softmax, logsumexp, ndtri
 from scipy.stats import qmc
 
+from pymc_ext.ops.expected_softplus import expected_softplus
 from pymc_ext.ops.expected_softplus_numpy import expected_softplus_derivatives
 from pymc_ext.ops.expected_softplus_series import DEFAULT_TERMS, series
 
 N_DRAWS = 512
 CHUNK = 2_000_000  # numbers held at once
+COMPILE_FROM = 500  # rows from which the compiled Op is faster, compilation aside
 
 
 def log_expected_probabilities(
@@ -26,8 +30,7 @@ def log_expected_probabilities(
 ) -> np.ndarray:
     """log E p(y = c | f), shape (n, C), from means and variances of the latents (n, K)."""
     if mean.shape[1] == 1:
-        sd = np.sqrt(variance[:, 0])
-        return np.log(np.stack([_softplus_terms(s * mean[:, 0], sd)[1] for s in (-1, 1)], axis=1))
+        return _log_binary_probabilities(mean[:, 0], np.sqrt(variance[:, 0]))
 
     def log_mean(f: np.ndarray) -> np.ndarray:
         return logsumexp(log_softmax(f, axis=-1), axis=0) - np.log(len(f))
@@ -57,6 +60,12 @@ def expected_entropy(mean: np.ndarray, variance: np.ndarray, n_draws: int = N_DR
     return _over_draws(entropy, mean, variance, n_draws)
 
 
+def _log_binary_probabilities(mu: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    smaller = _softplus_terms(-np.abs(mu), sd)[1]  # E s(−|f|) keeps its relative accuracy
+    log_p = np.stack([np.log(smaller), np.log1p(-smaller)], axis=1)
+    return np.where((mu > 0)[:, None], log_p, log_p[:, ::-1])
+
+
 def _expected_binary_entropy(mu: np.ndarray, sd: np.ndarray) -> np.ndarray:
     """H(f) = softplus(f) − f s(f), and E f s(f) = μ E s + sd² E s′ (Stein)."""
     value, slope, by_sd = _softplus_terms(-np.abs(mu), sd)  # H is even: no cancellation for μ < 0
@@ -64,7 +73,18 @@ def _expected_binary_entropy(mu: np.ndarray, sd: np.ndarray) -> np.ndarray:
 
 
 def _softplus_terms(mu: np.ndarray, sd: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return expected_softplus_derivatives(mu, sd, series(0, DEFAULT_TERMS, "cohen-villegas-zagier"))
+    """E log(1+e^f) and its derivatives in μ and sd, by the compiled Op where that pays."""
+    if mu.size < COMPILE_FROM:
+        numbers = series(0, DEFAULT_TERMS, "cohen-villegas-zagier")
+        return expected_softplus_derivatives(mu, sd, numbers)
+    value, slope, by_sd = _compiled_terms()(mu, sd)
+    return value, slope, by_sd
+
+
+@cache
+def _compiled_terms() -> Callable[..., list[np.ndarray]]:
+    mu, sd = pt.dvectors("mu", "sd")
+    return pytensor.function([mu, sd], expected_softplus(mu, sd).owner.outputs)
 
 
 def _over_draws(

@@ -33,6 +33,19 @@ def test_one_latent_is_exact():
     )
 
 
+def test_many_rows_by_the_compiled_op_equal_few():
+    rng = np.random.default_rng(2)
+    mean, variance = 4 * rng.normal(size=(600, 1)), rng.gamma(1, 8, size=(600, 1))
+    functions = (
+        predict.log_expected_probabilities,
+        predict.expected_log_probabilities,
+        predict.expected_entropy,
+    )
+    for function in functions:
+        parts = [function(mean[i : i + 100], variance[i : i + 100]) for i in range(0, 600, 100)]
+        np.testing.assert_allclose(function(mean, variance), np.concatenate(parts), rtol=EXACT)
+
+
 def test_softmax_against_product_quadrature():
     mean, variance = np.array([[0.3, -1.0, 0.8]]), np.array([[0.5, 2.0, 1.0]])
     z, w = np.polynomial.hermite_e.hermegauss(40)
