@@ -27,6 +27,12 @@ def shared(value: Array, name: str) -> Any:
     return pytensor.shared(pm.floatX(np.asarray(value, dtype=float)), name)
 
 
+def check_rank(rank: int, dim: int) -> None:
+    """Raise ValueError unless 1 <= rank <= dim."""
+    if not isinstance(rank, int | np.integer) or not 1 <= rank <= dim:
+        raise ValueError(f"rank must be between 1 and the dimension {dim}, got {rank}")
+
+
 class GaussianGroup(TransformGroup):
     """q = N(μ₀ + C m, (CA)(CA)ᵀ) with A = I: only the mean moves (MVI-μ, eq. 8; and Laplace)."""
 
@@ -112,18 +118,10 @@ class ScaledGroup(GaussianGroup):
 class LowRankGroup(GaussianGroup):
     """A = I + u vᵀ, u and v (D, r): MVI-lr with U = C u, V = v (eq. 11)."""
 
-    @property
-    def rank(self) -> int:
-        """r, the number of columns of u and v."""
-        return int(self._rank)
-
     def create_noise_params(self) -> dict[str, Any]:
-        self._rank = self._kwargs.get("rank", 1)
-        if not 1 <= self._rank <= self.ddim:
-            raise ValueError(
-                f"rank must be between 1 and the dimension {self.ddim}, got {self._rank}"
-            )
-        zero = np.zeros((self.ddim, self._rank))
+        rank = self._kwargs.get("rank", 1)
+        check_rank(rank, self.ddim)
+        zero = np.zeros((self.ddim, rank))
         return {"u": shared(zero, "u"), "v": shared(zero, "v")}
 
     def noise(self, z: TensorVariable) -> TensorVariable:

@@ -25,7 +25,7 @@ from pymc_ext.variational.base import (
     stream,
 )
 from pymc_ext.variational.fixed_draws import FixedDrawsInference, FixedDrawsObjective
-from pymc_ext.variational.gaussian import shared
+from pymc_ext.variational.gaussian import check_rank, shared
 from pymc_ext.variational.mixed import LOW_RANK_SD, eigen_root
 from pymc_ext.variational.modes import (
     LaplaceFit,
@@ -49,6 +49,8 @@ class MixtureGroup(TransformGroup):
 
     def create_shared_params(self, start: Array) -> dict[str, Any]:
         self.variant, self.rank = self._kwargs["variant"], self._kwargs["rank"]
+        if self.variant == "lr":
+            check_rank(self.rank, self.ddim)
         eye = np.eye(self.ddim)[None]
         self.center = shared(start[None], "centers")
         self.factor, self.factor_inverse = shared(eye, "C"), shared(eye, "C_inverse")

@@ -1,0 +1,45 @@
+"""The contract table of the variational families: one line a family, read by the contract tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pymc_ext as px
+
+
+@dataclass(frozen=True)
+class Family:
+    """What a family promises.
+
+    Parameters
+    ----------
+    make
+        ``make(model=, random_seed=)`` -> a PyMC Inference for ``pm.fit``.
+    gaussian_target
+        Covariance of the Gaussian targets it fits exactly: ``"full"``, ``"diagonal"``, or None
+        where it does not apply.
+    log_q_anywhere
+        Whether log q can be evaluated at any θ.
+    minibatch
+        Whether it fits models with ``pm.Minibatch`` data; otherwise it must refuse them.
+    iterative
+        Whether callbacks run and a loss history is kept.
+    """
+
+    make: Callable[..., Any]
+    gaussian_target: str | None = "full"
+    log_q_anywhere: bool = True
+    minibatch: bool = False
+    iterative: bool = True
+
+
+FAMILIES = {
+    "laplace": Family(lambda **k: px.LaplaceVI(**k)),
+    "mixed-mu": Family(lambda **k: px.MixedVI("mu", **k)),
+    "mixed-eig": Family(lambda **k: px.MixedVI("eig", **k)),
+    "mixed-lr": Family(lambda **k: px.MixedVI("lr", **k)),
+    "diagonal": Family(lambda **k: px.DiagonalVI(**k), gaussian_target="diagonal"),
+    "mixture": Family(lambda **k: px.MixtureVI(starts=4, **k)),
+}

@@ -1,0 +1,199 @@
+"""What every variational family must do, exact case first."""
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+
+from tests.contracts import FAMILIES
+from tests.tolerances import EXACT, NUMERIC, monte_carlo
+
+SEED = 20
+DRAWS = 20_000
+
+
+def logistic_model():
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(60, 3))
+    y = (rng.random(60) < 1 / (1 + np.exp(-X @ [1.0, -0.5, 0.3]))).astype(int)
+    with pm.Model(coords={"feature": ["a", "b", "c"]}) as model:
+        beta = pm.Normal("beta", 0, 1, dims="feature")
+        pm.Bernoulli("y", logit_p=X @ beta, observed=y)
+    return model
+
+
+def fit(name, model, n=10_000, **kwargs):
+    inference = FAMILIES[name].make(model=model, random_seed=SEED)
+    return pm.fit(n, method=inference, model=model, progressbar=False, **kwargs)
+
+
+@pytest.fixture(scope="module", params=list(FAMILIES))
+def name(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def model():
+    return logistic_model()
+
+
+@pytest.fixture(scope="module")
+def approx(name, model):
+    return fit(name, model)
+
+
+@pytest.fixture(scope="module")
+def draws(approx):
+    return approx.draws_with_logs(DRAWS, random_seed=1)
+
+
+@pytest.fixture(scope="module")
+def log_evidence(model):
+    """log Z by Gauss–Hermite quadrature around the mode, 30 points an axis."""
+    logp = FAMILIES["laplace"].make(model=model, random_seed=SEED).approx.log_p
+    x, w = np.polynomial.hermite_e.hermegauss(30)
+    grid = np.stack(np.meshgrid(x, x, x), -1).reshape(-1, 3)
+    weight = np.prod(np.stack(np.meshgrid(w, w, w), -1).reshape(-1, 3), axis=1)
+    scale, center = 0.4, np.array([0.8, -0.4, 0.3])
+    values = logp(center + scale * grid) + 0.5 * np.sum(grid**2, axis=1)
+    return float(
+        np.log(np.sum(weight * np.exp(values - values.max()))) + values.max() + 3 * np.log(scale)
+    )
+
+
+def test_gaussian_target_is_fitted_exactly(name):
+    kind = FAMILIES[name].gaussian_target
+    if kind is None:
+        pytest.skip("not defined for a Gaussian target")
+    sd, mean = np.array([1e-3, 2.0, 500.0]), np.array([5.0, -1.0, 3000.0])
+    R = np.array([[1, 0.7, -0.4], [0.7, 1, 0.2], [-0.4, 0.2, 1]]) if kind == "full" else np.eye(3)
+    cov = R * np.outer(sd, sd)
+    with pm.Model() as target:
+        pm.MvNormal("x", mean, cov=cov)
+    approx = fit(name, target)
+    m, S = approx.mean.eval(), approx.cov.eval()
+    P = np.linalg.inv(cov)
+    kl = 0.5 * (np.trace(P @ S) + (mean - m) @ P @ (mean - m) - 3 - np.linalg.slogdet(P @ S)[1])
+    assert abs(kl) < NUMERIC
+    assert abs(approx.result.elbo) < monte_carlo(approx.result.elbo_se) + NUMERIC  # log Z = 0
+
+
+def test_log_q_is_the_normalised_density_of_the_draws(approx, draws):
+    theta, _, lq = draws
+    reference = stats.multivariate_normal(theta.mean(0), 0.6 * np.cov(theta.T))
+    ratio = np.exp(reference.logpdf(theta) - lq)  # E_q[r/q] = 1 for any density r
+    assert abs(ratio.mean() - 1) < monte_carlo(ratio.std() / np.sqrt(DRAWS))
+    assert ratio.std() > 0.1  # otherwise the test would have no power
+
+
+def test_log_q_at_given_points_agrees_with_the_draws(name, approx, draws):
+    if not FAMILIES[name].log_q_anywhere:
+        pytest.skip("log q only at its own draws")
+    theta, _, lq = draws
+    np.testing.assert_allclose(approx.log_q(theta[:100]), lq[:100], rtol=1e-8)
+
+
+def test_log_p_is_the_models(model, draws):
+    theta, lp, _ = draws
+    logp = model.compile_logp()
+    np.testing.assert_allclose(lp[:20], [logp({"beta": t}) for t in theta[:20]], rtol=EXACT)
+
+
+def test_moments_are_those_of_the_draws(approx, draws):
+    theta = draws[0]
+    mean, std, cov = (x.eval() for x in (approx.mean, approx.std, approx.cov))
+    assert np.all(abs(theta.mean(0) - mean) < monte_carlo(1) * std / np.sqrt(DRAWS))
+    np.testing.assert_allclose(np.sqrt(np.diag(cov)), std, rtol=1e-8)
+    se = np.sqrt((np.outer(std**2, std**2) + cov**2) / DRAWS)
+    assert np.all(abs(np.cov(theta.T) - cov) < monte_carlo(1) * 1.2 * se)
+    np.testing.assert_allclose(approx.mean_data["beta"].values, mean, rtol=EXACT)
+
+
+def test_elbo_bounds_and_importance_sampling_finds_the_evidence(approx, log_evidence):
+    result = approx.result
+    assert result.elbo <= log_evidence + monte_carlo(result.elbo_se)
+    assert result.elbo > log_evidence - 0.5
+    fresh = result.fresh
+    assert abs(fresh.log_marginal_is - log_evidence) < monte_carlo(fresh.log_marginal_is_se)
+
+
+def test_inference_data_has_coords_lp_and_lq(approx):
+    idata = approx.sample(40, random_seed=3)
+    assert idata.posterior["beta"].shape == (1, 40, 3)
+    assert list(idata.posterior["feature"].values) == ["a", "b", "c"]
+    assert "y" in idata.observed_data
+    theta, lp, lq = approx.draws_with_logs(40, random_seed=3)
+    np.testing.assert_allclose(idata.posterior["beta"].values[0], theta, rtol=EXACT)
+    np.testing.assert_allclose(idata.sample_stats["lp"].values[0], lp, rtol=EXACT)
+    np.testing.assert_allclose(idata.sample_stats["lq"].values[0], lq, rtol=EXACT)
+
+
+def test_sample_node_and_symbolic_logq(model, approx):
+    node = approx.sample_node(model["beta"].sum(), size=5)
+    assert node.eval().shape == (5,)
+    entropy = -approx.set_size_and_deterministic(approx.logq, 20_000, 0).eval()
+    sd = np.linalg.slogdet(approx.cov.eval())[1] / 2
+    assert entropy == pytest.approx(sd + 1.5 * np.log(2 * np.pi * np.e), abs=0.05)  # near Gaussian
+
+
+def test_fit_inside_the_context_is_reproducible(name, model, approx):
+    with model:
+        inference = FAMILIES[name].make(random_seed=SEED)
+        again = pm.fit(method=inference, progressbar=False)
+    np.testing.assert_allclose(again.mean.eval(), approx.mean.eval(), rtol=EXACT)
+    np.testing.assert_allclose(again.cov.eval(), approx.cov.eval(), rtol=EXACT)
+    assert again.result.elbo == pytest.approx(approx.result.elbo, rel=EXACT)
+
+
+def test_pickled_approximation_draws_the_same(approx):
+    again = cloudpickle.loads(cloudpickle.dumps(approx))
+    a, b = (x.sample(5, random_seed=2).posterior["beta"].values for x in (approx, again))
+    np.testing.assert_allclose(a, b, rtol=EXACT)
+    assert again.result == approx.result
+
+
+def test_callbacks_score_zero_iterations_refine_and_progress_bar(name, model, capsys):
+    seen = []
+    inference = FAMILIES[name].make(model=model, random_seed=SEED)
+    untouched = pm.fit(0, method=inference, model=model, progressbar=False)
+    assert untouched.result.iterations == 0 and "n = 0" in untouched.result.stop_reason
+    assert np.all(np.isfinite(untouched.sample(5, random_seed=1).posterior["beta"].values))
+    callback = lambda a, losses, i: seen.append((a is inference.approx, len(losses), i))  # noqa: E731
+    pm.fit(200, method=inference, model=model, callbacks=[callback], progressbar=True)
+    assert "Fitting" in capsys.readouterr().out
+    if FAMILIES[name].iterative:
+        assert seen[-1] == (True, len(seen), len(seen))
+        assert len(inference.approx.hist) == len(seen)
+    elbo = inference.approx.result.elbo
+    inference.refine(200, progressbar=False)
+    result = inference.approx.result
+    assert result.elbo > elbo - monte_carlo(result.elbo_se)
+    before = len(inference.approx.hist)
+    pm.fit(5, method=inference, model=model, score=False, progressbar=False)
+    assert len(inference.approx.hist) == before
+
+
+def test_result_reports_work_and_reason(approx):
+    result = approx.result
+    assert result.random_seed == SEED and result.stop_reason
+    assert result.seconds > 0 and result.compile_seconds > 0
+    assert result.gradient_evaluations > 0
+    assert result.elbo_se is not None and 0 < result.elbo_se < 0.1
+
+
+def test_minibatch_is_fitted_or_refused(name):
+    y = np.random.default_rng(1).normal(1.0, 1.0, size=200)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 5)
+        pm.Normal("y", mu, 1, observed=pm.Minibatch(y, batch_size=20), total_size=200)
+    if FAMILIES[name].minibatch:
+        assert fit(name, model, n=2000).mean.eval()[0] == pytest.approx(y.mean(), abs=0.5)
+    else:
+        with pytest.raises(ValueError, match="Minibatch"):
+            fit(name, model)
+
+
+def test_unknown_model_and_seedless_use(name):
+    with pytest.raises(TypeError, match="model"):
+        FAMILIES[name].make(random_seed=SEED)
