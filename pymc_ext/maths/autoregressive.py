@@ -1,0 +1,111 @@
+"""Masked autoregressive network: output j of a row sees only the inputs before j.
+
+Notation: ``D`` inputs, ``H`` units of a layer, a unit of degree m sees inputs 1..m and feeds
+outputs m+1..D (Germain et al. 2015, MADE, arXiv:1502.03509).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.tensor import TensorVariable
+
+Array = NDArray[np.floating]
+
+
+def check_hidden(hidden: Sequence[int]) -> tuple[int, ...]:
+    """Widths of the hidden layers as a tuple; ValueError unless each is an integer >= 1."""
+    if isinstance(hidden, int | np.integer) or isinstance(hidden, str):
+        raise ValueError(
+            f"hidden must be a sequence of layer widths such as (10, 10), got {hidden!r}"
+        )
+    for width in hidden:
+        if isinstance(width, bool) or not isinstance(width, int | np.integer) or width < 1:
+            raise ValueError(f"each hidden layer needs an integer >= 1 of units, got {hidden!r}")
+    return tuple(int(width) for width in hidden)
+
+
+def degrees(inputs: int, units: int) -> NDArray[np.intp]:
+    """Degrees in 1..D-1 of the units of a layer, ascending.
+
+    With at least D-1 units every degree occurs. With fewer the degrees are spaced geometrically:
+    inputs are then seen in groups, the first ones singly, because a model's few hyperparameters
+    come first and matter to everything after them.
+    """
+    top = max(inputs - 1, 1)
+    if units >= top:
+        return np.sort(np.arange(units) % top + 1)
+    spaced = np.round(np.geomspace(1, top, units)).astype(int)
+    return np.sort(np.resize(np.unique(spaced), units))
+
+
+class MaskedNetwork:
+    """Hidden tanh layers with masks, and linear heads of one block of outputs per input.
+
+    Parameters
+    ----------
+    inputs
+        D.
+    hidden
+        Widths of the hidden layers.
+    heads
+        Name -> outputs per input. The head ``w`` returns an array (N, D, w).
+    """
+
+    def __init__(self, inputs: int, hidden: Sequence[int], heads: Mapping[str, int]) -> None:
+        self.inputs, self.hidden, self.heads = inputs, check_hidden(hidden), dict(heads)
+        layers = [np.arange(1, inputs + 1)]
+        layers += [degrees(inputs, width) for width in self.hidden]
+        self.masks = [
+            (after[None, :] >= before[:, None]).astype(float)
+            for before, after in itertools.pairwise(layers)
+        ]
+        self.output_mask = (np.arange(1, inputs + 1)[None, :] > layers[-1][:, None]).astype(float)
+
+    @property
+    def grouped(self) -> bool:
+        """Whether a layer is too narrow for each output to see exactly the inputs before it."""
+        return bool(self.hidden) and min(self.hidden) < self.inputs - 1
+
+    def initial(self, rng: np.random.Generator, biases: Mapping[str, Array]) -> dict[str, Array]:
+        """Starting values: random hidden weights, zero heads, so that head biases are the output.
+
+        Parameters
+        ----------
+        biases
+            Head name -> output at the start, shape (D, w).
+        """
+        values: dict[str, Array] = {}
+        for i, mask in enumerate(self.masks if self.inputs > 1 else []):
+            seen = np.maximum(mask.sum(axis=0), 1)
+            values[f"W{i}"] = rng.standard_normal(mask.shape) * mask / np.sqrt(seen)
+            values[f"b{i}"] = np.zeros(mask.shape[1])
+        for name, width in self.heads.items():
+            if values:
+                values[f"W_{name}"] = np.zeros((self.hidden[-1], self.inputs * width))
+            values[f"b_{name}"] = np.array(biases[name], dtype=float)
+        return values
+
+    def __call__(
+        self, parameters: Mapping[str, Any], inputs: TensorVariable
+    ) -> dict[str, TensorVariable]:
+        """Outputs of every head at ``inputs`` (N, D): name -> (N, D, w)."""
+        h = inputs
+        if "W0" not in parameters:  # one variable, or no layers: nothing to condition on
+            zero = pt.zeros_like(h)[..., None]
+            return {name: parameters[f"b_{name}"] + zero for name in self.heads}
+        for i, mask in enumerate(self.masks):
+            h = pt.tanh(h @ (parameters[f"W{i}"] * mask) + parameters[f"b{i}"])
+        return {name: self._head(parameters, h, name) for name in self.heads}
+
+    def _head(self, parameters: Mapping[str, Any], h: TensorVariable, name: str) -> TensorVariable:
+        width = self.heads[name]
+        mask = np.repeat(self.output_mask, width, axis=1)
+        flat = h @ (parameters[f"W_{name}"] * mask)
+        out = flat.reshape((flat.shape[0], self.inputs, width)) + parameters[f"b_{name}"]
+        return pt.specify_shape(out, (None, self.inputs, width))
