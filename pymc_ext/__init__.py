@@ -2,18 +2,28 @@
 
 from pymc_ext.matching import MatchingState, matched_targets
 from pymc_ext.maths.trust_region import NoModeError
+from pymc_ext.ops.expected_softplus import expected_softplus
+from pymc_ext.variational.affine import AffinityError
+from pymc_ext.variational.jaakkola import JaakkolaVI
 from pymc_ext.variational.laplace import LaplaceVI
 from pymc_ext.variational.mixed import DiagonalVI, MixedVI
 from pymc_ext.variational.mixture import MixtureVI
+from pymc_ext.variational.monte_carlo import MonteCarloVI
+from pymc_ext.variational.viper import ViperVI
 
 __all__ = [
+    "AffinityError",
     "DiagonalVI",
+    "JaakkolaVI",
     "LaplaceVI",
     "MatchedClassifier",
     "MatchingState",
     "MixedVI",
     "MixtureVI",
+    "MonteCarloVI",
     "NoModeError",
+    "ViperVI",
+    "expected_softplus",
     "matched_targets",
 ]
 

@@ -23,7 +23,7 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.scalar.basic import Identity, Mul, Second, Sub
 from pytensor.scalar.math import Sigmoid
 from pytensor.tensor import TensorVariable
-from pytensor.tensor.basic import Alloc
+from pytensor.tensor.basic import Alloc, Join, MakeVector
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.random.basic import BernoulliRV, BinomialRV, CategoricalRV
 from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
@@ -101,11 +101,13 @@ def _categorical_logit(p: TensorVariable, name: str) -> TensorVariable | None:
     if p.owner is not None and isinstance(p.owner.op, Softmax):
         z = p.owner.inputs[0]
         return z[..., 1] - z[..., 0]
-    second, first = _simplified([p[..., 1], p[..., 0]])
-    x = _logit(second)
-    if x is None and (y := _logit(first)) is not None:
-        x = -y
-    return x
+    if p.owner is None or not isinstance(p.owner.op, Join | MakeVector):
+        return None
+    first, second = p.owner.inputs[-2:]
+    if isinstance(p.owner.op, Join):  # each is one entry of the last axis
+        first, second = first[..., 0], second[..., 0]
+    x, complement = (_logit(_simplified([q])[0]) for q in (second, first))
+    return x if complement is None else (-complement if x is None else x)
 
 
 def _term(model: pm.Model, rv: TensorVariable) -> LogisticTerm:

@@ -2,8 +2,8 @@
 
 θ = (s, β) has q = N(center + B m, B A AᵀBᵀ), A lower triangular with s first, B fixed. At each
 fixed Sobol draw of s, q(β | s) is Gaussian, so the likelihood and the (quadratic) log prior of β
-are integrated in closed form; only s is averaged over draws. The result is a deterministic objective
-for L-BFGS in (m, A).
+are integrated in closed form; only s is averaged over draws. The result is a deterministic
+objective for L-BFGS in (m, A).
 
 With δ_j the columns of the root of Cov(β | s): τ_i² = Σ_j (f_i(β̄ + δ_j) − f_i(β̄))² for affine f,
 and E log p = log p(β̄) + ½ Σ_j [log p(β̄ + δ_j) + log p(β̄ − δ_j) − 2 log p(β̄)] for quadratic log p.

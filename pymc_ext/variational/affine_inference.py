@@ -186,8 +186,8 @@ class AffineInference(DeterministicInference):
         q = self._q or first_gaussian(self.approx.group.start, read(), prior, self.full)
         for i in range(n):
             at = expand(q, read(), prior, softplus)
-            q = step(q, at, (first + i + 2.0) ** -STEP_POWER)
-            self._q = q
+            moved = step(q, at, (first + i + 2.0) ** -STEP_POWER)
+            q = self._q = q if moved is None else moved
             self._set(q)
             monitor(-at.elbo)
         return self._result(

@@ -76,34 +76,38 @@ def expand(q: Gaussian, data: LogisticData, prior: GaussianPrior, softplus: Soft
         value, slope, h = softplus(theta, q.standard_deviations(X))
         elbo += w * y @ theta - trials @ value
         gradient += X.T @ (w * y - trials * slope)
-        weighted = X * np.sqrt(trials * h)[:, None]
-        precision += weighted.T @ weighted
-    return Expansion(float(elbo), gradient, precision)
+        precision += X.T @ (X * (trials * h)[:, None])
+    return Expansion(float(elbo), gradient, (precision + precision.T) / 2)
 
 
 def mismatch(q: Gaussian, at: Expansion) -> float:
-    """Distance to the fixed point in nats, ½ gᵀΛ⁻¹g + ¼‖Λ^{-½}(Λ' − Λ)Λ^{-½}‖²."""
+    """Distance to the fixed point in nats, ½ gᵀΣg + ¼‖Σ^½ (Λ' − Λ) Σ^½‖², at q's own Σ."""
     if q.R is None:
-        ratio = np.diag(at.precision) * q.scale**2 - 1
-        root = cholesky(at.precision, lower=True)
-        step = solve_triangular(root, at.gradient, lower=True)
-        return float(0.5 * step @ step + 0.25 * ratio @ ratio)
-    step = solve_triangular(q.R, at.gradient, lower=True)
-    half = solve_triangular(q.R, at.precision, lower=True)
-    gap = solve_triangular(q.R, half.T, lower=True) - np.eye(len(step))
+        step = q.scale * at.gradient
+        gap = np.diag(at.precision) * q.scale**2 - 1
+    else:
+        step = solve_triangular(q.R, at.gradient, lower=True)
+        half = solve_triangular(q.R, at.precision, lower=True)
+        gap = solve_triangular(q.R, half.T, lower=True) - np.eye(len(step))
     return float(0.5 * step @ step + 0.25 * np.sum(gap**2))
 
 
-def step(q: Gaussian, at: Expansion, rate: float) -> Gaussian:
-    """Natural-gradient step of length ``rate`` from q."""
-    if q.R is None:
-        root = cholesky(at.precision, lower=True)
-        precision = (1 - rate) / q.scale**2 + rate * np.diag(at.precision)
-        mean = q.mean + rate * cho_solve((root, True), at.gradient)
-        return Gaussian(mean, None, precision**-0.5)
-    precision = at.precision if rate == 1 else (1 - rate) * (q.R @ q.R.T) + rate * at.precision
-    R = cholesky(precision, lower=True)
-    return Gaussian(q.mean + rate * cho_solve((R, True), at.gradient), R)
+def step(q: Gaussian, at: Expansion, rate: float) -> Gaussian | None:
+    """Natural-gradient step of length ``rate``; None where it has no positive precision.
+
+    A diagonal Σ keeps the full Hessian for its mean, which then converges as fast as for full Σ.
+    """
+    try:
+        if q.R is None:
+            precision = (1 - rate) / q.scale**2 + rate * np.diag(at.precision)
+            root = cholesky(at.precision, lower=True)
+            mean = q.mean + rate * cho_solve((root, True), at.gradient)
+            return Gaussian(mean, None, precision**-0.5) if precision.min() > 0 else None
+        precision = (1 - rate) * (q.R @ q.R.T) + rate * at.precision
+        R = cholesky(precision, lower=True)
+        return Gaussian(q.mean + rate * cho_solve((R, True), at.gradient), R)
+    except np.linalg.LinAlgError:  # a truncated bound need not be convex
+        return None
 
 
 @dataclass(frozen=True)
@@ -136,10 +140,11 @@ def maximise(
             return Fit(q, at.elbo, i, evaluations, True, f"natural gradient {gap:.1e} nats")
         while True:
             trial = step(q, at, rate)
-            new = expand(trial, data, prior, softplus)
-            evaluations += 1
-            if new.elbo >= at.elbo - 1e-12 * abs(at.elbo):
-                break
+            if trial is not None:
+                new = expand(trial, data, prior, softplus)
+                evaluations += 1
+                if new.elbo >= at.elbo - 1e-12 * abs(at.elbo):
+                    break
             rate /= 2
             if rate < 1e-6:
                 reason = f"no step raises the ELBO; natural gradient {gap:.1e} nats"

@@ -103,7 +103,8 @@ def data_reader(
             block = np.concatenate(out[:k], axis=1)
             if i == 0:
                 offset, block = block[0], block[1:]
-            columns.append(block - offset)
+            with np.errstate(invalid="ignore"):  # checked below, by name
+                columns.append(block - offset)
         X = np.ascontiguousarray(np.concatenate(columns).T)
         return _checked(terms, X, offset, out[k:], [v.shape[1] for v in out[:k]])
 
