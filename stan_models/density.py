@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from stan_models.errors import StanDataError, StanError
+from stan_models.layout import array_dimensions, in_order
 from stan_models.library import import_bridgestan
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ class StanDensity:
 
     @cached_property
     def unconstrained_names(self) -> list[str]:
-        """Stan's names of the unconstrained coordinates, ``theta.1`` or ``tau``."""
-        return _names(self._model.param_unc_names())
+        """Names of the unconstrained coordinates, ``theta.1`` or ``tau``, in theta's order."""
+        return in_order(_names(self._model.param_unc_names()), array_dimensions(self.program))
 
     @cached_property
     def parameter_names(self) -> list[str]:

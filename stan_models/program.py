@@ -139,7 +139,7 @@ class StanProgram:
             shutil.rmtree(work, ignore_errors=True)
 
     def _check(self, stan_file: Path) -> None:
-        _stanc(self, ["--o", str(stan_file.with_suffix(".hpp")), str(stan_file)])
+        run_stanc(self, ["--o", str(stan_file.with_suffix(".hpp")), str(stan_file)])
 
 
 def _compile(stan_file: Path) -> None:
@@ -159,7 +159,7 @@ def _drop_intermediate(stan_file: Path) -> None:
         stan_file.with_suffix(suffix).unlink(missing_ok=True)
 
 
-def _stanc(program: StanProgram, arguments: list[str]) -> str:
+def run_stanc(program: StanProgram, arguments: list[str]) -> str:
     """Output of stanc; its own message where the program is not valid."""
     shown = program.path.name if program.path else f"{program.name}.stan"
     command = [str(program.toolchain.stanc), f"--filename-in-msg={shown}", *arguments]
@@ -179,7 +179,7 @@ def _inline_includes(program: StanProgram) -> str:
         )
     folder = program.path.parent.resolve()
     arguments = [f"--include-paths={folder}", "--auto-format", "--canonicalize=includes"]
-    return _stanc(program, [*arguments, str(program.path)])
+    return run_stanc(program, [*arguments, str(program.path)])
 
 
 def _as_path(source: str | PathLike[str]) -> Path | None:

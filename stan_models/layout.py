@@ -1,0 +1,63 @@
+"""The order of a program's unconstrained coordinates, which Stan's own names get wrong.
+
+Stan lays an array out element by element (``rows.1.1``, ``rows.1.2``, …), but lists its
+unconstrained names with the first index fastest, as for a matrix. How many of a parameter's
+indices belong to an array is read from stanc's formatting of the program.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stan_models.program import StanProgram
+
+
+def array_dimensions(program: StanProgram) -> dict[str, int]:
+    """Number of array indices of each array in the parameters block."""
+    block = re.search(r"^parameters \{\n(.*?)^\}", _formatted(program), re.M | re.S)
+    lines = block[1].splitlines() if block else []
+    return {name: _indices(line) for line in lines if "array[" in line for name in _declared(line)}
+
+
+def in_order(names: list[str], arrays: dict[str, int]) -> list[str]:
+    """Stan's unconstrained ``names`` in the order of the coordinates they belong to."""
+    grouped = groupby(names, key=lambda name: name.split(".")[0])
+    return [name for base, group in grouped for name in _reordered(group, arrays.get(base, 0))]
+
+
+def _reordered(names: Iterable[str], count: int) -> list[str]:
+    """Sorted by the first ``count`` indices; the sort keeps Stan's order within an element."""
+    return sorted(names, key=lambda name: [int(i) for i in name.split(".")[1 : count + 1]])
+
+
+def _formatted(program: StanProgram) -> str:
+    from stan_models.program import run_stanc
+
+    options = ["--auto-format", "--canonicalize=strip-comments", "--max-line-length=1000000"]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{program.name}.stan"
+        path.write_text(program.source)
+        return run_stanc(program, [*options, str(path)])
+
+
+def _declared(line: str) -> list[str]:
+    """The names declared by one formatted line, ``array[2] vector[K] a, b;``."""
+    found = re.search(r"(\w+(?:, \w+)*);$", line)
+    return found[1].split(", ") if found else []
+
+
+def _indices(line: str) -> int:
+    """1 + the commas directly inside the brackets after ``array``."""
+    depth, commas = 0, 0
+    for character in line.partition("array")[2]:
+        depth += (character in "[(") - (character in "])")
+        commas += character == "," and depth == 1
+        if depth == 0:
+            break
+    return commas + 1
