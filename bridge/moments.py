@@ -141,8 +141,8 @@ def worst(errors: pd.DataFrame) -> MomentSummary:
 def _arrays(reference: Any) -> dict[str, np.ndarray]:
     if not hasattr(reference, "posterior") and isinstance(reference, Mapping):
         return {name: np.asarray(value, dtype=float) for name, value in reference.items()}
-    posterior = reference.posterior.transpose("chain", "draw", ...)
-    return {str(name): np.asarray(v.values, float) for name, v in posterior.data_vars.items()}
+    variables = reference.posterior.data_vars.items()
+    return {str(k): np.asarray(v.transpose("chain", "draw", ...), float) for k, v in variables}
 
 
 def _labels(name: str, shape: tuple[int, ...]) -> list[str]:

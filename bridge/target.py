@@ -25,9 +25,7 @@ __all__ = ["Agreement", "PyMCTarget", "StanTarget", "Target", "check_agreement"]
 __all__ += ["pymc_target", "stan_target"]
 
 Draws = Mapping[str, np.ndarray]
-BLOCK_ELEMENTS = (
-    2**18
-)  # numbers in the widest intermediate of one call: about 2 MB, a cache's worth
+BLOCK_ELEMENTS = 2**18  # numbers in the widest array of one call: about 2 MB, a cache's worth
 
 
 class Target(Protocol):
@@ -270,10 +268,10 @@ def _forward(rv: Any, transform: Any) -> Any:
 
 
 def _rows_per_call(function: Callable) -> int:
-    """Draws a call may take so that its widest intermediate stays within `BLOCK_ELEMENTS`."""
+    """Draws a call may take so that its widest array stays within `BLOCK_ELEMENTS`."""
     graph = function.maker.fgraph  # type: ignore[attr-defined]
-    shapes = [getattr(v.type, "shape", ()) for node in graph.toposort() for v in node.outputs]
-    widest = max(np.prod([s for s in shape if s], dtype=float) for shape in shapes or [()])
+    shapes = [getattr(v.type, "shape", ()) for v in graph.variables]
+    widest = max(np.prod([s for s in shape if s], dtype=float) for shape in shapes)
     return int(np.clip(BLOCK_ELEMENTS // widest, 16, BLOCK_ELEMENTS))
 
 
