@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         format="%(message)s",
         handlers=[RichHandler(console=console, show_path=False)],
     )
+    # PyTensor installed by pip says at each import, in every process, that it has no BLAS
+    os.environ["PYTHONWARNINGS"] = "ignore:PyTensor could not link to a BLAS:UserWarning"
+    warnings.filterwarnings("ignore", "PyTensor could not link to a BLAS", UserWarning)
     try:
         return arguments.run(arguments, console)
     except (BridgeError, LookupError, ValueError, OSError) as error:
@@ -129,20 +134,17 @@ def _compare(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _print_results(frame: Any, console: Console) -> None:
-    wide = console if console.width >= 120 else Console(width=120)
+    wide = console if console.width >= 110 else Console(width=110)
     for table in report.rich_tables(frame):
         wide.print(table)
-    console.print(
+    wide.print(
         "k̂ < 0.5 good, < 0.7 usable; ELBO and KL in nats; errors of the worst parameter in "
         "posterior standard deviations; ? = unreliable, see `notes` in records.csv.",
         highlight=False,
     )
     for failure in report.failures(frame).itertuples(index=False):
-        console.print(
-            f"failed: {failure.method} on {failure.case_name}, seed {failure.seed}: "
-            f"{str(failure.reason).splitlines()[0]}",
-            highlight=False,
-        )
+        text = f"failed: {failure.method} on {failure.case_name}, seed {failure.seeds}: "
+        wide.print(text + failure.reason, highlight=False, markup=False)
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> int:

@@ -164,6 +164,7 @@ def run_one(run: Run, out: Path) -> dict[str, Any]:
         "representation": METHODS[run.method].representation,
     }
     logging.getLogger("pymc").setLevel(logging.WARNING)  # pm.fit announces the end of every run
+    logging.getLogger("pytensor.tensor.blas").setLevel(logging.ERROR)  # that pip brings no BLAS
     start = time.perf_counter()
     try:
         problem = _problem(run.case_name, run.settings.database)

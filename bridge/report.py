@@ -13,27 +13,27 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from matplotlib.figure import Figure
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from posteriordb_cases import load_case
 
 _log = logging.getLogger(__name__)
 _MAX_PANELS = 12
-_KHAT_LIMITS = {0.5: "good", 0.7: "usable"}
+_KHAT_LIMITS = (0.5, 0.7)  # good, usable
 
 # column of the summary -> (heading, digits)
 COLUMNS: Mapping[str, tuple[str, int]] = {
     "khat": ("k̂", 2),
-    "khat_spread": ("± sd", 2),
+    "khat_spread": ("±sd", 2),
     "elbo": ("ELBO", 3),
-    "log_evidence": ("log Z", 3),
     "kl_qp": ("KL(q‖p)", 3),
     "kl_pq": ("KL(p‖q)", 3),
-    "mean_error": ("mean err", 2),
-    "sd_error": ("sd err", 2),
+    "mean_error": ("Δmean", 2),
+    "sd_error": ("Δsd", 2),
     "ess": ("ESS", 0),
-    "gradient_evaluations": ("gradients", 0),
-    "seconds": ("seconds", 2),
+    "gradient_evaluations": ("grads", 0),
+    "seconds": ("s", 1),
 }
 
 
@@ -75,7 +75,13 @@ def rich_tables(frame: pd.DataFrame) -> Iterable[Table]:
     """One table a case; a KL flagged unreliable carries a ``?``, failures their reason."""
     table_data = summary(frame)
     for case, rows in table_data.groupby("case_name", sort=False):
-        table = Table(title=f"{case}{_exact_evidence(frame, str(case))}", title_justify="left")
+        table = Table(
+            title=_title(frame, str(case)),
+            title_justify="left",
+            box=SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+            collapse_padding=True,
+        )
         table.add_column("method", no_wrap=True)
         for heading, _ in COLUMNS.values():
             table.add_column(heading, justify="right", no_wrap=True)
@@ -84,11 +90,15 @@ def rich_tables(frame: pd.DataFrame) -> Iterable[Table]:
         yield table
 
 
-def _exact_evidence(frame: pd.DataFrame, case: str) -> str:
-    settings = frame.loc[frame["case_name"] == case, "settings"].iloc[0]
+def _title(frame: pd.DataFrame, case: str) -> str:
+    """The case with its exact log evidence, where it is known, and the bridge sampling one."""
+    runs = frame[frame["case_name"] == case].reindex(columns=["log_evidence", "settings"])
+    bridged = pd.to_numeric(runs["log_evidence"]).median()
+    settings = runs["settings"].iloc[0]
     exact = load_case(case, database=json.loads(settings)["database"]).exact
     value = (exact or {}).get("log_evidence")
-    return "" if value is None else f"   exact log Z {value:.4f}"
+    exact = "" if value is None else f", exact {value:.4f}"
+    return f"{case}: log Z {bridged:.4f} by bridge sampling{exact}"
 
 
 def _cell(row: Mapping[str, Any], name: str) -> str:
@@ -104,10 +114,12 @@ def _cell(row: Mapping[str, Any], name: str) -> str:
 
 
 def failures(frame: pd.DataFrame) -> pd.DataFrame:
-    """Case, method, seed and reason of every failed run."""
-    return frame.loc[frame["status"] == "failed"].reindex(
-        columns=["case_name", "method", "seed", "reason"]
-    )
+    """Case, method, seeds and reason (its first line) of the failed runs, equal ones together."""
+    columns = ["case_name", "method", "seed", "reason"]
+    failed = frame[frame["status"] == "failed"].reindex(columns=columns)
+    failed["reason"] = [str(reason).splitlines()[0] for reason in failed["reason"]]
+    groups = failed.groupby(["case_name", "method", "reason"], sort=False)["seed"]
+    return groups.apply(lambda seeds: ", ".join(map(str, seeds))).reset_index(name="seeds")
 
 
 def write(frame: pd.DataFrame, out: Path) -> list[Path]:
@@ -141,7 +153,7 @@ def scores(ok: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(10, height), layout="constrained")
     axes = figure.subplots(len(cases), 3, squeeze=False, sharey=True, sharex="col")
     titles = (
-        "Pareto k̂",
+        "Pareto k̂ (dashed: 0.5 good, 0.7 usable)",
         "worst error of a mean (posterior sd)",
         "worst error of an sd (posterior sd)",
     )
@@ -156,18 +168,8 @@ def scores(ok: pd.DataFrame) -> Figure:
                 axis.set_title(title)
             if column != "khat":
                 axis.set_xscale("log")
-        for limit, label in _KHAT_LIMITS.items():
+        for limit in _KHAT_LIMITS:
             row[0].axvline(limit, color="0.6", lw=0.8, ls="--")
-            row[0].annotate(
-                label,
-                (limit, 1),
-                xycoords=("data", "axes fraction"),
-                fontsize=7,
-                ha="right",
-                va="top",
-                rotation=90,
-                color="0.4",
-            )
         row[0].set_yticks(range(len(methods)), methods)
         row[0].set_ylim(len(methods) - 0.5, -0.5)
         row[0].set_ylabel(case.replace("-", "-\n", 1), fontsize=8)
@@ -187,7 +189,7 @@ def marginals(case_name: str, runs: pd.DataFrame, out: Path) -> Figure:
     names = list(reference)[-_MAX_PANELS:] if len(reference) > _MAX_PANELS else list(reference)
     columns = min(4, len(names))
     rows = -(-len(names) // columns)
-    figure = Figure(figsize=(3 * columns, 2.1 * rows + 0.9), layout="constrained")
+    figure = Figure(figsize=(max(3 * columns, 9), 2.1 * rows + 1.2), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
     for axis, name in zip(axes.flat, names, strict=False):
         _marginal(axis, name, reference[name], draws)
@@ -207,10 +209,11 @@ def _marginal(axis: Any, name: str, reference: np.ndarray, draws: Mapping[str, d
     pad = 0.1 * (high - low)
     edges = np.linspace(low - pad, high + pad, 61)
     axis.hist(reference, bins=edges, density=True, color="0.85", label="reference")
-    for method, values in draws.items():
+    for number, (method, values) in enumerate(draws.items()):
         if name in values:
+            style = {"color": f"C{number % 10}", "ls": ("-", "--", ":")[number // 10 % 3]}
             density = np.histogram(values[name], bins=edges)[0] / values[name].size / np.diff(edges)
-            axis.stairs(_smooth(density), edges, lw=1.1, label=method)
+            axis.stairs(_smooth(density), edges, lw=1.1, label=method, **style)
     axis.set_title(name, fontsize=8)
     axis.set_yticks([])
 

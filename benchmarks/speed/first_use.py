@@ -3,7 +3,7 @@
     python -m benchmarks.speed.first_use [--results FOLDER]
 
 Clones the committed state of this checkout into a temporary folder with an empty Stan cache and an
-empty PyTensor cache, runs ``make compare`` twice there, and times the start of a cached program in a
+empty PyTensor cache, runs ``make compare`` twice there, and times a cached program's start in a
 new process. Limits of issue 2: 12 minutes, 60 seconds, 1 second.
 """
 
