@@ -33,6 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status (2 for a wrong request, 1 if every run failed)."""
     arguments = _parser().parse_args(argv)
     console = Console()
+    if console.width < 110:  # tables are cut in narrower terminals, and lost in pipes
+        console = Console(width=110)
     logging.basicConfig(
         level=logging.INFO if arguments.verbose else logging.WARNING,
         format="%(message)s",
@@ -133,8 +135,7 @@ def _compare(arguments: argparse.Namespace, console: Console) -> int:
     return 0 if (frame["status"] == "ok").any() else 1
 
 
-def _print_results(frame: Any, console: Console) -> None:
-    wide = console if console.width >= 110 else Console(width=110)
+def _print_results(frame: Any, wide: Console) -> None:
     for table in report.rich_tables(frame):
         wide.print(table)
     wide.print(

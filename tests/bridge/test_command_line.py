@@ -9,10 +9,8 @@ from tests.bridge.conftest import GAUSSIAN
 
 
 def compare(database: Path, out: Path, *more: str) -> int:
-    return main(
-        ["compare", GAUSSIAN, "--database", str(database), "--out", str(out), "--jobs", "1"]
-        + ["--draws", "2000", "--seeds", "1", *more]
-    )
+    where = ["--database", str(database), "--out", str(out), "--jobs", "1"]
+    return main(["compare", GAUSSIAN, *where, "--draws", "2000", "--seeds", "1", *more])
 
 
 def test_compare_prints_tables_and_writes_files(
@@ -35,7 +33,7 @@ def test_compare_fails_if_every_run_does(gaussian_database, gaussian_methods, tm
         (["compare", "correlated_6-gaussian"], "correlated_5-gaussian"),
         (["compare", "--methods", "stan-nut"], "stan-nuts"),
         (["compare", "--database", "/nowhere"], "/nowhere"),
-        (["generate", "cauchy"], "cauchy_6-cauchy_location"),
+        (["generate", "cauchy_7"], "cauchy_6-cauchy_location"),
         (["compare", "--draws", "10"], "at least 200 draws"),
     ],
 )
