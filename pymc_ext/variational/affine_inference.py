@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from pymc_ext.variational.affine_numbers import (
     GaussianPrior,
     LogisticData,
     data_reader,
-    read_prior,
+    prior_reader,
 )
 from pymc_ext.variational.base import (
     TRAIN,
@@ -97,6 +97,7 @@ class AffineInference(DeterministicInference):
                 "them, or use all data"
             )
         super().__init__(approx, random_seed=random_seed)
+        self._functions: Any = None
         self._q: Gaussian | None = None
         self._x: Array | None = None
 
@@ -144,9 +145,8 @@ class AffineInference(DeterministicInference):
 
     def _newton(self, n: int, monitor: Monitor) -> FitResult:
         begin, compiled = time.perf_counter(), self.approx.compile_seconds
-        prior = read_prior(self.approx)
-        data = data_reader(self.approx, self.terms, self.random_seed)()
-        softplus = self._timed_numeric()
+        read_prior, read, softplus = self._compiled()
+        prior, data = read_prior(), read()
         q = self._q or first_gaussian(self.approx.group.start, data, prior, self.full)
 
         def report(q: Gaussian, elbo: float) -> None:
@@ -171,17 +171,23 @@ class AffineInference(DeterministicInference):
 
     elbo_note = "train_elbo is the ELBO"
 
-    def _timed_numeric(self) -> Softplus:
-        with self.approx.building():
-            return self.numeric()
+    def _compiled(self) -> tuple[Callable[[], GaussianPrior], Callable[[], LogisticData], Softplus]:
+        """Compiled readers of prior and data, and the softplus; kept for ``refine``."""
+        if self._functions is None:
+            with self.approx.building():
+                self._functions = (
+                    prior_reader(self.approx),
+                    data_reader(self.approx, self.terms, self.random_seed),
+                    self.numeric(),
+                )
+        return self._functions
 
     # ---- minibatches -----------------------------------------------------------------------
 
     def _stochastic(self, n: int, monitor: Monitor) -> FitResult:
         begin, compiled = time.perf_counter(), self.approx.compile_seconds
-        prior = read_prior(self.approx)
-        read = data_reader(self.approx, self.terms, self.random_seed)
-        softplus = self._timed_numeric()
+        read_prior, read, softplus = self._compiled()
+        prior = read_prior()
         first = len(self.hist)
         q = self._q or first_gaussian(self.approx.group.start, read(), prior, self.full)
         for i in range(n):
@@ -248,8 +254,7 @@ class AffineInference(DeterministicInference):
 
     def _observations(self) -> int:
         """Number of observations, after a check of the outcomes."""
-        data = data_reader(self.approx, self.terms, self.random_seed)()
-        return len(data.y)
+        return len(data_reader(self.approx, self.terms, self.random_seed)().y)
 
     def _layout(self) -> Layout:
         """Base of the whitened coordinates: N(start, FIRST_SCALE²) for s, prior-free for β."""

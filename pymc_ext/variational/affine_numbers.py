@@ -55,28 +55,29 @@ def interpreted() -> Mode:
     return Mode(linker="py", optimizer="fast_compile")
 
 
-def read_prior(approx: VectorisedApproximation) -> GaussianPrior:
-    """The Gaussian prior of all free variables (they must all be linear).
+def prior_reader(approx: VectorisedApproximation) -> Callable[[], GaussianPrior]:
+    """A function that evaluates the Gaussian prior of all free variables (all of them linear).
 
-    Raises
-    ------
-    AffinityError
-        Its precision is not positive definite.
+    It raises AffinityError where the precision is not positive definite.
     """
-    flat = approx.group.input
+    p = approx.group.ddim
     with approx.building():
+        flat = approx.group.input
         (logp,) = approx.to_flat_input([approx.model.varlogp])
         f = pm.pytensorf.compile([flat], [logp, grad(logp, flat)], mode=interpreted())
-    p = approx.group.ddim
-    constant, slope = f(np.zeros(p))
-    P = np.stack([slope - f(row)[1] for row in np.eye(p)])
-    P = (P + P.T) / 2
-    if not np.all(np.isfinite(P)) or np.linalg.eigvalsh(P)[0] <= 0:
-        raise AffinityError(
-            "the joint prior of the linear variables is improper or its parameters are not valid "
-            "(its precision is not positive definite)"
-        )
-    return GaussianPrior(float(constant), slope, P)
+
+    def read() -> GaussianPrior:
+        constant, slope = f(np.zeros(p))
+        P = np.stack([slope - f(row)[1] for row in np.eye(p)])
+        P = (P + P.T) / 2
+        if not np.all(np.isfinite(P)) or np.linalg.eigvalsh(P)[0] <= 0:
+            raise AffinityError(
+                "the joint prior of the linear variables is improper or its parameters are not "
+                "valid (its precision is not positive definite)"
+            )
+        return GaussianPrior(float(constant), slope, P)
+
+    return read
 
 
 def data_reader(
