@@ -29,6 +29,7 @@ from pymc.model import modelcontext
 from pymc.variational.inference import Inference
 from pymc.variational.operators import KL
 from pymc.variational.opvi import Approximation, Group, node_property
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.scan.op import Scan
@@ -169,7 +170,7 @@ def resolve_hyperparameters(model: pm.Model, hyperparameters: Sequence[Any]) -> 
             f"hyperparameters must be free variables of the model, got {unknown}; the model has "
             f"{free}"
         )
-    if set(names) == set(free):
+    if names and set(names) == set(free):
         raise ValueError(
             f"every free variable {free} is listed as a hyperparameter: leave at least one to be "
             "approximated, or use pm.find_MAP"
@@ -196,6 +197,7 @@ class VectorisedApproximation(Approximation):
     """
 
     result: FitResult | None = None
+    laplace: Any = None  # the LaplaceFit of a fit by LaplaceVI
     hist: Array
 
     def __init__(
@@ -234,6 +236,11 @@ class VectorisedApproximation(Approximation):
     def point_group(self) -> PointGroup | None:
         """The group of the hyperparameters, None if there are none."""
         return self.groups[1] if len(self.groups) > 1 else None
+
+    def shared_variables(self) -> list[Any]:
+        """Every shared variable of the groups, trainable or not."""
+        held = [v for g in self.groups for v in vars(g).values() if isinstance(v, SharedVariable)]
+        return [*self.params, *held]
 
     @property
     def rng(self) -> np.random.RandomState:
@@ -513,6 +520,7 @@ class DeterministicInference(Inference):
         super().__init__(KL, approx, None)
         self.random_seed = random_seed
         self._callbacks: Sequence[Callable[..., Any]] = ()
+        self._unfitted = [(v, v.get_value()) for v in approx.shared_variables()]
 
     @abstractmethod
     def optimise(self, n: int, monitor: Monitor) -> FitResult:
@@ -556,6 +564,17 @@ class DeterministicInference(Inference):
             self.hist = np.concatenate([self.hist, monitor.losses])
         self.approx.hist = self.hist
         return self.approx
+
+    def restart(self) -> None:
+        """Forget the fit but not the compiled functions.
+
+        For the same model on other data (``pm.set_data``): the next ``fit`` starts afresh without
+        compiling again.
+        """
+        for variable, value in self._unfitted:
+            variable.set_value(value)
+        self.hist = self.approx.hist = np.asarray(())
+        self.approx.result = None
 
     def refine(self, n: int, progressbar: bool = True, progressbar_theme: Any = None) -> None:
         """Continue from the present parameters for at most ``n`` iterations."""

@@ -59,7 +59,7 @@ class LaplaceEvidence:
         return fit.log_marginal, np.asarray(gradient, dtype=float)
 
 
-def maximise_evidence(search: LaplaceSearch, n: int, monitor: Monitor) -> LaplaceFit:
+def maximise_evidence(evidence: LaplaceEvidence, n: int, monitor: Monitor) -> LaplaceFit:
     """Set the hyperparameters to the maximum of F and return the Laplace fit there.
 
     Raises
@@ -67,7 +67,7 @@ def maximise_evidence(search: LaplaceSearch, n: int, monitor: Monitor) -> Laplac
     NoModeError
         If the density has no mode at the start of the hyperparameters.
     """
-    evidence = LaplaceEvidence(search)
+    evidence.fit = None
     x = evidence.point.get_value()
     evidence.value_and_gradient(x, n)  # an error here is the user's to see
 
@@ -88,4 +88,4 @@ def maximise_evidence(search: LaplaceSearch, n: int, monitor: Monitor) -> Laplac
     )
     evidence.value_and_gradient(out.x, n)
     assert evidence.fit is not None
-    return search.report([evidence.fit])
+    return evidence.search.report([evidence.fit])

@@ -236,6 +236,7 @@ class FixedDrawsInference(DeterministicInference):
         self.draws, self.max_draws = draws, max_draws
         self.base_draws, self.optimizer = base_draws, optimizer
         self._objective: FixedDrawsObjective | None = None
+        self._prepared = False
         self._notes: tuple[str, ...] = ()
 
     @abstractmethod
@@ -246,6 +247,10 @@ class FixedDrawsInference(DeterministicInference):
         """Density and gradient evaluations spent in :meth:`prepare` outside the objective."""
         return 0, 0
 
+    def restart(self) -> None:
+        super().restart()
+        self._prepared = False
+
     def _base_draws(self, draws: int) -> Array:
         rng = stream(self.random_seed, TRAIN)
         z = base_draws(draws, self.approx.group.latent_dim, self.base_draws, rng)
@@ -253,11 +258,12 @@ class FixedDrawsInference(DeterministicInference):
 
     def optimise(self, n: int, monitor: Monitor) -> FitResult:
         approx, compiled, begin = self.approx, self.approx.compile_seconds, time.perf_counter()
-        first = self._objective is None
         if self._objective is None:
             self._objective = FixedDrawsObjective(approx, self.optimizer == "trust-krylov")
         objective = self._objective
-        starts = self.prepare(n, monitor, objective) if first else [objective.x]
+        objective.evaluations = 0
+        starts = [objective.x] if self._prepared else self.prepare(n, monitor, objective)
+        self._prepared = True
         draws = self.draws
         optimum = self._best(starts, self._base_draws(draws), n, monitor)
         fresh = self.fresh_draws()

@@ -9,7 +9,7 @@ from typing import Any
 import pymc as pm
 
 from pymc_ext.variational.base import DeterministicInference, VectorisedApproximation
-from pymc_ext.variational.empirical import maximise_evidence
+from pymc_ext.variational.empirical import LaplaceEvidence, maximise_evidence
 from pymc_ext.variational.gaussian import GaussianGroup
 from pymc_ext.variational.modes import LaplaceFit, LaplaceSearch, check_search_options
 from pymc_ext.variational.monitor import Monitor
@@ -29,11 +29,31 @@ def representation_notes(fresh: FreshDraws) -> tuple[str, ...]:
     )
 
 
-def find_laplace_fit(search: LaplaceSearch, n: int, monitor: Monitor) -> LaplaceFit:
-    """The Laplace fit at the best mode, hyperparameters first set by maximal Laplace evidence."""
-    if search.approx.point_group is not None:
-        return maximise_evidence(search, n, monitor)
-    return search.run(n, monitor)
+class LaplaceFinder:
+    """The Laplace fit at the best mode, hyperparameters first set by maximal Laplace evidence.
+
+    Compiles on first use and keeps what it compiled.
+    """
+
+    def __init__(self, approx: VectorisedApproximation, **options: Any) -> None:
+        self.approx, self.options = approx, options
+        self.search: LaplaceSearch | None = None
+        self.evidence: LaplaceEvidence | None = None
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of log p̃ and its gradient in the last run."""
+        return 0 if self.search is None else self.search.density.values
+
+    def run(self, n: int, monitor: Monitor) -> LaplaceFit:
+        """Search with at most n iterations a start."""
+        if self.search is None:
+            self.search = LaplaceSearch(self.approx, **self.options)
+        if self.approx.point_group is None:
+            return self.search.run(n, monitor)
+        if self.evidence is None:
+            self.evidence = LaplaceEvidence(self.search)
+        return maximise_evidence(self.evidence, n, monitor)
 
 
 class LaplaceVI(DeterministicInference):
@@ -99,17 +119,13 @@ class LaplaceVI(DeterministicInference):
             random_seed=random_seed,
         )
         super().__init__(approx, random_seed=random_seed)
-        self.starts, self.indefinite = starts, indefinite
+        self.finder = LaplaceFinder(
+            approx, starts=starts, indefinite=indefinite, random_seed=random_seed
+        )
 
     def optimise(self, n: int, monitor: Monitor) -> FitResult:
         compiled, begin = self.approx.compile_seconds, time.perf_counter()
-        search = LaplaceSearch(
-            self.approx,
-            starts=self.starts,
-            indefinite=self.indefinite,
-            random_seed=self.random_seed,
-        )
-        fit = find_laplace_fit(search, n, monitor)
+        fit = self.approx.laplace = self.finder.run(n, monitor)
         self.approx.group.set_base(fit.theta, fit.factor, fit.factor_inverse)
         fresh = self.fresh_draws()
         compile_seconds = self.approx.compile_seconds - compiled
@@ -120,8 +136,8 @@ class LaplaceVI(DeterministicInference):
             iterations=len(monitor.losses),
             seconds=time.perf_counter() - begin - compile_seconds,
             compile_seconds=compile_seconds,
-            density_evaluations=search.density.values,
-            gradient_evaluations=search.density.values,
+            density_evaluations=self.finder.evaluations,
+            gradient_evaluations=self.finder.evaluations,
             random_seed=self.random_seed,
             fresh=fresh,
             log_marginal_laplace=fit.log_marginal,

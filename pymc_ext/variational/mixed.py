@@ -21,8 +21,8 @@ from pymc_ext.variational.gaussian import (
     LowRankGroup,
     ScaledGroup,
 )
-from pymc_ext.variational.laplace import find_laplace_fit
-from pymc_ext.variational.modes import LaplaceFit, LaplaceSearch, check_search_options
+from pymc_ext.variational.laplace import LaplaceFinder
+from pymc_ext.variational.modes import LaplaceFit, check_search_options
 from pymc_ext.variational.monitor import Monitor
 
 Array = NDArray[np.floating]
@@ -43,7 +43,8 @@ class LaplaceBasedInference(FixedDrawsInference):
     Parameters
     ----------
     base
-        ``"laplace"``, or ``"unit"``: N(start, I), where the density has no mode.
+        ``"laplace"``; ``"unit"``: N(start, I), where the density has no mode; or an approximation
+        fitted by :class:`LaplaceVI` on the same model, whose mode and hyperparameters are taken.
     starts, indefinite
         As :class:`LaplaceVI`.
     engine
@@ -54,35 +55,51 @@ class LaplaceBasedInference(FixedDrawsInference):
         self,
         approx: VectorisedApproximation,
         *,
-        base: str,
+        base: str | VectorisedApproximation,
         starts: int | None,
         indefinite: str,
         **engine: Any,
     ) -> None:
         check_search_options(starts, indefinite)
-        if base not in BASE_NAMES:
-            raise ValueError(f"base must be one of {BASE_NAMES}, got {base!r}")
+        if isinstance(base, VectorisedApproximation):
+            check_same_variables(base, approx)
+        elif base not in BASE_NAMES:
+            raise ValueError(
+                f"base must be one of {BASE_NAMES} or a fit by LaplaceVI, got {base!r}"
+            )
         super().__init__(approx, **engine)
-        self.base, self.starts, self.indefinite = base, starts, indefinite
-        self._search: LaplaceSearch | None = None
+        self.base = base
+        self.finder = LaplaceFinder(
+            approx, starts=starts, indefinite=indefinite, random_seed=self.random_seed
+        )
 
     def laplace(self, n: int, monitor: Monitor) -> LaplaceFit | None:
         """The Laplace fit that is the base; None for ``base="unit"``."""
-        if self.base == "unit":
+        if isinstance(self.base, str) and self.base == "unit":
             return None
-        self._search = LaplaceSearch(
-            self.approx,
-            starts=self.starts,
-            indefinite=self.indefinite,
-            random_seed=self.random_seed,
-        )
-        fit = find_laplace_fit(self._search, n, monitor)
+        if isinstance(self.base, VectorisedApproximation):
+            return self._given_base(self.base)
+        fit = self.finder.run(n, monitor)
         self._notes = fit.notes
         return fit
 
+    def _given_base(self, base: VectorisedApproximation) -> LaplaceFit:
+        if base.laplace is None:
+            raise ValueError("base has not been fitted: run pm.fit with LaplaceVI first")
+        for mine, given in zip(self.approx.groups[1:], base.groups[1:], strict=True):
+            mine.params_dict["point"].set_value(given.params_dict["point"].get_value())
+        self._notes = base.laplace.notes
+        return base.laplace
+
     def prepared_evaluations(self) -> tuple[int, int]:
-        count = 0 if self._search is None else self._search.density.values
-        return count, count
+        return self.finder.evaluations, self.finder.evaluations
+
+
+def check_same_variables(base: VectorisedApproximation, approx: VectorisedApproximation) -> None:
+    """Raise ValueError unless both have the same variables and hyperparameters."""
+    names = [[list(g.ordering) for g in a.groups] for a in (base, approx)]
+    if names[0] != names[1]:
+        raise ValueError(f"base approximates {names[0]}, this fit {names[1]}: they must agree")
 
 
 class MixedVI(LaplaceBasedInference):
@@ -112,9 +129,9 @@ class MixedVI(LaplaceBasedInference):
         Free variables (or names) optimised as point values with the ELBO (empirical Bayes);
         their prior counts on the constrained scale, without Jacobian.
     base, starts, indefinite
-        ``"laplace"`` or, where the density has no mode, ``"unit"``: q starts at N(start, I);
-        number of starts of the mode search and treatment of indefinite Hessians as in
-        :class:`LaplaceVI`.
+        ``"laplace"``, a fit by :class:`LaplaceVI` to start from, or, where the density has no
+        mode, ``"unit"``: q starts at N(start, I). Number of starts of the mode search
+        and treatment of indefinite Hessians as in :class:`LaplaceVI`.
     model, start, random_seed
         As :class:`LaplaceVI`.
 
@@ -144,7 +161,7 @@ class MixedVI(LaplaceBasedInference):
         base_draws: str = "sobol",
         optimizer: str = "lbfgs",
         hyperparameters: Sequence[Any] = (),
-        base: str = "laplace",
+        base: str | VectorisedApproximation = "laplace",
         starts: int | None = None,
         indefinite: str = "refuse",
         model: pm.Model | None = None,
@@ -235,7 +252,7 @@ class DiagonalVI(LaplaceBasedInference):
         base_draws: str = "sobol",
         optimizer: str = "lbfgs",
         hyperparameters: Sequence[Any] = (),
-        base: str = "laplace",
+        base: str | VectorisedApproximation = "laplace",
         starts: int | None = None,
         indefinite: str = "refuse",
         model: pm.Model | None = None,

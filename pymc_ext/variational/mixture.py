@@ -247,24 +247,25 @@ class MixtureVI(FixedDrawsInference):
         )
         self.components, self.starts, self.spread = components, starts, spread
         self.indefinite = indefinite
-        self._evaluations = 0
+        self._search: LaplaceSearch | None = None
 
     def prepare(self, n: int, monitor: Monitor, objective: FixedDrawsObjective) -> list[Array]:
-        search = LaplaceSearch(
-            self.approx,
-            starts=self.starts,
-            spread=self.spread,
-            indefinite=self.indefinite,
-            random_seed=self.random_seed,
-        )
-        fits = sorted(search.modes(n, monitor), key=lambda fit: -fit.log_marginal)
+        if self._search is None:
+            self._search = LaplaceSearch(
+                self.approx,
+                starts=self.starts,
+                spread=self.spread,
+                indefinite=self.indefinite,
+                random_seed=self.random_seed,
+            )
+        fits = sorted(self._search.modes(n, monitor), key=lambda fit: -fit.log_marginal)
         kept = fits[: self.components]
         evidence = np.array([fit.log_marginal for fit in kept])
         weights = np.maximum(evidence - evidence.max(), LEAST_LOG_WEIGHT)
         self.approx.group.set_components(kept, weights, stream(self.random_seed, INITIAL))
-        self._evaluations = search.density.values
         self._notes = (f"{len(kept)} of {len(fits)} modes found from {self.starts} starts",)
         return [objective.x]
 
     def prepared_evaluations(self) -> tuple[int, int]:
-        return self._evaluations, self._evaluations
+        count = 0 if self._search is None else self._search.density.values
+        return count, count

@@ -131,6 +131,7 @@ class LaplaceSearch:
         jitter = rng.uniform(-spread, spread, (starts - 1, len(first)))
         self.starts = [first, *(first + jitter)]
         self.names = approx.parameter_names()
+        self.notes: list[str] = []
 
     def run(self, max_iterations: int, monitor: Monitor | None = None) -> LaplaceFit:
         """The highest of the modes that the starts reach.
@@ -162,6 +163,7 @@ class LaplaceSearch:
     ) -> list[LaplaceFit]:
         """The distinct modes that the starts reach; failures of single starts go to ``notes``."""
         starts = self.starts if starts is None else starts
+        self.density.values = 0 if starts is self.starts else self.density.values
         fits: list[LaplaceFit] = []
         failures: list[str] = []
         for start in starts:

@@ -1,0 +1,116 @@
+"""What the scripts on mixed variational inference share: features, methods, scores, tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from scipy.special import logsumexp
+from scipy.stats import binomtest, bootstrap
+
+import pymc_ext as px
+
+METHODS = ("laplace", "mu", "eig", "lr", "diag")
+PREDICTIVE_DRAWS = 10_000  # S', as in the paper
+
+
+def rbf(X: Any, centres: Any, width: Any, xp: Any = np) -> Any:
+    """[exp(−‖x − c‖²/2r²), 1] (eq. 17), shape (N, M + 1); ``xp`` is numpy or pytensor.tensor."""
+    squares = (X**2).sum(1)[:, None] - 2 * X @ centres.T + (centres**2).sum(1)[None]
+    phi = xp.exp(-squares / (2 * width**2))
+    return xp.concatenate([phi, xp.ones_like(phi[:, :1])], axis=1)
+
+
+class Study:
+    """One model, refitted by every method to one data set after another.
+
+    Parameters
+    ----------
+    model
+        Its data are ``pm.Data``; weights are the free variables that are no hyperparameters.
+    hyperparameters
+        Names of variables set by empirical Bayes, with their ``start``.
+    """
+
+    def __init__(self, model: pm.Model, hyperparameters: tuple[str, ...], start: dict) -> None:
+        self.model = model
+        common = {"model": model, "hyperparameters": hyperparameters, "start": start}
+        laplace = px.LaplaceVI(starts=1, random_seed=1, **common)
+        mixed = {"base": laplace.approx, "draws": 1024, "random_seed": 1, **common}
+        self.inferences = {
+            "laplace": laplace,
+            "mu": px.MixedVI("mu", **mixed),
+            "eig": px.MixedVI("eig", **mixed),
+            "lr": px.MixedVI("lr", **mixed),
+            "diag": px.DiagonalVI(**mixed),
+        }
+
+    def run(self, data: Mapping[str, Any], score: Callable[[Any], dict[str, float]]) -> dict:
+        """Scores of each method on one data set, with ELBO and seconds; None where it fails."""
+        with self.model:
+            pm.set_data(dict(data))
+        out: dict[str, Any] = {}
+        for name, inference in self.inferences.items():
+            inference.restart()
+            try:
+                approx = inference.fit(500, progressbar=False)
+            except (px.NoModeError, ValueError) as error:
+                out[name] = {"error": str(error)}
+                if name == "laplace":
+                    return out
+                continue
+            result = approx.result
+            out[name] = {
+                **score(approx),
+                "elbo": result.elbo,
+                "seconds": result.seconds,
+                **{k: float(v) for k, v in approx.hyperparameters.items()},
+            }
+        return out
+
+
+def median_table(runs: list[dict], measure: str) -> dict[str, float]:
+    """Median over the runs in which every method succeeded."""
+    good = [r for r in runs if len(r) == len(METHODS) and not any("error" in v for v in r.values())]
+    return {m: float(np.median([r[m][measure] for r in good])) for m in METHODS} | {
+        "runs": len(good)
+    }
+
+
+def significance(runs: list[dict], measure: str, higher: bool, seed: int = 1) -> dict[str, Any]:
+    """Best method by median, and per rival the sign test and bootstrap interval of section IV-B."""
+    medians = median_table(runs, measure)
+    sign = 1 if higher else -1
+    best = max(METHODS, key=lambda m: sign * medians[m])
+    good = [r for r in runs if len(r) == len(METHODS) and not any("error" in v for v in r.values())]
+    rivals = {}
+    for rival in METHODS:
+        if rival == best or len(good) < 2:
+            continue
+        d = sign * np.array([r[best][measure] - r[rival][measure] for r in good])
+        untied = d[d != 0]
+        p = binomtest(int((untied > 0).sum()), len(untied)).pvalue if len(untied) else 1.0
+        interval = bootstrap((d,), np.median, method="percentile", rng=seed).confidence_interval
+        rivals[rival] = {"sign_test_p": float(p), "median_gain_95": [float(x) for x in interval]}
+    significant = bool(rivals) and all(
+        r["sign_test_p"] < 0.05 and r["median_gain_95"][0] > 0 for r in rivals.values()
+    )
+    return {"best": best, "significant": significant, "rivals": rivals}
+
+
+def log_predictive(log_likelihood: np.ndarray) -> np.ndarray:
+    """log (1/S) Σ_s p(y_n | w_s) for each n (eq. 13), from (S, N)."""
+    return logsumexp(log_likelihood, axis=0) - np.log(len(log_likelihood))
+
+
+def weights(approx: Any) -> np.ndarray:
+    """S' draws of the weights, (S', D)."""
+    return approx.draws_with_logs(PREDICTIVE_DRAWS, random_seed=2)[0]
+
+
+def features_graph(X: Any, centres: Any, width: Any) -> Any:
+    """:func:`rbf` as a PyTensor graph."""
+    return rbf(X, centres, width, pt)

@@ -1,0 +1,250 @@
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy import stats
+from scipy.optimize import approx_fprime
+
+import pymc_ext as px
+from pymc_ext.variational.density import FlatDensity
+from pymc_ext.variational.empirical import LaplaceEvidence
+from pymc_ext.variational.modes import LaplaceSearch, covariance_root, modified_root
+from tests.pymc_ext.variational.targets import (
+    cauchy_location,
+    eight_schools,
+    ridge,
+    ridge_log_evidence,
+    two_gaussians,
+    two_gaussians_kl,
+)
+from tests.tolerances import EXACT, NUMERIC, monte_carlo
+
+
+def fit(model, **options):
+    inference = px.LaplaceVI(model=model, **{"random_seed": 1, **options})
+    return pm.fit(method=inference, model=model, progressbar=False)
+
+
+@pytest.fixture(scope="module")
+def skewed():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=30)
+    with pm.Model() as model:
+        slope, rate = pm.Normal("slope", 0, 1), pm.HalfNormal("rate", 2)
+        pm.Poisson("y", rate * pt.exp(slope * x), observed=rng.poisson(1.5 * np.exp(0.4 * x)))
+    return model
+
+
+def test_gradient_and_hessian_against_finite_differences(skewed):
+    approx = px.LaplaceVI(model=skewed).approx
+    density, theta = FlatDensity(approx), np.array([0.3, -0.2])
+    _, gradient = density.value_and_gradient(theta)
+    numeric = approx_fprime(theta, lambda t: density.value_and_gradient(t)[0], 1e-7)
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-5)
+    rows = approx_fprime(theta, lambda t: density.value_and_gradient(t)[1], 1e-6)
+    np.testing.assert_allclose(density.hessian(theta), rows, rtol=1e-5)
+
+
+def test_covariance_is_the_inverse_hessian_at_a_stationary_point(skewed):
+    approx = fit(skewed)
+    density, mode = FlatDensity(approx), approx.mean.eval()
+    value, gradient = density.value_and_gradient(mode)
+    P, S = -density.hessian(mode), approx.cov.eval()
+    assert gradient @ S @ gradient < 1e-20  # 1e-10 posterior standard deviations
+    np.testing.assert_allclose(P @ S, np.eye(2), atol=1e-9)
+    expected = value + np.log(2 * np.pi) + 0.5 * np.linalg.slogdet(S)[1]
+    assert approx.result.log_marginal_laplace == pytest.approx(expected, rel=EXACT)
+    assert not approx.result.notes
+
+
+def test_figure_1_target():
+    assert two_gaussians_kl(fit(two_gaussians())) == pytest.approx(0.2446, abs=5e-5)
+
+
+def test_evidence_of_a_gaussian_target_is_exact_and_that_of_a_skewed_one_corrected(skewed):
+    _, X, y = ridge(np.random.default_rng(3))
+    with pm.Model() as known:
+        w = pm.Normal("w", 0, 2.0, shape=5)
+        pm.Normal("y", X @ w, 0.7, observed=y)
+    result = fit(known).result
+    exact = ridge_log_evidence(X, y, 0.25, 0.7)
+    assert result.log_marginal_laplace == pytest.approx(exact, rel=1e-9)
+    assert result.log_marginal_is == pytest.approx(exact, rel=1e-8)
+    approx = fit(skewed)
+    grid = np.stack(np.meshgrid(np.linspace(-1, 2, 301), np.linspace(-2, 2, 401)), -1)
+    lp = approx.log_p(grid.reshape(-1, 2))
+    truth = np.log(np.sum(np.exp(lp - lp.max())) * 1e-4) + lp.max()
+    fresh = approx.result.fresh
+    assert abs(fresh.log_marginal_is - truth) < monte_carlo(fresh.log_marginal_is_se)
+
+
+def test_regression_on_raw_units_is_found_from_the_default_start():
+    """Earnings against height in the data's units: intercept −6e4, sd 2e4, first sigma 1."""
+    rng = np.random.default_rng(4)
+    height = rng.normal(66.6, 3.8, size=1192)
+    earn = -61_000 + 1_262 * height + 18_000 * rng.normal(size=1192)
+    with pm.Model() as model:
+        beta, sigma = pm.Flat("beta", shape=2), pm.HalfFlat("sigma")
+        pm.Normal("y", beta[0] + beta[1] * height, sigma, observed=earn)
+    approx = fit(model)
+    X = np.stack([np.ones(1192), height], 1)
+    ols = np.linalg.lstsq(X, earn, rcond=None)[0]
+    np.testing.assert_allclose(approx.mean.eval()[:2], ols, rtol=1e-7)
+    rss = np.sum((earn - X @ ols) ** 2)
+    assert np.exp(approx.mean.eval()[2]) == pytest.approx(np.sqrt(rss / 1191), rel=1e-9)  # Jacobian
+    assert approx.result.fresh.ess > 0.9 * approx.result.fresh.draws
+
+
+def test_mode_without_the_mass_is_reported():
+    approx = fit(eight_schools(centred=False))
+    assert approx.result.fresh.elbo < -40  # log evidence −31.31
+    assert "the mode is not where the mass is" in approx.result.notes[-1]
+
+
+def test_bounded_variable_whose_posterior_piles_up_at_its_end_is_reported():
+    with pm.Model() as model:
+        pm.Beta("p", 1.0, 6.0)
+        pm.Gamma("scale", 0.05, 1.0)
+    notes = fit(model).result.notes
+    assert any("scale_log__ hardly falls towards its lower end" in note for note in notes)
+    assert not any("p_logodds__" in note for note in notes)
+
+
+@pytest.mark.parametrize("alpha", [-0.3, 0.4])
+def test_gradient_of_the_laplace_evidence_in_a_hyperparameter(alpha):
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(40, 3))
+    y = (rng.random(40) < 1 / (1 + np.exp(-X[:, 0]))).astype(int)
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 2.0)
+        w = pm.StudentT("w", nu=5, mu=0, sigma=scale, shape=3)
+        pm.Bernoulli("y", logit_p=X @ w, observed=y)
+    approx = px.LaplaceVI(hyperparameters=["scale"], model=model).approx
+    search = LaplaceSearch(approx, starts=1, indefinite="refuse", random_seed=1)
+    evidence = LaplaceEvidence(search)
+    _, gradient = evidence.value_and_gradient(np.array([alpha]), 100)
+    up, down = (evidence.value_and_gradient(np.array([alpha + h]), 100)[0] for h in (1e-4, -1e-4))
+    assert gradient[0] == pytest.approx((up - down) / 2e-4, rel=NUMERIC)
+
+
+def test_empirical_bayes_maximises_the_exact_evidence_of_a_conjugate_model():
+    model, X, y = ridge(np.random.default_rng(0))
+    approx = fit(model, hyperparameters=["alpha", "sigma"])
+    values = approx.hyperparameters
+    best = ridge_log_evidence(X, y, values["alpha"], values["sigma"])
+    assert approx.result.log_marginal_laplace == pytest.approx(best, rel=1e-9)
+    for factor in (0.98, 1.02):
+        assert ridge_log_evidence(X, y, factor * values["alpha"], values["sigma"]) < best
+        assert ridge_log_evidence(X, y, values["alpha"], factor * values["sigma"]) < best
+
+
+def flat():
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1, shape=2)
+        pm.Flat("drift")
+        pm.Normal("y", x.sum(), 1, observed=1.0)
+    return model
+
+
+def improper():
+    with pm.Model() as model:
+        x = pm.Flat("x")
+        pm.Potential("rise", 2 * x)
+    return model
+
+
+def separated():
+    with pm.Model() as model:
+        b = pm.Flat("b")
+        pm.Bernoulli("y", logit_p=b * np.array([1.0, 2.0, -1.0]), observed=[1, 1, 0])
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (flat, r"flat along \['drift'\].*indefinite='modify'"),
+        (improper, "no mode found .* along x"),
+        (separated, "no mode found|flat along"),
+        (lambda: eight_schools(centred=True), "along tau_log__ = .*mode at infinity.*non-centred"),
+    ],
+    ids=["flat", "improper", "separated", "centred eight schools"],
+)
+def test_densities_without_a_mode_are_refused(model, message):
+    with pytest.raises(px.NoModeError, match=message):
+        fit(model())
+
+
+def test_flat_directions_are_widened_on_request_and_it_says_so():
+    approx = fit(flat(), indefinite="modify", starts=1)
+    assert "drift" in approx.result.notes[0] and "modified" in approx.result.notes[0]
+    names = approx.parameter_names()
+    sd = dict(zip(names, approx.std.eval(), strict=True))
+    assert sd["drift"] > 100 * sd["x[0]"]
+
+
+def test_roots_of_badly_scaled_and_indefinite_hessians():
+    s = np.array([1e-5, 1.0, 1e6])
+    H = -np.array([[2, 0.5, 0.1], [0.5, 1, 0.2], [0.1, 0.2, 1]]) / np.outer(s, s)
+    C, inverse = covariance_root(H)
+    np.testing.assert_allclose((C @ C.T @ -H) * np.outer(1 / s, s), np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(inverse @ C, np.eye(3), atol=1e-12)
+    assert covariance_root(np.diag([-1.0, 0.5])) is None
+    C, inverse = modified_root(np.diag([-1.0, 0.25]))
+    np.testing.assert_allclose(C @ C.T, np.diag([1.0, 4.0]), rtol=EXACT)
+    np.testing.assert_allclose(inverse @ C, np.eye(2), atol=1e-12)
+
+
+def test_support_violated_at_the_start_is_refused():
+    with pm.Model() as model:
+        x = pm.Flat("x")
+        pm.Potential("log", pt.log(x))
+    with pytest.raises(px.NoModeError, match="not finite at the start"):
+        fit(model, start={"x": -1.0}, starts=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"starts": 0}, "starts must be an integer >= 1, got 0"),
+        ({"indefinite": "abs"}, "'refuse' or 'modify', got 'abs'"),
+        ({"hyperparameters": ["nope"]}, "must be free variables"),
+    ],
+)
+def test_bad_options(skewed, options, message):
+    with pytest.raises(ValueError, match=message):
+        px.LaplaceVI(model=skewed, **options)
+
+
+def test_other_modes_are_mentioned_and_the_highest_returned():
+    approx = fit(cauchy_location(), starts=20)
+    mode = approx.mean.eval()[0]
+    x = np.linspace(-4, 4, 8001)
+    assert mode == pytest.approx(x[np.argmax(approx.log_p(x[:, None]))], abs=1e-3)
+    assert "1 other mode(s) found" in approx.result.notes[0]
+
+
+def test_constrained_draws_follow_the_transformed_gaussian(skewed):
+    approx = fit(skewed)
+    rate = approx.sample(4000, random_seed=8).posterior["rate"].values.ravel()
+    expected = stats.lognorm(s=approx.std.eval()[1], scale=np.exp(approx.mean.eval()[1]))
+    assert stats.kstest(rate, expected.cdf).pvalue > 1e-3
+
+
+def test_restart_fits_new_data_without_compiling_again():
+    with pm.Model() as model:
+        y = pm.Data("y_data", np.array([1.0, 2.0, 4.0]))
+        mu = pm.Normal("mu", 0, 10)
+        pm.Normal("y", mu, 1, observed=y)
+    for method in (px.LaplaceVI, px.DiagonalVI):
+        inference = method(model=model, random_seed=1)
+        first = pm.fit(method=inference, model=model, progressbar=False).mean.eval()[0]
+        with model:
+            pm.set_data({"y_data": np.array([-5.0, -6.0, -7.0])})
+        inference.restart()
+        second = pm.fit(method=inference, model=model, progressbar=False)
+        assert first == pytest.approx(7 / 3.01, rel=1e-6)
+        assert second.mean.eval()[0] == pytest.approx(-18 / 3.01, rel=1e-6)
+        assert second.result.compile_seconds < 0.01
+        with model:
+            pm.set_data({"y_data": np.array([1.0, 2.0, 4.0])})

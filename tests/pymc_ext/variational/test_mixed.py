@@ -1,0 +1,144 @@
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_ext as px
+from pymc_ext.variational.mixed import eigen_root
+from tests.pymc_ext.variational.targets import (
+    eight_schools,
+    ridge,
+    ridge_log_evidence,
+    two_gaussians,
+    two_gaussians_kl,
+)
+from tests.tolerances import EXACT, monte_carlo
+
+LOG_EVIDENCE_SCHOOLS = -31.3113  # quadrature, normalised half-Cauchy prior
+
+
+def fit(variant, model, **options):
+    inference = px.MixedVI(variant, model=model, **{"random_seed": 1, **options})
+    return pm.fit(method=inference, model=model, progressbar=False)
+
+
+@pytest.fixture(scope="module")
+def figure_1():
+    return two_gaussians()
+
+
+@pytest.mark.parametrize(
+    ("variant", "rank", "kl"),
+    [("mu", 1, 0.1808), ("eig", 1, 0.1275), ("lr", 1, 0.1231), ("lr", 2, 0.1184)],
+)
+def test_figure_1_to_four_digits(figure_1, variant, rank, kl):
+    approx = fit(variant, figure_1, rank=rank, draws=16_384)
+    assert two_gaussians_kl(approx) == pytest.approx(kl, abs=7e-5)
+    result = approx.result
+    assert result.train_draws == 16_384
+    assert abs(result.elbo + kl) < monte_carlo(result.elbo_se)  # log Z = 0
+    assert result.train_elbo == pytest.approx(-kl, abs=3e-3)
+
+
+def test_trust_region_newton_and_quasi_newton_agree(figure_1):
+    a, b = (fit("eig", figure_1, optimizer=o) for o in ("lbfgs", "trust-krylov"))
+    assert a.result.train_elbo == pytest.approx(b.result.train_elbo, abs=1e-4)
+    np.testing.assert_allclose(a.mean.eval(), b.mean.eval(), atol=0.02)
+
+
+def test_iid_draws_as_in_the_paper(figure_1):
+    approx = fit("eig", figure_1, draws=1000, base_draws="iid")
+    assert two_gaussians_kl(approx) == pytest.approx(0.1275, abs=0.01)
+
+
+def test_variants_keep_what_the_paper_keeps(figure_1):
+    laplace = pm.fit(
+        method=px.LaplaceVI(model=figure_1, random_seed=1), model=figure_1, progressbar=False
+    )
+    S = laplace.cov.eval()
+    np.testing.assert_allclose(fit("mu", figure_1).cov.eval(), S, rtol=1e-8)
+    T = fit("eig", figure_1).cov.eval()
+    np.testing.assert_allclose(S @ T, T @ S, atol=1e-10)  # same eigenvectors
+    C = np.linalg.cholesky(S)
+    lr = fit("lr", figure_1)
+    L, x = lr.group.root.eval(), lr.group.factor.get_value()
+    assert np.linalg.matrix_rank(L - x, tol=1e-8) == 1
+    np.testing.assert_allclose(x @ x.T, C @ C.T, rtol=1e-8)
+
+
+def test_eigen_root():
+    C = np.array([[2.0, 0.0], [1.0, 0.5]])
+    root, inverse = eigen_root(C)
+    np.testing.assert_allclose(root @ root.T, C @ C.T, rtol=EXACT)
+    np.testing.assert_allclose(root.T @ root, np.diag(np.diag(root.T @ root)), atol=1e-12)
+    np.testing.assert_allclose(inverse @ root, np.eye(2), atol=1e-12)
+
+
+def test_more_draws_are_taken_while_the_fit_overfits():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 12))
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 3, shape=12)
+        pm.Bernoulli("y", logit_p=X @ b, observed=(rng.random(40) < 0.5).astype(int))
+    few = fit("lr", model, rank=12, draws=16, max_draws=16)
+    assert "exceeds the fresh one" in few.result.notes[-1]
+    more = fit("lr", model, rank=12, draws=16)
+    assert more.result.train_draws > 16
+    assert more.result.elbo > few.result.elbo
+    assert more.result.train_elbo - more.result.elbo < few.result.train_elbo - few.result.elbo
+
+
+def test_eight_schools_improves_on_laplace_and_stays_below_the_evidence():
+    result = fit("eig", eight_schools(centred=False)).result
+    assert -31.75 < result.elbo < LOG_EVIDENCE_SCHOOLS + monte_carlo(result.elbo_se)
+
+
+def test_unit_base_fits_where_there_is_no_mode():
+    model = eight_schools(centred=True)
+    with pytest.raises(px.NoModeError):
+        fit("mu", model)
+    result = fit("eig", model, base="unit").result
+    assert result.converged and -36 < result.elbo < LOG_EVIDENCE_SCHOOLS
+
+
+@pytest.mark.parametrize(("variant", "rank"), [("mu", 1), ("lr", 5)])
+def test_hyperparameters_maximise_the_evidence_of_a_conjugate_model(variant, rank):
+    model, X, y = ridge(np.random.default_rng(0))
+    approx = fit(variant, model, rank=rank, hyperparameters=[model["alpha"], "sigma"])
+    values = approx.hyperparameters
+    best = ridge_log_evidence(X, y, values["alpha"], values["sigma"])
+    assert approx.result.train_elbo == pytest.approx(best, abs=1e-3)
+    for factor in (0.97, 1.03):
+        assert ridge_log_evidence(X, y, factor * values["alpha"], values["sigma"]) < best
+        assert ridge_log_evidence(X, y, values["alpha"], factor * values["sigma"]) < best
+    sigma = approx.sample(3, random_seed=1).posterior["sigma"].values
+    np.testing.assert_allclose(sigma, values["sigma"], rtol=EXACT)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variant": "full"}, r"variant must be one of \('mu', 'eig', 'lr'\), got 'full'"),
+        ({"variant": "lr", "rank": 3}, "rank must be between 1 and the dimension 2, got 3"),
+        ({"variant": "lr", "rank": 0}, "rank must be between 1 and the dimension 2, got 0"),
+        ({"variant": "mu", "rank": 2}, "rank applies to variant 'lr' only"),
+        ({"variant": "mu", "draws": 1}, "draws must be an integer >= 2, got 1"),
+        ({"variant": "mu", "draws": 64, "max_draws": 32}, "max_draws must be at least draws"),
+        ({"variant": "mu", "base_draws": "halton"}, "base_draws must be one of"),
+        ({"variant": "mu", "optimizer": "sgd"}, "optimizer must be one of"),
+        ({"variant": "mu", "base": "advi"}, "base must be one of"),
+        ({"variant": "mu", "hyperparameters": ["nope"]}, r"got \['nope'\]"),
+        ({"variant": "mu", "starts": 0}, "starts must be an integer >= 1"),
+    ],
+)
+def test_bad_options(figure_1, options, message):
+    with pytest.raises(ValueError, match=message):
+        px.MixedVI(model=figure_1, **options)
+
+
+def test_start_outside_the_support_is_refused():
+    with pm.Model() as model:
+        x = pm.Flat("x")
+        pm.Potential("log", pt.log(x))
+    with pytest.raises(ValueError, match="not finite"):
+        fit("mu", model, base="unit", start={"x": -1.0})

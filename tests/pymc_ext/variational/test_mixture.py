@@ -1,0 +1,93 @@
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+
+import pymc_ext as px
+from tests.pymc_ext.variational.targets import (
+    MEAN,
+    SD,
+    WEIGHT,
+    cauchy_location,
+    eight_schools,
+    two_gaussians,
+)
+from tests.tolerances import EXACT, monte_carlo
+
+LOG_EVIDENCE_CAUCHY = -21.430686  # quadrature
+
+
+def fit(model, variant, **options):
+    inference = px.MixtureVI(variant, model=model, **{"random_seed": 1, **options})
+    return pm.fit(method=inference, model=model, progressbar=False)
+
+
+def test_a_mixture_target_is_recovered_exactly():
+    approx = fit(two_gaussians(), "lr")
+    order = np.argsort(-np.exp(approx.group.log_weights.eval()))
+    np.testing.assert_allclose(np.exp(approx.group.log_weights.eval())[order], WEIGHT, atol=5e-3)
+    np.testing.assert_allclose(approx.group.component_means.eval()[order], MEAN, atol=0.01)
+    covs = approx.group.component_covs.eval()[order]
+    np.testing.assert_allclose(covs, [np.diag(s**2) for s in SD], atol=0.03)
+    assert abs(approx.result.elbo) < 1e-3  # log Z = 0: KL is zero
+
+
+@pytest.mark.parametrize("variant", ["mu", "eig", "lr"])
+def test_both_modes_of_the_cauchy_case_and_its_evidence(variant):
+    approx = fit(cauchy_location(), variant)
+    assert approx.group.component_means.eval().shape == (2, 1)
+    fresh = approx.result.fresh
+    assert fresh.elbo < LOG_EVIDENCE_CAUCHY + monte_carlo(fresh.elbo_se)
+    assert abs(fresh.log_marginal_is - LOG_EVIDENCE_CAUCHY) < monte_carlo(fresh.log_marginal_is_se)
+    single = pm.fit(
+        method=px.MixedVI("eig", model=approx.model, random_seed=1),
+        model=approx.model,
+        progressbar=False,
+    )
+    assert fresh.elbo > single.result.elbo + 0.1
+
+
+def test_log_q_is_the_mixture_density_and_moments_are_its_own():
+    approx = fit(two_gaussians(), "eig")
+    w, m, S = (
+        x.eval()
+        for x in (
+            pm.math.exp(approx.group.log_weights),
+            approx.group.component_means,
+            approx.group.component_covs,
+        )
+    )
+    theta, _, lq = approx.draws_with_logs(20_000, random_seed=5)
+    density = sum(w[k] * stats.multivariate_normal(m[k], S[k]).pdf(theta) for k in range(2))
+    np.testing.assert_allclose(lq, np.log(density), rtol=1e-8)
+    np.testing.assert_allclose(approx.log_q(theta), lq, rtol=EXACT)
+    sd = approx.std.eval()
+    assert np.all(abs(theta.mean(0) - approx.mean.eval()) < monte_carlo(1) * sd / np.sqrt(20_000))
+    np.testing.assert_allclose(np.cov(theta.T), approx.cov.eval(), atol=0.1)
+
+
+def test_number_of_components_is_bounded_and_reported():
+    approx = fit(cauchy_location(), "mu", components=1)
+    assert approx.result.notes[0] == "1 of 2 modes found from 20 starts"
+    assert approx.group.log_weights.eval() == pytest.approx(0)
+
+
+def test_no_mode_is_refused():
+    with pytest.raises(px.NoModeError, match="no mode found"):
+        fit(eight_schools(centred=True), "mu", starts=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variant": "full"}, "variant must be one of"),
+        ({"components": 0}, "components must be an integer >= 1, got 0"),
+        ({"spread": 0.0}, "spread must be > 0"),
+        ({"starts": 0}, "starts must be an integer >= 1"),
+        ({"draws": 1}, "draws must be an integer >= 2"),
+        ({"variant": "lr", "rank": 3}, "rank must be between 1 and the dimension 1, got 3"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        px.MixtureVI(model=cauchy_location(), **options)
