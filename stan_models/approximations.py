@@ -71,6 +71,7 @@ def advi(
         Step size; given one, its adaptation is off.
     require_converged
         Whether reaching ``iter`` is an error; if not, the attribute ``converged`` says so.
+        Stan's tolerance is relative to the ELBO: a target whose ELBO is near zero never meets it.
     inits, timeout
         As cmdstanpy's: radius of the initial values, seconds after which the run is given up.
 
