@@ -17,19 +17,20 @@ import numpy as np
 from bridge.errors import BridgeError
 from posteriordb_cases.draws import flatten
 
-__all__ = ["KEPT_DRAWS", "AdmissionError", "admission_checks", "diagnose", "require_admitted"]
+__all__ = ["KEPT_DRAWS", "AdmissionError", "admission_checks", "diagnose"]
+__all__ += ["require_admitted", "too_dependent"]
 
 KEPT_DRAWS = 10_000
 R_HAT_BOUND = 1.01
 E_FMI_BOUND = 0.2
 LAG1_BOUND = 0.05
 
-_LONGER = "raise draws and thin together, or warmup"
+_LONGER = "raise thin, or warmup"
 _CALMER = "raise adapt_delta towards 1, or sample another parametrisation of the same posterior"
 # Independent draws leave the ESS bounds once in 150 values (measured: 400 normal series), so with
 # 40 values one in four perfect runs is refused.
 _ADVICE = {
-    "ndraws_is_10k": f"choose chains * draws / thin = {KEPT_DRAWS}",
+    "ndraws_is_10k": f"keep {KEPT_DRAWS} draws",
     "nchains_is_gte_4": "choose chains >= 4",
     "ess_within_bounds": f"{_LONGER}; if a single value is just outside, take another random_seed",
     "r_hat_below_1_01": _LONGER,
@@ -87,6 +88,11 @@ def admission_checks(diagnostics: Mapping[str, Any]) -> dict[str, bool]:
         "no_divergent_transitions": sum(diagnostics["divergent_transitions"]) == 0,
     }
     return {name: bool(passed) for name, passed in checks.items()}
+
+
+def too_dependent(checks: Mapping[str, bool]) -> bool:
+    """Return whether a check fails that a longer, more thinned run would meet."""
+    return any(_ADVICE[name].startswith(_LONGER) for name, ok in checks.items() if not ok)
 
 
 def _ess_bounds(n_draws: int) -> tuple[float, float]:

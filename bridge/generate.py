@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,15 @@ from bridge.admission import (
     admission_checks,
     diagnose,
     require_admitted,
+    too_dependent,
 )
 from bridge.errors import NoModelError
 from posteriordb_cases import Case, list_cases, load_case, write_reference_draws
 
 __all__ = ["AdmissionError", "generate"]
 
+THINNING = (10, 30, 100)
+ADAPT_DELTAS = (0.95, 0.99, 0.999)
 _log = logging.getLogger(__name__)
 
 
@@ -33,9 +36,8 @@ def generate(
     random_seed: int = 1,
     chains: int = 10,
     warmup: int = 10_000,
-    draws: int = 10_000,
-    thin: int = 10,
-    adapt_delta: float = 0.95,
+    thin: int | None = None,
+    adapt_delta: float | None = None,
 ) -> Path:
     """Sample a case with Stan NUTS, check the draws and write them into its database.
 
@@ -50,12 +52,14 @@ def generate(
         A database on this machine that can be written, as in ``load_case``.
     random_seed
         Seed of Stan.
-    chains, warmup, draws
-        Number of chains, and their iterations before and after adaptation stops.
+    chains, warmup
+        Number of chains, which must divide 10,000, and the iterations each adapts for.
     thin
-        Every ``thin``-th draw is kept: chains * draws / thin must be 10,000.
+        Every ``thin``-th draw is kept, of as many as make 10,000 kept ones. None tries 10, 30 and
+        100 until the draws are independent enough.
     adapt_delta
-        Target acceptance rate of NUTS, in (0, 1).
+        Target acceptance rate of NUTS, in (0, 1). None tries 0.95, 0.99 and 0.999 until no
+        transition diverges.
 
     Returns
     -------
@@ -69,7 +73,7 @@ def generate(
     NoModelError
         If the case has no Stan program.
     ValueError
-        If the case is unknown, foresees no reference, or the counts do not give 10,000 draws.
+        If the case is unknown or foresees no reference, or a count is out of range.
     PermissionError
         If the database cannot be written.
 
@@ -83,19 +87,21 @@ def generate(
     inference algorithms", AISTATS. arXiv:2407.04967
     """
     case = _source(load_case(name, database))
-    _check_arguments(case, chains, draws, thin)
-    settings = {
-        "chains": chains,
-        "iter": warmup + draws,
-        "warmup": warmup,
-        "thin": thin,
-        "seed": random_seed,
-        "control": {"adapt_delta": adapt_delta},
-    }
-    fit = _sample(case, settings)
-    kept = _kept(case, fit, thin)
-    diagnostics = diagnose(kept, fit["sample_stats"])
-    checks = admission_checks(diagnostics)
+    _check_arguments(case, chains, thin, adapt_delta)
+    thins: Sequence[int] = THINNING if thin is None else (thin,)
+    deltas: Sequence[float] = ADAPT_DELTAS if adapt_delta is None else (adapt_delta,)
+    while True:
+        settings = _settings(chains, warmup, thins[0], random_seed, deltas[0])
+        fit = _sample(case, settings)
+        kept = _kept(case, fit, thins[0])
+        diagnostics = diagnose(kept, fit["sample_stats"])
+        checks = admission_checks(diagnostics)
+        thin_more = too_dependent(checks) and len(thins) > 1
+        step_less = not checks["no_divergent_transitions"] and len(deltas) > 1
+        if not (thin_more or step_less):
+            break
+        _log.info("%s: not admitted with %s, trying again", case.name, settings)
+        thins, deltas = thins[thin_more:], deltas[step_less:]
     require_admitted(case.name, checks, diagnostics)
     info = {
         "name": case.name,
@@ -129,25 +135,42 @@ def _source(case: Case) -> Case:
     return source
 
 
-def _check_arguments(case: Case, chains: int, draws: int, thin: int) -> None:
+def _check_arguments(case: Case, chains: int, thin: int | None, adapt_delta: float | None) -> None:
     if case.stan_code is None:
         raise NoModelError(
             f"case {case.name!r} has no Stan program at models/stan/{case.model_name}.stan in "
             f"{case.database}: give a database that has one"
         )
-    if thin < 1 or draws % thin or chains * draws != KEPT_DRAWS * thin:
-        raise ValueError(
-            f"chains * draws / thin must be {KEPT_DRAWS}, got {chains} * {draws} / {thin}"
-        )
+    if chains < 1 or KEPT_DRAWS % chains:
+        raise ValueError(f"chains must divide {KEPT_DRAWS}, got {chains}")
+    if thin is not None and thin < 1:
+        raise ValueError(f"thin must be >= 1, got {thin}")
+    if adapt_delta is not None and not 0 < adapt_delta < 1:
+        raise ValueError(f"adapt_delta must be in (0, 1), got {adapt_delta}")
     if not os.access(case.database, os.W_OK):
         raise PermissionError(
             f"{case.database} cannot be written: give a database that can with --database"
         )
 
 
+def _settings(
+    chains: int, warmup: int, thin: int, random_seed: int, adapt_delta: float
+) -> dict[str, Any]:
+    """posteriordb's ``method_arguments``."""
+    return {
+        "chains": chains,
+        "iter": warmup + KEPT_DRAWS // chains * thin,
+        "warmup": warmup,
+        "thin": thin,
+        "seed": random_seed,
+        "control": {"adapt_delta": adapt_delta},
+    }
+
+
 def _sample(case: Case, settings: Mapping[str, Any]) -> Any:
     from stan_models import StanProgram, nuts
 
+    assert case.stan_code is not None  # checked by _check_arguments
     program = StanProgram(case.stan_code, name=case.model_name)
     return nuts(
         program,

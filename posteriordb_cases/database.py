@@ -93,7 +93,7 @@ def github_client() -> Any:
     """
     from posteriordb import PosteriorDatabaseGithub
 
-    folder = user_cache_path("trusted-posteriors") / "posteriordb" / "posterior_database"
+    folder = user_cache_path("posteriordb_cases") / "posterior_database"
     folder.mkdir(parents=True, exist_ok=True)
     printed = io.StringIO()
     try:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import arviz as az
 import numpy as np
 import pytest
+import xarray as xr
 
 import bridge.generate
 from bridge.admission import AdmissionError, admission_checks, diagnose
@@ -40,18 +40,23 @@ def database(tmp_path: Path) -> Path:
     return root
 
 
-def independent_fit(case: Any, settings: dict[str, Any]) -> Any:
+def independent_fit(case: Any, settings: dict[str, Any]) -> dict[str, xr.Dataset]:
     """What NUTS would return if its draws were independent normal ones."""
     rng = np.random.default_rng(settings["seed"])
     shape = (settings["chains"], settings["iter"] - settings["warmup"])
+    dims = ("chain", "draw")
     posterior = {
-        name: rng.normal(size=shape if n == 1 else (*shape, n))
+        name: (dims, rng.normal(size=shape))
+        if n == 1
+        else ((*dims, f"{name}_dim_0"), rng.normal(size=(*shape, n)))
         for name, n in case.dimensions.items()
     }
-    stats = {"energy": rng.normal(size=shape), "diverging": np.zeros(shape, dtype=bool)}
-    fit = az.from_dict(posterior=posterior, sample_stats=stats)
-    fit["posterior"].attrs = {"engine": "none", "stan_version": "0.0.0"}
-    return fit
+    stats = {
+        "energy": (dims, rng.normal(size=shape)),
+        "diverging": (dims, np.zeros(shape, dtype=bool)),
+    }
+    attributes = {"engine": "none", "stan_version": "0.0.0", "seconds": 1.0}
+    return {"posterior": xr.Dataset(posterior, attrs=attributes), "sample_stats": xr.Dataset(stats)}
 
 
 @pytest.fixture
@@ -79,7 +84,7 @@ def written_files(database: Path) -> list[Path]:
 
 def test_admitted_draws_are_written_with_posteriordbs_record(database: Path, sampler) -> None:
     sampler()
-    path = generate(GAUSSIAN, database=database, random_seed=7, draws=2000, warmup=500, thin=2)
+    path = generate(GAUSSIAN, database=database, random_seed=7, warmup=500, thin=2)
     case = load_case(GAUSSIAN, database)
     assert path == case.reference_path and len(written_files(database)) == 2
     assert case.reference_draws()["posterior"]["x"].shape == (10, 1000, 5)
@@ -93,20 +98,20 @@ def test_admitted_draws_are_written_with_posteriordbs_record(database: Path, sam
     assert info["diagnostics"]["diagnostic_information"]["names"] == [
         f"x[{i}]" for i in range(1, 6)
     ]
-    assert info["versions"]["stan_version"] == "0.0.0"
+    assert info["versions"] == {"engine": "none", "stan_version": "0.0.0"}
 
 
 def test_every_thinth_draw_is_kept(database: Path, sampler) -> None:
     fits: list[Any] = []
     sampler(fits.append)
-    generate(GAUSSIAN, database=database, draws=3000, thin=3, random_seed=3)
+    generate(GAUSSIAN, database=database, thin=3, random_seed=3)
     kept = load_case(GAUSSIAN, database).reference_draws()["posterior"]["x"].values
     np.testing.assert_allclose(kept, fits[0]["posterior"]["x"].values[:, 2::3], rtol=1e-7)
 
 
 def test_centered_eight_schools_take_the_noncentered_program(database: Path, sampler) -> None:
     sampled = sampler()
-    generate(CENTERED, database=database, draws=1000, thin=1, random_seed=3)
+    generate(CENTERED, database=database, thin=1, random_seed=3)
     assert sampled == [NONCENTERED]
     case = load_case(CENTERED, database)
     assert case.has_reference and CENTERED in case.reference_info["comments"]
@@ -139,7 +144,7 @@ def one_divergence(fit: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (sticky, r"abs_mean_lag1_ac_below_0_05 \(0\.\d+ for x\[\d\]\).*draws and thin"),
+        (sticky, r"abs_mean_lag1_ac_below_0_05 \(0\.\d+ for x\[\d\]\).*raise thin"),
         (antithetic, r"ess_within_bounds \(expected 8942 to 11058, got bulk \d+.* for x\[1\]"),
         (shifted_chain, r"r_hat_below_1_01 \(1\.\d+ for x\[3\]\)"),
         (rare_jumps, r"efmi_above_0_2 \(0\.0\d+\): reparametrise"),
@@ -151,40 +156,87 @@ def test_failed_check_is_named_with_a_remedy_and_nothing_is_written(
 ) -> None:
     sampler(change)
     with pytest.raises(AdmissionError, match=f"{GAUSSIAN} are not written.*{message}"):
-        generate(GAUSSIAN, database=database, draws=1000, thin=1)
+        generate(GAUSSIAN, database=database, thin=1)
     assert written_files(database) == []
 
 
 def test_divergence_between_kept_draws_counts(database: Path, sampler) -> None:
     sampler(one_divergence)  # transition 16 (from 0) is not among those kept with thin=2
     with pytest.raises(AdmissionError, match="1 divergent"):
-        generate(GAUSSIAN, database=database, draws=2000, thin=2)
+        generate(GAUSSIAN, database=database, thin=2)
 
 
 def test_failed_check_keeps_earlier_draws(database: Path, sampler) -> None:
     sampler()
-    generate(GAUSSIAN, database=database, draws=1000, thin=1)
+    generate(GAUSSIAN, database=database, thin=1)
     before = [path.read_bytes() for path in written_files(database)]
     sampler(one_divergence)
     with pytest.raises(AdmissionError):
-        generate(GAUSSIAN, database=database, draws=1000, thin=1)
+        generate(GAUSSIAN, database=database, thin=1)
     assert [path.read_bytes() for path in written_files(database)] == before
 
 
 @pytest.mark.parametrize(
-    "counts", [{"draws": 1000}, {"chains": 3}, {"draws": 1001, "thin": 1}, {"thin": 0}]
+    ("counts", "message"),
+    [
+        ({"chains": 3}, "chains must divide 10000, got 3"),
+        ({"thin": 0}, "thin must be >= 1, got 0"),
+        ({"adapt_delta": 1.0}, r"adapt_delta must be in \(0, 1\), got 1\.0"),
+    ],
 )
-def test_counts_must_give_ten_thousand_draws(database: Path, sampler, counts: dict) -> None:
+def test_counts_out_of_range(database: Path, sampler, counts: dict, message: str) -> None:
     sampled = sampler()
-    with pytest.raises(ValueError, match="must be 10000, got"):
+    with pytest.raises(ValueError, match=message):
         generate(GAUSSIAN, database=database, **counts)
     assert sampled == []
+
+
+def test_dependent_draws_are_thinned_more(
+    database: Path, sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bridge.generate, "THINNING", (1, 3, 9))
+    sampled = sampler(sticky)
+    generate(GAUSSIAN, database=database)
+    assert sampled == [GAUSSIAN, GAUSSIAN]
+    settings = load_case(GAUSSIAN, database).reference_info["inference"]["method_arguments"]
+    assert settings["thin"] == 3 and settings["iter"] - settings["warmup"] == 3000
+
+
+def test_divergences_are_met_by_smaller_steps(database: Path, sampler) -> None:
+    fits: list[Any] = []
+
+    def diverge_twice(fit: Any) -> None:
+        fits.append(fit)
+        if len(fits) <= 2:
+            one_divergence(fit)
+
+    sampler(diverge_twice)
+    generate(GAUSSIAN, database=database, thin=1)
+    settings = load_case(GAUSSIAN, database).reference_info["inference"]["method_arguments"]
+    assert settings["control"] == {"adapt_delta": 0.999} and settings["thin"] == 1
+
+
+def test_smallest_steps_are_judged_too(database: Path, sampler) -> None:
+    sampled = sampler(one_divergence)
+    with pytest.raises(AdmissionError, match="no_divergent_transitions"):
+        generate(GAUSSIAN, database=database, thin=1)
+    assert len(sampled) == 3 and written_files(database) == []
+
+
+def test_the_last_thinning_is_judged_too(
+    database: Path, sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bridge.generate, "THINNING", (1, 2))
+    sampled = sampler(shifted_chain)
+    with pytest.raises(AdmissionError, match="r_hat_below_1_01"):
+        generate(GAUSSIAN, database=database)
+    assert len(sampled) == 2 and written_files(database) == []
 
 
 def test_too_few_chains_are_refused(database: Path, sampler) -> None:
     sampler()
     with pytest.raises(AdmissionError, match=r"nchains_is_gte_4 \(2 chains\): choose chains >= 4"):
-        generate(GAUSSIAN, database=database, chains=2, draws=5000, thin=1)
+        generate(GAUSSIAN, database=database, chains=2, thin=1)
 
 
 def test_case_without_program_or_reference_name(database: Path, sampler) -> None:
@@ -200,7 +252,7 @@ def test_case_without_program_or_reference_name(database: Path, sampler) -> None
 
 
 def test_dimensions_the_program_does_not_have(database: Path, sampler) -> None:
-    sampler(lambda fit: fit.__setattr__("posterior", fit["posterior"].drop_vars("mu")))
+    sampler(lambda fit: fit.update(posterior=fit["posterior"].drop_vars("mu")))
     with pytest.raises(ValueError, match="dimensions name mu, which the Stan program has not"):
         generate(NONCENTERED, database=database)
 
@@ -244,6 +296,21 @@ def test_our_diagnostics_are_posteriordbs(corpus: Path) -> None:
     order = [stored["diagnostic_information"]["names"].index(name) for name in names]
     for key in ("effective_sample_size_bulk", "effective_sample_size_tail", "r_hat"):
         np.testing.assert_allclose(found[key], np.array(stored[key])[order], rtol=0.02, err_msg=key)
+
+
+@pytest.mark.parametrize("name", list_cases(EMBEDDED))
+def test_embedded_draws_have_the_diagnostics_they_record(name: str) -> None:
+    """The record was made before rounding to 8 digits and of all transitions: compare the rest."""
+    case = load_case(name, EMBEDDED)
+    source = load_case(case.reference_name, EMBEDDED)
+    posterior = source.reference_draws()["posterior"]
+    draws = {name: posterior[name].values for name in source.dimensions}
+    energy = np.random.default_rng(0).normal(size=(10, 1000))
+    found = diagnose(draws, {"energy": energy, "diverging": np.zeros((10, 1000))})
+    for key, value in case.reference_info["diagnostics"].items():
+        if key != "expected_fraction_of_missing_information":
+            expected = value if key == "diagnostic_information" else pytest.approx(value, rel=1e-4)
+            assert found[key] == expected, key
 
 
 @pytest.mark.stan
