@@ -2,8 +2,12 @@
 
 from pymc_ext.matching import MatchingState, matched_targets
 from pymc_ext.maths.trust_region import NoModeError
+from pymc_ext.ops.bernstein import bernstein_map
 from pymc_ext.ops.expected_softplus import expected_softplus
 from pymc_ext.variational.affine import AffinityError
+from pymc_ext.variational.bernstein import BernsteinVI
+from pymc_ext.variational.bernstein_latents import Logistic, Normal, StudentT
+from pymc_ext.variational.importance_weighted import ImportanceWeighted
 from pymc_ext.variational.jaakkola import JaakkolaVI
 from pymc_ext.variational.laplace import LaplaceVI
 from pymc_ext.variational.mixed import DiagonalVI, MixedVI
@@ -13,16 +17,22 @@ from pymc_ext.variational.viper import ViperVI
 
 __all__ = [
     "AffinityError",
+    "BernsteinVI",
     "DiagonalVI",
+    "ImportanceWeighted",
     "JaakkolaVI",
     "LaplaceVI",
+    "Logistic",
     "MatchedClassifier",
     "MatchingState",
     "MixedVI",
     "MixtureVI",
     "MonteCarloVI",
     "NoModeError",
+    "Normal",
+    "StudentT",
     "ViperVI",
+    "bernstein_map",
     "expected_softplus",
     "matched_targets",
 ]

@@ -55,9 +55,9 @@ def bernstein_basis(x: TensorLike, degree: int) -> TensorVariable:
     >>> bernstein_basis(0.0, 2).eval()
     array([0.25, 0.5 , 0.25])
     """
-    x = pt.as_tensor_variable(x)[..., None]
+    logit = pt.as_tensor_variable(x)[..., None]
     j = np.arange(degree + 1)
-    log_u, log_v = -pt.softplus(-x), -pt.softplus(x)
+    log_u, log_v = -pt.softplus(-logit), -pt.softplus(logit)
     return pt.exp(log_binomials(degree) + j * log_u + (degree - j) * log_v)
 
 

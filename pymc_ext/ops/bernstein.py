@@ -54,8 +54,8 @@ class BernsteinMap(_RowOp):
 
     c_function = "bernstein_forward"
 
-    def make_node(self, x, raw):
-        x, raw = pt.as_tensor_variable(x), pt.as_tensor_variable(raw)
+    def make_node(self, *inputs):
+        x, raw = map(pt.as_tensor_variable, inputs)
         _require(x, "x", 1)
         _require(raw, "raw", 2)
         out = pt.TensorType("float64", shape=(x.type.shape[0],))
@@ -74,7 +74,7 @@ class BernsteinMap(_RowOp):
             pt.zeros_like(out) if _disconnected(g) else g
             for g, out in zip(cotangents, outputs, strict=True)
         ]
-        return list(BernsteinMapPullback()(*inputs, *g))
+        return BernsteinMapPullback()(*inputs, *g, return_list=True)
 
     L_op = pullback
 
@@ -84,8 +84,8 @@ class BernsteinMapPullback(_RowOp):
 
     c_function = "bernstein_backward"
 
-    def make_node(self, x, raw, g_value, g_log):
-        x, raw, g_value, g_log = map(pt.as_tensor_variable, (x, raw, g_value, g_log))
+    def make_node(self, *inputs):
+        x, raw, g_value, g_log = map(pt.as_tensor_variable, inputs)
         for variable, label, ndim in ((x, "x", 1), (raw, "raw", 2)):
             _require(variable, label, ndim)
         g_value, g_log = (g.astype("float64") for g in (g_value, g_log))
@@ -109,13 +109,13 @@ class BernsteinMapPullback(_RowOp):
         x, raw, g_value, g_log, c_x, c_raw = stand_ins = [v.type() for v in given]
         value, log_derivative = bernstein_polynomial(x, raw)
         inner = (value * g_value).sum() + (log_derivative * g_log).sum()
-        first = pytensor.grad(inner, [x, raw])
-        outer = sum(
+        first: Any = pytensor.grad(inner, [x, raw])
+        outer: Any = sum(
             (c * f).sum()
             for c, f, cotangent in zip((c_x, c_raw), first, cotangents, strict=True)
             if not _disconnected(cotangent)
         )
-        second = pytensor.grad(outer, stand_ins[:4], disconnected_inputs="ignore")
+        second: Any = pytensor.grad(outer, stand_ins[:4], disconnected_inputs="ignore")
         return graph_replace(second, dict(zip(stand_ins, given, strict=True)), strict=False)
 
     L_op = pullback
@@ -179,11 +179,13 @@ def bernstein_map(x: TensorLike, raw: TensorLike) -> tuple[TensorVariable, Tenso
         check_order(raw.type.shape[-1])
     _register_jax()
     dtype = pytensor.scalar.upcast(pytensor.config.floatX, x.dtype, raw.dtype)
+    x_full: Any
     x_full, row = pt.broadcast_arrays(x, raw[..., 0])
     raw_full = pt.broadcast_to(raw, (*tuple(row.shape), raw.shape[-1]))
     flat = raw_full.reshape((-1, raw.shape[-1])).astype("float64")
     flat = pt.specify_shape(flat, (None, raw.type.shape[-1]))
-    value, log_derivative = BernsteinMap()(x_full.reshape((-1,)).astype("float64"), flat)
+    outputs: Any = BernsteinMap()(x_full.reshape((-1,)).astype("float64"), flat)
+    value, log_derivative = outputs
     shape = x_full.shape
     return (
         value.reshape(shape, ndim=x_full.ndim).astype(dtype),

@@ -1,0 +1,111 @@
+"""The approximation that :class:`BernsteinVI` returns: log q also at points it has not drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.tensor import TensorVariable
+from scipy.optimize.elementwise import bracket_root, find_root
+
+from pymc_ext.ops import bernstein_numpy as kernel
+from pymc_ext.variational.base import VectorisedApproximation, _compile_kwargs, standard_normal_logp
+from pymc_ext.variational.bernstein_group import BernsteinGroup
+from pymc_ext.variational.importance_weighted import Stage
+
+Array = NDArray[np.floating]
+
+
+class BernsteinApproximation(VectorisedApproximation):
+    """q of one :class:`BernsteinGroup`; ``stages`` holds what each training phase reached."""
+
+    stages: tuple[Stage, ...] = ()
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(BernsteinGroup, **options)
+
+    def use_compile_options(
+        self, backend: str | None, compile_kwargs: Mapping[str, Any] | None
+    ) -> None:
+        """Options of all later compilations."""
+        self.compile_kwargs = _compile_kwargs(backend, compile_kwargs)
+
+    def symbolic_log_ratio(self, z: TensorVariable) -> TensorVariable:
+        """log p̃ − log q of the draws made from normals z, (S, K) -> (S,)."""
+        theta, log_det = self.group.transform(z)  # log_det is log N(z) − log q
+        return self.vectorised_logp(theta) - standard_normal_logp(z) + log_det
+
+    def log_ratios(self, z: Array) -> Array:
+        """log p̃ − log q of the draws made from normals z (N, K)."""
+        self.require_exact_logp()
+        normals = pt.matrix("z", shape=(None, self.group.latent_dim))
+        f = self._function(
+            "log_ratios", lambda: self.compile([normals], [self.symbolic_log_ratio(normals)])
+        )
+        return self._chunked(f, z)[0]
+
+    def log_q(self, theta: Array) -> Array:
+        """Normalised log q at any θ, (N, D) -> (N,), by inverting the flow; −∞ off its support."""
+        rows = self._theta_rows(theta)
+        x, inside = self._invert(self.group.to_coordinates(rows))
+        log_q = np.full(len(rows), -np.inf)
+        if inside.any():
+            log_q[inside] = self._chunked(self._function("log_q_at", self._log_q_at), x[inside])[0]
+        return log_q
+
+    def _log_q_at(self) -> Callable[..., Any]:
+        x, group = pt.matrix("x", shape=(None, self.group.ddim)), self.group
+        v, log_dx = group.latent_input(x)
+        _, log_dy = group.push(x, group.conditionals(x))
+        log_q = group.law.log_density(v).sum(-1) - log_dx - log_dy - group.log_det_base()
+        return self.compile([x], [log_q])
+
+    def _invert(self, y: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """x with flow(x) = y, one component after the other; and where it exists."""
+        names = [
+            "offset",
+            "log_scale",
+            "raw",
+            *(["left", "right"] if self.group.tails == "linear" else []),
+        ]
+
+        def build() -> Callable[..., Any]:
+            x = pt.matrix("x", shape=(None, self.group.ddim))
+            given = self.group.conditionals(x)
+            return self.compile([x], [given[name] for name in names])
+
+        f = self._function("conditionals", build)
+        x, inside = np.zeros_like(y), np.ones(len(y), dtype=bool)
+        for j in range(y.shape[1]):
+            given = dict(zip(names, self._chunked(f, x), strict=True))
+            x[:, j], found = _solve(y[:, j], {name: given[name][:, j] for name in names})
+            inside &= found
+        return x, inside & self.group.on_support(x)
+
+
+def _solve(y: Array, given: Mapping[str, Array]) -> tuple[Array, NDArray[np.bool_]]:
+    """Roots of offset + scale (polynomial(x) + tails(x)) = y, and where there is one."""
+    rows, height = np.arange(len(y)), (y - given["offset"]) * np.exp(-given["log_scale"])
+    linear = "left" in given
+
+    def distance(x: Array, i: Array) -> Array:
+        i, shape = np.broadcast_to(i, x.shape).astype(int).ravel(), x.shape
+        x = x.ravel()
+        out = kernel.bernstein(x, given["raw"][i])[0] - height[i]
+        if linear:
+            out += given["right"][i] * np.logaddexp(0, x) - given["left"][i] * np.logaddexp(0, -x)
+        return out.reshape(shape)
+
+    total = kernel.softplus_and_slope(given["raw"])[0].sum(axis=1)
+    found = np.ones(len(y), dtype=bool) if linear else (height > 0) & (height < total)
+    x = np.zeros(len(y))
+    if found.any():
+        keep = rows[found]
+        bracket = bracket_root(distance, -np.ones(len(keep)), np.ones(len(keep)), args=(keep,))
+        root = find_root(distance, bracket.bracket, args=(keep,), tolerances={"xatol": 1e-13})
+        x[found] = np.where(root.success, root.x, 0.0)
+        found[found] = root.success
+    return x, found

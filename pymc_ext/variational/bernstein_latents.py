@@ -1,0 +1,130 @@
+"""Laws of the flow's latent variables, made from standard normals so that every draw is seeded."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.tensor import TensorVariable
+from scipy.special import gammaln, ndtr
+from scipy.stats import t as student_t
+
+LOG_2PI = float(np.log(2 * np.pi))
+
+
+def _log_ndtr(z: TensorVariable) -> TensorVariable:
+    # |z| < 37 always holds for a normal draw, and erfc is relatively exact there
+    return pt.log(0.5 * pt.erfc(-z / np.sqrt(2.0)))
+
+
+class Latent(ABC):
+    """A law on R (or an interval) of independent latent variables."""
+
+    normals: ClassVar[int] = 1  # standard normals behind one latent variable
+
+    @abstractmethod
+    def draw(self, z: TensorVariable, dim: int) -> TensorVariable:
+        """Latent variables (N, dim) from normals (N, normals * dim)."""
+
+    @abstractmethod
+    def log_density(self, v: TensorVariable) -> TensorVariable:
+        """Elementwise normalised log density."""
+
+
+@dataclass(frozen=True)
+class Normal(Latent):
+    """N(0, 1), the paper's."""
+
+    def draw(self, z: TensorVariable, dim: int) -> TensorVariable:
+        return z
+
+    def log_density(self, v: TensorVariable) -> TensorVariable:
+        return -0.5 * v**2 - 0.5 * LOG_2PI
+
+
+@dataclass(frozen=True)
+class Logistic(Latent):
+    """Logistic with unit variance: exponential tails."""
+
+    @property
+    def scale(self) -> float:
+        return float(np.sqrt(3) / np.pi)
+
+    def draw(self, z: TensorVariable, dim: int) -> TensorVariable:
+        return self.scale * (_log_ndtr(z) - _log_ndtr(-z))
+
+    def log_density(self, v: TensorVariable) -> TensorVariable:
+        x = v / self.scale
+        return -pt.softplus(x) - pt.softplus(-x) - np.log(self.scale)
+
+
+@dataclass(frozen=True)
+class StudentT(Latent):
+    """Student-t with ``df`` degrees of freedom, scaled to the quartiles of N(0, 1)."""
+
+    df: float = 5.0
+    normals: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        if not self.df > 0:
+            raise ValueError(f"df must be > 0, got {self.df}")
+
+    @property
+    def scale(self) -> float:
+        return float(0.6744897501960817 / student_t.ppf(0.75, self.df))
+
+    def draw(self, z: TensorVariable, dim: int) -> TensorVariable:
+        """Bailey (1994), doi:10.1090/S0025-5718-1994-1219702-8, polar method; z = 0 gives 0."""
+        log_radius, angle = _log_ndtr(z[:, :dim]), 0.5 * pt.erfc(-z[:, dim:] / np.sqrt(2.0))
+        radius = pt.sqrt(self.df * pt.expm1(-2 / self.df * log_radius))
+        return self.scale * radius * pt.sin(2 * np.pi * (angle - 0.5))
+
+    def log_density(self, v: TensorVariable) -> TensorVariable:
+        half = 0.5 * (self.df + 1)
+        constant = gammaln(half) - gammaln(self.df / 2) - 0.5 * np.log(self.df * np.pi)
+        return constant - np.log(self.scale) - half * pt.log1p((v / self.scale) ** 2 / self.df)
+
+
+@dataclass(frozen=True)
+class TruncatedNormal(Latent):
+    """N(0.5, 0.15²) on [1e-4, 1 - 1e-4]: the input of f3 (appendix B-B2)."""
+
+    mean: float = 0.5
+    sd: float = 0.15
+    margin: float = 1e-4
+
+    @property
+    def mass(self) -> float:
+        edge = (self.mean - self.margin) / self.sd
+        return float(ndtr(edge) - ndtr(-edge))
+
+    def draw(self, z: TensorVariable, dim: int) -> TensorVariable:
+        # Φ(w) - 1/2 = mass (Φ(z) - 1/2), solved for w
+        w = np.sqrt(2.0) * pt.erfinv(self.mass * pt.erf(z / np.sqrt(2.0)))
+        return self.mean + self.sd * w
+
+    def log_density(self, v: TensorVariable) -> TensorVariable:
+        w = (v - self.mean) / self.sd
+        return -0.5 * w**2 - 0.5 * LOG_2PI - np.log(self.sd * self.mass)
+
+
+LATENTS: dict[str, Latent] = {
+    "normal": Normal(),
+    "logistic": Logistic(),
+    "student-t": StudentT(),
+}
+
+
+def resolve_latent(latent: str | Latent) -> Latent:
+    """The law named, or the law itself; ValueError otherwise."""
+    if isinstance(latent, Latent):
+        return latent
+    if latent not in LATENTS:
+        raise ValueError(
+            f"latent must be one of {tuple(LATENTS)} or a law such as StudentT(df=3), "
+            f"got {latent!r}"
+        )
+    return LATENTS[latent]

@@ -1,0 +1,288 @@
+"""``pm.fit`` for a flow: base, ELBO phase, optional importance-weighted phase, result."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.graph.replace import graph_replace
+from rich.progress import Progress
+
+from pymc_ext.variational.base import FRESH, TRAIN, StochasticInference, stream
+from pymc_ext.variational.bernstein_approximation import BernsteinApproximation
+from pymc_ext.variational.bernstein_base import resolve_base
+from pymc_ext.variational.flow_loops import LOOPS
+from pymc_ext.variational.flow_training import (
+    GuardedOptimizer,
+    Trainer,
+    importance_weighted_bound,
+)
+from pymc_ext.variational.importance_weighted import ImportanceWeighted, Stage, better, judge
+from pymc_ext.variational.result import FitResult, FreshDraws
+
+logger = logging.getLogger(__name__)
+
+Array = NDArray[np.floating]
+CHECK_DRAWS = 1024  # held-out draws of one plateau check
+FRESH_DRAWS = 4096  # behind the final ELBO
+CHECKS, JUDGE, POLISH = 101, 102, 103  # purposes of random numbers, beyond the base module's
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """What one optimiser step is made of; names as in :meth:`pymc.Inference.fit`."""
+
+    draws: int
+    group: int = 1  # draws in one group of the importance-weighted bound
+    learning_rate: float = 0.01
+    obj_optimizer: Callable[..., Any] | None = None
+    max_norm: float | None = None
+    more_obj_params: Sequence[Any] = ()
+    more_updates: Mapping[Any, Any] = field(default_factory=dict)
+    more_replacements: Mapping[Any, Any] = field(default_factory=dict)
+
+
+class FlowInference(StochasticInference):
+    """Trains a :class:`BernsteinApproximation`; the options are those of :class:`BernsteinVI`."""
+
+    approx: BernsteinApproximation
+
+    def __init__(
+        self,
+        approx: BernsteinApproximation,
+        *,
+        base: Any,
+        polish: ImportanceWeighted | None,
+        optimizer: str,
+        learning_rate: float,
+        backend: str,
+        start: Mapping[str, Any] | None,
+        random_seed: int | None,
+    ) -> None:
+        super().__init__(approx, random_seed=random_seed)
+        self.base, self.polish, self.start = base, polish, start
+        self.optimizer, self.learning_rate, self.backend = optimizer, learning_rate, backend
+        self.hist: Array = np.asarray(())
+        self._based = isinstance(base, str) and base == "identity"
+        self._notes: tuple[str, ...] = ()
+        self._trainer: Trainer | None = None
+        self._callbacks: tuple[Callable[..., Any], ...] = ()
+        self._score = True
+
+    # ---- pm.fit ----------------------------------------------------------------------------
+
+    def fit(  # type: ignore[override]  # the base class forwards what PyMC's own loop takes
+        self,
+        n: int = 20_000,
+        score: bool | None = None,
+        callbacks: Sequence[Callable[..., Any]] | None = None,
+        progressbar: bool = True,
+        progressbar_theme: Any = None,
+        *,
+        obj_n_mc: int = 10,
+        obj_optimizer: Callable[..., Any] | None = None,
+        total_grad_norm_constraint: float | None = None,
+        more_obj_params: Sequence[Any] | None = None,
+        more_updates: Mapping[Any, Any] | None = None,
+        more_replacements: Mapping[Any, Any] | None = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        backend: str | None = None,
+        include_transformed: bool = False,
+        **unsupported: Any,
+    ) -> BernsteinApproximation:
+        """Fit and return the approximation; arguments as :meth:`pymc.Inference.fit`.
+
+        ``obj_optimizer`` replaces the built-in optimiser with its schedule and average.
+        ``more_obj_params`` are shared variables (a network's weights, say) trained jointly.
+        ``callbacks`` may raise StopIteration; the fit so far is then returned.
+        """
+        if unsupported:
+            raise TypeError(f"{type(self).__name__}.fit does not take {sorted(unsupported)}")
+        for label, value, least in (("n", n, 0), ("obj_n_mc", obj_n_mc, 1)):
+            if not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{label} must be an integer >= {least}, got {value!r}")
+        begin = time.perf_counter()
+        self.approx.use_compile_options(backend, compile_kwargs)
+        for group in self.approx.groups:
+            group.include_transformed = include_transformed
+        self._callbacks, self._score = tuple(callbacks or ()), score is None or score
+        self._require_finite_start()
+        if n == 0:
+            return self._report(begin, False, "n = 0: initialised only", 0, ())
+        self._use_base()
+        options = StepOptions(
+            draws=int(obj_n_mc),
+            learning_rate=self.learning_rate,
+            obj_optimizer=obj_optimizer,
+            max_norm=total_grad_norm_constraint,
+            more_obj_params=tuple(more_obj_params or ()),
+            more_updates=dict(more_updates or {}),
+            more_replacements=dict(more_replacements or {}),
+        )
+        self._trainer = self._new_trainer(options, TRAIN)
+        return self._run(self._trainer, int(n), begin, progressbar)
+
+    def refine(self, n: int, progressbar: bool = True, progressbar_theme: Any = None) -> None:
+        """Continue the ELBO training from the present parameters for at most ``n`` steps."""
+        if self._trainer is None:
+            raise TypeError("call fit before refine")
+        self._run(self._trainer, n, time.perf_counter(), progressbar)
+
+    def _run(
+        self, trainer: Trainer, n: int, begin: float, progressbar: bool
+    ) -> BernsteinApproximation:
+        trainer.losses = []
+        converged = False
+        with Progress(disable=not progressbar) as bar:
+            trainer.after_steps = self._reporter(trainer, bar, bar.add_task("Fitting", total=n))
+            try:
+                converged, reason = trainer.run(n)
+            except (KeyboardInterrupt, StopIteration) as stop:
+                trainer.finish()
+                reason = f"stopped after {len(trainer.losses)} steps: {stop or type(stop).__name__}"
+        if self._score:
+            self.hist = np.concatenate([self.hist, trainer.losses])
+        if not converged:
+            logger.warning("the flow has not converged: %s", reason)
+        stages: tuple[Stage, ...] = ()
+        if self.polish is not None:
+            stages = self._polish(self.polish, progressbar)
+        return self._report(begin, converged, reason, len(trainer.losses), stages)
+
+    # ---- parts of a fit --------------------------------------------------------------------
+
+    def _require_finite_start(self) -> None:
+        if self.approx.has_minibatch:
+            return
+        value = self.approx.log_p(self.approx.group.start[None, :])[0]
+        if not np.isfinite(value):
+            raise ValueError(
+                f"log p̃ is {value} at the starting point {self.approx.group.start}: give start= a "
+                "point where the density is positive and finite, by variable name"
+            )
+
+    def _use_base(self) -> None:
+        if self._based:
+            return
+        mean, cov, note = resolve_base(
+            self.base, self.approx, start=self.start, random_seed=self.random_seed
+        )
+        self.approx.group.set_base(mean, cov)
+        self._notes, self._based = ((note,) if note else ()), True
+
+    def _new_trainer(self, options: StepOptions, purpose: int) -> Trainer:
+        approx = self.approx
+        optimizer = None
+        if options.obj_optimizer is None:
+            optimizer = GuardedOptimizer(self.optimizer, options.max_norm)
+        with approx.building():
+            # a static number of draws: JAX compiles for one shape
+            z = pt.matrix("z", shape=(options.draws, approx.group.latent_dim))
+            replacements = dict(options.more_replacements)
+            normals = replacements.pop(approx.group.symbolic_initial, z)
+            loss = -importance_weighted_bound(approx.symbolic_log_ratio(normals), options.group)
+            if replacements:
+                loss = graph_replace(loss, replacements, strict=False)
+            updates = self._updates(loss, options, optimizer)
+            rng = stream(self.random_seed, purpose)
+            loop = LOOPS[self.backend](approx, z, loss, updates, options.draws, rng)
+        exact = not approx.has_minibatch and not options.more_replacements
+        return Trainer(
+            loop=loop,
+            optimizer=optimizer,
+            learning_rate=options.learning_rate,
+            estimate=self._held_out if exact else None,
+            stride=1 if self._callbacks and self.backend == "pytensor" else None,
+        )
+
+    def _updates(
+        self, loss: Any, options: StepOptions, optimizer: GuardedOptimizer | None
+    ) -> dict[Any, Any]:
+        params = [*self.approx.params, *options.more_obj_params]
+        if optimizer is not None:
+            updates = optimizer(loss, params)
+        elif options.obj_optimizer is not None:
+            gradients = pt.grad(loss, params, disconnected_inputs="ignore")
+            if options.max_norm is not None:
+                gradients = pm.total_norm_constraint(gradients, options.max_norm)
+            updates = dict(options.obj_optimizer(gradients, params))
+        return {**updates, **options.more_updates}
+
+    def _held_out(self) -> Array:
+        # the same normals at every check: the changes of the ELBO are then known more exactly
+        z = self.approx.latent_draws(CHECK_DRAWS, stream(self.random_seed or 0, CHECKS))
+        return self.approx.log_ratios(z)
+
+    def _reporter(self, trainer: Trainer, bar: Progress, task: Any) -> Callable[[Array], None]:
+        def after_steps(losses: Array) -> None:
+            done = len(trainer.losses)
+            if len(losses) > 1 or done % 100 == 0:
+                bar.update(task, completed=done)
+            for callback in self._callbacks:
+                callback(self.approx, np.asarray(trainer.losses), len(self.hist) + done)
+
+        return after_steps
+
+    def _polish(self, polish: ImportanceWeighted, progressbar: bool) -> tuple[Stage, ...]:
+        """Judge, train on the importance-weighted bound, judge on the same draws, keep one."""
+        approx = self.approx
+        approx.require_exact_logp()
+        z = approx.latent_draws(polish.judge_draws, stream(self.random_seed, JUDGE))
+        plain, kept = judge("ELBO", approx, z), [p.get_value() for p in approx.params]
+        options = StepOptions(
+            draws=polish.draws,
+            group=polish.draws,
+            learning_rate=polish.learning_rate,
+            max_norm=polish.max_norm,
+        )
+        trainer = self._new_trainer(options, POLISH)
+        with Progress(disable=not progressbar) as bar:
+            task = bar.add_task("Polishing", total=polish.steps)
+            trainer.after_steps = lambda losses: bar.update(task, advance=len(losses))
+            trainer.run(polish.steps, to_plateau=False)
+        polished = judge("importance-weighted bound", approx, z)
+        if better(polished, plain):
+            return plain, replace(polished, kept=True)
+        for p, value in zip(approx.params, kept, strict=True):
+            p.set_value(value)
+        return replace(plain, kept=True), polished
+
+    def _report(
+        self,
+        begin: float,
+        converged: bool,
+        reason: str,
+        steps: int,
+        stages: tuple[Stage, ...],
+    ) -> BernsteinApproximation:
+        approx = self.approx
+        fresh = None
+        if steps and not approx.has_minibatch:
+            z = approx.latent_draws(FRESH_DRAWS, stream(self.random_seed, FRESH))
+            fresh = FreshDraws.from_log_ratios(approx.log_ratios(z))
+        approx.hist, approx.stages = self.hist, stages
+        evaluations = self._trainer.evaluations if self._trainer is not None else 0
+        if stages and self.polish is not None:
+            evaluations += self.polish.steps * self.polish.draws
+        wall = time.perf_counter() - begin
+        approx.result = FitResult(
+            method=self.name,
+            converged=converged,
+            stop_reason=reason,
+            iterations=steps,
+            seconds=max(wall - approx.compile_seconds, 0.0),
+            compile_seconds=approx.compile_seconds,
+            density_evaluations=evaluations,
+            gradient_evaluations=evaluations,
+            random_seed=self.random_seed,
+            fresh=fresh,
+            notes=(*self._notes, *(stage.describe() for stage in stages)),
+        )
+        return approx

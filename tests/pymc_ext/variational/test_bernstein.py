@@ -1,0 +1,202 @@
+"""The Bernstein flow as a family: densities against autodiff, quadrature and its own inverse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from scipy import stats
+
+import pymc_ext as px
+from pymc_ext.variational.bernstein_latents import LATENTS, TruncatedNormal
+from pymc_ext.variational.importance_weighted import ImportanceWeighted
+
+PYTHON = {"mode": "FAST_COMPILE"}  # no C compiler: these functions are called a few times only
+FLOWS = [
+    {"input_map": "f1"},
+    {"input_map": "f2"},
+    {"input_map": "f3"},
+    {"tails": "bounded", "conditioning": "squashed"},  # the paper's
+    {"latent": "logistic"},
+    {"latent": "student-t"},
+    {"latent": px.StudentT(df=2.5), "input_map": "f2"},
+    {"base": (np.array([1.0, -2.0, 0.5]), np.diag([4.0, 1.0, 0.1]) + 0.05)},
+]
+
+
+def three_normals() -> pm.Model:
+    with pm.Model() as model:
+        pm.Normal("x", 0.0, 1.0, shape=2)
+        pm.Normal("s", 0.0, 1.0)
+    return model
+
+
+def disturbed(seed: int = 1, model: pm.Model | None = None, **options) -> px.BernsteinVI:
+    """An unfitted flow whose parameters are far from their start."""
+    inference = px.BernsteinVI(
+        4, (5, 5), model=model or three_normals(), random_seed=seed, **options
+    )
+    rng = np.random.default_rng(seed)
+    for p in inference.approx.params:
+        p.set_value(p.get_value() + 0.4 * rng.standard_normal(p.get_value().shape))
+    inference.approx.compile_kwargs = PYTHON
+    inference._use_base()
+    return inference
+
+
+@pytest.mark.parametrize("options", FLOWS, ids=str)
+def test_log_q_at_drawn_points_is_that_of_the_draws(options):
+    approx = disturbed(**options).approx
+    theta, _, lq = approx.draws_with_logs(40, random_seed=2)
+    np.testing.assert_allclose(approx.log_q(theta), lq, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("options", [f for f in FLOWS if "latent" not in f] + [FLOWS[4]], ids=str)
+def test_log_det_is_that_of_the_jacobian(options):
+    group = disturbed(**options).approx.group
+    z, j = pt.matrix("z"), pt.iscalar("j")
+    theta, log_det = group.transform(z)
+    row = pytensor.function([z, j], pt.grad(theta[0, j], z)[0], mode="FAST_COMPILE")
+    value = pytensor.function([z], log_det[0], mode="FAST_COMPILE")
+    for point in np.random.default_rng(3).standard_normal((3, 1, 3)):
+        J = np.array([row(point, j) for j in range(3)])
+        np.testing.assert_allclose(np.linalg.slogdet(J)[1], value(point), rtol=1e-9)
+
+
+@pytest.mark.parametrize("options", FLOWS[:7], ids=str)
+def test_q_integrates_to_one(options):
+    with pm.Model() as model:
+        pm.Normal("x")
+    approx = disturbed(model=model, **options).approx
+    theta = np.sort(approx.draws_with_logs(4000, random_seed=1)[0][:, 0])
+    if approx.group.tails == "bounded":
+        grid = np.linspace(theta[0] - 1, theta[-1] + 1, 20_001)
+    else:
+        grid = np.sinh(np.linspace(-12, 12, 20_001))
+    mass = np.trapezoid(np.exp(approx.log_q(grid[:, None])), grid)
+    np.testing.assert_allclose(mass, 1, atol=3e-3)
+
+
+@pytest.mark.parametrize("latent", [*LATENTS.values(), TruncatedNormal()], ids=str)
+def test_latents_have_the_law_they_say(latent):
+    z = np.random.default_rng(7).standard_normal((20_000, latent.normals))
+    v = latent.draw(pt.constant(z), 1).eval(mode="FAST_COMPILE")[:, 0]
+    if isinstance(latent, TruncatedNormal):
+        edge = (0.5 - 1e-4) / 0.15
+        law = stats.truncnorm(-edge, edge, 0.5, 0.15)
+    else:
+        scale = getattr(latent, "scale", 1.0)
+        law = {"Normal": stats.norm(), "Logistic": stats.logistic(scale=scale)}.get(
+            type(latent).__name__, stats.t(5, scale=scale)
+        )
+    assert stats.kstest(v, law.cdf).pvalue > 1e-3
+    log_density = latent.log_density(pt.constant(v[:50])).eval(mode="FAST_COMPILE")
+    np.testing.assert_allclose(log_density, law.logpdf(v[:50]), rtol=1e-10, atol=1e-12)
+    zero = latent.draw(pt.zeros((1, latent.normals)), 1).eval(mode="FAST_COMPILE")
+    np.testing.assert_allclose(zero, law.median(), atol=1e-12)  # what deterministic draws use
+
+
+@pytest.mark.parametrize("order", [1, 10, 50, 100])
+@pytest.mark.parametrize("tails", ["linear", "bounded"])
+def test_flow_starts_near_the_identity(order, tails):
+    with three_normals() as model:
+        approx = px.BernsteinVI(order, tails=tails, model=model, random_seed=1).approx
+    approx.compile_kwargs = PYTHON
+    z = approx.latent_draws(2000, 1)
+    fresh = approx.log_ratios(z)  # the target is N(0, I), so the mean is −KL
+    limit = 0.3 if order == 1 else 0.03
+    assert -np.mean(fresh) < limit
+
+
+def test_moments_are_those_of_the_draws():
+    approx = disturbed(latent="logistic").approx
+    theta = approx.draws_with_logs(20_000, random_seed=5)[0]
+    se = theta.std(0) / np.sqrt(len(theta)) + theta.std(0) / np.sqrt(1024)
+    mean, std, cov = (v.eval(mode="FAST_COMPILE") for v in (approx.mean, approx.std, approx.cov))
+    assert (np.abs(mean - theta.mean(0)) < 4 * se).all()
+    np.testing.assert_allclose(std, theta.std(0), rtol=0.15)
+    np.testing.assert_allclose(std, np.sqrt(np.diag(cov)), rtol=1e-10)
+
+
+def test_small_variables_come_first_or_as_ordered():
+    with three_normals() as model:
+        group = px.BernsteinVI(3, model=model, random_seed=1).approx.group
+        np.testing.assert_array_equal(group.permutation, [2, 0, 1])
+        group = px.BernsteinVI(3, ordering=["x", "s"], model=model).approx.group
+        np.testing.assert_array_equal(group.permutation, [0, 1, 2])
+        with pytest.raises(ValueError, match="ordering must name each free variable once"):
+            px.BernsteinVI(3, ordering=["x"], model=model)
+
+
+def test_deterministic_draw_is_the_image_of_zero():
+    inference = disturbed()
+    node = inference.approx.sample_node(inference.approx.model["s"], deterministic=True)
+    value = node.eval(mode="FAST_COMPILE")
+    z = pt.zeros((1, 3))
+    expected = inference.approx.group.transform(z)[0].eval(mode="FAST_COMPILE")[0, 2]
+    np.testing.assert_allclose(value, expected)
+
+
+def test_bounded_flow_has_no_density_beyond_its_ends():
+    approx = disturbed(tails="bounded").approx
+    assert (approx.log_q(np.full((2, 3), 1e6)) == -np.inf).all()
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"order": 0}, "order must be >= 1, got 0"),
+        ({"order": 5.5}, "order must be an integer"),
+        ({"hidden": (0, 3)}, "hidden layer needs an integer >= 1"),
+        ({"hidden": 10}, "hidden must be a sequence"),
+        ({"input_map": "f4"}, "input_map must be one of"),
+        ({"tails": "heavy"}, "tails must be one of"),
+        ({"latent": "cauchy"}, "latent must be one of"),
+        ({"conditioning": "theta"}, "conditioning must be one of"),
+        ({"optimizer": "sgd"}, "optimizer must be one of"),
+        ({"backend": "torch"}, "backend must be one of"),
+        ({"base": "mode"}, "base must be one of"),
+        ({"base": 3}, "base must be one of"),
+        ({"learning_rate": 0.0}, "learning_rate must be > 0"),
+        ({"learning_rate": np.nan}, "learning_rate must be > 0"),
+    ],
+    ids=str,
+)
+def test_bad_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        px.BernsteinVI(model=three_normals(), **options)
+
+
+def test_bad_bases():
+    def use(base):
+        inference = px.BernsteinVI(3, base=base, model=three_normals())
+        inference._use_base()
+
+    with pytest.raises(ValueError, match="must have shapes"):
+        use((np.zeros(2), np.eye(2)))
+    with pytest.raises(ValueError, match="positive definite"):
+        use((np.zeros(3), -np.eye(3)))
+
+
+@pytest.mark.parametrize("label", ["draws", "steps", "judge_draws", "learning_rate", "max_norm"])
+def test_bad_polish_settings(label):
+    with pytest.raises(ValueError, match=f"{label} must be"):
+        ImportanceWeighted(**{label: 0})
+
+
+def test_student_t_needs_degrees_of_freedom():
+    with pytest.raises(ValueError, match="df must be > 0"):
+        px.StudentT(df=0.0)
+
+
+def test_models_without_continuous_variables_are_refused():
+    with pm.Model() as empty:
+        pm.Normal("y", 0, 1, observed=1.0)
+    with pytest.raises(ValueError, match="no free variables"):
+        px.BernsteinVI(model=empty)
+    with pm.Model() as discrete:
+        pm.Poisson("k", 3.0)
+    with pytest.raises(Exception, match="Discrete variables are not supported"):
+        px.BernsteinVI(model=discrete)

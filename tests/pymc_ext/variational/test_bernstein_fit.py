@@ -1,0 +1,338 @@
+"""Fits of the Bernstein flow under pm.fit: exact cases, robustness, and PyMC's own arguments."""
+
+from __future__ import annotations
+
+import logging
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from scipy import integrate, stats
+
+import pymc_ext as px
+from pymc_ext.variational.flow_training import GuardedOptimizer, Plateau
+
+CAUCHY_Y = np.array([1.2083935, -2.7329216, 4.1769943, 1.9710574, -4.2004027, -2.384988])
+CAUCHY_LOG_Z = -21.430686
+PYTHON = {"mode": "FAST_COMPILE"}
+
+
+def bernoulli() -> pm.Model:
+    with pm.Model() as model:
+        p = pm.Beta("p", 1.1, 1.1)
+        pm.Bernoulli("y", p, observed=np.array([1, 1], dtype="int32"))
+    return model
+
+
+def cauchy() -> pm.Model:
+    with pm.Model() as model:
+        xi = pm.Normal("xi", 0.0, 1.0)
+        pm.Cauchy("y", xi, 0.5, observed=CAUCHY_Y)
+    return model
+
+
+BERNOULLI_LOG_Z = float(
+    stats.betabinom.logpmf(2, 2, 1.1, 1.1)  # the binomial coefficient of two successes is 1
+)
+
+
+def kl_by_quadrature(approx: px.BernsteinVI, log_z: float) -> float:
+    """KL(q‖p) of a one-dimensional fit, exact to 1e-8: an integral over its normal."""
+    z = np.linspace(-9, 9, 20_001)
+    log_ratio = approx.log_ratios(z[:, None])
+    return log_z - integrate.simpson(stats.norm.pdf(z) * log_ratio, x=z)
+
+
+def normals(D: int = 2) -> pm.Model:
+    with pm.Model() as model:
+        pm.Normal("x", 0.0, 1.0, shape=D)
+    return model
+
+
+def fit(model: pm.Model, n: int = 40, method: dict | None = None, **kwargs):
+    """A short fit of a small flow, without the C compiler."""
+    options = {"order": 3, "hidden": (4,), "random_seed": 1, **(method or {})}
+    with model:
+        inference = px.BernsteinVI(**options)
+        approx = pm.fit(
+            n, method=inference, progressbar=False, **{"compile_kwargs": PYTHON, **kwargs}
+        )
+    return inference, approx
+
+
+# ---- exact cases -----------------------------------------------------------------------------
+
+
+def test_cauchy_log_evidence_is_the_stored_one():
+    def density(xi):
+        return stats.norm.pdf(xi) * np.prod(stats.cauchy.pdf(CAUCHY_Y, xi, 0.5))
+
+    value = integrate.quad(density, -12, 12, points=[-3, 0, 2], epsabs=0, limit=500)[0]
+    np.testing.assert_allclose(np.log(value), CAUCHY_LOG_Z, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "model, log_z, limits",
+    [
+        (bernoulli, BERNOULLI_LOG_Z, {10: 0.005, 30: 0.001, 50: 0.001, 100: 0.001}),
+        (cauchy, CAUCHY_LOG_Z, {50: 0.0022, 100: 0.0022}),
+    ],
+    ids=["bernoulli", "cauchy"],
+)
+def test_a_higher_order_never_hurts(model, log_z, limits):
+    kls = {}
+    for order in (1, 10, 30, 50, 100):
+        with model():
+            inference = px.BernsteinVI(order, random_seed=3)
+            approx = pm.fit(15_000, method=inference, obj_n_mc=50, progressbar=False)
+        kls[order] = kl_by_quadrature(approx, log_z)
+        assert kls[order] < limits.get(order, np.inf)
+    # what one seed's last iterates scatter by, measured over ten seeds: 2e-4
+    assert np.all(np.diff(list(kls.values())) < 1e-3), kls
+
+
+def test_gaussian_target_is_reached():
+    cov = np.array([[1.0, 0.8], [0.8, 2.0]])
+    with pm.Model() as model:
+        pm.MvNormal("x", np.array([1.0, -1.0]), cov)
+    with model:
+        method = px.BernsteinVI(5, (4,), random_seed=1)
+        approx = pm.fit(6000, method=method, progressbar=False)
+    fresh = approx.evaluate(20_000, random_seed=9)
+    assert -0.01 < fresh.elbo < 4 * fresh.elbo_se
+    assert abs(fresh.log_marginal_is) < 4 * fresh.log_marginal_is_se + 1e-4
+    assert approx.result.density_evaluations == 10 * approx.result.iterations
+
+
+def test_laplace_base_makes_a_narrow_correlated_posterior_exact_at_the_start():
+    cov = 1e-6 * np.array([[1.0, 0.999], [0.999, 1.0]])
+    with pm.Model() as model:
+        pm.MvNormal("x", np.array([300.0, -7.0]), cov)
+    _, approx = fit(model, n=1, method={"order": 30, "base": "laplace"}, compile_kwargs=None)
+    assert abs(approx.evaluate(2000, random_seed=1).elbo) < 0.05
+    assert approx.result.method == "bernstein-laplace"
+    theta = approx.sample(500, random_seed=2).posterior["x"].values[0]
+    np.testing.assert_allclose(np.corrcoef(theta.T)[0, 1], 0.999, atol=1e-3)
+
+
+def test_polishing_lowers_khat_where_tails_are_too_light():
+    with pm.Model() as model:
+        pm.StudentT("x", nu=3, mu=0.0, sigma=1.0)
+    polish = px.ImportanceWeighted(draws=32, steps=1000, judge_draws=20_000)
+    with model:
+        method = px.BernsteinVI(5, random_seed=2, polish=polish)
+        approx = pm.fit(2000, method=method, progressbar=False)
+    plain, polished = approx.stages
+    assert polished.kept
+    assert not plain.kept
+    assert polished.khat < plain.khat - 0.05
+    assert polished.relative_ess > 0.5
+    assert "(kept)" in approx.result.notes[-1]
+
+
+# ---- robustness ------------------------------------------------------------------------------
+
+
+def test_too_short_a_run_says_so_and_is_usable(caplog):
+    with caplog.at_level(logging.WARNING, "pymc_ext"):
+        _, approx = fit(normals(), n=25)
+    assert not approx.result.converged
+    assert "before the ELBO levelled off: raise n" in approx.result.stop_reason
+    assert "has not converged" in caplog.text
+    idata = approx.sample(50, random_seed=1)
+    assert np.isfinite(idata.posterior["x"]).all()
+    assert np.isfinite(idata.sample_stats["lq"]).all()
+
+
+@pytest.mark.parametrize("value", [-np.inf, np.nan], ids=str)
+def test_start_outside_the_support_is_refused(value):
+    with normals(1) as model:
+        pm.Potential("wall", pt.switch(model["x"][0] > 0, 0.0, value))
+    with pytest.raises(ValueError, match=r"at the starting point .*give start="):
+        fit(model)
+    _, approx = fit(model, method={"start": {"x": np.array([8.0])}})
+    assert np.isfinite(approx.hist).all()
+
+
+def test_steps_with_a_non_finite_loss_are_skipped():
+    with normals(1) as model:
+        pm.Potential("wall", pt.switch(model["x"][0] > -2.0, 0.0, -np.inf))
+    _, approx = fit(model, n=300)
+    assert not np.isfinite(approx.hist).all()
+    assert all(np.isfinite(p.get_value()).all() for p in approx.params)
+    assert approx.result.fresh.outside > 0  # and the ELBO of such a q is honestly −∞
+    assert approx.result.elbo == -np.inf
+
+
+def test_a_density_that_is_nowhere_finite_near_the_start_stops():
+    with normals(1) as model:
+        pm.Potential("point", pt.switch(pt.eq(model["x"][0], 0.0), 0.0, np.nan))
+    with pytest.raises(FloatingPointError, match="not finite in 100 steps in a row"):
+        fit(model, n=1000)
+
+
+def test_all_transforms_work():
+    with pm.Model() as model:
+        pm.Uniform("u", -1, 3)
+        pm.Beta("b", 2, 2)
+        pm.HalfNormal("h", 1.0)
+        pm.Dirichlet("w", np.ones(3))
+        pm.LKJCholeskyCov("L", n=2, eta=2.0, sd_dist=pm.Exponential.dist(1.0), compute_corr=False)
+    _, approx = fit(model, n=30)
+    posterior = approx.sample(40, random_seed=1).posterior
+    assert ((posterior["u"] > -1) & (posterior["u"] < 3)).all()
+    assert (posterior["h"] > 0).all()
+    np.testing.assert_allclose(posterior["w"].sum(posterior["w"].dims[-1]), 1, rtol=1e-10)
+    assert np.isfinite(approx.result.elbo)
+
+
+def test_narrow_layers_are_announced(caplog):
+    with caplog.at_level(logging.INFO, "pymc_ext"):
+        px.BernsteinVI(3, (2,), model=normals(6))
+    assert "narrower than the 5 variables" in caplog.text
+
+
+# ---- pm.fit's own arguments ------------------------------------------------------------------
+
+
+def test_same_seed_same_fit_other_seed_other_fit():
+    first, again, other = (fit(normals(), method={"random_seed": s})[1].hist for s in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+def test_n_zero_only_initialises():
+    inference, approx = fit(normals(), n=0)
+    assert len(approx.hist) == 0
+    assert approx.sample(3).posterior.sizes["draw"] == 3
+    with pytest.raises(TypeError, match="call fit before refine"):
+        inference.refine(5)
+
+
+def test_refine_continues():
+    inference, approx = fit(normals(), n=30)
+    before = [p.get_value() for p in approx.params]
+    inference.refine(20, progressbar=False)
+    assert len(approx.hist) == 50
+    assert any(
+        not np.array_equal(b, p.get_value()) for b, p in zip(before, approx.params, strict=True)
+    )
+
+
+def test_callbacks_see_every_step_and_may_stop():
+    seen = []
+
+    def callback(approx, losses, i):
+        seen.append((i, len(losses)))
+        if i == 12:
+            raise StopIteration("enough")
+
+    _, approx = fit(normals(), n=40, callbacks=[callback])
+    assert seen == [(i, i) for i in range(1, 13)]
+    assert len(approx.hist) == 12
+    assert "enough" in approx.result.stop_reason
+    assert not approx.result.converged
+
+
+def test_other_arguments_of_fit():
+    _, approx = fit(
+        normals(), obj_optimizer=pm.adam(learning_rate=0.01), total_grad_norm_constraint=1.0
+    )
+    assert len(approx.hist) == 40
+    _, approx = fit(normals(), score=False, obj_n_mc=3, method={"optimizer": "rmsprop"})
+    assert len(approx.hist) == 0
+    assert approx.result.density_evaluations == 120
+    for bad in ({"n": -1}, {"n": 2.5}, {"obj_n_mc": 0}):
+        with pytest.raises(ValueError, match="must be an integer"):
+            fit(normals(), **bad)
+    with pytest.raises(TypeError, match="does not take"):
+        fit(normals(), tf_n_mc=3)
+
+
+def test_fixed_draws_make_the_fit_deterministic():
+    inference = px.BernsteinVI(3, (4,), model=normals(), random_seed=1)
+    z = pytensor.shared(np.random.default_rng(1).standard_normal((10, 2)))
+    replacements = {inference.approx.group.symbolic_initial: z}
+    approx = inference.fit(
+        30, more_replacements=replacements, progressbar=False, compile_kwargs=PYTHON
+    )
+    assert np.all(np.diff(approx.hist[2:]) < 0)
+
+
+def test_other_parameters_are_trained_jointly():
+    shift = pytensor.shared(3.0, "shift")
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 0.1)
+        pm.Normal("y", x + shift, 1.0, observed=np.full(50, -1.0))
+    _, _ = fit(model, n=400, more_obj_params=[shift], method={"learning_rate": 0.05})
+    assert abs(shift.get_value() + 1.0) < 0.5
+
+
+def test_minibatches_are_fitted_and_never_evaluated_as_exact():
+    y = np.random.default_rng(1).normal(2.0, 1.0, 200)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 5.0)
+        batch = pm.Minibatch(y, batch_size=20)
+        pm.Normal("y", mu, 1.0, observed=batch, total_size=len(y))
+    _, approx = fit(model, n=300, method={"learning_rate": 0.03})
+    assert approx.result.fresh is None
+    draws = approx.sample(200, random_seed=1).posterior["mu"].values
+    assert abs(draws.mean() - y.mean()) < 0.5
+
+
+def test_pickle_round_trip():
+    _, approx = fit(normals())
+    again = cloudpickle.loads(cloudpickle.dumps(approx))
+    again.compile_kwargs = PYTHON
+    for a, b in zip(
+        approx.draws_with_logs(5, random_seed=3),
+        again.draws_with_logs(5, random_seed=3),
+        strict=True,
+    ):
+        np.testing.assert_allclose(a, b)
+
+
+def test_jax_loop_takes_the_same_steps():
+    pytest.importorskip("jax", reason="the jax extra is not installed")
+    _, ours = fit(normals(3), n=150)
+    _, jax = fit(normals(3), n=150, method={"backend": "jax"})
+    np.testing.assert_allclose(jax.hist, ours.hist, rtol=1e-7)
+    for a, b in zip(ours.params, jax.params, strict=True):
+        np.testing.assert_allclose(a.get_value(), b.get_value(), rtol=1e-6, atol=1e-8)
+
+
+# ---- parts -----------------------------------------------------------------------------------
+
+
+def test_plateau_waits_for_gains_to_end():
+    rng = np.random.default_rng(1)
+    noise = rng.normal(size=500)
+    rising, plateau = Plateau(), Plateau()
+    assert not any(rising.add(noise + 0.02 * i) for i in range(30))
+    levels = [plateau.add(noise + min(i, 5) + 0.1 * rng.normal(size=500)) for i in range(12)]
+    assert levels.index(True) >= 9
+    assert not Plateau(1).add(np.full(3, -np.inf))
+
+
+def test_optimizer_skips_bad_steps_and_averages():
+    p = pytensor.shared(np.array([2.0]))
+    poison = pytensor.shared(0.0)
+    optimizer = GuardedOptimizer()
+    updates = optimizer((p**2).sum() + poison, [p])
+    step = pytensor.function([], [], updates=updates, mode="FAST_COMPILE")
+    optimizer.rate.set_value(0.1)
+    optimizer.weight.set_value(0.5)
+    step()
+    first = p.get_value().copy()
+    np.testing.assert_allclose(first, 1.9, rtol=1e-6)  # Adam's first step is the rate
+    np.testing.assert_allclose(optimizer.averages[p].get_value(), 1.95, rtol=1e-6)
+    poison.set_value(np.nan)
+    step()
+    np.testing.assert_array_equal(p.get_value(), first)
+    poison.set_value(0.0)
+    step()
+    np.testing.assert_allclose(p.get_value(), 1.8, atol=0.01)
