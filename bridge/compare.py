@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -204,8 +204,13 @@ def _store(fit: Fit, path: Path) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, suffix=".nc.part")
     os.close(handle)
     try:
-        groups = {"posterior": posterior, "sample_stats": stats, "optimization_trace": trace}
-        for mode, (group, data) in zip("waa", groups.items(), strict=True):
+        groups: dict[str, Any] = {
+            "posterior": posterior,
+            "sample_stats": stats,
+            "optimization_trace": trace,
+        }
+        modes: tuple[Literal["w", "a"], ...] = ("w", "a", "a")
+        for mode, (group, data) in zip(modes, groups.items(), strict=True):
             xr.Dataset(data).to_netcdf(name, group=group, mode=mode, engine="h5netcdf")
         os.replace(name, path)
     finally:

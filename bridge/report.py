@@ -66,7 +66,7 @@ def _summarise(group: pd.DataFrame) -> dict[str, Any]:
     for name in ("kl_qp", "kl_pq"):
         if f"{name}_reliable" in ok:
             row[f"{name}_reliable"] = bool(ok[f"{name}_reliable"].dropna().eq(True).all())
-    reasons = group["reason"].dropna() if "reason" in group else []
+    reasons = group.get("reason", pd.Series(dtype=object)).dropna()
     row["reason"] = reasons.iloc[0] if len(reasons) else None
     return row
 
@@ -95,9 +95,8 @@ def _title(frame: pd.DataFrame, case: str) -> str:
     runs = frame[frame["case_name"] == case].reindex(columns=["log_evidence", "settings"])
     bridged = pd.to_numeric(runs["log_evidence"]).median()
     settings = runs["settings"].iloc[0]
-    exact = load_case(case, database=json.loads(settings)["database"]).exact
-    value = (exact or {}).get("log_evidence")
-    exact = "" if value is None else f", exact {value:.4f}"
+    known = load_case(case, database=json.loads(settings)["database"]).exact or {}
+    exact = f", exact {known['log_evidence']:.4f}" if "log_evidence" in known else ""
     return f"{case}: log Z {bridged:.4f} by bridge sampling{exact}"
 
 
@@ -153,7 +152,7 @@ def scores(ok: pd.DataFrame) -> Figure:
     figure = Figure(figsize=(10, height), layout="constrained")
     axes = figure.subplots(len(cases), 3, squeeze=False, sharey=True, sharex="col")
     titles = (
-        "Pareto k̂ (dashed: 0.5 good, 0.7 usable)",
+        "Pareto k̂ (0.5 good, 0.7 usable)",
         "worst error of a mean (posterior sd)",
         "worst error of an sd (posterior sd)",
     )
@@ -186,7 +185,7 @@ def marginals(case_name: str, runs: pd.DataFrame, out: Path) -> Figure:
         method: dict(_scalars(xr.open_dataset(out / file, group="posterior", engine="h5netcdf")))
         for method, file in first[["method", "draws_file"]].itertuples(index=False, name=None)
     }
-    names = list(reference)[-_MAX_PANELS:] if len(reference) > _MAX_PANELS else list(reference)
+    names = _shown(list(reference))
     columns = min(4, len(names))
     rows = -(-len(names) // columns)
     figure = Figure(figsize=(max(3 * columns, 9), 2.1 * rows + 1.2), layout="constrained")
@@ -204,6 +203,13 @@ def marginals(case_name: str, runs: pd.DataFrame, out: Path) -> Figure:
     return figure
 
 
+def _shown(names: list[str]) -> list[str]:
+    """Scalars before vectors, of these the last ones: transformed parameters follow raw ones."""
+    scalars = [name for name in names if "[" not in name]
+    vectors = [name for name in names if "[" in name]
+    return (scalars + vectors[-max(_MAX_PANELS - len(scalars), 1) :])[:_MAX_PANELS]
+
+
 def _marginal(axis: Any, name: str, reference: np.ndarray, draws: Mapping[str, dict]) -> None:
     low, high = np.quantile(reference, [0.001, 0.999])
     pad = 0.1 * (high - low)
@@ -213,14 +219,9 @@ def _marginal(axis: Any, name: str, reference: np.ndarray, draws: Mapping[str, d
         if name in values:
             style = {"color": f"C{number % 10}", "ls": ("-", "--", ":")[number // 10 % 3]}
             density = np.histogram(values[name], bins=edges)[0] / values[name].size / np.diff(edges)
-            axis.stairs(_smooth(density), edges, lw=1.1, label=method, **style)
+            axis.stairs(density, edges, lw=1.1, label=method, **style)
     axis.set_title(name, fontsize=8)
     axis.set_yticks([])
-
-
-def _smooth(density: np.ndarray) -> np.ndarray:
-    kernel = np.exp(-0.5 * (np.arange(-4, 5) / 1.5) ** 2)
-    return np.convolve(density, kernel / kernel.sum(), mode="same")
 
 
 def loss_traces(case_name: str, runs: pd.DataFrame, out: Path) -> Figure | None:
