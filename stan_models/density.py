@@ -44,6 +44,8 @@ class StanDensity:
     ------
     StanDataError
         The data do not fit; the message is Stan's and names the variable.
+    ValueError
+        The program has no parameters.
 
     Examples
     --------
@@ -56,6 +58,11 @@ class StanDensity:
         self.program = program
         self.data = data
         self._model = _load(program, as_json(data))
+        if self.dimension == 0:
+            raise ValueError(
+                f"Stan program {program.name!r} has no parameters with these data: "
+                "there is no posterior to compute"
+            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return StanDensity, (self.program, self.data)

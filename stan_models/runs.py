@@ -53,7 +53,8 @@ class Run:
 
     def fail(self, reason: str) -> StanRunError:
         """The error to raise: the reason and what Stan said."""
-        said = "\n".join(dict.fromkeys(COMPLAINT.findall(self.console)))
+        complaints = dict.fromkeys(COMPLAINT.findall(self.console))
+        said = "\n".join(list(complaints)[-10:])
         said = said or "\n".join(self.console.strip().splitlines()[-5:]) or "nothing"
         return StanRunError(
             f"Stan's {self.method} on {self.program.name!r} failed: {reason}\nStan said:\n{said}"

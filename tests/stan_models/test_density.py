@@ -155,6 +155,12 @@ def test_missing_data_name_the_field(program):
         program("gamma_poisson").density(None)
 
 
+def test_program_without_parameters(program):
+    with pytest.raises(ValueError, match="'empty' has no parameters"):
+        program("empty").density({"K": 0})
+    assert program("empty").density({"K": 1}).dimension == 1
+
+
 def test_unreadable_data(program, tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         program("gamma_poisson").density(tmp_path / "nowhere.json")

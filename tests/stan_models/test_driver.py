@@ -19,7 +19,7 @@ import pytest
 from stan_models import StanProgram
 from stan_models.toolchain import Toolchain
 
-GAUSSIAN = {"D": 2, "mean": [1.0, -2.0], "cov": [[2.0, 0.5], [0.5, 1.0]], "power": 1}
+GAUSSIAN = {"D": 2, "mean": [1.0, -2.0], "cov": [[2.0, 0.5], [0.5, 1.0]], "log_z": 0, "power": 1}
 USAGE, DATA, NO_INPUT, SOFTWARE, CONFIG = 64, 65, 66, 70, 78  # sysexits.h, as CmdStan
 LONG = ("sample", "num_samples=100000000")
 
