@@ -295,6 +295,16 @@ def test_log_evidence_of_a_skewed_target_is_calibrated_on_autocorrelated_chains(
     assert_standard_normal(z)
 
 
+def test_symmetrising_beats_a_bridge_to_the_fitted_gaussian() -> None:
+    theta = np.log(np.random.default_rng(15).gamma(2, size=(4, 1000, 10)))
+    fit, bridge = theta[:, :500].reshape(-1, 10), theta[:, 500:].reshape(-1, 10)
+    q = Normal(fit.mean(axis=0), np.cov(fit, rowvar=False))
+    at_q = q.draws(np.random.default_rng(16), 2000)
+    log_p = Skewed().log_density
+    plain = bridge_sampling(log_p(bridge), q.log_q(bridge), log_p(at_q), q.log_q(at_q))
+    assert log_evidence(Skewed(), theta, swap=False).se < 0.75 * plain.se
+
+
 def test_log_evidence_is_repeatable_and_swapping_halves_the_variance() -> None:
     theta = pair()[0].draws(np.random.default_rng(12), 4000).reshape(4, 1000, 10)
     target = Normal(np.full(10, 0.3), 2 * np.eye(10))  # not where the draws come from

@@ -110,6 +110,16 @@ def test_equal_weights_change_nothing(reference: dict[str, np.ndarray]) -> None:
         assert weighted[name].to_numpy() == pytest.approx(plain[name].to_numpy(), abs=0.01)
 
 
+def test_weighted_quantiles_are_symmetric_where_the_draws_are() -> None:
+    x = np.arange(-5.0, 6.0)
+    row = moment_errors(
+        {"x": x}, {"x": np.random.default_rng(5).normal(size=(2, 100))}, weights=1 / (1 + x**2)
+    ).loc["x"]
+    assert row["mean"] == pytest.approx(0, abs=EXACT)
+    assert row["q50"] == pytest.approx(0, abs=EXACT)
+    assert row["q5"] == pytest.approx(-row["q95"], rel=EXACT)
+
+
 def test_constants_have_no_error_or_an_infinite_one(reference: dict[str, np.ndarray]) -> None:
     errors = moment_errors(flat(reference), reference)
     assert list(errors["constant"]) == [False, True, True, False, False]
