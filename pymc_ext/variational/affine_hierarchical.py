@@ -19,6 +19,7 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.gradient import grad
+from pytensor.graph.replace import graph_replace, vectorize_graph
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.variational.affine import LogisticTerm
@@ -27,6 +28,15 @@ from pymc_ext.variational.base import LOG_2PI, VectorisedApproximation
 Array = NDArray[np.floating]
 ELEMENTS = 2_000_000  # logits evaluated together: bounds memory
 TINY = 1e-300  # keeps √τ² differentiable at rows that do not move; 1e-150 is invisible in η
+
+
+def _batched(nodes: Any, rows: dict[Any, Any], size: Any) -> list[Any]:
+    """``vectorize_graph``, with a batch axis also on what does not depend on the rows."""
+    batched: Any = vectorize_graph(nodes, rows)
+    return [
+        b if b.ndim > node.ndim else pt.broadcast_to(b, (size, *tuple(b.shape)))
+        for node, b in zip(nodes, batched, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -89,12 +99,17 @@ class HierarchicalObjective:
     ) -> None:
         self.layout, self.evaluations = layout, 0
         x, eps = pt.dvector("x"), pt.matrix("eps", shape=(None, len(layout.given)))
-        base, shifts, log_det = self._rows(x, eps)
-        logits = approx.to_flat_input([term.logit for term in terms])
-        total = self._log_prior(approx, base, shifts)
-        for values, term in zip(self._shifted(approx, logits, base, shifts), terms, strict=True):
+        s, beta, shifts, log_det = self._rows(x, eps)
+        zero = pt.zeros_like(shifts[:1])
+        (prior,) = self._evaluate(
+            approx, [approx.model.varlogp], s, beta, pt.concatenate([zero, shifts, -shifts])
+        )
+        total = prior[:, 0] + 0.5 * pt.sum(prior[:, 1:] - prior[:, 0, None], axis=1)
+        logits = [term.logit for term in terms]
+        every = self._evaluate(approx, logits, s, beta, pt.concatenate([zero, shifts]))
+        for values, term in zip(every, terms, strict=True):
             theta = values[:, 0]
-            tau = pt.sqrt(pt.sum((values[:, 1:] - theta[:, None]) ** 2, axis=1) + TINY)
+            tau = pt.sqrt(pt.sum((values[:, 1:] - theta[:, None, :]) ** 2, axis=1) + TINY)
             N, y = term.trials, term.observed
             constant = pt.gammaln(N + 1) - pt.gammaln(y + 1) - pt.gammaln(N - y + 1)
             point = y * theta - N * softplus(theta, tau) + constant
@@ -105,33 +120,42 @@ class HierarchicalObjective:
         self._rows_per_draw = 2 * len(layout.linear) + 1
 
     def _rows(self, x, eps):
-        """Draws (s, E[β|s]) (S, D) in θ's order, shifts (p, D) by the root of Cov(β|s), log|BA|."""
+        """s (S, d), E[β | s] (S, p), columns of the root of Cov(β | s) as rows (p, p), log|BA|."""
         layout, D, d = self.layout, len(self.layout.center), len(self.layout.given)
         A = pt.diag(pt.exp(x[D : 2 * D]))
         if not layout.diagonal:
             A = pt.set_subtensor(A[layout.lower], x[2 * D :])
         root = pt.as_tensor(layout.root) @ A
         rows = layout.center[layout.order] + pt.as_tensor(layout.root) @ x[:D] + eps @ root[:, :d].T
-        inverse = np.argsort(layout.order)
         log_det = pt.sum(x[D : 2 * D]) + np.linalg.slogdet(layout.root)[1]
-        return rows[:, inverse], root[:, d:].T[:, inverse], log_det
+        return rows[:, :d], rows[:, d:], root[d:, d:].T, log_det
 
-    def _shifted(self, approx, logits, base, shifts):
-        """Logits at β̄ and at β̄ + δ_j: (S, 1 + p, n) each."""
-        steps = pt.concatenate([pt.zeros_like(shifts[:1]), shifts])
-        rows = base[:, None, :] + steps[None]
-        flat = rows.reshape((-1, len(self.layout.center)))
-        return [
-            v.reshape((rows.shape[0], rows.shape[1], -1)) for v in approx.over_draws(logits, flat)
-        ]
+    def _evaluate(self, approx, nodes, s, beta, steps):
+        """Graphs at (s_i, β_i + step_j), each (S, steps, ...).
 
-    def _log_prior(self, approx, base, shifts):
-        p = len(self.layout.linear)
-        (logp,) = approx.to_flat_input([approx.model.varlogp])
-        steps = pt.concatenate([pt.zeros_like(shifts[:1]), shifts, -shifts])
-        rows = (base[:, None, :] + steps[None]).reshape((-1, len(self.layout.center)))
-        values = approx.over_draws([logp], rows)[0].reshape((-1, 2 * p + 1))
-        return values[:, 0] + 0.5 * pt.sum(values[:, 1:] - values[:, :1], axis=1)
+        Vectorised over β first: what depends on s alone (a kernel's Cholesky factor) is computed
+        once a draw, not once a step.
+        """
+        one_s, one_beta = pt.dvector("s"), pt.dvector("beta")
+        many = pt.dmatrix("betas")
+        pieces = self._pieces(approx, one_s, one_beta)
+        nodes = graph_replace(nodes, pieces, strict=False)
+        over_steps = _batched(nodes, {one_beta: many}, steps.shape[0])
+        points = beta[:, None, :] + steps[None]
+        return _batched(over_steps, {one_s: s, many: points}, s.shape[0])
+
+    def _pieces(self, approx, s, beta) -> dict[Any, Any]:
+        """The model's value variables as parts of s and β."""
+        position = {int(i): (s, k) for k, i in enumerate(self.layout.given)}
+        position |= {int(i): (beta, k) for k, i in enumerate(self.layout.linear)}
+        pieces = {}
+        for value in approx.model.value_vars:
+            _, where, shape, dtype = approx.group.ordering[value.name]
+            source, first = position[range(self.layout.center.size)[where][0]]
+            size = int(np.prod(shape))
+            piece = source[first : first + size].reshape(shape).astype(dtype)
+            pieces[value] = pt.specify_shape(piece, shape)
+        return pieces
 
     def __call__(self, x: Array, eps: Array, observations: int) -> tuple[float, Array]:
         """−ELBO and gradient, averaged over the rows of ``eps``."""

@@ -7,8 +7,10 @@ import pytest
 from numpy.polynomial.hermite_e import hermegauss
 from scipy.optimize import minimize
 from scipy.special import expit
+from scipy.stats import norm
 
 from pymc_ext.variational.affine import AffinityError
+from pymc_ext.variational.affine_hierarchical import HierarchicalObjective
 from pymc_ext.variational.viper import ViperVI
 from tests.tolerances import NUMERIC, monte_carlo
 
@@ -260,22 +262,36 @@ def test_hierarchical_elbo_is_what_draws_of_q_say(data, model, covariance):
     assert float(draws["scale"].min()) > 0
 
 
-def test_hierarchical_objective_has_the_gradient_of_finite_differences(data):
-    from pymc_ext.variational.affine_hierarchical import HierarchicalObjective
-
+@pytest.fixture(scope="module")
+def hierarchical(data):
     with pm.Model():
         centred(*data)
         inference = ViperVI("full")
     layout = inference._layout()
     objective = HierarchicalObjective(inference.approx, inference.terms, layout, inference.symbolic)
-    rng = np.random.default_rng(0)
-    x, eps = 0.2 * rng.normal(size=len(layout.start())), rng.normal(size=(8, 1))
-    value, gradient = objective(x, eps, 120)
+    x = 0.2 * np.random.default_rng(0).normal(size=len(layout.start()))
+    return inference, layout, objective, x
+
+
+def test_hierarchical_objective_has_the_gradient_of_finite_differences(hierarchical):
+    _, _, objective, x = hierarchical
+    eps = np.random.default_rng(1).normal(size=(8, 1))
+    _, gradient = objective(x, eps, 120)
     for i in range(len(x)):
         h = 1e-5 * np.eye(len(x))[i]
         slope = (objective(x + h, eps, 120)[0] - objective(x - h, eps, 120)[0]) / 2e-5
         np.testing.assert_allclose(gradient[i], slope, rtol=1e-5, atol=1e-5)
-    assert np.isfinite(value)
+
+
+def test_hierarchical_objective_is_the_elbo_of_any_q(hierarchical):
+    """At a q away from the optimum, whose scale and coefficients are correlated."""
+    inference, layout, objective, x = hierarchical
+    x = x + 0.3
+    inference._set_root(layout, x)
+    eps = norm.ppf((np.arange(256) + 0.5) / 256)[:, None]
+    fresh = inference.approx.evaluate(40_000, random_seed=1)
+    assert abs(inference.approx.cov.eval()[0, 2]) > 0.01
+    assert abs(-objective(x, eps, 120)[0] - fresh.elbo) < monte_carlo(fresh.elbo_se) + 0.02
 
 
 def test_product_of_two_normals_keeps_one_linear(data):
@@ -291,6 +307,23 @@ def test_product_of_two_normals_keeps_one_linear(data):
         split = ViperVI().split
     assert [rv.name for rv in split.linear] == ["beta"]
     assert [rv.name for rv in split.given] == ["scale"]
+
+
+@pytest.mark.slow
+def test_kernel_hyperparameters_are_given_and_the_process_is_linear():
+    rng = np.random.default_rng(0)
+    x = np.linspace(0, 5, 12)[:, None]
+    y = rng.binomial(1, expit(-4.5 * np.sin(np.pi / 2 * x[:, 0])))
+
+    def build():
+        lengthscale = pm.InverseGamma("lengthscale", 3, 2)
+        gp = pm.gp.Latent(cov_func=4 * pm.gp.cov.ExpQuad(1, ls=lengthscale))
+        pm.Bernoulli("y", logit_p=gp.prior("f", X=x), observed=y)
+
+    approx = fit(build, n=300, draws=16, random_seed=1)
+    assert "lengthscale" in approx.result.notes[0]
+    fresh = approx.evaluate(10_000, random_seed=2)
+    assert abs(fresh.elbo - approx.result.train_elbo) < monte_carlo(fresh.elbo_se) + 0.05
 
 
 # ---- minibatches --------------------------------------------------------------------------------
