@@ -144,7 +144,7 @@ def _print_results(frame: Any, wide: Console) -> None:
         highlight=False,
     )
     for failure in report.failures(frame).itertuples(index=False):
-        text = f"failed: {failure.method} on {failure.case_name}, seed {failure.seeds}: "
+        text = f"{failure.method} on {failure.case_name}, seed {failure.seeds}: "
         wide.print(text + failure.reason, highlight=False, markup=False)
 
 

@@ -199,7 +199,7 @@ def _store(fit: Fit, path: Path) -> None:
     stats = {"lp": (("chain", "draw"), lp)}
     if fit.lq is not None:
         stats["lq"] = (("chain", "draw"), fit.lq[:, ::step])
-    trace = _trace(fit.losses)
+    trace = _trace(fit)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, suffix=".nc.part")
     os.close(handle)
@@ -221,11 +221,14 @@ def _labelled(name: str, values: np.ndarray) -> tuple[tuple[str, ...], np.ndarra
     return ("chain", "draw", *(f"{name}_dim_{i}" for i in range(values.ndim - 2))), values
 
 
-def _trace(losses: np.ndarray | None, most: int = 2_000) -> dict[str, Any]:
-    """At most ``most`` block means of a trace, each with the iteration its block starts at."""
+def _trace(fit: Fit, most: int = 2_000) -> dict[str, Any]:
+    """At most ``most`` block means of the losses, each with the iteration its block starts at."""
+    losses, iterations = fit.losses, fit.loss_iterations
     if losses is None:
         return {}
+    if iterations is None:
+        iterations = np.arange(losses.size)
     size = -(-losses.size // most)
     starts = np.arange(0, losses.size, size)
     means = np.array([losses[i : i + size].mean() for i in starts])
-    return {"loss": ("iteration", means), "iteration": starts}
+    return {"loss": ("iteration", means), "iteration": iterations[starts]}

@@ -46,8 +46,9 @@ class Fit:
         compilation.
     gradient_evaluations
         Gradients of log p̃, where the method lets them be counted.
-    losses
-        Trace of the objective (−ELBO) as the method reports it.
+    losses, loss_iterations
+        Trace of the objective (−ELBO) as the method reports it, and the iterations of its entries;
+        None for every iteration.
     info
         Anything else worth a column of the record (divergences, engine, stop reason).
     """
@@ -60,6 +61,7 @@ class Fit:
     log_q: LogDensity | None = None
     gradient_evaluations: int | None = None
     losses: Array | None = None
+    loss_iterations: NDArray[np.integer] | None = None
     info: dict[str, Any] = field(default_factory=dict)
 
 
@@ -99,7 +101,9 @@ def _stan_fit(problem: Problem, baseline: Callable[..., Any], **arguments: Any) 
     seconds = time.perf_counter() - start
     stats = idata["sample_stats"]
     attrs = dict(idata["posterior"].attrs)
-    info = {k: attrs[k] for k in ("engine", "stan_version") if k in attrs}
+    info = {k: attrs[k] for k in ("engine", "stan_version", "converged") if k in attrs}
+    if "converged" in info:
+        info["converged"] = bool(info["converged"])  # NetCDF has no booleans
     log_q = None
     if "variational_parameters" in _groups(idata):
         q = idata["variational_parameters"]
@@ -115,7 +119,7 @@ def _stan_fit(problem: Problem, baseline: Callable[..., Any], **arguments: Any) 
         log_q=log_q,
         seconds=float(attrs.get("seconds", seconds)),
         gradient_evaluations=None if gradients is None else int(gradients),
-        losses=_losses(idata),
+        **_losses(idata),
         info=info,
     )
 
@@ -126,10 +130,12 @@ def _groups(idata: Any) -> list[str]:
     return [name.strip("/") for name in groups]
 
 
-def _losses(idata: Any) -> Array | None:
+def _losses(idata: Any) -> dict[str, Array]:
+    """Stan's ELBO trace, where it prints one, as fields of :class:`Fit`."""
     if "optimization_trace" not in _groups(idata):
-        return None
-    return -idata["optimization_trace"]["elbo"].values
+        return {}
+    elbo = idata["optimization_trace"]["elbo"]
+    return {"losses": -elbo.values, "loss_iterations": elbo["iteration"].values}
 
 
 def _stan_nuts(problem: Problem, draws: int, seed: int) -> Fit:
@@ -142,7 +148,9 @@ def _stan_advi(covariance: str) -> Callable[[Problem, int, int], Fit]:
     def run(problem: Problem, draws: int, seed: int) -> Fit:
         from stan_models import advi
 
-        return _stan_fit(problem, advi, covariance=covariance, draws=draws, random_seed=seed)
+        # what ADVI ends with is judged like anything else, its own doubt in the record
+        arguments = {"covariance": covariance, "require_converged": False}
+        return _stan_fit(problem, advi, draws=draws, random_seed=seed, **arguments)
 
     return run
 

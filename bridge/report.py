@@ -113,11 +113,18 @@ def _cell(row: Mapping[str, Any], name: str) -> str:
 
 
 def failures(frame: pd.DataFrame) -> pd.DataFrame:
-    """Case, method, seeds and reason (its first line) of the failed runs, equal ones together."""
-    columns = ["case_name", "method", "seed", "reason"]
-    failed = frame[frame["status"] == "failed"].reindex(columns=columns)
-    failed["reason"] = [str(reason).splitlines()[0] for reason in failed["reason"]]
-    groups = failed.groupby(["case_name", "method", "reason"], sort=False)["seed"]
+    """Case, method, seeds and reason (its first line) of the runs that went wrong, equal together.
+
+    Failed runs, and runs whose method itself says that it did not converge.
+    """
+    columns = ["case_name", "method", "seed", "reason", "converged"]
+    runs = frame.reindex(columns=columns)
+    wrong = runs[frame["status"].eq("failed") | runs["converged"].isin([False])].copy()
+    wrong["reason"] = [
+        f"failed: {str(reason).splitlines()[0]}" if reason else "did not converge"
+        for reason in wrong["reason"].where(wrong["reason"].notna(), None)
+    ]
+    groups = wrong.groupby(["case_name", "method", "reason"], sort=False)["seed"]
     return groups.apply(lambda seeds: ", ".join(map(str, seeds))).reset_index(name="seeds")
 
 

@@ -22,7 +22,12 @@ from stan_models.gaussian import (
     gaussian_of,
     mixture_log_density,
 )
-from stan_models.inference_data import make_inference_data, variables, variational_parameters
+from stan_models.inference_data import (
+    make_inference_data,
+    optimization_trace,
+    variables,
+    variational_parameters,
+)
 from stan_models.program import StanProgram
 from stan_models.results import Draws, given, posterior_groups
 from stan_models.runs import Run, cmdstan_run, positive, random_seed_or_new
@@ -79,7 +84,8 @@ def advi(
     -------
     InferenceData
         See `stan_models.baselines`; one component. Attribute ``elbo`` is the last ELBO that Stan
-        printed (three decimals, constants included); ``gradient_evaluations`` is ``grad_samples``
+        printed (three decimals, constants included), the group ``optimization_trace`` has all of
+        them by iteration; ``gradient_evaluations`` is ``grad_samples``
         times the iterations, step-size adaptation included.
 
     Raises
@@ -116,24 +122,31 @@ def advi(
         table = np.vstack([fit.variational_params_np, fit.variational_sample])
         run.require_rows(len(table), asked + 1)
         facts = _advi_facts(run.console, iter, grad_samples)
+        trace = _elbo_trace(run.console)
     every = Draws.read(density, fit.column_names, table[None])
     mean, sample = every.theta[0, 0], every[1:]  # the first row is the mean, not a draw
     q = gaussian_around(mean, sample.theta[0], sample.method["log_g__"][0], covariance)
     return _result(sample[:draws], run, [q], method=f"advi-{covariance}", random_seed=seed,
-                   arguments=settings, eta=fit.eta, **facts)  # fmt: skip
+                   arguments=settings, eta=fit.eta, trace=trace, **facts)  # fmt: skip
 
 
 def _advi_facts(console: str, limit: int, grad_samples: int) -> dict[str, Any]:
     """Whether it converged, the last ELBO and the gradients computed, from what Stan printed."""
     facts: dict[str, Any] = {"converged": "may not have converged" not in console}
     adaptation = re.findall(r"Iteration:\s*(\d+) / +\d+ .*\(Adaptation\)", console)
-    table = re.findall(r"^\s*(\d+)\s+(-?[\d.]+)\s+[\d.]+\s+[\d.]+", console, re.M)
-    if table:
-        iterations = int(table[-1][0]) if facts["converged"] else limit
+    trace = _elbo_trace(console)
+    if trace:
+        iterations = trace[-1][0] if facts["converged"] else limit
         tried = int(adaptation[-1]) if adaptation else 0
-        facts |= {"elbo": float(table[-1][1]), "iterations": iterations}
+        facts |= {"elbo": trace[-1][1], "iterations": iterations}
         facts |= {"gradient_evaluations": grad_samples * (iterations + tried)}
     return facts
+
+
+def _elbo_trace(console: str) -> list[tuple[int, float]]:
+    """(iteration, ELBO) of the rows that ADVI prints."""
+    rows = re.findall(r"^\s*(\d+)\s+(-?[\d.]+)\s+[\d.]+\s+[\d.]+", console, re.M)
+    return [(int(iteration), float(elbo)) for iteration, elbo in rows]
 
 
 def laplace(
@@ -319,9 +332,12 @@ def _result(
     run: Run,
     components: list[Gaussian],
     extra: Mapping[str, NDArray[Any]] | None = None,
+    trace: list[tuple[int, float]] | None = None,
     **facts: Any,
 ) -> Any:
     groups = posterior_groups(draws, run, **facts)
+    if trace:
+        groups["optimization_trace"] = optimization_trace(trace)
     weights = np.full(len(components), 1 / len(components))
     lq = mixture_log_density(draws.theta[0], weights, components)
     groups["sample_stats"] = variables({"lp": draws.log_density(), "lq": lq[None], **(extra or {})})

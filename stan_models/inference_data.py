@@ -70,6 +70,14 @@ def variational_parameters(
     )
 
 
+def optimization_trace(trace: list[tuple[int, float]]) -> xr.Dataset:
+    """Variable ``elbo`` by ``iteration``."""
+    iterations, elbos = zip(*trace, strict=True)
+    return xr.Dataset(
+        {"elbo": ("iteration", np.array(elbos))}, coords={"iteration": np.array(iterations)}
+    )
+
+
 def provenance(**facts: Any) -> dict[str, Any]:
     """Attributes that NetCDF can hold: numbers and text as they are, the rest as JSON."""
     kept = {name: value for name, value in facts.items() if value is not None}
