@@ -58,7 +58,7 @@ class Study:
             try:
                 approx = inference.fit(500, progressbar=False)
             except (px.NoModeError, ValueError) as error:
-                out[name] = {"error": str(error)}
+                out[name] = {"failure": str(error)}
                 if name == "laplace":
                     return out
                 continue
@@ -72,9 +72,24 @@ class Study:
         return out
 
 
+def complete(runs: list[dict]) -> list[dict]:
+    """The runs in which every method succeeded."""
+    return [r for r in runs if len(r) == len(METHODS) and not failed(r)]
+
+
+def failed(run: dict) -> bool:
+    """Whether a method failed in this run."""
+    return any("failure" in scores for scores in run.values())
+
+
+def summary(runs: list[dict], measure: str) -> dict[str, float | None]:
+    """One score of every method, for the log."""
+    return {m: round(float(v[measure]), 3) if measure in v else None for m, v in runs[-1].items()}
+
+
 def median_table(runs: list[dict], measure: str) -> dict[str, float]:
     """Median over the runs in which every method succeeded."""
-    good = [r for r in runs if len(r) == len(METHODS) and not any("error" in v for v in r.values())]
+    good = complete(runs)
     return {m: float(np.median([r[m][measure] for r in good])) for m in METHODS} | {
         "runs": len(good)
     }
@@ -85,7 +100,7 @@ def significance(runs: list[dict], measure: str, higher: bool, seed: int = 1) ->
     medians = median_table(runs, measure)
     sign = 1 if higher else -1
     best = max(METHODS, key=lambda m: sign * medians[m])
-    good = [r for r in runs if len(r) == len(METHODS) and not any("error" in v for v in r.values())]
+    good = complete(runs)
     rivals = {}
     for rival in METHODS:
         if rival == best or len(good) < 2:

@@ -152,11 +152,12 @@ class FixedDrawsObjective:
         if optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer must be one of {OPTIMIZERS}, got {optimizer!r}")
         x, before = self.x, self.evaluations
-        start, _ = self.value_and_gradient(x, z)
-        if not np.isfinite(start):
+        start, slope = self.value_and_gradient(x, z)
+        if not (np.isfinite(start) and np.all(np.isfinite(slope))):
             raise ValueError(
-                f"the ELBO on the base draws is {-start} at the start: q reaches points where the "
-                "log density is not finite; pass another start or a narrower base"
+                f"the ELBO on the base draws is {-start} at the start, or its gradient not finite: "
+                "q reaches points where the log density is not; pass another start or a narrower "
+                "base"
             )
 
         def loss(x: Array) -> tuple[float, Array]:
@@ -270,7 +271,9 @@ class FixedDrawsInference(DeterministicInference):
         while overfits(optimum.elbo, fresh) and 4 * draws <= self.max_draws:
             draws *= 4
             logger.info("training ELBO %.4f, fresh %.4f: %d draws", optimum.elbo, fresh.elbo, draws)
-            optimum = self._best([objective.x], self._base_draws(draws), n, monitor)
+            optimum = self._best(
+                starts, self._base_draws(draws), n, monitor
+            )  # not from the overfit
             fresh = self.fresh_draws()
         notes = self._notes
         if overfits(optimum.elbo, fresh):
