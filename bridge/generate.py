@@ -21,6 +21,7 @@ from bridge.admission import (
 )
 from bridge.errors import NoModelError
 from posteriordb_cases import Case, list_cases, load_case, write_reference_draws
+from posteriordb_cases.database import is_github
 
 __all__ = ["AdmissionError", "generate"]
 
@@ -86,6 +87,8 @@ def generate(
     Magnusson et al. (2025), "posteriordb: Testing, benchmarking and developing Bayesian
     inference algorithms", AISTATS. arXiv:2407.04967
     """
+    if is_github(database):
+        raise ValueError("GitHub cannot be written: give a clone of posteriordb with --database")
     case = _source(load_case(name, database))
     _check_arguments(case, chains, thin, adapt_delta)
     thins: Sequence[int] = THINNING if thin is None else (thin,)

@@ -111,19 +111,27 @@ def download_case(database: Any, name: str) -> tuple[Path, str]:
     root = Path(database.path)
     aliases = _download(database, root / "alias" / "posteriors.json")
     found = match_name(name, database.posterior_names(), _read_aliases(aliases), "GitHub")
-    with contextlib.redirect_stdout(io.StringIO()):
-        posterior = database.posterior(found)
-        wanted = [database.get_dataset_path(posterior.data.name)]
-        if "stan" in database.get_model_info(posterior.model.name)["model_implementations"]:
-            wanted.append(database.get_model_code_path(posterior.model.name, "stan"))
-        if posterior.posterior_info.get("reference_posterior_name"):
-            draws = Path(f"{database.get_reference_draws_path(found)}.zip")
-            database.get_reference_draws_info(found)
-            wanted.append(_download(database, draws))
+    try:
+        wanted = _download_files(database, found)
+    except (OSError, KeyError, TypeError) as error:  # how the client meets a file it did not get
+        raise ConnectionError(_github_help(f"{found} not downloaded: {error!r}")) from error
     missing = [str(path) for path in wanted if not path.is_file()]
     if missing:
         raise ConnectionError(_github_help(f"not downloaded: {', '.join(missing)}"))
     return root, found
+
+
+def _download_files(database: Any, name: str) -> list[Path]:
+    with contextlib.redirect_stdout(io.StringIO()):
+        posterior = database.posterior(name)
+        wanted = [database.get_dataset_path(posterior.data.name)]
+        if "stan" in database.get_model_info(posterior.model.name)["model_implementations"]:
+            wanted.append(database.get_model_code_path(posterior.model.name, "stan"))
+        if posterior.posterior_info.get("reference_posterior_name"):
+            draws = Path(f"{database.get_reference_draws_path(name)}.zip")
+            database.get_reference_draws_info(name)
+            wanted.append(_download(database, draws))
+    return wanted
 
 
 def _download(database: Any, path: Path) -> Path:

@@ -233,6 +233,23 @@ def test_the_last_thinning_is_judged_too(
     assert len(sampled) == 2 and written_files(database) == []
 
 
+def test_database_that_cannot_be_written(
+    database: Path, sampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampled = sampler()
+    monkeypatch.setattr(bridge.generate.os, "access", lambda path, mode: False)
+    with pytest.raises(PermissionError, match=r"cannot be written.*--database"):
+        generate(GAUSSIAN, database=database)
+    assert sampled == []
+
+
+def test_github_cannot_be_written(sampler) -> None:
+    sampled = sampler()
+    with pytest.raises(ValueError, match="GitHub cannot be written"):
+        generate(GAUSSIAN, database="github")
+    assert sampled == []
+
+
 def test_too_few_chains_are_refused(database: Path, sampler) -> None:
     sampler()
     with pytest.raises(AdmissionError, match=r"nchains_is_gte_4 \(2 chains\): choose chains >= 4"):
@@ -313,6 +330,7 @@ def test_embedded_draws_have_the_diagnostics_they_record(name: str) -> None:
             assert found[key] == expected, key
 
 
+@pytest.mark.slow
 @pytest.mark.stan
 def test_stan_draws_of_a_gaussian_are_admitted_and_right(database: Path) -> None:
     generate(GAUSSIAN, database=database, random_seed=3, warmup=1000)

@@ -10,10 +10,7 @@ from stan_models import StanProgram
 from tests.posteriordb_cases.densities import random_points, unconstrained_log_density
 from tests.tolerances import EXACT
 
-pytestmark = [
-    pytest.mark.stan,
-    pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS"),
-]
+pytestmark = pytest.mark.stan
 POINTS = 20
 
 

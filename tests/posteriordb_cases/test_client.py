@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 from pathlib import Path
@@ -135,16 +134,18 @@ def test_github_refusing_is_a_connection_error(github: FakeGitHub, monkeypatch) 
         list_cases("github")
 
 
-def test_half_downloaded_case_is_not_a_case(github: FakeGitHub, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    "lost", ["draws/draws", "draws/info", "data/data", "models", "posteriors/"]
+)
+def test_half_downloaded_case_is_not_a_case(github: FakeGitHub, monkeypatch, capsys, lost) -> None:
     real = github.get
 
-    def without_draws(url: str, **options: Any) -> requests.Response:
-        if url.startswith("raw:") and "draws/draws" in url:
+    def without(url: str, **options: Any) -> requests.Response:
+        if url.startswith("raw:") and lost in url:
             raise requests.ConnectionError("reset")
         return real(url, **options)
 
-    monkeypatch.setattr(requests, "get", without_draws)
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        with pytest.raises(ConnectionError, match=r"not downloaded: .*json\.zip"):
-            load_case(NAME, "github")
-    assert printed.getvalue() == ""
+    monkeypatch.setattr(requests, "get", without)
+    with pytest.raises(ConnectionError, match=r"not downloaded: .*clone the repository"):
+        load_case(NAME, "github")
+    assert capsys.readouterr().out == ""

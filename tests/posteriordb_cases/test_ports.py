@@ -14,9 +14,6 @@ from tests.posteriordb_cases.densities import (
 )
 from tests.tolerances import EXACT
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:PyTensor could not link to a BLAS"  # a property of the machine, not of the port
-)
 CASES = list_cases(EMBEDDED)
 
 
