@@ -17,6 +17,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from stan_models import StanDataError, StanRunError, advi, laplace, nuts, pathfinder
+from stan_models.results import Draws
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 pytestmark = pytest.mark.stan
@@ -254,6 +255,21 @@ def test_wrong_settings(gaussian):
         nuts(gaussian, gaussian_data(), adapt_delta=1.5)
     with pytest.raises(ValueError, match="ask for fewer draws"):
         laplace(gaussian, gaussian_data(), draws=10**9)
+
+
+@pytest.mark.parametrize("rate", [np.inf, 0.0, np.nan])
+def test_draws_that_lost_their_point_are_refused(program, rate):
+    """exp(θ) overflowed or underflowed: θ cannot be had back, so no density is made up for it."""
+    table = np.array([[[-1.0, 2.0, np.log(2.0), 3.0], [-1.0, rate, 0.0, 3.0]]])
+    names = ("lp__", "rate", "log_rate", "next")
+    with pytest.raises(StanRunError, match=r"1 of 2 .* not finite"):
+        Draws.read(program("gamma_poisson").density(COUNTS), names, table)
+
+
+def test_laplace_of_a_posterior_too_wide_for_its_scale(program):
+    flat = {"N": 0, "y": [], "shape": 1e-6, "scale": 1.0}  # sd of log(rate) is 1000
+    with pytest.raises(StanRunError, match="poisson_rng: Rate parameter is"):
+        laplace(program("gamma_poisson"), flat, random_seed=1)
 
 
 def kill_when_running(started: list[subprocess.Popen]) -> None:
