@@ -35,7 +35,7 @@ from pymc_ext.variational.base import (
     VectorisedApproximation,
     stream,
 )
-from pymc_ext.variational.fixed_draws import base_draws
+from pymc_ext.variational.fixed_draws import base_draws, overfits
 from pymc_ext.variational.gaussian import DiagonalGroup, GaussianGroup
 from pymc_ext.variational.monitor import Monitor
 from pymc_ext.variational.result import FitResult
@@ -239,6 +239,9 @@ class AffineInference(DeterministicInference):
         self._set_root(layout, out.x)
         fresh = self.fresh_draws()
         given = ", ".join(str(rv.name) for rv in self.split.given)
+        notes = [f"averaged over draws of: {given}", self.elbo_note]
+        if overfits(-float(out.fun), fresh):
+            notes.append("train_elbo exceeds the fresh ELBO by more than chance: raise draws")
         return self._result(
             begin,
             compiled,
@@ -249,7 +252,7 @@ class AffineInference(DeterministicInference):
             train_elbo=-float(out.fun),
             train_draws=self.draws,
             fresh=fresh,
-            notes=(f"averaged over draws of: {given}", self.elbo_note),
+            notes=tuple(notes),
         )
 
     def _observations(self) -> int:
