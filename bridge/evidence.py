@@ -235,6 +235,8 @@ def _effective_size(terms: np.ndarray) -> float:
     """Effective sample size of chains of terms; their number for one row (independent draws)."""
     if terms.shape[0] == 1 or terms.std() < CONSTANT:
         return float(terms.size)
+    if terms.shape[1] < 4:
+        raise ValueError(f"chains must have at least 4 draws each, got {terms.shape[1]}")
     return float(az.ess(terms, method="mean"))
 
 

@@ -4,7 +4,7 @@
 
 Times CPU seconds, the median of several runs, of (1) `bridge_sampling` with both divergences from
 given log densities, (2) `log_evidence` of a PyMC model from 20,000 reference draws, density
-evaluations included, and (3) k̂ of 10 x 2,000 ratios. Peer in the same run: Meng and Wong's
+evaluations included, and (3) k̂ of 5 x 2,000 ratios. Peer in the same run: Meng and Wong's
 fixed-point iteration written out in NumPy, to the same precision, without a standard error.
 """
 

@@ -264,6 +264,13 @@ def test_shapes_are_checked(bad: np.ndarray) -> None:
         bridge_sampling(bad, np.zeros(4), np.zeros(4), np.zeros(4))
 
 
+def test_chains_too_short_for_an_effective_size_are_refused() -> None:
+    values = evaluate(*pair(), np.random.default_rng(17), 300)
+    chains_of_three = [v.reshape(100, 3) for v in values]
+    with pytest.raises(ValueError, match="chains must have at least 4 draws each, got 3"):
+        bridge_sampling(*chains_of_three)
+
+
 # log Z from posterior draws alone
 
 
