@@ -10,6 +10,7 @@ from pymc_ext.variational.bernstein_latents import Logistic, Normal, StudentT
 from pymc_ext.variational.importance_weighted import ImportanceWeighted
 from pymc_ext.variational.jaakkola import JaakkolaVI
 from pymc_ext.variational.laplace import LaplaceVI
+from pymc_ext.variational.matching import MatchingVI, matched_start
 from pymc_ext.variational.mixed import DiagonalVI, MixedVI
 from pymc_ext.variational.mixture import MixtureVI
 from pymc_ext.variational.monte_carlo import MonteCarloVI
@@ -25,6 +26,7 @@ __all__ = [
     "Logistic",
     "MatchedClassifier",
     "MatchingState",
+    "MatchingVI",
     "MixedVI",
     "MixtureVI",
     "MonteCarloVI",
@@ -34,6 +36,7 @@ __all__ = [
     "ViperVI",
     "bernstein_map",
     "expected_softplus",
+    "matched_start",
     "matched_targets",
 ]
 

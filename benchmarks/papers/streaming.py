@@ -29,12 +29,12 @@ from benchmarks.papers import matching_data
 from pymc_ext.matching import METHODS, AssumedDensityFilter, Matched, MatchingState
 from pymc_ext.matching.predict import log_expected_probabilities
 
-ALPHAS = (0.01, 0.05, 0.1, 0.2)
+ALPHAS = (0.01, 0.05, 0.1)
 RATES = (10.0, 3.0, 1.0, 0.3, 0.1)
 CHECKPOINTS = (10, 20, 50, 100, 200, 500, 1000, 2000, 4000, 8000)
 PRIOR_PRECISION = 0.04  # logits of prior sd 5 on features of norm 1
-GAUSS_VARIANCE = 0.1
-SETS = {"digits": (128, 1300), "mnist5k": (300, 4000), "letter": (200, 8000)}  # width, rows
+GAUSS_VARIANCE, DRAWS, TEST = 0.1, 64, 2000
+SETS = {"digits": (128, 1300), "mnist5k": (300, 4000), "letter": (200, 6000)}  # width, rows
 
 Block = tuple[np.ndarray, np.ndarray]
 Scores = list[tuple[int, float, float]]  # rows seen, accuracy, mean log-likelihood
@@ -77,7 +77,7 @@ def matching(method: str, alpha: float, n_classes: int, stream: Block, test: Blo
     )
     return follow(
         state.update,
-        lambda X: log_expected_probabilities(*state.predict_latents(X), 256),
+        lambda X: log_expected_probabilities(*state.predict_latents(X), DRAWS),
         stream,
         test,
     )
@@ -103,7 +103,7 @@ def adf(n_classes: int, stream: Block, test: Block) -> Any:
     )
     return follow(
         filtered.update,
-        lambda X: log_expected_probabilities(*filtered.predict_latents(X), 256),
+        lambda X: log_expected_probabilities(*filtered.predict_latents(X), DRAWS),
         stream,
         test,
     )
@@ -138,7 +138,7 @@ def one_seed(name: str, seed: int) -> dict[str, dict[str, Any]]:
     H = matching_data.relu_features(X, width, rng)
     order = rng.permutation(len(y))
     stream = H[order[:rows]], y[order[:rows]]
-    test = H[order[rows : rows + 4000]], y[order[rows : rows + 4000]]
+    test = H[order[rows : rows + TEST]], y[order[rows : rows + TEST]]
     K = int(y.max()) + 1
     out = {}
     for method in METHODS:

@@ -174,4 +174,5 @@ def active_learning(
         seconds += np.array([time.perf_counter(), time.process_time()]) - begin
         if evaluate:
             evaluations.append(evaluate(state))
-    return ActiveRun(criterion, seed, tuple(chosen), *map(float, seconds), tuple(evaluations))
+    wall, cpu = (float(s) for s in seconds)
+    return ActiveRun(criterion, seed, tuple(chosen), wall, cpu, tuple(evaluations))

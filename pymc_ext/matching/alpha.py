@@ -125,12 +125,22 @@ def choose_alpha(
     functions = {"elbo": elbo, "likelihood": train_log_likelihood}
     if criterion not in functions:
         raise ValueError(f"criterion must be one of {', '.join(CRITERIA)}, got {criterion!r}")
+
+    def value(alpha: float) -> float:
+        return functions[criterion](state.replace(alpha=alpha), X, y, weight, n_draws)
+
+    return maximise_alpha(value, criterion, bounds)
+
+
+def maximise_alpha(
+    value: Callable[[float], float], criterion: str, bounds: tuple[float, float] = BOUNDS
+) -> AlphaChoice:
+    """α in ``bounds`` with the largest ``value``: a grid, then Brent's method in its best cell."""
     values: dict[float, float] = {}
 
     def loss(log_alpha: float) -> float:
         alpha = float(np.exp(log_alpha))
-        candidate = state.replace(alpha=alpha)
-        values[alpha] = functions[criterion](candidate, X, y, weight, n_draws)
+        values[alpha] = value(alpha)
         return -values[alpha]
 
     _minimise(loss, np.linspace(np.log(bounds[0]), np.log(bounds[1]), GRID))

@@ -48,6 +48,21 @@ def expected_log_probabilities(
     return _over_draws(lambda f: log_softmax(f, axis=-1).mean(axis=0), mean, variance, n_draws)
 
 
+def expected_log_softmax(
+    mean: np.ndarray, covariance: np.ndarray, n_draws: int = N_DRAWS
+) -> np.ndarray:
+    """E log p(y = c | f) for correlated latents f ~ N(mean, covariance), (n, K) and (n, K, K)."""
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]  # singular for a fixed latent
+    z, K = normal_draws(n_draws, mean.shape[1]), mean.shape[1]
+    rows = max(1, CHUNK // (n_draws * K))
+    parts = []
+    for i in range(0, len(mean), rows):
+        f = mean[i : i + rows, None] + z @ np.swapaxes(root[i : i + rows], 1, 2)
+        parts.append(log_softmax(f, axis=-1).mean(axis=1))
+    return np.concatenate(parts)
+
+
 def expected_entropy(mean: np.ndarray, variance: np.ndarray, n_draws: int = N_DRAWS) -> np.ndarray:
     """E H[y | f] in nats, shape (n,)."""
     if mean.shape[1] == 1:

@@ -75,9 +75,19 @@ def prior_reader(approx: VectorisedApproximation) -> Callable[[], GaussianPrior]
                 "the joint prior of the linear variables is improper or its parameters are not "
                 "valid (its precision is not positive definite)"
             )
+        _check_quadratic(lambda beta: f(beta)[1], slope, P)
         return GaussianPrior(float(constant), slope, P)
 
     return read
+
+
+def _check_quadratic(gradient: Callable[[Array], Array], slope: Array, P: Array) -> None:
+    """A piecewise quadratic prior (Laplace, say) looks Gaussian to its own second derivatives."""
+    point = np.random.default_rng(0).normal(size=len(slope)) * np.diag(P) ** -0.5
+    for beta in (point, -3 * point):
+        expected = slope - P @ beta
+        if not np.allclose(gradient(beta), expected, rtol=1e-6, atol=1e-6 * np.abs(P).max()):
+            raise AffinityError("the prior of the linear variables is not Gaussian")
 
 
 def data_reader(

@@ -1,0 +1,84 @@
+"""Reads Categorical likelihoods with affine softmax predictors, beside the logistic ones.
+
+A Categorical over K classes becomes K rows an observation, one for each logit, with its one-hot
+label as the outcome: the form in which `affine` and `affine_numbers` treat logits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pytensor.tensor import TensorVariable
+from pytensor.tensor.random.basic import CategoricalRV
+from pytensor.tensor.special import Softmax
+
+from pymc_ext.variational.affine import (
+    AffinityError,
+    LogisticTerm,
+    _simplified,
+    logistic_terms,
+)
+
+
+def matching_terms(model: pm.Model) -> tuple[list[LogisticTerm], int]:
+    """The model's likelihoods and the number of latents an observation (1 for logits).
+
+    Raises
+    ------
+    AffinityError
+        If the model has no covered likelihood, or mixes softmax with others.
+    """
+    classes = {str(rv.name): _n_classes(model, rv) for rv in model.observed_RVs}
+    if not classes or all(K == 2 for K in classes.values()):
+        try:
+            return logistic_terms(model), 1
+        except AffinityError as error:
+            raise AffinityError(str(error).replace("VI-PER", "matching")) from error
+    if len(set(classes.values())) > 1:
+        raise AffinityError(f"the observed variables have different numbers of classes: {classes}")
+    _check_potentials(model)
+    (K,) = set(classes.values())
+    return [_softmax_term(model, rv, K) for rv in model.observed_RVs], K
+
+
+def _n_classes(model: pm.Model, rv: TensorVariable) -> int:
+    """K of a Categorical; 2 for all others, which the logistic reader judges."""
+    node = rv.owner
+    if isinstance(node.op, MinibatchRandomVariable):
+        raise ValueError("matching is closed form and needs all data: remove pm.Minibatch")
+    if not isinstance(node.op, CategoricalRV):
+        return 2
+    p = pt.as_tensor(node.op.dist_params(node)[0])
+    K = p.type.shape[-1]
+    return int(p.shape[-1].eval()) if K is None else int(K)
+
+
+def _check_potentials(model: pm.Model) -> None:
+    if model.potentials:
+        names = [potential.name for potential in model.potentials]
+        raise AffinityError(f"the model has Potentials {names}, which matching does not cover")
+
+
+def _softmax_term(model: pm.Model, rv: TensorVariable, K: int) -> LogisticTerm:
+    name, value = str(rv.name), pt.as_tensor(model.rvs_to_values[rv])
+    (p,) = _simplified(model.replace_rvs_by_values(list(rv.owner.op.dist_params(rv.owner))))
+    if p.owner is None or not isinstance(p.owner.op, Softmax):
+        raise AffinityError(
+            f"the probabilities of {name!r} are not the softmax of a graph: write logit_p=..., or "
+            "p=pm.math.softmax(..., axis=-1)"
+        )
+    if p.owner.op.axis not in (None, -1, p.type.ndim - 1):
+        raise AffinityError(f"the softmax of {name!r} must run over the last axis, axis=-1")
+    z: Any = p.owner.inputs[0]
+    observed = pt.eq(value[..., None], pt.arange(K)).astype("float64")
+    zeros = pt.zeros_like(observed)
+    return LogisticTerm(
+        name,
+        (z + zeros).ravel(),
+        observed.ravel(),
+        pt.ones_like(observed).ravel(),
+        pt.constant(1.0),
+    )
