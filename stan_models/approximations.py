@@ -1,4 +1,4 @@
-"""Stan's Gaussian approximations through cmdstanpy: ADVI, Laplace, Pathfinder, each with its log q.
+"""Stan's Gaussian approximations through cmdstanpy: ADVI and Laplace, each with its log q.
 
 Stan writes draws and a density column but not the Gaussian itself; `stan_models.gaussian`
 recovers it, so that ``lq`` is normalised and q can be evaluated anywhere.
@@ -6,7 +6,6 @@ recovers it, so that ``lq`` is normalised and q can be evaluated anywhere.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -19,7 +18,6 @@ from stan_models.gaussian import (
     Gaussian,
     draws_needed,
     gaussian_around,
-    gaussian_of,
     mixture_log_density,
 )
 from stan_models.inference_data import (
@@ -33,7 +31,6 @@ from stan_models.results import Draws, given, posterior_groups
 from stan_models.runs import Run, cmdstan_run, positive, random_seed_or_new
 
 Array = NDArray[np.float64]
-log = logging.getLogger(__name__)
 
 LARGEST_OUTPUT = 50_000_000  # numbers in a CSV file, about 1 GB of text
 FAMILIES = {"diagonal": "meanfield", "full": "fullrank"}
@@ -109,7 +106,7 @@ def advi(
     positive(draws=draws)
     seed = random_seed_or_new(random_seed)
     density = program.density(data)
-    asked = _draws_to_ask(density, draws, covariance)
+    asked = draws_to_ask(density, draws, covariance)
     adaptation = {"adapt_iter": adapt_iter} if eta is None else {"adapt_engaged": False}
     settings = given(
         algorithm=FAMILIES[covariance], iter=iter, grad_samples=grad_samples,
@@ -126,8 +123,10 @@ def advi(
     every = Draws.read(density, fit.column_names, table[None])
     mean, sample = every.theta[0, 0], every[1:]  # the first row is the mean, not a draw
     q = gaussian_around(mean, sample.theta[0], sample.method["log_g__"][0], covariance)
-    return _result(sample[:draws], run, [q], method=f"advi-{covariance}", random_seed=seed,
-                   arguments=settings, eta=fit.eta, trace=trace, **facts)  # fmt: skip
+    return approximation_result(
+        sample[:draws], run, [q], method=f"advi-{covariance}", random_seed=seed,
+        arguments=settings, eta=fit.eta, trace=trace, **facts,
+    )  # fmt: skip
 
 
 def _advi_facts(console: str, limit: int, grad_samples: int) -> dict[str, Any]:
@@ -200,7 +199,7 @@ def laplace(
     positive(draws=draws)
     seed = random_seed_or_new(random_seed)
     density = program.density(data)
-    asked = _draws_to_ask(density, draws, "full")
+    asked = draws_to_ask(density, draws, "full")
     settings = given(algorithm=algorithm, iter=iter, inits=inits)
     with cmdstan_run(program, "Laplace approximation") as run:
         mode = run.call("optimize", data=data, seed=seed, jacobian=True, refresh=1,
@@ -215,8 +214,10 @@ def laplace(
     sample = Draws.read(density, fit.column_names, table[None])
     q = gaussian_around(mean, sample.theta[0], sample.method["log_q__"][0], "full")
     evaluations = None if steps is None else steps + 2 * density.dimension + 1
-    return _result(sample[:draws], run, [q], method="laplace", random_seed=seed,
-                   gradient_evaluations=evaluations, arguments=settings)  # fmt: skip
+    return approximation_result(
+        sample[:draws], run, [q], method="laplace", random_seed=seed,
+        gradient_evaluations=evaluations, arguments=settings,
+    )  # fmt: skip
 
 
 def _optimizer_evaluations(console: str) -> int | None:
@@ -225,95 +226,7 @@ def _optimizer_evaluations(console: str) -> int | None:
     return int(rows[-1]) if rows else None
 
 
-def pathfinder(
-    program: StanProgram,
-    data: Data = None,
-    *,
-    num_paths: int = 4,
-    draws: int = 1000,
-    random_seed: int | None = None,
-    num_elbo_draws: int = 25,
-    history_size: int = 5,
-    max_lbfgs_iters: int = 1000,
-    inits: Any = None,
-    timeout: float | None = None,
-) -> Any:
-    """Fit a Gaussian along each of several optimisation paths; q is their equal-weight mixture.
-
-    Stan's importance resampling between paths is left out, because its draws follow no density
-    that could be written down. So are the draws from which Stan estimated each path's ELBO: it
-    kept the Gaussian that looked best on them, and given that choice they do not follow q.
-
-    Parameters
-    ----------
-    program, data
-        The program and the values of its data block (mapping, JSON path, or None).
-    num_paths
-        Optimisation paths, each from its own initial values.
-    draws
-        Draws from q that are returned, shared evenly between the paths, path after path.
-    random_seed
-        Seed, 0 to 2**32 - 1; a fresh one is drawn, and recorded, if None.
-    num_elbo_draws, history_size, max_lbfgs_iters, inits, timeout
-        Stan's settings under cmdstanpy's names, at Stan's defaults.
-
-    Returns
-    -------
-    InferenceData
-        See `stan_models.baselines`; one component for each path that Stan completed (attribute
-        ``failed_paths`` counts the others). ``sample_stats`` also has ``path`` and
-        ``lp_approx``, Stan's density of a draw under its own path. ``gradient_evaluations`` is
-        absent: Stan reports gradients and density evaluations in one sum.
-
-    Raises
-    ------
-    StanCompileError, StanDataError
-        The program or the data are not valid.
-    StanRunError
-        Every path failed (Stan's message), or a path's Gaussian is degenerate.
-
-    Examples
-    --------
-    >>> idata = pathfinder(program, data, num_paths=8, random_seed=1)
-
-    References
-    ----------
-    Zhang, Carpenter, Gelman and Vehtari (2022), JMLR 23(306), https://arxiv.org/abs/2108.03782
-    """
-    positive(num_paths=num_paths, draws=draws, num_elbo_draws=num_elbo_draws)
-    seed = random_seed_or_new(random_seed)
-    density = program.density(data)
-    settings = given(num_paths=num_paths, num_elbo_draws=num_elbo_draws,
-                     history_size=history_size, max_lbfgs_iters=max_lbfgs_iters,
-                     inits=inits)  # fmt: skip
-    paths = num_paths
-    while True:  # once more, for more draws of each path, where some paths failed
-        share = _draws_to_ask(density, -(-draws // paths), "full", num_paths)
-        block = num_elbo_draws + share
-        with cmdstan_run(program, "Pathfinder") as run:
-            fit = run.call("pathfinder", data=data, seed=seed, num_single_draws=block,
-                           psis_resample=False, timeout=timeout, **settings)  # fmt: skip
-            table = fit.draws()
-            paths = len(table) // block
-            run.require_rows(len(table), max(paths, 1) * block)
-        if paths * share >= draws:
-            break
-    every = Draws.read(density, fit.column_names, table[None])
-    blocks = [every[k * block : (k + 1) * block] for k in range(paths)]
-    components = [gaussian_of(b.theta[0], b.method["lp_approx__"][0]) for b in blocks]
-    if paths < num_paths:
-        log.warning("%d of %d Pathfinder paths failed", num_paths - paths, num_paths)
-    path = np.arange(draws) * paths // draws
-    kept = np.concatenate([
-        k * block + num_elbo_draws + np.arange((path == k).sum()) for k in range(paths)
-    ])  # fmt: skip
-    sample = every[kept]
-    extra = {"lp_approx": sample.method["lp_approx__"], "path": path[None]}
-    return _result(sample, run, components, extra, method="pathfinder", random_seed=seed,
-                   failed_paths=num_paths - paths, arguments=settings)  # fmt: skip
-
-
-def _draws_to_ask(density: StanDensity, draws: int, covariance: str, repetitions: int = 1) -> int:
+def draws_to_ask(density: StanDensity, draws: int, covariance: str, repetitions: int = 1) -> int:
     """The draws to ask Stan for: enough to return and to recover the Gaussian from."""
     asked = max(draws, draws_needed(density.dimension, covariance))
     size = repetitions * asked * density.count(transformed=True, generated=True)
@@ -327,7 +240,7 @@ def _draws_to_ask(density: StanDensity, draws: int, covariance: str, repetitions
     return asked
 
 
-def _result(
+def approximation_result(
     draws: Draws,
     run: Run,
     components: list[Gaussian],
@@ -335,6 +248,7 @@ def _result(
     trace: list[tuple[int, float]] | None = None,
     **facts: Any,
 ) -> Any:
+    """The result of an approximation: ``draws`` from the equal-weight mixture of ``components``."""
     groups = posterior_groups(draws, run, **facts)
     if trace:
         groups["optimization_trace"] = optimization_trace(trace)

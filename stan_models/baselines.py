@@ -15,7 +15,8 @@ of wall time (compilation and the recomputed densities left out) and gradient ev
 Stan lets them be known exactly.
 """
 
-from stan_models.approximations import advi, laplace, pathfinder
+from stan_models.approximations import advi, laplace
+from stan_models.paths import pathfinder
 from stan_models.sampling import nuts
 
 __all__ = ["advi", "laplace", "nuts", "pathfinder"]

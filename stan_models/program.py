@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from stan_models.density import Data, StanDensity
 
+INCLUDE = re.compile(r"^\s*#include\b", re.M)
+
 
 class StanProgram:
     """A Stan program given as source text or as the path of a ``.stan`` file.
@@ -70,7 +72,7 @@ class StanProgram:
     @cached_property
     def source(self) -> str:
         """The source text, with the files it includes in place of its ``#include`` lines."""
-        return _inline_includes(self) if "#include" in self._text else self._text
+        return _inline_includes(self) if INCLUDE.search(self._text) else self._text
 
     @property
     def directory(self) -> Path:
@@ -124,6 +126,7 @@ class StanProgram:
         for stale in directory.parent.glob(f".{directory.name}-*"):  # left by a killed process
             shutil.rmtree(stale, ignore_errors=True)
         work = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}-"))
+        work.chmod(0o755)  # a cache may be shared; mkdtemp makes it the owner's alone
         try:
             stan_file = work / f"{self.name}.stan"
             stan_file.write_text(self.source)

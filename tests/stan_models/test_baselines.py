@@ -18,6 +18,7 @@ from scipy.special import logsumexp
 
 from stan_models import StanDataError, StanRunError, advi, laplace, nuts, pathfinder
 from stan_models.results import Draws
+from stan_models.runs import Run
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 pytestmark = pytest.mark.stan
@@ -201,12 +202,32 @@ def test_pathfinder_is_a_mixture_of_its_paths(gaussian, dimension):
     assert_lq_is_the_density_of_its_own_draws(idata)
 
 
-def test_single_path_and_lost_paths(gaussian, caplog):
+def test_single_path(gaussian):
     single = pathfinder(gaussian, gaussian_data(), num_paths=1, draws=40, random_seed=1)
     assert single.posterior.sizes["draw"] == 40 and len(components(single)) == 1
-    flat = gaussian_data(power=0.0)
+
+
+def test_lost_paths_leave_the_others(gaussian, monkeypatch, caplog):
+    """Stan leaves the rows of a failed path out; here the last two of four are taken away."""
+    asked, call = [], Run.call
+
+    def losing(run, method, **arguments):
+        fit = call(run, method, **arguments)
+        asked.append(arguments["num_single_draws"])
+        fit._draws = fit.draws()[: 2 * asked[-1]]
+        return fit
+
+    monkeypatch.setattr(Run, "call", losing)
+    idata = pathfinder(gaussian, gaussian_data(), draws=1000, random_seed=1)
+    assert asked == [250 + 25, 500 + 25]
+    assert np.bincount(idata.sample_stats.path.values[0]).tolist() == [500, 500]
+    assert idata.posterior.attrs["failed_paths"] == 2 and "2 of 4" in caplog.text
+    assert_lq_is_the_density_of_its_own_draws(idata)
+
+
+def test_no_path_left(gaussian):
     with pytest.raises(StanRunError, match=r"Pathfinder.*'gaussian'"):
-        pathfinder(gaussian, flat, random_seed=1)
+        pathfinder(gaussian, gaussian_data(power=0.0), random_seed=1)
 
 
 def test_few_draws_of_many_dimensions(gaussian):
