@@ -188,7 +188,7 @@ def figure(results: dict[str, Any], path: Path) -> None:
         axis.axhline(0, color="black", linewidth=0.8)
         for method, row in r["chosen"].items():
             confidence, accuracy, share = map(np.array, row["bins"])
-            keep = share > 0.005
+            keep = share > 0.01
             gap = accuracy[keep] - confidence[keep]
             label = f"{method} (ECE {row['ece'][0]:.3f})"
             axis.plot(confidence[keep], gap, marker="o", markersize=3, label=label)
