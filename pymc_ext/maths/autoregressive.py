@@ -92,20 +92,28 @@ class MaskedNetwork:
         return values
 
     def __call__(
-        self, parameters: Mapping[str, Any], inputs: TensorVariable
+        self,
+        parameters: Mapping[str, Any],
+        inputs: TensorVariable,
+        first: int = 0,
+        stop: Any = None,
     ) -> dict[str, TensorVariable]:
-        """Outputs of every head at ``inputs`` (N, D): name -> (N, D, w)."""
+        """Outputs ``first`` to ``stop`` of every head at ``inputs`` (N, D): name -> (N, ..., w)."""
+        rows = slice(first, self.inputs if stop is None else stop)
         h = inputs
         if "W0" not in parameters:  # one variable, or no layers: nothing to condition on
-            zero = pt.zeros_like(h)[..., None]
-            return {name: parameters[f"b_{name}"] + zero for name in self.heads}
+            zero = pt.zeros_like(h[:, rows])[..., None]
+            return {name: parameters[f"b_{name}"][rows] + zero for name in self.heads}
         for i, mask in enumerate(self.masks):
             h = pt.tanh(h @ (parameters[f"W{i}"] * mask) + parameters[f"b{i}"])
-        return {name: self._head(parameters, h, name) for name in self.heads}
+        return {name: self._head(parameters, h, name, rows) for name in self.heads}
 
-    def _head(self, parameters: Mapping[str, Any], h: TensorVariable, name: str) -> TensorVariable:
-        width = self.heads[name]
-        mask = np.repeat(self.output_mask, width, axis=1)
-        flat = h @ (parameters[f"W_{name}"] * mask)
-        out = flat.reshape((flat.shape[0], self.inputs, width)) + parameters[f"b_{name}"]
-        return pt.specify_shape(out, (None, self.inputs, width))
+    def _head(
+        self, parameters: Mapping[str, Any], h: TensorVariable, name: str, rows: slice
+    ) -> TensorVariable:
+        width, count = self.heads[name], rows.stop - rows.start
+        mask = np.repeat(self.output_mask[:, rows], width, axis=1)
+        weights = parameters[f"W_{name}"][:, rows.start * width : rows.stop * width]
+        flat = h @ (weights * mask)
+        out = flat.reshape((flat.shape[0], count, width)) + parameters[f"b_{name}"][rows]
+        return pt.specify_shape(out, (None, count, width))

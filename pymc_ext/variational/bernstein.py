@@ -53,11 +53,16 @@ class BernsteinVI(FlowInference):
         Law of v: ``"normal"``, ``"logistic"``, ``"student-t"`` (5 degrees of freedom), or
         e.g. ``StudentT(df=3)``. The first has the paper's tails, the others longer ones.
     tails
-        ``"linear"``: slopes of their own beyond the polynomial, left and right, so that q has all
-        of R^D as support; ``"bounded"``: the paper's, where q ends at ϑ_0 and ϑ_M.
+        What is added beyond the polynomial so that q has all of R^D as support. ``"linear"``: a
+        slope on each side; ``"quadratic"``: also a curvature on each side, with which a normal
+        latent variable gets exponential tails; ``"bounded"``: nothing, as in the paper, where q
+        ends at ϑ_0 and ϑ_M.
     conditioning
-        What the network sees: ``"latent"`` x itself and a linear term in it, ``"squashed"`` σ(x)
-        as in the paper. The paper's flow is ``tails="bounded", conditioning="squashed"``.
+        What the network sees. ``"latent"``: x of the components before; ``"hierarchical"``: the
+        same, but the variables after the leading scalar ones see the *values* of those, which
+        makes funnels easy; ``"squashed"``: σ(x), as in the paper. Except in the last, what is
+        seen also enters the location and the log scale of each component linearly. The paper's
+        flow is ``tails="bounded", conditioning="squashed"``.
     ordering
         Names of the free variables in the order of conditioning; None puts small ones first.
     polish
@@ -111,7 +116,7 @@ class BernsteinVI(FlowInference):
     ) -> None:
         _one_of("input_map", input_map, INPUT_MAPS)
         tails = tails or ("bounded" if input_map == "f3" else "linear")
-        _one_of("tails", tails, TAILS)
+        _one_of("tails", tails, tuple(TAILS))
         _one_of("conditioning", conditioning, CONDITIONING)
         _one_of("optimizer", optimizer, OPTIMIZERS)
         _one_of("backend", backend, tuple(LOOPS))

@@ -65,12 +65,7 @@ class BernsteinApproximation(VectorisedApproximation):
 
     def _invert(self, y: Array) -> tuple[Array, NDArray[np.bool_]]:
         """x with flow(x) = y, one component after the other; and where it exists."""
-        names = [
-            "offset",
-            "log_scale",
-            "raw",
-            *(["left", "right"] if self.group.tails == "linear" else []),
-        ]
+        names = ["offset", "log_scale", "raw", "slopes"]
 
         def build() -> Callable[..., Any]:
             x = pt.matrix("x", shape=(None, self.group.ddim))
@@ -89,18 +84,22 @@ class BernsteinApproximation(VectorisedApproximation):
 def _solve(y: Array, given: Mapping[str, Array]) -> tuple[Array, NDArray[np.bool_]]:
     """Roots of offset + scale (polynomial(x) + tails(x)) = y, and where there is one."""
     rows, height = np.arange(len(y)), (y - given["offset"]) * np.exp(-given["log_scale"])
-    linear = "left" in given
+    slopes = given["slopes"]
+    everywhere = slopes.shape[1] > 0
 
     def distance(x: Array, i: Array) -> Array:
         i, shape = np.broadcast_to(i, x.shape).astype(int).ravel(), x.shape
         x = x.ravel()
         out = kernel.bernstein(x, given["raw"][i])[0] - height[i]
-        if linear:
-            out += given["right"][i] * np.logaddexp(0, x) - given["left"][i] * np.logaddexp(0, -x)
+        if everywhere:
+            left, right = np.logaddexp(0, -x), np.logaddexp(0, x)
+            out += slopes[i, 1] * right - slopes[i, 0] * left
+        if slopes.shape[1] > 2:
+            out += 0.5 * (slopes[i, 3] * right**2 - slopes[i, 2] * left**2)
         return out.reshape(shape)
 
     total = kernel.softplus_and_slope(given["raw"])[0].sum(axis=1)
-    found = np.ones(len(y), dtype=bool) if linear else (height > 0) & (height < total)
+    found = np.ones(len(y), dtype=bool) if everywhere else (height > 0) & (height < total)
     x = np.zeros(len(y))
     if found.any():
         keep = rows[found]

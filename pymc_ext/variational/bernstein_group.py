@@ -2,12 +2,14 @@
 
 Notation of Dürr et al. (2024): latent v, x = αv + β, u = σ(x); component j of y is a Bernstein
 polynomial of u_j whose coefficients a masked network makes from the components before j. With
-tails, −s_L softplus(−x) + s_R softplus(x) is added. Conditioning on x itself adds terms linear in
-the components before j to ϑ_0 and to the log of an overall scale. θ = μ + L y.
+linear tails, −s_L softplus(−x) + s_R softplus(x) is added; with quadratic ones, which make a normal
+v's tails exponential, −q_L softplus(−x)²/2 + q_R softplus(x)²/2 as well. Conditioning on more than
+u adds terms linear in what is seen to ϑ_0 and to the log of an overall scale. θ = μ + L y.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -31,8 +33,9 @@ logger = logging.getLogger(__name__)
 
 Array = NDArray[np.floating]
 INPUT_MAPS = ("f1", "f2", "f3")
-TAILS = ("linear", "bounded")
-CONDITIONING = ("latent", "squashed")
+TAILS = {"bounded": 0, "linear": 2, "quadratic": 4}  # slopes of each component
+CONDITIONING = ("latent", "squashed", "hierarchical")
+QUADRATIC_START = 0.02
 TAIL_SHARE = 0.5  # share of the identity that the tails carry at the start
 MOMENT_DRAWS = 1024  # Sobol points behind mean, std and cov
 
@@ -53,8 +56,8 @@ class BernsteinGroup(TransformGroup):
 
     def create_shared_params(self, start: Array) -> dict[str, Any]:
         D = self.ddim
-        self.permutation = variable_order(self, self._kwargs["ordering"])
-        heads = {"raw": self.order, "local": 1 + 2 * self._linear + self._scaled}
+        self.permutation, self.leading = variable_order(self, self._kwargs["ordering"])
+        heads = {"raw": self.order, "local": 1 + TAILS[self.tails] + self._scaled}
         self.network = MaskedNetwork(D, self._kwargs["hidden"], heads)
         if self.network.grouped:
             logger.info(
@@ -72,18 +75,15 @@ class BernsteinGroup(TransformGroup):
         return self.ddim * self.law.normals
 
     @property
-    def _linear(self) -> bool:
-        return self.tails == "linear"
-
-    @property
     def _scaled(self) -> bool:
         """Whether components before j enter linearly: a Gaussian's, or a funnel's, dependence."""
-        return self.conditioning == "latent" and self.ddim > 1
+        return self.conditioning != "squashed" and self.ddim > 1
 
     def _initial_values(self, rng: np.random.Generator) -> dict[str, Array]:
         D = self.ddim
         offset, increments = self._identity()
-        tails = [inverse_softplus(np.array(TAIL_SHARE))] * (2 * self._linear)
+        slopes = [TAIL_SHARE, TAIL_SHARE, QUADRATIC_START, QUADRATIC_START][: TAILS[self.tails]]
+        tails = [float(inverse_softplus(np.array(slope))) for slope in slopes]
         local = [offset, *tails] + [0.0] * self._scaled
         values = self.network.initial(
             rng,
@@ -100,7 +100,7 @@ class BernsteinGroup(TransformGroup):
         return values
 
     def _identity(self) -> tuple[float, Array]:
-        slope = 1 - TAIL_SHARE if self._linear else 1.0
+        slope = 1 - TAIL_SHARE if TAILS[self.tails] else 1.0
         if self.input_map == "f3":  # u is near (0.5, 0.15) already: y = (u - 0.5) / 0.15
             return -0.5 / 0.15, np.full(self.order, 1 / 0.15 / self.order)
         return identity_coefficients(self.order, slope)
@@ -156,26 +156,41 @@ class BernsteinGroup(TransformGroup):
         return np.all(np.abs(x) <= limit, axis=1)
 
     def conditionals(self, x: TensorVariable) -> dict[str, TensorVariable]:
-        """What those before j say of j: raw (N, D, M), offset, log_scale, left, right (N, D)."""
-        seen = pt.sigmoid(x) - 0.5 if self.conditioning == "squashed" else x
-        heads = self.network(self.params_dict, seen)
+        """What those before j say of j: raw (N, D, M), slopes, offset, log_scale (N, D)."""
+        if self.conditioning == "squashed":
+            return self._conditionals(pt.sigmoid(x) - 0.5, 0, self.ddim)
+        leading = self.leading if self.conditioning == "hierarchical" else 0
+        if not 0 < leading < self.ddim:
+            return self._conditionals(x, 0, self.ddim)
+        first = self._conditionals(x, 0, leading)
+        # a scale that follows a hyperparameter is a simple function of its value, not of its x
+        values, _ = self.push(x[:, :leading], first)
+        rest = self._conditionals(
+            pt.concatenate([values, x[:, leading:]], axis=1), leading, self.ddim
+        )
+        return {name: pt.concatenate([first[name], rest[name]], axis=1) for name in first}
+
+    def _conditionals(
+        self, seen: TensorVariable, first: int, stop: int
+    ) -> dict[str, TensorVariable]:
+        heads = self.network(self.params_dict, seen, first, stop)
         local, out = heads["local"], {"raw": heads["raw"]}
-        out["offset"] = local[..., 0]
-        out["log_scale"] = pt.zeros_like(x)
+        out["slopes"] = pt.softplus(local[..., 1 : 1 + TAILS[self.tails]])
+        out["offset"], out["log_scale"] = local[..., 0], pt.zeros_like(local[..., 0])
         if self._scaled:
-            out["offset"] += x @ pt.triu(self.params_dict["skip"], 1)
-            out["log_scale"] = local[..., -1] + x @ pt.triu(self.params_dict["skip_scale"], 1)
-        if self._linear:
-            out["left"], out["right"] = pt.softplus(local[..., 1]), pt.softplus(local[..., 2])
+            skip, skip_scale = (
+                pt.triu(self.params_dict[name], 1)[:, first:stop] for name in ("skip", "skip_scale")
+            )
+            out["offset"] += seen @ skip
+            out["log_scale"] = local[..., -1] + seen @ skip_scale
         return out
 
     def push(self, x: TensorVariable, given: dict[str, TensorVariable]) -> tuple[Any, Any]:
         """y (N, D) and Σ log dy/dx (N,)."""
         value, log_slope = bernstein_map(x, given["raw"])
-        if self._linear:
-            value = value - given["left"] * pt.softplus(-x) + given["right"] * pt.softplus(x)
-            tail = given["left"] * pt.sigmoid(-x) + given["right"] * pt.sigmoid(x)
-            log_slope = pt.logaddexp(log_slope, pt.log(tail))
+        if TAILS[self.tails]:
+            tail, derivative = self.tail(x, given["slopes"])
+            value, log_slope = value + tail, pt.logaddexp(log_slope, pt.log(derivative))
         y = given["offset"] + pt.exp(given["log_scale"]) * value
         return y, (log_slope + given["log_scale"]).sum(-1)
 
@@ -187,6 +202,17 @@ class BernsteinGroup(TransformGroup):
         # with one normal per latent variable this is log|det ∂θ/∂z|; with two (Student-t) only
         # log q has a meaning, and log q is what the base class makes of it
         return self.from_coordinates(y), standard_normal_logp(z) - log_q
+
+    def tail(self, x: TensorVariable, slopes: TensorVariable) -> tuple[Any, Any]:
+        """The increasing function of x beside the polynomial, (N, D), and its derivative."""
+        right, left = pt.softplus(x), pt.softplus(-x)
+        d_right, d_left = pt.sigmoid(x), pt.sigmoid(-x)
+        value = slopes[..., 1] * right - slopes[..., 0] * left
+        derivative = slopes[..., 1] * d_right + slopes[..., 0] * d_left
+        if self.tails == "quadratic":
+            value += 0.5 * (slopes[..., 3] * right**2 - slopes[..., 2] * left**2)
+            derivative += slopes[..., 3] * right * d_right + slopes[..., 2] * left * d_left
+        return value, derivative
 
     # ---- moments ---------------------------------------------------------------------------
 
@@ -209,11 +235,14 @@ class BernsteinGroup(TransformGroup):
         return pt.sqrt(pt.diag(self.cov))
 
 
-def variable_order(group: TransformGroup, ordering: Sequence[str] | None) -> NDArray[np.intp]:
-    """Permutation of the flat θ: entry k is conditioned on the entries before it.
+def variable_order(
+    group: TransformGroup, ordering: Sequence[str] | None
+) -> tuple[NDArray[np.intp], int]:
+    """Permutation of the flat θ, and how many of its first entries are scalar variables.
 
-    None puts the variables with few elements first (a model's hyperparameters), ties in the
-    model's order; a sequence of names gives the order of the variables.
+    Entry k is conditioned on the entries before it. None puts the variables with few elements
+    first (a model's hyperparameters), ties in the model's order; a sequence of names gives the
+    order of the variables.
     """
     slices = {rv.name: group.ordering[group.model.rvs_to_values[rv].name][1] for rv in group.group}
     sizes = {name: s.stop - s.start for name, s in slices.items()}
@@ -226,4 +255,6 @@ def variable_order(group: TransformGroup, ordering: Sequence[str] | None) -> NDA
                 f"ordering must name each free variable once, got {names}; the model has "
                 f"{list(slices)}"
             )
-    return np.concatenate([np.arange(slices[n].start, slices[n].stop) for n in names])
+    scalars = list(itertools.takewhile(lambda name: sizes[name] == 1, names))
+    entries = [np.arange(slices[name].start, slices[name].stop) for name in names]
+    return np.concatenate(entries), len(scalars)

@@ -238,7 +238,7 @@ class FlowInference(StochasticInference):
         plain, kept = judge("ELBO", approx, z), [p.get_value() for p in approx.params]
         options = StepOptions(
             draws=polish.draws,
-            group=polish.draws,
+            group=polish.group,
             learning_rate=polish.learning_rate,
             max_norm=polish.max_norm,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
@@ -13,14 +14,14 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
-from pytensor.tensor import TensorVariable
+from pytensor.tensor import TensorType, TensorVariable
 
 Array = NDArray[np.floating]
 BLOCK = 100  # most steps taken between two looks at the learning rate
 
 
-class PyTensorLoop:
-    """Each step is a call of one compiled function.
+class Loop(ABC):
+    """Takes optimiser steps on fresh normals; the same seed gives the same normals to each kind.
 
     Parameters
     ----------
@@ -50,15 +51,23 @@ class PyTensorLoop:
         self.draws, self.rng = draws, rng
         self.shape = (draws, approx.group.latent_dim)
         seed = int(rng.integers(2**31))
-        self.step = approx.compile(
-            [z], loss, updates=dict(updates), random_seed=seed, on_unused_input="ignore"
-        )
-        self.step.trust_input = True
+        with approx.building():
+            self.build(approx, z, loss, dict(updates), seed)
 
+    @abstractmethod
+    def build(
+        self, approx: Any, z: TensorVariable, loss: TensorVariable, updates: dict, seed: int
+    ) -> None:
+        """Compile; ``seed`` is for random numbers of the model's own (minibatches)."""
+
+    @abstractmethod
     def run(self, steps: int) -> Array:
-        """Losses of ``steps`` steps, taken one after another."""
-        z = self.rng.standard_normal((steps, *self.shape)).astype(pytensor.config.floatX)
-        return np.array([float(self.step(row)) for row in z])
+        """Losses of ``steps`` steps, taken one after another; at most `BLOCK` of them."""
+
+    def normals(self, steps: int) -> Array:
+        """Normals of the next ``steps`` steps, (steps, S, K)."""
+        z = self.rng.standard_normal((steps, *self.shape))
+        return z.astype(pytensor.config.floatX)
 
     def copy(self, sources: Mapping[Any, Any]) -> None:
         """Give each variable the value of its source."""
@@ -66,17 +75,26 @@ class PyTensorLoop:
             target.set_value(source.get_value())
 
 
-class JaxLoop:
-    """All steps of a block inside one ``jax.lax.scan``; arguments as :class:`PyTensorLoop`."""
+class PyTensorLoop(Loop):
+    """Each step is a call of one compiled function."""
 
-    def __init__(
-        self,
-        approx: Any,
-        z: TensorVariable,
-        loss: TensorVariable,
-        updates: Mapping[Any, Any],
-        draws: int,
-        rng: np.random.Generator,
+    def build(
+        self, approx: Any, z: TensorVariable, loss: TensorVariable, updates: dict, seed: int
+    ) -> None:
+        self.step = approx.compile(
+            [z], loss, updates=updates, random_seed=seed, on_unused_input="ignore"
+        )
+        self.step.trust_input = True
+
+    def run(self, steps: int) -> Array:
+        return np.array([float(self.step(z)) for z in self.normals(steps)])
+
+
+class JaxLoop(Loop):
+    """All steps of a block inside one loop compiled by JAX."""
+
+    def build(
+        self, approx: Any, z: TensorVariable, loss: TensorVariable, updates: dict, seed: int
     ) -> None:
         if find_spec("jax") is None:
             raise ImportError("backend='jax' needs JAX: pip install 'trusted-posteriors[jax]'")
@@ -85,12 +103,6 @@ class JaxLoop:
                 "backend='jax' compiles the whole loop and cannot draw pm.Minibatch batches "
                 "inside it: use backend='pytensor'"
             )
-        self.draws, self.rng = draws, rng
-        self.shape = (draws, approx.group.latent_dim)
-        with approx.building():
-            self._build(z, loss, dict(updates))
-
-    def _build(self, z: TensorVariable, loss: TensorVariable, updates: dict[Any, Any]) -> None:
         import jax
         import jax.numpy as jnp
 
@@ -100,8 +112,10 @@ class JaxLoop:
             for v in dict.fromkeys(graph_inputs(outputs))
             if isinstance(v, SharedVariable) and v not in updates
         ]
-        plain = {v: v.type(name=v.name) for v in [*self.state, *self.fixed]}
-        function = jax_function([*plain.values(), z], clone_replace(outputs, plain))
+        plain = {v: _fixed_shape(v) for v in [*self.state, *self.fixed]}
+        function = jax_function(
+            [*plain.values(), z], clone_replace(outputs, plain, rebuild_strict=False)
+        )
 
         @jax.jit
         def block(carried: Any, fixed: Any, normals: Any, steps: Any) -> Any:
@@ -116,9 +130,8 @@ class JaxLoop:
         self._block = block
 
     def run(self, steps: int) -> Array:
-        """Losses of ``steps`` steps; the shared variables are read before and written after."""
-        normals = self.rng.standard_normal((steps, *self.shape)).astype(pytensor.config.floatX)
-        room = np.zeros((max(BLOCK - steps, 0), *self.shape), dtype=normals.dtype)
+        normals = self.normals(steps)
+        room = np.zeros((BLOCK - steps, *self.shape), dtype=normals.dtype)
         carried = tuple(v.get_value(borrow=True) for v in self.state)
         fixed = tuple(v.get_value(borrow=True) for v in self.fixed)
         after, losses = self._block(carried, fixed, np.concatenate([normals, room]), steps)
@@ -126,10 +139,13 @@ class JaxLoop:
             variable.set_value(np.array(value), borrow=True)
         return np.asarray(losses, dtype=float)[:steps]
 
-    def copy(self, sources: Mapping[Any, Any]) -> None:
-        """Give each variable the value of its source."""
-        for target, source in sources.items():
-            target.set_value(source.get_value())
+
+def _fixed_shape(variable: Any) -> Any:
+    """A plain variable like a shared one, of its present shape: JAX needs shapes when it traces."""
+    value = variable.get_value(borrow=True)
+    if not isinstance(variable.type, TensorType):
+        return variable.type(name=variable.name)
+    return TensorType(variable.type.dtype, shape=np.shape(value))(name=variable.name)
 
 
 def jax_function(inputs: list[Any], outputs: list[Any]) -> Any:
@@ -141,4 +157,4 @@ def jax_function(inputs: list[Any], outputs: list[Any]) -> Any:
     return jax_funcify(graph)
 
 
-LOOPS = {"pytensor": PyTensorLoop, "jax": JaxLoop}
+LOOPS: dict[str, type[Loop]] = {"pytensor": PyTensorLoop, "jax": JaxLoop}

@@ -122,7 +122,7 @@ def test_laplace_base_makes_a_narrow_correlated_posterior_exact_at_the_start():
 def test_polishing_lowers_khat_where_tails_are_too_light():
     with pm.Model() as model:
         pm.StudentT("x", nu=3, mu=0.0, sigma=1.0)
-    polish = px.ImportanceWeighted(draws=32, steps=1000, judge_draws=20_000)
+    polish = px.ImportanceWeighted(draws=32, group=32, steps=1000, judge_draws=20_000)
     with model:
         method = px.BernsteinVI(5, random_seed=2, polish=polish)
         approx = pm.fit(2000, method=method, progressbar=False)

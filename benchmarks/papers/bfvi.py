@@ -1,0 +1,248 @@
+"""Bernstein flows against Dürr et al. (2024): KL of the exact cases, k̂ of the others.
+
+    python -m benchmarks.papers.bfvi [--parts kl khat stored predictive] [--seeds 5]
+        [--backend jax] [--database FOLDER] [--results FOLDER]
+
+All fits aim at the **true** targets; the published k̂ are of targets without the log-Jacobian of
+the positive parameter, except where there is none (network), and are printed beside ours for that
+reason only. ``stored`` recomputes the published k̂ from the log ratios the authors kept; it and the
+melanoma case need the data corpus, diamonds a posteriordb database (``--database``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pymc as pm
+from scipy import integrate, stats
+
+import pymc_ext as px
+from benchmarks import record
+from benchmarks.papers import bfvi_cases as cases
+from bridge.khat import pareto_khat
+
+DRAWS = 50_000
+ORDERS = (1, 2, 6, 10, 30, 50, 100)
+PUBLISHED_KL = {
+    "bernoulli": {10: 0.0147, 30: 0.0049},
+    "cauchy": {2: 0.1239, 6: 0.0594, 10: 0.0181, 30: 0.0072, 50: 0.0022},
+}
+PUBLISHED_KHAT = {  # BF-VI of the paper, on targets without Jacobian
+    "toy": 0.68,
+    "eight_schools_ncp": 0.36,
+    "eight_schools_cp": 0.53,
+    "diamonds": 5.34,
+}
+GOALS = {
+    "toy": 0.5,
+    "eight_schools_ncp": 0.3,
+    "eight_schools_cp": 0.5,
+    "network": 0.7,
+    "diamonds": 0.2,
+}
+POLISH = px.ImportanceWeighted()
+FLOW: dict[str, Any] = {"order": 10, "hidden": (20, 20), "latent": "logistic"}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "toy": {"base": "laplace"},
+    "network": {"order": 20, "hidden": (30, 30)},
+    "melanoma": {"base": "laplace"},
+    "diamonds": {"base": "laplace", "hidden": (10, 10), "latent": "normal"},
+}
+MEAN_FIELD = {"order": 1, "hidden": (), "conditioning": "squashed"}  # no dependence, no polynomial
+STORED = {
+    "toy": ("gpu_2D.npz", 0.68),
+    "toy, mean-field Gaussian": ("2D_MF_Gauss.npz", 0.90),
+    "eight_schools_ncp": ("gpu_8SCHOOLS.npz", 0.36),
+    "eight_schools_cp": ("gpu_8CPprior_fix_8SCHOOLS_CP.npz", 0.53),
+    "melanoma": ("cpu_MELA.npz", None),
+}
+STEPS = {"f1": "F1F2", "f2": "SigmoidF2", "f3": "TruncF2"}
+
+
+def fit(
+    build: Callable[[], pm.Model | None], seed: int, backend: str, n: int = 20_000, **options: Any
+) -> tuple[Any, float]:
+    """A fitted flow and the seconds it took, tracing and compiling included."""
+    begin = time.perf_counter()
+    with build():
+        method = px.BernsteinVI(random_seed=seed, backend=backend, **options)
+        approx = pm.fit(n, method=method, obj_n_mc=16, progressbar=False)
+    return approx, time.perf_counter() - begin
+
+
+def kl_by_quadrature(approx: Any, log_evidence: float) -> float:
+    """KL(q‖p) of a one-dimensional flow as an integral over its normal."""
+    z = np.linspace(-9, 9, 20_001)
+    log_ratio = approx.log_ratios(z[:, None])
+    return float(log_evidence - integrate.simpson(stats.norm.pdf(z) * log_ratio, x=z))
+
+
+def kl_curves(seeds: int, backend: str, folder: Path) -> dict[str, Any]:
+    """KL of the Bernoulli and Cauchy cases against M, for f1, f2 and f3, beside the paper's."""
+    rows = []
+    for case in ("bernoulli", "cauchy"):
+        for input_map in ("f1", "f2", "f3") if case == "cauchy" else ("f1",):
+            for order in ORDERS:
+                for seed in range(1, seeds + 1):
+                    options = {"order": order, "input_map": input_map, "tails": "bounded"}
+                    approx, _ = fit(getattr(cases, case), seed, backend, **options)
+                    kl = kl_by_quadrature(approx, cases.LOG_EVIDENCE[case])
+                    rows.append({"case": case, "map": input_map, "M": order, "kl": kl})
+                median = np.median([r["kl"] for r in rows[-seeds:]])
+                theirs = PUBLISHED_KL[case].get(order) if input_map == "f1" else None
+                print(f"{case} {input_map} M={order}: KL {median:.5f}, paper {theirs}", flush=True)
+    _draw_kl(pd.DataFrame(rows), folder)
+    return {"kl": rows, "published": PUBLISHED_KL}
+
+
+def _draw_kl(ours: pd.DataFrame, folder: Path) -> None:
+    figure, axes = plt.subplots()
+    for color, (input_map, label) in zip("rgb", STEPS.items(), strict=True):
+        mine = ours[(ours.case == "cauchy") & (ours.map == input_map)].groupby("M").kl.median()
+        axes.loglog(mine.index, mine, color + "-o", label=f"{input_map}, ours")
+        path = cases.CORPUS / "bfvi" / f"cauchy_kl_{label}.csv"
+        if path.is_file():
+            theirs = pd.read_csv(path).groupby("M").kl.median()
+            axes.loglog(theirs.index, theirs, color + "--", label=f"{input_map}, paper")
+    axes.set(xlabel="order M", ylabel="KL(q‖p), Cauchy case")
+    axes.legend()
+    figure.savefig(folder / "bfvi_kl.png", dpi=120)
+    plt.close(figure)
+
+
+def measure(approx: Any, seconds: float, seed: int) -> dict[str, Any]:
+    """ELBO, k̂ and relative ESS from fresh draws, and what each training phase reached."""
+    _, lp, lq = approx.draws_with_logs(DRAWS, random_seed=1000 + seed)
+    judged = pareto_khat(lp, lq)
+    return {
+        "seed": seed,
+        "khat": judged.value,
+        "elbo": float(np.mean(lp - lq)),
+        "relative_ess": judged.ess / DRAWS,
+        "seconds": seconds,
+        "steps": approx.result.iterations,
+        "stages": [stage.describe() for stage in getattr(approx, "stages", ())],
+    }
+
+
+def khat_table(seeds: int, backend: str, database: Path | None) -> dict[str, Any]:
+    """k̂ and ELBO of every case with a mean-field Gaussian and Student-t beside the flow."""
+    builders = {**cases.CASES, "diamonds": lambda: cases.diamonds(database)}
+    table: dict[str, Any] = {}
+    for name, build in builders.items():
+        if build() is None:
+            print(f"{name}: left out, its data are not here", flush=True)
+            continue
+        methods = {
+            "mean-field Gaussian": {**MEAN_FIELD, "latent": "normal"},
+            "mean-field Student-t": {**MEAN_FIELD, "latent": "student-t"},
+            "flow": {**FLOW, "polish": POLISH, **SETTINGS.get(name, {})},
+        }
+        for method, options in methods.items():
+            runs = [
+                measure(*fit(build, seed, backend, **options), seed) for seed in range(1, seeds + 1)
+            ]
+            table[f"{name}, {method}"] = runs
+            khats, elbos = (np.array([r[key] for r in runs]) for key in ("khat", "elbo"))
+            print(
+                f"{name}, {method}: k̂ {np.median(khats):.2f} [{khats.min():.2f}, "
+                f"{khats.max():.2f}], ELBO {np.median(elbos):.4f}, "
+                f"{np.median([r['seconds'] for r in runs]):.0f} s; paper (other target) "
+                f"{PUBLISHED_KHAT.get(name)}, goal {GOALS.get(name)}",
+                flush=True,
+            )
+            for run in runs:
+                for stage in run["stages"]:
+                    print(f"    seed {run['seed']}: {stage}", flush=True)
+    return table
+
+
+def stored_khats() -> dict[str, Any]:
+    """k̂ of the log ratios the authors kept: the published values."""
+    out: dict[str, Any] = {}
+    for name, (file, published) in STORED.items():
+        path = cases.CORPUS / "bfvi" / "khat" / file
+        if not path.is_file():
+            print(f"{name}: no stored log ratios here", flush=True)
+            continue
+        runs = np.load(path)
+        ratios = [np.asarray(runs[key], dtype=float) for key in runs.files]
+        khats = [pareto_khat(r, np.zeros_like(r)).value for r in ratios]
+        out[name] = {"khat": khats, "published": published}
+        print(f"{name}, stored: mean k̂ {np.mean(khats):.2f}, published {published}", flush=True)
+    return out
+
+
+def predictive(backend: str, folder: Path) -> dict[str, Any]:
+    """Posterior predictive of the network: flow and mean-field Gaussian beside NUTS (figure 5)."""
+    x = np.linspace(-7, 7, 121)
+    flow, _ = fit(cases.network, 1, backend, **{**FLOW, **SETTINGS["network"]})
+    mean_field, _ = fit(cases.network, 1, backend, **MEAN_FIELD)
+    with cases.network():
+        nuts = pm.sample(1000, tune=2000, chains=4, cores=1, target_accept=0.95, random_seed=1,
+                         progressbar=False)  # fmt: skip
+    posteriors = {
+        "NUTS": nuts.posterior,
+        "flow": flow.sample(4000, random_seed=1).posterior,
+        "mean-field Gaussian": mean_field.sample(4000, random_seed=1).posterior,
+    }
+    bands = {name: _bands(posterior, x) for name, posterior in posteriors.items()}
+    figure, axes = plt.subplots(1, 3, figsize=(12, 4), sharey=True)
+    for ax, (name, (low, mean, high)) in zip(axes, bands.items(), strict=True):
+        ax.fill_between(x, low, high, alpha=0.3)
+        ax.plot(x, mean)
+        ax.plot(cases.NETWORK_X, cases.NETWORK_Y, "k.")
+        ax.set_title(name)
+    figure.savefig(folder / "bfvi_predictive.png", dpi=120)
+    plt.close(figure)
+    truth = bands.pop("NUTS")
+    error = {
+        name: {"mean": float(np.abs(m - truth[1]).mean()),
+               "width": float(np.mean((h - lo) / (truth[2] - truth[0])))}
+        for name, (lo, m, h) in bands.items()
+    }  # fmt: skip
+    for name, e in error.items():
+        print(
+            f"network, {name}: |mean − NUTS| {e['mean']:.3f}, band width {e['width']:.2f} of NUTS"
+        )
+    return error
+
+
+def _bands(posterior: Any, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    w1, b1, w2 = (posterior[n].values.reshape(-1, 3) for n in ("w1", "b1", "w2"))
+    mean = cases.network_mean(x, w1, b1, w2, posterior["b2"].values.ravel(), np.tanh)
+    y = mean + cases.NETWORK_SD * rng.standard_normal(mean.shape)
+    low, high = np.quantile(y, [0.05, 0.95], axis=0)
+    return low, mean.mean(axis=0), high
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parts = ("stored", "khat", "kl", "predictive")
+    parser.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--backend", choices=("jax", "pytensor"), default="pytensor")
+    parser.add_argument("--database", type=Path, help="a posteriordb posterior_database folder")
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    given = parser.parse_args()
+    given.results.mkdir(parents=True, exist_ok=True)
+    runs: dict[str, Callable[[], Any]] = {
+        "stored": stored_khats,
+        "khat": lambda: khat_table(given.seeds, given.backend, given.database),
+        "kl": lambda: kl_curves(given.seeds, given.backend, given.results),
+        "predictive": lambda: predictive(given.backend, given.results),
+    }
+    for part in given.parts:
+        record.write(given.results / f"bfvi_{part}.json", runs[part]())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Speed of Bernstein flow training: the fused Op, both loops, compilation.
+
+    python -m benchmarks.speed.bernstein [--steps 2000] [--results FOLDER]
+
+Eight schools (D = 10), order 50, two layers of 10, 10 draws a step; run it with OMP_NUM_THREADS=1.
+The Op's table is microseconds for 100 rows of 50 increments, fused against pure PyTensor. Steps per
+CPU second count this process alone, so that a busy machine does not slow them down.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+
+import pymc_ext as px
+from benchmarks import record
+from benchmarks.papers.bfvi_cases import eight_schools_ncp
+from pymc_ext.maths.bernstein_basis import bernstein_polynomial
+from pymc_ext.variational.base import TRAIN
+from pymc_ext.variational.flow_inference import StepOptions
+
+ORDER, ROWS, DRAWS = 50, 100, 10
+
+
+def cpu(function: Callable[[], Any], repeats: int = 300) -> float:
+    """CPU microseconds of one call, the best of five batches."""
+    function()
+    times = []
+    for _ in range(5):
+        begin = time.process_time()
+        for _ in range(repeats):
+            function()
+        times.append((time.process_time() - begin) / repeats)
+    return 1e6 * min(times)
+
+
+def op_table() -> dict[str, float]:
+    """Value, and value with gradient, of the fused Op and of the pure graph."""
+    rng = np.random.default_rng(1)
+    x_value, raw_value = rng.standard_normal(ROWS), rng.standard_normal((ROWS, ORDER))
+    out = {}
+    for name, function in (("fused", px.bernstein_map), ("pure", bernstein_polynomial)):
+        x, raw = pt.vector("x"), pt.matrix("raw", shape=(None, ORDER))
+        value, log_derivative = function(x, raw)
+        gradient = pt.grad((value + log_derivative).sum(), [x, raw])
+        for label, outputs in (("value", [value, log_derivative]), ("gradient", gradient)):
+            f = pytensor.function([x, raw], outputs)
+            f.trust_input = True
+            out[f"{name} {label}"] = cpu(lambda f=f: f(x_value, raw_value))
+    return out
+
+
+def loop_row(backend: str, steps: int, order: int) -> dict[str, float]:
+    """Steps per CPU and wall second after compilation, and seconds of compilation."""
+    method = px.BernsteinVI(order, backend=backend, model=eight_schools_ncp(), random_seed=1)
+    begin = time.perf_counter()
+    trainer = method._new_trainer(StepOptions(draws=DRAWS), TRAIN)
+    trainer.optimizer.rate.set_value(0.01)
+    trainer.loop.run(100)
+    compiled = time.perf_counter() - begin
+    cpu_begin, wall_begin = time.process_time(), time.perf_counter()
+    for _ in range(steps // 100):
+        trainer.loop.run(100)
+    return {
+        "steps_per_cpu_second": steps / (time.process_time() - cpu_begin),
+        "steps_per_second": steps / (time.perf_counter() - wall_begin),
+        "compile_seconds": compiled,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    given = parser.parse_args()
+    results: dict[str, Any] = {"op_microseconds": op_table()}
+    for name, value in results["op_microseconds"].items():
+        print(f"{name}: {value:.0f} µs", flush=True)
+    backends = ["pytensor", *(["jax"] if find_spec("jax") else [])]
+    for backend in backends:
+        for order in (10, ORDER):
+            row = results[f"{backend}, M={order}"] = loop_row(backend, given.steps, order)
+            print(f"{backend}, M={order}: " + ", ".join(f"{k} {v:.1f}" for k, v in row.items()))
+    record.write(given.results / "bernstein.json", results)
+
+
+if __name__ == "__main__":
+    main()
