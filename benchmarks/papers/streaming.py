@@ -184,7 +184,7 @@ def figure(results: dict[str, Any], path: Path) -> None:
         column[1].set_ylim(max(min(ends), -5) - 0.1, 0)
         column[0].set(title=name, xscale="log", ylabel="test accuracy")
         column[1].set(xscale="log", xlabel="rows seen", ylabel="test log-likelihood / nat")
-    axes[1, 0].legend(fontsize=7)
+    axes[0, 0].legend(fontsize=7, loc="lower right")
     fig.tight_layout()
     fig.savefig(path, dpi=110)
     plt.close(fig)
