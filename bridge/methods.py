@@ -130,7 +130,7 @@ def _groups(idata: Any) -> list[str]:
     return [name.strip("/") for name in groups]
 
 
-def _losses(idata: Any) -> dict[str, Array]:
+def _losses(idata: Any) -> dict[str, Any]:
     """Stan's ELBO trace, where it prints one, as fields of :class:`Fit`."""
     if "optimization_trace" not in _groups(idata):
         return {}

@@ -299,7 +299,7 @@ class VectorisedApproximation(Approximation):
         with self.building():
             return pm.pytensorf.compile(inputs, outputs, **self.compile_kwargs, **kwargs)
 
-    def _at_point(self, nodes: list[TensorVariable]) -> list[TensorVariable]:
+    def _at_point(self, nodes: list[Any]) -> list[Any]:
         if self.point_group is None:
             return nodes
         return graph_replace(nodes, {self.point_group.input: self.point_group.mean}, strict=False)
@@ -317,9 +317,7 @@ class VectorisedApproximation(Approximation):
         terms = [self.to_flat_input(term) for term in self._log_density_terms()]
         return self._at_point([terms[0] + terms[1]])[0]
 
-    def over_draws(
-        self, nodes: list[TensorVariable], rows: TensorVariable, variable: Any = None
-    ) -> list[TensorVariable]:
+    def over_draws(self, nodes: list[Any], rows: TensorVariable, variable: Any = None) -> list[Any]:
         """Graphs in ``variable`` (default ``group.input``) at each row of ``rows``."""
         variable = self.group.input if variable is None else variable
         if any(isinstance(v.owner.op, Scan) for v in ancestors(nodes) if v.owner is not None):
@@ -331,7 +329,7 @@ class VectorisedApproximation(Approximation):
                 return_updates=False,
             )
             return list(out) if isinstance(out, list | tuple) else [out]
-        batched = vectorize_graph(nodes, {variable: rows})
+        batched: list[Any] = vectorize_graph(nodes, {variable: rows})
         return [
             b if b.ndim > n.ndim else pt.broadcast_to(b, (rows.shape[0], *tuple(b.shape)))
             for n, b in zip(nodes, batched, strict=True)
@@ -515,6 +513,7 @@ class DeterministicInference(Inference):
     """
 
     name = "deterministic"
+    hist: Array
 
     def __init__(self, approx: VectorisedApproximation, *, random_seed: int | None = None) -> None:
         super().__init__(KL, approx, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
@@ -32,7 +34,7 @@ class FlatDensity:
         direction = pt.vector("direction", shape=(approx.group.ddim,))
         directions = pt.matrix("directions", shape=(None, approx.group.ddim))
         try:
-            product = pt.grad(pt.dot(gradient, direction), theta, disconnected_inputs="ignore")
+            product: Any = pt.grad(pt.dot(gradient, direction), theta, disconnected_inputs="ignore")
             products = approx.over_draws([product], directions, direction)[0]
         except (NotImplementedError, NullTypeGradError) as error:
             raise TypeError(

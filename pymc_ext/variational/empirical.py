@@ -9,6 +9,8 @@ Derivation of ∇F, with f = log p̃, g = ∇_θ f, G(θ, x) = −½ log|−H(θ
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
@@ -27,7 +29,8 @@ class LaplaceEvidence:
 
     def __init__(self, search: LaplaceSearch) -> None:
         self.approx, self.search = search.approx, search
-        self.point = self.approx.point_group.params_dict["point"]
+        point_group: Any = self.approx.point_group
+        self.point = point_group.params_dict["point"]
         self.fit: LaplaceFit | None = None
         with self.approx.building():
             self._build()
@@ -37,11 +40,11 @@ class LaplaceEvidence:
         f = self.approx.flat_logp()
         g = pt.grad(f, theta)
         direction = pt.vector("direction", shape=(self.approx.group.ddim,))
-        product = pt.grad(pt.dot(g, direction), theta)
+        product: Any = pt.grad(pt.dot(g, direction), theta)
         eye = pt.eye(self.approx.group.ddim)
         H = self.approx.over_draws([product], eye, direction)[0]
         G = -0.5 * pt.linalg.slogdet(-H)[1]
-        slopes = pt.grad(G, [theta, point], disconnected_inputs="ignore")
+        slopes: Any = pt.grad(G, [theta, point], disconnected_inputs="ignore")
         f_x = pt.grad(f, point, disconnected_inputs="ignore")
         self._slopes = self.approx.compile([theta], [f_x, *slopes])
         mixed = pt.grad(pt.dot(g, direction), point, disconnected_inputs="ignore")

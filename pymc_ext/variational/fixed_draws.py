@@ -97,12 +97,12 @@ class FixedDrawsObjective:
         z = self.approx.group.symbolic_initial
         theta, log_q, weight = self.approx.group.weighted_draws()
         loss = pt.sum(weight * (log_q - self.approx.vectorised_logp(theta)))
-        gradient = pt.grad(loss, self.params, disconnected_inputs="ignore")
+        gradient: Any = pt.grad(loss, self.params, disconnected_inputs="ignore")
         self._loss = self.approx.compile([z], [loss, *gradient])
         if hessian_products:
             direction = [p.type(f"d_{p.name}") for p in self.params]
-            slope = sum(pt.sum(g * d) for g, d in zip(gradient, direction, strict=True))
-            product = pt.grad(slope, self.params, disconnected_inputs="ignore")
+            slope: Any = sum(pt.sum(g * d) for g, d in zip(gradient, direction, strict=True))
+            product: Any = pt.grad(slope, self.params, disconnected_inputs="ignore")
             inputs = [z, *direction]
             self._product = self.approx.compile(inputs, product, on_unused_input="ignore")
 
