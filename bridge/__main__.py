@@ -71,7 +71,9 @@ def _parser() -> argparse.ArgumentParser:
         default=list(EMBEDDED_SCHOOLS),
         help="posteriors of the database (default: both eight schools)",
     )
-    command.add_argument("--methods", nargs="+", metavar="METHOD", help="default: all of `list`")
+    command.add_argument(
+        "--methods", nargs="+", metavar="METHOD", help="default: those that `list` marks"
+    )
     command.add_argument("--seeds", type=int, default=3, help="seeds 1..N (default 3)")
     command.add_argument("--draws", type=int, default=20_000, help="draws of each approximation")
     command.add_argument("--out", type=Path, default=Path("results/compare"))
@@ -161,9 +163,9 @@ def _list(arguments: argparse.Namespace, console: Console) -> int:
         evidence = (case.exact or {}).get("log_evidence")
         table.add_row(name, *marks, "–" if evidence is None else f"{evidence:.4f}")
     console.print(table)
-    table = Table("method", "what it is", title="methods")
+    table = Table("method", "what it is", "default", title="methods")
     for method in METHODS.values():
-        table.add_row(method.name, method.description)
+        table.add_row(method.name, method.description, "yes" if method.default else "–")
     console.print(table)
     return 0
 

@@ -90,7 +90,7 @@ def compare(
     cases
         Names of posteriors in the database.
     methods
-        Names from ``python -m bridge list``; all for None.
+        Names from ``python -m bridge list``; those it marks as default for None.
     seeds
         How many (seeds 1..n), or which.
     out

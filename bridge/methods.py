@@ -73,6 +73,7 @@ class Method:
     description: str
     representation: str  # "stan" or "pymc": which form of the posterior it works on
     run: Callable[[Problem, int, int], Fit]
+    default: bool = True  # whether a comparison that names no methods runs it
 
 
 def gaussian_mixture_log_q(weight: Array, mean: Array, cov: Array) -> LogDensity:
@@ -241,41 +242,40 @@ def _log_q(approx: Any, theta: Array) -> LogDensity | None:
     return approx.log_q
 
 
-def _laplace(seed: int) -> Any:
-    import pymc_ext as px
+def _px(name: str, text: str, family: str, *arguments: Any, **options: Any) -> Method:
+    """The method that fits ``pymc_ext.family(*arguments, **options)``."""
+    default, iterations = options.pop("default", True), options.pop("iterations", 10_000)
 
-    return px.LaplaceVI(random_seed=seed)
-
-
-def _mixed(variant: str) -> Callable[[int], Any]:
     def make(seed: int) -> Any:
         import pymc_ext as px
 
-        return px.MixedVI(variant, random_seed=seed)
+        return getattr(px, family)(*arguments, random_seed=seed, **options)
 
-    return make
+    return Method(name, text, "pymc", _family(make, iterations), default)
 
 
-METHODS: dict[str, Method] = {
-    m.name: m
-    for m in (
-        Method("stan-nuts", "Stan's No-U-Turn sampler, 4 chains", "stan", _stan_nuts),
-        Method("stan-advi-diagonal", "Stan's mean-field ADVI", "stan", _stan_advi("diagonal")),
-        Method("stan-advi-full", "Stan's full-rank ADVI", "stan", _stan_advi("full")),
-        Method("stan-laplace", "Stan's Laplace approximation", "stan", _stan_laplace),
-        Method("stan-pathfinder", "Stan's Pathfinder, 4 paths", "stan", _stan_pathfinder),
-        Method("pymc-advi", "PyMC's mean-field ADVI", "pymc", _pymc_advi("advi")),
-        Method("pymc-advi-full", "PyMC's full-rank ADVI", "pymc", _pymc_advi("fullrank_advi")),
-        Method("laplace", "Laplace at the mode found by Newton", "pymc", _family(_laplace)),
-        Method("mixed-mu", "MVI: Laplace with its mean refitted", "pymc", _family(_mixed("mu"))),
-        Method("mixed-eig", "MVI: mean and eigenvalues refitted", "pymc", _family(_mixed("eig"))),
-        Method("mixed-lr", "MVI: mean and a rank-one update", "pymc", _family(_mixed("lr"))),
-    )
-}
+_BASELINES = (
+    Method("stan-nuts", "Stan's No-U-Turn sampler, 4 chains", "stan", _stan_nuts),
+    Method("stan-advi-diagonal", "Stan's mean-field ADVI", "stan", _stan_advi("diagonal")),
+    Method("stan-advi-full", "Stan's full-rank ADVI", "stan", _stan_advi("full")),
+    Method("stan-laplace", "Stan's Laplace approximation", "stan", _stan_laplace),
+    Method("stan-pathfinder", "Stan's Pathfinder, 4 paths", "stan", _stan_pathfinder),
+    Method("pymc-advi", "PyMC's mean-field ADVI", "pymc", _pymc_advi("advi")),
+    Method("pymc-advi-full", "PyMC's full-rank ADVI", "pymc", _pymc_advi("fullrank_advi")),
+)
+_FAMILIES = (
+    _px("laplace", "Laplace at the mode found by Newton", "LaplaceVI"),
+    _px("mixed-mu", "MVI: Laplace with its mean refitted", "MixedVI", "mu"),
+    _px("mixed-eig", "MVI: mean and eigenvalues refitted", "MixedVI", "eig"),
+    _px("mixed-lr", "MVI: mean and a rank-one update", "MixedVI", "lr"),
+    _px("mixture", "mixture of Laplace fits at several modes", "MixtureVI", default=False),
+    _px("viper-full", "closed-form logistic VI", "ViperVI", "full", default=False),
+)
+METHODS: dict[str, Method] = {method.name: method for method in (*_BASELINES, *_FAMILIES)}
 
 
 def find_methods(names: Sequence[str] | None = None) -> list[Method]:
-    """The methods of these names, all of them for None.
+    """The methods of these names; for None those that run by default.
 
     Raises
     ------
@@ -283,7 +283,7 @@ def find_methods(names: Sequence[str] | None = None) -> list[Method]:
         Names one that does not exist, with the near ones.
     """
     if names is None:
-        return list(METHODS.values())
+        return [method for method in METHODS.values() if method.default]
     for name in names:
         if name not in METHODS:
             near = difflib.get_close_matches(name, METHODS, n=3, cutoff=0.4) or list(METHODS)
