@@ -85,8 +85,9 @@ class MaskedNetwork:
             seen = np.maximum(mask.sum(axis=0), 1)
             values[f"W{i}"] = rng.standard_normal(mask.shape) * mask / np.sqrt(seen)
             values[f"b{i}"] = np.zeros(mask.shape[1])
+        conditioned = bool(values)
         for name, width in self.heads.items():
-            if values:
+            if conditioned:
                 values[f"W_{name}"] = np.zeros((self.hidden[-1], self.inputs * width))
             values[f"b_{name}"] = np.array(biases[name], dtype=float)
         return values

@@ -41,10 +41,10 @@ class ImportanceWeighted:
     Burda, Grosse & Salakhutdinov (2016), arXiv:1509.00519.
     """
 
-    group: int = 16
-    draws: int = 64
-    steps: int = 4000
-    learning_rate: float = 4e-3
+    group: int = 32
+    draws: int = 128
+    steps: int = 3000
+    learning_rate: float = 5e-4
     max_norm: float = 10.0
     judge_draws: int = 50_000
 

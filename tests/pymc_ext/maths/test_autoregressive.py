@@ -57,12 +57,14 @@ def test_outputs_start_at_the_biases():
     assert MaskedNetwork(4, (2, 5), {"a": 3}).grouped
 
 
-def test_one_variable_has_no_network():
-    network = MaskedNetwork(1, (5,), {"a": 2})
-    parameters = network.initial(np.random.default_rng(1), {"a": np.array([[1.0, 2.0]])})
-    assert set(parameters) == {"b_a"}
-    out = network(parameters, pt.constant(np.ones((3, 1))))["a"].eval()
-    np.testing.assert_array_equal(out, np.tile([[[1.0, 2.0]]], (3, 1, 1)))
+@pytest.mark.parametrize("D, hidden", [(1, (5,)), (3, ())])
+def test_one_variable_or_no_layer_has_no_network(D, hidden):
+    network = MaskedNetwork(D, hidden, {"a": 2, "b": 1})
+    bias = np.arange(2.0 * D).reshape(D, 2)
+    parameters = network.initial(np.random.default_rng(1), {"a": bias, "b": np.zeros((D, 1))})
+    assert set(parameters) == {"b_a", "b_b"}
+    out = network(parameters, pt.constant(np.ones((3, D))))["a"].eval()
+    np.testing.assert_array_equal(out, np.tile(bias, (3, 1, 1)))
 
 
 @pytest.mark.parametrize("bad", [(0,), (10, -1), (2.5,), (True,), 10, "10"])
