@@ -265,9 +265,9 @@ _BASELINES = (
 )
 _FAMILIES = (
     _px("laplace", "Laplace at the mode found by Newton", "LaplaceVI"),
-    _px("mixed-mu", "MVI: Laplace with its mean refitted", "MixedVI", "mu"),
+    _px("mixed-mu", "MVI: Laplace with its mean refitted", "MixedVI", "mu", default=False),
     _px("mixed-eig", "MVI: mean and eigenvalues refitted", "MixedVI", "eig"),
-    _px("mixed-lr", "MVI: mean and a rank-one update", "MixedVI", "lr"),
+    _px("mixed-lr", "MVI: mean and a rank-one update", "MixedVI", "lr", default=False),
     _px("mixture", "mixture of Laplace fits at several modes", "MixtureVI", default=False),
     _px("viper-full", "closed-form logistic VI", "ViperVI", "full", default=False),
 )
