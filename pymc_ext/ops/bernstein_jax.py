@@ -33,7 +33,7 @@ def _survival(b, u):
 def forward(x, raw):
     """Value and log derivative; (N,), (N, M) -> (N,), (N,)."""
     M = raw.shape[1]
-    b, u, inc = (*_basis(x, M - 1), _softplus(raw))
+    (b, u), inc = _basis(x, M - 1), _softplus(raw)
     log_slope = -_softplus(-x) - _softplus(x)
     log_derivative = jnp.log(M * jnp.sum(inc * b, 1)) + log_slope
     return jnp.sum(inc * _survival(b, u), 1), log_derivative
@@ -42,13 +42,13 @@ def forward(x, raw):
 def backward(x, raw, g_value, g_log):
     """Cotangents of (value, log derivative) to cotangents of (x, raw)."""
     M = raw.shape[1]
-    b, u, inc, slope = (*_basis(x, M - 1), _softplus(raw), jax.nn.sigmoid(raw))
+    (b, u), inc = _basis(x, M - 1), _softplus(raw)
     total = jnp.sum(inc * b, 1)
     first = jnp.sum(inc * b * (jnp.arange(1, M + 1) - (M + 1) * u), 1)
     slope_x = jax.nn.sigmoid(x) * jax.nn.sigmoid(-x)
     gx = g_value * M * slope_x * total + g_log * first / total
     graw = g_value[:, None] * _survival(b, u) + (g_log / total)[:, None] * b
-    return gx, graw * slope
+    return gx, graw * jax.nn.sigmoid(raw)
 
 
 def register(forward_op: type, backward_op: type) -> None:
