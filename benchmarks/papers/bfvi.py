@@ -138,7 +138,9 @@ def measure(approx: Any, seconds: float, seed: int) -> dict[str, Any]:
     }
 
 
-def khat_table(seeds: int, backend: str, database: Path | None, names: list[str]) -> dict[str, Any]:
+def khat_table(
+    seeds: int, backend: str, database: Path | None, names: list[str], folder: Path
+) -> dict[str, Any]:
     """k̂ and ELBO of every case with a mean-field Gaussian and Student-t beside the flow."""
     builders = {**cases.CASES, "diamonds": lambda: cases.diamonds(database)}
     table: dict[str, Any] = {}
@@ -168,6 +170,8 @@ def khat_table(seeds: int, backend: str, database: Path | None, names: list[str]
             for run in runs:
                 for stage in run["stages"]:
                     print(f"    seed {run['seed']}: {stage}", flush=True)
+            rows = {key: value for key, value in table.items() if key.startswith(f"{name},")}
+            record.write(folder / f"bfvi_khat_{name}.json", rows)
     return table
 
 
@@ -245,12 +249,16 @@ def main() -> None:
     given.results.mkdir(parents=True, exist_ok=True)
     runs: dict[str, Callable[[], Any]] = {
         "stored": stored_khats,
-        "khat": lambda: khat_table(given.seeds, given.backend, given.database, given.cases),
+        "khat": lambda: khat_table(
+            given.seeds, given.backend, given.database, given.cases, given.results
+        ),
         "kl": lambda: kl_curves(given.seeds, given.backend, given.results),
         "predictive": lambda: predictive(given.backend, given.results),
     }
     for part in given.parts:
-        record.write(given.results / f"bfvi_{part}.json", runs[part]())
+        result = runs[part]()
+        if part != "khat":  # which writes a file for each case
+            record.write(given.results / f"bfvi_{part}.json", result)
 
 
 if __name__ == "__main__":

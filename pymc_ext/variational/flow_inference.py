@@ -114,6 +114,8 @@ class FlowInference(StochasticInference):
             group.include_transformed = include_transformed
         self._callbacks, self._score = tuple(callbacks or ()), score is None or score
         self._require_finite_start()
+        if self.polish is not None:
+            self.approx.require_exact_logp()
         if n == 0:
             return self._report(begin, False, "n = 0: initialised only", 0, ())
         self._use_base()
@@ -233,7 +235,6 @@ class FlowInference(StochasticInference):
     def _polish(self, polish: ImportanceWeighted, progressbar: bool) -> tuple[Stage, ...]:
         """Judge, train on the importance-weighted bound, judge on the same draws, keep one."""
         approx = self.approx
-        approx.require_exact_logp()
         z = approx.latent_draws(polish.judge_draws, stream(self.random_seed, JUDGE))
         plain, kept = judge("ELBO", approx, z), [p.get_value() for p in approx.params]
         options = StepOptions(
