@@ -40,6 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         format="%(message)s",
         handlers=[RichHandler(console=console, show_path=False)],
     )
+    logging.getLogger("bridge").setLevel(logging.INFO)
     # PyTensor installed by pip says at each import, in every process, that it has no BLAS
     os.environ["PYTHONWARNINGS"] = "ignore:PyTensor could not link to a BLAS:UserWarning"
     warnings.filterwarnings("ignore", "PyTensor could not link to a BLAS", UserWarning)

@@ -127,6 +127,10 @@ def compare(
     case_names = [load_case(name, database=database).name for name in names]
     chosen = [method.name for method in find_methods(methods)]
     seed_list = list(range(1, seeds + 1)) if isinstance(seeds, int) else list(seeds)
+    if not (case_names and chosen and seed_list):
+        raise ValueError(
+            f"expected at least one case, method and seed, got {case_names}, {chosen}, {seed_list}"
+        )
     where = None if database is None else os.fspath(database)
     settings = Settings(draws=draws, repetitions=repetitions, database=where)
     out = Path(out)
@@ -135,7 +139,7 @@ def compare(
     done = records.keys(status="ok" if retry_failed else None)
     pending = [run for run in runs if run.key not in done]
     if len(pending) < len(runs):
-        _log.info("%d of %d runs are on record", len(runs) - len(pending), len(runs))
+        _log.info("%d of %d runs are on record in %s", len(runs) - len(pending), len(runs), out)
     finished = Parallel(return_as="generator_unordered")(
         delayed(run_one)(run, out) for run in pending
     )

@@ -13,9 +13,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from bridge.errors import RecordsError
 from posteriordb_cases import load_case
 
 _log = logging.getLogger(__name__)
@@ -97,7 +99,8 @@ def _title(frame: pd.DataFrame, case: str) -> str:
     settings = runs["settings"].iloc[0]
     known = load_case(case, database=json.loads(settings)["database"]).exact or {}
     exact = f", exact {known['log_evidence']:.4f}" if "log_evidence" in known else ""
-    return f"{case}: log Z {bridged:.4f} by bridge sampling{exact}"
+    found = "" if np.isnan(bridged) else f" {bridged:.4f} by bridge sampling"
+    return f"{case}: log Z{found}{exact}" if found or exact else case
 
 
 def _cell(row: Mapping[str, Any], name: str) -> str:
@@ -174,6 +177,7 @@ def scores(ok: pd.DataFrame) -> Figure:
                 axis.set_title(title)
             if column != "khat":
                 axis.set_xscale("log")
+                axis.xaxis.set_minor_formatter(NullFormatter())
         for limit in _KHAT_LIMITS:
             row[0].axvline(limit, color="0.6", lw=0.8, ls="--")
         row[0].set_yticks(range(len(methods)), methods)
@@ -189,7 +193,7 @@ def marginals(case_name: str, runs: pd.DataFrame, out: Path) -> Figure:
     first = runs.sort_values("seed", kind="stable").drop_duplicates("method")
     first = first.sort_index()
     draws = {
-        method: dict(_scalars(xr.open_dataset(out / file, group="posterior", engine="h5netcdf")))
+        method: dict(_scalars(_open(out / file, "posterior")))
         for method, file in first[["method", "draws_file"]].itertuples(index=False, name=None)
     }
     names = _shown(list(reference))
@@ -235,7 +239,7 @@ def loss_traces(case_name: str, runs: pd.DataFrame, out: Path) -> Figure | None:
     """The objective of the iterative methods against iterations, a line a seed; None if none."""
     traces: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     for method, file in runs[["method", "draws_file"]].itertuples(index=False, name=None):
-        data = xr.open_dataset(out / file, group="optimization_trace", engine="h5netcdf")
+        data = _open(out / file, "optimization_trace")
         if "loss" in data:
             values = (data["iteration"].values, data["loss"].values)
             traces.setdefault(method, []).append(values)
@@ -252,6 +256,17 @@ def loss_traces(case_name: str, runs: pd.DataFrame, out: Path) -> Figure | None:
         axis.set(title=method, xlabel="iteration", ylabel="−ELBO")
     figure.suptitle(case_name, fontsize=10)
     return figure
+
+
+def _open(path: Path, group: str) -> xr.Dataset:
+    """One group of a stored run."""
+    try:
+        return xr.open_dataset(path, group=group, engine="h5netcdf")
+    except (OSError, ValueError) as error:
+        raise RecordsError(
+            f"cannot read the stored draws {path}: {error}; they belong to a recorded run: give "
+            "another folder with --out, or remove this one to run everything again"
+        ) from error
 
 
 def _scalars(dataset: xr.Dataset) -> Iterable[tuple[str, np.ndarray]]:
