@@ -159,7 +159,14 @@ def test_a_full_disk_is_an_error(driver: Driver) -> None:
 def test_a_killed_run_leaves_no_result(
     driver: Driver, stop: signal.Signals, left: set[str]
 ) -> None:
-    process = subprocess.Popen(driver.command(*LONG), cwd=driver.folder, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        driver.command(*LONG),
+        cwd=driver.folder,
+        stdout=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # background jobs ignore it
+    )
     deadline = time.monotonic() + 20
     while not driver.outputs() and time.monotonic() < deadline:
         time.sleep(0.02)
