@@ -39,7 +39,7 @@ class Study:
         self.model = model
         common = {"model": model, "hyperparameters": hyperparameters, "start": start}
         laplace = px.LaplaceVI(starts=1, random_seed=1, **common)
-        mixed = {"base": laplace.approx, "draws": 1024, "random_seed": 1, **common}
+        mixed = {"base": laplace.approx, "max_draws": 1024, "random_seed": 1, **common}
         self.inferences = {
             "laplace": laplace,
             "mu": px.MixedVI("mu", **mixed),

@@ -281,6 +281,8 @@ class FixedDrawsInference(DeterministicInference):
                 f"the training ELBO {optimum.elbo:.4g} exceeds the fresh one {fresh.elbo:.4g} with "
                 f"{draws} draws: raise max_draws or use a smaller family",
             )
+            fresh, taken_back = self._take_back(starts, fresh)
+            notes += taken_back
         extra = self.prepared_evaluations()
         compile_seconds = approx.compile_seconds - compiled
         return FitResult(
@@ -298,6 +300,21 @@ class FixedDrawsInference(DeterministicInference):
             fresh=fresh,
             notes=notes,
         )
+
+    def _take_back(
+        self, starts: list[Array], fresh: FreshDraws
+    ) -> tuple[FreshDraws, tuple[str, ...]]:
+        """The start with the highest fresh ELBO where an overfitted optimum is below it."""
+        assert self._objective is not None
+        best, notes = self._objective.x, ()
+        for x in starts:
+            self._objective.x = x
+            start = self.fresh_draws()
+            if start.elbo > fresh.elbo:
+                best, fresh = x, start
+                notes = ("its fresh ELBO is below that of the start, which was kept instead",)
+        self._objective.x = best
+        return fresh, notes
 
     def _best(self, starts: list[Array], z: Array, n: int, monitor: Monitor) -> Optimum:
         """The best optimum over the starts, with the parameters left there."""

@@ -40,6 +40,7 @@ class GaussianGroup(TransformGroup):
         eye = np.eye(self.ddim)
         self.center = shared(start, "center")
         self.factor, self.factor_inverse = shared(eye, "C"), shared(eye, "C_inverse")
+        self.factor_log_det = shared(np.zeros(()), "log_det_C")
         return {"m": shared(np.zeros(self.ddim), "m"), **self.create_noise_params()}
 
     def create_noise_params(self) -> dict[str, Any]:
@@ -51,6 +52,7 @@ class GaussianGroup(TransformGroup):
         self.center.set_value(pm.floatX(center))
         self.factor.set_value(pm.floatX(factor))
         self.factor_inverse.set_value(pm.floatX(factor_inverse))
+        self.factor_log_det.set_value(pm.floatX(np.linalg.slogdet(factor)[1]))
         self.params_dict["m"].set_value(np.zeros_like(center))
 
     def move_to(self, theta: Array) -> None:
@@ -71,7 +73,7 @@ class GaussianGroup(TransformGroup):
 
     def log_det(self) -> TensorVariable:
         """log|det CA|."""
-        return pt.linalg.slogdet(self.factor)[1] + self.noise_log_det()
+        return self.factor_log_det + self.noise_log_det()
 
     def transform(self, z: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
         theta = self.center + (self.params_dict["m"] + self.noise(z)) @ self.factor.T

@@ -22,7 +22,7 @@ from pymc_ext.variational.gaussian import (
     ScaledGroup,
 )
 from pymc_ext.variational.laplace import LaplaceFinder
-from pymc_ext.variational.modes import LaplaceFit, check_search_options
+from pymc_ext.variational.modes import CHEAP, LaplaceFit, check_search_options
 from pymc_ext.variational.monitor import Monitor
 
 Array = NDArray[np.floating]
@@ -204,27 +204,30 @@ class MixedVI(LaplaceBasedInference):
         return self._low_rank_starts(objective) if self.variant == "lr" else [objective.x]
 
     def _low_rank_starts(self, objective: FixedDrawsObjective) -> list[Array]:
-        """Two starts of (u, v), because u = v = 0 is a saddle: steepest, and the paper's random.
+        """Starts of (u, v), for u = v = 0 is a saddle: steepest, and the paper's random if cheap.
 
         At A = I + u vᵀ with u = 0 the gradient in u is G v, and at v = 0 that in v is Gᵀu, with G
         the gradient in A: alternating them finds the leading singular directions of G.
         """
-        u, v = (self.approx.group.params_dict[k] for k in "uv")
-        rng = stream(self.random_seed, INITIAL)
-        size = u.get_value().shape
-        random_u, random_v = LOW_RANK_SD * rng.standard_normal((2, *size))
-        z = self._base_draws(self.draws)
-        zero, right = np.zeros(size), _orthonormal(random_v)
+        params = self.approx.group.params_dict
+        size = params["u"].get_value(borrow=True).shape
+        random_u, random_v = LOW_RANK_SD * stream(self.random_seed, INITIAL).standard_normal(
+            (2, *size)
+        )
+
+        def at(u: Array, v: Array) -> Array:
+            params["u"].set_value(u)
+            params["v"].set_value(v)
+            return objective.x
+
+        z, zero, right = self._base_draws(self.draws), np.zeros(size), _orthonormal(random_v)
         for _ in range(POWER_STEPS):
-            u.set_value(zero), v.set_value(right)
+            at(zero, right)
             left = _orthonormal(-objective.gradients(z)["u"])
-            u.set_value(left), v.set_value(zero)
+            at(left, zero)
             right = _orthonormal(-objective.gradients(z)["v"])
-        starts = []
-        for pair in ((LOW_RANK_SD * left, LOW_RANK_SD * right), (random_u, random_v)):
-            u.set_value(pair[0]), v.set_value(pair[1])
-            starts.append(objective.x)
-        return starts
+        steepest = at(LOW_RANK_SD * left, LOW_RANK_SD * right)
+        return [steepest, at(random_u, random_v)] if size[0] <= CHEAP else [steepest]
 
 
 class DiagonalVI(LaplaceBasedInference):
