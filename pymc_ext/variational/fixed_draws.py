@@ -306,7 +306,8 @@ class FixedDrawsInference(DeterministicInference):
     ) -> tuple[FreshDraws, tuple[str, ...]]:
         """The start with the highest fresh ELBO where an overfitted optimum is below it."""
         assert self._objective is not None
-        best, notes = self._objective.x, ()
+        best = self._objective.x
+        notes: tuple[str, ...] = ()
         for x in starts:
             self._objective.x = x
             start = self.fresh_draws()
