@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from stan_models.data_block import misfit
 from stan_models.errors import StanDataError, StanError
 from stan_models.layout import array_dimensions, in_order
 from stan_models.library import import_bridgestan
@@ -43,7 +44,7 @@ class StanDensity:
     Raises
     ------
     StanDataError
-        The data do not fit; the message is Stan's and names the variable.
+        The data do not fit; the message names the variables and repeats Stan's.
     ValueError
         The program has no parameters.
 
@@ -267,8 +268,9 @@ def _load(program: StanProgram, data: str) -> Any:
         # Stan's own print() statements are kept; reloading a library that has not changed is safe
         return import_bridgestan().StanModel(library, data, warn=False)
     except RuntimeError as error:
+        reasons = [reason for reason in (misfit(program, data), f"Stan said: {error}") if reason]
         raise StanDataError(
-            f"the data do not fit Stan program {program.name!r}: {error}"
+            "\n".join([f"the data do not fit Stan program {program.name!r}:", *reasons])
         ) from error
 
 

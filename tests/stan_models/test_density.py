@@ -143,7 +143,7 @@ def test_data_may_be_a_json_file(program, tmp_path):
      ({"N": "five"}, "N")],
 )  # fmt: skip
 def test_wrong_data_name_the_field(program, change, field):
-    with pytest.raises(StanDataError, match=rf"do not fit.*'gamma_poisson'.*\b{field}\b"):
+    with pytest.raises(StanDataError, match=rf"(?s)do not fit.*'gamma_poisson'.*\b{field}\b"):
         program("gamma_poisson").density({**COUNTS, **change})
 
 
@@ -151,8 +151,17 @@ def test_missing_data_name_the_field(program):
     data = {name: value for name, value in COUNTS.items() if name != "scale"}
     with pytest.raises(StanDataError, match="scale"):
         program("gamma_poisson").density(data)
-    with pytest.raises(StanDataError, match="N"):
+    with pytest.raises(StanDataError, match=r"missing: N \(int\), y \(int, 1-dimensional\), "):
         program("gamma_poisson").density(None)
+    with pytest.raises(StanDataError, match=r"missing: y \(int, 1-dimensional\)\n.*given: N, "):
+        program("gamma_poisson").density({k: v for k, v in COUNTS.items() if k != "y"})
+
+
+def test_wrong_dimensions_name_the_field(program):
+    with pytest.raises(StanDataError, match=r"dimensions: y \(int, 1-dimensional\) was given 0"):
+        program("gamma_poisson").density({**COUNTS, "y": 3})
+    with pytest.raises(StanDataError, match=r"dimensions: scale \(real\) was given 2"):
+        program("gamma_poisson").density({**COUNTS, "scale": [[1.0]]})
 
 
 def test_program_without_parameters(program):

@@ -1,0 +1,62 @@
+"""What a program's data block asks for, set against the data that were given."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stan_models.program import StanProgram
+
+
+def declared_data(program: StanProgram) -> dict[str, dict[str, Any]]:
+    """Stan's type and number of dimensions of each variable of the data block."""
+    from stan_models.program import run_stanc
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{program.name}.stan"
+        path.write_text(program.source)
+        return json.loads(run_stanc(program, ["--info", str(path)]))["inputs"]
+
+
+def misfit(program: StanProgram, data: str) -> str:
+    """What is missing from ``data`` (JSON text) or has the wrong number of dimensions.
+
+    Stan stops at the first variable it cannot read and then speaks of its dimensions even where it
+    is absent; this names all of them. Empty where sizes, types or constraints are the trouble,
+    which Stan names well.
+    """
+    declared, given = declared_data(program), json.loads(data)
+    missing = [_described(name, kind) for name, kind in declared.items() if name not in given]
+    wrong = [
+        f"{_described(name, kind)} was given {_dimensions(given[name])}"
+        for name, kind in declared.items()
+        if name in given and not _fits(kind, given[name])
+    ]
+    lines = [f"missing: {', '.join(missing)}"] if missing else []
+    lines += [f"wrong number of dimensions: {'; '.join(wrong)}"] if wrong else []
+    if missing:
+        lines.append(f"given: {', '.join(given) or 'nothing'}")
+    return "\n".join(lines)
+
+
+def _described(name: str, kind: dict[str, Any]) -> str:
+    count = kind.get("dimensions", 0)
+    return f"{name} ({kind['type']}{f', {count}-dimensional' if count else ''})"
+
+
+def _fits(kind: dict[str, Any], value: Any) -> bool:
+    """Whether the nesting agrees; empty lists and Stan's tuples and complex numbers may."""
+    if kind["type"] not in ("int", "real") or _is_empty(value):
+        return True
+    return _dimensions(value) == kind["dimensions"]
+
+
+def _dimensions(value: Any) -> int:
+    return 1 + _dimensions(value[0]) if isinstance(value, list) and value else 0
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, list) and (not value or _is_empty(value[0]))
