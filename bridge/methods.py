@@ -269,6 +269,15 @@ _FAMILIES = (
     _px("mixed-eig", "MVI: mean and eigenvalues refitted", "MixedVI", "eig"),
     _px("mixed-lr", "MVI: mean and a rank-one update", "MixedVI", "lr", default=False),
     _px("mixture", "mixture of Laplace fits at several modes", "MixtureVI", default=False),
+    _px("bernstein", "Bernstein flow", "BernsteinVI", default=False, iterations=20_000),
+    _px(
+        "bernstein-laplace",
+        "Bernstein flow on a Laplace base",
+        "BernsteinVI",
+        base="laplace",
+        default=False,
+        iterations=20_000,
+    ),
     _px("viper-full", "closed-form logistic VI", "ViperVI", "full", default=False),
 )
 METHODS: dict[str, Method] = {method.name: method for method in (*_BASELINES, *_FAMILIES)}

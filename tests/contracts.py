@@ -42,4 +42,7 @@ FAMILIES = {
     "mixed-lr": Family(lambda **k: px.MixedVI("lr", **k)),
     "diagonal": Family(lambda **k: px.DiagonalVI(**k), gaussian_target="diagonal"),
     "mixture": Family(lambda **k: px.MixtureVI(starts=4, **k)),
+    "bernstein": Family(
+        lambda **k: px.BernsteinVI(5, (4,), **k), gaussian_target=None, minibatch=True
+    ),
 }
