@@ -25,7 +25,7 @@ class Family:
     minibatch
         Whether it fits models with ``pm.Minibatch`` data; otherwise it must refuse them.
     iterative
-        Whether callbacks run and a loss history is kept.
+        Whether it takes steps: callbacks run, a loss history is kept, gradients are counted.
     """
 
     make: Callable[..., Any]
@@ -44,5 +44,18 @@ FAMILIES = {
     "mixture": Family(lambda **k: px.MixtureVI(starts=4, **k)),
     "bernstein": Family(
         lambda **k: px.BernsteinVI(5, (4,), **k), gaussian_target=None, minibatch=True
+    ),
+    # families of logistic models only, which a model without data is not
+    "viper": Family(lambda **k: px.ViperVI(**k), gaussian_target=None, minibatch=True),
+    "viper-diagonal": Family(
+        lambda **k: px.ViperVI("diagonal", **k), gaussian_target=None, minibatch=True
+    ),
+    "jaakkola": Family(lambda **k: px.JaakkolaVI(**k), gaussian_target=None, minibatch=True),
+    "matching": Family(
+        lambda **k: px.MatchingVI(alpha="elbo", **k), gaussian_target=None, iterative=False
+    ),
+    # stochastic: near the Gaussian target, not on it
+    "monte-carlo": Family(
+        lambda **k: px.MonteCarloVI(draws=20, **k), gaussian_target=None, minibatch=True
     ),
 }

@@ -22,7 +22,15 @@ from scipy.optimize import OptimizeResult, minimize
 
 from pymc_ext.variational.affine import logistic_terms, split_affine
 from pymc_ext.variational.affine_hierarchical import HierarchicalObjective, Layout
-from pymc_ext.variational.affine_newton import Gaussian, Softplus, expand, maximise, step
+from pymc_ext.variational.affine_newton import (
+    Fit,
+    Gaussian,
+    Softplus,
+    exact_softplus,
+    expand,
+    maximise,
+    step,
+)
 from pymc_ext.variational.affine_numbers import (
     GaussianPrior,
     LogisticData,
@@ -166,10 +174,15 @@ class AffineInference(DeterministicInference):
             iterations=fit.iterations,
             gradient_evaluations=fit.evaluations,
             train_elbo=fit.elbo,
+            exact_elbo=self._exact_elbo(fit, data, prior),
             notes=(self.elbo_note,),
         )
 
     elbo_note = "train_elbo is the ELBO"
+    maximises_elbo = True  # otherwise a bound on it
+
+    def _exact_elbo(self, fit: Fit, data: LogisticData, prior: GaussianPrior) -> float:
+        return fit.elbo if self.maximises_elbo else expand(fit.q, data, prior, exact_softplus).elbo
 
     def _compiled(self) -> tuple[Callable[[], GaussianPrior], Callable[[], LogisticData], Softplus]:
         """Compiled readers of prior and data, and the softplus; kept for ``refine``."""

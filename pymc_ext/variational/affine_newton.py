@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
+from pymc_ext.ops.expected_softplus_numpy import expected_softplus_derivatives
+from pymc_ext.ops.expected_softplus_series import DEFAULT_TERMS, series
 from pymc_ext.variational.affine_numbers import GaussianPrior, LogisticData
 
 Array = NDArray[np.floating]
@@ -23,6 +25,13 @@ Softplus = Callable[[Array, Array], tuple[Array, Array, Array]]
 
 ROWS = 1 << 16  # rows of X per block: bounds working memory
 LOG_2PI_E = float(np.log(2 * np.pi) + 1)
+
+
+def exact_softplus(theta: Array, tau: Array) -> tuple[Array, Array, Array]:
+    """The expected softplus itself as a `Softplus`, without compilation."""
+    numbers = series(0, DEFAULT_TERMS, "cohen-villegas-zagier")
+    value, slope, by_tau = expected_softplus_derivatives(theta, tau, numbers)
+    return value, slope, by_tau / np.where(tau > 0, tau, 1.0)  # τ = 0: curvature never used
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,7 @@ class JaakkolaVI(AffineInference):
 
     label = "jaakkola"
     elbo_note = "train_elbo is a lower bound on the ELBO (quadratic bound)"
+    maximises_elbo = False
 
     def __init__(
         self,

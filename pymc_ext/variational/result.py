@@ -80,6 +80,8 @@ class FitResult:
         Number of those draws.
     fresh
         Estimates on fresh draws; None where none were taken (a model with ``pm.Minibatch``).
+    exact_elbo
+        ELBO of q in closed form; None for methods without one.
     log_marginal_laplace
         Laplace estimate log p̃(θ*) + ½ log|2πΣ| of log Z; None for other methods.
     notes
@@ -98,17 +100,22 @@ class FitResult:
     train_elbo: float | None = None
     train_draws: int | None = None
     fresh: FreshDraws | None = None
+    exact_elbo: float | None = None
     log_marginal_laplace: float | None = None
     notes: tuple[str, ...] = ()
 
     @property
     def elbo(self) -> float | None:
-        """ELBO on fresh draws."""
+        """ELBO of q: in closed form where the method has one, otherwise on fresh draws."""
+        if self.exact_elbo is not None:
+            return self.exact_elbo
         return None if self.fresh is None else self.fresh.elbo
 
     @property
     def elbo_se(self) -> float | None:
-        """Standard error of :attr:`elbo`."""
+        """Standard error of :attr:`elbo`, 0 in closed form."""
+        if self.exact_elbo is not None:
+            return 0.0
         return None if self.fresh is None else self.fresh.elbo_se
 
     @property

@@ -66,7 +66,7 @@ class ViperVI(AffineInference):
     ...     beta = pm.Normal("beta", 0, 1, shape=X.shape[1])
     ...     pm.Bernoulli("y", logit_p=X @ beta, observed=y)
     ...     approx = pm.fit(method=px.ViperVI("full"))
-    >>> approx.result.train_elbo
+    >>> approx.result.elbo
 
     References
     ----------
@@ -95,6 +95,7 @@ class ViperVI(AffineInference):
                     f"terms must be odd with acceleration='none', got {terms}: an even number "
                     "gives a lower bound on the expected softplus, so no bound on the ELBO"
                 )
+            self.maximises_elbo = False
             self.elbo_note = f"train_elbo is a lower bound on the ELBO ({terms} terms)"
         super().__init__(
             covariance,

@@ -114,7 +114,7 @@ def test_elbo_bounds_and_importance_sampling_finds_the_evidence(approx, log_evid
     result = approx.result
     assert result.elbo <= log_evidence + monte_carlo(result.elbo_se)
     assert result.elbo > log_evidence - 0.5
-    fresh = result.fresh
+    fresh = result.fresh or approx.evaluate(random_seed=4)  # not taken where the ELBO is exact
     assert abs(fresh.log_marginal_is - log_evidence) < monte_carlo(fresh.log_marginal_is_se)
 
 
@@ -164,31 +164,35 @@ def test_callbacks_score_zero_iterations_refine_and_progress_bar(name, model, ca
     assert "Fitting" in capsys.readouterr().out
     if FAMILIES[name].iterative:
         assert seen[-1] == (True, len(seen), len(seen))
-        assert len(inference.approx.hist) == len(seen)
+        # of a search in stages, the trace of the one that won, from its start on
+        assert 0 < len(inference.approx.hist) <= len(seen) + 1
     elbo = inference.approx.result.elbo
     inference.refine(200, progressbar=False)
     result = inference.approx.result
-    assert result.elbo > elbo - monte_carlo(result.elbo_se)
+    assert result.elbo > elbo - monte_carlo(result.elbo_se) - NUMERIC
     before = len(inference.approx.hist)
     pm.fit(5, method=inference, model=model, score=False, progressbar=False)
     assert len(inference.approx.hist) == before
 
 
-def test_result_reports_work_and_reason(approx):
+def test_result_reports_work_and_reason(name, approx):
     result = approx.result
     assert result.random_seed == SEED and result.stop_reason
     assert result.seconds > 0 and result.compile_seconds > 0
-    assert result.gradient_evaluations > 0
-    assert result.elbo_se is not None and 0 < result.elbo_se < 0.1
+    assert result.gradient_evaluations > 0 or not FAMILIES[name].iterative
+    assert result.elbo_se is not None and 0 <= result.elbo_se < 0.1
+    assert (result.elbo_se == 0) == (result.exact_elbo is not None)
 
 
 def test_minibatch_is_fitted_or_refused(name):
-    y = np.random.default_rng(1).normal(1.0, 1.0, size=200)
+    y = np.random.default_rng(1).binomial(1, 0.8, size=200).astype(np.int32)
     with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 5)
-        pm.Normal("y", mu, 1, observed=pm.Minibatch(y, batch_size=20), total_size=200)
+        beta = pm.Normal("beta", 0, 5)
+        batch = pm.Minibatch(y, batch_size=40)
+        pm.Bernoulli("y", logit_p=beta, observed=batch, total_size=200)
     if FAMILIES[name].minibatch:
-        assert fit(name, model, n=2000).mean.eval()[0] == pytest.approx(y.mean(), abs=0.5)
+        log_odds = np.log(y.mean() / (1 - y.mean()))  # a wide prior moves it little
+        assert fit(name, model, n=2000).mean.eval()[0] == pytest.approx(log_odds, abs=0.25)
     else:
         with pytest.raises(ValueError, match="Minibatch"):
             fit(name, model)
