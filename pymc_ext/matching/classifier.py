@@ -232,7 +232,8 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
 
     def merge(self, *others: MatchedClassifier) -> MatchedClassifier:
         """New classifier with the data of all, from shards fitted apart with the same settings."""
-        check_is_fitted(self)
+        for one in (self, *others):
+            check_is_fitted(one)
         merged = type(self)(**self.get_params())
         return merged._adopt(self.state_.merge(*(o.state_ for o in others)), None)
 
@@ -243,7 +244,10 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | Path) -> MatchedClassifier:
-        """Classifier from a file of `save`, ready for more `partial_fit`."""
+        """Classifier from a file of `save`, ready for more `partial_fit`.
+
+        The file holds the state and its settings; ``n_draws`` is the default again.
+        """
         state = MatchingState.load(path)
         settings = {k: v for k, v in state.settings.items() if k != "classes"}
         return cls(**settings)._adopt(state, None)

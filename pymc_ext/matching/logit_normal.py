@@ -133,7 +133,8 @@ def _newton_step(
 ) -> np.ndarray:
     """−J⁻¹F turned to (r, t), shape (2, n)."""
     F, J = _equations(r, t, a, b, method)
-    determinant = J[0, 0] * J[1, 1] - J[0, 1] * J[1, 0]
-    in_mu = (J[0, 1] * F[1] - J[1, 1] * F[0]) / determinant
-    in_t = (J[1, 0] * F[0] - J[0, 0] * F[1]) / determinant
+    with np.errstate(divide="ignore", invalid="ignore"):  # NaN steps are reported by `_newton`
+        determinant = J[0, 0] * J[1, 1] - J[0, 1] * J[1, 0]
+        in_mu = (J[0, 1] * F[1] - J[1, 1] * F[0]) / determinant
+        in_t = (J[1, 0] * F[0] - J[0, 0] * F[1]) / determinant
     return np.stack([in_mu * np.exp(-t) - r * in_t, in_t])  # μ = r e^t

@@ -270,7 +270,7 @@ def _check_classes(classes: ArrayLike) -> np.ndarray:
 def check_prior_precision(value: ArrayLike, p: int) -> np.ndarray:
     """Return the prior precisions as a (p,) array; raise ValueError unless positive, finite."""
     array = np.asarray(value)
-    if array.dtype.kind not in "biuf" or not np.all(np.isfinite(array) & (array > 0)):
+    if array.dtype.kind not in "iuf" or not np.all(np.isfinite(array) & (array > 0)):
         raise ValueError(f"prior_precision must be positive and finite, got {value!r}")
     if array.ndim and array.shape != (p,):
         raise ValueError(f"prior_precision must be a number or of shape ({p},), got {array.shape}")

@@ -36,9 +36,13 @@ def read_arrays(path: Path, names: Sequence[str], version: int) -> dict[str, np.
         If it is not such a file, or damaged.
     """
     try:
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-            if int(file["format"]) != version:
-                raise ValueError(f"format must be {version}, got {int(file['format'])}")
-            return {name: file[name] for name in names}
+        with open(path, "rb") as stream:
+            if not zipfile.is_zipfile(stream):
+                raise ValueError("it is no complete .npz file")
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as file:
+                if int(file["format"]) != version:
+                    raise ValueError(f"format must be {version}, got {int(file['format'])}")
+                return {name: file[name] for name in names}
     except (ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
         raise ValueError(f"{path} is not a readable matching state: {error}") from error

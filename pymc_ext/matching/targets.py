@@ -130,7 +130,7 @@ def check_labels(y: ArrayLike, n_classes: int) -> np.ndarray:
 
 def _check_alpha(alpha: ArrayLike, n_classes: int) -> np.ndarray:
     array = np.asarray(alpha)
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "iuf":
         raise ValueError(f"alpha must be a positive number, got {alpha!r}")
     if array.ndim and array.shape != (n_classes,):
         raise ValueError(f"alpha must be a scalar or of shape ({n_classes},), got {array.shape}")

@@ -11,6 +11,7 @@ from scipy.special import log_expit, logsumexp
 sklearn = pytest.importorskip("sklearn", reason="MatchedClassifier needs scikit-learn")
 
 from sklearn.datasets import load_iris, load_wine, make_classification  # noqa: E402
+from sklearn.exceptions import NotFittedError  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.metrics import log_loss  # noqa: E402
 from sklearn.preprocessing import scale  # noqa: E402
@@ -208,6 +209,15 @@ def test_decision_function_orders_like_the_probabilities():
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call(*IRIS)
+
+
+def test_shards_must_be_fitted_and_of_one_prior():
+    X, y = IRIS
+    model = px.MatchedClassifier().fit(X, y)
+    with pytest.raises(NotFittedError):
+        model.merge(px.MatchedClassifier())
+    with pytest.raises(ValueError, match="states of different prior_precision cannot be merged"):
+        model.merge(px.MatchedClassifier(prior_precision=2.0).fit(X, y))
 
 
 def test_a_failed_partial_fit_leaves_the_posterior_as_it_was():

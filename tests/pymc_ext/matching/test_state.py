@@ -195,7 +195,7 @@ def test_damaged_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="not a readable matching state"):
         MatchingState.load(path)
     path.write_text("nothing")
-    with pytest.raises(ValueError, match="not a readable matching state"):
+    with pytest.raises(ValueError, match="state: it is no complete"):
         MatchingState.load(path)
     with pytest.raises(FileNotFoundError):
         MatchingState.load(tmp_path / "absent.npz")

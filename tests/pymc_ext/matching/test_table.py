@@ -240,3 +240,11 @@ def test_published_closed_forms():
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_roots_are_found_over_sixty_decades_and_their_failure_is_an_error():
+    a, b = np.meshgrid(10.0 ** np.arange(-30, 31, 5), 10.0 ** np.arange(-30, 31, 5))
+    mean, variance = table.match_beta(a, b)
+    assert np.isfinite(mean).all() and (variance > 0).all()
+    with pytest.raises(RuntimeError, match="did not converge in 60 Newton steps; use method="):
+        table.match_beta(1e-150, 1e150)

@@ -39,6 +39,7 @@ def test_class_prior_counts_stay_with_their_class():
         (([0, 1], 2, -1), "alpha must be positive"),
         (([0, 1], 2, np.nan), "alpha must be positive and finite"),
         (([0, 1], 2, "small"), "alpha must be a positive number, got 'small'"),
+        (([0, 1], 2, True), "alpha must be a positive number, got True"),
         (([0, 1], 2, 1e-320), r"must be in 1e-150\.\.1e\+150"),
         (([0, 1], 2, [0.1, 0.1, 0.1]), r"shape \(2,\), got \(3,\)"),
         (([0, 2], 2), r"whole numbers 0\.\.1, got 2"),
