@@ -1,0 +1,1 @@
+"""Gaussian processes with any factorising likelihood: ``px.gp``."""

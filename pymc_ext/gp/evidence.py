@@ -1,0 +1,146 @@
+"""Formulas for the log marginal likelihood, all of one shape.
+
+.. math:: L = \\log\\int p(f)\\prod_i t_i(f_i)\\,df + \\sum_i c_i(\\mu_i, v_i, d_i, \\nu_i, \\tau_i)
+
+with the sites t of `sites.GaussianSites`, the posterior marginals N(μ_i, v_i) of the projected
+latents and the residual variances d_i (zero in the full model). A formula is its correction c.
+The log normalisers of all likelihoods are included: L estimates log p(y).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pymc_ext.gp.errors import ImproperPosteriorError
+from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.sites import GaussianSites
+
+
+@dataclass(frozen=True)
+class Correction:
+    """Σ c_i and its derivatives: marginals and sites (n,) or (n, L), likelihood parameters (P,)."""
+
+    value: float
+    mean: np.ndarray
+    variance: np.ndarray
+    residual: np.ndarray
+    linear: np.ndarray
+    precision: np.ndarray
+    parameters: np.ndarray
+
+
+Formula = Callable[..., Correction]
+
+
+def elbo(post, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters) -> Correction:
+    """The evidence lower bound: E_q log p(y|f) − KL(q‖p), as −KL = log Z_sites − E_q log t."""
+    nu, tau, mu, v = sites.linear, sites.precision, post.mean, post.variance
+    e = lik.expectations(mu, v + post.residual, y, phi)
+    d1, d2 = e.derivatives[:2]
+    return Correction(
+        value=float(np.sum(e.value) + np.sum(-nu * mu + 0.5 * tau * (mu**2 + v))),
+        mean=d1 - nu + tau * mu,
+        variance=0.5 * (d2 + tau),
+        residual=0.5 * d2,
+        linear=-mu,
+        precision=0.5 * (mu**2 + v),
+        parameters=e.parameters[:, 0].sum(axis=1),
+    )
+
+
+def laplace(
+    post, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+) -> Correction:
+    """Laplace's approximation around the posterior mean of the sites, R&W (3.32).
+
+    Sparse: of the projected process f = g, whose residual variance it leaves out.
+    """
+    nu, tau, mu = sites.linear, sites.precision, post.mean
+    zero = np.zeros_like(mu)
+    return Correction(
+        value=float(np.sum(lik.log_prob(mu, y, phi) - nu * mu + 0.5 * tau * mu**2)),
+        mean=lik.derivatives(mu, y, phi)[0] - nu + tau * mu,
+        variance=zero,
+        residual=zero,
+        linear=-mu,
+        precision=0.5 * mu**2,
+        parameters=lik.parameter_derivatives(mu, y, phi)[:, 0].sum(axis=1),
+    )
+
+
+def cavities(post, sites: GaussianSites, power: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean and variance of q without t^power, and k = 1 − power τ v (> 0 iff it is proper)."""
+    k = 1 - power * sites.precision * post.variance
+    return (post.mean - power * sites.linear * post.variance) / k, post.variance / k, k
+
+
+def expectation_propagation(
+    post,
+    sites: GaussianSites,
+    lik: Likelihood,
+    y: np.ndarray,
+    phi: Parameters,
+    power: float = 1.0,
+) -> Correction:
+    r"""The (power) EP energy at any sites, R&W (3.65), Li et al. (13).
+
+    .. math:: c_i = \frac1a\left[\log\int N(f; \text{cavity}) p(y_i|f)^a df
+              - \log\int N(g; \text{cavity}) t_i(g)^a dg\right]
+    """
+    a, nu, tau, mu, v = power, sites.linear, sites.precision, post.mean, post.variance
+    m_c, v_c, k = cavities(post, sites, a)
+    if np.any(k <= 0):
+        raise ImproperPosteriorError(
+            f"{int(np.sum(k <= 0))} cavities have no positive variance at these sites: the EP "
+            "energy is undefined; use learning='elbo' or a smaller power"
+        )
+    V = v_c + post.residual
+    t = lik.tilted(m_c, V, y, phi, a)
+    g1 = (t.mean - m_c) / V  # ∂ log Ẑ/∂m_c
+    g2 = 0.5 * (g1**2 + (t.variance - V) / V**2)  # ∂ log Ẑ/∂V
+    pull = nu - tau * mu
+    log_Z_t = 0.5 * (np.log(k) + a * (2 * nu * mu - tau * mu**2 - a * nu**2 * v) / k)
+    return Correction(
+        value=float(np.sum(t.log_normaliser - log_Z_t) / a),
+        mean=(g1 / a - pull) / k,
+        variance=(-g1 * pull + g2 / a + 0.5 * a * pull**2) / k**2 + 0.5 * tau / k,
+        residual=g2 / a,
+        linear=-g1 * v_c - m_c,
+        precision=g1 * v_c * m_c + g2 * v_c**2 + 0.5 * (v_c + m_c**2),
+        parameters=t.parameters.sum(axis=1),
+    )
+
+
+def exact_under_sites(
+    post, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+) -> Correction:
+    """The exact evidence of the model with likelihood N(ν/τ | f, 1/τ), all τ > 0.
+
+    Sparse: Titsias' collapsed bound, −½ Σ τ_i d_i.
+    """
+    nu, tau, d = sites.linear, sites.precision, post.residual
+    if np.any(tau <= 0):
+        raise ImproperPosteriorError(
+            "sites with precision <= 0 are no Gaussian likelihood: learning='sites' needs Matching"
+        )
+    constant = -0.5 * nu**2 / tau + 0.5 * np.log(tau / (2 * np.pi))
+    return Correction(
+        value=float(np.sum(constant - 0.5 * tau * d)),
+        mean=np.zeros_like(nu),
+        variance=np.zeros_like(nu),
+        residual=-0.5 * tau,
+        linear=-nu / tau,
+        precision=0.5 * ((nu / tau) ** 2 + 1 / tau - d),
+        parameters=np.zeros(len(lik.names)),
+    )
+
+
+FORMULAS: dict[str, Formula] = {
+    "laplace": laplace,
+    "ep": expectation_propagation,
+    "elbo": elbo,
+    "sites": exact_under_sites,
+}

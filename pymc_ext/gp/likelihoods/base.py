@@ -1,0 +1,229 @@
+"""What a factorising likelihood offers to every update rule.
+
+Notation: ℓ(f) = log p(y | f), normaliser included; ℓ', ℓ'', ℓ''' its derivatives in the latent f;
+φ the likelihood's own parameters (constrained), in the order of ``names``. Arrays broadcast: f has
+shape (..., n) against y (n,).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
+
+from pymc_ext.gp.quadrature import gaussian_nodes
+
+Parameters = np.ndarray  # (P,), constrained
+
+
+class Expectations(NamedTuple):
+    """E_q ℓ (n,), E_q of its first four derivatives (4, n) and E_q ∂φ of ℓ, ℓ', ℓ'' (P, 3, n)."""
+
+    value: np.ndarray
+    derivatives: np.ndarray
+    parameters: np.ndarray
+
+
+class Tilted(NamedTuple):
+    """log Ẑ, mean and variance of p(y|f)^a q(f) / Ẑ, each (n,); E ∂φℓ under it (P, n)."""
+
+    log_normaliser: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    parameters: np.ndarray
+
+
+class Likelihood(ABC):
+    """A factorising likelihood Π p(y_i | f_i, φ) with one latent per observation.
+
+    Subclasses give ℓ and its derivatives; expectations and tilted moments come from quadrature
+    unless a closed form is known.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ()
+    log_concave: ClassVar[bool] = True
+    n_latent: int = 1
+
+    def __init__(self, **parameters: Any):
+        self.parameters = parameters
+
+    @abstractmethod
+    def check(self, y: ArrayLike) -> np.ndarray:
+        """Observations as a float array (n,); raises ValueError on values outside the support."""
+
+    @abstractmethod
+    def log_prob(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+        """ℓ, normaliser included."""
+
+    @abstractmethod
+    def derivatives(
+        self, f: np.ndarray, y: np.ndarray, phi: Parameters
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """ℓ', ℓ'', ℓ'''."""
+
+    @abstractmethod
+    def scale(self, y: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+        """Centre and width of ℓ's features, each (n,), for quadrature only."""
+
+    @abstractmethod
+    def moments(self, f: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+        """E[y | f] and Var[y | f]."""
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator, f: np.ndarray, phi: Parameters) -> np.ndarray:
+        """One y for every f."""
+
+    def parameter_derivatives(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+        """∂φ of ℓ, ℓ', ℓ'', shape (P, 3, *f.shape)."""
+        return np.empty((0, 3, *np.broadcast_shapes(f.shape, y.shape)))
+
+    def check_parameters(self, phi: Parameters) -> None:
+        """Raise ValueError unless φ is in its support; overridden where there is one."""
+        for name, value in zip(self.names, phi, strict=True):
+            if not (np.isfinite(value) and value > 0):
+                raise ValueError(f"{name} must be positive and finite, got {value!r}")
+
+    def matched(
+        self, y: np.ndarray, phi: Parameters, method: str, alpha: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of the Gaussian that replaces every p(y_i | f), see `Matching`."""
+        raise ValueError(
+            f"no Gaussian stands for {type(self).__name__} in the table of matches: use "
+            "BernoulliLogit, Categorical or Poisson, or rule=CVI()"
+        )
+
+    def start(self, y: np.ndarray, phi: Parameters, prior_mean: np.ndarray) -> np.ndarray:
+        """Latent values at which a mode search starts, (n,)."""
+        return prior_mean.copy()
+
+    def expectations(
+        self,
+        mean: np.ndarray,
+        variance: np.ndarray,
+        y: np.ndarray,
+        phi: Parameters,
+        order: int = 2,
+    ) -> Expectations:
+        """Expectations under N(mean, variance), derivatives up to ``order`` (the rest is zero)."""
+        sd = np.sqrt(variance)
+        P, n = len(self.names), len(y)
+        value, deriv, par = np.empty(n), np.zeros((4, n)), np.empty((P, 3, n))
+        for i, f, log_w in gaussian_nodes(mean, sd, *self.scale(y, phi)):
+            w = np.exp(log_w)
+            value[i] = np.sum(w * self.log_prob(f, y[i], phi), axis=0)
+            d1, d2, d3 = self.derivatives(f, y[i], phi)
+            deriv[0, i], deriv[1, i] = np.sum(w * d1, axis=0), np.sum(w * d2, axis=0)
+            if order > 2:
+                deriv[2, i] = np.sum(w * d3, axis=0)
+                z = (f - mean[i]) / sd[i]
+                deriv[3, i] = np.sum(w * d3 * z, axis=0) / sd[i]  # Stein: E ℓ'''' = E ℓ''' z / s
+            if P:
+                par[:, :, i] = np.sum(w * self.parameter_derivatives(f, y[i], phi), axis=2)
+        return Expectations(value, deriv, par)
+
+    def tilted(
+        self,
+        mean: np.ndarray,
+        variance: np.ndarray,
+        y: np.ndarray,
+        phi: Parameters,
+        power: float = 1.0,
+    ) -> Tilted:
+        """Moments of p(y|f)^power N(f | mean, variance), normalised."""
+        m, v = self._recentre(mean, variance, y, phi, power)
+        P, n = len(self.names), len(y)
+        log_z, mu, var, par = np.empty(n), np.empty(n), np.empty(n), np.empty((P, n))
+        for i, f, log_w in gaussian_nodes(m, np.sqrt(v), *self.scale(y, phi)):
+            log_r = power * self.log_prob(f, y[i], phi) + log_w
+            log_r = log_r + _log_ratio(f, mean[i], variance[i], m[i], v[i])
+            log_z[i] = logsumexp(log_r, axis=0)
+            r = np.exp(log_r - log_z[i])
+            mu[i] = np.sum(r * f, axis=0)
+            var[i] = np.sum(r * (f - mu[i]) ** 2, axis=0)
+            if P:
+                par[:, i] = np.sum(r * self.parameter_derivatives(f, y[i], phi)[:, 0], axis=1)
+        return Tilted(log_z, mu, var, par)
+
+    def _recentre(
+        self,
+        mean: np.ndarray,
+        variance: np.ndarray,
+        y: np.ndarray,
+        phi: Parameters,
+        power: float,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """A Gaussian to lay the nodes with: it must cover the tilted distribution's mass.
+
+        For a log-concave likelihood the mean moves to the tilted mode, found by bisection of the
+        decreasing gradient; the variance stays, as the tilted one is never larger.
+        """
+        if not self.log_concave:
+            return mean, variance
+        low = np.minimum(mean, self._steepest(mean, variance, y, phi, power))
+        high = np.maximum(mean, self._steepest(mean, variance, y, phi, power))
+        for _ in range(60):
+            middle = (low + high) / 2
+            slope = power * self.derivatives(middle, y, phi)[0] - (middle - mean) / variance
+            low, high = np.where(slope > 0, middle, low), np.where(slope > 0, high, middle)
+        return (low + high) / 2, variance
+
+    def _steepest(
+        self,
+        mean: np.ndarray,
+        variance: np.ndarray,
+        y: np.ndarray,
+        phi: Parameters,
+        power: float,
+    ) -> np.ndarray:
+        """A bound on the tilted mode: ℓ' shrinks along the way from the mean to it."""
+        return mean + variance * power * self.derivatives(mean, y, phi)[0]
+
+    def predict(
+        self, mean: np.ndarray, variance: np.ndarray, phi: Parameters
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of y when f ~ N(mean, variance), each (n,)."""
+        total, second = np.empty_like(mean), np.empty_like(mean)
+        c, w = self.scale(np.zeros_like(mean), phi)
+        for i, f, log_w in gaussian_nodes(mean, np.sqrt(variance), c, w):
+            m, v = self.moments(f, phi)
+            weight = np.exp(log_w)
+            total[i] = np.sum(weight * m, axis=0)
+            second[i] = np.sum(weight * (v + (m - total[i]) ** 2), axis=0)
+        return total, second
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{k}={v!r}" for k, v in self.parameters.items())
+        return f"{type(self).__name__}({inside})"
+
+
+def _log_ratio(
+    f: np.ndarray, m: np.ndarray, v: np.ndarray, m0: np.ndarray, v0: np.ndarray
+) -> np.ndarray:
+    """log N(f | m, v) − log N(f | m0, v0)."""
+    return 0.5 * ((f - m0) ** 2 / v0 - (f - m) ** 2 / v + np.log(v0 / v))
+
+
+def check_finite(y: ArrayLike) -> np.ndarray:
+    """``y`` as a float array (n,); raises ValueError unless it is one-dimensional and finite."""
+    y = np.asarray(y)
+    if y.dtype.kind not in "biuf":
+        raise ValueError(f"y must hold numbers, got dtype {y.dtype}")
+    y = y.astype(float)
+    if y.ndim != 1 or y.size == 0:
+        raise ValueError(f"y must be one-dimensional and not empty, got shape {y.shape}")
+    if not np.isfinite(y).all():
+        bad = np.flatnonzero(~np.isfinite(y))
+        raise ValueError(f"y must be finite, got {y[bad[0]]!r} in row {bad[0]} ({bad.size} such)")
+    return y
+
+
+def check_counts(y: ArrayLike) -> np.ndarray:
+    """``y`` as whole numbers >= 0."""
+    y = check_finite(y)
+    bad = (y < 0) | (y != np.floor(y))
+    if bad.any():
+        raise ValueError(f"y must hold counts 0, 1, 2, ..., got {float(y[bad][0])!r}")
+    return y

@@ -1,0 +1,163 @@
+"""Counts with a log link: Poisson and negative binomial."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import digamma, expit, gammaln
+
+from pymc_ext.gp.likelihoods.base import Expectations, Likelihood, Parameters, check_counts
+from pymc_ext.gp.likelihoods.bernoulli import softplus_terms
+from pymc_ext.matching.table import match_gamma
+
+
+class Poisson(Likelihood):
+    r"""Counts, :math:`y \mid f \sim \mathrm{Poisson}(e^f)`; expectations in closed form.
+
+    Examples
+    --------
+    >>> import pymc_ext as px
+    >>> px.gp.Poisson()
+    Poisson()
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def check(self, y: ArrayLike) -> np.ndarray:
+        return check_counts(y)
+
+    def log_prob(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            return y * f - np.exp(f) - gammaln(y + 1)
+
+    def derivatives(
+        self, f: np.ndarray, y: np.ndarray, phi: Parameters
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        with np.errstate(over="ignore"):
+            rate = np.exp(f)
+        return y - rate, -rate, -rate
+
+    def scale(self, y: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+        return np.log(y + 0.5), 1 / np.sqrt(y + 0.5)
+
+    def start(self, y: np.ndarray, phi: Parameters, prior_mean: np.ndarray) -> np.ndarray:
+        return np.log(y + 0.5)
+
+    def moments(self, f: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+        return np.exp(f), np.exp(f)
+
+    def draw(self, rng: np.random.Generator, f: np.ndarray, phi: Parameters) -> np.ndarray:
+        return rng.poisson(np.exp(f)).astype(float)
+
+    def expectations(
+        self,
+        mean: np.ndarray,
+        variance: np.ndarray,
+        y: np.ndarray,
+        phi: Parameters,
+        order: int = 2,
+    ) -> Expectations:
+        with np.errstate(over="ignore"):
+            rate = np.exp(mean + variance / 2)
+        value = y * mean - rate - gammaln(y + 1)
+        return Expectations(
+            value, np.stack([y - rate, -rate, -rate, -rate]), np.empty((0, 3, len(y)))
+        )
+
+    def predict(
+        self, mean: np.ndarray, variance: np.ndarray, phi: Parameters
+    ) -> tuple[np.ndarray, np.ndarray]:
+        rate = np.exp(mean + variance / 2)
+        return rate, rate + rate**2 * np.expm1(variance)
+
+    def matched(
+        self, y: np.ndarray, phi: Parameters, method: str, alpha: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return match_gamma(alpha + y, 1.0, method)
+
+
+class NegativeBinomial(Likelihood):
+    r"""Overdispersed counts with mean :math:`e^f` and variance :math:`e^f + e^{2f}/\alpha`.
+
+    Parameters
+    ----------
+    alpha
+        Shape (PyMC's ``alpha``), positive number or a variable of the model; Poisson as it grows.
+
+    Examples
+    --------
+    >>> import pymc_ext as px
+    >>> px.gp.NegativeBinomial(alpha=2.0)
+    NegativeBinomial(alpha=2.0)
+    """
+
+    names = ("alpha",)
+
+    def __init__(self, alpha: object = 1.0):
+        super().__init__(alpha=alpha)
+
+    def check(self, y: ArrayLike) -> np.ndarray:
+        return check_counts(y)
+
+    def _constant(self, y: np.ndarray, a: float) -> np.ndarray:
+        return gammaln(y + a) - gammaln(a) - gammaln(y + 1)
+
+    def log_prob(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+        a = phi[0]
+        x = f - np.log(a)
+        return self._constant(y, a) - y * np.logaddexp(0, -x) - a * np.logaddexp(0, x)
+
+    def derivatives(
+        self, f: np.ndarray, y: np.ndarray, phi: Parameters
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        a = phi[0]
+        p, tail = expit(f - np.log(a)), expit(np.log(a) - f)
+        spread = (y + a) * p * tail
+        return y * tail - a * p, -spread, -spread * (tail - p)
+
+    def parameter_derivatives(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+        a = phi[0]
+        x = f - np.log(a)
+        p, tail = expit(x), expit(-x)
+        first = digamma(y + a) - digamma(a) + 1 - np.logaddexp(0, x) - (y + a) * tail / a
+        second = -p + (y + a) * p * tail / a
+        return np.stack([first, second, p * tail * ((y + a) * (tail - p) / a - 1)])[None]
+
+    def scale(self, y: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+        a = phi[0]
+        precision = (y + 0.5) * a / (y + 0.5 + a)
+        return np.log(y + 0.5), np.minimum(1 / np.sqrt(precision), np.pi)
+
+    def start(self, y: np.ndarray, phi: Parameters, prior_mean: np.ndarray) -> np.ndarray:
+        return np.log(y + 0.5)
+
+    def moments(self, f: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+        mean = np.exp(f)
+        return mean, mean + mean**2 / phi[0]
+
+    def draw(self, rng: np.random.Generator, f: np.ndarray, phi: Parameters) -> np.ndarray:
+        return rng.poisson(np.exp(f) * rng.gamma(phi[0], 1 / phi[0], f.shape)).astype(float)
+
+    def expectations(
+        self,
+        mean: np.ndarray,
+        variance: np.ndarray,
+        y: np.ndarray,
+        phi: Parameters,
+        order: int = 2,
+    ) -> Expectations:
+        a = phi[0]
+        x, sd = mean - np.log(a), np.sqrt(variance)
+        value, d = softplus_terms(x, sd, 4)
+        par = super().expectations(mean, variance, y, phi).parameters
+        derivatives = -(y + a) * d
+        derivatives[0] += y
+        return Expectations(self._constant(y, a) + y * x - (y + a) * value, derivatives, par)
+
+    def predict(
+        self, mean: np.ndarray, variance: np.ndarray, phi: Parameters
+    ) -> tuple[np.ndarray, np.ndarray]:
+        rate = np.exp(mean + variance / 2)
+        second = rate**2 * np.exp(variance)
+        return rate, rate + second / phi[0] + rate**2 * np.expm1(variance)

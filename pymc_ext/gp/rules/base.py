@@ -1,0 +1,97 @@
+"""What an update rule is: a map whose fixed point gives the Gaussian sites."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.sites import GaussianSites
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """Where a rule came to rest.
+
+    Parameters
+    ----------
+    sites, posterior
+        The sites and the posterior they make with the prior.
+    iterations
+        Factorisations of the posterior, the measure of work.
+    residual
+        Largest change one more full update would make to a natural parameter, relative above 1.
+    """
+
+    sites: GaussianSites
+    posterior: Any
+    iterations: int
+    residual: float
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Derivatives of the map from marginals N(μ_i, s_i) and φ to the sites (ν_i, τ_i).
+
+    First four (n,); last two (P, n).
+    """
+
+    linear_mean: np.ndarray
+    linear_variance: np.ndarray
+    precision_mean: np.ndarray
+    precision_variance: np.ndarray
+    linear_parameters: np.ndarray
+    precision_parameters: np.ndarray
+
+
+class Rule(ABC):
+    """An update rule; `default` names its own evidence formula, `stationary` those formulas whose
+    derivative in the sites vanishes at the fixed point."""
+
+    default: ClassVar[str]
+    stationary: ClassVar[frozenset[str]] = frozenset()
+    allowed: ClassVar[frozenset[str]]
+
+    def prepare(self, lik: Likelihood) -> Likelihood:
+        """The likelihood the rule works with; raises ValueError where the rule does not apply."""
+        if lik.n_latent > 1:
+            raise ValueError(
+                f"{type(self).__name__} has one latent per observation, {type(lik).__name__} has "
+                f"{lik.n_latent}: use rule=CVI() or rule=Matching()"
+            )
+        return lik
+
+    def options(self, formula: str) -> dict[str, float]:
+        """Further arguments of the evidence formula."""
+        return {}
+
+    @abstractmethod
+    def update(
+        self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+    ) -> GaussianSites:
+        """The sites that one full (undamped) update of all of them gives."""
+
+    @abstractmethod
+    def solve(
+        self,
+        prior: Any,
+        lik: Likelihood,
+        y: np.ndarray,
+        phi: Parameters,
+        start: GaussianSites | None = None,
+    ) -> FixedPoint:
+        """Sites at the fixed point; raises ConvergenceError if it is not reached."""
+
+    @abstractmethod
+    def slopes(
+        self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+    ) -> Slopes:
+        """Derivatives of the update map at the fixed point."""
+
+
+def from_derivatives(mean: np.ndarray, d1: np.ndarray, d2: np.ndarray) -> GaussianSites:
+    """Sites with slope d1 and curvature d2 at ``mean``: τ = −d2, ν = d1 + τ mean."""
+    return GaussianSites(d1 - d2 * mean, -d2)

@@ -1,0 +1,129 @@
+"""Expectation propagation, all sites at once with damping.
+
+For site i with cavity N(m_c, v_c) of the projected latent and f's variance V = v_c + d_i, let g be
+the slope and h the curvature of log Ẑ in m_c. Matching the tilted moments gives
+a τ = −h/(1 + v_c h) and a ν = g + a τ (m_c + v_c g).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
+from pymc_ext.gp.evidence import cavities
+from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes
+from pymc_ext.gp.sites import GaussianSites
+
+SMALLEST_STEP = 1e-3
+PATIENCE = 10  # updates without progress before the step is halved
+
+
+@dataclass(frozen=True)
+class EP(Rule):
+    """(Power) expectation propagation.
+
+    Parameters
+    ----------
+    power
+        a in (0, 1]: 1 is EP; towards 0 it becomes variational inference.
+    damping
+        Share of the old site kept by an update, in [0, 1). It grows by itself where the updates
+        do not contract, and where a cavity would lose its variance.
+    tolerance
+        Largest change of a natural parameter by one more undamped update, relative above 1.
+    max_iterations
+        Updates of all sites before `ConvergenceError`.
+
+    Notes
+    -----
+    EP need not converge for likelihoods that are not log-concave; negative site precisions are
+    kept as they are.
+
+    References
+    ----------
+    Minka (2001), arXiv:1301.2294; Rasmussen & Williams (2006), section 3.6; Jylänki, Vanhatalo &
+    Vehtari (2011), Robust Gaussian process regression with a Student-t likelihood.
+    """
+
+    power: float = 1.0
+    damping: float = 0.2
+    tolerance: float = 1e-9
+    max_iterations: int = 1000
+    default = "ep"
+    stationary = frozenset({"ep"})
+    allowed = frozenset({"ep"})
+
+    def __post_init__(self) -> None:
+        if not 0 < self.power <= 1:
+            raise ValueError(f"power must be in (0, 1], got {self.power!r}; CVI() is its limit 0")
+        if not 0 <= self.damping < 1:
+            raise ValueError(f"damping must be in [0, 1), got {self.damping!r}")
+
+    def options(self, formula: str) -> dict[str, float]:
+        return {"power": self.power}
+
+    def update(
+        self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+    ) -> GaussianSites:
+        a = self.power
+        m_c, v_c, k = cavities(posterior, sites, a)
+        if np.any(k <= 0):
+            raise ImproperPosteriorError(f"{int(np.sum(k <= 0))} cavities have no variance")
+        V = v_c + posterior.residual
+        t = lik.tilted(m_c, V, y, phi, a)
+        g, h = (t.mean - m_c) / V, (t.variance - V) / V**2
+        precision = -h / (1 + v_c * h) / a
+        return GaussianSites(g / a + precision * (m_c + v_c * g), precision)
+
+    def solve(
+        self,
+        prior: Any,
+        lik: Likelihood,
+        y: np.ndarray,
+        phi: Parameters,
+        start: GaussianSites | None = None,
+    ) -> FixedPoint:
+        sites = GaussianSites.flat(len(y)) if start is None else start
+        post = prior.condition(sites)
+        target = self.update(post, sites, lik, y, phi)
+        residual, best, stale = sites.distance(target), np.inf, 0
+        step, count = 1 - self.damping, 1
+        while residual >= self.tolerance:
+            if count >= self.max_iterations or step < SMALLEST_STEP:
+                raise ConvergenceError(self._reason(count, step, residual))
+            proposal = sites.step(target, step)
+            count += 1
+            try:
+                new = prior.condition(proposal)
+                new_target = self.update(new, proposal, lik, y, phi)
+            except ImproperPosteriorError:
+                step /= 2
+                continue
+            sites, post, target = proposal, new, new_target
+            residual = sites.distance(target)
+            stale = 0 if residual < 0.99 * best else stale + 1
+            best = min(best, residual)
+            if stale >= PATIENCE:
+                step, stale, best = step / 2, 0, residual
+        return FixedPoint(sites, post, count, residual)
+
+    def _reason(self, count: int, step: float, residual: float) -> str:
+        why = (
+            f"{count} updates of all sites were not enough"
+            if step >= SMALLEST_STEP
+            else "every update lost the variance of a cavity or of the posterior, or moved the "
+            f"sites without end, down to a step of {step:.1g}"
+        )
+        return (
+            f"EP did not converge: {why}; one more update would move a site by {residual:.2g}. "
+            "Raise damping or max_iterations, lower power, or use rule=CVI() with learning='ep'"
+        )
+
+    def slopes(
+        self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+    ) -> Slopes:
+        raise TypeError("the EP energy is stationary in EP's sites: no slopes are needed")

@@ -1,0 +1,309 @@
+"""Gaussian sites, and the only factorisation of the posterior they make with the prior.
+
+Notation (R&W chapter 3): prior N(m, K); sites t_i(f) = exp(ν_i f − τ_i f²/2), unnormalised, τ_i of
+any sign; T = diag τ. Posterior N(μ, S) with S = (K⁻¹ + T)⁻¹, μ = m + Kα, R = (I + TK)⁻¹T so that
+S = K − KRK. K is never inverted or factorised, so it may be singular (duplicated inputs).
+
+Negative τ: with T = T₊ − T₋, the non-negative part gives B = I + T₊^½ K T₊^½ and S₊; the k negative
+sites are a rank-k downdate of S₊ that exists iff C = I − T₋^½ S₊ T₋^½ is positive definite.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import lapack
+
+from pymc_ext.gp.errors import ImproperPosteriorError
+
+logger = logging.getLogger(__name__)
+
+JITTER = 1e-6  # relative to the mean of the diagonal, as pm.gp's default is for unit variances
+
+
+@dataclass(frozen=True)
+class GaussianSites:
+    """Unnormalised Gaussian factors t_i(f) = exp(linear_i f − precision_i f²/2).
+
+    Parameters
+    ----------
+    linear
+        ν = precision × location, (n,) or (n, L) for L latents an observation.
+    precision
+        τ, the same shape, of any sign.
+    """
+
+    linear: np.ndarray
+    precision: np.ndarray
+
+    @classmethod
+    def flat(cls, n: int, n_latent: int = 1) -> GaussianSites:
+        """Sites that say nothing."""
+        shape = n if n_latent == 1 else (n, n_latent)
+        return cls(np.zeros(shape), np.zeros(shape))
+
+    def step(self, target: GaussianSites, rho: float) -> GaussianSites:
+        """(1 − ρ) self + ρ target, in natural parameters."""
+        return GaussianSites(
+            (1 - rho) * self.linear + rho * target.linear,
+            (1 - rho) * self.precision + rho * target.precision,
+        )
+
+    def distance(self, other: GaussianSites) -> float:
+        """Largest difference of any natural parameter, relative where it is above 1."""
+        pairs = ((self.linear, other.linear), (self.precision, other.precision))
+        return max(float(np.max(np.abs(a - b) / (1 + np.abs(a)))) for a, b in pairs)
+
+
+class FullPrior:
+    """N(mean, K) over the latents of the observations.
+
+    Parameters
+    ----------
+    mean : (n,) array
+    K : (n, n) array
+        Symmetric and positive semi-definite.
+    """
+
+    def __init__(self, mean: np.ndarray, K: np.ndarray):
+        self.mean, self.K = mean, K
+
+    def condition(self, sites: GaussianSites) -> FullPosterior | StackedPosterior:
+        """Posterior under the sites; raises ImproperPosteriorError if there is none."""
+        if sites.linear.ndim == 2:
+            return StackedPosterior([FullPosterior(self, s) for s in _columns(sites)])
+        return FullPosterior(self, sites)
+
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        """One f ~ N(mean, K), by eigenvalues as K may be singular."""
+        return rng.multivariate_normal(self.mean, self.K, method="eigh")
+
+
+class FullPosterior:
+    """N(μ, S) from a `FullPrior` and sites; see the module's docstring for the symbols."""
+
+    def __init__(self, prior: FullPrior, sites: GaussianSites):
+        self.prior, self.sites = prior, sites
+        K, tau = prior.K, sites.precision
+        self._root = np.sqrt(np.maximum(tau, 0.0))  # T₊^½
+        self._L = self._factor(K)
+        self._negative = np.flatnonzero(tau < 0)
+        if self._negative.size:
+            self._downdate()
+        centred = sites.linear - tau * prior.mean
+        self.alpha = centred - self._apply_R(K @ centred)
+        self.mean = prior.mean + K @ self.alpha
+
+    def _factor(self, K: np.ndarray) -> np.ndarray:
+        B = K * self._root * self._root[:, None]
+        B[np.diag_indices_from(B)] += 1.0
+        L, info = lapack.dpotrf(B.T, lower=1, clean=0, overwrite_a=1)
+        if info:
+            _refuse_covariance(K, "K")
+        return L
+
+    def _downdate(self) -> None:
+        i = self._negative
+        self._root_minus = np.sqrt(-self.sites.precision[i])
+        scaled = self._root[:, None] * self.prior.K[:, i]
+        half, _ = lapack.dtrtrs(self._L, scaled, lower=1)
+        S = self.prior.K[np.ix_(i, i)] - half.T @ half
+        C = np.eye(i.size) - self._root_minus[:, None] * S * self._root_minus
+        self._C, info = lapack.dpotrf(C, lower=1)
+        if info:
+            raise ImproperPosteriorError(
+                f"{i.size} sites of negative precision outweigh the prior: no Gaussian posterior "
+                "exists; use a smaller step (damping, rho) or another rule"
+            )
+        # U = (I − R₊K)[:, negative] T₋^½ C^{-T}, so that R = R₊ − U Uᵀ
+        G = -self._root[:, None] * self._solve_B(scaled)
+        G[i, np.arange(i.size)] += 1.0
+        G *= self._root_minus
+        self._U = lapack.dtrtrs(self._C, G.T, lower=1)[0].T
+
+    def _solve_B(self, x: np.ndarray) -> np.ndarray:
+        return lapack.dpotrs(self._L, x, lower=1)[0]
+
+    def _apply_R(self, x: np.ndarray) -> np.ndarray:
+        y = self._root * self._solve_B(self._root * x).reshape(x.shape)
+        return y - self._U @ (self._U.T @ x) if self._negative.size else y
+
+    @cached_property
+    def log_normaliser(self) -> float:
+        """log ∫ N(f | m, K) Π t_i(f_i) df = −½ log|I + TK| + ½(νᵀμ + αᵀm)."""
+        return -0.5 * self.log_det + 0.5 * float(
+            self.sites.linear @ self.mean + self.alpha @ self.prior.mean
+        )
+
+    @cached_property
+    def log_det(self) -> float:
+        """log|I + TK|."""
+        total = 2 * np.sum(np.log(np.diag(self._L)))
+        if self._negative.size:
+            total += 2 * np.sum(np.log(np.diag(self._C)))
+        return float(total)
+
+    @cached_property
+    def _half(self) -> np.ndarray:
+        """L⁻¹ T₊^½ K, whose columns' squares are what the sites took from the variances."""
+        return lapack.dtrtrs(
+            self._L, np.asfortranarray(self._root[:, None] * self.prior.K), lower=1
+        )[0]
+
+    @cached_property
+    def variance(self) -> np.ndarray:
+        """Diagonal of S, (n,); rounding below eps K_ii is set there, as S_ii > 0."""
+        k = np.diag(self.prior.K)
+        v = k - np.einsum("ij,ij->j", self._half, self._half)
+        if self._negative.size:
+            v = v + np.sum((self.prior.K @ self._U) ** 2, axis=1)
+        return np.maximum(v, np.finfo(float).eps * k)
+
+    @property
+    def residual(self) -> np.ndarray:
+        """Prior variance that no site can touch: none in the full model."""
+        return np.zeros_like(self.mean)
+
+    @cached_property
+    def R(self) -> np.ndarray:
+        """(I + TK)⁻¹T, (n, n)."""
+        inverse, _ = lapack.dpotri(self._L, lower=1)
+        inverse = np.tril(inverse)
+        inverse += np.tril(inverse, -1).T
+        R = inverse * self._root * self._root[:, None]
+        return R - self._U @ self._U.T if self._negative.size else R
+
+    @cached_property
+    def S(self) -> np.ndarray:
+        """Posterior covariance, (n, n)."""
+        S = self.prior.K - self._half.T @ self._half
+        if self._negative.size:
+            KU = self.prior.K @ self._U
+            S += KU @ KU.T
+        return S
+
+    def gradient(self) -> tuple[np.ndarray, ...]:
+        """Derivative of `log_normaliser` in (m, K) at fixed sites: α and ½(ααᵀ − R)."""
+        return self.alpha, 0.5 * (np.outer(self.alpha, self.alpha) - self.R)
+
+    def pull_back(
+        self, mean: np.ndarray, variance: np.ndarray, residual: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        """Gradients in (m, K) at fixed sites of any function of the marginals.
+
+        ``mean``, ``variance``, ``residual`` are its derivatives in them. From dμ = P(dm + dK α),
+        dS = P dK Pᵀ with P = I − KR = S K⁻¹.
+        """
+        by_m = mean - self.R @ (self.prior.K @ mean)
+        cross = np.outer(by_m, self.alpha)
+        by_K = 0.5 * (cross + cross.T)
+        if np.any(variance):
+            P = -self.prior.K @ self.R
+            P[np.diag_indices_from(P)] += 1.0
+            by_K += (P.T * variance) @ P
+        return by_m, by_K
+
+    def pull_back_to_sites(
+        self, mean: np.ndarray, variance: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same function's gradients in (ν, τ): dμ = S(dν − μ dτ), dS_ii = −Σ_j S_ij² dτ_j."""
+        K = self.prior.K
+        Kx = K @ mean
+        by_linear = Kx - K @ self._apply_R(Kx)
+        by_precision = -self.mean * by_linear
+        if np.any(variance):
+            by_precision -= self._squared @ variance
+        return by_linear, by_precision
+
+    @cached_property
+    def _squared(self) -> np.ndarray:
+        return self.S**2
+
+    def weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """(w, C): f* has mean m* + K*ₓ w and covariance K** − K*ₓ C Kₓ*."""
+        return self.alpha, self.R
+
+
+class StackedPosterior:
+    """Independent posteriors of L latents with one prior: every array gains a last axis L."""
+
+    def __init__(self, parts: list):
+        self.parts = parts
+
+    @property
+    def mean(self) -> np.ndarray:
+        return np.stack([p.mean for p in self.parts], axis=1)
+
+    @property
+    def variance(self) -> np.ndarray:
+        return np.stack([p.variance for p in self.parts], axis=1)
+
+    @property
+    def residual(self) -> np.ndarray:
+        return np.stack([p.residual for p in self.parts], axis=1)
+
+    @property
+    def log_normaliser(self) -> float:
+        return sum(p.log_normaliser for p in self.parts)
+
+    def gradient(self) -> tuple[np.ndarray, ...]:
+        return _sum(p.gradient() for p in self.parts)
+
+    def pull_back(
+        self, mean: np.ndarray, variance: np.ndarray, residual: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        columns = zip(self.parts, mean.T, variance.T, residual.T, strict=True)
+        return _sum(p.pull_back(*c) for p, *c in columns)
+
+    def pull_back_to_sites(
+        self, mean: np.ndarray, variance: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        columns = zip(self.parts, mean.T, variance.T, strict=True)
+        both = [p.pull_back_to_sites(a, b) for p, a, b in columns]
+        return np.stack([b[0] for b in both], axis=1), np.stack([b[1] for b in both], axis=1)
+
+    def weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """w (p, L) and C (L, p, p)."""
+        both = [p.weights() for p in self.parts]
+        return np.stack([b[0] for b in both], axis=1), np.stack([b[1] for b in both])
+
+
+def _columns(sites: GaussianSites) -> list[GaussianSites]:
+    pairs = zip(sites.linear.T, sites.precision.T, strict=True)
+    return [GaussianSites(np.ascontiguousarray(a), np.ascontiguousarray(b)) for a, b in pairs]
+
+
+def _sum(gradients) -> tuple[np.ndarray, ...]:
+    return tuple(sum(parts) for parts in zip(*gradients, strict=True))
+
+
+def _refuse_covariance(K: np.ndarray, name: str) -> None:
+    if not np.isfinite(K).all():
+        raise ValueError(f"the covariance {name} holds NaN or infinity: check the hyperparameters")
+    smallest = float(np.linalg.eigvalsh(K)[0])
+    raise ValueError(
+        f"the covariance {name} is not positive definite: its smallest eigenvalue is {smallest:.3g}"
+        f", its largest variance {np.diag(K).max():.3g}; check the covariance function"
+    )
+
+
+def jittered_cholesky(K: np.ndarray, name: str) -> np.ndarray:
+    """Lower Cholesky factor of K; where it fails, once more with a jitter, which is logged.
+
+    Raises
+    ------
+    ValueError
+        If K with the jitter is not positive definite either.
+    """
+    L, info = lapack.dpotrf(np.asfortranarray(K), lower=1)
+    if info == 0:
+        return L
+    jitter = JITTER * float(np.mean(np.diag(K)))
+    L, info = lapack.dpotrf(np.asfortranarray(K + jitter * np.eye(len(K))), lower=1)
+    if info:
+        _refuse_covariance(K, name)
+    logger.warning("%s is not positive definite to rounding: %.1e added to it", name, jitter)
+    return L

@@ -1,0 +1,207 @@
+"""From covariance numbers to evidence numbers: the whole engine behind one call.
+
+The gradient of the evidence L(λ*(θ), θ) in the prior's inputs is exact: the part at fixed sites,
+and, where L is not stationary in the sites, the implicit part through dλ*/dθ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, gmres
+
+from pymc_ext.gp.errors import ConvergenceError
+from pymc_ext.gp.evidence import FORMULAS, Correction
+from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes
+from pymc_ext.gp.sites import FullPrior, GaussianSites
+from pymc_ext.gp.sparse import SparsePrior
+
+Arrays = tuple[np.ndarray, ...]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Evidence and sites at given observations, likelihood parameters and prior."""
+
+    value: float
+    fixed_point: FixedPoint
+    correction: Correction
+    phi: np.ndarray
+    y: np.ndarray
+
+
+class Solver:
+    """A rule, a likelihood and an evidence formula.
+
+    Parameters
+    ----------
+    likelihood, rule
+        The likelihood is checked against the rule.
+    learning
+        ``"laplace"``, ``"ep"``, ``"elbo"``, ``"sites"``, or None for the rule's own.
+
+    Notes
+    -----
+    The last solution is kept: asking again at the same numbers costs nothing, and for log-concave
+    likelihoods it is where the next search starts.
+    """
+
+    def __init__(self, likelihood: Likelihood, rule: Rule, learning: str | None = None):
+        self.rule = rule
+        self.likelihood = rule.prepare(likelihood)
+        self.learning = rule.default if learning is None else learning
+        if self.learning not in FORMULAS:
+            raise ValueError(f"learning must be one of {', '.join(FORMULAS)}, got {learning!r}")
+        if self.learning not in rule.allowed:
+            raise ValueError(
+                f"{type(rule).__name__} learns by {' or '.join(sorted(rule.allowed))}, got "
+                f"learning={self.learning!r}"
+            )
+        self._last: tuple[Arrays, Solution] | None = None
+
+    def solve(self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays) -> Solution:
+        """Sites at the fixed point and the evidence there, includes all normalisers.
+
+        Parameters
+        ----------
+        y : (n,) array
+        phi : (P,) array
+            Likelihood parameters, constrained.
+        prior_inputs
+            (m, K) of `FullPrior` or (m, K_mm, K_nm, k_nn) of `SparsePrior`.
+
+        Raises
+        ------
+        ValueError
+            If an input is not finite, a parameter out of range, or K not positive definite.
+        ConvergenceError
+            If the rule does not reach its fixed point.
+        """
+        key = (y, phi, *prior_inputs)
+        if self._last is not None and _same(self._last[0], key):
+            return self._last[1]
+        self.likelihood.check_parameters(phi)
+        prior = make_prior(prior_inputs)
+        fixed = self._from_last(prior, y, phi)
+        correction = self.correct(fixed.posterior, fixed.sites, y, phi)
+        value = fixed.posterior.log_normaliser + correction.value
+        solution = Solution(value, fixed, correction, phi.copy(), y)
+        self._last = (tuple(np.array(k) for k in key), solution)
+        return solution
+
+    def _from_last(self, prior: Any, y: np.ndarray, phi: Parameters) -> FixedPoint:
+        """Warm start where the fixed point is unique; from scratch if that fails."""
+        args = (prior, self.likelihood, y, phi)
+        if self._last is None or not self.likelihood.log_concave:
+            return self.rule.solve(*args)
+        start = self._last[1].fixed_point.sites
+        if len(start.linear) != len(y) or not np.array_equal(self._last[1].y, y):
+            return self.rule.solve(*args)
+        try:
+            return self.rule.solve(*args, start)
+        except (ConvergenceError, ValueError):
+            return self.rule.solve(*args)
+
+    def correct(
+        self, posterior: Any, sites: GaussianSites, y: np.ndarray, phi: Parameters
+    ) -> Correction:
+        """The evidence formula's correction at any sites."""
+        options = self.rule.options(self.learning)
+        return FORMULAS[self.learning](posterior, sites, self.likelihood, y, phi, **options)
+
+    def gradient(self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays) -> Arrays:
+        """Exact derivatives of the evidence in phi and in every prior input."""
+        s = self.solve(y, phi, prior_inputs)
+        post, c = s.fixed_point.posterior, s.correction
+        by_phi, bars = self._explicit(post, c, self._marginals_matter(post, c))
+        if self.learning in self.rule.stationary:
+            return by_phi, *bars
+        extra_phi, extra = self._implicit(s)
+        return by_phi + extra_phi, *_add(bars, extra)
+
+    def _marginals_matter(self, post: Any, c: Correction) -> bool:
+        """At a stationary point the correction's slopes in the marginals vanish, but for d."""
+        scale = 1e-7 * (1 + abs(c.value))
+        return bool(
+            np.any(post.residual > 0)
+            or np.max(np.abs(c.mean)) > scale
+            or np.max(np.abs(c.variance)) > scale
+        )
+
+    def _explicit(self, post: Any, c: Correction, marginals: bool) -> tuple[np.ndarray, Arrays]:
+        bars = post.gradient()
+        if marginals:
+            bars = _add(bars, post.pull_back(c.mean, c.variance, c.residual))
+        return c.parameters, bars
+
+    def held_gradient(
+        self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays, sites: GaussianSites
+    ) -> tuple[float, Arrays]:
+        """Evidence and its derivatives in phi and the prior's inputs with the sites held."""
+        post = make_prior(prior_inputs).condition(sites)
+        c = self.correct(post, sites, y, phi)
+        by_phi, bars = self._explicit(post, c, True)
+        return post.log_normaliser + c.value, (by_phi, *bars)
+
+    def _implicit(self, s: Solution) -> tuple[np.ndarray, Arrays]:
+        """Derivative through the sites: w = (1 − J)⁻ᵀ ∂L/∂λ, then w's pull through the map."""
+        post, sites, c = s.fixed_point.posterior, s.fixed_point.sites, s.correction
+        slopes = self.rule.slopes(post, sites, self.likelihood, s.y, s.phi)
+        moved = post.pull_back_to_sites(c.mean, c.variance)
+        by_linear = post.mean + moved[0] + c.linear
+        second = post.mean**2 + post.variance
+        by_precision = -0.5 * second + moved[1] + c.precision
+        w = _adjoint(post, slopes, by_linear, by_precision)
+        by_mean, by_variance = _pull(slopes, w)
+        by_phi = slopes.linear_parameters @ w[0] + slopes.precision_parameters @ w[1]
+        return by_phi, post.pull_back(by_mean, by_variance, by_variance)
+
+
+def make_prior(inputs: Arrays) -> FullPrior | SparsePrior:
+    """The prior its inputs describe: two arrays the full one, four the sparse one."""
+    for array in inputs:
+        if not np.isfinite(array).all():
+            raise ValueError(
+                "mean or covariance holds NaN or infinity: check X and the hyperparameters"
+            )
+    return FullPrior(*inputs) if len(inputs) == 2 else SparsePrior(*inputs)
+
+
+def _same(a: Arrays, b: Arrays) -> bool:
+    return all(x.shape == y.shape and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _add(a: Arrays, b: Arrays) -> Arrays:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def _pull(slopes: Slopes, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Cotangents of the marginals' mean and variance from those of (ν, τ)."""
+    return (
+        slopes.linear_mean * w[0] + slopes.precision_mean * w[1],
+        slopes.linear_variance * w[0] + slopes.precision_variance * w[1],
+    )
+
+
+def _adjoint(
+    post: Any, slopes: Slopes, by_linear: np.ndarray, by_precision: np.ndarray
+) -> np.ndarray:
+    """Solve w − (∂marginals/∂λ)ᵀ (∂map/∂marginals)ᵀ w = ∂L/∂λ, (2, n)."""
+    n = len(by_linear)
+    b = np.concatenate([by_linear, by_precision])
+    if not np.any(b):
+        return b.reshape(2, n)
+
+    def apply(w: np.ndarray) -> np.ndarray:
+        return w - np.concatenate(post.pull_back_to_sites(*_pull(slopes, w.reshape(2, n))))
+
+    w, info = gmres(LinearOperator((2 * n, 2 * n), apply), b, rtol=1e-11, restart=100, maxiter=20)
+    if info:
+        raise ConvergenceError(
+            "the implicit gradient's linear system was not solved to 1e-11: the rule's fixed point "
+            "is nearly singular here; use learning='elbo' or stronger priors"
+        )
+    return w.reshape(2, n)

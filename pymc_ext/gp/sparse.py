@@ -1,0 +1,144 @@
+"""The posterior of Gaussian sites on inducing variables.
+
+Notation: inducing inputs z with K_mm = L Lᵀ, V = L⁻¹ K_mn (m, n); the sites act on the projected
+latents g = m + Vᵀ(whitened u), whose prior covariance is Q = VᵀV; f_i given g_i has the residual
+variance d_i = k_ii − Q_ii. With T = diag τ of any sign, B = I + V T Vᵀ must be positive definite.
+The same numbers come out as in `sites.FullPosterior` with Q for K, at cost n m².
+
+References: Titsias (2009), Variational learning of inducing variables in sparse Gaussian processes;
+Adam, Chang, Khan & Solin (2021), Dual parameterization of sparse variational Gaussian processes,
+arXiv:2111.03412 (tied sites); Li, John & Solin (2023), eqs. (10)-(13).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import lapack, solve_triangular
+
+from pymc_ext.gp.errors import ImproperPosteriorError
+from pymc_ext.gp.sites import GaussianSites, StackedPosterior, _columns, jittered_cholesky
+
+
+class SparsePrior:
+    """Prior of the latents through inducing variables.
+
+    Parameters
+    ----------
+    mean : (n,) array
+        Mean function at the observations.
+    K_mm : (m, m) array
+        Covariance of the inducing variables.
+    K_nm : (n, m) array
+        Covariance between observations and inducing variables.
+    k_nn : (n,) array
+        Prior variances at the observations.
+    """
+
+    def __init__(self, mean: np.ndarray, K_mm: np.ndarray, K_nm: np.ndarray, k_nn: np.ndarray):
+        self.mean = mean
+        self.L = jittered_cholesky(K_mm, "K_mm of the inducing inputs")
+        self.V = solve_triangular(self.L, K_nm.T, lower=True, check_finite=False)
+        d = k_nn - np.einsum("ij,ij->j", self.V, self.V)
+        self.residual = np.maximum(d, 0.0)  # d >= 0 up to rounding, and the jitter keeps it so
+
+    def condition(self, sites: GaussianSites) -> SparsePosterior | StackedPosterior:
+        """Posterior under the sites; raises ImproperPosteriorError if there is none."""
+        if sites.linear.ndim == 2:
+            return StackedPosterior([SparsePosterior(self, s) for s in _columns(sites)])
+        return SparsePosterior(self, sites)
+
+
+class SparsePosterior:
+    """N(μ, S) of the projected latents, and the residual variance on top of it."""
+
+    def __init__(self, prior: SparsePrior, sites: GaussianSites):
+        self.prior, self.sites = prior, sites
+        V, tau = prior.V, sites.precision
+        B = (V * tau) @ V.T
+        B[np.diag_indices_from(B)] += 1.0
+        self._L, info = lapack.dpotrf(B, lower=1)
+        if info:
+            raise ImproperPosteriorError(
+                f"{np.sum(tau < 0)} sites of negative precision outweigh the prior: no Gaussian "
+                "posterior exists; use a smaller step (damping, rho) or another rule"
+            )
+        self.beta = self._solve(V @ (sites.linear - tau * prior.mean))
+        self.mean = prior.mean + V.T @ self.beta
+        self.alpha = sites.linear - tau * self.mean
+
+    def _solve(self, x: np.ndarray) -> np.ndarray:
+        return lapack.dpotrs(self._L, x, lower=1)[0].reshape(x.shape)
+
+    @property
+    def residual(self) -> np.ndarray:
+        """d, (n,)."""
+        return self.prior.residual
+
+    @cached_property
+    def variance(self) -> np.ndarray:
+        """Diagonal of VᵀB⁻¹V, the variances of the projected latents, (n,)."""
+        half = solve_triangular(self._L, self.prior.V, lower=True, check_finite=False)
+        tiny = np.finfo(float).eps * np.max(np.einsum("ij,ij->j", self.prior.V, self.prior.V))
+        return np.maximum(np.einsum("ij,ij->j", half, half), tiny)
+
+    @cached_property
+    def log_normaliser(self) -> float:
+        """log ∫ N(g | m, Q) Π t_i(g_i) dg = −½ log|B| + ½(νᵀμ + αᵀm)."""
+        log_det = 2 * np.sum(np.log(np.diag(self._L)))
+        return float(
+            -0.5 * log_det + 0.5 * (self.sites.linear @ self.mean + self.alpha @ self.prior.mean)
+        )
+
+    @cached_property
+    def _Y(self) -> np.ndarray:
+        return self._solve(self.prior.V)
+
+    def gradient(self) -> tuple[np.ndarray, ...]:
+        """Derivative of `log_normaliser` in (m, K_mm, K_nm, k_nn) at fixed sites."""
+        by_V = np.outer(self.beta, self.alpha) - self._Y * self.sites.precision
+        return (self.alpha, *self._through_V(by_V), np.zeros_like(self.mean))
+
+    def pull_back(
+        self, mean: np.ndarray, variance: np.ndarray, residual: np.ndarray
+    ) -> tuple[np.ndarray, ...]:
+        """Gradients in (m, K_mm, K_nm, k_nn) at fixed sites of a function of the marginals.
+
+        1. dβ = B⁻¹(dV α − V T dVᵀβ), dμ = dm + dVᵀβ + Vᵀdβ, so with w = B⁻¹V c_μ:
+           by V  β c_μᵀ + w αᵀ − β (T Vᵀw)ᵀ, by m  c_μ − T Vᵀw.
+        2. v_i = V_iᵀB⁻¹V_i, Y = B⁻¹V: by V  2 Y D_v − 2 (Y D_v Yᵀ) V T.
+        3. d_i = k_ii − V_iᵀV_i: by V  −2 V D_d, by k_ii  c_d.
+        """
+        V, Y, tau = self.prior.V, self._Y, self.sites.precision
+        w = Y @ mean
+        moved = tau * (V.T @ w)
+        Yv = Y * variance
+        by_V = np.outer(self.beta, mean - moved) + np.outer(w, self.alpha)
+        by_V += 2 * (Yv - ((Yv @ Y.T) @ V) * tau - V * residual)
+        return (mean - moved, *self._through_V(by_V), residual.copy())
+
+    def _through_V(self, by_V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """To (K_mm, K_nm): the function depends on V through VᵀV = K_nm K_mm⁻¹ K_mn only."""
+        L = self.prior.L
+        by_K_nm = solve_triangular(L, by_V, lower=True, trans=1, check_finite=False)
+        A = solve_triangular(L, self.prior.V, lower=True, trans=1, check_finite=False)
+        by_K_mm = -0.5 * by_K_nm @ A.T
+        return 0.5 * (by_K_mm + by_K_mm.T), by_K_nm.T
+
+    def pull_back_to_sites(
+        self, mean: np.ndarray, variance: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same function's gradients in (ν, τ)."""
+        V, Y = self.prior.V, self._Y
+        by_linear = V.T @ (Y @ mean)
+        squared = np.einsum("ij,ij->j", V, ((Y * variance) @ Y.T) @ V)
+        return by_linear, -self.mean * by_linear - squared
+
+    def weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """(w, C): f* has mean m* + K*_z w and covariance K** − K*_z C K_z*."""
+        L, m = self.prior.L, len(self.beta)
+        w = solve_triangular(L, self.beta, lower=True, trans=1)
+        middle = np.eye(m) - self._solve(np.eye(m))
+        half = solve_triangular(L, middle, lower=True, trans=1)
+        return w, solve_triangular(L, half.T, lower=True, trans=1)
