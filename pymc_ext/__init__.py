@@ -1,5 +1,6 @@
 """Variational families, Gaussian-process methods and Ops for PyMC: ``import pymc_ext as px``."""
 
+from pymc_ext import gp
 from pymc_ext.matching import MatchingState, matched_targets
 from pymc_ext.maths.trust_region import NoModeError
 from pymc_ext.ops.bernstein import bernstein_map
@@ -36,6 +37,7 @@ __all__ = [
     "ViperVI",
     "bernstein_map",
     "expected_softplus",
+    "gp",
     "matched_start",
     "matched_targets",
 ]

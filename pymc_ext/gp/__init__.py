@@ -1,1 +1,40 @@
 """Gaussian processes with any factorising likelihood: ``px.gp``."""
+
+from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
+from pymc_ext.gp.learning import HyperparameterFit, fit_hyperparameters
+from pymc_ext.gp.likelihoods import (
+    BernoulliLogit,
+    BernoulliProbit,
+    Categorical,
+    Gaussian,
+    Likelihood,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
+from pymc_ext.gp.model import Approximate
+from pymc_ext.gp.rules import CVI, EP, JaakkolaBound, Laplace, Matching, Rule
+from pymc_ext.gp.sites import GaussianSites
+
+__all__ = [
+    "CVI",
+    "EP",
+    "Approximate",
+    "BernoulliLogit",
+    "BernoulliProbit",
+    "Categorical",
+    "ConvergenceError",
+    "Gaussian",
+    "GaussianSites",
+    "HyperparameterFit",
+    "ImproperPosteriorError",
+    "JaakkolaBound",
+    "Laplace",
+    "Likelihood",
+    "Matching",
+    "NegativeBinomial",
+    "Poisson",
+    "Rule",
+    "StudentT",
+    "fit_hyperparameters",
+]

@@ -49,6 +49,11 @@ class SparsePrior:
             return StackedPosterior([SparsePosterior(self, s) for s in _columns(sites)])
         return SparsePosterior(self, sites)
 
+    def draw(self, rng: np.random.Generator) -> np.ndarray:
+        """One f with the exact marginals: projected latents plus independent residuals."""
+        projected = self.V.T @ rng.standard_normal(len(self.L))
+        return self.mean + projected + np.sqrt(self.residual) * rng.standard_normal(len(self.mean))
+
 
 class SparsePosterior:
     """N(μ, S) of the projected latents, and the residual variance on top of it."""

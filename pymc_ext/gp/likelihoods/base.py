@@ -84,7 +84,7 @@ class Likelihood(ABC):
         """Raise ValueError unless φ is in its support; overridden where there is one."""
         for name, value in zip(self.names, phi, strict=True):
             if not (np.isfinite(value) and value > 0):
-                raise ValueError(f"{name} must be positive and finite, got {value!r}")
+                raise ValueError(f"{name} must be positive and finite, got {float(value)!r}")
 
     def matched(
         self, y: np.ndarray, phi: Parameters, method: str, alpha: float
@@ -216,7 +216,9 @@ def check_finite(y: ArrayLike) -> np.ndarray:
         raise ValueError(f"y must be one-dimensional and not empty, got shape {y.shape}")
     if not np.isfinite(y).all():
         bad = np.flatnonzero(~np.isfinite(y))
-        raise ValueError(f"y must be finite, got {y[bad[0]]!r} in row {bad[0]} ({bad.size} such)")
+        raise ValueError(
+            f"y must be finite, got {y[bad[0]].item()!r} in row {bad[0]} ({bad.size} such)"
+        )
     return y
 
 

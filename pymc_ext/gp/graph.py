@@ -1,0 +1,100 @@
+"""A PyMC model's hyperparameters as one flat vector, and the GP's inputs as functions of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.pytensorf import join_nonshared_inputs
+
+from pymc_ext.gp.solver import Arrays
+
+
+class HyperparameterGraph:
+    """θ (flat, unconstrained) ↦ (φ, prior inputs, log prior), and the pull-back of gradients.
+
+    Parameters
+    ----------
+    gp
+        `px.gp.Approximate` with data.
+    model
+        The model it is in. The log prior is that of the constrained hyperparameters, without the
+        log-Jacobian, as in `pm.find_MAP`.
+    """
+
+    def __init__(self, gp: Any, model: pm.Model):
+        self.model = model
+        self.names = [v.name for v in model.value_vars]
+        initial = model.initial_point()
+        self.start_point = {name: np.asarray(initial[name]) for name in self.names}
+        y, *inputs = gp.inputs
+        y, *inputs = model.replace_rvs_by_values([y, *inputs])
+        terms = model.logp(vars=model.free_RVs, jacobian=False) if model.free_RVs else pt.zeros(())
+        if model.potentials:
+            terms = terms + pt.sum(model.logp(vars=model.potentials))
+        outputs = [t.astype("float64") for t in (*inputs, terms)]
+        outputs, theta = join_nonshared_inputs(
+            point=self.start_point, outputs=outputs, inputs=model.value_vars
+        )
+        *inputs, log_prior = outputs
+        bars = [x.type() for x in inputs]
+        total = log_prior + sum(pt.sum(b * x) for b, x in zip(bars, inputs, strict=True))
+        gradient = pt.grad(total, theta, disconnected_inputs="ignore")
+        options = {"on_unused_input": "ignore"}
+        self._y = pm.compile([], y)
+        self._forward = pm.compile([theta], outputs, **options)
+        self._backward = pm.compile([theta, *bars], gradient, **options)
+
+    @property
+    def y(self) -> np.ndarray:
+        """Observations as they are now, (n,)."""
+        return np.asarray(self._y(), dtype=float)
+
+    def forward(self, theta: np.ndarray) -> tuple[Arrays, float]:
+        """(φ, *prior inputs) and the log prior."""
+        *inputs, log_prior = self._forward(theta)
+        return tuple(np.asarray(x) for x in inputs), float(log_prior)
+
+    def backward(self, theta: np.ndarray, bars: Arrays) -> np.ndarray:
+        """Σ barsᵀ ∂inputs/∂θ + ∂ log prior/∂θ."""
+        return np.asarray(self._backward(theta, *bars))
+
+    def flatten(self, point: dict[str, Any]) -> np.ndarray:
+        """θ of a point of value variables."""
+        return np.concatenate([np.ravel(point[name]) for name in self.names])
+
+    def transformed(self, point: dict[str, Any]) -> dict[str, np.ndarray]:
+        """Value variables of constrained hyperparameters; the rest at the model's start."""
+        unknown = set(point) - {v.name for v in self.model.free_RVs}
+        if unknown:
+            raise ValueError(
+                f"no hyperparameter is called {', '.join(sorted(unknown))}; the model has "
+                f"{', '.join(v.name for v in self.model.free_RVs)}"
+            )
+        out = dict(self.start_point)
+        for rv in self.model.free_RVs:
+            if rv.name in point:
+                value = np.broadcast_to(np.asarray(point[rv.name], float), rv.shape.eval())
+                out[self.model.rvs_to_values[rv].name] = self._transform(rv)(value)
+        return out
+
+    def _transform(self, rv: Any) -> Callable[[np.ndarray], np.ndarray]:
+        transform = self.model.rvs_to_transforms[rv]
+        if transform is None:
+            return lambda x: x
+        return lambda x: np.asarray(transform.forward(pt.as_tensor(x), *rv.owner.inputs).eval())
+
+    def constrained(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """All values of the point, transformed and not, as `pm.find_MAP` returns them."""
+        variables = [*self.model.value_vars, *self.model.unobserved_value_vars]
+        function = self.model.compile_fn(list(dict.fromkeys(variables)), on_unused_input="ignore")
+        point, at = {}, 0
+        for name in self.names:
+            size = self.start_point[name].size
+            point[name] = np.reshape(theta[at : at + size], self.start_point[name].shape)
+            at += size
+        values = function(point)
+        return {v.name: v_ for v, v_ in zip(dict.fromkeys(variables), values, strict=True)}

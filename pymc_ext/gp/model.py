@@ -1,0 +1,428 @@
+"""PyMC's Gaussian-process verbs for any factorising likelihood."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.gp.util import replace_with_values, stabilize
+from pytensor.tensor.sharedvar import SharedVariable
+from pytensor.tensor.variable import TensorVariable
+from scipy.special import ndtri
+
+from pymc_ext.gp.graph import HyperparameterGraph
+from pymc_ext.gp.likelihoods.base import Likelihood
+from pymc_ext.gp.ops import SiteEvidence, SiteWeights
+from pymc_ext.gp.rules import CVI, Rule
+from pymc_ext.gp.solver import Solver, make_prior
+
+JITTER = 1e-6  # of sampled conditionals only, as in pm.gp
+
+
+class Approximate:
+    r"""Gaussian process with any factorising likelihood, its latents integrated out approximately.
+
+    .. math:: f \sim GP(m, k), \quad y_i \sim p(y_i \mid f(x_i), \phi), \quad
+              \log p(y \mid \theta, \phi) \approx L(\lambda^*(\theta, \phi), \theta, \phi)
+
+    The approximate evidence L is the model's term for ``y``, with exact gradients in every
+    hyperparameter, so `pm.find_MAP`, `pm.fit` and `pm.sample` work on the hyperparameters alone.
+
+    Parameters
+    ----------
+    mean_func, cov_func
+        From `pm.gp.mean` (default zero) and `pm.gp.cov`, or any callable of the same form.
+    likelihood
+        `px.gp.BernoulliProbit`, `BernoulliLogit`, `StudentT`, `Poisson`, `NegativeBinomial`,
+        `Categorical`, `Gaussian`; their parameters may be variables of the model.
+    rule
+        `px.gp.CVI` (default), `EP`, `Laplace`, `Matching`, `JaakkolaBound`.
+    learning
+        Evidence formula: "laplace", "ep", "elbo" or "sites"; None for the rule's own. The hybrid
+        of Li, John & Solin is ``rule=CVI(), learning="ep"``.
+    on_failure
+        What the evidence does where the rule finds no fixed point: "raise", or "reject", which
+        gives −∞ and records the reason in ``failures`` (for `pm.sample`'s warm-up).
+
+    Examples
+    --------
+    >>> import numpy as np, pymc as pm, pymc_ext as px
+    >>> X = np.linspace(0, 1, 20)[:, None]
+    >>> y = (X[:, 0] > 0.4).astype(int)
+    >>> with pm.Model() as model:
+    ...     ls = pm.InverseGamma("ls", 3, 1)
+    ...     gp = px.gp.Approximate(
+    ...         cov_func=4 * pm.gp.cov.Matern52(1, ls=ls), likelihood=px.gp.BernoulliProbit()
+    ...     )
+    ...     _ = gp.marginal_likelihood("y", X=X, y=y)
+    >>> point = {"ls": 0.3}
+    >>> p, _ = gp.predict(np.array([[0.0], [0.9]]), point=point, diag=True, pred_noise=True,
+    ...                   model=model)
+    >>> bool(p[0] < 0.5 < p[1])
+    True
+
+    References
+    ----------
+    Rasmussen & Williams (2006), chapter 3. Li, John & Solin (2023), arXiv:2306.04201.
+    """
+
+    def __init__(
+        self,
+        *,
+        mean_func: Any = None,
+        cov_func: Any,
+        likelihood: Likelihood,
+        rule: Rule | None = None,
+        learning: str | None = None,
+        on_failure: str = "raise",
+    ):
+        if not isinstance(likelihood, Likelihood):
+            raise TypeError(f"likelihood must be a px.gp likelihood, got {likelihood!r}")
+        rule = CVI() if rule is None else rule
+        if not isinstance(rule, Rule):
+            raise TypeError(f"rule must be a px.gp rule such as EP(), got {rule!r}")
+        if on_failure not in ("raise", "reject"):
+            raise ValueError(f"on_failure must be 'raise' or 'reject', got {on_failure!r}")
+        self.mean_func = pm.gp.mean.Zero() if mean_func is None else mean_func
+        self.cov_func = cov_func
+        self.solver = Solver(likelihood, rule, learning)
+        self.likelihood = self.solver.likelihood
+        self.evidence = SiteEvidence(self.solver, on_failure == "reject")
+        self.inputs: tuple[TensorVariable, ...] = ()  # (y, φ, *prior inputs) once there are data
+        self._at: Any = None
+        self._graph: HyperparameterGraph | None = None
+
+    @property
+    def failures(self) -> list[str]:
+        """Reasons of the evaluations given −∞ (``on_failure="reject"``)."""
+        return self.evidence.failures
+
+    def marginal_likelihood(
+        self, name: str, X: Any, y: Any, Xu: Any = None, **kwargs: Any
+    ) -> TensorVariable:
+        """Observe ``y`` with the latents integrated out; adds one variable to the model.
+
+        Parameters
+        ----------
+        name
+            Name of the observed variable.
+        X : (n, d)
+            Inputs, array or `pm.Data`.
+        y : (n,)
+            Observations in the likelihood's support, array or `pm.Data`.
+        Xu : (m, d), optional
+            Inducing inputs: array (fixed) or variable (learned). The sparse model then costs n m².
+        **kwargs
+            Passed to the variable: ``dims``.
+
+        Returns
+        -------
+        TensorVariable
+            The observed variable; its log density is the evidence, all normalisers included.
+
+        Raises
+        ------
+        ValueError
+            If shapes disagree, or inputs or observations are not finite or out of the support.
+        """
+        if self.inputs:
+            raise ValueError("this GP has data already: make a second px.gp.Approximate")
+        X, y_data = _matrix(X, "X"), self._observations(y)
+        n = _length(X)
+        if n is not None and _length(y_data) is not None and n != _length(y_data):
+            raise ValueError(f"X has {n} rows, y has {_length(y_data)} entries: they must agree")
+        phi = self._phi()
+        prior = self._prior(X, None if Xu is None else _matrix(Xu, "Xu", _columns(X)))
+        self.X, self.Xu, self._at = X, Xu, X if Xu is None else _matrix(Xu, "Xu")
+        self.inputs = (pt.as_tensor_variable(y_data), phi, *prior)
+        signature = "(p),(n),(n,n)->(n)" if Xu is None else "(p),(n),(m,m),(n,m),(n)->(n)"
+        return pm.CustomDist(
+            name,
+            phi,
+            *prior,
+            logp=lambda value, *parameters: self.evidence(value, *parameters),
+            random=self._draw_prior,
+            signature=signature,
+            observed=y_data,
+            **kwargs,
+        )
+
+    def _observations(self, y: Any) -> Any:
+        if isinstance(y, SharedVariable):
+            self.likelihood.check(y.get_value())
+            return y.astype("float64") if y.dtype != "float64" else y
+        if isinstance(y, TensorVariable):
+            raise TypeError("y must be an array or pm.Data, got a random or symbolic variable")
+        return self.likelihood.check(y)
+
+    def _phi(self) -> TensorVariable:
+        values = [self.likelihood.parameters[name] for name in self.likelihood.names]
+        for name, value in zip(self.likelihood.names, values, strict=True):
+            if pt.as_tensor_variable(value).ndim:
+                raise ValueError(f"{name} must be a scalar, got shape {np.shape(value)}")
+        if all(isinstance(v, int | float) for v in values):
+            self.likelihood.check_parameters(np.array(values, dtype=float))
+        return pt.stack(values).astype("float64") if values else pt.zeros(0)
+
+    def _prior(self, X: Any, Xu: Any) -> tuple[TensorVariable, ...]:
+        mean = self.mean_func(X)
+        if Xu is None:
+            return mean, self.cov_func(X)
+        return mean, self.cov_func(Xu), self.cov_func(X, Xu), self.cov_func(X, diag=True)
+
+    def _draw_prior(self, *args: Any, rng: np.random.Generator, size: Any = None) -> np.ndarray:
+        phi, *inputs = (np.asarray(a) for a in args)
+        prior = make_prior(tuple(inputs))
+        shape = () if size is None else tuple(np.atleast_1d(size))
+        draws = [self._draw_one(prior, phi, rng) for _ in range(int(np.prod(shape)))]
+        return np.reshape(draws, (*shape, *draws[0].shape))
+
+    def _draw_one(self, prior: Any, phi: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        f = [prior.draw(rng) for _ in range(self.likelihood.n_latent)]
+        latents = f[0] if self.likelihood.n_latent == 1 else np.stack(f, axis=1)
+        return self.likelihood.draw(rng, latents, phi)
+
+    def graph(self, model: pm.Model) -> HyperparameterGraph:
+        """The model's hyperparameters as a flat vector, compiled once."""
+        if self._graph is None or self._graph.model is not model:
+            self._graph = HyperparameterGraph(self, model)
+        return self._graph
+
+    def latent(self, Xnew: Any, diag: bool = False) -> tuple[TensorVariable, TensorVariable]:
+        """Graphs of the latent's posterior mean and covariance (or variance) at ``Xnew``.
+
+        With L > 1 latents the mean gains a last axis L and the covariance a first one.
+        """
+        if not self.inputs:
+            raise ValueError("no data yet: call marginal_likelihood first")
+        Xnew = _matrix(Xnew, "Xnew", _columns(self.X))
+        w, C = SiteWeights(self.solver)(*self.inputs)
+        cross = self.cov_func(Xnew, self._at)
+        mean = self.mean_func(Xnew)
+        mu = cross @ w + (mean if self.likelihood.n_latent == 1 else mean[:, None])
+        if diag:
+            taken = pt.sum((cross @ C) * cross, axis=-1)
+            return mu, pt.maximum(self.cov_func(Xnew, diag=True) - taken, 0.0)
+        return mu, self.cov_func(Xnew) - cross @ C @ cross.T
+
+    def conditional(self, name: str, Xnew: Any, jitter: float = JITTER, **kwargs: Any) -> Any:
+        """Latent function at new inputs as a variable of the model, N(μ*, S*).
+
+        For `pm.sample_posterior_predictive`: add it after sampling the hyperparameters.
+
+        Parameters
+        ----------
+        name
+            Name of the variable; with several latents its shape is (L, n*).
+        Xnew : (n*, d)
+        jitter
+            Added to the covariance's diagonal.
+        **kwargs
+            Passed to `pm.MvNormal`: ``dims``.
+        """
+        mu, cov = self.latent(Xnew)
+        return pm.MvNormal(name, mu=mu.T, cov=stabilize_last(cov, jitter), **kwargs)
+
+    def predict(
+        self,
+        Xnew: Any,
+        point: dict[str, Any] | None = None,
+        diag: bool = False,
+        pred_noise: bool = False,
+        model: pm.Model | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and covariance at new inputs for given hyperparameters.
+
+        Parameters
+        ----------
+        Xnew : (n*, d)
+        point
+            Hyperparameters, constrained, by name, as `pm.find_MAP` returns them.
+        diag
+            Variances (n*,) in place of the covariance.
+        pred_noise
+            False: of the latent f. True: of y, so p(y=1) for a Bernoulli; needs ``diag=True``.
+        model
+            Needed outside the model's context.
+
+        Returns
+        -------
+        mean, covariance
+            (n*,) and (n*, n*) or (n*,); for `Categorical`, see there.
+        """
+        if pred_noise and not diag:
+            raise ValueError("pred_noise=True gives the variances of y only: pass diag=True")
+        mu, cov, phi = self._numbers(Xnew, point, diag, model)
+        return self.likelihood.predict(mu, cov.T, phi) if pred_noise else (mu, cov)
+
+    def _numbers(
+        self, Xnew: Any, point: dict[str, Any] | None, diag: bool, model: pm.Model | None
+    ) -> tuple[np.ndarray, ...]:
+        mu, cov = self.latent(Xnew, diag)
+        outputs = [mu, cov, self.inputs[1]]
+        return tuple(replace_with_values(outputs, replacements=point or {}, model=model))
+
+    def log_predictive(
+        self,
+        Xnew: Any,
+        ynew: Any,
+        point: dict[str, Any] | None = None,
+        model: pm.Model | None = None,
+    ) -> np.ndarray:
+        """log p(y* | y, θ) of every new observation, (n*,); arguments as in `predict`."""
+        y = self.likelihood.check(ynew)
+        mu, variance, phi = self._numbers(Xnew, point, True, model)
+        if len(y) != len(mu):
+            raise ValueError(f"Xnew has {len(mu)} rows, ynew has {len(y)} entries")
+        return self.likelihood.tilted(mu, variance.T, y, phi).log_normaliser
+
+    def quantiles(
+        self,
+        Xnew: Any,
+        q: Any,
+        point: dict[str, Any] | None = None,
+        of: str = "mean",
+        model: pm.Model | None = None,
+    ) -> np.ndarray:
+        """Quantiles of E[y | f] (class probability, rate) or of the latent, (len(q), n*).
+
+        Exact under the approximate posterior, as E[y | f] grows with f.
+
+        Parameters
+        ----------
+        q
+            Levels in (0, 1).
+        of
+            "mean" or "latent".
+        """
+        q = np.atleast_1d(np.asarray(q, dtype=float))
+        if not np.all((q > 0) & (q < 1)):
+            raise ValueError(f"q must lie in (0, 1), got {q}")
+        if of not in ("mean", "latent"):
+            raise ValueError(f"of must be 'mean' or 'latent', got {of!r}")
+        if self.likelihood.n_latent > 1:
+            raise ValueError("quantiles need one latent: use sample_predictions for Categorical")
+        mu, variance, phi = self._numbers(Xnew, point, True, model)
+        f = mu + np.sqrt(variance) * ndtri(q)[:, None]
+        return f if of == "latent" else self.likelihood.moments(f, phi)[0]
+
+    def sample_predictions(
+        self,
+        Xnew: Any,
+        idata: Any = None,
+        point: dict[str, Any] | None = None,
+        draws: int = 1000,
+        random_seed: int | None = None,
+        model: pm.Model | None = None,
+    ) -> Any:
+        """Draws of f, E[y | f] and y at new inputs, hyperparameters integrated out or given.
+
+        Parameters
+        ----------
+        Xnew : (n*, d)
+        idata
+            Posterior draws of the hyperparameters; one draw of f for each of them.
+        point, draws
+            In their place: one set of hyperparameters and the number of draws.
+        random_seed
+            Seed of the draws of f and y.
+
+        Returns
+        -------
+        InferenceData (ArviZ 0) or DataTree
+            Group ``posterior_predictive``: "f", "mean" (for Bernoulli the probability of 1) and
+            "y", each (chain, draw, n*).
+        """
+        if (idata is None) == (point is None):
+            raise ValueError("give either idata or point")
+        model = pm.modelcontext(model)
+        rng = np.random.default_rng(random_seed)
+        mu, cov = self.latent(Xnew)
+        outputs = [mu, cov, self.inputs[1]]
+        if point is not None:
+            numbers = replace_with_values(outputs, replacements=point, model=model)
+            f = _draw_latents(rng, *numbers[:2], draws)[None]
+            phi = np.broadcast_to(numbers[2], (1, draws, len(numbers[2])))
+        else:
+            f, phi = self._over_posterior(outputs, idata.posterior, model, rng)
+        parts = [self._observe(rng, f[c, d], phi[c, d]) for c, d in np.ndindex(f.shape[:2])]
+        mean, y = (np.reshape([p[k] for p in parts], (*f.shape[:2], -1)) for k in (0, 1))
+        if self.likelihood.n_latent > 1:
+            mean = mean.reshape(f.shape)
+        return _inference_data({"f": f, "mean": mean, "y": y})
+
+    def _observe(
+        self, rng: np.random.Generator, f: np.ndarray, phi: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return self.likelihood.moments(f, phi)[0], self.likelihood.draw(rng, f, phi)
+
+    def _over_posterior(
+        self, outputs: list[Any], posterior: Any, model: pm.Model, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        names = [v.name for v in model.free_RVs if v.name in posterior]
+        variables = [model[name] for name in names]
+        function = pm.compile(variables, outputs, on_unused_input="ignore")
+        values = [np.asarray(posterior[name]) for name in names]
+        shape = (posterior.sizes["chain"], posterior.sizes["draw"])
+        f, phi = [], []
+        for index in np.ndindex(shape):
+            mu, cov, p = function(*(v[index] for v in values))
+            f.append(_draw_latents(rng, mu, cov, 1)[0])
+            phi.append(p)
+        return np.reshape(f, (*shape, *f[0].shape)), np.reshape(phi, (*shape, -1))
+
+
+def stabilize_last(cov: TensorVariable, jitter: float) -> TensorVariable:
+    """cov + jitter I on the last two axes."""
+    if cov.ndim == 2:
+        return stabilize(cov, jitter)
+    return cov + jitter * pt.eye(cov.shape[-1])
+
+
+def _draw_latents(rng: np.random.Generator, mu: np.ndarray, cov: np.ndarray, n: int) -> np.ndarray:
+    """n draws of N(mu, cov), (n, n*) or (n, n*, L); cov may be singular."""
+    values, vectors = np.linalg.eigh(cov)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    z = rng.standard_normal((n, *mu.T.shape))
+    return (
+        mu + np.moveaxis(np.einsum("...ij,n...j->n...i", root, z), 1, -1)
+        if mu.ndim > 1
+        else (mu + z @ root.T)
+    )
+
+
+def _inference_data(variables: dict[str, np.ndarray]) -> Any:
+    groups = {"posterior_predictive": variables}
+    if int(az.__version__.split(".")[0]) >= 1:
+        return az.from_dict(groups)
+    return az.from_dict(**groups)
+
+
+def _matrix(X: Any, name: str, columns: int | None = None) -> Any:
+    """A (n, d) array or variable; raises ValueError on other shapes and on NaN."""
+    if not isinstance(X, TensorVariable):
+        X = np.asarray(X, dtype=float)
+        if X.ndim == 2 and not np.isfinite(X).all():
+            bad = np.argwhere(~np.isfinite(X))[0]
+            raise ValueError(f"{name} must be finite, got {X[tuple(bad)]} in row {bad[0]}")
+    if X.ndim != 2:
+        shape = X.shape if isinstance(X, np.ndarray) else f"{X.ndim} axes"
+        raise ValueError(f"{name} must be 2-D (n, d), got {shape}; use {name}[:, None] for d = 1")
+    if columns is not None and _columns(X) not in (None, columns):
+        raise ValueError(f"{name} must have {columns} columns as X, got {_columns(X)}")
+    return X
+
+
+def _length(x: Any) -> int | None:
+    if isinstance(x, SharedVariable):
+        return x.get_value(borrow=True).shape[0]
+    return x.shape[0] if isinstance(x, np.ndarray) else None
+
+
+def _columns(x: Any) -> int | None:
+    if isinstance(x, SharedVariable):
+        return x.get_value(borrow=True).shape[1]
+    return x.shape[1] if isinstance(x, np.ndarray) else None

@@ -1,0 +1,126 @@
+"""The evidence of a Gaussian process as a differentiable term of a PyTensor graph."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.gradient import DisconnectedType, grad_undefined
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+
+from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
+from pymc_ext.gp.solver import Solver
+
+logger = logging.getLogger(__name__)
+
+
+class _SolverOp(Op):
+    """Inputs (y, φ, *prior inputs) of one `Solver`, which keeps its last solution."""
+
+    __props__ = ("solver",)
+
+    def __init__(self, solver: Solver):
+        self.solver = solver
+
+    def _inputs(self, *inputs: Any) -> list[Any]:
+        return [pt.as_tensor_variable(i).astype("float64") for i in inputs]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
+        """Everything but y is differentiable."""
+        return [[i > 0] * len(node.outputs) for i in range(len(node.inputs))]
+
+
+class SiteEvidence(_SolverOp):
+    """log p(y | φ, prior) by the solver's formula, a scalar with exact first derivatives.
+
+    ``reject``: where the rule fails, −∞ instead of an error, counted in ``failures``.
+    """
+
+    def __init__(self, solver: Solver, reject: bool = False):
+        super().__init__(solver)
+        self.reject = reject
+        self.failures: list[str] = []
+
+    def make_node(self, y: Any, phi: Any, *prior: Any) -> Apply:
+        return Apply(self, self._inputs(y, phi, *prior), [pt.dscalar()])
+
+    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
+        y, phi, *prior = inputs
+        try:
+            value = self.solver.solve(y, phi, tuple(prior)).value
+        except (ConvergenceError, ImproperPosteriorError) as error:
+            if not self.reject:
+                raise
+            self.failures.append(str(error))
+            logger.warning("evidence set to -inf: %s", error)
+            value = -np.inf
+        outputs[0][0] = np.array(value)
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+        y, *rest = inputs
+        gradients = SiteEvidenceGradient(self.solver, self.reject)(y, *rest, return_list=True)
+        (g,) = cotangents
+        return [DisconnectedType()(), *(g * d for d in gradients)]
+
+    L_op = pullback
+
+
+class SiteEvidenceGradient(_SolverOp):
+    """Derivatives of `SiteEvidence` in φ and the prior's inputs; not differentiable again."""
+
+    def __init__(self, solver: Solver, reject: bool = False):
+        super().__init__(solver)
+        self.reject = reject
+
+    def make_node(self, y: Any, phi: Any, *prior: Any) -> Apply:
+        inputs = self._inputs(y, phi, *prior)
+        return Apply(self, inputs, [i.type() for i in inputs[1:]])
+
+    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
+        y, phi, *prior = inputs
+        try:
+            gradients = self.solver.gradient(y, phi, tuple(prior))
+        except (ConvergenceError, ImproperPosteriorError):
+            if not self.reject:
+                raise
+            gradients = tuple(np.zeros_like(x) for x in (phi, *prior))
+        for storage, gradient in zip(outputs, gradients, strict=True):
+            storage[0] = np.asarray(gradient)
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+        why = "the evidence of pymc_ext.gp has exact first derivatives only"
+        return [
+            DisconnectedType()() if i == 0 else grad_undefined(self, i, x, why)
+            for i, x in enumerate(inputs)
+        ]
+
+    L_op = pullback
+
+
+class SiteWeights(_SolverOp):
+    """(w, C) of the posterior: f* has mean m* + K*ₚ w, covariance K** − K*ₚ C Kₚ*."""
+
+    def make_node(self, y: Any, phi: Any, *prior: Any) -> Apply:
+        several = self.solver.likelihood.n_latent > 1
+        outputs = [pt.dmatrix(), pt.dtensor3()] if several else [pt.dvector(), pt.dmatrix()]
+        return Apply(self, self._inputs(y, phi, *prior), outputs)
+
+    def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
+        y, phi, *prior = inputs
+        solution = self.solver.solve(y, phi, tuple(prior))
+        for storage, value in zip(outputs, solution.fixed_point.posterior.weights(), strict=True):
+            storage[0] = np.asarray(value)
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+        why = (
+            "predictions of pymc_ext.gp are not differentiable: sample the model before adding them"
+        )
+        return [
+            DisconnectedType()() if i == 0 else grad_undefined(self, i, x, why)
+            for i, x in enumerate(inputs)
+        ]
+
+    L_op = pullback
