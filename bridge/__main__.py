@@ -1,4 +1,4 @@
-"""Command line of the bridge: ``python -m bridge compare | list | generate``."""
+"""Command line of the bridge: ``python -m bridge compare | fit | list | generate``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import arviz as az
 import joblib
 from rich.console import Console
 from rich.logging import RichHandler
@@ -18,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from bridge import report
+from bridge.advice import LADDER, fit
 from bridge.compare import compare
 from bridge.errors import BridgeError
 from bridge.methods import METHODS
@@ -41,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         handlers=[RichHandler(console=console, show_path=False)],
     )
     logging.getLogger("bridge").setLevel(logging.INFO)
+    logging.getLogger("pytensor.tensor.blas").setLevel(logging.ERROR)
     # PyTensor installed by pip says at each import, in every process, that it has no BLAS
     os.environ["PYTHONWARNINGS"] = "ignore:PyTensor could not link to a BLAS:UserWarning"
     warnings.filterwarnings("ignore", "PyTensor could not link to a BLAS", UserWarning)
@@ -82,6 +85,18 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--retry-failed", action="store_true", help="run recorded failures again")
     _database_argument(command)
     command.set_defaults(run=_compare)
+
+    command = commands.add_parser("fit", help="the first approximation of a posterior to trust")
+    command.add_argument("program", type=Path, help="a .stan file")
+    command.add_argument("data", nargs="?", type=Path, help="its data, a JSON file")
+    command.add_argument(
+        "--methods", nargs="+", metavar="METHOD", default=list(LADDER), help="in this order"
+    )
+    command.add_argument("--khat", type=float, default=0.7, help="good enough below (default 0.7)")
+    command.add_argument("--draws", type=int, default=4_000, help="draws to write")
+    command.add_argument("--seed", type=int, default=1)
+    command.add_argument("--out", type=Path, default=Path("posterior.nc"), help="NetCDF file")
+    command.set_defaults(run=_fit)
 
     command = commands.add_parser("list", help="cases and methods")
     _database_argument(command)
@@ -149,6 +164,27 @@ def _print_results(frame: Any, wide: Console) -> None:
     for failure in report.failures(frame).itertuples(index=False):
         text = f"{failure.method} on {failure.case_name}, seed {failure.seeds}: "
         wide.print(text + failure.reason, highlight=False, markup=False)
+
+
+def _fit(arguments: argparse.Namespace, console: Console) -> int:
+    if arguments.out.suffix != ".nc" or not arguments.out.absolute().parent.is_dir():
+        raise ValueError(f"--out must name a .nc file in an existing folder, got {arguments.out}")
+    with console.status("fitting ..."):
+        advice = fit(
+            arguments.program,
+            arguments.data,
+            methods=arguments.methods,
+            khat=arguments.khat,
+            draws=arguments.draws,
+            random_seed=arguments.seed,
+            progressbar=False,
+        )
+    console.print(advice.reasons, highlight=False, markup=False)
+    summary = az.summary(advice.idata, kind="stats")
+    console.print(summary.to_string(max_rows=40), highlight=False, markup=False)
+    advice.idata.to_netcdf(arguments.out)
+    console.print(f"draws written to {arguments.out}")
+    return 0
 
 
 def _list(arguments: argparse.Namespace, console: Console) -> int:

@@ -165,13 +165,14 @@ def run_one(run: Run, out: Path) -> dict[str, Any]:
         "method": run.method,
         "seed": run.seed,
         "settings": run.settings.key(),
-        "representation": METHODS[run.method].representation,
+        "representation": None,
     }
     logging.getLogger("pymc").setLevel(logging.WARNING)  # pm.fit announces the end of every run
     logging.getLogger("pytensor.tensor.blas").setLevel(logging.ERROR)  # that pip brings no BLAS
     start = time.perf_counter()
     try:
         problem = _problem(run.case_name, run.settings.database)
+        record["representation"] = _representation(problem, run.method)
         fit = METHODS[run.method].run(problem, run.settings.draws, run.seed)
         record |= judge(problem, fit, repetitions=run.settings.repetitions)
         _store(fit, out / run.draws_file)
@@ -184,6 +185,12 @@ def run_one(run: Run, out: Path) -> dict[str, Any]:
             "traceback": traceback.format_exc(),
         }
     return record | {"total_seconds": time.perf_counter() - start}
+
+
+def _representation(problem: Problem, method: str) -> str:
+    """The form of the posterior the method works on."""
+    form = METHODS[method].representation
+    return "stan in pymc" if form == "pymc" and not problem.case.has_port else form
 
 
 @lru_cache(maxsize=4)

@@ -17,3 +17,7 @@ class NoModelError(BridgeError):
 
 class RecordsError(BridgeError):
     """The file of records cannot be read or written."""
+
+
+class UndefinedDensityError(BridgeError, ValueError):
+    """A log density that is finite nowhere, or has no gradient where it is."""

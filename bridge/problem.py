@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from bridge.divergence import LogEvidence, log_evidence
 from bridge.errors import NoModelError
 from bridge.moments import reference_moments
+from bridge.stan_to_pymc import stan_model
 from bridge.target import Target, pymc_target, stan_target
 from posteriordb_cases import Case
 
@@ -29,7 +30,7 @@ class Problem:
     Raises
     ------
     NoModelError
-        On use, where the case has no Stan program or no PyMC port.
+        On use, where the case has no Stan program (nor, for methods of PyMC, a port).
     """
 
     case: Case
@@ -52,11 +53,17 @@ class Problem:
 
     @cached_property
     def model(self) -> pm.Model:
-        return self.case.model()
+        """The PyMC port; where there is none, the Stan program as a PyMC model."""
+        if self.case.has_port:
+            return self.case.model()
+        return stan_model(self.program, self.case.data)
 
     @cached_property
     def pymc_target(self) -> Target:
-        return pymc_target(self.model, name=self.case.name)
+        """log p̃ on the unconstrained space of `model`."""
+        if self.case.has_port:
+            return pymc_target(self.model, name=self.case.name)
+        return self.stan_target
 
     @cached_property
     def reference(self) -> Any:

@@ -1,0 +1,113 @@
+"""The Ops of a Stan program on PyTensor's numba and JAX backends: callbacks to the same C++."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from bridge.stan_op import (
+    StanConstrain,
+    StanHessianProduct,
+    StanLogDensity,
+    StanOp,
+    hessian_product,
+    log_density_gradient,
+)
+
+
+@lru_cache(maxsize=1)
+def register_backends() -> None:
+    """Teach PyTensor the Ops on those backends that are installed."""
+    with contextlib.suppress(ImportError):
+        _register_numba()
+    with contextlib.suppress(ImportError):
+        _register_jax()
+
+
+def _register_numba() -> None:
+    import numba
+    from pytensor.link.numba.dispatch.basic import get_numba_type, register_funcify_and_cache_key
+
+    @register_funcify_and_cache_key(StanOp)
+    def funcify(op: StanOp, node: Any, **kwargs: Any) -> tuple[Callable[..., Any], None]:
+        types = [get_numba_type(output.type) for output in node.outputs]
+        result = types[0] if len(types) == 1 else numba.types.Tuple(types)
+
+        def compute(inputs: tuple[Any, ...]) -> Any:
+            values = tuple(np.asarray(value) for value in op.compute(*inputs))
+            return values[0] if len(values) == 1 else values
+
+        @numba.njit
+        def call(*inputs):  # type: ignore[no-untyped-def]  # numba reads the signature
+            with numba.objmode(values=result):
+                values = compute(inputs)
+            return values
+
+        return call, None  # not cached on disk: it holds a pointer into this process
+
+
+def _register_jax() -> None:
+    import jax
+    import jax.numpy as jnp
+    from pytensor.link.jax.dispatch.basic import jax_funcify
+
+    def callback(compute: Callable[..., Sequence[Any]], shapes: Any, *inputs: Any) -> Any:
+        def on_arrays(*arrays: Any) -> Any:
+            return tuple(compute(*(np.asarray(a, dtype=float) for a in arrays)))
+
+        return jax.pure_callback(on_arrays, shapes, *inputs, vmap_method="broadcast_all")
+
+    def shape_of(x: Any, drop: int = 0, dtype: Any = None) -> Any:
+        return jax.ShapeDtypeStruct(x.shape[: x.ndim - drop], dtype or x.dtype)
+
+    @jax_funcify.register(StanLogDensity)
+    def log_density(op: StanLogDensity, **kwargs: Any) -> Callable[..., Any]:
+        @jax.custom_vjp
+        def value(theta: Any) -> Any:
+            shapes = (shape_of(theta, 1), shape_of(theta))
+            return callback(lambda t: log_density_gradient(op.density, t), shapes, theta)
+
+        def forward(theta: Any) -> Any:
+            lp, gradient = value(theta)
+            return (lp, gradient), (theta, gradient)
+
+        def backward(kept: Any, cotangents: Any) -> Any:
+            (theta, gradient), (g_lp, g_gradient) = kept, cotangents
+            product = jax.lax.cond(
+                jnp.any(g_gradient != 0.0),
+                lambda t, g: hessian(op.density, t, g),
+                lambda t, g: jnp.zeros_like(t),
+                theta,
+                g_gradient,
+            )
+            return (g_lp[..., None] * gradient + product,)
+
+        value.defvjp(forward, backward)
+        return value
+
+    def hessian(density: Any, theta: Any, v: Any) -> Any:
+        theta, v = jnp.broadcast_arrays(theta, v)
+        return callback(
+            lambda t, g: [hessian_product(density, t, g)], (shape_of(theta),), theta, v
+        )[0]
+
+    @jax_funcify.register(StanHessianProduct)
+    def product(op: StanHessianProduct, **kwargs: Any) -> Callable[..., Any]:
+        return lambda theta, v: hessian(op.density, theta, v)
+
+    @jax_funcify.register(StanConstrain)
+    def constrain(op: StanConstrain, **kwargs: Any) -> Callable[..., Any]:
+        def value(theta: Any) -> Any:
+            batch = theta.shape[:-1]
+            shapes = tuple(
+                jax.ShapeDtypeStruct((*batch, *shape), np.dtype(op.dtypes[name]))
+                for name, shape in op.shapes.items()
+            )
+            found = callback(op.compute, shapes, theta)
+            return found if len(found) > 1 else found[0]
+
+        return value

@@ -1,0 +1,93 @@
+"""The ladder of methods: exact cases, what it refuses, NUTS at its end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import bridge
+from bridge.errors import UnknownMethodError
+from posteriordb_cases import load_case
+from stan_models import StanProgram
+from tests.tolerances import monte_carlo
+
+
+def gaussian_model():
+    with pm.Model(coords={"axis": ["a", "b"]}) as model:
+        x = pm.Normal("x", [1.0, -2.0], [0.5, 3.0], dims="axis")
+        pm.Deterministic("total", x.sum())
+    return model
+
+
+def test_a_gaussian_is_exact_with_the_first_method():
+    advice = bridge.fit(gaussian_model(), methods=["laplace", "mixed-eig"], random_seed=1)
+    assert advice.method == "laplace"
+    (attempt,) = advice.attempts
+    assert attempt.exact and "exact" in attempt.verdict and np.isnan(attempt.khat)
+    assert advice.reasons.endswith("taken: laplace")
+    posterior = advice.idata["posterior"]
+    assert posterior["x"].dims == ("chain", "draw", "axis")
+    assert list(posterior["axis"].values) == ["a", "b"]
+    x = posterior["x"].values[0]
+    np.testing.assert_allclose(
+        x.mean(0) / [0.5, 3.0], [2.0, -2 / 3], atol=monte_carlo(1 / 4000**0.5)
+    )
+    np.testing.assert_allclose(posterior["total"].values[0], x.sum(1))
+
+
+def test_resampling_repairs_what_k_hat_allows():
+    """Laplace misses the mean of a skewed density with light tails; reweighted, it has it."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1)
+        pm.Potential("quartic", 2 * x - x**4 / 4)
+    grid = np.linspace(-6, 6, 100_001)
+    density = np.exp(-(grid**2) / 2 + 2 * grid - grid**4 / 4)
+    mean = (density * grid).sum() / density.sum()
+    sd = np.sqrt((density * (grid - mean) ** 2).sum() / density.sum())
+
+    advice = bridge.fit(model, methods="laplace", random_seed=1, draws=20_000)
+    assert advice.method == "laplace" and advice.attempts[0].khat < 0.7
+    draws = advice.idata["posterior"]["x"].values.ravel()
+    k = bridge.pareto_khat(advice.fit.lp.ravel(), advice.fit.lq.ravel())
+    se = sd * np.sqrt(1 / k.ess + 1 / draws.size)
+    assert abs(draws.mean() - mean) < monte_carlo(se)
+    assert abs(advice.fit.theta.mean() - mean) > monte_carlo(se)  # the weights did the repair
+
+
+@pytest.mark.stan
+def test_nuts_where_nothing_is_good_enough():
+    """Laplace fails on centred eight schools, and says so; NUTS answers."""
+    case = load_case("eight_schools-eight_schools_noncentered")
+    program = StanProgram(case.stan_code, name=case.model_name)
+    advice = bridge.fit(program, case.data, methods=["stan-laplace"], random_seed=1, draws=400)
+    assert advice.method == "nuts" and advice.fit is None
+    assert advice.attempts[0].verdict.startswith("refused: k̂ = ")
+    assert advice.idata["posterior"]["theta"].shape == (4, 100, 8)
+
+
+def test_failures_and_missing_stan_are_reasons():
+    with pm.Model() as unbounded:  # no mode: Laplace fails, NUTS runs
+        tau = pm.HalfCauchy("tau", 1)
+        pm.Normal("x", 0, tau, shape=4)
+    methods = ["stan-laplace", "laplace"]
+    advice = bridge.fit(unbounded, methods=methods, random_seed=1, draws=40, progressbar=False)
+    assert advice.attempts[0].verdict == "not tried: it needs a Stan program"
+    assert advice.attempts[1].verdict.startswith("failed: NoModeError")
+    assert advice.method == "nuts"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"khat": 0.0}, r"khat must be in \(0, 1\], got 0"), ({"draws": 1}, "draws >= 4"),
+     ({"fresh_draws": 10}, "fresh_draws >= 1000"), ({"methods": ["stan-nuts"]}, "approximations"),
+     ({"methods": []}, "approximations"), ({"data": {"N": 1}}, "belong to a Stan program")],
+)  # fmt: skip
+def test_bad_input(options, message):
+    with pytest.raises(ValueError, match=message):
+        bridge.fit(gaussian_model(), **options)
+
+
+def test_unknown_method():
+    with pytest.raises(UnknownMethodError, match="laplace"):
+        bridge.fit(gaussian_model(), methods=["laplac"])
