@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pymc as pm
 
 _PORTS = Path(__file__).resolve().parent / "models"
+_EMBEDDED_PROGRAMS = _database.EMBEDDED / "models" / "stan"
 
 
 @dataclass(frozen=True)
@@ -89,14 +90,20 @@ class Case:
 
     @property
     def stan_path(self) -> Path | None:
-        """File of the Stan program, or None where the database has none."""
+        """File of the Stan program, or None where there is none.
+
+        It is the database's own program; where the database has none, it is ours of the same
+        posterior, kept beside the PyMC port in ``posteriordb_cases/models`` or, for the models of
+        the embedded database, there.
+        """
         stan = self.model_info["model_implementations"].get("stan")
-        path = self.database / stan["model_code"] if stan else None
-        return path if path is not None and path.is_file() else None
+        database = [self.database / stan["model_code"]] if stan else []
+        ours = [folder / f"{self.model_name}.stan" for folder in (_PORTS, _EMBEDDED_PROGRAMS)]
+        return next((path for path in [*database, *ours] if path.is_file()), None)
 
     @property
     def stan_code(self) -> str | None:
-        """Text of the Stan program, or None where the database has none."""
+        """Text of the Stan program (see `stan_path`), or None where there is none."""
         return self.stan_path.read_text(encoding="utf-8") if self.stan_path else None
 
     @property
@@ -212,7 +219,7 @@ def list_cases(database: str | os.PathLike[str] | None = None) -> list[str]:
 
 
 def _port_names() -> list[str]:
-    return sorted(path.stem for path in _PORTS.glob("*.py") if path.stem != "__init__")
+    return sorted(path.stem for path in _PORTS.glob("*.py") if not path.stem.startswith("_"))
 
 
 def _as_data(value: Any) -> Any:

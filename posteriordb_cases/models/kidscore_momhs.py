@@ -1,0 +1,17 @@
+"""Children's test scores by mother's high school: Gelman and Hill (2006)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pymc as pm
+
+from posteriordb_cases.models._regression import half_cauchy, regression
+
+
+def model(data: Mapping[str, Any]) -> pm.Model:
+    """Return the PyMC model.
+
+    ``data``: children's test scores kid_score; mom_hs, 1 if the mother finished high school;
+    each (N,).
+    """
+    return regression(data["kid_score"], data["mom_hs"], noise_prior=half_cauchy)

@@ -1,0 +1,15 @@
+// Children's test scores by mother's high school (Gelman and Hill (2006), ch. 3). beta is flat,
+// sigma half-Cauchy(2.5).
+data {
+  int<lower=0> N;
+  vector[N] kid_score;
+  vector<lower=0, upper=1>[N] mom_hs; // 1: finished high school
+}
+parameters {
+  vector[2] beta;
+  real<lower=0> sigma;
+}
+model {
+  target += cauchy_lpdf(sigma | 0, 2.5) - cauchy_lccdf(0 | 0, 2.5);
+  target += normal_lpdf(kid_score | beta[1] + beta[2] * mom_hs, sigma);
+}

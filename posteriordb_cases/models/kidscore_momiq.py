@@ -1,0 +1,16 @@
+"""Children's test scores by mother's IQ: Gelman and Hill (2006)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pymc as pm
+
+from posteriordb_cases.models._regression import half_cauchy, regression
+
+
+def model(data: Mapping[str, Any]) -> pm.Model:
+    """Return the PyMC model.
+
+    ``data``: children's test scores kid_score; mothers' mom_iq; each (N,).
+    """
+    return regression(data["kid_score"], data["mom_iq"], noise_prior=half_cauchy)

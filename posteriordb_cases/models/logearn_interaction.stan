@@ -1,0 +1,20 @@
+// Log earnings by height, sex and their interaction (Gelman and Hill (2006), ch. 4). beta and
+// sigma have flat priors.
+data {
+  int<lower=0> N;
+  vector<lower=0>[N] earn; // dollars
+  vector<lower=0>[N] height; // inches
+  vector<lower=0, upper=1>[N] male;
+}
+transformed data {
+  vector[N] log_earn = log(earn);
+  vector[N] height_male = height .* male;
+}
+parameters {
+  vector[4] beta;
+  real<lower=0> sigma;
+}
+model {
+  vector[N] location = beta[1] + beta[2] * height + beta[3] * male + beta[4] * height_male;
+  target += normal_lpdf(log_earn | location, sigma);
+}

@@ -1,0 +1,30 @@
+// Log leaf weight of mesquite bushes linear in their log sizes (Gelman and Hill (2006), ch. 4).
+// beta and sigma have flat priors.
+data {
+  int<lower=0> N;
+  vector<lower=0>[N] weight; // of the leaves
+  vector<lower=0>[N] diam1; // canopy, along its longer axis
+  vector<lower=0>[N] diam2; // canopy, along its shorter axis
+  vector<lower=0>[N] canopy_height;
+  vector<lower=0>[N] total_height;
+  vector<lower=0>[N] density; // stems a plant unit
+  vector<lower=0, upper=1>[N] group; // 1: measured in the other year
+}
+transformed data {
+  vector[N] log_weight = log(weight);
+  vector[N] log_diam1 = log(diam1);
+  vector[N] log_diam2 = log(diam2);
+  vector[N] log_canopy_height = log(canopy_height);
+  vector[N] log_total_height = log(total_height);
+  vector[N] log_density = log(density);
+}
+parameters {
+  vector[7] beta;
+  real<lower=0> sigma;
+}
+model {
+  vector[N] location = beta[1] + beta[2] * log_diam1 + beta[3] * log_diam2
+                       + beta[4] * log_canopy_height + beta[5] * log_total_height
+                       + beta[6] * log_density + beta[7] * group;
+  target += normal_lpdf(log_weight | location, sigma);
+}

@@ -1,0 +1,33 @@
+"""Log leaf weight of mesquite bushes by log canopy volume, area and shape.
+
+Gelman and Hill (2006).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from posteriordb_cases.models._regression import regression
+
+
+def model(data: Mapping[str, Any]) -> pm.Model:
+    """Return the PyMC model.
+
+    ``data``: leaf weight, canopy diameters diam1 and diam2, canopy_height, total_height, stem
+    density, group (0 or 1); each (N,).
+    """
+    log_area = np.log(data["diam1"] * data["diam2"])
+    log_volume = log_area + np.log(data["canopy_height"])
+    log_shape = np.log(data["diam1"] / data["diam2"])
+    log_height, log_density = np.log(data["total_height"]), np.log(data["density"])
+    return regression(
+        np.log(data["weight"]),
+        log_volume,
+        log_area,
+        log_shape,
+        log_height,
+        log_density,
+        data["group"],
+    )
