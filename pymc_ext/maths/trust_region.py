@@ -19,6 +19,7 @@ ValueAndGradient = Callable[[Array], tuple[float, Array]]
 
 GRADIENT_TOLERANCE = 1e-6  # of the trust-region phase, in units of the starting curvature
 MAX_RADIUS = 1e30  # scipy's default of 1000 forbids reaching a mode at 1e5
+STALLED = 100  # refused steps in a row: the radius has shrunk by 4¹⁰⁰
 POLISH_STEPS = 30
 CONVERGED = 1e-12  # decrement at an accepted mode: 1e-6 posterior standard deviations
 QUADRATIC = 1e-2  # a Newton step near a mode shrinks the decrement at least this much
@@ -59,42 +60,72 @@ def newton_step(gradient: Array, hessian: Array) -> tuple[Array, float] | None:
     return step, float(gradient @ step)
 
 
-def _trust_region(
-    value_and_gradient: ValueAndGradient,
-    hessian: Callable[[Array], Array],
-    theta: Array,
-    max_iterations: int,
-    callback: Callable[[Array, float], None] | None,
-) -> OptimizeResult:
-    """scipy's trust-exact in variables x = (θ − θ₀)/s of unit starting curvature."""
-    s = curvature_scale(hessian(theta))
+class _Landscape:
+    """−f in variables x = (θ − θ₀)/s of unit starting curvature, infinite where f, ∇f or H are not.
 
-    def loss(x: Array) -> tuple[float, Array]:
-        f, g = value_and_gradient(theta + s * x)
-        return (-f, -s * g) if np.isfinite(f) and np.all(np.isfinite(g)) else (np.inf, 0 * x)
+    Counts what the trust region does not: steps refused one after another, and flight to infinity.
+    """
 
-    def scaled_hessian(x: Array) -> Array:
-        return -hessian(theta + s * x) * np.outer(s, s)
+    def __init__(
+        self,
+        value_and_gradient: ValueAndGradient,
+        hessian: Callable[[Array], Array],
+        theta: Array,
+        H: Array,
+        callback: Callable[[Array, float], None] | None,
+    ) -> None:
+        self.f, self.H, self.callback = value_and_gradient, hessian, callback
+        self.theta, self.s = theta, curvature_scale(H)
+        self.units = np.outer(self.s, self.s)
+        self._at, self._hessian = np.zeros_like(theta), -H * self.units
+        self._here, self._refused = np.zeros_like(theta), 0
 
-    def report(intermediate_result: OptimizeResult) -> None:
-        if callback is not None:
-            callback(theta + s * intermediate_result.x, -intermediate_result.fun)
+    def _hessian_at(self, x: Array) -> Array:
+        if not np.array_equal(x, self._at):
+            self._at, self._hessian = x.copy(), -self.H(self.theta + self.s * x) * self.units
+        return self._hessian
 
+    def loss(self, x: Array) -> tuple[float, Array]:
+        """−f and its gradient."""
+        f, g = self.f(self.theta + self.s * x)
+        if not (
+            np.isfinite(f) and np.all(np.isfinite(g)) and np.isfinite(self._hessian_at(x)).all()
+        ):
+            return np.inf, np.zeros_like(x)
+        return -f, -self.s * g
+
+    def hessian(self, x: Array) -> Array:
+        """Hessian of −f; anything finite where the loss is infinite, as scipy asks for it first."""
+        H = self._hessian_at(x)
+        return H if np.all(np.isfinite(H)) else np.eye(len(x))
+
+    def report(self, intermediate_result: OptimizeResult) -> None:
+        """Tell the caller, and stop where no further step can help."""
+        x = intermediate_result.x
+        if self.callback is not None:
+            self.callback(self.theta + self.s * x, -intermediate_result.fun)
+        self._refused = self._refused + 1 if np.array_equal(x, self._here) else 0
+        self._here = x.copy()
+        if self._refused > STALLED or np.abs(x).max() > MAX_RADIUS:
+            raise StopIteration
+
+
+def _trust_region(landscape: _Landscape, max_iterations: int) -> tuple[Array, Array, int]:
+    """θ and H where scipy's trust-exact ends, and the number of its iterations."""
     out = minimize(
-        loss,
-        np.zeros_like(theta),
+        landscape.loss,
+        np.zeros_like(landscape.theta),
         jac=True,
-        hess=scaled_hessian,
+        hess=landscape.hessian,
         method="trust-exact",
-        callback=report,
+        callback=landscape.report,
         options={
             "maxiter": max_iterations,
             "gtol": GRADIENT_TOLERANCE,
             "max_trust_radius": MAX_RADIUS,
         },
     )
-    out.x = theta + s * out.x
-    return out
+    return landscape.theta + landscape.s * out.x, -out.hess / landscape.units, int(out.nit)
 
 
 def find_mode(
@@ -138,19 +169,19 @@ def find_mode(
     H = hessian(theta)
     if not np.all(np.isfinite(H)):
         raise NoModeError("the Hessian is not finite at the start: pass another start")
-    out = _trust_region(value_and_gradient, hessian, theta, max_iterations, callback)
-    return _polish(value_and_gradient, hessian, out.x, int(out.nit))
+    landscape = _Landscape(value_and_gradient, hessian, theta, H, callback)
+    return _polish(value_and_gradient, hessian, *_trust_region(landscape, max_iterations))
 
 
 def _polish(
     value_and_gradient: ValueAndGradient,
     hessian: Callable[[Array], Array],
     theta: Array,
+    H: Array,
     iterations: int,
 ) -> Mode:
     """Full Newton steps until the decrement stops falling: the end is rounding, not a tolerance."""
     f, g = value_and_gradient(theta)
-    H = hessian(theta)
     newton = newton_step(g, H)
     if newton is None:
         return Mode(theta, f, g, H, np.inf, iterations, False)

@@ -560,7 +560,7 @@ class DeterministicInference(Inference):
         with Monitor(self.approx, self._callbacks, len(self.hist), n, progressbar) as monitor:
             self.approx.result = self.optimise(n, monitor) if n else self._initial_result()
         if score:
-            self.hist = np.concatenate([self.hist, monitor.losses])
+            self.hist = np.concatenate([self.hist, monitor.history])
         self.approx.hist = self.hist
         return self.approx
 

@@ -65,9 +65,10 @@ def base_draws(draws: int, dim: int, kind: str, rng: np.random.Generator) -> Arr
 
 @dataclass(frozen=True)
 class Optimum:
-    """Where an optimisation on fixed draws ended."""
+    """Where an optimisation on fixed draws ended; ``losses`` are −ELBO from the start on."""
 
     elbo: float
+    losses: Array
     converged: bool
     stop_reason: str
     iterations: int
@@ -166,8 +167,11 @@ class FixedDrawsObjective:
                 return value, gradient
             return 1e100, np.zeros_like(gradient)  # a wall for the line search to back off from
 
+        losses = [start]
+
         def report(intermediate_result: OptimizeResult) -> None:
             self.x = intermediate_result.x
+            losses.append(float(intermediate_result.fun))
             monitor(float(intermediate_result.fun))
 
         if optimizer == "lbfgs":
@@ -191,6 +195,7 @@ class FixedDrawsObjective:
         self.x = out.x
         return Optimum(
             elbo=-float(out.fun),
+            losses=np.array(losses),
             converged=bool(out.success),
             stop_reason=str(out.message),
             iterations=int(out.nit),
@@ -283,6 +288,7 @@ class FixedDrawsInference(DeterministicInference):
             )
             fresh, taken_back = self._take_back(starts, fresh)
             notes += taken_back
+        monitor.keep(optimum.losses)
         extra = self.prepared_evaluations()
         compile_seconds = approx.compile_seconds - compiled
         return FitResult(

@@ -50,7 +50,9 @@ class LaplaceFinder:
         if self.search is None:
             self.search = LaplaceSearch(self.approx, **self.options)
         if self.approx.point_group is None:
-            return self.search.run(n, monitor)
+            fit = self.search.run(n, monitor)
+            monitor.keep(fit.losses)
+            return fit
         if self.evidence is None:
             self.evidence = LaplaceEvidence(self.search)
         return maximise_evidence(self.evidence, n, monitor)

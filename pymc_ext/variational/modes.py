@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +37,15 @@ ALTERNATIVES = (
 
 @dataclass(frozen=True)
 class LaplaceFit:
-    """A mode with a root of its covariance: Σ = C Cᵀ, C (D, D), and C⁻¹."""
+    """A mode with a root of its covariance: Σ = C Cᵀ, C (D, D), and C⁻¹.
+
+    ``path`` holds log p̃ along the climb that ended there.
+    """
 
     mode: Mode
     factor: Array
     factor_inverse: Array
+    path: Array
     notes: tuple[str, ...] = ()
 
     @property
@@ -54,6 +58,11 @@ class LaplaceFit:
         """log p̃(θ*) + ½ log|2πΣ|, the Laplace estimate of log Z."""
         log_det = np.linalg.slogdet(self.factor)[1]
         return float(self.mode.value + log_det + 0.5 * len(self.theta) * LOG_2PI)
+
+    @property
+    def losses(self) -> Array:
+        """The climb on the scale of the evidence: ends at −:attr:`log_marginal`."""
+        return self.mode.value - self.path - self.log_marginal
 
 
 def covariance_root(hessian: Array) -> tuple[Array, Array] | None:
@@ -97,7 +106,7 @@ def _no_mode_message(mode: Mode, start: Array, names: Sequence[str], bounded: Se
         f"no mode found after {mode.iterations} Newton iterations: log p̃ = {mode.value:.6g} and "
         f"still changes along {names[worst]} = {mode.theta[worst]:.4g} "
         f"(gradient {mode.gradient[worst]:.3g}); the density may be improper, unbounded, or have "
-        f"its mode at infinity; {ALTERNATIVES}"
+        f"its mode at infinity or at a hard edge of its support; {ALTERNATIVES}"
     )
 
 
@@ -149,11 +158,11 @@ class LaplaceSearch:
         others = [fit for fit in modes if fit is not best]
         notes = [*self.notes, *best.notes, *self.boundary_notes(best)]
         if others:
-            lower = ", ".join(f"{fit.mode.value - best.mode.value:.3g}" for fit in others)
+            lower = ", ".join(f"{best.mode.value - fit.mode.value:.3g}" for fit in others)
             notes.append(
                 f"{len(others)} other mode(s) found with log p̃ lower by {lower}: see MixtureVI"
             )
-        return LaplaceFit(best.mode, best.factor, best.factor_inverse, tuple(notes))
+        return replace(best, notes=tuple(notes))
 
     def modes(
         self,
@@ -184,8 +193,11 @@ class LaplaceSearch:
         return fits
 
     def _climb(self, start: Array, max_iterations: int, monitor: Monitor | None) -> LaplaceFit:
+        path: list[float] = []
+
         def report(theta: Array, value: float) -> None:
             self.approx.group.move_to(theta)
+            path.append(value)
             if monitor is not None:
                 monitor(-value)
 
@@ -196,27 +208,31 @@ class LaplaceSearch:
             max_iterations=max_iterations,
             callback=report,
         )
+        values = np.array([*path, mode.value])
         root = covariance_root(mode.hessian)
         if mode.converged and root is not None:
-            return LaplaceFit(mode, *root)
-        return self._indefinite(mode, start)
+            return LaplaceFit(mode, *root, values)
+        return self._indefinite(mode, start, values, max_iterations)
 
-    def _indefinite(self, mode: Mode, start: Array) -> LaplaceFit:
+    def _indefinite(self, mode: Mode, start: Array, path: Array, max_iterations: int) -> LaplaceFit:
         """A stationary point with flat directions is refused or modified; others are no mode."""
         s = curvature_scale(mode.hessian)
         stationary = np.linalg.norm(s * mode.gradient) < 1e-4
         flat = flat_directions(mode.hessian, self.names)
         if not (stationary and flat):
-            raise NoModeError(_no_mode_message(mode, start, self.names, self.transformed_names()))
+            message = _no_mode_message(mode, start, self.names, self.transformed_names())
+            if mode.iterations >= max_iterations:
+                message = f"stopped at the limit of n = {max_iterations} (raise n): {message}"
+            raise NoModeError(message)
         if self.indefinite == "refuse":
             raise NoModeError(
-                f"the Hessian at the stationary point is not negative definite: log p̃ is flat "
-                f"along {flat}; identify these directions with a prior or pass "
-                "indefinite='modify', which widens q there"
+                f"the Hessian at the stationary point is not negative definite: log p̃ is flat, "
+                f"or has a kink, along {flat}; identify these directions with a (smooth) prior or "
+                "pass indefinite='modify', which widens q there"
             )
         note = f"Hessian not negative definite along {flat}: its eigenvalues were modified"
         logger.warning(note)
-        return LaplaceFit(mode, *modified_root(mode.hessian), (note,))
+        return LaplaceFit(mode, *modified_root(mode.hessian), path, (note,))
 
     @staticmethod
     def _same(a: LaplaceFit, b: LaplaceFit) -> bool:

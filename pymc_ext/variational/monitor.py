@@ -39,6 +39,7 @@ class Monitor:
     ) -> None:
         self.approx, self.callbacks, self.first = approx, callbacks, first
         self._losses: list[float] = []
+        self._kept: Array | None = None
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -59,6 +60,15 @@ class Monitor:
     def losses(self) -> Array:
         """−objective after each iteration of this run."""
         return np.asarray(self._losses, dtype=float)
+
+    @property
+    def history(self) -> Array:
+        """What the loss history shows: the losses given to :meth:`keep`, else all."""
+        return self.losses if self._kept is None else self._kept
+
+    def keep(self, losses: Array) -> None:
+        """Show only ``losses``: of a search in stages, the one comparable trace that won."""
+        self._kept = np.asarray(losses, dtype=float)
 
     def __call__(self, loss: float) -> None:
         """Record one iteration."""

@@ -49,7 +49,38 @@ def test_curved_valley():
 )
 def test_a_density_without_a_mode_is_not_called_converged(f, hessian):
     with np.errstate(over="ignore", invalid="ignore"):
-        assert not find_mode(f, hessian, np.ones(1), max_iterations=200).converged
+        found = find_mode(f, hessian, np.ones(1), max_iterations=10_000)
+    assert not found.converged
+    assert found.iterations < 500  # the flight to infinity is stopped
+
+
+def test_a_mode_at_a_hard_edge_is_not_called_converged():
+    """Also: neither f nor its derivatives are finite beyond the edge."""
+    calls = []
+
+    def f(x):
+        calls.append(x)
+        return (float(-x[0]), -np.ones(1)) if x[0] >= 0 else (-np.inf, np.full(1, np.nan))
+
+    def hessian(x):
+        return np.full((1, 1), 0.0 if x[0] >= 0 else np.nan)
+
+    found = find_mode(f, hessian, np.ones(1), max_iterations=10_000)
+    assert not found.converged and 0 <= found.theta[0] < 1e-9
+    assert len(calls) < 500
+
+
+def test_a_point_without_a_hessian_is_a_wall():
+    """f = −x⁴ + x² has its modes at ±√½; the first step leads to 1.7."""
+
+    def hessian(x):
+        return np.diag(2 - 12 * x**2) if abs(x[0]) < 1.5 else np.full((1, 1), np.nan)
+
+    def f(x):
+        return float(-(x[0] ** 4) + x[0] ** 2), -4 * x**3 + 2 * x
+
+    found = find_mode(f, hessian, np.array([0.45]))
+    assert found.converged and found.theta[0] == pytest.approx(np.sqrt(0.5), rel=1e-12)
 
 
 def test_a_saddle_is_left():

@@ -95,6 +95,16 @@ def test_regression_on_raw_units_is_found_from_the_default_start():
     assert approx.result.fresh.ess > 0.9 * approx.result.fresh.draws
 
 
+def test_loss_history_is_the_winning_climb_on_the_scale_of_the_evidence(skewed):
+    approx = fit(skewed, starts=4)
+    density = FlatDensity(approx)
+    shift = density.value_and_gradient(approx.mean.eval())[0] + approx.hist[-1]
+    assert approx.hist[-1] == pytest.approx(-approx.result.log_marginal_laplace, rel=EXACT)
+    assert 3 < len(approx.hist) < approx.result.iterations
+    start = density.value_and_gradient(approx.group.start)[0]
+    assert np.all(np.diff(approx.hist) <= 1e-9) and approx.hist[0] < shift - start
+
+
 def test_mode_without_the_mass_is_reported():
     approx = fit(eight_schools(centred=False))
     assert approx.result.fresh.elbo < -40  # log evidence −31.31
@@ -163,9 +173,9 @@ def separated():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (flat, r"flat along \['drift'\].*indefinite='modify'"),
+        (flat, r"flat, or has a kink, along \['drift'\].*indefinite='modify'"),
         (improper, "no mode found .* along x"),
-        (separated, "no mode found|flat along"),
+        (separated, "no mode found|is flat"),
         (lambda: eight_schools(centred=True), "along tau_log__ = .*mode at infinity.*non-centred"),
     ],
     ids=["flat", "improper", "separated", "centred eight schools"],
@@ -214,6 +224,12 @@ def test_support_violated_at_the_start_is_refused():
 def test_bad_options(skewed, options, message):
     with pytest.raises(ValueError, match=message):
         px.LaplaceVI(model=skewed, **options)
+
+
+def test_too_few_iterations_are_not_taken_for_a_missing_mode(skewed):
+    inference = px.LaplaceVI(model=skewed, starts=1, start={"slope": 50.0})
+    with pytest.raises(px.NoModeError, match=r"limit of n = 2 \(raise n\): no mode found"):
+        pm.fit(2, method=inference, model=skewed, progressbar=False)
 
 
 def test_other_modes_are_mentioned_and_the_highest_returned():

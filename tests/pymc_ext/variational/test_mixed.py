@@ -88,6 +88,19 @@ def test_more_draws_are_taken_while_the_fit_overfits():
     assert more.result.train_elbo - more.result.elbo < few.result.train_elbo - few.result.elbo
 
 
+def test_loss_history_is_one_trace_of_minus_the_elbo(figure_1):
+    approx = fit("lr", figure_1)
+    laplace = fit("mu", figure_1).hist[0]  # both begin near q = Laplace
+    assert approx.hist[-1] == pytest.approx(-approx.result.train_elbo, rel=EXACT)
+    assert abs(approx.hist[0] - laplace) < 0.05
+    assert np.all(np.diff(approx.hist) < 0) and len(approx.hist) < approx.result.iterations
+    inference = px.MixedVI("eig", model=figure_1, random_seed=1)
+    approx = pm.fit(method=inference, model=figure_1, progressbar=False)
+    before = len(approx.hist)
+    inference.refine(10, progressbar=False)
+    assert len(approx.hist) > before and np.ptp(approx.hist[before:]) < 1e-3
+
+
 def test_an_overfitted_optimum_worse_than_the_start_is_taken_back():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 20))
