@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -20,17 +21,20 @@ class HyperparameterGraph:
     ----------
     gp
         `px.gp.Approximate` with data.
+    batch
+        The inputs are functions of a batch's X (b, d) too, which follows θ in every call.
     model
         The model it is in. The log prior is that of the constrained hyperparameters, without the
         log-Jacobian, as in `pm.find_MAP`.
     """
 
-    def __init__(self, gp: Any, model: pm.Model):
+    def __init__(self, gp: Any, model: pm.Model, batch: bool = False):
         self.model = model
         self.names = [v.name for v in model.value_vars]
         initial = model.initial_point()
         self.start_point = {name: np.asarray(initial[name]) for name in self.names}
-        y, *inputs = gp.inputs
+        X = [pt.dmatrix("X_batch")] if batch else []
+        y, *inputs = (gp.inputs[0], *gp.prior_graphs(*X)) if batch else gp.inputs
         y, *inputs = model.replace_rvs_by_values([y, *inputs])
         terms = model.logp(vars=model.free_RVs, jacobian=False) if model.free_RVs else pt.zeros(())
         if model.potentials:
@@ -45,22 +49,22 @@ class HyperparameterGraph:
         gradient = pt.grad(total, theta, disconnected_inputs="ignore")
         options = {"on_unused_input": "ignore"}
         self._y = pm.compile([], y)
-        self._forward = pm.compile([theta], outputs, **options)
-        self._backward = pm.compile([theta, *bars], gradient, **options)
+        self._forward = pm.compile([theta, *X], outputs, **options)
+        self._backward = pm.compile([theta, *X, *bars], gradient, **options)
 
     @property
     def y(self) -> np.ndarray:
         """Observations as they are now, (n,)."""
         return np.asarray(self._y(), dtype=float)
 
-    def forward(self, theta: np.ndarray) -> tuple[Arrays, float]:
+    def forward(self, theta: np.ndarray, *X: np.ndarray) -> tuple[Arrays, float]:
         """(φ, *prior inputs) and the log prior."""
-        *inputs, log_prior = self._forward(theta)
+        *inputs, log_prior = self._forward(theta, *X)
         return tuple(np.asarray(x) for x in inputs), float(log_prior)
 
-    def backward(self, theta: np.ndarray, bars: Arrays) -> np.ndarray:
+    def backward(self, theta: np.ndarray, bars: Arrays, *X: np.ndarray) -> np.ndarray:
         """Σ barsᵀ ∂inputs/∂θ + ∂ log prior/∂θ."""
-        return np.asarray(self._backward(theta, *bars))
+        return np.asarray(self._backward(theta, *X, *bars))
 
     def flatten(self, point: dict[str, Any]) -> np.ndarray:
         """θ of a point of value variables."""
@@ -81,20 +85,27 @@ class HyperparameterGraph:
                 out[self.model.rvs_to_values[rv].name] = self._transform(rv)(value)
         return out
 
+    @cache  # noqa: B019 (one graph a GP; compiling is the cost)
     def _transform(self, rv: Any) -> Callable[[np.ndarray], np.ndarray]:
         transform = self.model.rvs_to_transforms[rv]
         if transform is None:
             return lambda x: x
-        return lambda x: np.asarray(transform.forward(pt.as_tensor(x), *rv.owner.inputs).eval())
+        x = rv.type()
+        return pm.compile([x], transform.forward(x, *rv.owner.inputs), on_unused_input="ignore")
+
+    @cached_property
+    def _values(self) -> tuple[list[str], Callable[[dict[str, np.ndarray]], list[np.ndarray]]]:
+        both = [*self.model.value_vars, *self.model.unobserved_value_vars]
+        variables = list(dict.fromkeys(both))
+        function = self.model.compile_fn(variables, on_unused_input="ignore")
+        return [v.name for v in variables], function
 
     def constrained(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         """All values of the point, transformed and not, as `pm.find_MAP` returns them."""
-        variables = [*self.model.value_vars, *self.model.unobserved_value_vars]
-        function = self.model.compile_fn(list(dict.fromkeys(variables)), on_unused_input="ignore")
         point, at = {}, 0
         for name in self.names:
             size = self.start_point[name].size
             point[name] = np.reshape(theta[at : at + size], self.start_point[name].shape)
             at += size
-        values = function(point)
-        return {v.name: v_ for v, v_ in zip(dict.fromkeys(variables), values, strict=True)}
+        names, function = self._values
+        return dict(zip(names, function(point), strict=True))

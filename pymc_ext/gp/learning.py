@@ -14,11 +14,14 @@ from scipy.optimize import minimize
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.graph import HyperparameterGraph
+from pymc_ext.gp.minibatch import WhitenedGaussian, batch_terms
 from pymc_ext.gp.sites import GaussianSites
 from pymc_ext.gp.solver import Solver, make_prior
+from pymc_ext.gp.sparse import SparsePrior
 
 logger = logging.getLogger(__name__)
 
+METHODS = ("l-bfgs", "alternating", "minibatch")
 DEFAULT_BOUND = 12.0  # e^±12 for a log-transformed hyperparameter
 
 
@@ -68,6 +71,8 @@ def fit_hyperparameters(
     m_steps: int = 20,
     learning_rate: float = 0.01,
     tolerance: float = 1e-4,
+    batch_size: int = 1000,
+    random_seed: int | None = None,
     model: pm.Model | None = None,
 ) -> HyperparameterFit:
     """Maximise evidence + log prior over the hyperparameters.
@@ -81,6 +86,9 @@ def fit_hyperparameters(
         ``"alternating"``: Li, John & Solin's E- and M-steps: ``e_steps`` damped updates of the
         sites, then ``m_steps`` of Adam on the evidence with the sites held; it stops when the
         objective falls (and returns the point before that), or the hyperparameters rest.
+        ``"minibatch"``: for sparse models learned by the ELBO; ``max_iterations`` passes over the
+        data in random batches, on each one natural-gradient step of size ``rule.rho`` and one step
+        of Adam. The objective reported is the ELBO of all rows at the end.
     start
         Constrained start values by name; the model's initial point where missing.
     bounds
@@ -91,6 +99,9 @@ def fit_hyperparameters(
     e_steps, m_steps, learning_rate, tolerance
         Of the alternation; ``tolerance``: relative change of every unconstrained hyperparameter
         over one iteration at which it stops as converged.
+
+    batch_size, random_seed
+        Of ``"minibatch"``: rows of a batch, seed of their order.
 
     Returns
     -------
@@ -107,12 +118,16 @@ def fit_hyperparameters(
     ----------
     Li, John & Solin (2023), section 3 and figure 3, arXiv:2306.04201.
     """
-    if method not in ("l-bfgs", "alternating"):
-        raise ValueError(f"method must be 'l-bfgs' or 'alternating', got {method!r}")
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
     if not gp.inputs:
         raise ValueError("no data yet: call marginal_likelihood first")
-    if method == "alternating" and not hasattr(gp.solver.rule, "rho"):
-        raise ValueError(f"the alternation needs rule=CVI(), got {gp.solver.rule}")
+    if method != "l-bfgs" and not hasattr(gp.solver.rule, "rho"):
+        raise ValueError(f"method={method!r} needs rule=CVI(), got {gp.solver.rule}")
+    if method == "minibatch" and (gp.Xu is None or gp.solver.learning != "elbo"):
+        raise ValueError("method='minibatch' needs inducing inputs Xu and learning='elbo'")
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be >= 1, got {batch_size}")
     graph = gp.graph(pm.modelcontext(model))
     theta = graph.flatten(graph.transformed(start or {}))
     if not theta.size:
@@ -122,6 +137,10 @@ def fit_hyperparameters(
     begin = time.perf_counter()
     if method == "l-bfgs":
         found = _lbfgs(gp.solver, graph, theta, box, max_iterations)
+    elif method == "minibatch":
+        adam, rng = _Adam(learning_rate, 1, box), np.random.default_rng(random_seed)
+        batches = HyperparameterGraph(gp, graph.model, batch=True)
+        found = _minibatch(gp, graph, batches, theta, adam, batch_size, max_iterations, rng)
     else:
         adam = _Adam(learning_rate, m_steps, box)
         found = _alternate(gp.solver, graph, theta, adam, e_steps, max_iterations, tolerance)
@@ -239,6 +258,28 @@ def _alternate(solver, graph, theta, adam, e_steps, max_iterations, tolerance):
     inputs, log_prior = graph.forward(theta)
     solver.rule.solve(make_prior(inputs[1:]), lik, y, inputs[0])  # the reported point is usable
     return theta, evidence, objective, reason, converged, steps, trace
+
+
+def _minibatch(gp, graph, batches, theta, adam, batch_size, passes, rng):
+    X, y, lik, rho = gp.input_values(), graph.y, gp.solver.likelihood, gp.solver.rule.rho
+    n, q, trace, steps = len(y), None, [], 0
+    for _ in range(passes):
+        total = 0.0
+        parts = np.array_split(rng.permutation(n), -(-n // batch_size))
+        for rows in parts:
+            (phi, *inputs), _ = batches.forward(theta, X[rows])
+            prior = SparsePrior(*inputs)
+            q = WhitenedGaussian.standard(len(prior.L)) if q is None else q
+            target = batch_terms(q, prior, lik, y[rows], phi, n).target
+            q = WhitenedGaussian((1 - rho) * q.H + rho * target.H, (1 - rho) * q.B + rho * target.B)
+            terms = batch_terms(q, prior, lik, y[rows], phi, n)
+            theta = adam.step(theta, batches.backward(theta, terms.bars, X[rows]))
+            total, steps = total + terms.value, steps + 1
+        trace.append(total / len(parts) - q.divergence())
+    (phi, *inputs), log_prior = graph.forward(theta)
+    evidence = gp.solver.solve(y, phi, tuple(inputs)).value
+    reason = f"{passes} passes over the data"
+    return theta, evidence, evidence + log_prior, reason, False, steps, trace
 
 
 def _held_value(solver, graph, y, theta, sites) -> tuple[float, float]:

@@ -136,7 +136,8 @@ class Approximate:
             raise ValueError(f"X has {n} rows, y has {_length(y_data)} entries: they must agree")
         phi = self._phi()
         prior = self._prior(X, None if Xu is None else _matrix(Xu, "Xu", _columns(X)))
-        self.X, self.Xu, self._at = X, Xu, X if Xu is None else _matrix(Xu, "Xu")
+        self.X, self.Xu = X, None if Xu is None else _matrix(Xu, "Xu")
+        self._at = X if Xu is None else self.Xu
         self.inputs = (pt.as_tensor_variable(y_data), phi, *prior)
         signature = "(p),(n),(n,n)->(n)" if Xu is None else "(p),(n),(m,m),(n,m),(n)->(n)"
         return pm.CustomDist(
@@ -166,6 +167,14 @@ class Approximate:
         if all(isinstance(v, int | float) for v in values):
             self.likelihood.check_parameters(np.array(values, dtype=float))
         return pt.stack(values).astype("float64") if values else pt.zeros(0)
+
+    def input_values(self) -> np.ndarray:
+        """X as it is now, (n, d)."""
+        return self.X if isinstance(self.X, np.ndarray) else np.asarray(self.X.eval())
+
+    def prior_graphs(self, X: TensorVariable) -> tuple[TensorVariable, ...]:
+        """φ and the prior's inputs at other rows X, with the inducing inputs of the data."""
+        return self._phi(), *self._prior(X, self.Xu)
 
     def _prior(self, X: Any, Xu: Any) -> tuple[TensorVariable, ...]:
         mean = self.mean_func(X)

@@ -1,0 +1,195 @@
+"""Likelihoods: derivatives against differences, expectations and tilted moments against quad."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pymc_ext.gp import likelihoods as lk
+from tests.tolerances import NUMERIC, monte_carlo
+
+CASES = {
+    "gaussian": (lk.Gaussian(), np.array([0.7]), [-1.3, 0.0, 2.0]),
+    "probit": (lk.BernoulliProbit(), np.array([]), [0.0, 1.0, 1.0]),
+    "logit": (lk.BernoulliLogit(), np.array([]), [0.0, 1.0, 0.0]),
+    "student-t": (lk.StudentT(), np.array([3.0, 0.4]), [-2.0, 0.1, 6.0]),
+    "poisson": (lk.Poisson(), np.array([]), [0.0, 3.0, 40.0]),
+    "negative binomial": (lk.NegativeBinomial(), np.array([1.7]), [0.0, 3.0, 40.0]),
+}
+PAIRS = [(0.3, 0.05), (-1.0, 0.8), (2.0, 12.0), (-4.0, 1.5)]
+case = pytest.mark.parametrize("name", CASES)
+
+
+def reference(likelihood, y, phi):
+    """Log density of y given f by scipy.stats."""
+    if isinstance(likelihood, lk.Gaussian):
+        return lambda f: stats.norm.logpdf(y, f, phi[0])
+    if isinstance(likelihood, lk.BernoulliProbit):
+        return lambda f: stats.norm.logcdf((2 * y - 1) * f)
+    if isinstance(likelihood, lk.BernoulliLogit):
+        return lambda f: -np.logaddexp(0, (1 - 2 * y) * f)
+    if isinstance(likelihood, lk.StudentT):
+        return lambda f: stats.t.logpdf(y, phi[0], f, phi[1])
+    if isinstance(likelihood, lk.Poisson):
+        return lambda f: stats.poisson.logpmf(y, np.exp(f))
+    return lambda f: np.where(  # scipy's p rounds to 0 for large f
+        np.abs(f) < 20,
+        stats.nbinom.logpmf(y, phi[0], phi[0] / (phi[0] + np.exp(np.clip(f, -20, 20)))),
+        likelihood.log_prob(f, np.array([y]), phi),
+    )
+
+
+def integral(g, m, s, y, width):
+    """∫ N(f|m, s²) g(f) df by 32-node Gauss–Legendre on 300 narrow panels at both scales."""
+    fine = y + width * np.sinh(np.linspace(-9, 9, 200))  # geometric around the likelihood
+    reach = 24 if s > 10 else 11  # the Poisson's mean grows as e^f
+    edges = np.concatenate([m + s * np.linspace(-reach, reach, 201), fine])
+    edges = np.unique(edges[np.abs(edges - m) <= reach * s])
+    x, w = np.polynomial.legendre.leggauss(32)
+    f = edges[:-1, None] + np.diff(edges)[:, None] * (x + 1) / 2
+    return float(np.sum(np.diff(edges)[:, None] * w / 2 * stats.norm.pdf(f, m, s) * g(f)))
+
+
+def derivative(likelihood, y, phi, k, f):
+    return likelihood.derivatives(f, y, phi)[k]
+
+
+def by_parameter(likelihood, y, phi, p, k, f):
+    return likelihood.parameter_derivatives(f, y, phi)[p, k]
+
+
+@case
+def test_log_prob_is_normalised(name: str) -> None:
+    likelihood, phi, ys = CASES[name]
+    f = np.linspace(-3, 3, 7)
+    for y in ys:
+        expected = reference(likelihood, y, phi)(f)
+        assert likelihood.log_prob(f, np.full(7, y), phi) == pytest.approx(expected, rel=1e-9)
+
+
+@case
+def test_derivatives_match_differences(name: str) -> None:
+    likelihood, phi, ys = CASES[name]
+    f, h = np.linspace(-3.1, 3.3, 9), 1e-5
+    for y in ys:
+        y = np.full(9, y)
+
+        def levels(f, phi, y=y):
+            return np.stack([likelihood.log_prob(f, y, phi), *likelihood.derivatives(f, y, phi)])
+
+        slope = (levels(f + h, phi) - levels(f - h, phi)) / (2 * h)
+        np.testing.assert_allclose(levels(f, phi)[1:], slope[:3], rtol=1e-6, atol=1e-7)
+        by_phi = likelihood.parameter_derivatives(f, y, phi)
+        assert by_phi.shape == (len(phi), 3, 9)
+        for p in range(len(phi)):
+            e = h * (np.arange(len(phi)) == p)
+            slope = (levels(f, phi + e) - levels(f, phi - e)) / (2 * h)
+            np.testing.assert_allclose(by_phi[p], slope[:3], rtol=1e-6, atol=1e-7)
+
+
+@case
+@pytest.mark.parametrize(("m", "s"), PAIRS)
+def test_expectations_match_quadrature(name: str, m: float, s: float) -> None:
+    likelihood, phi, ys = CASES[name]
+    for y0 in ys:
+        y = np.array([y0])
+        e = likelihood.expectations(np.array([m]), np.array([s**2]), y, phi, order=4)
+        c, w = (float(a[0]) for a in likelihood.scale(y, phi))
+        log_p = reference(likelihood, y0, phi)
+        got = [e.value[0], *e.derivatives[:3, 0], *e.parameters[:, :, 0].ravel()]
+        functions = [log_p]
+        args = (likelihood, y, phi)
+        functions += [partial(derivative, *args, k) for k in range(3)]
+        functions += [partial(by_parameter, *args, p, k) for p in range(len(phi)) for k in range(3)]
+        for value, g in zip(got, functions, strict=True):
+            expected = integral(g, m, s, c, w)
+            assert value == pytest.approx(expected, rel=1e-8, abs=1e-9)
+        h = 1e-4 * s
+        up, down = (
+            likelihood.expectations(np.array([m + d]), np.array([s**2]), y, phi, order=4)
+            for d in (h, -h)
+        )
+        slope = (up.derivatives[2] - down.derivatives[2]) / (2 * h)
+        assert e.derivatives[3] == pytest.approx(slope, rel=NUMERIC, abs=NUMERIC)
+
+
+@case
+@pytest.mark.parametrize(("m", "s"), PAIRS)
+@pytest.mark.parametrize("power", [1.0, 0.5])
+def test_tilted_moments_match_quadrature(name: str, m: float, s: float, power: float) -> None:
+    likelihood, phi, ys = CASES[name]
+    for y0 in ys:
+        y = np.array([y0])
+        t = likelihood.tilted(np.array([m]), np.array([s**2]), y, phi, power)
+        c, w = (float(a[0]) for a in likelihood.scale(y, phi))
+        log_p, shift = reference(likelihood, y0, phi), t.log_normaliser[0]
+
+        def density(f, log_p=log_p, shift=shift):
+            return np.exp(power * log_p(f) - shift)
+
+        Z = integral(density, m, s, c, w)
+        mean = integral(lambda f: f * density(f), m, s, c, w)
+        var = integral(lambda f, a=mean: (f - a) ** 2 * density(f), m, s, c, w)
+        assert pytest.approx(1.0, rel=1e-8) == Z
+        assert t.mean[0] == pytest.approx(mean, rel=1e-8, abs=1e-9)
+        assert t.variance[0] == pytest.approx(var, rel=1e-7)
+        for p in range(len(phi)):
+            slope = partial(by_parameter, likelihood, y, phi, p, 0)
+            expected = integral(lambda f, g=slope: density(f) * g(f), m, s, c, w)
+            assert t.parameters[p, 0] == pytest.approx(expected, rel=1e-7, abs=1e-8)
+
+
+@case
+def test_prediction_matches_draws(name: str) -> None:
+    likelihood, phi, _ = CASES[name]
+    rng, n = np.random.default_rng(3), 200_000
+    m, v = np.array([0.4]), np.array([0.3])
+    mean, variance = likelihood.predict(m, v, phi)
+    y = likelihood.draw(rng, m + np.sqrt(v) * rng.standard_normal(n), phi)
+    assert y.mean() == pytest.approx(mean[0], abs=monte_carlo(y.std() / np.sqrt(n)))
+    if name != "student-t":  # its fourth moment is infinite at nu = 3
+        spread = (y - y.mean()) ** 2
+        assert spread.mean() == pytest.approx(
+            variance[0], abs=monte_carlo(spread.std() / np.sqrt(n))
+        )
+    generic = lk.Likelihood.predict(likelihood, m, v, phi)
+    np.testing.assert_allclose(generic, (mean, variance), rtol=1e-9)
+
+
+def test_probit_is_accurate_in_the_tails() -> None:
+    import mpmath
+
+    z = np.array([-1e4, -200.0, -30.0, -8.5, -7.9, -1.0, 3.0, 40.0])
+    y = np.ones_like(z)
+    first, second, _ = lk.BernoulliProbit().derivatives(z, y, np.array([]))
+    mpmath.mp.dps = 60
+    for a, r, curvature in zip(z, first, second, strict=True):
+        hazard = mpmath.npdf(a) / mpmath.ncdf(a)
+        assert r == pytest.approx(float(hazard), rel=1e-12, abs=1e-200)
+        assert curvature == pytest.approx(float(-hazard * (a + hazard)), rel=1e-10, abs=1e-200)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y", "message"),
+    [
+        (lk.BernoulliProbit(), [-1, 1, 1], r"got -1 and 1: pass \(y \+ 1\) / 2"),
+        (lk.BernoulliLogit(), [0, 1, 2], "got 2.0; for more classes use Categorical"),
+        (lk.BernoulliLogit(), [0, np.nan], "must be finite, got nan in row 1"),
+        (lk.StudentT(), [1.0, np.inf], "must be finite"),
+        (lk.Poisson(), [1, -2], "counts 0, 1, 2"),
+        (lk.NegativeBinomial(), [0.5], "counts 0, 1, 2"),
+        (lk.Gaussian(), [[1.0, 2.0]], "one-dimensional"),
+        (lk.Gaussian(), ["a"], "must hold numbers"),
+    ],
+)
+def test_bad_observations_are_refused(likelihood, y, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        likelihood.check(y)
+
+
+def test_bad_parameters_are_refused() -> None:
+    with pytest.raises(ValueError, match="sigma must be positive and finite, got"):
+        lk.StudentT().check_parameters(np.array([3.0, -1.0]))

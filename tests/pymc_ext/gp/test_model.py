@@ -1,0 +1,259 @@
+"""PyMC's verbs: the evidence term, its gradient, learning, prediction, refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import ndtr
+
+import pymc_ext as px
+from tests.tolerances import NUMERIC, monte_carlo
+
+N = 14
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 2))
+LABELS = (X[:, 0] + 0.5 * RNG.normal(size=N) > 0).astype(int)
+REAL = X[:, 0] + 0.2 * RNG.normal(size=N)
+REAL[::5] += 4
+NEW = RNG.normal(size=(5, 2))
+
+
+def build(likelihood=None, y=LABELS, sparse=False, **kwargs):
+    with pm.Model(coords={"row": np.arange(N)}) as model:
+        ls = pm.InverseGamma("ls", 3, 3, shape=2)
+        scale = pm.HalfNormal("scale", 2)
+        slope = pm.Normal("slope", 0, 1)
+        if likelihood is None:
+            likelihood = px.gp.BernoulliProbit()
+        elif callable(likelihood):
+            likelihood = likelihood(pm.HalfNormal("sigma", 1))
+        gp = px.gp.Approximate(
+            mean_func=pm.gp.mean.Linear(coeffs=pm.math.stack([slope, 0.0])),
+            cov_func=scale**2 * pm.gp.cov.Matern52(2, ls=ls),
+            likelihood=likelihood,
+            **kwargs,
+        )
+        Xu = pm.Normal("Xu", 0, 1, shape=(4, 2), initval=X[:4]) if sparse else None
+        gp.marginal_likelihood("y", X=X, y=y, Xu=Xu, dims="row")
+    return model, gp
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"rule": px.gp.CVI(tolerance=1e-12), "learning": "ep"},
+        {"rule": px.gp.Laplace(), "likelihood": px.gp.BernoulliLogit(), "sparse": True},
+        {
+            "rule": px.gp.EP(tolerance=1e-11), "y": REAL,
+            "likelihood": lambda s: px.gp.StudentT(nu=3.0, sigma=s),
+        },
+    ],
+    ids=["hybrid", "laplace sparse", "ep student-t"],
+)  # fmt: skip
+def test_gradient_of_the_model_matches_differences(kwargs) -> None:
+    model, _ = build(**kwargs)
+    logp, dlogp = model.compile_logp(sum=True), model.compile_dlogp()
+    point = model.initial_point()
+    flat = dlogp(point)
+    rng, at = np.random.default_rng(3), 0
+    for value in model.value_vars:  # in the order of dlogp
+        d, h = rng.normal(size=point[value.name].shape), 1e-4
+        values = [logp(point | {value.name: point[value.name] + s * h * d}) for s in (2, 1, -1, -2)]
+        slope = (-values[0] + 8 * values[1] - 8 * values[2] + values[3]) / (12 * h)
+        got = np.sum(flat[at : at + d.size] * np.ravel(d))
+        assert got == pytest.approx(slope, rel=NUMERIC, abs=1e-6)
+        at += d.size
+
+
+def test_gaussian_likelihood_is_pymcs_marginal_gp() -> None:
+    model, gp = build(likelihood=px.gp.Gaussian(0.4), y=REAL)
+    with pm.Model() as other:
+        ls = pm.InverseGamma("ls", 3, 3, shape=2)
+        scale, slope = pm.HalfNormal("scale", 2), pm.Normal("slope", 0, 1)
+        theirs = pm.gp.Marginal(
+            mean_func=pm.gp.mean.Linear(coeffs=pm.math.stack([slope, 0.0])),
+            cov_func=scale**2 * pm.gp.cov.Matern52(2, ls=ls),
+        )
+        theirs.marginal_likelihood("y", X=X, y=REAL, sigma=0.4, jitter=0.0)
+    point = model.initial_point()
+    assert model.compile_logp()(point) == pytest.approx(other.compile_logp()(point), rel=1e-9)
+    at = {"ls": np.array([0.8, 1.3]), "scale": 1.2, "slope": 0.4}
+    for noise in (False, True):
+        ours = gp.predict(NEW, point=at, diag=True, pred_noise=noise, model=model)
+        expected = theirs.predict(
+            NEW, point=at, diag=True, pred_noise=noise, jitter=0.0, model=other
+        )
+        np.testing.assert_allclose(ours, expected, rtol=1e-7)
+    full = gp.predict(NEW, point=at, model=model)[1]
+    expected = theirs.predict(NEW, point=at, jitter=0.0, model=other)[1]
+    np.testing.assert_allclose(full, expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    model, gp = build(rule=px.gp.CVI(), learning="ep")
+    with model:
+        fit = px.gp.fit_hyperparameters(gp)
+    return model, gp, fit
+
+
+def test_find_map_and_fit_agree(fitted) -> None:
+    model, _, fit = fitted
+    assert fit.converged and not fit.active_bounds and fit.method == "l-bfgs"
+    found = pm.find_MAP(model=model, progressbar=False)
+    for name in ("ls", "scale", "slope"):
+        np.testing.assert_allclose(found[name], fit.point[name], rtol=2e-3, atol=2e-4)
+    total = model.compile_logp(jacobian=False)(
+        {v.name: fit.point[v.name] for v in model.value_vars}
+    )
+    assert fit.objective == pytest.approx(total, rel=1e-7)
+
+
+def test_alternation_stops_with_a_reason(fitted) -> None:
+    model, gp, fit = fitted
+    with model:
+        found = px.gp.fit_hyperparameters(gp, "alternating", learning_rate=0.05)
+    assert found.stop_reason in ("the learning objective fell", "the hyperparameters rest")
+    assert found.objective == pytest.approx(max(found.trace), abs=1e-6)
+    assert found.objective <= fit.objective + 0.05 * abs(fit.objective)
+    assert found.steps == 20 * len(found.trace)
+
+
+def test_alternation_on_the_elbo_reaches_its_maximum() -> None:
+    model, gp = build(rule=px.gp.CVI(rho=0.5))
+    with model:
+        joint = px.gp.fit_hyperparameters(gp)
+        steps = px.gp.fit_hyperparameters(gp, "alternating", learning_rate=0.05, tolerance=1e-5)
+    assert steps.objective == pytest.approx(joint.objective, abs=2e-3)
+
+
+def test_active_bounds_are_reported() -> None:
+    model, gp = build(rule=px.gp.Laplace())
+    with model:
+        fit = px.gp.fit_hyperparameters(gp, bounds={"scale": (0.1, 0.2)})
+    assert fit.active_bounds == ("scale_log__",)
+    assert fit.point["scale"] == pytest.approx(0.2)
+
+
+def test_predictions_agree_with_each_other(fitted) -> None:
+    model, gp, fit = fitted
+    with model:
+        mean, variance = gp.predict(NEW, point=fit.point, diag=True)
+        p, spread = gp.predict(NEW, point=fit.point, diag=True, pred_noise=True)
+        q = gp.quantiles(NEW, [0.1, 0.5], point=fit.point)
+        log_p = gp.log_predictive(NEW, [1, 0, 1, 0, 1], point=fit.point)
+        draws = gp.sample_predictions(NEW, point=fit.point, draws=4000, random_seed=5)
+    np.testing.assert_allclose(p, ndtr(mean / np.sqrt(1 + variance)), rtol=1e-10)
+    np.testing.assert_allclose(spread, p * (1 - p), rtol=1e-10)
+    np.testing.assert_allclose(q[1], ndtr(mean), rtol=1e-9)
+    np.testing.assert_allclose(np.exp(log_p), np.where([1, 0, 1, 0, 1], p, 1 - p), rtol=1e-9)
+    sampled = draws.posterior_predictive
+    assert sampled["y"].shape == (1, 4000, 5)
+    for name in ("y", "mean"):
+        x = sampled[name].values[0]
+        assert np.all(np.abs(x.mean(axis=0) - p) < monte_carlo(1) * x.std(axis=0) / np.sqrt(4000))
+    below = (sampled["mean"].values[0] < q[0]).mean(axis=0)
+    assert np.all(np.abs(below - 0.1) < monte_carlo(np.sqrt(0.09 / 4000)))
+
+
+def test_sampling_the_hyperparameters_and_predicting() -> None:
+    model, gp = build(rule=px.gp.Laplace())
+    with model:
+        trace = pm.sample(
+            15, tune=15, chains=1, cores=1, progressbar=False, random_seed=1,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+        out = gp.sample_predictions(NEW, trace, random_seed=2)
+        gp.conditional("f_new", NEW)
+        also = pm.sample_posterior_predictive(
+            trace, var_names=["f_new"], progressbar=False, random_seed=3
+        )
+        approx = pm.fit(5, method="advi", progressbar=False, random_seed=4)
+        prior = pm.sample_prior_predictive(4, var_names=["y"], random_seed=1)
+    assert trace.observed_data["y"].dims == ("row",)
+    assert out.posterior_predictive["f"].shape == (1, 15, 5)
+    assert also.posterior_predictive["f_new"].shape == (1, 15, 5)
+    assert np.isfinite(approx.hist).all()
+    assert set(np.unique(prior.prior_predictive["y"])) <= {0.0, 1.0}
+
+
+def test_softmax_matching_and_variational_agree_on_easy_classes() -> None:
+    x = np.linspace(-2, 2, 21)[:, None]
+    y = np.digitize(x[:, 0], [-0.7, 0.7])
+    values = {}
+    for rule, learning in ((px.gp.Matching(), "elbo"), (px.gp.CVI(tolerance=1e-7), None)):
+        with pm.Model() as model:
+            ls = pm.InverseGamma("ls", 3, 3)
+            gp = px.gp.Approximate(
+                cov_func=9 * pm.gp.cov.ExpQuad(1, ls=ls), rule=rule, learning=learning,
+                likelihood=px.gp.Categorical(3),
+            )  # fmt: skip
+            gp.marginal_likelihood("y", X=x, y=y)
+        values[learning] = model.compile_logp(vars=model.observed_RVs)(model.initial_point())
+        p, _ = gp.predict(x, point={"ls": 1.0}, diag=True, pred_noise=True, model=model)
+        assert p.shape == (21, 3)
+        np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-9)
+        assert (p.argmax(axis=1) == y).mean() > 0.9
+        out = gp.sample_predictions(x[:4], point={"ls": 1.0}, draws=6, model=model)
+        assert out.posterior_predictive["f"].shape == (1, 6, 4, 3)
+        assert out.posterior_predictive["y"].shape == (1, 6, 4)
+    assert values["elbo"] <= values[None]  # the variational optimum is the best of both
+
+
+@pytest.mark.parametrize(
+    ("X_", "y_", "message"),
+    [
+        (X, 2 * LABELS - 1, r"got -1 and 1: pass \(y \+ 1\) / 2"),
+        (X, LABELS[:-1], "X has 14 rows, y has 13 entries"),
+        (X[:, 0], LABELS, r"X must be 2-D \(n, d\), got \(14,\); use X\[:, None\]"),
+        (np.where(X == X[3, 1], np.nan, X), LABELS, "X must be finite, got nan in row 3"),
+        (X, np.where(np.arange(N) == 2, np.nan, LABELS), "y must be finite, got nan in row 2"),
+    ],
+)
+def test_bad_data_are_refused(X_, y_, message: str) -> None:
+    with pm.Model(), pytest.raises(ValueError, match=message):
+        gp = px.gp.Approximate(
+            cov_func=pm.gp.cov.Matern52(2, ls=1), likelihood=px.gp.BernoulliLogit()
+        )
+        gp.marginal_likelihood("y", X=X_, y=y_)
+
+
+def test_bad_calls_are_refused(fitted) -> None:
+    model, gp, fit = fitted
+    with pytest.raises(ValueError, match="Xnew must have 2 columns as X, got 3"):
+        gp.predict(np.ones((2, 3)), point=fit.point, model=model)
+    with pytest.raises(ValueError, match="pass diag=True"):
+        gp.predict(NEW, point=fit.point, pred_noise=True, model=model)
+    with pytest.raises(ValueError, match="no hyperparameter is called lenght"):
+        px.gp.fit_hyperparameters(gp, start={"lenght": 1.0}, model=model)
+    with pytest.raises(ValueError, match="this GP has data already"):
+        gp.marginal_likelihood("z", X, LABELS)
+    with pytest.raises(TypeError, match=r"rule must be a px\.gp rule"):
+        px.gp.Approximate(cov_func=None, likelihood=px.gp.Poisson(), rule="ep")
+    empty = px.gp.Approximate(cov_func=None, likelihood=px.gp.Poisson())
+    with pytest.raises(ValueError, match="call marginal_likelihood first"):
+        empty.latent(NEW)
+
+
+def test_failures_are_rejected_on_request_only() -> None:
+    rule = px.gp.EP(max_iterations=2)
+    model, gp = build(rule=rule, y=REAL, likelihood=px.gp.StudentT(3.0, 0.2))
+    with pytest.raises(px.gp.ConvergenceError, match="EP did not converge"):
+        model.compile_logp()(model.initial_point())
+    model, gp = build(rule=rule, y=REAL, likelihood=px.gp.StudentT(3.0, 0.2), on_failure="reject")
+    assert model.compile_logp()(model.initial_point()) == -np.inf
+    assert "EP did not converge" in gp.failures[0]
+
+
+def test_one_observation_works() -> None:
+    with pm.Model() as model:
+        ls = pm.HalfNormal("ls", 1)
+        gp = px.gp.Approximate(
+            cov_func=pm.gp.cov.Matern52(1, ls=ls),
+            likelihood=px.gp.BernoulliProbit(),
+            rule=px.gp.EP(),
+        )
+        gp.marginal_likelihood("y", X=np.zeros((1, 1)), y=[1])
+    value = model.compile_logp(vars=model.observed_RVs)(model.initial_point())
+    assert value == pytest.approx(np.log(0.5), rel=1e-9)

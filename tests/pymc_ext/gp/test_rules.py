@@ -1,0 +1,237 @@
+"""Contracts of every update rule and evidence formula."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import pymc_ext as px
+from pymc_ext.gp.likelihoods import StudentT
+from pymc_ext.gp.solver import Solver
+from tests.pymc_ext.gp.problems import RULES, observations, prior, solver_of, sparse
+from tests.tolerances import EXACT, NUMERIC
+
+NAMES = ("gaussian", "probit", "logit", "poisson", "negative binomial", "student-t")
+each_rule = pytest.mark.parametrize("rule", RULES)
+each_likelihood = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.mark.parametrize("rule", [r for r in RULES if r != "jaakkola"])
+def test_gaussian_likelihood_makes_every_rule_exact_regression(rule: str) -> None:
+    X, m, K = prior(8)
+    likelihood, phi, y = observations("gaussian", X)
+    solver = solver_of(rule, likelihood)
+    C = K + phi[0] ** 2 * np.eye(8)
+    solution = solver.solve(y, phi, (m, K))
+    assert solution.value == pytest.approx(stats.multivariate_normal(m, C).logpdf(y), rel=EXACT)
+    post = solution.fixed_point.posterior
+    np.testing.assert_allclose(post.mean, m + K @ np.linalg.solve(C, y - m), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(post.variance, np.diag(K - K @ np.linalg.solve(C, K)), rtol=1e-9)
+    by_sigma, by_mean, by_K = solver.gradient(y, phi, (m, K))
+    a = np.linalg.solve(C, y - m)
+    by_C = 0.5 * (np.outer(a, a) - np.linalg.inv(C))
+    np.testing.assert_allclose(by_mean, a, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(by_K, by_C, rtol=1e-7, atol=1e-8)
+    assert by_sigma[0] == pytest.approx(2 * phi[0] * np.trace(by_C), rel=1e-8)
+
+
+@each_likelihood
+@each_rule
+@pytest.mark.parametrize("kind", ["full", "sparse"])
+def test_gradients_match_differences(name: str, rule: str, kind: str) -> None:
+    X, m, K = prior(8)
+    likelihood, phi, y = observations(name, X)
+    solver = solver_of(rule, likelihood)
+    if solver is None:
+        with pytest.raises(ValueError, match=r"use|bounds"):
+            Solver(likelihood, *RULES[rule])
+        return
+    Z = np.random.default_rng(4).normal(size=(4, 2))
+    inputs = (phi, m, K) if kind == "full" else (phi, *sparse(X, m, Z))
+    bars = solver.gradient(y, inputs[0], inputs[1:])
+    rng, h = np.random.default_rng(7), 1e-4
+    for i, (x, bar) in enumerate(zip(inputs, bars, strict=True)):
+        if not x.size:
+            continue
+        d = rng.uniform(0.5, 1, size=x.shape)
+        d = d + d.T if d.ndim == 2 and d.shape[0] == d.shape[1] else d
+        values = []
+        for step in (2 * h, h, -h, -2 * h):
+            moved = [*inputs[:i], x + step * d, *inputs[i + 1 :]]
+            values.append(solver.solve(y, moved[0], tuple(moved[1:])).value)
+        slope = (-values[0] + 8 * values[1] - 8 * values[2] + values[3]) / (12 * h)
+        assert np.sum(bar * d) == pytest.approx(slope, rel=NUMERIC, abs=2e-6 * (1 + abs(values[1])))
+
+
+def grid_truth(likelihood, phi, y, m, K, points=241, reach=8.0):
+    """log Z, means and variances by a dense grid over two latents."""
+    sd = np.sqrt(np.diag(K))
+    axes = [np.linspace(m[i] - reach * sd[i], m[i] + reach * sd[i], points) for i in (0, 1)]
+    f = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+    log_p = stats.multivariate_normal(m, K).logpdf(f)
+    log_p += likelihood.log_prob(f, y, phi).sum(axis=1)
+    cell = np.prod([a[1] - a[0] for a in axes])
+    w = np.exp(log_p - log_p.max())
+    Z = w.sum()
+    mean = w @ f / Z
+    return log_p.max() + np.log(Z * cell), mean, w @ (f - mean) ** 2 / Z
+
+
+@each_likelihood
+def test_two_points_against_dense_quadrature(name: str) -> None:
+    X, m, K = prior(2)
+    likelihood, phi, y = observations(name, X)
+    log_Z, mean, variance = grid_truth(likelihood, phi, y, m, K)
+    ep = solver_of("ep", likelihood).solve(y, phi, (m, K))
+    post = ep.fixed_point.posterior
+    # EP is accurate, not exact: errors seen are 1e-6 (probit) to 3e-2 (Student-t with outliers)
+    loose = 0.06 if name == "student-t" else 3e-3
+    assert ep.value == pytest.approx(log_Z, abs=loose)
+    np.testing.assert_allclose(post.mean, mean, atol=5 * loose)
+    np.testing.assert_allclose(post.variance, variance, rtol=5 * loose)
+    for rule in ("cvi", "jaakkola", "laplace-elbo", "matching-elbo"):
+        solver = solver_of(rule, likelihood)
+        if solver is not None:
+            assert solver.solve(y, phi, (m, K)).value <= log_Z + 1e-9  # lower bounds
+    if name != "gaussian":
+        hybrid = solver_of("hybrid", likelihood).solve(y, phi, (m, K)).value
+        elbo = solver_of("cvi", likelihood).solve(y, phi, (m, K)).value
+        assert abs(hybrid - log_Z) < abs(elbo - log_Z)
+
+
+@each_likelihood
+def test_one_point_makes_ep_exact(name: str) -> None:
+    X, m, K = prior(1)
+    likelihood, phi, y = observations(name, X)
+    solution = solver_of("ep", likelihood).solve(y, phi, (m, K))
+    truth = likelihood.tilted(m, np.diag(K), y, phi)  # itself checked against quadrature
+    post = solution.fixed_point.posterior
+    assert solution.value == pytest.approx(truth.log_normaliser[0], rel=1e-9)
+    assert post.mean[0] == pytest.approx(truth.mean[0], rel=1e-8)
+    assert post.variance[0] == pytest.approx(truth.variance[0], rel=1e-8)
+
+
+@pytest.mark.parametrize("name", ["probit", "logit", "poisson"])
+def test_laplace_is_the_textbook_formula(name: str) -> None:
+    from scipy.optimize import minimize
+
+    X, m, K = prior(5)
+    likelihood, phi, y = observations(name, X)
+    Ki = np.linalg.inv(K)
+
+    def negative(f):
+        return 0.5 * (f - m) @ Ki @ (f - m) - likelihood.log_prob(f, y, phi).sum()
+
+    f = minimize(negative, m, method="BFGS", options={"gtol": 1e-9}).x
+    W = -likelihood.derivatives(f, y, phi)[1]
+    log_Z = -negative(f) - 0.5 * np.linalg.slogdet(np.eye(5) + K * W)[1]
+    solution = solver_of("laplace", likelihood).solve(y, phi, (m, K))
+    np.testing.assert_allclose(solution.fixed_point.posterior.mean, f, atol=1e-5)
+    assert solution.value == pytest.approx(log_Z, rel=1e-8)
+
+
+@pytest.mark.parametrize("name", ["probit", "logit", "student-t"])
+def test_variational_optimum_beats_every_gaussian_near_it(name: str) -> None:
+    X, m, K = prior(3)
+    likelihood, phi, y = observations(name, X)
+    solution = solver_of("cvi", likelihood).solve(y, phi, (m, K))
+    post, rng, Ki = solution.fixed_point.posterior, np.random.default_rng(0), np.linalg.inv(K)
+
+    def bound(mu, S):
+        value = likelihood.expectations(mu, np.diag(S), y, phi).value.sum()
+        d = mu - m
+        kl = np.trace(Ki @ S) + d @ Ki @ d - 3 - np.linalg.slogdet(Ki @ S)[1]
+        return value - 0.5 * kl
+
+    assert bound(post.mean, post.S) == pytest.approx(solution.value, rel=1e-9)
+    for _ in range(20):
+        L = np.linalg.cholesky(post.S) @ (np.eye(3) + 0.05 * rng.normal(size=(3, 3)))
+        near = bound(post.mean + 0.05 * rng.normal(size=3), L @ L.T)
+        assert near < solution.value
+
+
+@each_likelihood
+@each_rule
+def test_order_of_the_observations_does_not_matter(name: str, rule: str) -> None:
+    X, m, K = prior(8)
+    likelihood, phi, y = observations(name, X)
+    solver = solver_of(rule, likelihood)
+    if solver is None:
+        return
+    order = np.random.default_rng(2).permutation(8)
+    value = solver.solve(y, phi, (m, K)).value
+    other = solver_of(rule, likelihood)
+    shuffled = other.solve(y[order], phi, (m[order], K[np.ix_(order, order)])).value
+    assert shuffled == pytest.approx(value, rel=1e-8)
+
+
+@each_likelihood
+@each_rule
+def test_sparse_with_all_inputs_is_the_full_model(name: str, rule: str) -> None:
+    X, m, K = prior(8)
+    likelihood, phi, y = observations(name, X)
+    if (solver := solver_of(rule, likelihood)) is None:
+        return
+    full = solver.solve(y, phi, (m, K)).value
+    same = solver_of(rule, likelihood).solve(y, phi, sparse(X, m, X)).value
+    assert same == pytest.approx(full, rel=1e-6)
+
+
+@pytest.mark.parametrize("rule", ["laplace", "ep", "cvi", "hybrid", "matching", "jaakkola"])
+def test_duplicated_inputs_and_one_class_are_handled(rule: str) -> None:
+    X, m, K = prior(6)
+    X[3:], m[3:] = X[:3], m[:3]
+    likelihood = px.gp.BernoulliLogit()
+    K = np.tile(K[:3, :3], (2, 2))
+    for y in (np.array([0.0, 1, 1, 1, 1, 0]), np.ones(6)):
+        solution = solver_of(rule, likelihood).solve(y, np.empty(0), (m, K))
+        assert np.isfinite(solution.value)
+        np.testing.assert_allclose(
+            solution.fixed_point.posterior.mean[:3], solution.fixed_point.posterior.mean[3:],
+            rtol=1e-7, atol=1e-8,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", ["laplace", "ep", "cvi"])
+def test_student_t_keeps_negative_site_precisions(rule: str) -> None:
+    X, m, K = prior(12)
+    likelihood, phi, y = observations("student-t", X)
+    sites = solver_of(rule, likelihood).solve(y, phi, (m, K)).fixed_point.sites
+    assert (sites.precision < 0).any()
+
+
+def test_ep_that_does_not_converge_says_why() -> None:
+    X, m, K = prior(12)
+    likelihood, phi, y = observations("student-t", X)
+    with pytest.raises(px.gp.ConvergenceError, match=r"EP did not converge: 3 updates .* Raise"):
+        Solver(likelihood, px.gp.EP(max_iterations=3)).solve(y, phi, (m, K))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: px.gp.EP(power=0), r"power must be in \(0, 1\]"),
+        (lambda: px.gp.EP(damping=1.0), r"damping must be in \[0, 1\)"),
+        (lambda: px.gp.CVI(rho=0), r"rho must be in \(0, 1\]"),
+        (lambda: px.gp.Matching("mode"), "mode"),
+        (lambda: px.gp.Matching(alpha=-1), "alpha must be positive"),
+        (lambda: Solver(px.gp.BernoulliLogit(), px.gp.EP(), "elbo"), "EP learns by ep"),
+        (lambda: Solver(px.gp.BernoulliLogit(), px.gp.CVI(), "best"), "learning must be one of"),
+        (lambda: Solver(px.gp.Categorical(3), px.gp.EP()), "use rule=CVI"),
+        (lambda: Solver(StudentT(), px.gp.Matching()), "no Gaussian stands for StudentT"),
+    ],
+)
+def test_bad_choices_are_refused(make, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_nan_covariance_and_parameters_are_refused() -> None:
+    X, m, K = prior(3)
+    likelihood, phi, y = observations("gaussian", X)
+    K[0, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN or infinity"):
+        solver_of("cvi", likelihood).solve(y, phi, (m, K))
+    with pytest.raises(ValueError, match=r"sigma must be positive and finite, got -1.0"):
+        solver_of("cvi", likelihood).solve(y, np.array([-1.0]), prior(3)[1:])

@@ -1,0 +1,59 @@
+"""Elliptical slice sampling and annealed importance sampling against exact cases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import pymc_ext as px
+from pymc_ext.gp.sampling import annealed_evidence, sample_latents
+from tests.pymc_ext.gp.problems import observations, prior, solver_of
+from tests.tolerances import monte_carlo
+
+
+def test_annealed_evidence_of_a_gaussian_likelihood_is_the_exact_one() -> None:
+    X, m, K = prior(5)
+    likelihood, phi, y = observations("gaussian", X)
+    exact = stats.multivariate_normal(m, K + phi[0] ** 2 * np.eye(5)).logpdf(y)
+    found = annealed_evidence(m, K, likelihood, y, phi, steps=400, chains=200)
+    ratio = np.exp(found.log_estimates - exact)
+    assert ratio.mean() == pytest.approx(1, abs=monte_carlo(ratio.std() / np.sqrt(200)))
+    assert found.geometric_mean == pytest.approx(exact, abs=0.1)
+    assert ratio.std() < 0.5
+
+
+@pytest.mark.parametrize("name", ["probit", "student-t"])
+def test_ep_evidence_agrees_with_annealing(name: str) -> None:
+    X, m, K = prior(5)
+    likelihood, phi, y = observations(name, X)
+    truth = annealed_evidence(m, K, likelihood, y, phi, steps=1500, chains=200, random_seed=1)
+    ratio = np.exp(truth.log_estimates - truth.log_mean)
+    se = ratio.std() / np.sqrt(200)
+    ep = solver_of("ep", likelihood).solve(y, phi, (m, K)).value
+    ep_error = 2e-3 if name == "probit" else 0.15  # EP's own, see test_rules
+    assert ep == pytest.approx(truth.log_mean, abs=monte_carlo(se) + ep_error)
+    elbo = solver_of("cvi", likelihood).solve(y, phi, (m, K)).value
+    assert elbo < truth.log_mean + monte_carlo(se)
+
+
+def test_slice_sampler_draws_the_exact_gaussian_posterior() -> None:
+    X, m, K = prior(4)
+    likelihood, phi, y = observations("gaussian", X)
+    post = solver_of("cvi", likelihood).solve(y, phi, (m, K)).fixed_point.posterior
+    f = sample_latents(m, K, likelihood, y, phi, draws=400, thin=5, chains=50)
+    means = f.mean(axis=1)  # (chains, n): independent
+    se = means.std(axis=0) / np.sqrt(50)
+    assert np.all(np.abs(means.mean(axis=0) - post.mean) < monte_carlo(1) * se)
+    spread = ((f - post.mean) ** 2).mean(axis=1)
+    se = spread.std(axis=0) / np.sqrt(50)
+    assert np.all(np.abs(spread.mean(axis=0) - post.variance) < monte_carlo(1) * se)
+
+
+def test_bad_settings_are_refused() -> None:
+    with pytest.raises(ValueError, match="steps and chains must be >= 1"):
+        annealed_evidence(np.zeros(1), np.eye(1), px.gp.Gaussian(), np.ones(1), np.ones(1), steps=0)
+    with pytest.raises(ValueError, match="not positive definite"):
+        sample_latents(
+            np.zeros(2), np.array([[1.0, 2], [2, 1]]), px.gp.Gaussian(), np.ones(2), np.ones(1)
+        )

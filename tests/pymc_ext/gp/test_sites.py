@@ -1,0 +1,112 @@
+"""The posterior of Gaussian sites against dense linear algebra, full and sparse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pymc_ext.gp.errors import ImproperPosteriorError
+from pymc_ext.gp.sites import FullPrior, GaussianSites
+from pymc_ext.gp.sparse import SparsePrior
+from tests.pymc_ext.gp.problems import covariance, prior, sparse
+
+TAU = {
+    "positive": np.array([0.5, 2.0, 0.0, 1e4, 1e-9, 0.3]),
+    "mixed": np.array([0.5, -0.2, 0.0, 3.0, -0.05, 0.3]),
+    "negative": np.array([-0.1, -0.2, -0.01, -0.1, -0.05, -0.1]),
+}
+
+
+def dense(mean, K, sites):
+    """Mean, covariance and log normaliser by inverses."""
+    precision = np.linalg.inv(K) + np.diag(sites.precision)
+    S = np.linalg.inv(precision)
+    mu = S @ (np.linalg.solve(K, mean) + sites.linear)
+    log_det = np.linalg.slogdet(np.eye(len(K)) + K * sites.precision)[1]
+    log_Z = 0.5 * (mu @ precision @ mu - mean @ np.linalg.solve(K, mean) - log_det)
+    return mu, S, log_Z
+
+
+@pytest.mark.parametrize("signs", TAU)
+def test_full_posterior_matches_dense_algebra(signs: str) -> None:
+    _, m, K = prior(6)
+    sites = GaussianSites(np.arange(6) - 2.0, TAU[signs])
+    post = FullPrior(m, K).condition(sites)
+    mu, S, log_Z = dense(m, K, sites)
+    np.testing.assert_allclose(post.mean, mu, rtol=1e-8)
+    np.testing.assert_allclose(post.variance, np.diag(S), rtol=1e-8)
+    np.testing.assert_allclose(post.S, S, rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(post.R, np.linalg.inv(K) @ (K - S) @ np.linalg.inv(K), atol=1e-6)
+    assert post.log_normaliser == pytest.approx(log_Z, rel=1e-9)
+
+
+@pytest.mark.parametrize("signs", TAU)
+def test_sparse_posterior_with_all_inputs_is_the_full_one(signs: str) -> None:
+    X, m, K = prior(6)
+    sites = GaussianSites(np.arange(6) - 2.0, TAU[signs])
+    full = FullPrior(m, K).condition(sites)
+    same = SparsePrior(*sparse(X, m, X)).condition(sites)
+    for name in ("mean", "variance", "alpha"):
+        np.testing.assert_allclose(getattr(same, name), getattr(full, name), rtol=1e-6, atol=1e-9)
+    assert same.log_normaliser == pytest.approx(full.log_normaliser, rel=1e-9)
+    np.testing.assert_allclose(same.residual, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("signs", TAU)
+def test_sparse_posterior_is_the_full_one_of_its_projected_covariance(signs: str) -> None:
+    X, m, _ = prior(6)
+    Z = np.random.default_rng(5).normal(size=(3, 2))
+    Kzx = covariance(Z, X)
+    Q = Kzx.T @ np.linalg.solve(covariance(Z, Z), Kzx)
+    sites = GaussianSites(np.arange(6) - 2.0, TAU[signs])
+    full = FullPrior(m, Q).condition(sites)
+    post = SparsePrior(*sparse(X, m, Z)).condition(sites)
+    for name in ("mean", "variance", "alpha", "log_normaliser"):
+        np.testing.assert_allclose(getattr(post, name), getattr(full, name), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(post.residual, 1.7 - np.diag(Q), rtol=1e-9)
+    c = np.random.default_rng(1).normal(size=(2, 6))
+    for a, b in zip(post.pull_back_to_sites(*c), full.pull_back_to_sites(*c), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["full", "sparse"])
+def test_too_negative_sites_are_refused(kind: str) -> None:
+    X, m, K = prior(6)
+    p = FullPrior(m, K) if kind == "full" else SparsePrior(*sparse(X, m, X))
+    with pytest.raises(ImproperPosteriorError, match="sites of negative precision outweigh"):
+        p.condition(GaussianSites(np.zeros(6), np.full(6, -2.0)))
+
+
+def test_singular_covariance_of_duplicated_inputs_is_legal() -> None:
+    X, m, _ = prior(6)
+    X[3:], m[3:] = X[:3], m[:3]
+    tau = np.array([1.0, 2.0, 0.5, 0.7, 0.1, 3.0])
+    twice = FullPrior(m, covariance(X, X)).condition(GaussianSites(np.arange(6.0), tau))
+    nu = np.arange(3.0) + np.arange(3.0, 6.0)
+    once = FullPrior(m[:3], covariance(X[:3], X[:3])).condition(
+        GaussianSites(nu, tau[:3] + tau[3:])
+    )
+    np.testing.assert_allclose(twice.mean[:3], once.mean, rtol=1e-9)
+    np.testing.assert_allclose(twice.variance[3:], once.variance, rtol=1e-9)
+    assert twice.log_normaliser == pytest.approx(once.log_normaliser, rel=1e-9)
+
+
+def test_indefinite_covariance_is_refused_with_its_eigenvalue() -> None:
+    K = np.array([[1.0, 2.0], [2.0, 1.0]])
+    with pytest.raises(
+        ValueError, match="K is not positive definite: its smallest eigenvalue is -1"
+    ):
+        FullPrior(np.zeros(2), K).condition(GaussianSites(np.zeros(2), np.full(2, 5.0)))
+
+
+def test_jitter_is_added_once_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    X, m, _ = prior(6)
+    Z = np.vstack([X[:3], X[:3]])
+    p = SparsePrior(*sparse(X, m, Z))
+    assert "K_mm of the inducing inputs is not positive definite" in caplog.text
+    assert "added to it" in caplog.text
+    exact = SparsePrior(*sparse(X, m, X[:3]))
+    sites = GaussianSites(np.arange(6.0), np.ones(6))
+    np.testing.assert_allclose(
+        p.condition(sites).mean, exact.condition(sites).mean, rtol=1e-4, atol=1e-4
+    )
