@@ -3,12 +3,13 @@
 A variable belongs to the linear part β if it is free, unconstrained, its conditional log prior is
 quadratic and every logit is affine in all of β jointly, given the other variables s. Affinity is
 decided on the graph: f is affine in β exactly when the vector-Jacobian product wᵀ∂f/∂β does not
-contain β; likewise for the gradient of a quadratic log prior.
+contain β and f has no step in β (comparison, sign, rounding: derivative zero almost everywhere);
+likewise for a quadratic log prior and its gradient.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,17 +19,17 @@ import pytensor.tensor as pt
 from pymc.variational.minibatch_rv import MinibatchRandomVariable, get_scaling
 from pytensor.gradient import grad
 from pytensor.graph.basic import Constant
-from pytensor.graph.replace import clone_replace
-from pytensor.graph.rewriting.utils import rewrite_graph
-from pytensor.scalar.basic import Identity, Mul, Second, Sub
+from pytensor.scalar.basic import Cast, Identity, Mul, Sub
 from pytensor.scalar.math import Sigmoid
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.basic import Alloc, Join, MakeVector
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.random.basic import BernoulliRV, BinomialRV, CategoricalRV
-from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.special import Softmax
 from pytensor.tensor.subtensor import Subtensor
+
+from pymc_ext.variational.affine_graph import dependencies, scalar_op, simplified, steps_of, vjp
 
 COVERED = "Bernoulli, Binomial and Categorical with two classes"
 STRUCTURAL = (DimShuffle, Reshape, SpecifyShape, Subtensor, Alloc)  # entries moved, not changed
@@ -42,7 +43,8 @@ class AffinityError(ValueError):
 class LogisticTerm:
     """One observed variable, y_i ~ Binomial(trials_i, σ(logit_i)), as graphs of shape (n,).
 
-    ``logit`` is in the model's value variables; ``weight`` (scalar) is ``total_size`` over n.
+    ``logit`` is in the model's value variables; ``weight`` (scalar) is ``total_size`` over n. A
+    label of K classes takes ``rows`` = K rows, one-hot; the label itself where it is not valid.
     """
 
     name: str
@@ -50,18 +52,7 @@ class LogisticTerm:
     observed: TensorVariable
     trials: TensorVariable
     weight: TensorVariable
-
-
-def _simplified(nodes: Any) -> list[TensorVariable]:
-    """Canonical form of the graphs; their root variables stay the same objects."""
-    copies: Any = clone_replace(list(nodes))
-    rewritten: Any = rewrite_graph(copies, include=("canonicalize", "stabilize"), clone=False)
-    return list(rewritten)
-
-
-def _scalar_op(variable: Any) -> Any:
-    op = variable.owner.op if variable.owner is not None else None
-    return op.scalar_op if isinstance(op, Elemwise) else None
+    rows: int = 1
 
 
 def _is_one(variable: Any) -> bool:
@@ -74,7 +65,7 @@ def _logit(p: Any) -> Any:
     """x with p = σ(x), None if the graph of p does not end in a logistic function."""
     if p.owner is None:
         return None
-    node, scalar = p.owner, _scalar_op(p)
+    node, scalar = p.owner, scalar_op(p)
     if isinstance(scalar, Sigmoid):
         return node.inputs[0]
     if isinstance(scalar, Identity):
@@ -92,7 +83,7 @@ def _logit(p: Any) -> Any:
 
 
 def _categorical_logit(p: TensorVariable, name: str) -> TensorVariable | None:
-    (p,) = _simplified([p])
+    (p,) = simplified([p])
     classes = p.type.shape[-1]
     if classes is not None and classes != 2:
         raise AffinityError(
@@ -106,12 +97,20 @@ def _categorical_logit(p: TensorVariable, name: str) -> TensorVariable | None:
     first, second = p.owner.inputs[-2:]
     if isinstance(p.owner.op, Join):  # each is one entry of the last axis
         first, second = first[..., 0], second[..., 0]
-    x, complement = (_logit(_simplified([q])[0]) for q in (second, first))
+    x, complement = (_logit(simplified([q])[0]) for q in (second, first))
     return x if complement is None else (-complement if x is None else x)
 
 
+def observed_values(model: pm.Model, rv: TensorVariable) -> TensorVariable:
+    """The observed data as they were given: PyMC casts ``pm.Data`` to integers, 0.5 to 0."""
+    value: Any = pt.as_tensor(model.rvs_to_values[rv])
+    while isinstance(scalar_op(value), Cast):
+        value = value.owner.inputs[0]
+    return value
+
+
 def _term(model: pm.Model, rv: TensorVariable) -> LogisticTerm:
-    name, value = str(rv.name), pt.as_tensor(model.rvs_to_values[rv])
+    name, value = str(rv.name), observed_values(model, rv)
     node, weight = rv.owner, pt.constant(1.0)
     if isinstance(node.op, MinibatchRandomVariable):
         weight = get_scaling(node.inputs[1:], value.shape)
@@ -123,7 +122,7 @@ def _term(model: pm.Model, rv: TensorVariable) -> LogisticTerm:
     x = (
         _categorical_logit(p, name)
         if isinstance(node.op, CategoricalRV)
-        else _logit(_simplified([p])[0])
+        else _logit(simplified([p])[0])
     )
     if x is None:
         raise AffinityError(
@@ -145,43 +144,21 @@ def logistic_terms(model: pm.Model) -> list[LogisticTerm]:
     """
     if not model.observed_RVs:
         raise AffinityError(f"the model has no observed variable; VI-PER covers {COVERED}")
+    refuse_other_densities(model)
+    return [_term(model, rv) for rv in model.observed_RVs]
+
+
+def refuse_other_densities(model: pm.Model) -> None:
+    """Raise AffinityError for Potentials and discrete unobserved variables."""
     if model.potentials:
         names = [potential.name for potential in model.potentials]
-        raise AffinityError(f"the model has Potentials {names}, which the bound does not cover")
+        raise AffinityError(f"the model has Potentials {names}, which VI-PER does not cover")
     for rv in model.free_RVs:
         if rv.dtype.startswith(("int", "uint", "bool")):
             raise AffinityError(
                 f"{rv.name!r} is a discrete unobserved variable (from missing data if it ends in "
                 "'_unobserved'): marginalise it or drop the missing rows"
             )
-    return [_term(model, rv) for rv in model.observed_RVs]
-
-
-def _dependencies(node: Any, among: Iterable[Any]) -> set[Any]:
-    """Variables of ``among`` whose values (not only shapes) ``node`` depends on."""
-    among, found, seen, stack = set(among), set(), set(), [node]
-    while stack:
-        variable = stack.pop()
-        if variable in seen:
-            continue
-        seen.add(variable)
-        if variable in among:
-            found.add(variable)
-        if variable.owner is None or isinstance(variable.owner.op, Shape | Shape_i):
-            continue
-        inputs = variable.owner.inputs
-        if isinstance(variable.owner.op, Alloc):
-            inputs = inputs[:1]
-        elif isinstance(_scalar_op(variable), Second):
-            inputs = inputs[1:]
-        stack.extend(inputs)
-    return found
-
-
-def _vjp(outputs: TensorVariable, wrt: list[Any]) -> list[TensorVariable]:
-    weights = outputs.type("w")
-    gradients = grad((outputs * weights).sum(), wrt, disconnected_inputs="ignore")
-    return _simplified(gradients)
 
 
 @dataclass(frozen=True)
@@ -206,8 +183,9 @@ def split_affine(model: pm.Model, terms: Sequence[LogisticTerm]) -> AffineSplit:
     everything = list(values.values())
     logits: dict[Any, set[Any]] = {v: set() for v in everything}
     for term in terms:
-        for v, g in zip(everything, _vjp(term.logit, everything), strict=True):
-            logits[v] |= _dependencies(g, everything)
+        steps = steps_of(term.logit, everything)
+        for v, g in zip(everything, vjp(term.logit, everything), strict=True):
+            logits[v] |= dependencies(g, everything) | (steps & {v})
     candidates = [rv for rv in values if model.rvs_to_transforms[rv] is None]
     priors = _prior_dependencies(model, [values[rv] for rv in candidates], everything)
     point = model.initial_point()
@@ -243,14 +221,17 @@ def _obstacle(rv, linear, values, logits, priors) -> str | None:
 
 
 def _prior_dependencies(model: pm.Model, candidates: list[Any], everything: list[Any]) -> dict:
-    """Variables on which each block of the log prior's Hessian depends."""
+    """Variables on which each block of the log prior's Hessian depends, steps included."""
     if not candidates:
         return {}
     gradients: Any = grad(model.varlogp, candidates, disconnected_inputs="ignore")
+    (logp,) = simplified([model.varlogp])
+    steps = steps_of(logp, candidates)  # a density with an edge, such as a uniform one
     table = {}
     for a, g in zip(candidates, gradients, strict=True):
-        for b, h in zip(candidates, _vjp(g, candidates), strict=True):
-            table[a, b] = _dependencies(h, everything)
+        corners = steps_of(simplified([g])[0], candidates)  # a kink, as in the Laplace density
+        for b, h in zip(candidates, vjp(g, candidates), strict=True):
+            table[a, b] = dependencies(h, everything) | corners | (steps & {a})
     return table
 
 

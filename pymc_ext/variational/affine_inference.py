@@ -244,7 +244,7 @@ class AffineInference(DeterministicInference):
         if not np.isfinite(first):
             raise ValueError(
                 f"the ELBO at the start is {-first}: the predictors contain NaN or infinite "
-                "values, or start lies outside the support"
+                "values, a prior is not proper, or start lies outside the support"
             )
         options = {"maxiter": n, "maxfun": 3 * n, "ftol": 1e-13, "gtol": 1e-5, "maxcor": 30}
         out = minimize(loss, x, jac=True, method="L-BFGS-B", callback=report, options=options)

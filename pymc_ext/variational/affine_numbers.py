@@ -21,6 +21,7 @@ from pymc_ext.variational.affine import AffinityError, LogisticTerm
 from pymc_ext.variational.base import VectorisedApproximation
 
 Array = NDArray[np.floating]
+Positions = NDArray[np.integer]
 ROWS = 8  # design columns evaluated together: bounds memory
 
 
@@ -70,10 +71,11 @@ def prior_reader(approx: VectorisedApproximation) -> Callable[[], GaussianPrior]
         constant, slope = f(np.zeros(p))
         P = np.stack([slope - f(row)[1] for row in np.eye(p)])
         P = (P + P.T) / 2
-        if not np.all(np.isfinite(P)) or np.linalg.eigvalsh(P)[0] <= 0:
+        if len(flat_directions := _flat_directions(P)):
+            names = _names_at(approx, flat_directions)
             raise AffinityError(
-                "the joint prior of the linear variables is improper or its parameters are not "
-                "valid (its precision is not positive definite)"
+                f"the prior of {names} is improper or its parameters are not valid (its precision "
+                "is not positive definite): the ELBO needs a proper one"
             )
         _check_quadratic(lambda beta: f(beta)[1], slope, P)
         return GaussianPrior(float(constant), slope, P)
@@ -81,8 +83,23 @@ def prior_reader(approx: VectorisedApproximation) -> Callable[[], GaussianPrior]
     return read
 
 
+def _flat_directions(P: Array) -> Positions:
+    """Positions of the variables along which the precision P is not positive and finite."""
+    finite = np.isfinite(P).all(axis=1)
+    if not finite.all():
+        return np.flatnonzero(~finite)
+    values, vectors = np.linalg.eigh(P)
+    return np.flatnonzero(np.abs(vectors[:, 0]) > 0.1) if values[0] <= 0 else np.empty(0, int)
+
+
+def _names_at(approx: VectorisedApproximation, positions: Positions) -> list[str]:
+    every = np.arange(approx.group.ddim)
+    ordering = approx.group.ordering.values()
+    return [name for name, where, *_ in ordering if np.isin(every[where], positions).any()]
+
+
 def _check_quadratic(gradient: Callable[[Array], Array], slope: Array, P: Array) -> None:
-    """A piecewise quadratic prior (Laplace, say) looks Gaussian to its own second derivatives."""
+    """Guard against an Op of the user's that hides its curvature from the graph."""
     point = np.random.default_rng(0).normal(size=len(slope)) * np.diag(P) ** -0.5
     for beta in (point, -3 * point):
         expected = slope - P @ beta
@@ -128,18 +145,19 @@ def _checked(terms, X, offset, data, sizes) -> LogisticData:
     for i, (term, low, high) in enumerate(zip(terms, edges[:-1], edges[1:], strict=True)):
         part = slice(low, high)
         y[part], trials[part], weight[part] = data[3 * i : 3 * i + 3]
-        _check_outcomes(term.name, y[part], trials[part])
+        _check_outcomes(term, y[part], trials[part])
         _check_finite(term.name, X[part], offset[part])
     return LogisticData(X, offset, y, trials, weight)
 
 
-def _check_outcomes(name: str, y: Array, trials: Array) -> None:
+def _check_outcomes(term: LogisticTerm, y: Array, trials: Array) -> None:
     bad = ~((y >= 0) & (y <= trials) & (y == np.round(y)))
     if bad.any():
         i = int(np.argmax(bad))
+        largest = trials[i] if term.rows == 1 else term.rows - 1
         raise ValueError(
-            f"observed {name!r} must be whole numbers between 0 and {trials[i]:g}, got {y[i]:g} "
-            f"at index {i}"
+            f"observed {term.name!r} must be whole numbers between 0 and {largest:g}, got {y[i]:g} "
+            f"at index {i // term.rows}"
         )
 
 

@@ -18,9 +18,11 @@ from pytensor.tensor.special import Softmax
 from pymc_ext.variational.affine import (
     AffinityError,
     LogisticTerm,
-    _simplified,
     logistic_terms,
+    observed_values,
+    refuse_other_densities,
 )
+from pymc_ext.variational.affine_graph import simplified
 
 
 def matching_terms(model: pm.Model) -> tuple[list[LogisticTerm], int]:
@@ -32,14 +34,14 @@ def matching_terms(model: pm.Model) -> tuple[list[LogisticTerm], int]:
         If the model has no covered likelihood, or mixes softmax with others.
     """
     classes = {str(rv.name): _n_classes(model, rv) for rv in model.observed_RVs}
-    if not classes or all(K == 2 for K in classes.values()):
-        try:
+    try:
+        if not classes or all(K == 2 for K in classes.values()):
             return logistic_terms(model), 1
-        except AffinityError as error:
-            raise AffinityError(str(error).replace("VI-PER", "matching")) from error
+        refuse_other_densities(model)
+    except AffinityError as error:
+        raise AffinityError(str(error).replace("VI-PER", "matching")) from error
     if len(set(classes.values())) > 1:
         raise AffinityError(f"the observed variables have different numbers of classes: {classes}")
-    _check_potentials(model)
     (K,) = set(classes.values())
     return [_softmax_term(model, rv, K) for rv in model.observed_RVs], K
 
@@ -56,15 +58,9 @@ def _n_classes(model: pm.Model, rv: TensorVariable) -> int:
     return int(p.shape[-1].eval()) if K is None else int(K)
 
 
-def _check_potentials(model: pm.Model) -> None:
-    if model.potentials:
-        names = [potential.name for potential in model.potentials]
-        raise AffinityError(f"the model has Potentials {names}, which matching does not cover")
-
-
 def _softmax_term(model: pm.Model, rv: TensorVariable, K: int) -> LogisticTerm:
-    name, value = str(rv.name), pt.as_tensor(model.rvs_to_values[rv])
-    (p,) = _simplified(model.replace_rvs_by_values(list(rv.owner.op.dist_params(rv.owner))))
+    name, value = str(rv.name), observed_values(model, rv)
+    (p,) = simplified(model.replace_rvs_by_values(list(rv.owner.op.dist_params(rv.owner))))
     if p.owner is None or not isinstance(p.owner.op, Softmax):
         raise AffinityError(
             f"the probabilities of {name!r} are not the softmax of a graph: write logit_p=..., or "
@@ -73,7 +69,9 @@ def _softmax_term(model: pm.Model, rv: TensorVariable, K: int) -> LogisticTerm:
     if p.owner.op.axis not in (None, -1, p.type.ndim - 1):
         raise AffinityError(f"the softmax of {name!r} must run over the last axis, axis=-1")
     z: Any = p.owner.inputs[0]
-    observed = pt.eq(value[..., None], pt.arange(K)).astype("float64")
+    one_hot = pt.eq(value[..., None], pt.arange(K))
+    valid = one_hot.any(axis=-1, keepdims=True)
+    observed = pt.switch(valid, one_hot, value[..., None]).astype("float64")
     zeros = pt.zeros_like(observed)
     return LogisticTerm(
         name,
@@ -81,4 +79,5 @@ def _softmax_term(model: pm.Model, rv: TensorVariable, K: int) -> LogisticTerm:
         observed.ravel(),
         pt.ones_like(observed).ravel(),
         pt.constant(1.0),
+        K,
     )

@@ -228,7 +228,7 @@ def minibatch():
     [
         (gaussian_likelihood, "matching covers"),
         (hierarchical, "scale: its support is not the real line.*use ViperVI"),
-        (wrong_prior, "Gaussian"),
+        (wrong_prior, r"the prior of \['beta'\] is not Gaussian"),
         (mixed_numbers_of_classes, "different numbers of classes"),
         (with_potential, r"Potentials \['penalty'\]"),
         (no_softmax, "not the softmax of a graph"),
@@ -260,6 +260,16 @@ def test_minibatches_are_refused():
 def test_bad_arguments_are_refused(arguments, settings, message):
     with logistic_model(), pytest.raises(ValueError, match=message):
         MatchingVI(*arguments, **settings)
+
+
+@pytest.mark.parametrize("label", [-1, 3, 0.5])
+def test_labels_outside_the_classes_are_refused(label):
+    labels = Y3.astype(float)
+    labels[7] = label
+    with pm.Model(), pytest.raises(ValueError, match=r"0 and 2, got .* at index 7"):
+        data = pm.Data("labels", labels)
+        pm.Categorical("y", logit_p=X @ pm.Normal("beta", shape=(P, K)), observed=data)
+        pm.fit(method=MatchingVI(), progressbar=False)
 
 
 def test_predictors_that_are_not_finite_are_refused():

@@ -446,10 +446,45 @@ def missing(X, y):
         pm.Bernoulli("y", logit_p=X @ pm.Normal("beta", 0, 1, shape=3), observed=outcome)
 
 
+def scaled(prior):
+    """A coefficient under a scale: the hierarchical route."""
+
+    def build(X, y):
+        pm.Bernoulli("y", logit_p=X @ prior() * pm.HalfNormal("s"), observed=y)
+
+    return build
+
+
+def laplace():
+    return pm.Laplace("beta", 0, 1, shape=3)
+
+
+def uniform():
+    return pm.Uniform("beta", -3, 3, shape=3, default_transform=None)
+
+
+def half_an_outcome(X, y):
+    y = y.astype(float)
+    y[3] = 0.5  # as an array PyMC would make it 0 itself
+    beta = pm.Normal("beta", 0, 1, shape=3)
+    pm.Bernoulli("y", logit_p=X @ beta, observed=pm.Data("outcome", y))
+
+
 REFUSED = {
     "exponential": (bernoulli(lambda X, b: X @ pt.exp(b)), r"not affine in beta"),
     "square": (bernoulli(lambda X, b: (X @ b) ** 2), r"not affine in beta"),
     "absolute": (bernoulli(lambda X, b: pt.abs(X @ b)), r"not affine in beta"),
+    "step": (bernoulli(lambda X, b: X @ pt.switch(b > 0, 1.0, -1.0)), r"not affine in beta"),
+    "rounding": (bernoulli(lambda X, b: pt.floor(X @ b)), r"not affine in beta"),
+    "rectifier": (bernoulli(lambda X, b: pt.maximum(X @ b, 0)), r"not affine in beta"),
+    "laplace prior": (bernoulli(linear, prior=laplace), r"prior of \['beta'\] is not Gaussian"),
+    "uniform prior": (bernoulli(linear, prior=uniform), r"prior of \['beta'\] is not Gaussian"),
+    "scaled laplace": (scaled(laplace), r"prior of \['beta'\] is not Gaussian"),
+    "scaled uniform": (scaled(uniform), r"prior of \['beta'\] is not Gaussian"),
+    "infinite scale": (
+        bernoulli(linear, prior=lambda: pm.Normal("beta", 0, [1, 1, np.inf], shape=3)),
+        r"prior of \['beta'\] is improper",
+    ),
     "student prior": (student, r"prior of \['beta'\] is not Gaussian"),
     "flat prior": (bernoulli(linear, prior=lambda: pm.Flat("beta", shape=3)), r"improper Flat"),
     "half-normal": (
@@ -465,6 +500,7 @@ REFUSED = {
         bernoulli(linear, observed=np.full(120, 2)),
         r"between 0 and 1, got 2 at index 0",
     ),
+    "outcome 0.5": (half_an_outcome, r"between 0 and 1, got 0.5 at index 3"),
     "nan predictor": (bernoulli(with_nan), r"not finite at 1 of 120 rows, first at row 3"),
     "infinite offset": (bernoulli(lambda X, b: X @ b + np.inf), r"not finite at 120 of 120 rows"),
     "nothing observed": (lambda X, y: pm.Normal("beta"), r"no observed variable"),
@@ -489,6 +525,17 @@ def test_bad_options_are_refused(data):
         with pytest.raises(ValueError, match=message):
             fit(basic(data), **options)
     assert issubclass(AffinityError, ValueError)
+
+
+def test_kinked_priors_beside_a_linear_part_are_averaged_over(data):
+    X, y = data
+    with pm.Model():
+        logit = X @ laplace() + pm.Normal("intercept")
+        pm.Bernoulli("y", logit_p=logit, observed=y)
+        split = ViperVI().split
+    assert [rv.name for rv in split.linear] == ["intercept"]
+    assert [rv.name for rv in split.given] == ["beta"]
+    assert split.why == {"beta": "the prior of ['beta'] is not Gaussian given the rest"}
 
 
 # ---- the interface of pm.fit --------------------------------------------------------------------
