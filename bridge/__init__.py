@@ -12,6 +12,7 @@ from bridge.divergence import bridge_sampling, kl_from_q, kl_to_q, log_evidence
 from bridge.khat import pareto_khat
 from bridge.moments import moment_errors
 from bridge.stan_to_pymc import stan_model
+from bridge.sweep import sweep
 from bridge.target import Target, pymc_target, stan_target
 
 __all__ = [
@@ -27,4 +28,5 @@ __all__ = [
     "pymc_target",
     "stan_model",
     "stan_target",
+    "sweep",
 ]

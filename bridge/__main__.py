@@ -1,4 +1,4 @@
-"""Command line of the bridge: ``python -m bridge compare | fit | list | generate``."""
+"""Command line of the bridge: ``python -m bridge compare | sweep | fit | list | generate``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from bridge.advice import LADDER, fit
 from bridge.compare import compare
 from bridge.errors import BridgeError
 from bridge.methods import METHODS
+from bridge.sweep import cases_with_reference, cluster, sweep
 from posteriordb_cases import list_cases, load_case
 
 EMBEDDED_SCHOOLS = (
@@ -44,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     logging.getLogger("bridge").setLevel(logging.INFO)
     logging.getLogger("pytensor.tensor.blas").setLevel(logging.ERROR)
+    logging.getLogger("distributed").setLevel(logging.WARNING)
     # PyTensor installed by pip says at each import, in every process, that it has no BLAS
     os.environ["PYTHONWARNINGS"] = "ignore:PyTensor could not link to a BLAS:UserWarning"
     warnings.filterwarnings("ignore", "PyTensor could not link to a BLAS", UserWarning)
@@ -75,16 +77,23 @@ def _parser() -> argparse.ArgumentParser:
         default=list(EMBEDDED_SCHOOLS),
         help="posteriors of the database (default: both eight schools)",
     )
-    command.add_argument(
-        "--methods", nargs="+", metavar="METHOD", help="default: those that `list` marks"
-    )
-    command.add_argument("--seeds", type=int, default=3, help="seeds 1..N (default 3)")
-    command.add_argument("--draws", type=int, default=20_000, help="draws of each approximation")
-    command.add_argument("--out", type=Path, default=Path("results/compare"))
-    command.add_argument("--jobs", type=int, default=-1, help="processes (default: one a core)")
-    command.add_argument("--retry-failed", action="store_true", help="run recorded failures again")
-    _database_argument(command)
+    _comparison_arguments(command, "those that `list` marks", 3, "results/compare")
     command.set_defaults(run=_compare)
+
+    command = commands.add_parser("sweep", help="every posterior with reference draws")
+    _comparison_arguments(command, "all that work on any posterior", 5, "results/sweep")
+    command.add_argument(
+        "--budget", type=float, metavar="S", help="seconds after which no further run is started"
+    )
+    command.add_argument(
+        "--run-limit", type=float, metavar="S", help="seconds after which a run is given up"
+    )
+    command.add_argument(
+        "--backend",
+        default="loky",
+        help="joblib's: loky (processes here), or dask or ray for the cluster you are connected to",
+    )
+    command.set_defaults(run=_sweep)
 
     command = commands.add_parser("fit", help="the first approximation of a posterior to trust")
     command.add_argument("program", type=Path, help="a .stan file")
@@ -110,6 +119,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _comparison_arguments(
+    command: argparse.ArgumentParser, methods: str, seeds: int, out: str
+) -> None:
+    command.add_argument("--methods", nargs="+", metavar="METHOD", help=f"default: {methods}")
+    command.add_argument("--seeds", type=int, default=seeds, help=f"seeds 1..N (default {seeds})")
+    command.add_argument("--draws", type=int, default=20_000, help="draws of each approximation")
+    command.add_argument("--out", type=Path, default=Path(out), help=f"folder (default {out})")
+    command.add_argument("--jobs", type=int, default=-1, help="processes (default: one a core)")
+    command.add_argument("--retry-failed", action="store_true", help="run recorded failures again")
+    _database_argument(command)
+
+
 def _database_argument(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--database",
@@ -120,6 +141,24 @@ def _database_argument(command: argparse.ArgumentParser) -> None:
 
 
 def _compare(arguments: argparse.Namespace, console: Console) -> int:
+    with joblib.parallel_config(n_jobs=arguments.jobs):
+        return _run(arguments, console, compare, arguments.cases)
+
+
+def _sweep(arguments: argparse.Namespace, console: Console) -> int:
+    cases = cases_with_reference(arguments.database)
+    limits = {"budget": arguments.budget, "run_limit": arguments.run_limit}
+    with cluster(arguments.backend, arguments.jobs):
+        return _run(arguments, console, sweep, cases, **limits)
+
+
+def _run(
+    arguments: argparse.Namespace,
+    console: Console,
+    runner: Callable[..., Any],
+    cases: Sequence[str],
+    **limits: float | None,
+) -> int:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -133,17 +172,19 @@ def _compare(arguments: argparse.Namespace, console: Console) -> int:
             text = f"{record['method']} on {record['case_name']}: {record['status']}"
             progress.update(task, description=text, completed=done, total=total)
 
-        with joblib.parallel_config(n_jobs=arguments.jobs):
-            frame = compare(
-                arguments.cases,
-                arguments.methods,
-                arguments.seeds,
-                out=arguments.out,
-                database=arguments.database,
-                draws=arguments.draws,
-                retry_failed=arguments.retry_failed,
-                on_record=on_record,
-            )
+        frame = runner(
+            cases,
+            arguments.methods,
+            arguments.seeds,
+            out=arguments.out,
+            database=arguments.database,
+            draws=arguments.draws,
+            retry_failed=arguments.retry_failed,
+            on_record=on_record,
+            **limits,
+        )
+        if frame.empty:
+            raise ValueError("no run was started within the budget: give more seconds")
         progress.update(
             task, description="writing tables and figures", total=len(frame), completed=len(frame)
         )

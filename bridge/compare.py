@@ -8,7 +8,7 @@ import os
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from bridge.judge import judge
 from bridge.methods import METHODS, Fit, find_methods
 from bridge.problem import Problem
 from bridge.records import Records
+from bridge.time_limit import can_limit, time_limit
 from posteriordb_cases import load_case
 
 _log = logging.getLogger(__name__)
@@ -76,6 +77,8 @@ def compare(
     draws: int = 20_000,
     repetitions: int = 5,
     retry_failed: bool = False,
+    budget: float | None = None,
+    run_limit: float | None = None,
     on_record: Callable[[dict[str, Any], int, int], None] | None = None,
 ) -> pd.DataFrame:
     """Run methods on cases and judge each run against the cases' reference draws.
@@ -104,6 +107,13 @@ def compare(
         Batches the draws are cut into for the spread of k̂.
     retry_failed
         Run again what is recorded as failed.
+    budget
+        Seconds after which no further run is started; those in flight are finished, the rest are
+        left for the next call. None is no limit.
+    run_limit
+        Seconds after which a run is stopped and recorded as failed. Enforced in the main thread of
+        a process, as in joblib's own workers but not in Dask's; where it cannot be, the record's
+        ``notes`` say so.
     on_record
         Called as ``on_record(record, done, total)`` after each run, for progress.
 
@@ -140,14 +150,15 @@ def compare(
     pending = [run for run in runs if run.key not in done]
     if len(pending) < len(runs):
         _log.info("%d of %d runs are on record in %s", len(runs) - len(pending), len(runs), out)
-    finished = Parallel(return_as="generator_unordered")(
-        delayed(run_one)(run, out) for run in pending
-    )
+    tasks = (delayed(run_one)(run, out, run_limit) for run in _until(pending, budget))
+    finished = Parallel(return_as="generator_unordered")(tasks)
     for number, record in enumerate(finished, start=len(runs) - len(pending) + 1):
         records.add(record)
         if on_record is not None:
             on_record(record, number, len(runs))
     frame = records.frame()
+    if frame.empty:  # the budget was used up before the first run
+        return pd.DataFrame(columns=["case_name", "method", "seed", "settings", "status"])
     wanted = {run.key for run in runs}
     keys = list(
         frame[["case_name", "method", "seed", "settings"]].itertuples(index=False, name=None)
@@ -158,25 +169,33 @@ def compare(
     return frame.iloc[np.argsort(position)].reset_index(drop=True)
 
 
-def run_one(run: Run, out: Path) -> dict[str, Any]:
+def _until(pending: Sequence[Run], budget: float | None) -> Iterator[Run]:
+    """The runs, until ``budget`` seconds have passed."""
+    begin = time.monotonic()
+    for number, run in enumerate(pending):
+        if budget is not None and time.monotonic() - begin > budget:
+            _log.info("budget of %g s used up: %d runs left", budget, len(pending) - number)
+            return
+        yield run
+
+
+def run_one(run: Run, out: Path, run_limit: float | None = None) -> dict[str, Any]:
     """Fit, judge and store one run; a failure becomes a record with its reason."""
     record: dict[str, Any] = {
         "case_name": run.case_name,
         "method": run.method,
         "seed": run.seed,
         "settings": run.settings.key(),
-        "representation": None,
     }
     logging.getLogger("pymc").setLevel(logging.WARNING)  # pm.fit announces the end of every run
     logging.getLogger("pytensor.tensor.blas").setLevel(logging.ERROR)  # that pip brings no BLAS
     start = time.perf_counter()
     try:
-        problem = _problem(run.case_name, run.settings.database)
-        record["representation"] = _representation(problem, run.method)
-        fit = METHODS[run.method].run(problem, run.settings.draws, run.seed)
-        record |= judge(problem, fit, repetitions=run.settings.repetitions)
-        _store(fit, out / run.draws_file)
-        record |= {"status": "ok", "draws_file": run.draws_file}
+        with time_limit(run_limit if can_limit() else None):
+            record |= _fit_and_judge(run, out)
+        if run_limit is not None and not can_limit():
+            text = "time limit not enforced: this worker's runs are not in its main thread"
+            record["notes"] = "; ".join(filter(None, [record.get("notes"), text]))
     except Exception as error:
         _log.debug("%s failed", run, exc_info=True)
         record |= {
@@ -185,6 +204,15 @@ def run_one(run: Run, out: Path) -> dict[str, Any]:
             "traceback": traceback.format_exc(),
         }
     return record | {"total_seconds": time.perf_counter() - start}
+
+
+def _fit_and_judge(run: Run, out: Path) -> dict[str, Any]:
+    problem = _problem(run.case_name, run.settings.database)
+    record: dict[str, Any] = {"representation": _representation(problem, run.method)}
+    fit = METHODS[run.method].run(problem, run.settings.draws, run.seed)
+    record |= judge(problem, fit, repetitions=run.settings.repetitions)
+    _store(fit, out / run.draws_file)
+    return record | {"status": "ok", "draws_file": run.draws_file}
 
 
 def _representation(problem: Problem, method: str) -> str:

@@ -74,6 +74,7 @@ class Method:
     representation: str  # "stan" or "pymc": which form of the posterior it works on
     run: Callable[[Problem, int, int], Fit]
     default: bool = True  # whether a comparison that names no methods runs it
+    general: bool = True  # whether it works on any posterior, so that a sweep runs it
 
 
 def gaussian_mixture_log_q(weight: Array, mean: Array, cov: Array) -> LogDensity:
@@ -244,14 +245,15 @@ def _log_q(approx: Any, theta: Array) -> LogDensity | None:
 
 def _px(name: str, text: str, family: str, *arguments: Any, **options: Any) -> Method:
     """The method that fits ``pymc_ext.family(*arguments, **options)``."""
-    default, iterations = options.pop("default", True), options.pop("iterations", 10_000)
+    default, general = options.pop("default", True), options.pop("general", True)
+    iterations = options.pop("iterations", 10_000)
 
     def make(seed: int) -> Any:
         import pymc_ext as px
 
         return getattr(px, family)(*arguments, random_seed=seed, **options)
 
-    return Method(name, text, "pymc", _family(make, iterations), default)
+    return Method(name, text, "pymc", _family(make, iterations), default, general)
 
 
 _BASELINES = (
@@ -278,7 +280,7 @@ _FAMILIES = (
         default=False,
         iterations=20_000,
     ),
-    _px("viper-full", "closed-form logistic VI", "ViperVI", "full", default=False),
+    _px("viper-full", "closed-form logistic VI", "ViperVI", "full", default=False, general=False),
 )
 METHODS: dict[str, Method] = {method.name: method for method in (*_BASELINES, *_FAMILIES)}
 

@@ -192,8 +192,8 @@ def test_find_map_and_sample_work(random_program):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_fits_a_stan_gaussian(name):
+@pytest.mark.parametrize("name", [k for k, f in FAMILIES.items() if f.gaussian_target])
+def test_every_gaussian_family_fits_a_stan_gaussian(name):
     family = FAMILIES[name]
     with bridge.stan_model(program(GAUSSIAN), GAUSSIAN.data) as model:
         approx = pm.fit(method=family.make(model=model, random_seed=1), progressbar=False)

@@ -1,0 +1,93 @@
+"""Sweeps: which cases and methods, time limits, resuming, clusters."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bridge.__main__ import main
+from bridge.compare import compare
+from bridge.errors import BridgeError
+from bridge.methods import METHODS, Method
+from bridge.sweep import cases_with_reference, cluster, sweep
+from bridge.time_limit import time_limit
+from posteriordb_cases import EMBEDDED, list_cases
+from tests.bridge.conftest import GAUSSIAN
+
+
+def test_a_sweep_takes_the_cases_with_reference_draws(tmp_path: Path) -> None:
+    assert cases_with_reference() == list_cases()  # every embedded case has some
+    import shutil
+
+    bare = tmp_path / "database"
+    shutil.copytree(EMBEDDED, bare, ignore=shutil.ignore_patterns("draws"))
+    with pytest.raises(ValueError, match="has reference draws"):
+        cases_with_reference(bare)
+
+
+def test_methods_by_default_are_the_general_ones(gaussian_database, tmp_path, monkeypatch) -> None:
+    seen = []
+    module = sys.modules["bridge.sweep"]  # the name in the package is the function
+    monkeypatch.setattr(module, "compare", lambda cases, methods, *_, **__: seen.extend(methods))
+    sweep([GAUSSIAN], database=gaussian_database, out=tmp_path)
+    assert {"stan-nuts", "laplace", "bernstein-laplace"} <= set(seen)
+    assert "viper-full" not in seen
+
+
+def test_a_used_up_budget_leaves_the_rest_for_later(
+    gaussian_database, gaussian_methods, tmp_path
+) -> None:
+    def run(**limits):
+        return compare(
+            GAUSSIAN, ["equal"], 3, out=tmp_path, database=gaussian_database, draws=4000, **limits
+        )
+
+    assert len(run(budget=-1.0)) == 0
+    assert len(run()) == 3
+
+
+def test_a_run_over_its_limit_is_a_failure(
+    gaussian_database, gaussian_methods, tmp_path, monkeypatch
+) -> None:
+    sleeper = Method("sleeper", "", "stan", lambda *_: time.sleep(60))
+    monkeypatch.setitem(METHODS, "sleeper", sleeper)
+    begin = time.monotonic()
+    frame = compare(
+        GAUSSIAN, ["sleeper", "equal"], 1, out=tmp_path, database=gaussian_database, draws=4000,
+        run_limit=10.0,
+    )  # fmt: skip
+    assert time.monotonic() - begin < 50
+    assert list(frame["status"]) == ["failed", "ok"]
+    assert frame["reason"][0] == "TimeoutError: stopped at the limit of 10 s a run"
+
+
+def test_an_alarm_that_is_swallowed_sounds_again() -> None:
+    with pytest.raises(TimeoutError), time_limit(0.1):
+        try:
+            time.sleep(5)
+        except TimeoutError:
+            time.sleep(5)
+    time.sleep(1.2)  # and not after the block
+
+
+def test_unknown_backend() -> None:
+    with pytest.raises(BridgeError, match="loky, dask or ray, got 'slurm'"), cluster("slurm", 1):
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.stan
+def test_a_local_dask_cluster_gives_the_same_numbers(tmp_path: Path, capsys) -> None:
+    pytest.importorskip("distributed", reason="the cluster extra is not installed")
+    options = ["--methods", "stan-laplace", "--seeds", "1", "--draws", "2000", "--jobs", "2"]
+    for backend in ("dask", "loky"):
+        folder = str(tmp_path / backend)
+        assert main(["sweep", *options, "--backend", backend, "--out", folder]) == 0
+    import pandas as pd
+
+    columns = ["case_name", "khat", "elbo"]
+    dask, loky = (pd.read_csv(tmp_path / b / "table.csv")[columns] for b in ("dask", "loky"))
+    pd.testing.assert_frame_equal(dask, loky)
