@@ -23,6 +23,7 @@ STALLED = 100  # refused steps in a row: the radius has shrunk by 4¹⁰⁰
 POLISH_STEPS = 30
 CONVERGED = 1e-12  # decrement at an accepted mode: 1e-6 posterior standard deviations
 QUADRATIC = 1e-2  # a Newton step near a mode shrinks the decrement at least this much
+ROUNDING = 1e-6  # of |H||θ|: a gradient below is rounding, for f rising for ever has far more
 
 
 class NoModeError(ValueError):
@@ -150,9 +151,10 @@ def find_mode(
     Returns
     -------
     Mode
-        ``converged`` is True at a mode: −H positive definite, decrement below ``CONVERGED`` and
-        falling as fast as Newton's method does (a density that rises for ever without reaching a
-        mode has small gradients too, but its decrement falls only linearly).
+        ``converged`` is True at a mode: −H positive definite, decrement below ``CONVERGED``, and
+        either falling as fast as Newton's method does or the gradient down to rounding. (A density
+        that rises for ever without reaching a mode has small gradients too, but its decrement
+        falls only linearly and its Newton steps do not shrink relative to θ.)
 
     Raises
     ------
@@ -199,4 +201,10 @@ def _polish(
         fast |= newton[1] < QUADRATIC * decrement
         theta, f, g, H, iterations = trial, f_new, g_new, H_new, iterations + 1
         step, decrement = newton
-    return Mode(theta, f, g, H, decrement, iterations, bool(fast and decrement < CONVERGED))
+    settled = fast or _at_rounding(theta, g, H)
+    return Mode(theta, f, g, H, decrement, iterations, bool(settled and decrement < CONVERGED))
+
+
+def _at_rounding(theta: Array, gradient: Array, hessian: Array) -> bool:
+    """Whether the gradient is no more than the rounding of Hθ."""
+    return bool(np.all(np.abs(gradient) <= ROUNDING * np.abs(hessian) @ np.abs(theta)))

@@ -22,7 +22,7 @@ from pymc_ext.variational.gaussian import (
     ScaledGroup,
 )
 from pymc_ext.variational.laplace import LaplaceFinder
-from pymc_ext.variational.modes import CHEAP, LaplaceFit, check_search_options
+from pymc_ext.variational.modes import LaplaceFit, check_search_options
 from pymc_ext.variational.monitor import Monitor
 
 Array = NDArray[np.floating]
@@ -33,6 +33,7 @@ VARIANTS: dict[str, type[GaussianGroup]] = {
 }
 BASE_NAMES = ("laplace", "unit")
 LOW_RANK_SD = 0.1  # u, v ~ N(0, 0.01 I), the paper's start, in whitened coordinates
+RANDOM_START = 20  # dimension up to which the random start is tried too: it never won beyond
 POWER_STEPS = 4  # towards the directions in which the covariance gains most
 NARROW = 1e-2  # second start of VI-diag: σ² = 1e-4, as in the paper
 
@@ -204,7 +205,7 @@ class MixedVI(LaplaceBasedInference):
         return self._low_rank_starts(objective) if self.variant == "lr" else [objective.x]
 
     def _low_rank_starts(self, objective: FixedDrawsObjective) -> list[Array]:
-        """Starts of (u, v), for u = v = 0 is a saddle: steepest, and the paper's random if cheap.
+        """Starts of (u, v), for u = v = 0 is a saddle: steepest, and the paper's random if small.
 
         At A = I + u vᵀ with u = 0 the gradient in u is G v, and at v = 0 that in v is Gᵀu, with G
         the gradient in A: alternating them finds the leading singular directions of G.
@@ -227,7 +228,7 @@ class MixedVI(LaplaceBasedInference):
             at(left, zero)
             right = _orthonormal(-objective.gradients(z)["v"])
         steepest = at(LOW_RANK_SD * left, LOW_RANK_SD * right)
-        return [steepest, at(random_u, random_v)] if size[0] <= CHEAP else [steepest]
+        return [steepest, at(random_u, random_v)] if size[0] <= RANDOM_START else [steepest]
 
 
 class DiagonalVI(LaplaceBasedInference):

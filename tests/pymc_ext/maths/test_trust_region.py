@@ -83,6 +83,19 @@ def test_a_point_without_a_hessian_is_a_wall():
     assert found.converged and found.theta[0] == pytest.approx(np.sqrt(0.5), rel=1e-12)
 
 
+def test_a_start_at_the_mode_of_an_ill_conditioned_density_is_recognised():
+    """The decrement of gradients that are rounding is far from zero where −H nearly vanishes."""
+    P, mode = np.diag([1e-8, 1e2]), np.array([50.0, -3.0])
+
+    def f(x):
+        d = x - mode
+        return float(-0.5 * d @ P @ d) - 800, -P @ d + 1e-14 * np.sin(1e12 * x)
+
+    found = find_mode(f, lambda x: -P, mode)
+    assert found.converged and found.decrement > 1e-24
+    np.testing.assert_allclose(found.theta, mode, rtol=1e-6)
+
+
 def test_a_saddle_is_left():
     def f(x):  # maxima at (±1, 0)
         return -((x[0] ** 2 - 1) ** 2) - x[1] ** 2, np.array(
