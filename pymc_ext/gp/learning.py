@@ -178,7 +178,8 @@ def _active(graph: HyperparameterGraph, theta: np.ndarray, box: np.ndarray) -> l
 
 
 def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iterations):
-    y, trace, best = graph.y, [], {}
+    y, trace = graph.y, []
+    best: dict[str, Any] = {}
 
     def negative(theta: np.ndarray) -> tuple[float, np.ndarray]:
         (phi, *prior), log_prior = graph.forward(theta)
@@ -275,6 +276,7 @@ def _minibatch(gp, graph, batches, theta, adam, batch_size, passes, rng):
             terms = batch_terms(q, prior, lik, y[rows], phi, n)
             theta = adam.step(theta, batches.backward(theta, terms.bars, X[rows]))
             total, steps = total + terms.value, steps + 1
+        assert q is not None  # a pass has at least one batch
         trace.append(total / len(parts) - q.divergence())
     (phi, *inputs), log_prior = graph.forward(theta)
     evidence = gp.solver.solve(y, phi, tuple(inputs)).value
@@ -291,7 +293,8 @@ def _held_value(solver, graph, y, theta, sites) -> tuple[float, float]:
 
 def _e_step(solver: Solver, y, inputs, sites: GaussianSites, steps: int) -> GaussianSites:
     """Damped updates of the sites at fixed hyperparameters; a step that is improper is halved."""
-    prior, rho = make_prior(inputs[1:]), solver.rule.rho
+    rule: Any = solver.rule  # CVI, whose step is rho
+    prior, rho = make_prior(inputs[1:]), rule.rho
     for _ in range(steps):
         post = prior.condition(sites)
         target = solver.rule.update(post, sites, solver.likelihood, y, inputs[0])

@@ -154,7 +154,8 @@ class Approximate:
     def _observations(self, y: Any) -> Any:
         if isinstance(y, SharedVariable):
             self.likelihood.check(y.get_value())
-            return y.astype("float64") if y.dtype != "float64" else y
+            data: Any = y
+            return data.astype("float64") if data.dtype != "float64" else data
         if isinstance(y, TensorVariable):
             raise TypeError("y must be an array or pm.Data, got a random or symbolic variable")
         return self.likelihood.check(y)
@@ -208,7 +209,8 @@ class Approximate:
         if not self.inputs:
             raise ValueError("no data yet: call marginal_likelihood first")
         Xnew = _matrix(Xnew, "Xnew", _columns(self.X))
-        w, C = SiteWeights(self.solver)(*self.inputs)
+        weights: Any = SiteWeights(self.solver)(*self.inputs)
+        w, C = weights
         cross = self.cov_func(Xnew, self._at)
         mean = self.mean_func(Xnew)
         mu = cross @ w + (mean if self.likelihood.n_latent == 1 else mean[:, None])
@@ -353,7 +355,7 @@ class Approximate:
         outputs = [mu, cov, self.inputs[1]]
         if point is not None:
             numbers = replace_with_values(outputs, replacements=point, model=model)
-            f = _draw_latents(rng, *numbers[:2], draws)[None]
+            f = _draw_latents(rng, numbers[0], numbers[1], draws)[None]
             phi = np.broadcast_to(numbers[2], (1, draws, len(numbers[2])))
         else:
             f, phi = self._over_posterior(outputs, idata.posterior, model, rng)
@@ -404,7 +406,7 @@ def _draw_latents(rng: np.random.Generator, mu: np.ndarray, cov: np.ndarray, n: 
 
 
 def _inference_data(variables: dict[str, np.ndarray]) -> Any:
-    groups = {"posterior_predictive": variables}
+    groups: dict[str, Any] = {"posterior_predictive": variables}
     if int(az.__version__.split(".")[0]) >= 1:
         return az.from_dict(groups)
     return az.from_dict(**groups)

@@ -44,8 +44,8 @@ class SiteEvidence(_SolverOp):
         self.reject = reject
         self.failures: list[str] = []
 
-    def make_node(self, y: Any, phi: Any, *prior: Any) -> Apply:
-        return Apply(self, self._inputs(y, phi, *prior), [pt.dscalar()])
+    def make_node(self, *inputs: Any) -> Apply:
+        return Apply(self, self._inputs(*inputs), [pt.dscalar()])
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
         y, phi, *prior = inputs
@@ -61,11 +61,11 @@ class SiteEvidence(_SolverOp):
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
         y, *rest = inputs
-        gradients = SiteEvidenceGradient(self.solver, self.reject)(y, *rest, return_list=True)
+        gradients: Any = SiteEvidenceGradient(self.solver, self.reject)(y, *rest, return_list=True)
         (g,) = cotangents
         return [DisconnectedType()(), *(g * d for d in gradients)]
 
-    L_op = pullback
+    L_op: Any = pullback
 
 
 class SiteEvidenceGradient(_SolverOp):
@@ -75,9 +75,9 @@ class SiteEvidenceGradient(_SolverOp):
         super().__init__(solver)
         self.reject = reject
 
-    def make_node(self, y: Any, phi: Any, *prior: Any) -> Apply:
-        inputs = self._inputs(y, phi, *prior)
-        return Apply(self, inputs, [i.type() for i in inputs[1:]])
+    def make_node(self, *inputs: Any) -> Apply:
+        checked = self._inputs(*inputs)
+        return Apply(self, checked, [i.type() for i in checked[1:]])
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
         y, phi, *prior = inputs
@@ -97,16 +97,16 @@ class SiteEvidenceGradient(_SolverOp):
             for i, x in enumerate(inputs)
         ]
 
-    L_op = pullback
+    L_op: Any = pullback
 
 
 class SiteWeights(_SolverOp):
     """(w, C) of the posterior: f* has mean m* + K*ₚ w, covariance K** − K*ₚ C Kₚ*."""
 
-    def make_node(self, y: Any, phi: Any, *prior: Any) -> Apply:
+    def make_node(self, *inputs: Any) -> Apply:
         several = self.solver.likelihood.n_latent > 1
         outputs = [pt.dmatrix(), pt.dtensor3()] if several else [pt.dvector(), pt.dmatrix()]
-        return Apply(self, self._inputs(y, phi, *prior), outputs)
+        return Apply(self, self._inputs(*inputs), outputs)
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
         y, phi, *prior = inputs
@@ -123,4 +123,4 @@ class SiteWeights(_SolverOp):
             for i, x in enumerate(inputs)
         ]
 
-    L_op = pullback
+    L_op: Any = pullback

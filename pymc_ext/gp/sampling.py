@@ -136,11 +136,13 @@ def annealed_evidence(
     plain = log_p(f)
     total = tau[1] * plain
     for t in range(1, steps):
-        power = tau[t]
+        power = float(tau[t])
+
+        def tempered_log_p(x: np.ndarray, power: float = power) -> np.ndarray:
+            return power * log_p(x)
+
         nu = rng.standard_normal(f.shape) @ root.T
-        f, tempered = elliptical_slice_step(
-            f, nu, mean, lambda x, a=power: a * log_p(x), power * plain, rng
-        )
+        f, tempered = elliptical_slice_step(f, nu, mean, tempered_log_p, power * plain, rng)
         plain = tempered / power
         total += (tau[t + 1] - power) * plain
     return AnnealedEvidence(
