@@ -258,11 +258,15 @@ def test_too_few_chains_are_refused(database: Path, sampler) -> None:
 
 def test_case_without_program_or_reference_name(database: Path, sampler) -> None:
     sampled = sampler()
-    (database / "models" / "stan" / "gaussian.stan").unlink()
-    with pytest.raises(NoModelError, match=r"no Stan program at models/stan/gaussian\.stan"):
-        generate(GAUSSIAN, database=database)
     path = database / "posteriors" / f"{GAUSSIAN}.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"reference_posterior_name": None}))
+    posterior = json.loads(path.read_text())
+    info = database / "models" / "info"
+    code = {"model_code": "models/stan/other.stan"}
+    (info / "other.info.json").write_text(json.dumps({"model_implementations": {"stan": code}}))
+    path.write_text(json.dumps(posterior | {"model_name": "other"}))
+    with pytest.raises(NoModelError, match=r"no Stan program at models/stan/other\.stan"):
+        generate(GAUSSIAN, database=database)
+    path.write_text(json.dumps(posterior | {"reference_posterior_name": None}))
     with pytest.raises(ValueError, match=r"set reference_posterior_name .*correlated_5-gaussian"):
         generate(GAUSSIAN, database=database)
     assert sampled == []

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posteriordb_cases import EMBEDDED, list_cases, load_case
+from posteriordb_cases import EMBEDDED, Case, list_cases, load_case
 from posteriordb_cases.writer import zipped_json
 from tests.posteriordb_cases.conftest import NAME
 
@@ -189,9 +189,18 @@ def test_damaged_data_and_info_files_are_named(clone: Path) -> None:
         load_case(NAME, clone)
 
 
-def test_database_without_the_program_gives_none(clone: Path) -> None:
-    (clone / "posterior_database/models/stan/eight_schools_noncentered.stan").unlink()
-    case = load_case(NAME, clone)
+def test_database_without_the_program_falls_back_on_ours(clone: Path) -> None:
+    own = clone / "posterior_database/models/stan/eight_schools_noncentered.stan"
+    own.write_text("// the database's own\n")
+    assert load_case(NAME, clone).stan_code == "// the database's own\n"
+    own.unlink()
+    assert load_case(NAME, clone).stan_path == load_case(NAME, EMBEDDED).stan_path
+
+
+def test_model_without_any_program_gives_none(clone: Path) -> None:
+    info = clone / "posterior_database/models/info/no_such_model.info.json"
+    info.write_text('{"model_implementations": {}}')
+    case = Case("d-m", clone / "posterior_database", {"model_name": "no_such_model"})
     assert case.stan_path is None and case.stan_code is None
 
 
@@ -211,14 +220,12 @@ def test_every_posterior_of_posteriordb_loads(corpus: Path) -> None:
     names = list_cases(corpus / "posteriordb")
     assert len(names) == 147
     cases = [load_case(name, corpus / "posteriordb") for name in names]
-    assert all(case.stan_code is None and case.exact is None for case in cases)
+    assert all(case.exact is None for case in cases)
     without_data = [case.name for case in cases if not _has_data(case)]
     assert without_data == ["mnist-nn_rbm1bJ100"]  # the snapshot leaves this file out
-    assert sum(case.has_reference for case in cases) >= 36
-    assert {case.model_name for case in cases if case.has_port} == {
-        "eight_schools_centered",
-        "eight_schools_noncentered",
-    }
+    judged = [case for case in cases if case.has_reference]
+    assert len(judged) >= 36
+    assert all(case.has_port and case.stan_code for case in judged)
 
 
 @pytest.mark.corpus
