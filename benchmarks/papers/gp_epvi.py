@@ -47,12 +47,11 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Inputs with the row number first, standardised and shuffled; labels 0/1."""
     stored = CORPUS / f"{name}_permuted.npz"
     if stored.exists():
-        with np.load(stored) as z:
-            X, y = z["X"], (z["Y"] > 0).astype(float)
-    else:
-        table = np.loadtxt(CORPUS / f"uci_{name}.csv", delimiter=",")
-        rows = np.arange(1, len(table) + 1)[:, None]
-        X, y = np.hstack([rows, table[:, :-1]]), (table[:, -1] > 0).astype(float)
+        with np.load(stored) as z:  # standardised and shuffled already
+            return z["X"], (z["Y"] > 0).astype(float)
+    table = np.loadtxt(CORPUS / f"uci_{name}.csv", delimiter=",")
+    rows = np.arange(1, len(table) + 1)[:, None]
+    X, y = np.hstack([rows, table[:, :-1]]), (table[:, -1] > 0).astype(float)
     X = (X - X.mean(axis=0)) / (X.std(axis=0) + 1e-6)
     order = np.arange(len(X))
     np.random.seed(0)  # noqa: NPY002 (the stored protocol)

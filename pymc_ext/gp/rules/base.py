@@ -51,6 +51,8 @@ class Rule(ABC):
     """An update rule; `default` names its own evidence formula, `stationary` those formulas whose
     derivative in the sites vanishes at the fixed point."""
 
+    tolerance: float
+    max_iterations: int
     default: ClassVar[str]
     stationary: ClassVar[frozenset[str]] = frozenset()
     allowed: ClassVar[frozenset[str]]

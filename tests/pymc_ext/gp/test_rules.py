@@ -12,8 +12,6 @@ from pymc_ext.gp.solver import Solver
 from tests.pymc_ext.gp.problems import RULES, observations, prior, solver_of, sparse
 from tests.tolerances import EXACT, NUMERIC
 
-pytestmark = pytest.mark.slow  # issue 6 is in progress: run by `make test-all`
-
 NAMES = ("gaussian", "probit", "logit", "poisson", "negative binomial", "student-t")
 each_rule = pytest.mark.parametrize("rule", RULES)
 each_likelihood = pytest.mark.parametrize("name", NAMES)

@@ -11,8 +11,6 @@ from pymc_ext.gp.sampling import annealed_evidence, sample_latents
 from tests.pymc_ext.gp.problems import observations, prior, solver_of
 from tests.tolerances import monte_carlo
 
-pytestmark = pytest.mark.slow  # issue 6 is in progress: run by `make test-all`
-
 
 def test_annealed_evidence_of_a_gaussian_likelihood_is_the_exact_one() -> None:
     X, m, K = prior(5)
