@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import pymc as pm
+import pytensor
 from numpy.polynomial.hermite_e import hermegauss
 from scipy.linalg import cholesky
 from scipy.optimize import minimize
@@ -103,19 +104,29 @@ def closed_form_elbo(approx, X, y) -> float:
 
 
 def stock(X, y, method: str, best: float, gap: float, patience: float) -> dict[str, float]:
-    """PyMC's ADVI until within ``gap`` nats of ``best``; checks are not counted."""
-    spent, last, reached, steps = 0.0, -np.inf, False, 0
+    """PyMC's ADVI until within ``gap`` nats of ``best``; checks are not counted.
+
+    Adam's rate is halved whenever 5,000 steps have brought no better ELBO: with a constant rate the
+    noise of one draw a step keeps ADVI half a nat and more from its optimum.
+    """
+    spent, elbos = 0.0, [-np.inf]
+    rate = pytensor.shared(np.asarray(0.02), "rate")
     with model(X, y):
         inference = {"advi": pm.ADVI, "fullrank_advi": pm.FullRankADVI}[method](random_seed=1)
-        inference.fit(1, progressbar=False, obj_optimizer=pm.adam(learning_rate=0.01))
-        while spent < patience and not reached:
+        inference.fit(1, progressbar=False, obj_optimizer=pm.adam(learning_rate=rate))
+        while spent < patience and max(elbos) < best - gap:
             cpu = time.process_time()
             inference.refine(1000, progressbar=False)
             spent += time.process_time() - cpu
-            steps += 1000
-            last = closed_form_elbo(inference.approx, X, y)
-            reached = last > best - gap
-    return {"fit_cpu_seconds": spent, "elbo": last, "steps": steps, "reached": reached}
+            elbos.append(closed_form_elbo(inference.approx, X, y))
+            if len(elbos) > 6 and max(elbos[-5:]) <= max(elbos[:-5]):
+                rate.set_value(rate.get_value() / 2)
+    return {
+        "fit_cpu_seconds": spent,
+        "elbo": max(elbos),
+        "steps": 1000 * (len(elbos) - 1),
+        "reached": max(elbos) >= best - gap,
+    }
 
 
 def cold(n: int) -> dict[str, float]:

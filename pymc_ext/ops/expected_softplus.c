@@ -11,30 +11,43 @@
  * The Python side prepends the tables ES_ERFCX, ES_ASYMPTOTIC and the constants ES_*.
  */
 
+/* Half-width vectors: 15 per cent faster than 512-bit ones on the Zen 4 where it was measured. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+#pragma GCC push_options
+#pragma GCC target("prefer-vector-width=256")
+#endif
+
 #define ES_SQRT_HALF 0.70710678118654752440
 #define ES_INV_SQRT_2PI 0.39894228040143267794
 
-/* x >= 0 and below 1e150; one division. Written out so that the loops over lanes vectorise. */
-static inline double es_erfcx(double x)
+/* erfcx(x) and erfcx(y), 0 <= x, y and x y below 1e150. One division; four chains (even and odd
+ * powers of each) hide the latency. Written out so that the loops over lanes vectorise. */
+static inline void es_erfcx2(double x, double y, double *fx, double *fy)
 {
     const double *c = ES_ERFCX;
-    const double q = 1.0 / ((x + 3.0) * (1.0 + 2.0 * x));
-    const double s = 1.0 - 6.0 * (1.0 + 2.0 * x) * q; /* (x - 3)/(x + 3) */
-    const double u = s * s; /* even and odd powers apart: half the latency of one chain */
-    double even = c[22], odd = c[23];
-#define ES_STEP(i) even = even * u + c[i]; odd = odd * u + c[i + 1];
+    const double x3 = x + 3.0, x1 = 1.0 + 2.0 * x, dx = x3 * x1;
+    const double y3 = y + 3.0, y1 = 1.0 + 2.0 * y, dy = y3 * y1;
+    const double r = 1.0 / (dx * dy), qx = dy * r, qy = dx * r;
+    const double sx = 1.0 - 6.0 * x1 * qx, ux = sx * sx; /* sx = (x - 3)/(x + 3) */
+    const double sy = 1.0 - 6.0 * y1 * qy, uy = sy * sy;
+    double even_x = c[22], odd_x = c[23], even_y = c[22], odd_y = c[23];
+#define ES_STEP(i)                                                                  \
+    even_x = even_x * ux + c[i]; odd_x = odd_x * ux + c[i + 1];                     \
+    even_y = even_y * uy + c[i]; odd_y = odd_y * uy + c[i + 1];
     ES_STEP(20) ES_STEP(18) ES_STEP(16) ES_STEP(14) ES_STEP(12) ES_STEP(10) ES_STEP(8)
     ES_STEP(6) ES_STEP(4) ES_STEP(2) ES_STEP(0)
 #undef ES_STEP
-    return (even + s * odd) * (x + 3.0) * q;
+    *fx = (even_x + sx * odd_x) * x3 * qx;
+    *fy = (even_y + sy * odd_y) * y3 * qy;
 }
 
 /* p[i] = (-1)^i sigma^i d^i N(mu; 0, sigma^2) / N at mu = -t, over sigma^i: He_i(z)/sigma^i. */
 static inline void es_hermite(double z, double sigma, int n, double *p)
 {
+    const double inverse = 1.0 / sigma, slope = z * inverse, square = inverse * inverse;
     p[0] = 1.0;
-    if (n > 1) p[1] = z / sigma;
-    for (int i = 1; i + 1 < n; i++) p[i + 1] = (z * p[i] - i * p[i - 1] / sigma) / sigma;
+    if (n > 1) p[1] = slope;
+    for (int i = 1; i + 1 < n; i++) p[i + 1] = slope * p[i] - i * square * p[i - 1];
 }
 
 /* Large sigma: D_j = lead_j + sum_i c_i d^{2i+j-2} N(mu; 0, sigma^2). */
@@ -102,9 +115,10 @@ static inline void es_kernel(double mu, double sigma, int order, int slots, int 
         const int gaussian = 0.5 * z * z <= t + ES_NEGLIGIBLE;
         const double E = gaussian ? exp(-0.5 * z * z) : 0.0;
         const double ct = sigma * ES_SQRT_HALF, cz = gaussian ? z * ES_SQRT_HALF : 0.0;
-        const int huge = sigma > 1e100;
-        if (huge || (accelerated && sigma >= ES_LARGE_SIGMA && z <= 0.25 * sigma)) {
-            const double tail = 0.5 * E * es_erfcx(cz); /* Phi(-z) */
+        if (sigma > ES_HUGE_SIGMA || (accelerated && sigma >= ES_LARGE_SIGMA && z <= 0.25 * sigma)) {
+            double scaled, unused;
+            es_erfcx2(cz, 0.0, &scaled, &unused);
+            const double tail = 0.5 * E * scaled; /* Phi(-z) */
             const double lead[2] = {sigma * ES_INV_SQRT_2PI * E - t * tail, tail};
             es_asymptotic(z, sigma, E, order, lead, d);
         } else {
@@ -119,10 +133,12 @@ static inline void es_kernel(double mu, double sigma, int order, int slots, int 
                 double a[ES_LANES] = {0.0}, b[ES_LANES] = {0.0};
                 if (gaussian) {
                     for (int l = 0; l < ES_LANES; l++) {
-                        const double kt = (base + l) * ct, value = half * es_erfcx(fabs(kt - cz));
+                        const double kt = (base + l) * ct;
+                        double minus, plus;
+                        es_erfcx2(fabs(kt - cz), kt + cz, &minus, &plus);
                         /* the same comparison as in es_exponentials, or a tie counts twice */
-                        a[l] = (base + l) * sigma < z ? -value : value;
-                        b[l] = half * es_erfcx(kt + cz);
+                        a[l] = (base + l) * sigma < z ? -half * minus : half * minus;
+                        b[l] = half * plus;
                     }
                     if (base == 0) tail = b[0]; /* slot 0: Phi(-z), its weights are zero */
                 }
@@ -166,3 +182,7 @@ static inline void es_kernel(double mu, double sigma, int order, int slots, int 
     out[1] = d[1];
     out[2] = d[2];
 }
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+#pragma GCC pop_options
+#endif

@@ -12,6 +12,7 @@ from pytensor.link.jax.dispatch.basic import jax_funcify
 from pymc_ext.ops.expected_softplus_series import (
     ASYMPTOTIC,
     ERFCX,
+    HUGE_SIGMA,
     LARGE_SIGMA,
     NEGLIGIBLE,
     Series,
@@ -83,7 +84,7 @@ def _evaluate(mu, sigma, numbers):
     E = jnp.where(gaussian, jnp.exp(-0.5 * z_safe**2), 0.0)
     tail = 0.5 * E * _erfcx(z_safe * _SQRT_HALF)
     lead = [s * _INV_SQRT_2PI * E - t * tail, tail]
-    huge = 1e100 if t.dtype == jnp.float64 else 1e15
+    huge = HUGE_SIGMA if t.dtype == jnp.float64 else 1e15
     large = s > huge
     if numbers.accelerated:
         large |= (s >= LARGE_SIGMA) & (z <= 0.25 * s)

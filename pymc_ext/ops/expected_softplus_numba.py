@@ -15,12 +15,13 @@ from pymc_ext.ops.expected_softplus_series import ERFCX, Series
 
 # PyTensor 3 also casts the outputs to the node's types; PyTensor 2 does so when storing them.
 _register = getattr(numba_scalar, "register_scalar_funcify", register_funcify_and_cache_key)
-_CACHE_VERSION = 1
+_CACHE_VERSION = 2
 
 # Reassociation lets LLVM vectorise the sums; NaN and infinity keep their meaning.
 _inline = numba.njit(fastmath={"reassoc", "contract"}, error_model="numpy", inline="never")
 
 _ASYMPTOTIC = np.array(constants.ASYMPTOTIC)
+_HUGE_SIGMA = constants.HUGE_SIGMA
 _LARGE_SIGMA = constants.LARGE_SIGMA
 _NEGLIGIBLE = constants.NEGLIGIBLE
 _RECURRENCE_LIMIT = constants.RECURRENCE_LIMIT
@@ -117,7 +118,7 @@ def _make_kernel(numbers: Series):
         E = math.exp(-0.5 * z * z) if gaussian else 0.0
         tail = 0.5 * E * _erfcx(z * _SQRT_HALF) if gaussian else 0.0
         lead = sigma * _INV_SQRT_2PI * E - t * tail
-        if sigma > 1e100 or (accelerated and sigma >= _LARGE_SIGMA and z <= 0.25 * sigma):
+        if sigma > _HUGE_SIGMA or (accelerated and sigma >= _LARGE_SIGMA and z <= 0.25 * sigma):
             d0, d1, d2 = _asymptotic(z, sigma, E, order)
         else:
             d0, d1, d2 = 0.0, 0.0, 0.0

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import erfcx, expit
 
-from pymc_ext.ops.expected_softplus_series import ASYMPTOTIC, LARGE_SIGMA, NEGLIGIBLE, Series
+from pymc_ext.ops.expected_softplus_series import (
+    ASYMPTOTIC,
+    HUGE_SIGMA,
+    LARGE_SIGMA,
+    NEGLIGIBLE,
+    Series,
+)
 
 _INV_SQRT_2PI = float(1 / np.sqrt(2 * np.pi))
 
@@ -47,7 +53,7 @@ def _finite(t, s, numbers):
     E = np.where(gaussian, np.exp(-0.5 * z**2), 0.0)
     tail = 0.5 * E * erfcx(np.where(gaussian, z, 0.0) * np.sqrt(0.5))  # Φ(−z)
     lead = (s * _INV_SQRT_2PI * E - t * tail, tail)
-    large = s > 1e100
+    large = s > HUGE_SIGMA
     if numbers.accelerated:
         large |= (s >= LARGE_SIGMA) & (z <= 0.25 * s)
     d = np.empty((3, t.size))

@@ -39,6 +39,9 @@ ERFCX = (
 LARGE_SIGMA = 16.0
 ASYMPTOTIC = (1.0, *(2 * (1 - 2.0 ** (1 - 2 * i)) * float(zeta(2 * i)) for i in range(1, 15)))
 
+# Above this only the limit is left, and products of two erfcx denominators would overflow.
+HUGE_SIGMA = 1e70
+
 # Beyond exp(−45) relative to e^{−t} the Gaussian-tail parts of A_k and B_k cannot be seen.
 NEGLIGIBLE = 45.0
 # e^{−t} and the ratios of the recurrence stay representable below this t.
