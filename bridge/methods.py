@@ -281,6 +281,14 @@ _FAMILIES = (
         iterations=20_000,
     ),
     _px("viper-full", "closed-form logistic VI", "ViperVI", "full", default=False, general=False),
+    _px(
+        "matching",
+        "matched logistic or softmax likelihood",
+        "MatchingVI",
+        alpha="elbo",
+        default=False,
+        general=False,
+    ),
 )
 METHODS: dict[str, Method] = {method.name: method for method in (*_BASELINES, *_FAMILIES)}
 
