@@ -14,10 +14,8 @@ from scipy.optimize import minimize
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.graph import HyperparameterGraph
-from pymc_ext.gp.minibatch import WhitenedGaussian, batch_terms
-from pymc_ext.gp.sites import GaussianSites
-from pymc_ext.gp.solver import Solver, make_prior
-from pymc_ext.gp.sparse import SparsePrior
+from pymc_ext.gp.loops import Adam, alternate, minibatch
+from pymc_ext.gp.solver import Solver
 
 logger = logging.getLogger(__name__)
 
@@ -118,18 +116,19 @@ def fit_hyperparameters(
     ----------
     Li, John & Solin (2023), section 3 and figure 3, arXiv:2306.04201.
     """
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-    if not gp.inputs:
-        raise ValueError("no data yet: call marginal_likelihood first")
-    if method != "l-bfgs" and not hasattr(gp.solver.rule, "rho"):
-        raise ValueError(f"method={method!r} needs rule=CVI(), got {gp.solver.rule}")
-    if method == "minibatch" and (gp.Xu is None or gp.solver.learning != "elbo"):
-        raise ValueError("method='minibatch' needs inducing inputs Xu and learning='elbo'")
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be >= 1, got {batch_size}")
+    _check_method(gp, method)
+    sizes = {
+        "max_iterations": max_iterations, "e_steps": e_steps, "m_steps": m_steps,
+        "batch_size": batch_size,
+    }  # fmt: skip
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be >= 1, got {size}")
+    for name, rate in (("learning_rate", learning_rate), ("tolerance", tolerance)):
+        if not rate > 0:
+            raise ValueError(f"{name} must be > 0, got {rate}")
     graph = gp.graph(pm.modelcontext(model))
-    theta = graph.flatten(graph.transformed(start or {}))
+    theta = graph.flatten(_inside(graph, start or {}, "start"))
     if not theta.size:
         raise ValueError("the model has no free hyperparameter to learn")
     box = _box(graph, bounds or {})
@@ -138,12 +137,12 @@ def fit_hyperparameters(
     if method == "l-bfgs":
         found = _lbfgs(gp.solver, graph, theta, box, max_iterations)
     elif method == "minibatch":
-        adam, rng = _Adam(learning_rate, 1, box), np.random.default_rng(random_seed)
+        adam, rng = Adam(learning_rate, box), np.random.default_rng(random_seed)
         batches = HyperparameterGraph(gp, graph.model, batch=True)
-        found = _minibatch(gp, graph, batches, theta, adam, batch_size, max_iterations, rng)
+        found = minibatch(gp, graph, batches, theta, adam, batch_size, max_iterations, rng)
     else:
-        adam = _Adam(learning_rate, m_steps, box)
-        found = _alternate(gp.solver, graph, theta, adam, e_steps, max_iterations, tolerance)
+        adam, steps = Adam(learning_rate, box), (e_steps, m_steps)
+        found = alternate(gp.solver, graph, theta, adam, *steps, max_iterations, tolerance)
     theta, evidence, objective, reason, converged, steps, trace = found
     active = tuple(_active(graph, theta, box))
     if active:
@@ -155,20 +154,44 @@ def fit_hyperparameters(
     )  # fmt: skip
 
 
+def _check_method(gp: Any, method: str) -> None:
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    if not gp.inputs:
+        raise ValueError("no data yet: call marginal_likelihood first")
+    if method != "l-bfgs" and not hasattr(gp.solver.rule, "rho"):
+        raise ValueError(f"method={method!r} needs rule=CVI(), got {gp.solver.rule}")
+    if method == "minibatch" and (gp.Xu is None or gp.solver.learning != "elbo"):
+        raise ValueError("method='minibatch' needs inducing inputs Xu and learning='elbo'")
+
+
+def _inside(graph: HyperparameterGraph, point: dict[str, Any], what: str) -> dict[str, np.ndarray]:
+    """Value variables of a constrained point; raises ValueError outside the support."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        values = graph.transformed(point)
+    for rv in graph.model.free_RVs:
+        if rv.name in point and not np.isfinite(values[graph.model.rvs_to_values[rv].name]).all():
+            raise ValueError(
+                f"{what} of {rv.name} must lie inside its support, got {point[rv.name]}"
+            )
+    return values
+
+
 def _box(graph: HyperparameterGraph, bounds: dict[str, tuple[float, float]]) -> np.ndarray:
     """(2, D) bounds on the unconstrained scale."""
     ends = []
     for side in (0, 1):
         default = DEFAULT_BOUND * (2 * side - 1)
         flat = {name: np.full(v.shape, default) for name, v in graph.start_point.items()}
-        given = graph.transformed({name: pair[side] for name, pair in bounds.items()})
+        given = _inside(graph, {name: pair[side] for name, pair in bounds.items()}, "bounds")
         for rv in graph.model.free_RVs:
             if rv.name in bounds:
                 name = graph.model.rvs_to_values[rv].name
                 flat[name] = given[name]
         ends.append(graph.flatten(flat))
-    box = np.array(ends)
-    return np.array([box.min(axis=0), box.max(axis=0)])
+    if np.any(ends[0] >= ends[1]):
+        raise ValueError(f"bounds must be (low, high) with low < high, got {bounds}")
+    return np.array(ends)
 
 
 def _active(graph: HyperparameterGraph, theta: np.ndarray, box: np.ndarray) -> list[str]:
@@ -206,107 +229,3 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
         best["theta"], best["evidence"], best["value"], reason, bool(result.success),
         int(result.nfev), trace,
     )  # fmt: skip
-
-
-class _Adam:
-    """Adam ascent with the moments restarted for every M-step, projected to the box."""
-
-    def __init__(self, rate: float, steps: int, box: np.ndarray):
-        self.rate, self.steps, self.box = rate, steps, box
-        self._m: Any = 0.0
-        self._v: Any = 0.0
-        self._t = 0
-
-    def step(self, theta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        self._t += 1
-        self._m = 0.9 * self._m + 0.1 * gradient
-        self._v = 0.999 * self._v + 0.001 * gradient**2
-        m, v = self._m / (1 - 0.9**self._t), self._v / (1 - 0.999**self._t)
-        return np.clip(theta + self.rate * m / (np.sqrt(v) + 1e-8), *self.box)
-
-
-def _alternate(solver, graph, theta, adam, e_steps, max_iterations, tolerance):
-    y, lik = graph.y, solver.likelihood
-    inputs, log_prior = graph.forward(theta)
-    solution = solver.solve(y, inputs[0], inputs[1:])  # the first E-step runs to its end
-    sites = solution.fixed_point.sites
-    trace: list[float] = []
-    last = (theta, solution.value, solution.value + log_prior)
-    steps, reason, converged = 0, f"{max_iterations} iterations", False
-    for _ in range(max_iterations):
-        inputs, _ = graph.forward(theta)
-        sites = _e_step(solver, y, inputs, sites, e_steps if trace else 0)
-        start = theta
-        try:
-            for _ in range(adam.steps):
-                inputs, _ = graph.forward(theta)
-                _, bars = solver.held_gradient(y, inputs[0], inputs[1:], sites)
-                theta = adam.step(theta, graph.backward(theta, bars))
-                steps += 1
-            evidence, objective = _held_value(solver, graph, y, theta, sites)
-        except (ImproperPosteriorError, ValueError) as error:
-            reason = f"the M-step left the region where the sites are proper: {error}"
-            break
-        trace.append(objective)
-        if objective < last[2] - 1e-9 * abs(last[2]) and len(trace) > 1:
-            reason = "the learning objective fell"
-            break
-        last = (theta, evidence, objective)
-        if np.max(np.abs(theta - start) / (1 + np.abs(theta))) < tolerance:
-            reason, converged = "the hyperparameters rest", True
-            break
-    theta, evidence, objective = last
-    inputs, log_prior = graph.forward(theta)
-    solver.rule.solve(make_prior(inputs[1:]), lik, y, inputs[0])  # the reported point is usable
-    return theta, evidence, objective, reason, converged, steps, trace
-
-
-def _minibatch(gp, graph, batches, theta, adam, batch_size, passes, rng):
-    X, y, lik, rho = gp.input_values(), graph.y, gp.solver.likelihood, gp.solver.rule.rho
-    n, q, trace, steps = len(y), None, [], 0
-    for _ in range(passes):
-        total = 0.0
-        parts = np.array_split(rng.permutation(n), -(-n // batch_size))
-        for rows in parts:
-            (phi, *inputs), _ = batches.forward(theta, X[rows])
-            prior = SparsePrior(*inputs)
-            q = WhitenedGaussian.standard(len(prior.L)) if q is None else q
-            target = batch_terms(q, prior, lik, y[rows], phi, n).target
-            q = WhitenedGaussian((1 - rho) * q.H + rho * target.H, (1 - rho) * q.B + rho * target.B)
-            terms = batch_terms(q, prior, lik, y[rows], phi, n)
-            theta = adam.step(theta, batches.backward(theta, terms.bars, X[rows]))
-            total, steps = total + terms.value, steps + 1
-        assert q is not None  # a pass has at least one batch
-        trace.append(total / len(parts) - q.divergence())
-    (phi, *inputs), log_prior = graph.forward(theta)
-    evidence = gp.solver.solve(y, phi, tuple(inputs)).value
-    reason = f"{passes} passes over the data"
-    return theta, evidence, evidence + log_prior, reason, False, steps, trace
-
-
-def _held_value(solver, graph, y, theta, sites) -> tuple[float, float]:
-    inputs, log_prior = graph.forward(theta)
-    post = make_prior(inputs[1:]).condition(sites)
-    evidence = post.log_normaliser + solver.correct(post, sites, y, inputs[0]).value
-    return evidence, evidence + log_prior
-
-
-def _e_step(solver: Solver, y, inputs, sites: GaussianSites, steps: int) -> GaussianSites:
-    """Damped updates of the sites at fixed hyperparameters; a step that is improper is halved."""
-    rule: Any = solver.rule  # CVI, whose step is rho
-    prior, rho = make_prior(inputs[1:]), rule.rho
-    for _ in range(steps):
-        post = prior.condition(sites)
-        target = solver.rule.update(post, sites, solver.likelihood, y, inputs[0])
-        step = rho
-        while True:
-            try:
-                proposal = sites.step(target, step)
-                prior.condition(proposal)
-                break
-            except ImproperPosteriorError:
-                step /= 2
-                if step < 1e-6:
-                    raise
-        sites = proposal
-    return sites

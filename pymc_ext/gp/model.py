@@ -135,6 +135,7 @@ class Approximate:
         if n is not None and _length(y_data) is not None and n != _length(y_data):
             raise ValueError(f"X has {n} rows, y has {_length(y_data)} entries: they must agree")
         phi = self._phi()
+        self._check_columns(X)
         prior = self._prior(X, None if Xu is None else _matrix(Xu, "Xu", _columns(X)))
         self.X, self.Xu = X, None if Xu is None else _matrix(Xu, "Xu")
         self._at = X if Xu is None else self.Xu
@@ -150,6 +151,12 @@ class Approximate:
             observed=y_data,
             **kwargs,
         )
+
+    def _check_columns(self, X: Any) -> None:
+        """A covariance of more inputs than X has columns fails late and with an unclear error."""
+        wanted, got = getattr(self.cov_func, "input_dim", None), _columns(X)
+        if isinstance(wanted, int) and got is not None and wanted > got:
+            raise ValueError(f"cov_func has input_dim={wanted}, X has {got} columns")
 
     def _observations(self, y: Any) -> Any:
         if isinstance(y, SharedVariable):
@@ -422,6 +429,8 @@ def _matrix(X: Any, name: str, columns: int | None = None) -> Any:
     if X.ndim != 2:
         shape = X.shape if isinstance(X, np.ndarray) else f"{X.ndim} axes"
         raise ValueError(f"{name} must be 2-D (n, d), got {shape}; use {name}[:, None] for d = 1")
+    if _length(X) == 0 and name != "Xnew":
+        raise ValueError(f"{name} must have at least one row, got shape {X.shape}")
     if columns is not None and _columns(X) not in (None, columns):
         raise ValueError(f"{name} must have {columns} columns as X, got {_columns(X)}")
     return X

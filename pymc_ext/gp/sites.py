@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NoReturn
 
 import numpy as np
 from scipy.linalg import lapack
@@ -70,6 +71,13 @@ class FullPrior:
 
     def __init__(self, mean: np.ndarray, K: np.ndarray):
         self.mean, self.K = mean, K
+
+    def check(self) -> None:
+        """Raise ValueError unless K is symmetric and positive semi-definite up to rounding."""
+        if not np.allclose(self.K, self.K.T, rtol=1e-8, atol=1e-8):
+            raise ValueError("the covariance K is not symmetric: check the covariance function")
+        if np.any(np.diag(self.K) < 0) or _cholesky(self.K, _jitter(self.K)) is None:
+            _refuse_covariance(self.K, "K")
 
     def condition(self, sites: GaussianSites) -> FullPosterior | StackedPosterior:
         """Posterior under the sites; raises ImproperPosteriorError if there is none."""
@@ -280,7 +288,7 @@ def _sum(gradients) -> tuple[np.ndarray, ...]:
     return tuple(sum(parts) for parts in zip(*gradients, strict=True))
 
 
-def _refuse_covariance(K: np.ndarray, name: str) -> None:
+def _refuse_covariance(K: np.ndarray, name: str) -> NoReturn:
     if not np.isfinite(K).all():
         raise ValueError(f"the covariance {name} holds NaN or infinity: check the hyperparameters")
     smallest = float(np.linalg.eigvalsh(K)[0])
@@ -298,12 +306,24 @@ def jittered_cholesky(K: np.ndarray, name: str) -> np.ndarray:
     ValueError
         If K with the jitter is not positive definite either.
     """
-    L, info = lapack.dpotrf(np.asfortranarray(K), lower=1)
-    if info == 0:
+    L = _cholesky(K, 0.0)
+    if L is not None:
         return L
-    jitter = JITTER * float(np.mean(np.diag(K)))
-    L, info = lapack.dpotrf(np.asfortranarray(K + jitter * np.eye(len(K))), lower=1)
-    if info:
+    jitter = _jitter(K)
+    L = _cholesky(K, jitter)
+    if L is None:
         _refuse_covariance(K, name)
     logger.warning("%s is not positive definite to rounding: %.1e added to it", name, jitter)
     return L
+
+
+def _jitter(K: np.ndarray) -> float:
+    return JITTER * float(np.mean(np.diag(K)))
+
+
+def _cholesky(K: np.ndarray, jitter: float) -> np.ndarray | None:
+    """Lower factor of K + jitter I, None where it has none."""
+    A = np.array(K, order="F")
+    A[np.diag_indices_from(A)] += jitter
+    L, info = lapack.dpotrf(A, lower=1, overwrite_a=1)
+    return None if info else L

@@ -60,7 +60,12 @@ class Solver:
                 f"{type(rule).__name__} learns by {' or '.join(sorted(rule.allowed))}, got "
                 f"learning={self.learning!r}"
             )
+        if self.likelihood.n_latent > 1 and self.learning not in ("elbo", "sites"):
+            raise ValueError(
+                f"{type(likelihood).__name__} learns by elbo or sites, got learning={learning!r}"
+            )
         self._last: tuple[Arrays, Solution] | None = None
+        self._covariance_checked = False
 
     def solve(self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays) -> Solution:
         """Sites at the fixed point and the evidence there, includes all normalisers.
@@ -76,7 +81,8 @@ class Solver:
         Raises
         ------
         ValueError
-            If an input is not finite, a parameter out of range, or K not positive definite.
+            If an input is not finite, a parameter or an observation out of range, or K not
+            positive definite (the full K is checked once a solver, and whenever it shows).
         ConvergenceError
             If the rule does not reach its fixed point.
         """
@@ -84,13 +90,23 @@ class Solver:
         if self._last is not None and _same(self._last[0], key):
             return self._last[1]
         self.likelihood.check_parameters(phi)
+        self._check_observations(y, len(prior_inputs[0]))
         prior = make_prior(prior_inputs)
+        if not self._covariance_checked:
+            prior.check()
+            self._covariance_checked = True
         fixed = self._from_last(prior, y, phi)
         correction = self.correct(fixed.posterior, fixed.sites, y, phi)
         value = fixed.posterior.log_normaliser + correction.value
         solution = Solution(value, fixed, correction, phi.copy(), y)
         self._last = (tuple(np.array(k) for k in key), solution)
         return solution
+
+    def _check_observations(self, y: np.ndarray, n: int) -> None:
+        """`pm.set_data` may have changed them."""
+        if len(y) != n:
+            raise ValueError(f"X has {n} rows, y has {len(y)} entries: pm.set_data sets both")
+        self.likelihood.check(y)
 
     def _from_last(self, prior: Any, y: np.ndarray, phi: Parameters) -> FixedPoint:
         """Warm start where the fixed point is unique; from scratch if that fails."""

@@ -51,8 +51,6 @@ class Rule(ABC):
     """An update rule; `default` names its own evidence formula, `stationary` those formulas whose
     derivative in the sites vanishes at the fixed point."""
 
-    tolerance: float
-    max_iterations: int
     default: ClassVar[str]
     stationary: ClassVar[frozenset[str]] = frozenset()
     allowed: ClassVar[frozenset[str]]
@@ -92,6 +90,14 @@ class Rule(ABC):
         self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
     ) -> Slopes:
         """Derivatives of the update map at the fixed point."""
+
+
+def check_limits(rule: Any) -> None:
+    """Raise ValueError unless the rule's tolerance and max_iterations can end its iteration."""
+    if not rule.tolerance > 0:
+        raise ValueError(f"tolerance must be > 0, got {rule.tolerance!r}")
+    if rule.max_iterations < 1:
+        raise ValueError(f"max_iterations must be >= 1, got {rule.max_iterations!r}")
 
 
 def from_derivatives(mean: np.ndarray, d1: np.ndarray, d2: np.ndarray) -> GaussianSites:

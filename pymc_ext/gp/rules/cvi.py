@@ -13,7 +13,7 @@ import numpy as np
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
-from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes, from_derivatives
+from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes, check_limits, from_derivatives
 from pymc_ext.gp.sites import GaussianSites
 
 SMALLEST_STEP = 1e-4
@@ -50,6 +50,7 @@ class CVI(Rule):
     def __post_init__(self) -> None:
         if not 0 < self.rho <= 1:
             raise ValueError(f"rho must be in (0, 1], got {self.rho!r}")
+        check_limits(self)
 
     def prepare(self, lik: Likelihood) -> Likelihood:
         return lik

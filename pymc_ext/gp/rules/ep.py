@@ -15,7 +15,7 @@ import numpy as np
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.evidence import cavities
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
-from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes
+from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes, check_limits
 from pymc_ext.gp.sites import GaussianSites
 
 SMALLEST_STEP = 1e-3
@@ -62,6 +62,7 @@ class EP(Rule):
             raise ValueError(f"power must be in (0, 1], got {self.power!r}; CVI() is its limit 0")
         if not 0 <= self.damping < 1:
             raise ValueError(f"damping must be in [0, 1), got {self.damping!r}")
+        check_limits(self)
 
     def options(self, formula: str) -> dict[str, float]:
         return {"power": self.power}

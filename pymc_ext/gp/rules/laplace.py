@@ -13,7 +13,7 @@ import numpy as np
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
-from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes, from_derivatives
+from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes, check_limits, from_derivatives
 from pymc_ext.gp.sites import GaussianSites
 
 HALVINGS = 30
@@ -44,6 +44,9 @@ class Laplace(Rule):
     max_iterations: int = 300
     default = "laplace"
     allowed = frozenset({"laplace", "elbo", "ep"})
+
+    def __post_init__(self) -> None:
+        check_limits(self)
 
     def update(
         self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters

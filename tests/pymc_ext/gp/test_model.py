@@ -210,6 +210,8 @@ def test_softmax_matching_and_variational_agree_on_easy_classes() -> None:
         (X[:, 0], LABELS, r"X must be 2-D \(n, d\), got \(14,\); use X\[:, None\]"),
         (np.where(X == X[3, 1], np.nan, X), LABELS, "X must be finite, got nan in row 3"),
         (X, np.where(np.arange(N) == 2, np.nan, LABELS), "y must be finite, got nan in row 2"),
+        (X[:, :1], LABELS, "cov_func has input_dim=2, X has 1 columns"),
+        (X[:0], LABELS, r"X must have at least one row, got shape \(0, 2\)"),
     ],
 )
 def test_bad_data_are_refused(X_, y_, message: str) -> None:
@@ -228,6 +230,17 @@ def test_bad_calls_are_refused(fitted) -> None:
         gp.predict(NEW, point=fit.point, pred_noise=True, model=model)
     with pytest.raises(ValueError, match="no hyperparameter is called lenght"):
         px.gp.fit_hyperparameters(gp, start={"lenght": 1.0}, model=model)
+    for name, value in {"start": {"scale": -1.0}, "bounds": {"scale": (-1.0, 2.0)}}.items():
+        with pytest.raises(ValueError, match=rf"{name} of scale must lie inside its support, got"):
+            px.gp.fit_hyperparameters(gp, model=model, **{name: value})
+    with pytest.raises(ValueError, match="low < high"):
+        px.gp.fit_hyperparameters(gp, bounds={"scale": (2.0, 1.0)}, model=model)
+    for name in ("max_iterations", "e_steps", "m_steps", "batch_size"):
+        with pytest.raises(ValueError, match=f"{name} must be >= 1, got 0"):
+            px.gp.fit_hyperparameters(gp, model=model, **{name: 0})
+    for name in ("learning_rate", "tolerance"):
+        with pytest.raises(ValueError, match=f"{name} must be > 0, got -1"):
+            px.gp.fit_hyperparameters(gp, model=model, **{name: -1})
     with pytest.raises(ValueError, match="this GP has data already"):
         gp.marginal_likelihood("z", X, LABELS)
     with pytest.raises(TypeError, match=r"rule must be a px\.gp rule"):
@@ -235,6 +248,23 @@ def test_bad_calls_are_refused(fitted) -> None:
     empty = px.gp.Approximate(cov_func=None, likelihood=px.gp.Poisson())
     with pytest.raises(ValueError, match="call marginal_likelihood first"):
         empty.latent(NEW)
+
+
+def test_data_set_later_are_checked() -> None:
+    with pm.Model() as model:
+        labels = pm.Data("labels", LABELS)
+        ls = pm.HalfNormal("ls", 1)
+        gp = px.gp.Approximate(
+            cov_func=pm.gp.cov.Matern52(2, ls=ls), likelihood=px.gp.BernoulliProbit()
+        )
+        gp.marginal_likelihood("y", X=X, y=labels)
+        logp = model.compile_logp()
+        pm.set_data({"labels": 2 * LABELS - 1})
+        with pytest.raises(ValueError, match="got -1 and 1"):
+            logp(model.initial_point())
+        pm.set_data({"labels": LABELS[:5]})
+        with pytest.raises(ValueError, match="X has 14 rows, y has 5 entries"):
+            logp(model.initial_point())
 
 
 def test_failures_are_rejected_on_request_only() -> None:

@@ -214,17 +214,32 @@ def test_ep_that_does_not_converge_says_why() -> None:
         (lambda: px.gp.EP(power=0), r"power must be in \(0, 1\]"),
         (lambda: px.gp.EP(damping=1.0), r"damping must be in \[0, 1\)"),
         (lambda: px.gp.CVI(rho=0), r"rho must be in \(0, 1\]"),
+        (lambda: px.gp.CVI(tolerance=0.0), "tolerance must be > 0, got 0.0"),
+        (lambda: px.gp.EP(tolerance=np.nan), "tolerance must be > 0, got nan"),
+        (lambda: px.gp.Laplace(max_iterations=0), "max_iterations must be >= 1, got 0"),
         (lambda: px.gp.Matching("mode"), "mode"),
         (lambda: px.gp.Matching(alpha=-1), "alpha must be positive"),
         (lambda: Solver(px.gp.BernoulliLogit(), px.gp.EP(), "elbo"), "EP learns by ep"),
         (lambda: Solver(px.gp.BernoulliLogit(), px.gp.CVI(), "best"), "learning must be one of"),
         (lambda: Solver(px.gp.Categorical(3), px.gp.EP()), "use rule=CVI"),
+        (lambda: Solver(px.gp.Categorical(3), px.gp.CVI(), "ep"), "learns by elbo or sites"),
         (lambda: Solver(StudentT(), px.gp.Matching()), "no Gaussian stands for StudentT"),
     ],
 )
 def test_bad_choices_are_refused(make, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("rule", ["laplace", "ep", "cvi", "matching"])
+def test_covariances_that_are_none_are_refused(rule: str) -> None:
+    """1 on the diagonal, 2 beside it: its eigenvalue −1 is hidden from sites of low precision."""
+    K, y = np.full((4, 4), 2.0) - np.eye(4), np.array([0.0, 1, 1, 0])
+    with pytest.raises(ValueError, match="K is not positive definite: its smallest eigenvalue is"):
+        solver_of(rule, px.gp.BernoulliLogit()).solve(y, np.empty(0), (np.zeros(4), K))
+    K[0, 1] = 1.0
+    with pytest.raises(ValueError, match="K is not symmetric"):
+        solver_of(rule, px.gp.BernoulliLogit()).solve(y, np.empty(0), (np.zeros(4), K))
 
 
 def test_nan_covariance_and_parameters_are_refused() -> None:

@@ -1,0 +1,117 @@
+"""Learning by Adam on the hyperparameters with the approximation held: the paper's, and batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pymc_ext.gp.errors import ImproperPosteriorError
+from pymc_ext.gp.minibatch import WhitenedGaussian, batch_terms
+from pymc_ext.gp.sites import GaussianSites
+from pymc_ext.gp.solver import Solver, make_prior
+from pymc_ext.gp.sparse import SparsePrior
+
+
+class Adam:
+    """Adam ascent projected to the box."""
+
+    def __init__(self, rate: float, box: np.ndarray):
+        self.rate, self.box = rate, box
+        self._m: Any = 0.0
+        self._v: Any = 0.0
+        self._t = 0
+
+    def step(self, theta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        self._t += 1
+        self._m = 0.9 * self._m + 0.1 * gradient
+        self._v = 0.999 * self._v + 0.001 * gradient**2
+        m, v = self._m / (1 - 0.9**self._t), self._v / (1 - 0.999**self._t)
+        return np.clip(theta + self.rate * m / (np.sqrt(v) + 1e-8), *self.box)
+
+
+def alternate(solver, graph, theta, adam, e_steps, m_steps, max_iterations, tolerance):
+    y, lik = graph.y, solver.likelihood
+    inputs, log_prior = graph.forward(theta)
+    solution = solver.solve(y, inputs[0], inputs[1:])  # the first E-step runs to its end
+    sites = solution.fixed_point.sites
+    trace: list[float] = []
+    last = (theta, solution.value, solution.value + log_prior)
+    steps, reason, converged = 0, f"{max_iterations} iterations", False
+    for _ in range(max_iterations):
+        inputs, _ = graph.forward(theta)
+        sites = _e_step(solver, y, inputs, sites, e_steps if trace else 0)
+        start = theta
+        try:
+            for _ in range(m_steps):
+                inputs, _ = graph.forward(theta)
+                _, bars = solver.held_gradient(y, inputs[0], inputs[1:], sites)
+                theta = adam.step(theta, graph.backward(theta, bars))
+                steps += 1
+            evidence, objective = _held_value(solver, graph, y, theta, sites)
+        except (ImproperPosteriorError, ValueError) as error:
+            reason = f"the M-step left the region where the sites are proper: {error}"
+            break
+        trace.append(objective)
+        if objective < last[2] - 1e-9 * abs(last[2]) and len(trace) > 1:
+            reason = "the learning objective fell"
+            break
+        last = (theta, evidence, objective)
+        if np.max(np.abs(theta - start) / (1 + np.abs(theta))) < tolerance:
+            reason, converged = "the hyperparameters rest", True
+            break
+    theta, evidence, objective = last
+    inputs, log_prior = graph.forward(theta)
+    solver.rule.solve(make_prior(inputs[1:]), lik, y, inputs[0])  # the reported point is usable
+    return theta, evidence, objective, reason, converged, steps, trace
+
+
+def minibatch(gp, graph, batches, theta, adam, batch_size, passes, rng):
+    X, y, lik, rho = gp.input_values(), graph.y, gp.solver.likelihood, gp.solver.rule.rho
+    n, q, trace, steps = len(y), None, [], 0
+    for _ in range(passes):
+        total = 0.0
+        parts = np.array_split(rng.permutation(n), -(-n // batch_size))
+        for rows in parts:
+            (phi, *inputs), _ = batches.forward(theta, X[rows])
+            prior = SparsePrior(*inputs)
+            q = WhitenedGaussian.standard(len(prior.L)) if q is None else q
+            target = batch_terms(q, prior, lik, y[rows], phi, n).target
+            q = WhitenedGaussian((1 - rho) * q.H + rho * target.H, (1 - rho) * q.B + rho * target.B)
+            terms = batch_terms(q, prior, lik, y[rows], phi, n)
+            theta = adam.step(theta, batches.backward(theta, terms.bars, X[rows]))
+            total, steps = total + terms.value, steps + 1
+        assert q is not None  # a pass has at least one batch
+        trace.append(total / len(parts) - q.divergence())
+    (phi, *inputs), log_prior = graph.forward(theta)
+    evidence = gp.solver.solve(y, phi, tuple(inputs)).value
+    reason = f"{passes} passes over the data"
+    return theta, evidence, evidence + log_prior, reason, False, steps, trace
+
+
+def _held_value(solver, graph, y, theta, sites) -> tuple[float, float]:
+    inputs, log_prior = graph.forward(theta)
+    post = make_prior(inputs[1:]).condition(sites)
+    evidence = post.log_normaliser + solver.correct(post, sites, y, inputs[0]).value
+    return evidence, evidence + log_prior
+
+
+def _e_step(solver: Solver, y, inputs, sites: GaussianSites, steps: int) -> GaussianSites:
+    """Damped updates of the sites at fixed hyperparameters; a step that is improper is halved."""
+    rule: Any = solver.rule  # CVI, whose step is rho
+    prior, rho = make_prior(inputs[1:]), rule.rho
+    for _ in range(steps):
+        post = prior.condition(sites)
+        target = solver.rule.update(post, sites, solver.likelihood, y, inputs[0])
+        step = rho
+        while True:
+            try:
+                proposal = sites.step(target, step)
+                prior.condition(proposal)
+                break
+            except ImproperPosteriorError:
+                step /= 2
+                if step < 1e-6:
+                    raise
+        sites = proposal
+    return sites
