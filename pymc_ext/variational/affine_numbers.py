@@ -151,6 +151,13 @@ def _checked(terms, X, offset, data, sizes) -> LogisticData:
 
 
 def _check_outcomes(term: LogisticTerm, y: Array, trials: Array) -> None:
+    bad = ~((trials >= 0) & (trials == np.round(trials)))
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise ValueError(
+            f"the trials n of {term.name!r} must be whole numbers >= 0, got {trials[i]:g} at index "
+            f"{i}"
+        )
     bad = ~((y >= 0) & (y <= trials) & (y == np.round(y)))
     if bad.any():
         i = int(np.argmax(bad))

@@ -463,6 +463,13 @@ def uniform():
     return pm.Uniform("beta", -3, 3, shape=3, default_transform=None)
 
 
+def trials(n):
+    def build(X, y):
+        pm.Binomial("y", n=n, logit_p=X @ pm.Normal("beta", 0, 1, shape=3), observed=y)
+
+    return build
+
+
 def half_an_outcome(X, y):
     y = y.astype(float)
     y[3] = 0.5  # as an array PyMC would make it 0 itself
@@ -501,6 +508,9 @@ REFUSED = {
         r"between 0 and 1, got 2 at index 0",
     ),
     "outcome 0.5": (half_an_outcome, r"between 0 and 1, got 0.5 at index 3"),
+    "negative trials": (trials(-3), r"trials n of 'y' must be whole numbers >= 0, got -3 at index"),
+    "trials 2.5": (trials(pt.constant(2.5)), r"trials n of 'y' must be whole .* got 2.5"),
+    "more successes than trials": (trials(0), r"between 0 and 0, got 1 at index"),
     "nan predictor": (bernoulli(with_nan), r"not finite at 1 of 120 rows, first at row 3"),
     "infinite offset": (bernoulli(lambda X, b: X @ b + np.inf), r"not finite at 120 of 120 rows"),
     "nothing observed": (lambda X, y: pm.Normal("beta"), r"no observed variable"),
