@@ -43,7 +43,7 @@ FAMILIES = {
     "diagonal": Family(lambda **k: px.DiagonalVI(**k), gaussian_target="diagonal"),
     "mixture": Family(lambda **k: px.MixtureVI(starts=4, **k)),
     "bernstein": Family(
-        lambda **k: px.BernsteinVI(5, (4,), **k), gaussian_target=None, minibatch=True
+        lambda **k: px.BernsteinVI(5, (4,), polish=None, **k), gaussian_target=None, minibatch=True
     ),
     # families of logistic models only, which a model without data is not
     "viper": Family(lambda **k: px.ViperVI(**k), gaussian_target=None, minibatch=True),

@@ -1,7 +1,7 @@
 """Bernstein flows against Dürr et al. (2024): KL of the exact cases, k̂ of the others.
 
     python -m benchmarks.papers.bfvi [--parts kl khat stored predictive] [--seeds 5]
-        [--cases ...] [--backend jax] [--database FOLDER] [--results FOLDER]
+        [--cases ...] [--methods ...] [--backend jax] [--database FOLDER] [--results FOLDER]
 
 All fits aim at the **true** targets; the published k̂ are of targets without the log-Jacobian of
 the positive parameter, except where there is none (network), and are printed beside ours for that
@@ -47,21 +47,22 @@ GOALS = {
     "network": 0.7,
     "diamonds": 0.2,
 }
-POLISH = px.ImportanceWeighted()
-FLOW: dict[str, Any] = {
-    "order": 10,
-    "hidden": (32, 32),
-    "tails": "quadratic",
-    "conditioning": "hierarchical",
-    "learning_rate": 0.005,
-}
+FLOW: dict[str, Any] = {"order": 10, "hidden": (32, 32)}  # all else is the default
 SETTINGS: dict[str, dict[str, Any]] = {
-    "toy": {"base": "laplace"},
-    "network": {"order": 20},
     "melanoma": {"base": "laplace"},
-    "diamonds": {"base": "laplace", "hidden": (10, 10), "learning_rate": 0.002},
+    "diamonds": {"base": "laplace", "learning_rate": 0.001},
 }
-MEAN_FIELD = {"order": 1, "hidden": (), "conditioning": "squashed"}  # no dependence, no polynomial
+MEAN_FIELD = {"order": 1, "hidden": (), "conditioning": "squashed", "tails": "linear"}
+METHODS: dict[str, Callable[..., Any]] = {
+    "flow": lambda **k: px.BernsteinVI(**{**FLOW, **k}),
+    "defaults": lambda **k: px.BernsteinVI(**k),
+    "mean-field Gaussian": lambda base=None, backend=None, learning_rate=None, **k: px.DiagonalVI(
+        **k
+    ),
+    "mean-field Student-t": lambda base=None, **k: px.BernsteinVI(
+        **MEAN_FIELD, latent="student-t", polish=None, **k
+    ),
+}
 STORED = {
     "toy": ("gpu_2D.npz", 0.68),
     "toy, mean-field Gaussian": ("2D_MF_Gauss.npz", 0.90),
@@ -73,13 +74,14 @@ STEPS = {"f1": "F1F2", "f2": "SigmoidF2", "f3": "TruncF2"}
 
 
 def fit(
-    build: Callable[[], pm.Model | None], seed: int, backend: str, n: int = 30_000, **options: Any
+    build: Callable[[], pm.Model | None], method: str, n: int = 30_000, **options: Any
 ) -> tuple[Any, float]:
-    """A fitted flow and the seconds it took, tracing and compiling included."""
+    """An approximation and the seconds it took, tracing and compiling included."""
     begin = time.perf_counter()
     with build():
-        method = px.BernsteinVI(random_seed=seed, backend=backend, **options)
-        approx = pm.fit(n, method=method, obj_n_mc=32, progressbar=False)
+        inference = METHODS[method](**options)
+        draws = {} if method == "mean-field Gaussian" else {"obj_n_mc": 32}
+        approx = pm.fit(n, method=inference, progressbar=False, **draws)
     return approx, time.perf_counter() - begin
 
 
@@ -97,8 +99,9 @@ def kl_curves(seeds: int, backend: str, folder: Path) -> dict[str, Any]:
         for input_map in ("f1", "f2", "f3") if case == "cauchy" else ("f1",):
             for order in ORDERS:
                 for seed in range(1, seeds + 1):
-                    options = {"order": order, "input_map": input_map, "tails": "bounded"}
-                    approx, _ = fit(getattr(cases, case), seed, backend, **options)
+                    approx, _ = fit(getattr(cases, case), "defaults", order=order, tails="bounded",
+                                    input_map=input_map, polish=None, random_seed=seed,
+                                    backend=backend)  # fmt: skip
                     kl = kl_by_quadrature(approx, cases.LOG_EVIDENCE[case])
                     rows.append({"case": case, "map": input_map, "M": order, "kl": kl})
                 median = np.median([r["kl"] for r in rows[-seeds:]])
@@ -139,7 +142,12 @@ def measure(approx: Any, seconds: float, seed: int) -> dict[str, Any]:
 
 
 def khat_table(
-    seeds: int, backend: str, database: Path | None, names: list[str], folder: Path
+    seeds: int,
+    backend: str,
+    database: Path | None,
+    names: list[str],
+    methods: list[str],
+    folder: Path,
 ) -> dict[str, Any]:
     """k̂ and ELBO of every case with a mean-field Gaussian and Student-t beside the flow."""
     builders = {**cases.CASES, "diamonds": lambda: cases.diamonds(database)}
@@ -149,14 +157,11 @@ def khat_table(
         if build() is None:
             print(f"{name}: left out, its data are not here", flush=True)
             continue
-        methods: dict[str, dict[str, Any]] = {
-            "flow": {**FLOW, "polish": POLISH, **SETTINGS.get(name, {})},
-            "mean-field Gaussian": {**MEAN_FIELD, "latent": "normal"},
-            "mean-field Student-t": {**MEAN_FIELD, "latent": "student-t"},
-        }
-        for method, options in methods.items():
+        for method in methods:
+            options = {**SETTINGS.get(name, {}), "backend": backend}
             runs = [
-                measure(*fit(build, seed, backend, **options), seed) for seed in range(1, seeds + 1)
+                measure(*fit(build, method, random_seed=seed, **options), seed)
+                for seed in range(1, seeds + 1)
             ]
             table[f"{name}, {method}"] = runs
             khats, elbos = (np.array([r[key] for r in runs]) for key in ("khat", "elbo"))
@@ -194,8 +199,8 @@ def stored_khats() -> dict[str, Any]:
 def predictive(backend: str, folder: Path) -> dict[str, Any]:
     """Posterior predictive of the network: flow and mean-field Gaussian beside NUTS (figure 5)."""
     x = np.linspace(-7, 7, 121)
-    flow, _ = fit(cases.network, 1, backend, **{**FLOW, **SETTINGS["network"]})
-    mean_field, _ = fit(cases.network, 1, backend, **MEAN_FIELD)
+    flow, _ = fit(cases.network, "flow", random_seed=1, backend=backend)
+    mean_field, _ = fit(cases.network, "mean-field Gaussian", random_seed=1)
     with cases.network():
         nuts = pm.sample(1000, tune=2000, chains=4, cores=1, target_accept=0.95, random_seed=1,
                          progressbar=False)  # fmt: skip
@@ -241,6 +246,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=parts, default=list(parts))
     parser.add_argument("--cases", nargs="+", choices=(*cases.CASES, "diamonds"),
                         default=[*cases.CASES, "diamonds"])  # fmt: skip
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--backend", choices=("jax", "pytensor"), default="pytensor")
     parser.add_argument("--database", type=Path, help="a posteriordb posterior_database folder")
@@ -250,7 +256,12 @@ def main() -> None:
     runs: dict[str, Callable[[], Any]] = {
         "stored": stored_khats,
         "khat": lambda: khat_table(
-            given.seeds, given.backend, given.database, given.cases, given.results
+            given.seeds,
+            given.backend,
+            given.database,
+            given.cases,
+            given.methods,
+            given.results,
         ),
         "kl": lambda: kl_curves(given.seeds, given.backend, given.results),
         "predictive": lambda: predictive(given.backend, given.results),

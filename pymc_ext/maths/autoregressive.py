@@ -30,17 +30,18 @@ def check_hidden(hidden: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(width) for width in hidden)
 
 
-def degrees(inputs: int, units: int) -> NDArray[np.intp]:
-    """Degrees in 1..D-1 of the units of a layer, ascending.
+def degrees(inputs: int, units: int, first: int = 0) -> NDArray[np.intp]:
+    """Degrees in max(first, 1)..D-1 of the units of a layer, ascending.
 
-    With at least D-1 units every degree occurs. With fewer the degrees are spaced geometrically:
-    inputs are then seen in groups, the first ones singly, because a model's few hyperparameters
-    come first and matter to everything after them.
+    With enough units every degree occurs. With fewer the degrees are spaced geometrically: inputs
+    are then seen in groups, the first ones singly, because a model's few hyperparameters come first
+    and matter to everything after them.
     """
-    top = max(inputs - 1, 1)
-    if units >= top:
-        return np.sort(np.arange(units) % top + 1)
-    spaced = np.round(np.geomspace(1, top, units)).astype(int)
+    low = max(first, 1)
+    top = max(inputs - 1, low)
+    if units >= top - low + 1:
+        return np.sort(np.arange(units) % (top - low + 1) + low)
+    spaced = np.round(np.geomspace(low, top, units)).astype(int)
     return np.sort(np.resize(np.unique(spaced), units))
 
 
@@ -54,23 +55,29 @@ class MaskedNetwork:
     hidden
         Widths of the hidden layers.
     heads
-        Name -> outputs per input. The head ``w`` returns an array (N, D, w).
+        Name -> outputs per input. The head ``w`` returns an array (N, D - first, w).
+    first
+        The first input (from 0) that has outputs.
     """
 
-    def __init__(self, inputs: int, hidden: Sequence[int], heads: Mapping[str, int]) -> None:
+    def __init__(
+        self, inputs: int, hidden: Sequence[int], heads: Mapping[str, int], first: int = 0
+    ) -> None:
         self.inputs, self.hidden, self.heads = inputs, check_hidden(hidden), dict(heads)
+        self.first, self.outputs = first, inputs - first
         layers = [np.arange(1, inputs + 1)]
-        layers += [degrees(inputs, width) for width in self.hidden]
+        layers += [degrees(inputs, width, first) for width in self.hidden]
         self.masks = [
             (after[None, :] >= before[:, None]).astype(float)
             for before, after in itertools.pairwise(layers)
         ]
-        self.output_mask = (np.arange(1, inputs + 1)[None, :] > layers[-1][:, None]).astype(float)
+        outputs = np.arange(first + 1, inputs + 1)
+        self.output_mask = (outputs[None, :] > layers[-1][:, None]).astype(float)
 
     @property
     def grouped(self) -> bool:
         """Whether a layer is too narrow for each output to see exactly the inputs before it."""
-        return bool(self.hidden) and min(self.hidden) < self.inputs - 1
+        return bool(self.hidden) and min(self.hidden) < self.inputs - max(self.first, 1)
 
     def initial(self, rng: np.random.Generator, biases: Mapping[str, Array]) -> dict[str, Array]:
         """Starting values: random hidden weights, zero heads, so that head biases are the output.
@@ -78,7 +85,7 @@ class MaskedNetwork:
         Parameters
         ----------
         biases
-            Head name -> output at the start, shape (D, w).
+            Head name -> output at the start, shape (D - first, w).
         """
         values: dict[str, Array] = {}
         for i, mask in enumerate(self.masks if self.inputs > 1 else []):
@@ -88,33 +95,24 @@ class MaskedNetwork:
         conditioned = bool(values)
         for name, width in self.heads.items():
             if conditioned:
-                values[f"W_{name}"] = np.zeros((self.hidden[-1], self.inputs * width))
+                values[f"W_{name}"] = np.zeros((self.hidden[-1], self.outputs * width))
             values[f"b_{name}"] = np.array(biases[name], dtype=float)
         return values
 
     def __call__(
-        self,
-        parameters: Mapping[str, Any],
-        inputs: TensorVariable,
-        first: int = 0,
-        stop: Any = None,
+        self, parameters: Mapping[str, Any], inputs: TensorVariable
     ) -> dict[str, TensorVariable]:
-        """Outputs ``first`` to ``stop`` of every head at ``inputs`` (N, D): name -> (N, ..., w)."""
-        rows = slice(first, self.inputs if stop is None else stop)
+        """Outputs of every head at ``inputs`` (N, D): name -> (N, D - first, w)."""
         h = inputs
         if "W0" not in parameters:  # one variable, or no layers: nothing to condition on
-            zero = pt.zeros_like(h[:, rows])[..., None]
-            return {name: parameters[f"b_{name}"][rows] + zero for name in self.heads}
+            zero = pt.zeros_like(h[:, self.first :])[..., None]
+            return {name: parameters[f"b_{name}"] + zero for name in self.heads}
         for i, mask in enumerate(self.masks):
             h = pt.tanh(h @ (parameters[f"W{i}"] * mask) + parameters[f"b{i}"])
-        return {name: self._head(parameters, h, name, rows) for name in self.heads}
+        return {name: self._head(parameters, h, name) for name in self.heads}
 
-    def _head(
-        self, parameters: Mapping[str, Any], h: TensorVariable, name: str, rows: slice
-    ) -> TensorVariable:
-        width, count = self.heads[name], rows.stop - rows.start
-        mask = np.repeat(self.output_mask[:, rows], width, axis=1)
-        weights = parameters[f"W_{name}"][:, rows.start * width : rows.stop * width]
-        flat = h @ (weights * mask)
-        out = flat.reshape((flat.shape[0], count, width)) + parameters[f"b_{name}"][rows]
-        return pt.specify_shape(out, (None, count, width))
+    def _head(self, parameters: Mapping[str, Any], h: TensorVariable, name: str) -> TensorVariable:
+        width = self.heads[name]
+        mask = np.repeat(self.output_mask, width, axis=1)
+        flat = h @ (parameters[f"W_{name}"] * mask)
+        return flat.reshape((-1, self.outputs, width)) + parameters[f"b_{name}"]

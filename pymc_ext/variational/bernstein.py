@@ -13,7 +13,7 @@ from pymc_ext.maths.bernstein_basis import check_order
 from pymc_ext.variational.bernstein_approximation import BernsteinApproximation
 from pymc_ext.variational.bernstein_base import check_base
 from pymc_ext.variational.bernstein_group import CONDITIONING, INPUT_MAPS, TAILS
-from pymc_ext.variational.bernstein_latents import Latent, resolve_latent
+from pymc_ext.variational.bernstein_latents import Latent, Normal, resolve_latent
 from pymc_ext.variational.flow_inference import FlowInference
 from pymc_ext.variational.flow_loops import LOOPS
 from pymc_ext.variational.flow_training import OPTIMIZERS
@@ -56,7 +56,8 @@ class BernsteinVI(FlowInference):
         What is added beyond the polynomial so that q has all of R^D as support. ``"linear"``: a
         slope on each side; ``"quadratic"``: also a curvature on each side, with which a normal
         latent variable gets exponential tails; ``"bounded"``: nothing, as in the paper, where q
-        ends at ϑ_0 and ϑ_M.
+        ends at ϑ_0 and ϑ_M. None takes bounded tails for f3, quadratic ones for a normal latent
+        variable, linear ones for those that have long tails themselves.
     conditioning
         What the network sees. ``"latent"``: x of the components before; ``"hierarchical"``: the
         same, but the variables after the leading scalar ones see the *values* of those, which
@@ -64,9 +65,12 @@ class BernsteinVI(FlowInference):
         seen also enters the location and the log scale of each component linearly. The paper's
         flow is ``tails="bounded", conditioning="squashed"``.
     ordering
-        Names of the free variables in the order of conditioning; None puts small ones first.
+        Names of the free variables in the order of conditioning. None puts variables of few
+        elements first, and among those the ones with a transform (scales).
     polish
-        :class:`ImportanceWeighted` settings of a second phase that lowers k̂, or None.
+        A second phase that lowers k̂ on the importance-weighted bound: ``"auto"`` runs it with the
+        default settings after a fit of at least as many steps (3000), unless k̂ < 0.3 or the
+        relative ESS > 0.999 already; :class:`ImportanceWeighted` settings run always, None never.
     optimizer, learning_rate
         ``"adam"`` or ``"rmsprop"``; full rate. ``pm.fit(obj_optimizer=...)`` replaces both.
     backend
@@ -104,23 +108,28 @@ class BernsteinVI(FlowInference):
         base: Any = "identity",
         latent: str | Latent = "normal",
         tails: str | None = None,
-        conditioning: str = "latent",
+        conditioning: str = "hierarchical",
         ordering: Sequence[str] | None = None,
-        polish: ImportanceWeighted | None = None,
+        polish: ImportanceWeighted | str | None = "auto",
         optimizer: str = "adam",
-        learning_rate: float = 0.01,
+        learning_rate: float = 0.005,
         backend: str = "pytensor",
         model: pm.Model | None = None,
         start: Mapping[str, Any] | None = None,
         random_seed: int | None = None,
     ) -> None:
         _one_of("input_map", input_map, INPUT_MAPS)
-        tails = tails or ("bounded" if input_map == "f3" else "linear")
+        latent = resolve_latent(latent)
+        if tails is None:
+            unbounded = "quadratic" if isinstance(latent, Normal) else "linear"
+            tails = "bounded" if input_map == "f3" else unbounded
         _one_of("tails", tails, tuple(TAILS))
         _one_of("conditioning", conditioning, CONDITIONING)
         _one_of("optimizer", optimizer, OPTIMIZERS)
         _one_of("backend", backend, tuple(LOOPS))
         check_base(base)
+        if isinstance(polish, str):
+            _one_of("polish", polish, ("auto",))
         if not (np.isfinite(learning_rate) and learning_rate > 0):
             raise ValueError(f"learning_rate must be > 0, got {learning_rate}")
         approx = BernsteinApproximation(
@@ -130,7 +139,7 @@ class BernsteinVI(FlowInference):
             order=check_order(order),
             hidden=check_hidden(hidden),
             input_map=input_map,
-            latent=resolve_latent(latent),
+            latent=latent,
             tails=tails,
             conditioning=conditioning,
             ordering=ordering,

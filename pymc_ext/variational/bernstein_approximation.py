@@ -13,7 +13,7 @@ from scipy.optimize.elementwise import bracket_root, find_root
 
 from pymc_ext.ops import bernstein_numpy as kernel
 from pymc_ext.variational.base import VectorisedApproximation, _compile_kwargs, standard_normal_logp
-from pymc_ext.variational.bernstein_group import BernsteinGroup
+from pymc_ext.variational.bernstein_group import BernsteinGroup, Conditionals
 from pymc_ext.variational.importance_weighted import Stage
 
 Array = NDArray[np.floating]
@@ -59,46 +59,44 @@ class BernsteinApproximation(VectorisedApproximation):
     def _log_q_at(self) -> Callable[..., Any]:
         x, group = pt.matrix("x", shape=(None, self.group.ddim)), self.group
         v, log_dx = group.latent_input(x)
-        _, log_dy = group.push(x, group.conditionals(x))
+        _, log_dy = group.flow(x)
         log_q = group.law.log_density(v).sum(-1) - log_dx - log_dy - group.log_det_base()
         return self.compile([x], [log_q])
 
     def _invert(self, y: Array) -> tuple[Array, NDArray[np.bool_]]:
         """x with flow(x) = y, one component after the other; and where it exists."""
-        names = ["offset", "log_scale", "raw", "slopes"]
 
         def build() -> Callable[..., Any]:
             x = pt.matrix("x", shape=(None, self.group.ddim))
-            given = self.group.conditionals(x)
-            return self.compile([x], [given[name] for name in names])
+            return self.compile([x], self.group.conditionals(x).present())
 
         f = self._function("conditionals", build)
         x, inside = np.zeros_like(y), np.ones(len(y), dtype=bool)
         for j in range(y.shape[1]):
-            given = dict(zip(names, self._chunked(f, x), strict=True))
-            x[:, j], found = _solve(y[:, j], {name: given[name][:, j] for name in names})
+            given = Conditionals(*(part[:, j] for part in self._chunked(f, x)))
+            x[:, j], found = _solve(y[:, j], given)
             inside &= found
         return x, inside & self.group.on_support(x)
 
 
-def _solve(y: Array, given: Mapping[str, Array]) -> tuple[Array, NDArray[np.bool_]]:
-    """Roots of offset + scale (polynomial(x) + tails(x)) = y, and where there is one."""
-    rows, height = np.arange(len(y)), (y - given["offset"]) * np.exp(-given["log_scale"])
-    slopes = given["slopes"]
-    everywhere = slopes.shape[1] > 0
+def _solve(y: Array, given: Conditionals) -> tuple[Array, NDArray[np.bool_]]:
+    """Roots of shift + scale (offset + polynomial(x) + tails(x)) = y, and where there is one."""
+    rows = np.arange(len(y))
+    height = (y - given.shift) * np.exp(-given.log_scale) - given.offset
+    everywhere = given.left is not None
 
     def distance(x: Array, i: Array) -> Array:
         i, shape = np.broadcast_to(i, x.shape).astype(int).ravel(), x.shape
         x = x.ravel()
-        out = kernel.bernstein(x, given["raw"][i])[0] - height[i]
+        out = kernel.bernstein(x, given.raw[i])[0] - height[i]
         if everywhere:
             left, right = np.logaddexp(0, -x), np.logaddexp(0, x)
-            out += slopes[i, 1] * right - slopes[i, 0] * left
-        if slopes.shape[1] > 2:
-            out += 0.5 * (slopes[i, 3] * right**2 - slopes[i, 2] * left**2)
+            out += given.right[i] * right - given.left[i] * left
+        if given.left_bend is not None:
+            out += 0.5 * (given.right_bend[i] * right**2 - given.left_bend[i] * left**2)
         return out.reshape(shape)
 
-    total = kernel.softplus_and_slope(given["raw"])[0].sum(axis=1)
+    total = kernel.softplus_and_slope(given.raw)[0].sum(axis=1)
     found = np.ones(len(y), dtype=bool) if everywhere else (height > 0) & (height < total)
     x = np.zeros(len(y))
     if found.any():

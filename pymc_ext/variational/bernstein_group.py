@@ -4,17 +4,20 @@ Notation of Dürr et al. (2024): latent v, x = αv + β, u = σ(x); component j 
 polynomial of u_j whose coefficients a masked network makes from the components before j. With
 linear tails, −s_L softplus(−x) + s_R softplus(x) is added; with quadratic ones, which make a normal
 v's tails exponential, −q_L softplus(−x)²/2 + q_R softplus(x)²/2 as well. Conditioning on more than
-u adds terms linear in what is seen to ϑ_0 and to the log of an overall scale. θ = μ + L y.
+u makes this t_j + e^{l_j}(ϑ_0 + ...) with t and l linear in what is seen, so that what the network
+makes is relative to the scale: in a funnel's neck its errors shrink with it. θ = μ + L y.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.variational.opvi import node_property
@@ -40,6 +43,23 @@ TAIL_SHARE = 0.5  # share of the identity that the tails carry at the start
 MOMENT_DRAWS = 1024  # Sobol points behind mean, std and cov
 
 
+class Conditionals(NamedTuple):
+    """What the components before j say of j: raw (N, d, M), all others (N, d)."""
+
+    raw: Any
+    offset: Any  # ϑ_0
+    shift: Any  # t
+    log_scale: Any  # l
+    left: Any = None  # slopes s_L, s_R and curvatures q_L, q_R of the tails, where there are any
+    right: Any = None
+    left_bend: Any = None
+    right_bend: Any = None
+
+    def present(self) -> list[Any]:
+        """The fields that this flow has, in order."""
+        return [field for field in self if field is not None]
+
+
 class BernsteinGroup(TransformGroup):
     """q of θ = μ + L·flow(v); options are those of :class:`BernsteinVI`."""
 
@@ -56,19 +76,23 @@ class BernsteinGroup(TransformGroup):
 
     def create_shared_params(self, start: Array) -> dict[str, Any]:
         D = self.ddim
-        self.permutation, self.leading = variable_order(self, self._kwargs["ordering"])
+        self.permutation, leading = variable_order(self, self._kwargs["ordering"])
+        split = self.conditioning == "hierarchical" and 0 < leading < D
         heads = {"raw": self.order, "local": 1 + TAILS[self.tails] + self._scaled}
-        self.network = MaskedNetwork(D, self._kwargs["hidden"], heads)
-        if self.network.grouped:
+        self.stages = [
+            MaskedNetwork(stop, self._kwargs["hidden"], heads, first)
+            for first, stop in ([(0, leading), (leading, D)] if split else [(0, D)])
+        ]
+        if self.stages[-1].grouped:
             logger.info(
-                f"hidden layers of {self.network.hidden} units are narrower than the {D - 1} "
+                f"hidden layers of {self.stages[-1].hidden} units are narrower than the {D - 1} "
                 "variables conditioned on, which are therefore seen in groups; pass "
                 f"hidden=({D - 1}, {D - 1}) for full conditioning"
             )
         self.center = shared(start[self.permutation], "center")
         self.factor = shared(np.eye(D), "factor")
         rng = np.random.default_rng(self.rng.randint(2**30))
-        return {name: shared(v, name) for name, v in self._initial_values(rng).items()}
+        return {name: _fixed_shape(v, name) for name, v in self._initial_values(rng).items()}
 
     @property
     def latent_dim(self) -> int:
@@ -80,23 +104,25 @@ class BernsteinGroup(TransformGroup):
         return self.conditioning != "squashed" and self.ddim > 1
 
     def _initial_values(self, rng: np.random.Generator) -> dict[str, Array]:
-        D = self.ddim
         offset, increments = self._identity()
         slopes = [TAIL_SHARE, TAIL_SHARE, QUADRATIC_START, QUADRATIC_START][: TAILS[self.tails]]
         tails = [float(inverse_softplus(np.array(slope))) for slope in slopes]
-        local = [offset, *tails] + [0.0] * self._scaled
-        values = self.network.initial(
-            rng,
-            {
-                "raw": np.tile(inverse_softplus(increments), (D, 1)),
-                "local": np.tile(np.array(local, dtype=float), (D, 1)),
-            },
-        )
+        local = np.array([offset, *tails] + [0.0] * self._scaled)
+        values: dict[str, Array] = {}
+        for k, network in enumerate(self.stages):
+            shape = (network.outputs, 1)
+            biases = {
+                "raw": np.tile(inverse_softplus(increments), shape),
+                "local": np.tile(local, shape),
+            }
+            own = network.initial(rng, biases)
+            if self._scaled:
+                square = np.zeros((network.inputs, network.outputs))
+                own |= {"skip": square, "skip_scale": square.copy()}
+            values |= {f"{name}_{k}": value for name, value in own.items()}
         if self.input_map == "f1":
-            values["alpha"] = np.full(D, inverse_softplus(np.array(1.0)))
-            values["beta"] = np.zeros(D)
-        if self._scaled:
-            values["skip"], values["skip_scale"] = np.zeros((D, D)), np.zeros((D, D))
+            values["alpha"] = np.full(self.ddim, inverse_softplus(np.array(1.0)))
+            values["beta"] = np.zeros(self.ddim)
         return values
 
     def _identity(self) -> tuple[float, Array]:
@@ -116,7 +142,15 @@ class BernsteinGroup(TransformGroup):
     def from_coordinates(self, y: TensorVariable) -> TensorVariable:
         """θ in the model's order from the flow's y in the conditioning order."""
         theta = self.center + (y @ self.factor.T if self.whitened else y)
-        return theta[:, np.argsort(self.permutation)]
+        # whole variables change places: pieces joined anew are several times faster than an index
+        breaks = np.flatnonzero(np.diff(self.permutation) != 1) + 1
+        runs = np.split(self.permutation, breaks)
+        if len(runs) == 1:
+            return theta
+        pieces: Any = pt.split(
+            theta, splits_size=[len(r) for r in runs], n_splits=len(runs), axis=1
+        )
+        return pt.concatenate([pieces[i] for i in np.argsort([run[0] for run in runs])], axis=1)
 
     def to_coordinates(self, theta: Array) -> Array:
         """Inverse of :meth:`from_coordinates`, NumPy."""
@@ -155,63 +189,79 @@ class BernsteinGroup(TransformGroup):
         limit = np.log1p(-self.law.margin) - np.log(self.law.margin)
         return np.all(np.abs(x) <= limit, axis=1)
 
-    def conditionals(self, x: TensorVariable) -> dict[str, TensorVariable]:
-        """What those before j say of j: raw (N, D, M), slopes, offset, log_scale (N, D)."""
-        if self.conditioning == "squashed":
-            return self._conditionals(pt.sigmoid(x) - 0.5, 0, self.ddim)
-        leading = self.leading if self.conditioning == "hierarchical" else 0
-        if not 0 < leading < self.ddim:
-            return self._conditionals(x, 0, self.ddim)
-        first = self._conditionals(x, 0, leading)
-        # a scale that follows a hyperparameter is a simple function of its value, not of its x
-        values, _ = self.push(x[:, :leading], first)
-        rest = self._conditionals(
-            pt.concatenate([values, x[:, leading:]], axis=1), leading, self.ddim
-        )
-        return {name: pt.concatenate([first[name], rest[name]], axis=1) for name in first}
-
-    def _conditionals(
-        self, seen: TensorVariable, first: int, stop: int
-    ) -> dict[str, TensorVariable]:
-        heads = self.network(self.params_dict, seen, first, stop)
-        local, out = heads["local"], {"raw": heads["raw"]}
-        out["slopes"] = pt.softplus(local[..., 1 : 1 + TAILS[self.tails]])
-        out["offset"], out["log_scale"] = local[..., 0], pt.zeros_like(local[..., 0])
-        if self._scaled:
-            skip, skip_scale = (
-                pt.triu(self.params_dict[name], 1)[:, first:stop] for name in ("skip", "skip_scale")
-            )
-            out["offset"] += seen @ skip
-            out["log_scale"] = local[..., -1] + seen @ skip_scale
-        return out
-
-    def push(self, x: TensorVariable, given: dict[str, TensorVariable]) -> tuple[Any, Any]:
+    def flow(self, x: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
         """y (N, D) and Σ log dy/dx (N,)."""
-        value, log_slope = bernstein_map(x, given["raw"])
+        pieces = list(self._staged(x))
+        y = pt.concatenate([y for _, y, _ in pieces], axis=1) if len(pieces) > 1 else pieces[0][1]
+        return y, sum(log_slope for _, _, log_slope in pieces)
+
+    def conditionals(self, x: TensorVariable) -> Conditionals:
+        """What those before j say of j, for all j."""
+        given = [part for part, _, _ in self._staged(x)]
+        if len(given) == 1:
+            return given[0]
+        return Conditionals(
+            *(
+                pt.concatenate(field, axis=1)
+                for field in zip(*(g.present() for g in given), strict=True)
+            )
+        )
+
+    def _staged(self, x: TensorVariable) -> Iterator[tuple[Conditionals, Any, Any]]:
+        """Conditionals, y and Σ log dy/dx of each stage; a later one sees the values of earlier."""
+        seen = pt.sigmoid(x) - 0.5 if self.conditioning == "squashed" else x
+        values: list[Any] = []  # a scale is a simple function of a hyperparameter's value, not of x
+        for k, network in enumerate(self.stages):
+            rest = seen[:, network.first : network.inputs]
+            inputs = pt.concatenate([*values, rest], axis=1) if values else rest
+            given = self._conditionals(k, inputs)
+            y, log_slope = self.push(x[:, network.first : network.inputs], given)
+            values.append(y)
+            yield given, y, log_slope
+
+    def _conditionals(self, k: int, seen: TensorVariable) -> Conditionals:
+        network = self.stages[k]
+        suffix = f"_{k}"
+        own = {n.removesuffix(suffix): p for n, p in self.params_dict.items() if n.endswith(suffix)}
+        heads = network(own, seen)
+        width = network.heads["local"]
+        columns: Any = pt.split(heads["local"], splits_size=[1] * width, n_splits=width, axis=2)
+        columns = [pt.squeeze(c, axis=2) for c in (columns if width > 1 else [heads["local"]])]
+        slopes = [pt.softplus(c) for c in columns[1 : 1 + TAILS[self.tails]]]
+        shift = log_scale = pt.zeros_like(columns[0])
+        if self._scaled:
+            mask = np.triu(np.ones((network.inputs, network.inputs)), 1)[:, network.first :]
+            shift = seen @ (own["skip"] * mask)
+            log_scale = columns[-1] + seen @ (own["skip_scale"] * mask)
+        return Conditionals(heads["raw"], columns[0], shift, log_scale, *slopes)
+
+    def push(self, x: TensorVariable, given: Conditionals) -> tuple[Any, Any]:
+        """y (N, d) and Σ log dy/dx (N,)."""
+        value, log_slope = bernstein_map(x, given.raw)
         if TAILS[self.tails]:
-            tail, derivative = self.tail(x, given["slopes"])
+            tail, derivative = self.tail(x, given)
             value, log_slope = value + tail, pt.logaddexp(log_slope, pt.log(derivative))
-        y = given["offset"] + pt.exp(given["log_scale"]) * value
-        return y, (log_slope + given["log_scale"]).sum(-1)
+        y = given.shift + pt.exp(given.log_scale) * (given.offset + value)
+        return y, (log_slope + given.log_scale).sum(-1)
 
     def transform(self, z: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
         v = self.law.draw(z, self.ddim)
         x, log_dx = self.logit_input(v)
-        y, log_dy = self.push(x, self.conditionals(x))
+        y, log_dy = self.flow(x)
         log_q = self.law.log_density(v).sum(-1) - log_dx - log_dy - self.log_det_base()
         # with one normal per latent variable this is log|det ∂θ/∂z|; with two (Student-t) only
         # log q has a meaning, and log q is what the base class makes of it
         return self.from_coordinates(y), standard_normal_logp(z) - log_q
 
-    def tail(self, x: TensorVariable, slopes: TensorVariable) -> tuple[Any, Any]:
-        """The increasing function of x beside the polynomial, (N, D), and its derivative."""
+    def tail(self, x: TensorVariable, given: Conditionals) -> tuple[Any, Any]:
+        """The increasing function of x beside the polynomial, (N, d), and its derivative."""
         right, left = pt.softplus(x), pt.softplus(-x)
         d_right, d_left = pt.sigmoid(x), pt.sigmoid(-x)
-        value = slopes[..., 1] * right - slopes[..., 0] * left
-        derivative = slopes[..., 1] * d_right + slopes[..., 0] * d_left
+        value = given.right * right - given.left * left
+        derivative = given.right * d_right + given.left * d_left
         if self.tails == "quadratic":
-            value += 0.5 * (slopes[..., 3] * right**2 - slopes[..., 2] * left**2)
-            derivative += slopes[..., 3] * right * d_right + slopes[..., 2] * left * d_left
+            value += 0.5 * (given.right_bend * right**2 - given.left_bend * left**2)
+            derivative += given.right_bend * right * d_right + given.left_bend * left * d_left
         return value, derivative
 
     # ---- moments ---------------------------------------------------------------------------
@@ -235,19 +285,25 @@ class BernsteinGroup(TransformGroup):
         return pt.sqrt(pt.diag(self.cov))
 
 
+def _fixed_shape(value: Array, name: str) -> Any:
+    value = pm.floatX(value)  # a static shape spares every step its run-time checks
+    return pytensor.shared(value, name, shape=value.shape)
+
+
 def variable_order(
     group: TransformGroup, ordering: Sequence[str] | None
 ) -> tuple[NDArray[np.intp], int]:
     """Permutation of the flat θ, and how many of its first entries are scalar variables.
 
     Entry k is conditioned on the entries before it. None puts the variables with few elements
-    first (a model's hyperparameters), ties in the model's order; a sequence of names gives the
-    order of the variables.
+    first (a model's hyperparameters), among equals those with a transform (scales: given them, what
+    they scale is often Gaussian), then the model's order. A sequence of names gives the order.
     """
     slices = {rv.name: group.ordering[group.model.rvs_to_values[rv].name][1] for rv in group.group}
     sizes = {name: s.stop - s.start for name, s in slices.items()}
     if ordering is None:
-        names = sorted(slices, key=lambda name: sizes[name])
+        transforms = {rv.name: group.model.rvs_to_transforms[rv] for rv in group.group}
+        names = sorted(slices, key=lambda name: (sizes[name], transforms[name] is None))
     else:
         names = list(ordering)
         if sorted(names) != sorted(slices):

@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 Array = NDArray[np.floating]
 CHECK_DRAWS = 1024  # held-out draws of one plateau check
 FRESH_DRAWS = 4096  # behind the final ELBO
+GOOD_KHAT, GOOD_ESS = 0.3, 0.999  # a fit that reaches one of them is polished only when asked for
 CHECKS, JUDGE, POLISH = 101, 102, 103  # purposes of random numbers, beyond the base module's
 
 
@@ -59,7 +60,7 @@ class FlowInference(StochasticInference):
         approx: BernsteinApproximation,
         *,
         base: Any,
-        polish: ImportanceWeighted | None,
+        polish: ImportanceWeighted | str | None,
         optimizer: str,
         learning_rate: float,
         backend: str,
@@ -73,6 +74,7 @@ class FlowInference(StochasticInference):
         self._based = isinstance(base, str) and base == "identity"
         self._notes: tuple[str, ...] = ()
         self._trainer: Trainer | None = None
+        self._polishing_evaluations = 0
         self._callbacks: tuple[Callable[..., Any], ...] = ()
         self._score = True
 
@@ -114,7 +116,7 @@ class FlowInference(StochasticInference):
             group.include_transformed = include_transformed
         self._callbacks, self._score = tuple(callbacks or ()), score is None or score
         self._require_finite_start()
-        if self.polish is not None:
+        if isinstance(self.polish, ImportanceWeighted):
             self.approx.require_exact_logp()
         if n == 0:
             return self._report(begin, False, "n = 0: initialised only", 0, ())
@@ -128,7 +130,7 @@ class FlowInference(StochasticInference):
             more_updates=dict(more_updates or {}),
             more_replacements=dict(more_replacements or {}),
         )
-        self._trainer = self._new_trainer(options, TRAIN)
+        self._trainer, self._polishing_evaluations = self._new_trainer(options, TRAIN), 0
         return self._run(self._trainer, int(n), begin, progressbar)
 
     def refine(self, n: int, progressbar: bool = True, progressbar_theme: Any = None) -> None:
@@ -154,8 +156,10 @@ class FlowInference(StochasticInference):
         if not converged:
             logger.warning("the flow has not converged: %s", reason)
         stages: tuple[Stage, ...] = ()
-        if self.polish is not None:
+        if isinstance(self.polish, ImportanceWeighted):
             stages = self._polish(self.polish, progressbar)
+        elif self.polish and trainer.estimate and len(trainer.losses) >= ImportanceWeighted.steps:
+            stages = self._polish(ImportanceWeighted(), progressbar, always=False)
         return self._report(begin, converged, reason, len(trainer.losses), stages)
 
     # ---- parts of a fit --------------------------------------------------------------------
@@ -192,7 +196,7 @@ class FlowInference(StochasticInference):
             loss = -importance_weighted_bound(approx.symbolic_log_ratio(normals), options.group)
             if replacements:
                 loss = graph_replace(loss, replacements, strict=False)
-            updates = self._updates(loss, options, optimizer)
+            loss, updates = self._updates(loss, options, optimizer)
             rng = stream(self.random_seed, purpose)
             loop = LOOPS[self.backend](approx, z, loss, updates, options.draws, rng)
         exact = not approx.has_minibatch and not options.more_replacements
@@ -206,16 +210,17 @@ class FlowInference(StochasticInference):
 
     def _updates(
         self, loss: Any, options: StepOptions, optimizer: GuardedOptimizer | None
-    ) -> dict[Any, Any]:
+    ) -> tuple[Any, dict[Any, Any]]:
         params = [*self.approx.params, *options.more_obj_params]
+        updates: dict[Any, Any] = {}
         if optimizer is not None:
-            updates = optimizer(loss, params)
+            loss, updates = optimizer(loss, params)
         elif options.obj_optimizer is not None:
             gradients = pt.grad(loss, params, disconnected_inputs="ignore")
             if options.max_norm is not None:
                 gradients = pm.total_norm_constraint(gradients, options.max_norm)
             updates = dict(options.obj_optimizer(gradients, params))
-        return {**updates, **options.more_updates}
+        return loss, {**updates, **options.more_updates}
 
     def _held_out(self) -> Array:
         # the same normals at every check: the changes of the ELBO are then known more exactly
@@ -232,11 +237,15 @@ class FlowInference(StochasticInference):
 
         return after_steps
 
-    def _polish(self, polish: ImportanceWeighted, progressbar: bool) -> tuple[Stage, ...]:
+    def _polish(
+        self, polish: ImportanceWeighted, progressbar: bool, always: bool = True
+    ) -> tuple[Stage, ...]:
         """Judge, train on the importance-weighted bound, judge on the same draws, keep one."""
         approx = self.approx
         z = approx.latent_draws(polish.judge_draws, stream(self.random_seed, JUDGE))
         plain, kept = judge("ELBO", approx, z), [p.get_value() for p in approx.params]
+        if not always and (plain.khat < GOOD_KHAT or plain.relative_ess > GOOD_ESS):
+            return (replace(plain, kept=True),)
         options = StepOptions(
             draws=polish.draws,
             group=polish.group,
@@ -248,6 +257,7 @@ class FlowInference(StochasticInference):
             task = bar.add_task("Polishing", total=polish.steps)
             trainer.after_steps = lambda losses: bar.update(task, advance=len(losses))
             trainer.run(polish.steps, to_plateau=False)
+        self._polishing_evaluations += trainer.evaluations
         polished = judge("importance-weighted bound", approx, z)
         if better(polished, plain):
             return plain, replace(polished, kept=True)
@@ -270,8 +280,7 @@ class FlowInference(StochasticInference):
             fresh = FreshDraws.from_log_ratios(approx.log_ratios(z))
         approx.hist, approx.stages = self.hist, stages
         evaluations = self._trainer.evaluations if self._trainer is not None else 0
-        if stages and self.polish is not None:
-            evaluations += self.polish.steps * self.polish.draws
+        evaluations += self._polishing_evaluations
         wall = time.perf_counter() - begin
         approx.result = FitResult(
             method=self.name,

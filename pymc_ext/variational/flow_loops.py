@@ -69,11 +69,6 @@ class Loop(ABC):
         z = self.rng.standard_normal((steps, *self.shape))
         return z.astype(pytensor.config.floatX)
 
-    def copy(self, sources: Mapping[Any, Any]) -> None:
-        """Give each variable the value of its source."""
-        for target, source in sources.items():
-            target.set_value(source.get_value())
-
 
 class PyTensorLoop(Loop):
     """Each step is a call of one compiled function."""

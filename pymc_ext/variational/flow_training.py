@@ -6,8 +6,9 @@ many steps at a time inside one loop compiled by JAX. Both take the same normal 
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pytensor.graph.replace import graph_replace
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.variational.flow_loops import BLOCK
@@ -41,9 +43,11 @@ def importance_weighted_bound(log_ratio: TensorVariable, group: int) -> TensorVa
     return (pt.logsumexp(log_ratio.reshape((-1, group)), axis=1) - np.log(group)).mean()
 
 
-@dataclass
 class GuardedOptimizer:
-    """Updates that skip a step whose loss or gradient is not finite, and keep an average.
+    """A step that leaves out a loss or gradient that is not finite, and keeps an average.
+
+    All parameters are one vector inside the step: :meth:`load` and :meth:`store` carry values
+    between it and the parameters themselves.
 
     Parameters
     ----------
@@ -53,43 +57,78 @@ class GuardedOptimizer:
         Gradients longer than this are shortened to it; None leaves them.
     """
 
-    name: str = "adam"
-    max_norm: float | None = None
-    rate: Any = field(default_factory=lambda: pytensor.shared(pm.floatX(0.0), "rate"))
-    weight: Any = field(default_factory=lambda: pytensor.shared(pm.floatX(1.0), "weight"))
-    averages: dict[Any, Any] = field(default_factory=dict)
+    def __init__(self, name: str = "adam", max_norm: float | None = None) -> None:
+        self.name, self.max_norm = name, max_norm
+        self.rate = pytensor.shared(pm.floatX(0.0), "rate")
+        self.weight = pytensor.shared(pm.floatX(1.0), "weight")
 
-    def __call__(self, loss: TensorVariable, params: Sequence[Any]) -> dict[Any, Any]:
-        gradients: Any = pt.grad(loss, list(params), disconnected_inputs="ignore")
-        norm: Any = pt.sqrt(sum((g**2).sum() for g in gradients))
+    def __call__(
+        self, loss: TensorVariable, params: Sequence[Any]
+    ) -> tuple[TensorVariable, dict[Any, Any]]:
+        """The loss as a function of the vector, and the updates of one step."""
+        self.params = list(params)
+        values = [np.asarray(p.get_value()) for p in self.params]
+        self.shapes = [value.shape for value in values]
+        self.ends = np.cumsum([value.size for value in values])
+        self.vector, self.average = self._state("vector"), self._state("average")
+        self.load()
+        self.restart_average()
+        pieces = [self.vector[a:b].reshape(shape) for a, b, shape in self._spans()]
+        replacements = dict(zip(self.params, pieces, strict=True))
+        of_vector: Any = graph_replace(loss, replacements, strict=False)
+        gradients: Any = pt.grad(of_vector, pieces, disconnected_inputs="ignore")
+        gradient = pt.concatenate([g.ravel() for g in gradients]).astype(self.vector.dtype)
+        return of_vector, self._updates(of_vector, gradient)
+
+    def _updates(self, loss: TensorVariable, gradient: TensorVariable) -> dict[Any, Any]:
+        norm: Any = pt.sqrt((gradient**2).sum())
         good = pt.lt(norm, np.inf) & pt.lt(pt.abs(loss), np.inf)  # false for NaN too
         scale: Any = 1.0 if self.max_norm is None else pt.minimum(1.0, self.max_norm / norm)
-        steps = pytensor.shared(pm.floatX(0.0), "steps")
-        t = steps + 1
-        b1, b2 = (0.9, 0.999) if self.name == "adam" else (0.0, 0.9)
-        correct1, correct2 = (1 - b1**t, 1 - b2**t) if self.name == "adam" else (1.0, 1.0)
-        updates: dict[Any, Any] = {steps: pt.switch(good, t, steps)}
-        for p, gradient in zip(params, gradients, strict=True):
-            g = pt.switch(good, gradient * scale, 0.0)
-            m, v = self._state(p), self._state(p)
-            average = self.averages.setdefault(p, pytensor.shared(p.get_value()))
-            m_new, v_new = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g**2
-            move = self.rate * (m_new / correct1) / (pt.sqrt(v_new / correct2) + 1e-8)
-            p_new = pt.switch(good, p - move, p)
-            if b1:
-                updates[m] = pt.switch(good, m_new, m)
-            updates[v] = pt.switch(good, v_new, v)
-            updates[p] = p_new
-            updates[average] = average + self.weight * (p_new - average)
-        return {key: _same_type(key, value) for key, value in updates.items()}
+        g = pt.switch(good, gradient * scale, 0.0)
+        adam = self.name == "adam"
+        b1, b2 = (0.9, 0.999) if adam else (0.0, 0.9)
+        p, v = self.vector, self._state("square")
+        v_new = b2 * v + (1 - b2) * g**2
+        updates: dict[Any, Any] = {v: pt.switch(good, v_new, v)}
+        move, size = self.rate * g, pt.sqrt(v_new)
+        if adam:
+            m, steps = self._state("momentum"), pytensor.shared(pm.floatX(0.0), "steps")
+            t = steps + 1
+            m_new = b1 * m + (1 - b1) * g
+            move, size = self.rate / (1 - b1**t) * m_new, size / pt.sqrt(1 - b2**t)
+            updates |= {m: pt.switch(good, m_new, m), steps: pt.switch(good, t, steps)}
+        p_new = pt.switch(good, p - move / (size + 1e-8), p)
+        updates |= {p: p_new, self.average: self.average + self.weight * (p_new - self.average)}
+        return {
+            key: key.type.filter_variable(value.astype(key.type.dtype), allow_convert=True)
+            for key, value in updates.items()
+        }
 
-    @staticmethod
-    def _state(p: Any) -> Any:
-        return pytensor.shared(np.zeros_like(p.get_value()))
+    def _state(self, name: str) -> Any:
+        zeros = np.zeros(self.ends[-1], dtype=pytensor.config.floatX)
+        return pytensor.shared(zeros, name, shape=zeros.shape)
 
+    def _spans(self) -> list[tuple[int, int, tuple[int, ...]]]:
+        begins = [0, *self.ends[:-1]]
+        return [
+            (int(a), int(b), shape)
+            for a, b, shape in zip(begins, self.ends, self.shapes, strict=True)
+        ]
 
-def _same_type(shared: Any, value: TensorVariable) -> TensorVariable:
-    return shared.type.filter_variable(value.astype(shared.type.dtype), allow_convert=True)
+    def load(self) -> None:
+        """Parameters into the vector."""
+        values = [np.ravel(p.get_value()) for p in self.params]
+        self.vector.set_value(np.concatenate(values).astype(self.vector.dtype))
+
+    def store(self, averaged: bool = False) -> None:
+        """The vector, or its average, into the parameters."""
+        values = (self.average if averaged else self.vector).get_value(borrow=True)
+        for p, (a, b, shape) in zip(self.params, self._spans(), strict=True):
+            p.set_value(values[a:b].reshape(shape).astype(p.dtype))
+
+    def restart_average(self) -> None:
+        """Begin the average anew, at the present vector."""
+        self.average.set_value(self.vector.get_value())
 
 
 def average_weight(steps: int) -> float:
@@ -162,7 +201,8 @@ class Trainer:
             level = plateau.add(self._check(every))
         tail = min(n - done, int(np.ceil(DECAY * done))) if level else n - done
         first = done
-        self._start_average()
+        if self.optimizer is not None:
+            self.optimizer.restart_average()
         while done < first + tail:
             done += self._advance(
                 min(every if to_plateau else tail, first + tail - done),
@@ -186,7 +226,10 @@ class Trainer:
                 warm = min(1.0, (i + 1) / WARM_UP)
                 self.optimizer.rate.set_value(pm.floatX(self.learning_rate * rate(i) * warm))
                 self.optimizer.weight.set_value(pm.floatX(average_weight(i - average_from)))
+                self.optimizer.load()
             losses = self.loop.run(steps)
+            if self.optimizer is not None:
+                self.optimizer.store()
             if steps > 1 and not np.isfinite(losses).any():
                 raise NonFiniteError(
                     f"the loss was not finite in {steps} steps in a row (steps {begin + done} to "
@@ -205,31 +248,18 @@ class Trainer:
         with self.averaged():
             return self.estimate()
 
-    def averaged(self) -> _Averaged:
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
         """Context in which the parameters are the averaged ones."""
-        return _Averaged({} if self.optimizer is None else self.optimizer.averages, self.loop)
-
-    def _start_average(self) -> None:
+        self.finish()
+        yield
         if self.optimizer is not None:
-            self.loop.copy({a: p for p, a in self.optimizer.averages.items()})
+            self.optimizer.store()
 
     def finish(self) -> None:
         """Put the averaged parameters in place."""
         if self.optimizer is not None:
-            self.loop.copy(self.optimizer.averages)
-
-
-class _Averaged:
-    def __init__(self, averages: dict[Any, Any], loop: Any) -> None:
-        self.averages, self.loop = averages, loop
-
-    def __enter__(self) -> None:
-        self.kept = {p: p.get_value() for p in self.averages}
-        self.loop.copy(self.averages)
-
-    def __exit__(self, *_: Any) -> None:
-        for p, value in self.kept.items():
-            p.set_value(value)
+            self.optimizer.store(averaged=True)
 
 
 def _cosine(share: float) -> float:

@@ -20,7 +20,7 @@ FLOWS = [
     {"input_map": "f3"},
     {"tails": "bounded", "conditioning": "squashed"},  # the paper's
     {"latent": "logistic"},
-    {"tails": "quadratic", "conditioning": "hierarchical"},
+    {"tails": "linear", "conditioning": "latent"},
     {"latent": "student-t"},
     {"latent": px.StudentT(df=2.5), "input_map": "f2"},
     {"base": (np.array([1.0, -2.0, 0.5]), np.diag([4.0, 1.0, 0.1]) + 0.05)},
@@ -121,6 +121,16 @@ def test_moments_are_those_of_the_draws():
     np.testing.assert_allclose(std, np.sqrt(np.diag(cov)), rtol=1e-10)
 
 
+def test_small_variables_come_first_and_scales_before_locations():
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+        pm.Normal("mu")
+        pm.HalfNormal("tau")
+    group = px.BernsteinVI(3, model=model, random_seed=1).approx.group
+    np.testing.assert_array_equal(group.permutation, [3, 2, 0, 1])
+    assert [(stage.first, stage.outputs) for stage in group.stages] == [(0, 2), (2, 2)]
+
+
 def test_small_variables_come_first_or_as_ordered():
     with three_normals() as model:
         group = px.BernsteinVI(3, model=model, random_seed=1).approx.group
@@ -156,6 +166,7 @@ def test_bounded_flow_has_no_density_beyond_its_ends():
         ({"tails": "heavy"}, "tails must be one of"),
         ({"latent": "cauchy"}, "latent must be one of"),
         ({"conditioning": "theta"}, "conditioning must be one of"),
+        ({"polish": "always"}, "polish must be one of"),
         ({"optimizer": "sgd"}, "optimizer must be one of"),
         ({"backend": "torch"}, "backend must be one of"),
         ({"base": "mode"}, "base must be one of"),
