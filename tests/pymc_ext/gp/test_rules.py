@@ -9,7 +9,7 @@ from scipy import stats
 import pymc_ext as px
 from pymc_ext.gp.likelihoods import StudentT
 from pymc_ext.gp.solver import Solver
-from tests.pymc_ext.gp.problems import RULES, observations, prior, solver_of, sparse
+from tests.pymc_ext.gp.problems import RULES, covariance, observations, prior, solver_of, sparse
 from tests.tolerances import EXACT, NUMERIC
 
 NAMES = ("gaussian", "probit", "logit", "poisson", "negative binomial", "student-t")
@@ -199,6 +199,19 @@ def test_student_t_keeps_negative_site_precisions(rule: str) -> None:
     likelihood, phi, y = observations("student-t", X)
     sites = solver_of(rule, likelihood).solve(y, phi, (m, K)).fixed_point.sites
     assert (sites.precision < 0).any()
+
+
+@pytest.mark.parametrize("variance", [1e2, 1e6])
+def test_variational_fixed_point_of_huge_prior_variances(variance: float) -> None:
+    """Separable classes: rounding hides the last digits of the sites, not those of the evidence."""
+    X, m, _ = prior(40, dims=3)
+    y, K = (X[:, 0] > 0).astype(float), variance * covariance(X, X, 1.0)
+    solver = solver_of("cvi", px.gp.BernoulliProbit())
+    solution = solver.solve(y, np.empty(0), (m, K))
+    assert solution.fixed_point.residual < 1e-5
+    slope = np.sum(solver.gradient(y, np.empty(0), (m, K))[2] * K)
+    up, down = (solver.solve(y, np.empty(0), (m, K * (1 + h))).value for h in (1e-3, -1e-3))
+    assert slope == pytest.approx((up - down) / 2e-3, rel=1e-3)
 
 
 def test_ep_that_does_not_converge_says_why() -> None:

@@ -1,0 +1,52 @@
+"""Li, John & Solin's alternation of E- and M-steps beside the exact gradient of the evidence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_ext as px
+from pymc_ext.gp.solver import Solver
+
+
+@pytest.fixture(scope="module")
+def model_and_gp():
+    """Compiled once: the rule and the evidence formula are no part of the graph."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(14, 2))
+    y = (X[:, 0] + 0.5 * rng.normal(size=14) > 0).astype(int)
+    with pm.Model() as model:
+        ls, scale = pm.InverseGamma("ls", 3, 3), pm.HalfNormal("scale", 2)
+        gp = px.gp.Approximate(
+            cov_func=scale**2 * pm.gp.cov.Matern52(2, ls=ls), likelihood=px.gp.BernoulliProbit()
+        )
+        gp.marginal_likelihood("y", X=X, y=y)
+    return model, gp
+
+
+def learn(model_and_gp, rule, learning, *args, **kwargs):
+    model, gp = model_and_gp
+    gp.solver = Solver(gp.likelihood, rule, learning)
+    return px.gp.fit_hyperparameters(gp, *args, model=model, **kwargs)
+
+
+def test_hybrid_stops_with_a_reason(model_and_gp) -> None:
+    joint = learn(model_and_gp, px.gp.CVI(), "ep")
+    found = learn(model_and_gp, px.gp.CVI(), "ep", "alternating", learning_rate=0.05)
+    assert found.stop_reason in ("the learning objective fell", "the hyperparameters rest")
+    assert found.objective == pytest.approx(max(found.trace), abs=1e-6)
+    assert found.objective <= joint.objective + 0.05 * abs(joint.objective)
+    assert found.steps == 20 * len(found.trace)
+
+
+def test_on_the_elbo_it_reaches_the_maximum(model_and_gp) -> None:
+    joint = learn(model_and_gp, px.gp.CVI(rho=0.5), None)
+    options = {"learning_rate": 0.05, "tolerance": 1e-5}
+    steps = learn(model_and_gp, px.gp.CVI(rho=0.5), None, "alternating", **options)
+    assert steps.objective == pytest.approx(joint.objective, abs=2e-3)
+
+
+def test_rules_without_damped_steps_are_refused(model_and_gp) -> None:
+    with pytest.raises(ValueError, match=r"method='alternating' needs rule=CVI\(\), got Laplace"):
+        learn(model_and_gp, px.gp.Laplace(), None, "alternating")
