@@ -7,7 +7,10 @@ again. ``limits``: the fits that have a stated limit. ``growth``: one gradient o
 whole fits, against the number of draws S and the dimension D, with the peak memory of a process of
 its own. ``advi``: PyMC's full-rank ADVI runs in blocks, with its default optimiser and with Adam at
 a rate of 0.01; after each block its ELBO is estimated from the same 10,000 normals as ours. "Best"
-is its highest ELBO, and its time the first at which it comes within 0.05 nats of it.
+is its highest ELBO, and its time the first at which it comes within 0.05 nats of it. Our time to it
+is that of the first training ELBO as high, the mode search included, and counts only where the
+final ELBO on the same normals is as high too; ``seconds`` are those of the whole fit, with its own
+evaluation on fresh draws. LaplaceVI has no training ELBO: its whole fit counts.
 """
 
 from __future__ import annotations
@@ -80,13 +83,26 @@ def process(dim: int = 1000) -> pm.Model:
     return model
 
 
-def fitted(inference: Any) -> tuple[float, Any]:
-    """(CPU seconds, approximation) of a second fit, when everything is compiled."""
+def traced(inference: Any) -> tuple[float, Any, list[tuple[float, float]]]:
+    """CPU seconds of a second fit, when all is compiled, the approximation, and the fit's path.
+
+    The path is (CPU seconds, training ELBO) after each evaluation of the objective.
+    """
     inference.fit(progressbar=False)
     inference.restart()
+    path, objective = [], getattr(inference, "_objective", None)
+    if objective is not None:
+        evaluate = objective.value_and_gradient
+
+        def timed(x: np.ndarray, z: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = evaluate(x, z)
+            path.append((time.process_time() - begin, -value))
+            return value, gradient
+
+        objective.value_and_gradient = timed
     begin = time.process_time()
     approx = inference.fit(progressbar=False)
-    return time.process_time() - begin, approx
+    return time.process_time() - begin, approx, path
 
 
 # ---- limits --------------------------------------------------------------------------------------
@@ -101,7 +117,7 @@ def limits() -> dict:
     }
     out = {}
     for name, (model, draws, limit) in cases.items():
-        seconds, approx = fitted(px.MixedVI("lr", draws=draws, model=model, random_seed=1))
+        seconds, approx, _ = traced(px.MixedVI("lr", draws=draws, model=model, random_seed=1))
         result = approx.result
         out[name] = {
             "seconds": seconds,
@@ -190,13 +206,14 @@ def advi(model: pm.Model, log_p: Callable, iterations: int, **options: Any) -> d
     return {"best_elbo": best, "seconds_to_best": time_to_best, "path": path}
 
 
-def against(rival: dict, seconds: float, elbo: float) -> dict:
+def against(rival: dict, seconds: float, elbo: float, path: list[tuple[float, float]]) -> dict:
     """Our fit beside ADVI's path."""
-    reaches = elbo > rival["best_elbo"] - CLOSE
+    enough = rival["best_elbo"] - CLOSE
+    ours = next((s for s, e in path if e > enough), seconds) if elbo > enough else None
     return {
         "elbo_at_equal_time": max((e for s, e in rival["path"] if s <= seconds), default=None),
-        "reaches_its_best": reaches,
-        "speedup": rival["seconds_to_best"] / seconds if reaches else None,
+        "our_seconds_to_its_best": ours,
+        "speedup": None if ours is None else rival["seconds_to_best"] / ours,
     }
 
 
@@ -210,16 +227,17 @@ def compare(model: pm.Model, iterations: int) -> dict:
     }
     out: dict[str, Any] = dict(rivals)
     methods = {
+        "laplace": laplace,
         "mu": px.MixedVI("mu", model=model, random_seed=1),
         "eig": px.MixedVI("eig", model=model, random_seed=1),
         "lr": px.MixedVI("lr", model=model, random_seed=1),
         "lr-full": px.MixedVI("lr", rank=dim, model=model, random_seed=1),
     }
     for name, inference in methods.items():
-        seconds, approx = fitted(inference)
+        seconds, approx, path = traced(inference)
         elbo = gaussian_elbo(log_p, approx.mean.eval(), approx.cov.eval())
         out[name] = {"seconds": seconds, "elbo": elbo} | {
-            rival: against(path, seconds, elbo) for rival, path in rivals.items()
+            key: against(rival, seconds, elbo, path) for key, rival in rivals.items()
         }
         logging.info("%s %s", name, out[name])
     return out

@@ -15,6 +15,7 @@ import logging
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -247,7 +248,7 @@ class VectorisedApproximation(Approximation):
         """Generator of the group, which seeds PyMC's own loops."""
         return self.group.rng
 
-    @property
+    @cached_property
     def has_minibatch(self) -> bool:
         """Whether log p̃ is a noisy estimate from ``pm.Minibatch`` data."""
         nodes = ancestors([self.model.logp()])
