@@ -1,4 +1,4 @@
-"""Command line of the bridge: ``python -m bridge compare | sweep | fit | list | generate``."""
+"""The command line: ``python -m bridge compare | sweep | report | fit | list | generate``."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from bridge import report
 from bridge.advice import LADDER, fit
 from bridge.compare import compare
 from bridge.errors import BridgeError
+from bridge.html_report import html_report
 from bridge.methods import METHODS
 from bridge.sweep import cases_with_reference, cluster, sweep
 from posteriordb_cases import list_cases, load_case
@@ -94,6 +95,11 @@ def _parser() -> argparse.ArgumentParser:
         help="joblib's: loky (processes here), or dask or ray for the cluster you are connected to",
     )
     command.set_defaults(run=_sweep)
+
+    command = commands.add_parser("report", help="one HTML page on the records of a sweep")
+    command.add_argument("folder", type=Path, metavar="DIR", help="where records.sqlite is")
+    command.add_argument("--out", type=Path, metavar="DIR", help="folder (default: DIR itself)")
+    command.set_defaults(run=_report)
 
     command = commands.add_parser("fit", help="the first approximation of a posterior to trust")
     command.add_argument("program", type=Path, help="a .stan file")
@@ -205,6 +211,13 @@ def _print_results(frame: Any, wide: Console) -> None:
     for failure in report.failures(frame).itertuples(index=False):
         text = f"{failure.method} on {failure.case_name}, seed {failure.seeds}: "
         wide.print(text + failure.reason, highlight=False, markup=False)
+
+
+def _report(arguments: argparse.Namespace, console: Console) -> int:
+    with console.status("writing the report ..."):
+        paths = html_report(arguments.folder, arguments.out)
+    console.print(f"{paths[0]} and {len(paths) - 1} tables and figures written", highlight=False)
+    return 0
 
 
 def _fit(arguments: argparse.Namespace, console: Console) -> int:

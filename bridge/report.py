@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -137,19 +137,26 @@ def write(frame: pd.DataFrame, out: Path) -> list[Path]:
     summary(frame).to_csv(out / "table.csv", index=False)
     frame.drop(columns="traceback", errors="ignore").to_csv(out / "records.csv", index=False)
     paths = [out / "table.csv", out / "records.csv"]
+    return paths + write_figures(frame, out, out)
+
+
+def write_figures(frame: pd.DataFrame, folder: Path, out: Path) -> list[Path]:
+    """Write marginals, loss traces and scores as PNG to ``out``; stored draws are in ``folder``."""
     ok = frame[frame["status"] == "ok"]
+    paths = []
     with matplotlib.rc_context({"savefig.dpi": 150, "font.size": 9}):
         for case, runs in ok.groupby("case_name", sort=False):
-            paths.append(_save(marginals(str(case), runs, out), out / f"{case}-marginals.png"))
-            trace = loss_traces(str(case), runs, out)
+            figure = marginals(str(case), runs, folder)
+            paths.append(save(figure, out / f"{case}-marginals.png"))
+            trace = loss_traces(str(case), runs, folder)
             if trace is not None:
-                paths.append(_save(trace, out / f"{case}-loss.png"))
+                paths.append(save(trace, out / f"{case}-loss.png"))
         if len(ok):
-            paths.append(_save(scores(ok), out / "scores.png"))
+            paths.append(save(scores(ok), out / "scores.png"))
     return paths
 
 
-def _save(figure: Figure, path: Path) -> Path:
+def save(figure: Figure, path: Path) -> Path:
     figure.savefig(path)
     return path
 
@@ -189,14 +196,14 @@ def scores(ok: pd.DataFrame) -> Figure:
 def marginals(case_name: str, runs: pd.DataFrame, out: Path) -> Figure:
     """Marginal densities of each method's first seed over the histogram of the reference draws."""
     case = load_case(case_name, database=json.loads(runs["settings"].iloc[0])["database"])
-    reference = dict(_scalars(case.reference_draws()["posterior"]))
+    reference = dict(scalars(case.reference_draws()["posterior"]))
     first = runs.sort_values("seed", kind="stable").drop_duplicates("method")
     first = first.sort_index()
     draws = {
-        method: dict(_scalars(_open(out / file, "posterior")))
+        method: dict(scalars(open_group(out / file, "posterior")))
         for method, file in first[["method", "draws_file"]].itertuples(index=False, name=None)
     }
-    names = _shown(list(reference))
+    names = shown_names(list(reference))
     columns = min(4, len(names))
     rows = -(-len(names) // columns)
     figure = Figure(figsize=(max(3 * columns, 9), 2.1 * rows + 1.2), layout="constrained")
@@ -214,7 +221,7 @@ def marginals(case_name: str, runs: pd.DataFrame, out: Path) -> Figure:
     return figure
 
 
-def _shown(names: list[str]) -> list[str]:
+def shown_names(names: list[str]) -> list[str]:
     """Scalars before vectors, of these the last ones: transformed parameters follow raw ones."""
     scalars = [name for name in names if "[" not in name]
     vectors = [name for name in names if "[" in name]
@@ -237,12 +244,7 @@ def _marginal(axis: Any, name: str, reference: np.ndarray, draws: Mapping[str, d
 
 def loss_traces(case_name: str, runs: pd.DataFrame, out: Path) -> Figure | None:
     """The objective of the iterative methods against iterations, a line a seed; None if none."""
-    traces: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
-    for method, file in runs[["method", "draws_file"]].itertuples(index=False, name=None):
-        data = _open(out / file, "optimization_trace")
-        if "loss" in data:
-            values = (data["iteration"].values, data["loss"].values)
-            traces.setdefault(method, []).append(values)
+    traces = read_traces(runs, out)
     if not traces:
         return None
     figure = Figure(figsize=(3.2 * len(traces), 2.8), layout="constrained")
@@ -250,15 +252,35 @@ def loss_traces(case_name: str, runs: pd.DataFrame, out: Path) -> Figure | None:
     for axis, (method, lines) in zip(axes, traces.items(), strict=True):
         for iteration, loss in lines:
             axis.plot(iteration, loss, lw=0.8)
-        final = np.concatenate([loss[len(loss) // 2 :] for _, loss in lines])
-        low, high = np.quantile(final, [0.01, 0.99])
-        axis.set_ylim(low - 0.3 * (high - low), high + 1.5 * (high - low))
+        axis.set_ylim(loss_range(lines))
         axis.set(title=method, xlabel="iteration", ylabel="−ELBO")
     figure.suptitle(case_name, fontsize=10)
     return figure
 
 
-def _open(path: Path, group: str) -> xr.Dataset:
+def read_traces(runs: pd.DataFrame, folder: Path) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:
+    """Stored (iterations, losses) of each seed by method, of the methods that have some."""
+    traces: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+    for method, file in runs.reindex(columns=["method", "draws_file"]).itertuples(index=False):
+        data = open_group(folder / file, "optimization_trace")
+        if "loss" in data:
+            values = (data["iteration"].values, data["loss"].values)
+            traces.setdefault(method, []).append(values)
+    return traces
+
+
+def loss_range(lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float] | None:
+    """Axis limits by the second half of the traces: first losses may be larger by orders."""
+    final = np.concatenate([loss[len(loss) // 2 :] for _, loss in lines])
+    final = final[np.isfinite(final)]
+    if not final.size:
+        return None
+    low, high = np.quantile(final, [0.01, 0.99])
+    spread = (high - low) or max(abs(high), 1.0)
+    return float(low - 0.3 * spread), float(high + 1.5 * spread)
+
+
+def open_group(path: Path, group: str) -> xr.Dataset:
     """One group of a stored run."""
     try:
         return xr.open_dataset(path, group=group, engine="h5netcdf")
@@ -269,7 +291,7 @@ def _open(path: Path, group: str) -> xr.Dataset:
         ) from error
 
 
-def _scalars(dataset: xr.Dataset) -> Iterable[tuple[str, np.ndarray]]:
+def scalars(dataset: xr.Dataset) -> Iterable[tuple[str, np.ndarray]]:
     """(label, draws) of every scalar of a posterior group, labels as ArviZ writes them."""
     for name, variable in dataset.data_vars.items():
         values = variable.values.reshape(-1, *variable.shape[2:])

@@ -1,0 +1,211 @@
+"""The report of a sweep: its numbers are the records', and the page needs no network."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pytest
+
+from bridge import scores
+from bridge.__main__ import main
+from bridge.compare import compare
+from bridge.errors import BridgeError, RecordsError
+from bridge.records import Records
+from tests.bridge.conftest import GAUSSIAN
+
+# whatever a browser would fetch by itself; a link that has to be clicked is none
+NETWORK = re.compile(r"""<(?!a\b)[^>]*(?:src|href|poster|data)\s*=\s*["']?(?:https?:)?//""")
+BROWSER = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
+
+
+def add(folder: Path, **record: object) -> None:
+    settings = json.dumps({"database": None, "draws": 20_000, "repetitions": 5})
+    base = {"case_name": "a", "method": "laplace", "seed": 1, "settings": settings, "status": "ok"}
+    spread = {"khat_sd": 0.01} if "khat" in record else {}
+    Records(folder / "records.sqlite").add(base | spread | record)
+
+
+@pytest.fixture
+def made_up(tmp_path: Path) -> Path:
+    """Two posteriors, two methods and a sampler, with numbers whose scores are known by hand."""
+    nuts = {"method": "stan-nuts", "rhat": 1.0, "seconds": 2.0, "mean_error": 0.01}
+    for case in "ab":
+        add(tmp_path, case_name=case, **nuts)
+    for seed, khat in enumerate([0.2, 0.6, 0.9], start=1):
+        errors = {"mean_error_psis": 0.05, "sd_error_psis": 0.08, "seconds": 10.0 * seed}
+        add(tmp_path, khat=khat, elbo=-1.0, seed=seed, **errors)
+    for seed in (1, 2, 3):
+        failed = {"status": "failed", "reason": "ValueError: <b>no</b> mode"}
+        add(tmp_path, case_name="b", seed=seed, **(failed if seed < 3 else {"khat": 0.1}))
+        errors = {"mean_error_psis": 0.3, "sd_error_psis": 0.01, "seconds": 61.0}
+        add(tmp_path, case_name="b", method="bernstein", seed=seed, khat=0.4, elbo=-1.0, **errors)
+    add(tmp_path, method="bernstein", khat_exact=True, elbo=-1.0, seconds=1.0,
+        mean_error_psis=0.0, sd_error_psis=0.0)  # fmt: skip
+    return tmp_path
+
+
+@pytest.fixture
+def compared(gaussian_database: Path, gaussian_methods: list[str], tmp_path: Path) -> Path:
+    """What a comparison leaves: records, stored draws and loss traces."""
+    methods = ["shifted", "wide", "broken"]
+    compare(GAUSSIAN, methods, 2, out=tmp_path, database=gaussian_database, draws=2000)
+    return tmp_path
+
+
+def test_khat_is_the_median_with_failures_infinite(made_up: Path) -> None:
+    k = scores.khats(scores.read_records(made_up))
+    assert list(k.columns) == ["laplace", "bernstein"]  # in the order of METHODS, no sampler
+    assert k.loc["a"].tolist() == [0.6, 0.0] and k.loc["b"].tolist() == [np.inf, 0.4]
+
+
+def test_shares_count_every_posterior_on_record(made_up: Path) -> None:
+    table = scores.shares(scores.read_records(made_up))
+    laplace, flow, best = table.loc["laplace"], table.loc["bernstein"], table.loc[scores.BEST]
+    expected = ["khat_usable", "khat_good", "small_errors", "in_time"]
+    assert laplace[expected].tolist() == [0.5, 0.0, 0.5, 0.5] and laplace["failed"] == 2
+    assert flow[expected].tolist() == [1.0, 1.0, 0.5, 0.5]
+    assert best[expected].tolist() == [1.0, 1.0, 0.5, 0.5]
+    assert flow["median_seconds"] == 31.0  # of the two posteriors' 1 and 61
+
+
+def test_the_best_method_has_the_smallest_median_khat(made_up: Path) -> None:
+    table = scores.best(scores.read_records(made_up))
+    assert table["method"].to_dict() == {"a": "bernstein", "b": "bernstein"}
+    assert table["khat"].to_dict() == {"a": 0.0, "b": 0.4}
+
+
+def test_runs_of_other_settings_are_left_out(made_up: Path) -> None:
+    add(made_up, settings="{}", khat=9.0)
+    frame = scores.read_records(made_up)
+    assert frame.attrs["left_out"] == 1 and frame["settings"].nunique() == 1
+
+
+def test_folder_without_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(tmp_path / "none")]) == 2
+    assert "bridge sweep --out" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+    Records(tmp_path / "records.sqlite")
+    with pytest.raises(RecordsError, match="holds no run yet"):
+        scores.read_records(tmp_path)
+
+
+@pytest.mark.parametrize("module", ["plotly", "itables"])
+def test_a_missing_library_names_the_extra(made_up: Path, monkeypatch, module: str) -> None:
+    from bridge.html_report import html_report
+
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(BridgeError, match=rf"{module}.*\[report\]"):
+        html_report(made_up)
+    assert not (made_up / "report.html").exists()
+
+
+def test_page_and_tables_are_written_from_a_comparison(compared: Path, tmp_path: Path) -> None:
+    _libraries()
+    assert main(["report", str(compared), "--out", str(tmp_path / "page")]) == 0
+    out = tmp_path / "page"
+    names = {path.name for path in out.iterdir()}
+    assert {"report.html", "shares.csv", "best.csv", "khat.csv", "table.csv", "records.csv"} < names
+    assert {"khat.png", "scores.png", f"{GAUSSIAN}-marginals.png", f"{GAUSSIAN}-loss.png"} < names
+    page = (out / "report.html").read_text()
+    assert "no fit on purpose" in page
+    frame = Records(compared / "records.sqlite").frame()
+    wide = frame[frame["method"] == "wide"]["khat"].astype(float).median()
+    drawn = _figure(page, "khat-map")["data"][0]
+    at = drawn["x"].index("wide")
+    assert drawn["text"][0][at] == f"{wide:.2f}" and drawn["text"][0][-1] == "failed"
+    assert pd.read_csv(out / "khat.csv")["wide"][0] == pytest.approx(wide)
+    labels = {trace["name"] for trace in _figure(page, f"marginals-{GAUSSIAN}")["data"]}
+    assert labels == {"reference", "shifted", "wide"}
+    assert len(_figure(page, f"losses-{GAUSSIAN}")["data"]) == 4  # two methods, two seeds
+
+
+def test_page_asks_for_nothing_beyond_itself(compared: Path) -> None:
+    _libraries()
+    assert main(["report", str(compared)]) == 0
+    page = (compared / "report.html").read_text()
+    bodies = re.sub(r"<script\b[^>]*>.*?</script>", "<script></script>", page, flags=re.DOTALL)
+    assert not NETWORK.search(bodies)
+    assert not re.search(r"<script[^>]*\ssrc=", bodies) and "@import" not in bodies
+
+
+def test_draws_and_reference_open_in_arviz(compared: Path) -> None:
+    _libraries()
+    assert main(["report", str(compared)]) == 0
+    reference = az.from_netcdf(str(compared / "reference" / f"{GAUSSIAN}.nc"))
+    assert reference["posterior"]["x"].shape == (10, 1000, 5)
+    row = Records(compared / "records.sqlite").frame().query("status == 'ok'").iloc[0]
+    run = az.from_netcdf(str(compared / row["draws_file"]))
+    assert run["posterior"]["x"].dims[:2] == ("chain", "draw") and "lq" in run["sample_stats"]
+
+
+def test_lost_draws_leave_a_note_in_place_of_the_marginals(compared: Path, caplog) -> None:
+    _libraries()
+    shutil.rmtree(compared / "draws")
+    assert main(["report", str(compared)]) == 0
+    page = (compared / "report.html").read_text()
+    assert "No marginals or loss curves: cannot read the stored draws" in page
+    assert "khat-map" in page and not (compared / f"{GAUSSIAN}-marginals.png").exists()
+
+
+def test_names_and_reasons_are_text_not_tags(made_up: Path) -> None:
+    _libraries()
+    from bridge.html_report import html_report
+
+    page = html_report(made_up)[0].read_text()  # cases no database knows: sections without draws
+    assert "<b>no</b> mode" not in page and "&lt;b&gt;no&lt;/b&gt; mode" in page
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium to open the page in")
+def test_a_browser_draws_the_page_without_any_request(compared: Path, tmp_path: Path) -> None:
+    _libraries()
+    assert main(["report", str(compared)]) == 0
+    page = (compared / "report.html").read_text()
+    dom, requests = _opened(page, tmp_path / "copy.html")
+    for name in ("khat-map", "errors-figure", f"marginals-{GAUSSIAN}", f"losses-{GAUSSIAN}"):
+        (tag,) = re.findall(rf'<div[^>]*\bid="{name}"[^>]*>', dom)
+        assert "js-plotly-plot" in tag
+    assert dom.count('class="dt-container') == 3  # DataTables drew best, table and failures
+    assert all(address.startswith(("data:", "blob:")) for address in requests)
+    image = '<img src="http://127.0.0.1:9/image.png">'
+    _, requests = _opened(page.replace("<h1>", image + "<h1>"), tmp_path / "loud.html")
+    assert "http://127.0.0.1:9/image.png" in requests  # the check sees what there is
+
+
+def _opened(page: str, copy: Path) -> tuple[str, list[str]]:
+    """The document a browser makes of the page, and the addresses the page asked for."""
+    listed = "JSON.stringify(performance.getEntriesByType('resource').map(e => e.name))"
+    script = f"setTimeout(() => {{ document.body.dataset.requests = {listed} }}, 5000)"
+    copy.write_text(page.replace("</body>", f"<script>{script}</script></body>"))
+    options = "--headless --no-sandbox --disable-gpu --no-first-run --disable-component-update"
+    options += " --disable-background-networking --disable-sync --disable-quic"
+    options += " --virtual-time-budget=20000 --window-size=1200,9000 --dump-dom"
+    profile = f"--user-data-dir={copy.with_suffix('')}"
+    command = [str(BROWSER), *options.split(), profile, f"{copy.as_uri()}#{GAUSSIAN}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    found = re.search(r'data-requests="([^"]*)"', done.stdout)
+    assert found is not None
+    return done.stdout, json.loads(html.unescape(found[1]))
+
+
+def _libraries() -> None:
+    for module in ("plotly", "itables"):
+        pytest.importorskip(module, reason="the report extra is not installed")
+
+
+def _figure(page: str, name: str) -> dict:
+    found = re.search(
+        rf'<script type="application/json" id="{name}-data">(.*?)</script>', page, re.DOTALL
+    )
+    assert found is not None
+    return json.loads(found[1])
