@@ -30,7 +30,7 @@ $(READY): setup.cfg pyproject.toml
 	@echo "Making $(VENV) with $(PYTHON) and installing the project (a minute or two) ..."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore::UserWarning $(BIN)/python -m pip install --quiet --editable ".[stan,test]"
+	PYTHONWARNINGS=ignore::UserWarning $(BIN)/python -m pip install --quiet --editable ".[stan,report,test]"
 	@touch $@
 
 clean:
