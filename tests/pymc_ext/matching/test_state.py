@@ -1,6 +1,7 @@
 """The streaming state: exact Gaussian algebra, any order, shards, files."""
 
 import os
+import pickle
 
 import joblib
 import numpy as np
@@ -117,6 +118,13 @@ def test_shards_filled_in_parallel_merge_to_the_whole():
     merged = shards[0].merge(*shards[1:])
     assert_same_posterior(merged, fill_shard(np.arange(N)))
     assert shards[0].n_seen == 30  # unchanged
+
+
+def test_shards_filled_under_dask_merge_to_the_whole():
+    dask = pytest.importorskip("dask", reason="dask is not installed")
+    tasks = [dask.delayed(fill_shard)(rows) for rows in np.array_split(np.arange(N), 3)]
+    shards = [pickle.loads(pickle.dumps(s)) for s in dask.compute(*tasks, scheduler="threads")]
+    assert_same_posterior(shards[0].merge(*shards[1:]), fill_shard(np.arange(N)))
 
 
 @pytest.mark.parametrize(
