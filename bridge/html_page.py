@@ -100,7 +100,7 @@ def page(title: str, body: str) -> str:
 def figure_html(name: str, figure: Figure) -> str:
     """A place where the figure is drawn once it is seen, and its data; ``name`` is unique."""
     figure.update_layout(template="plotly_white")
-    data = str(figure.to_json()).replace("<", "\\u003c")  # no tag of a name ends the script
+    data = figure.to_json()  # in which Plotly escapes <: no name can end the script
     name = html.escape(name)
     height = figure.layout.height  # kept free, so that nothing moves when the figure is drawn
     return (

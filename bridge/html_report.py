@@ -8,7 +8,6 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -128,7 +127,7 @@ def _overview(frame: pd.DataFrame) -> str:
         _heading("khat", "k̂ of every posterior and method"),
         "<p>Median over seeds, a failed run counting as infinite. Below 0.5 good, below 0.7 "
         "usable: the draws can be reweighted. A click on a cell opens the posterior.</p>",
-        figure_html("khat-map", html_figures.khat_map(k, _all_failed(frame, k))),
+        _khat_map(frame, k),
         _heading("shares", "How many posteriors a method gets right"),
         f"<p>Shares of all {len(k)} posteriors on record. Errors: of the worst mean or sd after "
         "PSIS; time: every seed's fit.</p>",
@@ -151,6 +150,12 @@ def _overview(frame: pd.DataFrame) -> str:
         _heading("posteriors", "Posterior by posterior"),
     ]
     return "\n".join(parts)
+
+
+def _khat_map(frame: pd.DataFrame, k: pd.DataFrame) -> str:
+    if not len(k.columns):
+        return "<p>No approximation is on record.</p>"
+    return figure_html("khat-map", html_figures.khat_map(k, _all_failed(frame, k)))
 
 
 def _heading(name: str, text: str) -> str:
@@ -214,7 +219,9 @@ def _badge(runs: pd.DataFrame) -> str:
         return ""
     method, value = k.iloc[0].idxmin(), k.iloc[0].min()
     kind = "good" if value < scores.GOOD else "usable" if value < scores.USABLE else "bad"
-    text = f"best k̂ {value:.2f}, {method}" if np.isfinite(value) else "every approximation failed"
+    text = (
+        f"best k̂ {value:.2f}, {method}" if np.isfinite(value) else "no approximation has a finite k̂"
+    )
     return f'<span class="badge {kind}">{html.escape(text)}</span>'
 
 
@@ -287,13 +294,14 @@ def _write_figures(frame: pd.DataFrame, folder: Path, out: Path) -> list[Path]:
     k = scores.khats(frame)
     paths = []
     if len(k.columns):
-        with matplotlib.rc_context({"savefig.dpi": 150, "font.size": 9}):
-            paths.append(report.save(_khat_png(k, _all_failed(frame, k)), out / "khat.png"))
-    try:
-        paths += report.write_figures(frame, folder, out)
-    except (RecordsError, OSError, ValueError) as error:
-        _log.warning("figures of marginals and losses not written: %s", error)
-    return paths
+        paths.append(report.save(_khat_png(k, _all_failed(frame, k)), out / "khat.png"))
+    ok = frame[frame["status"] == "ok"]
+    for name, runs in _cases(ok):
+        try:
+            paths += report.write_case(str(name), runs, folder, out)
+        except (RecordsError, OSError, ValueError) as error:
+            _log.warning("%s: no figures: %s", name, error)
+    return paths + ([report.write_scores(ok, out)] if len(ok) else [])
 
 
 def _khat_png(k: pd.DataFrame, failed: pd.DataFrame) -> Figure:

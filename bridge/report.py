@@ -137,27 +137,28 @@ def write(frame: pd.DataFrame, out: Path) -> list[Path]:
     summary(frame).to_csv(out / "table.csv", index=False)
     frame.drop(columns="traceback", errors="ignore").to_csv(out / "records.csv", index=False)
     paths = [out / "table.csv", out / "records.csv"]
-    return paths + write_figures(frame, out, out)
-
-
-def write_figures(frame: pd.DataFrame, folder: Path, out: Path) -> list[Path]:
-    """Write marginals, loss traces and scores as PNG to ``out``; stored draws are in ``folder``."""
     ok = frame[frame["status"] == "ok"]
-    paths = []
-    with matplotlib.rc_context({"savefig.dpi": 150, "font.size": 9}):
-        for case, runs in ok.groupby("case_name", sort=False):
-            figure = marginals(str(case), runs, folder)
-            paths.append(save(figure, out / f"{case}-marginals.png"))
-            trace = loss_traces(str(case), runs, folder)
-            if trace is not None:
-                paths.append(save(trace, out / f"{case}-loss.png"))
-        if len(ok):
-            paths.append(save(scores(ok), out / "scores.png"))
-    return paths
+    for case, runs in ok.groupby("case_name", sort=False):
+        paths += write_case(str(case), runs, out, out)
+    return paths + ([write_scores(ok, out)] if len(ok) else [])
+
+
+def write_case(case_name: str, runs: pd.DataFrame, folder: Path, out: Path) -> list[Path]:
+    """Write marginals and loss traces of one case to ``out``; stored draws are in ``folder``."""
+    with matplotlib.rc_context({"font.size": 9}):
+        paths = [save(marginals(case_name, runs, folder), out / f"{case_name}-marginals.png")]
+        trace = loss_traces(case_name, runs, folder)
+    return paths if trace is None else [*paths, save(trace, out / f"{case_name}-loss.png")]
+
+
+def write_scores(ok: pd.DataFrame, out: Path) -> Path:
+    """Write k̂ and errors of all runs to ``out``."""
+    with matplotlib.rc_context({"font.size": 9}):
+        return save(scores(ok), out / "scores.png")
 
 
 def save(figure: Figure, path: Path) -> Path:
-    figure.savefig(path)
+    figure.savefig(path, dpi=150)
     return path
 
 
@@ -177,7 +178,7 @@ def scores(ok: pd.DataFrame) -> Figure:
     for row, case in zip(axes, cases, strict=True):
         runs = ok[ok["case_name"] == case]
         for axis, column, title in zip(row, columns, titles, strict=True):
-            values = pd.to_numeric(runs.get(column), errors="coerce")
+            values = pd.to_numeric(runs.reindex(columns=[column])[column], errors="coerce")
             axis.plot(values, runs["method"].map(methods.index), "o", alpha=0.6, ms=5)
             axis.grid(axis="x", alpha=0.3)
             if case == cases[0]:

@@ -89,35 +89,34 @@ def shares(frame: pd.DataFrame) -> pd.DataFrame:
     k, errors = khats(frame), moment_errors(frame)
     seconds = _by(frame, "seconds", "max").reindex_like(k)
     rows = [_share(name, k[name], errors[name], seconds[name]) for name in k]
+    if not rows:
+        return pd.DataFrame(index=pd.Index([], name="method"))
     table = pd.DataFrame(rows).set_index("method")
     runs = frame.groupby("method")
     table["failed"] = runs["status"].apply(lambda s: int((s == "failed").sum()))
     for name in ("seconds", "gradient_evaluations"):
         table[f"median_{name}"] = _by(frame, name, "median").median().reindex(table.index)
-    if len(k.columns):
-        chosen = best(frame)["method"]
-        picked = [_pick(t, chosen) for t in (k, errors, seconds)]
-        table.loc[BEST] = pd.Series(_share(BEST, *picked)).drop("method")
+    chosen = best(frame)["method"]
+    picked = [_pick(t, chosen) for t in (k, errors, seconds)]
+    table.loc[BEST] = pd.Series(_share(BEST, *picked)).drop("method")
     return table
 
 
 def best(frame: pd.DataFrame) -> pd.DataFrame:
     """The approximation with the smallest median k̂ of each posterior (the faster one of equals)."""
-    table = details(frame)
-    k = khats(frame)
-    rows = []
-    for case in k.index:
-        candidates = table[(table["case_name"] == case) & table["method"].isin(k.columns)].copy()
-        candidates["khat"] = candidates["method"].map(k.loc[case])
-        candidates = candidates.sort_values(["khat", "seconds"], na_position="last", kind="stable")
-        rows.append(candidates.iloc[0])
-    return pd.DataFrame(rows).set_index("case_name") if rows else pd.DataFrame(columns=["method"])
+    table, k = details(frame), khats(frame)
+    table = table[table["method"].isin(k.columns)].reset_index(drop=True)
+    pairs = zip(table["case_name"], table["method"], strict=True)
+    table["khat"] = [k.at[case, method] for case, method in pairs]
+    table = table.sort_values(["khat", "seconds"], na_position="last", kind="stable")
+    table = table.drop_duplicates("case_name").set_index("case_name")
+    return table.reindex([case for case in k.index if case in table.index])
 
 
 def details(frame: pd.DataFrame) -> pd.DataFrame:
     """`bridge.report.summary` with the errors after PSIS and in Monte Carlo standard errors."""
     table = summary(frame)
-    for name in EXTRA:
+    for name in (*EXTRA, "seconds"):
         medians = _by(frame, name, "median")
         table[name] = [
             medians.at[case, method] if method in medians and case in medians.index else np.nan
@@ -165,4 +164,5 @@ def _share(name: str, k: pd.Series, errors: pd.Series, seconds: pd.Series) -> di
 
 
 def _pick(table: pd.DataFrame, chosen: pd.Series) -> pd.Series:
-    return pd.Series({case: table.at[case, method] for case, method in chosen.items()})
+    values = {case: table.at[case, method] for case, method in chosen.items()}
+    return pd.Series(values, dtype=float).reindex(table.index)

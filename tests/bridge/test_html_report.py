@@ -91,6 +91,30 @@ def test_runs_of_other_settings_are_left_out(made_up: Path) -> None:
     assert frame.attrs["left_out"] == 1 and frame["settings"].nunique() == 1
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"method": "stan-nuts", "rhat": 1.0, "seconds": 1.0},
+        {"status": "failed", "reason": "ValueError: no"},
+        {"khat": float("inf"), "elbo": float("-inf"), "seconds": 1.0},
+    ],
+    ids=["sampler", "failure", "infinite"],
+)
+def test_a_single_run_makes_a_page(tmp_path: Path, record: dict[str, object]) -> None:
+    _libraries()
+    add(tmp_path, **record)
+    assert main(["report", str(tmp_path)]) == 0
+    table = pd.read_csv(tmp_path / "shares.csv")
+    assert (table.get("khat_usable", pd.Series(dtype=float)) == 0).all()
+
+
+def test_a_posterior_that_only_nuts_has_run_counts_against_the_others(made_up: Path) -> None:
+    add(made_up, case_name="c", method="stan-nuts", rhat=1.0, seconds=1.0)
+    table = scores.shares(scores.read_records(made_up))
+    assert table.loc[scores.BEST, "khat_usable"] == pytest.approx(2 / 3)
+    assert table.loc["laplace", "posteriors"] == 2
+
+
 def test_folder_without_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(tmp_path / "none")]) == 2
     assert "bridge sweep --out" in capsys.readouterr().err
@@ -162,7 +186,10 @@ def test_names_and_reasons_are_text_not_tags(made_up: Path) -> None:
     _libraries()
     from bridge.html_report import html_report
 
+    add(made_up, method="</script><b>", khat=0.3, elbo=-1.0)
     page = html_report(made_up)[0].read_text()  # cases no database knows: sections without draws
+    assert "</script><b>" in _figure(page, "khat-map")["data"][0]["x"]
+    assert "</script><b>" not in page
     assert "<b>no</b> mode" not in page and "&lt;b&gt;no&lt;/b&gt; mode" in page
 
 
