@@ -164,10 +164,15 @@ def log_density_gradient(density: Any, theta: Array) -> tuple[Array, Array]:
 
 
 def hessian_product(density: Any, theta: Array, v: Array) -> Array:
-    """∇² log p̃(θ) v, (..., D), from the gradients at θ ± h v and θ ± 2h v."""
-    size = np.maximum(1.0, np.abs(theta).max(-1, keepdims=True))
-    length = np.abs(v).max(-1, keepdims=True)
-    h = STEP * size / np.where(length > 0, length, 1.0)
+    """∇² log p̃(θ) v, (..., D), from the gradients at θ ± h v and θ ± 2h v.
+
+    No coordinate moves further than its own size: one of 1e5 beside the log of a scale must not
+    make the latter overflow.
+    """
+    length, inf = np.abs(v), np.full(v.shape, np.inf)
+    reach = np.divide(np.maximum(1.0, np.abs(theta)), length, out=inf, where=length > 0)
+    h = reach.min(-1, keepdims=True)
+    h = STEP * np.where(np.isfinite(h), h, 1.0)
     steps = np.array([-2.0, -1.0, 1.0, 2.0]).reshape(4, *[1] * theta.ndim)
     _, g = log_density_gradient(density, theta + steps * h * v)
     return (g[0] - g[3] + 8.0 * (g[2] - g[1])) / (12.0 * h)

@@ -101,6 +101,20 @@ def test_hessian_of_a_gaussian_is_its_precision():
     assert not product(points(density, 1), np.zeros((1, 5))).any()
 
 
+def test_hessian_beside_a_coordinate_of_another_scale():
+    """Where the intercept is 1e5 in the data's units, log sigma must not be moved by its size."""
+    code = """parameters { real a; real s; }
+    model { target += -exp(-2 * s) - s - 0.5 * square(a / 1e4); }"""
+    x, v = pt.vector("x"), pt.vector("v")
+    product = pytensor.function([x, v], StanHessianProduct(StanProgram(code).density())(x, v))
+    theta = np.array([1e5, 0.2])
+    curvature = [-1e-8, -4 * np.exp(-0.4)]
+    np.testing.assert_allclose(product(theta, [0.0, 1.0])[1], curvature[1], rtol=1e-9)
+    np.testing.assert_allclose(product(theta, [1.0, 0.0])[0], curvature[0], rtol=1e-9)
+    np.testing.assert_allclose(product(theta, [1e4, 1.0]), [-1e-4, curvature[1]], rtol=1e-9)
+    np.testing.assert_array_equal(product(theta, [0.0, 0.0]), 0.0)
+
+
 @pytest.mark.parametrize("mode", ["NUMBA", "JAX"])
 def test_backends_agree_with_c(schools, mode):
     if mode == "JAX":
