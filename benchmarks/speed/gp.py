@@ -8,6 +8,8 @@ solution, hyperparameters 2 % away) and scikit-learn's `log_marginal_likelihood(
 at the same θ; both evidences are compared (limit: 2× faster at n = 350 and 1000). (2) Peak memory
 of learning at n = 2000, in a fresh process (limit 4 GiB). (3) A fitted sparse model, n = 5000,
 m = 100: `Matching` against `CVI`, each by L-BFGS from the same start (limit: 10×). Wall seconds.
+With --large only: seconds and peak memory of one evidence and gradient at n = 100,000, m = 500,
+by `Matching`, by `CVI`, and of one pass of minibatches, into gp_large.json (limit: 24 GiB).
 """
 
 from __future__ import annotations
@@ -30,9 +32,12 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import pymc_ext as px
 from benchmarks import record
+from pymc_ext.gp.graph import HyperparameterGraph
+from pymc_ext.gp.loops import Adam, natural_step
+from pymc_ext.gp.sparse import SparsePrior
 
 DIMS = 4
-LIMITS = {"step_ratio": 2.0, "memory_gib": 4.0, "matching_ratio": 10.0}
+LIMITS = {"step_ratio": 2.0, "memory_gib": 4.0, "matching_ratio": 10.0, "large_gib": 24.0}
 
 
 def data(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -103,7 +108,44 @@ def memory(n: int = 2000) -> None:
         it, gp = model(X, y, rule, learning)
         with it:
             px.gp.fit_hyperparameters(gp, max_iterations=1)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2)
+    print(peak_gib())
+
+
+def large(n: int = 100_000, m: int = 500) -> dict[str, Any]:
+    """One evidence and gradient of each rule, and one pass of minibatches."""
+    X, y = data(n)
+    out: dict[str, Any] = {"n": n, "m": m}
+    for name, rule in (("matching", px.gp.Matching()), ("vi", px.gp.CVI(tolerance=1e-5))):
+        it, gp = model(X, y, rule, m=m)
+        graph, theta = gp.graph(it), np.log([1.5, 1.2])
+        begin = time.perf_counter()
+        (phi, *prior), _ = graph.forward(theta)
+        bars = gp.solver.gradient(graph.y, phi, tuple(prior))
+        slope = graph.backward(theta, bars)
+        solution = gp.solver.solve(graph.y, phi, tuple(prior))
+        out[name] = {
+            "seconds": time.perf_counter() - begin,
+            "updates": solution.fixed_point.iterations,
+            "evidence": solution.value,
+            "gradient_norm": float(np.linalg.norm(slope)),
+            "peak_gib": peak_gib(),
+        }
+        logging.info("%s %s", name, out[name])
+    it, gp = model(X, y, px.gp.CVI(rho=0.3, tolerance=1e-5), m=m)
+    batches = HyperparameterGraph(gp, it, batch=True)
+    theta, adam, q = np.log([1.5, 1.2]), Adam(0.01, np.array([[-12.0], [12.0]])), None
+    begin = time.perf_counter()
+    for rows in np.array_split(np.random.default_rng(0).permutation(n), n // 2000):
+        (phi, *inputs), _ = batches.forward(theta, X[rows])
+        q, terms = natural_step(q, SparsePrior(*inputs), gp.solver, y[rows].astype(float), phi, n)
+        theta = adam.step(theta, batches.backward(theta, terms.bars, X[rows]))
+    out["minibatch_pass"] = {"seconds": time.perf_counter() - begin, "steps": n // 2000}
+    out["peak_gib"] = peak_gib()
+    return out
+
+
+def peak_gib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
 
 
 def matching(n: int = 5000, m: int = 100) -> dict[str, Any]:
@@ -130,6 +172,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     parser.add_argument("--memory", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--large", action="store_true", help="n = 100,000 only")
     arguments = parser.parse_args()
     if arguments.memory:
         memory()
@@ -137,6 +180,13 @@ def main() -> None:
     warnings.filterwarnings("ignore", message="PyTensor could not link", category=UserWarning)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     logging.getLogger("pymc_ext").setLevel(logging.ERROR)
+    if arguments.large:
+        results = large()
+        record.write(arguments.results / "gp_large.json", results)
+        logging.info("%s", json.dumps(results, indent=1))
+        if results["peak_gib"] > LIMITS["large_gib"]:
+            raise SystemExit("a limit was missed")
+        return
     steps = [step(350, 15), step(1000, 5)]
     command = [sys.executable, "-m", "benchmarks.speed.gp", "--memory"]
     peak = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pymc_ext.gp.errors import ImproperPosteriorError
-from pymc_ext.gp.minibatch import WhitenedGaussian, batch_terms
+from pymc_ext.gp.minibatch import BatchTerms, WhitenedGaussian, batch_terms
 from pymc_ext.gp.sites import GaussianSites
 from pymc_ext.gp.solver import Solver, make_prior
 from pymc_ext.gp.sparse import SparsePrior
@@ -66,8 +66,17 @@ def alternate(solver, graph, theta, adam, e_steps, m_steps, max_iterations, tole
     return theta, evidence, objective, reason, converged, steps, trace
 
 
+def natural_step(q, prior, solver, y, phi, n) -> tuple[WhitenedGaussian, BatchTerms]:
+    """One damped natural-gradient step on a batch, and the batch's terms after it."""
+    lik, rho = solver.likelihood, solver.rule.rho
+    q = WhitenedGaussian.standard(len(prior.L)) if q is None else q
+    target = batch_terms(q, prior, lik, y, phi, n).target
+    q = WhitenedGaussian((1 - rho) * q.H + rho * target.H, (1 - rho) * q.B + rho * target.B)
+    return q, batch_terms(q, prior, lik, y, phi, n)
+
+
 def minibatch(gp, graph, batches, theta, adam, batch_size, passes, rng):
-    X, y, lik, rho = gp.input_values(), graph.y, gp.solver.likelihood, gp.solver.rule.rho
+    X, y = gp.input_values(), graph.y
     n, q, trace, steps = len(y), None, [], 0
     for _ in range(passes):
         total = 0.0
@@ -75,10 +84,7 @@ def minibatch(gp, graph, batches, theta, adam, batch_size, passes, rng):
         for rows in parts:
             (phi, *inputs), _ = batches.forward(theta, X[rows])
             prior = SparsePrior(*inputs)
-            q = WhitenedGaussian.standard(len(prior.L)) if q is None else q
-            target = batch_terms(q, prior, lik, y[rows], phi, n).target
-            q = WhitenedGaussian((1 - rho) * q.H + rho * target.H, (1 - rho) * q.B + rho * target.B)
-            terms = batch_terms(q, prior, lik, y[rows], phi, n)
+            q, terms = natural_step(q, prior, gp.solver, y[rows], phi, n)
             theta = adam.step(theta, batches.backward(theta, terms.bars, X[rows]))
             total, steps = total + terms.value, steps + 1
         assert q is not None  # a pass has at least one batch

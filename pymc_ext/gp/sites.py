@@ -22,6 +22,7 @@ from pymc_ext.gp.errors import ImproperPosteriorError
 
 logger = logging.getLogger(__name__)
 
+WEAK = 1e-3  # share of the prior variance taken by a site below which 1 − B⁻¹_ii cancels
 JITTER = 1e-6  # relative to the mean of the diagonal, as pm.gp's default is for unit variances
 
 
@@ -108,7 +109,7 @@ class FullPosterior:
     def _factor(self, K: np.ndarray) -> np.ndarray:
         B = K * self._root * self._root[:, None]
         B[np.diag_indices_from(B)] += 1.0
-        L, info = lapack.dpotrf(B.T, lower=1, clean=0, overwrite_a=1)
+        L, info = lapack.dpotrf(B.T, lower=1, overwrite_a=1)
         if info:
             _refuse_covariance(K, "K")
         return L
@@ -136,6 +137,8 @@ class FullPosterior:
         return lapack.dpotrs(self._L, x, lower=1)[0]
 
     def _apply_R(self, x: np.ndarray) -> np.ndarray:
+        if "R" in self.__dict__:
+            return self.R @ x
         y = self._root * self._solve_B(self._root * x).reshape(x.shape)
         return y - self._U @ (self._U.T @ x) if self._negative.size else y
 
@@ -163,12 +166,27 @@ class FullPosterior:
 
     @cached_property
     def variance(self) -> np.ndarray:
-        """Diagonal of S, (n,); rounding below eps K_ii is set there, as S_ii > 0."""
-        k = np.diag(self.prior.K)
-        v = k - np.einsum("ij,ij->j", self._half, self._half)
+        """Diagonal of S, (n,); rounding below eps K_ii is set there, as S_ii > 0.
+
+        (1 − B⁻¹_ii)/τ_i, accurate for large K; where that cancels, K_ii less what the sites took.
+        """
+        k, tau = np.diag(self.prior.K), np.maximum(self.sites.precision, 0.0)
+        taken = 1 - self._inverse_diagonal
+        v = taken / np.where(tau > 0, tau, 1.0)
+        weak = np.flatnonzero(taken < WEAK)
+        if weak.size:
+            columns = np.asfortranarray(self._root[:, None] * self.prior.K[:, weak])
+            half, _ = lapack.dtrtrs(self._L, columns, lower=1, overwrite_b=1)
+            v[weak] = k[weak] - np.einsum("ij,ij->j", half, half)
         if self._negative.size:
             v = v + np.sum((self.prior.K @ self._U) ** 2, axis=1)
         return np.maximum(v, np.finfo(float).eps * k)
+
+    @cached_property
+    def _inverse_diagonal(self) -> np.ndarray:
+        """Diagonal of B⁻¹, (n,)."""
+        half, _ = lapack.dtrtri(self._L, lower=1)
+        return np.einsum("ji,ji->i", half, half)
 
     @property
     def residual(self) -> np.ndarray:
@@ -178,10 +196,12 @@ class FullPosterior:
     @cached_property
     def R(self) -> np.ndarray:
         """(I + TK)⁻¹T, (n, n)."""
-        inverse, _ = lapack.dpotri(self._L, lower=1)
-        inverse = np.tril(inverse)
-        inverse += np.tril(inverse, -1).T
-        R = inverse * self._root * self._root[:, None]
+        lower, _ = lapack.dpotri(self._L, lower=1)  # zero above the diagonal, as L is
+        self.__dict__["_inverse_diagonal"] = np.diag(lower).copy()
+        lower[np.diag_indices_from(lower)] /= 2
+        R = lower + lower.T
+        R *= self._root
+        R *= self._root[:, None]
         return R - self._U @ self._U.T if self._negative.size else R
 
     @cached_property
@@ -195,7 +215,10 @@ class FullPosterior:
 
     def gradient(self) -> tuple[np.ndarray, ...]:
         """Derivative of `log_normaliser` in (m, K) at fixed sites: α and ½(ααᵀ − R)."""
-        return self.alpha, 0.5 * (np.outer(self.alpha, self.alpha) - self.R)
+        by_K = np.outer(self.alpha, self.alpha)
+        by_K -= self.R
+        by_K *= 0.5
+        return self.alpha, by_K
 
     def pull_back(
         self, mean: np.ndarray, variance: np.ndarray, residual: np.ndarray
@@ -206,8 +229,7 @@ class FullPosterior:
         dS = P dK Pᵀ with P = I − KR = S K⁻¹.
         """
         by_m = mean - self.R @ (self.prior.K @ mean)
-        cross = np.outer(by_m, self.alpha)
-        by_K = 0.5 * (cross + cross.T)
+        by_K = np.stack([by_m, self.alpha], axis=1) @ np.stack([self.alpha / 2, by_m / 2])
         if np.any(variance):
             P = -self.prior.K @ self.R
             P[np.diag_indices_from(P)] += 1.0

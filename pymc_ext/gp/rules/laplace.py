@@ -26,7 +26,8 @@ class Laplace(Rule):
     Parameters
     ----------
     tolerance
-        Largest last Newton step of any latent, relative above 1.
+        Largest last Newton step of any latent, relative above 1; one more follows it, so that the
+        error left is about its square.
     max_iterations
         Newton steps before `ConvergenceError`.
 
@@ -40,7 +41,7 @@ class Laplace(Rule):
     Rasmussen & Williams (2006), algorithms 3.1 and 5.1. Vanhatalo, Jylänki & Vehtari (2009).
     """
 
-    tolerance: float = 1e-8
+    tolerance: float = 1e-6
     max_iterations: int = 300
     default = "laplace"
     allowed = frozenset({"laplace", "elbo", "ep"})
