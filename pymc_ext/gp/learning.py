@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 METHODS = ("l-bfgs", "alternating", "minibatch")
 DEFAULT_BOUND = 12.0  # e^±12 for a log-transformed hyperparameter
+WINDOW = 2.0  # reach of one L-BFGS run: its line search else leaps to far and lower maxima
 
 
 @dataclass(frozen=True)
@@ -219,13 +220,18 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
             best.update(value=value, evidence=evidence, theta=theta.copy())
         return -value, -graph.backward(theta, bars)
 
-    result = minimize(
-        negative, theta, jac=True, method="L-BFGS-B", bounds=box.T,
-        options={"maxiter": max_iterations, "gtol": 1e-5, "ftol": 1e-11},
-        callback=lambda _: trace.append(best["value"]),
-    )  # fmt: skip
-    reason = str(result.message)
+    left, steps = max_iterations, 0
+    while True:
+        window = np.clip([theta - WINDOW, theta + WINDOW], *box[:, None])
+        result = minimize(
+            negative, theta, jac=True, method="L-BFGS-B", bounds=window.T,
+            options={"maxiter": left, "gtol": 1e-5, "ftol": 1e-11},
+            callback=lambda _: trace.append(best["value"]),
+        )  # fmt: skip
+        theta, left, steps = result.x, left - int(result.nit), steps + int(result.nfev)
+        if left <= 0 or not np.any(np.isclose(theta, window) & (window != box)):
+            break
     return (
-        best["theta"], best["evidence"], best["value"], reason, bool(result.success),
-        int(result.nfev), trace,
+        best["theta"], best["evidence"], best["value"], str(result.message), bool(result.success),
+        steps, trace,
     )  # fmt: skip

@@ -47,6 +47,13 @@ def test_on_the_elbo_it_reaches_the_maximum(model_and_gp) -> None:
     assert steps.objective == pytest.approx(joint.objective, abs=2e-3)
 
 
+def test_far_maxima_are_reached_in_windows(model_and_gp) -> None:
+    near = learn(model_and_gp, px.gp.CVI(), None)
+    far = learn(model_and_gp, px.gp.CVI(), None, start={"ls": 0.01, "scale": 20.0})
+    assert far.converged and not far.active_bounds
+    assert far.objective == pytest.approx(near.objective, abs=1e-6)
+
+
 def test_rules_without_damped_steps_are_refused(model_and_gp) -> None:
     with pytest.raises(ValueError, match=r"method='alternating' needs rule=CVI\(\), got Laplace"):
         learn(model_and_gp, px.gp.Laplace(), None, "alternating")
