@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 
 from posteriordb_cases.models._ode import refine, solve
 
-STEPS = 2  # a year; leaves an error of 1e-7 in the log density
+STEPS = 2  # a year; leaves an error below 1e-7 of the log density
 
 
 def model(data: Mapping[str, Any]) -> pm.Model:

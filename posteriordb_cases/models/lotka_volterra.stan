@@ -16,7 +16,7 @@ parameters {
   vector<lower=0>[2] sigma;
 }
 model {
-  array[N] vector[2] z = ode_rk45_tol(growth, z_init, 0, ts, 1e-7, 1e-7, 100000, theta);
+  array[N] vector[2] z = ode_rk45_tol(growth, z_init, 0, ts, 1e-8, 1e-8, 100000, theta);
   vector[4] location = [1, 0.05, 1, 0.05]';
   vector[4] scale = [0.5, 0.05, 0.5, 0.05]';
   target += normal_lpdf(theta | location, scale) - normal_lccdf(rep_vector(0, 4) | location, scale);
