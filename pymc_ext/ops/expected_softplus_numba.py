@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -15,7 +17,10 @@ from pymc_ext.ops.expected_softplus_series import ERFCX, Series
 
 # PyTensor 3 also casts the outputs to the node's types; PyTensor 2 does so when storing them.
 _register = getattr(numba_scalar, "register_scalar_funcify", register_funcify_and_cache_key)
-_CACHE_VERSION = 2
+# PyTensor keeps compiled kernels on disk under a key that must change with the code
+_SOURCE = hashlib.sha256(
+    b"".join(Path(module).read_bytes() for module in (__file__, constants.__file__))
+).hexdigest()
 
 # Reassociation lets LLVM vectorise the sums; NaN and infinity keep their meaning.
 _inline = numba.njit(fastmath={"reassoc", "contract"}, error_model="numpy", inline="never")
@@ -180,5 +185,5 @@ def register(op_type: type) -> None:
 
     @_register(op_type)
     def funcify(op, node=None, **kwargs):
-        key = f"expected_softplus-{_CACHE_VERSION}-{op.order}-{op.terms}-{op.acceleration}"
+        key = f"expected_softplus-{_SOURCE}-{op.order}-{op.terms}-{op.acceleration}"
         return _make_kernel(op.series), key
