@@ -26,6 +26,7 @@ _COLOURS = [
     [1.0, "#a50026"],
 ]
 _BINS = 60
+_POINTS = 500  # of a loss curve: more are not seen, and would fill the page
 
 
 def khat_map(khats: pd.DataFrame, failed: pd.DataFrame) -> Figure:
@@ -194,13 +195,20 @@ def loss_curves(traces: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -
     for number, lines in enumerate(traces.values()):
         place = {"row": number // columns + 1, "col": number % columns + 1}
         for iteration, loss in lines:
-            x, y = iteration, _short(loss)
+            x, y = _thinned(iteration, loss)
             figure.add_trace(
                 Scatter(x=x, y=y, mode="lines", line={"width": 1}, showlegend=False), **place
             )
         figure.update_yaxes(range=loss_range(lines), **place)
     figure.update_layout(height=90 + 210 * rows, margin={"t": 40, "l": 10, "r": 10, "b": 30})
     return figure
+
+
+def _thinned(iteration: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """At most `_POINTS` means of blocks, each at the iteration its block starts with."""
+    starts = np.arange(0, loss.size, -(-loss.size // _POINTS) or 1)
+    sizes = np.diff(np.append(starts, loss.size))
+    return iteration[starts], _short(np.add.reduceat(loss, starts) / sizes)
 
 
 def _short(values: np.ndarray) -> np.ndarray:

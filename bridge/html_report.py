@@ -46,6 +46,7 @@ _DETAILS = {
     "seconds": "seconds",
     "runs": "runs",
     "failed": "failed",
+    "why": "why not below 0.7",
 }
 _FORMATS = {
     "k̂": ".2f", "± sd": ".2f", "ELBO": ".3f", "KL(q‖p)": ".3f", "KL(p‖q)": ".3f",

@@ -103,14 +103,29 @@ def shares(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def best(frame: pd.DataFrame) -> pd.DataFrame:
-    """The approximation with the smallest median k̂ of each posterior (the faster one of equals)."""
+    """The approximation with the smallest median k̂ of each posterior (the faster one of equals).
+
+    Where that is no k̂ < 0.7, ``why`` says what the runs of this method noted or failed with.
+    """
     table, k = details(frame), khats(frame)
     table = table[table["method"].isin(k.columns)].reset_index(drop=True)
     pairs = zip(table["case_name"], table["method"], strict=True)
     table["khat"] = [k.at[case, method] for case, method in pairs]
     table = table.sort_values(["khat", "seconds"], na_position="last", kind="stable")
     table = table.drop_duplicates("case_name").set_index("case_name")
+    table["why"] = [
+        "" if khat < USABLE else _remarks(frame, str(case), method)
+        for case, method, khat in table[["method", "khat"]].itertuples(name=None)
+    ]
     return table.reindex([case for case in k.index if case in table.index])
+
+
+def _remarks(frame: pd.DataFrame, case: str, method: str) -> str:
+    """What the runs of a method on a case noted, each remark once."""
+    runs = frame[(frame["case_name"] == case) & (frame["method"] == method)]
+    texts = runs.reindex(columns=["reason", "fit_notes", "notes"]).to_numpy().ravel()
+    remarks = dict.fromkeys(str(text).splitlines()[0] for text in texts if text)
+    return "; ".join(remark for remark in remarks if remark != "nan")
 
 
 def details(frame: pd.DataFrame) -> pd.DataFrame:

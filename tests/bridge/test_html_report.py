@@ -85,6 +85,14 @@ def test_the_best_method_has_the_smallest_median_khat(made_up: Path) -> None:
     assert table["khat"].to_dict() == {"a": 0.0, "b": 0.4}
 
 
+def test_a_posterior_that_resists_says_why(made_up: Path) -> None:
+    add(made_up, case_name="c", khat=0.8, elbo=-1.0, notes="one draw carries the weight")
+    add(made_up, case_name="c", seed=2, status="failed", reason="ValueError: no mode")
+    why = scores.best(scores.read_records(made_up))["why"]
+    assert why["c"] == "one draw carries the weight; ValueError: no mode"
+    assert why["a"] == "" and why["b"] == ""
+
+
 def test_runs_of_other_settings_are_left_out(made_up: Path) -> None:
     add(made_up, settings="{}", khat=9.0)
     frame = scores.read_records(made_up)
@@ -152,6 +160,16 @@ def test_page_and_tables_are_written_from_a_comparison(compared: Path, tmp_path:
     labels = {trace["name"] for trace in _figure(page, f"marginals-{GAUSSIAN}")["data"]}
     assert labels == {"reference", "shifted", "wide"}
     assert len(_figure(page, f"losses-{GAUSSIAN}")["data"]) == 4  # two methods, two seeds
+
+
+def test_long_loss_curves_are_thinned_to_means_of_blocks() -> None:
+    _libraries()
+    from bridge.html_figures import loss_curves
+
+    iteration = np.arange(0, 10_010, 10)
+    (line,) = loss_curves({"m": [(iteration, 2.0 * iteration)]}).data
+    assert len(line.x) == 334 and line.x[1] == 30  # blocks of three of 1,001 values
+    assert line.y[0] == 20 and line.y[-1] == 2 * np.mean(iteration[-2:])
 
 
 def test_page_asks_for_nothing_beyond_itself(compared: Path) -> None:
