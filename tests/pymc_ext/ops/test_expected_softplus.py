@@ -171,6 +171,15 @@ def test_plain_series_higher_derivatives_follow_the_value():
                 np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("backend", ["c", "numba", "jax"])
+def test_plain_series_higher_derivatives_agree_on_every_backend(backend, order):
+    mu, sigma = np.array([-2.0, 0.3, 4.0, -1.0, 30.0]), np.array([1.0, 0.7, 6.0, 30.0, 2.0])
+    got = compiled(backend, order, 5, "none")(mu, sigma)
+    want = expected_softplus_derivatives(mu, sigma, series(order, 5, "none"))
+    np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-13)
+
+
 @pytest.mark.parametrize("terms", [3, 6, 9, 12, 15])
 def test_acceleration_keeps_its_error_bound(terms, judged):
     mu, sigma, truth = judged
