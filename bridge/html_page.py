@@ -27,6 +27,7 @@ summary { cursor: pointer; font-weight: 600 }
 .badge { font-weight: 400; border-radius: 3px; padding: 0 .4rem; margin-left: .6rem }
 .good { background: #b8e186 } .usable { background: #fee08b } .bad { background: #f8965a }
 .note { color: #555; overflow-wrap: anywhere }
+tfoot input { width: 100%; min-width: 3.2rem; max-width: 12rem; box-sizing: border-box }
 nav a { margin-right: 1rem }
 """
 
@@ -133,6 +134,7 @@ def filter_table(table: pd.DataFrame, formats: dict[str, str], *, wrap: bool = F
         style="width:100%",
         scrollX=not wrap,
         allow_html=False,
+        column_filters="footer",
         drawCallback=JavascriptFunction(_DASHES),
     )
 

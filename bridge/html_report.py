@@ -46,8 +46,12 @@ _DETAILS = {
     "seconds": "seconds",
     "runs": "runs",
     "failed": "failed",
-    "why": "why not below 0.7",
 }
+_WHY = {"why": "why not below 0.7"}
+_BEST = (
+    "case_name", "method", "khat", "khat_spread", "kl_qp", "mean_error_psis", "sd_error_psis",
+    "mean_error_mcse_psis", "gradient_evaluations", "seconds", "why",
+)  # fmt: skip
 _FORMATS = {
     "k̂": ".2f", "± sd": ".2f", "ELBO": ".3f", "KL(q‖p)": ".3f", "KL(p‖q)": ".3f",
     "Δmean": ".3f", "Δsd": ".3f", "Δmean PSIS": ".3f", "Δsd PSIS": ".3f",
@@ -110,7 +114,8 @@ def _header(title: str, folder: Path, frame: pd.DataFrame) -> str:
         f"{frame['seed'].nunique()} seeds: {len(frame)} runs, {failed} of them failed"
     )
     engines = frame.reindex(columns=["engine"])["engine"].dropna().unique()
-    settings = ", ".join(f"{k} {v}" for k, v in json.loads(frame["settings"].iloc[0]).items())
+    chosen = json.loads(frame["settings"].iloc[0])
+    settings = ", ".join(f"{k} {v}" for k, v in chosen.items() if v is not None)
     left_out = frame.attrs["left_out"]
     others = f" {left_out} runs of other settings are left out." if left_out else ""
     text = f"Records: {folder / 'records.sqlite'}. Settings: {settings}. {', '.join(engines)}."
@@ -134,7 +139,7 @@ def _overview(frame: pd.DataFrame) -> str:
         "PSIS; time: every seed's fit.</p>",
         plain_table(_renamed(scores.shares(frame).reset_index(), _SHARES), _FORMATS),
         _heading("best", "The best approximation of each posterior"),
-        filter_table(_renamed(best.reset_index(), _DETAILS), _FORMATS) if len(best) else "",
+        _best(best),
         _heading("errors", "Errors of the means"),
         "<p>Right of the dashed line: a tenth of a posterior sd. An error below about 3 Monte "
         "Carlo standard errors cannot be told from none.</p>",
@@ -151,6 +156,13 @@ def _overview(frame: pd.DataFrame) -> str:
         _heading("posteriors", "Posterior by posterior"),
     ]
     return "\n".join(parts)
+
+
+def _best(best: pd.DataFrame) -> str:
+    if best.empty:
+        return "<p>No approximation is on record.</p>"
+    shown = best.reset_index().reindex(columns=list(_BEST))
+    return filter_table(_renamed(shown, _DETAILS | _WHY), _FORMATS, wrap=True)
 
 
 def _khat_map(frame: pd.DataFrame, k: pd.DataFrame) -> str:

@@ -8,6 +8,7 @@ and stay out of the shares. The denominator of every share is all posteriors on 
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 
 import numpy as np
@@ -121,11 +122,16 @@ def best(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _remarks(frame: pd.DataFrame, case: str, method: str) -> str:
-    """What the runs of a method on a case noted, each remark once."""
+    """What the runs of a method on a case noted; of remarks that differ in numbers, the first."""
     runs = frame[(frame["case_name"] == case) & (frame["method"] == method)]
     texts = runs.reindex(columns=["reason", "fit_notes", "notes"]).to_numpy().ravel()
-    remarks = dict.fromkeys(str(text).splitlines()[0] for text in texts if text)
-    return "; ".join(remark for remark in remarks if remark != "nan")
+    remarks = [
+        r for text in texts if isinstance(text, str) for r in text.split("\n")[0].split("; ")
+    ]
+    first: dict[str, str] = {}
+    for remark in remarks:
+        first.setdefault(re.sub(r"[-+.\d]+", "#", remark), remark)
+    return "; ".join(first.values())
 
 
 def details(frame: pd.DataFrame) -> pd.DataFrame:

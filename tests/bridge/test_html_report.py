@@ -86,10 +86,11 @@ def test_the_best_method_has_the_smallest_median_khat(made_up: Path) -> None:
 
 
 def test_a_posterior_that_resists_says_why(made_up: Path) -> None:
-    add(made_up, case_name="c", khat=0.8, elbo=-1.0, notes="one draw carries the weight")
+    add(made_up, case_name="c", khat=0.8, elbo=-1.0, notes="k̂ = 0.8 > 0.7; one draw")
+    add(made_up, case_name="c", seed=3, khat=0.9, elbo=-1.0, notes="k̂ = 0.9 > 0.7")
     add(made_up, case_name="c", seed=2, status="failed", reason="ValueError: no mode")
     why = scores.best(scores.read_records(made_up))["why"]
-    assert why["c"] == "one draw carries the weight; ValueError: no mode"
+    assert why["c"] == "k̂ = 0.8 > 0.7; one draw; ValueError: no mode"
     assert why["a"] == "" and why["b"] == ""
 
 
