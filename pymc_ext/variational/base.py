@@ -161,6 +161,24 @@ class PointGroup(Group):
         return pt.zeros_like(self.mean)
 
 
+def check_start(model: pm.Model, start: Mapping[str, Any] | None) -> None:
+    """Raise ValueError unless ``start`` names free variables and has their shapes."""
+    free = {rv.name: rv.type.shape for rv in model.free_RVs}
+    values = {model.rvs_to_values[rv].name for rv in model.free_RVs}
+    for name, value in (start or {}).items():
+        if name in free:
+            shape, got = free[name], np.shape(value)
+            if len(shape) != len(got) or any(
+                n not in (None, m) for n, m in zip(shape, got, strict=True)
+            ):
+                raise ValueError(f"start of {name!r} must have shape {shape}, got {got}")
+        elif name not in values:
+            raise ValueError(
+                f"start must name free variables of the model, got {name!r}; the model has "
+                f"{list(free)}"
+            )
+
+
 def resolve_hyperparameters(model: pm.Model, hyperparameters: Sequence[Any]) -> list[Any]:
     """The model's free variables named in ``hyperparameters`` (variables or names), model order."""
     names = [h if isinstance(h, str) else getattr(h, "name", repr(h)) for h in hyperparameters]
@@ -212,6 +230,7 @@ class VectorisedApproximation(Approximation):
         **options: Any,
     ) -> None:
         model = modelcontext(model)
+        check_start(model, start)
         point = resolve_hyperparameters(model, hyperparameters)
         rest = [rv for rv in model.free_RVs if rv not in point]
         if not rest:

@@ -346,8 +346,10 @@ def check_engine_options(draws: int, max_draws: int, base_draws: str, optimizer:
     """Raise ValueError for options that :class:`FixedDrawsInference` cannot work with."""
     if not isinstance(draws, int | np.integer) or draws < 2:
         raise ValueError(f"draws must be an integer >= 2, got {draws!r}")
-    if max_draws < draws:
-        raise ValueError(f"max_draws must be at least draws = {draws}, got {max_draws!r}")
+    if not isinstance(max_draws, int | np.integer) or max_draws < draws:
+        raise ValueError(
+            f"max_draws must be an integer of at least draws = {draws}, got {max_draws!r}"
+        )
     if base_draws not in BASES:
         raise ValueError(f"base_draws must be one of {BASES}, got {base_draws!r}")
     if optimizer not in OPTIMIZERS:

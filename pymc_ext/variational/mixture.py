@@ -227,8 +227,8 @@ class MixtureVI(FixedDrawsInference):
             raise ValueError(f"variant must be one of {VARIANTS}, got {variant!r}")
         if not isinstance(components, int | np.integer) or components < 1:
             raise ValueError(f"components must be an integer >= 1, got {components!r}")
-        if not spread > 0:
-            raise ValueError(f"spread must be > 0, got {spread!r}")
+        if not 0 < spread < np.inf:
+            raise ValueError(f"spread must be > 0 and finite, got {spread!r}")
         approx = VectorisedApproximation(
             MixtureGroup,
             model=model,

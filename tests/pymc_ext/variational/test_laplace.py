@@ -219,6 +219,8 @@ def test_support_violated_at_the_start_is_refused():
         ({"starts": 0}, "starts must be an integer >= 1, got 0"),
         ({"indefinite": "abs"}, "'refuse' or 'modify', got 'abs'"),
         ({"hyperparameters": ["nope"]}, "must be free variables"),
+        ({"start": {"slop": 1.0}}, r"got 'slop'; the model has \['slope', 'rate'\]"),
+        ({"start": {"slope": np.zeros(3)}}, r"start of 'slope' must have shape \(\), got \(3,\)"),
     ],
 )
 def test_bad_options(skewed, options, message):

@@ -83,6 +83,7 @@ def test_no_mode_is_refused():
         ({"variant": "full"}, "variant must be one of"),
         ({"components": 0}, "components must be an integer >= 1, got 0"),
         ({"spread": 0.0}, "spread must be > 0"),
+        ({"spread": np.inf}, "spread must be > 0 and finite, got inf"),
         ({"starts": 0}, "starts must be an integer >= 1"),
         ({"draws": 1}, "draws must be an integer >= 2"),
         ({"variant": "lr", "rank": 3}, "rank must be between 1 and the dimension 1, got 3"),
