@@ -213,28 +213,31 @@ class FullPosterior:
             S += KU @ KU.T
         return S
 
-    def gradient(self) -> tuple[np.ndarray, ...]:
-        """Derivative of `log_normaliser` in (m, K) at fixed sites: α and ½(ααᵀ − R)."""
-        by_K = np.outer(self.alpha, self.alpha)
-        by_K -= self.R
-        by_K *= 0.5
-        return self.alpha, by_K
-
-    def pull_back(
-        self, mean: np.ndarray, variance: np.ndarray, residual: np.ndarray
+    def gradient(
+        self,
+        mean: np.ndarray | None = None,
+        variance: np.ndarray | None = None,
+        residual: np.ndarray | None = None,
     ) -> tuple[np.ndarray, ...]:
-        """Gradients in (m, K) at fixed sites of any function of the marginals.
+        """Gradients in (m, K) at fixed sites of `log_normaliser` + a function of the marginals.
 
-        ``mean``, ``variance``, ``residual`` are its derivatives in them. From dμ = P(dm + dK α),
+        ``mean``, ``variance``, ``residual`` are that function's derivatives in them, none if None.
+        The first term gives α and ½(ααᵀ − R); the second follows from dμ = P(dm + dK α),
         dS = P dK Pᵀ with P = I − KR = S K⁻¹.
         """
-        by_m = mean - self.R @ (self.prior.K @ mean)
-        by_K = np.stack([by_m, self.alpha], axis=1) @ np.stack([self.alpha / 2, by_m / 2])
-        if np.any(variance):
+        pulled = np.zeros_like(self.alpha) if mean is None else self._apply_P_transposed(mean)
+        half = pulled + 0.5 * self.alpha
+        by_K = np.stack([half, self.alpha], axis=1) @ np.stack([self.alpha, half])
+        by_K -= self.R
+        by_K *= 0.5
+        if variance is not None and np.any(variance):
             P = -self.prior.K @ self.R
             P[np.diag_indices_from(P)] += 1.0
             by_K += (P.T * variance) @ P
-        return by_m, by_K
+        return pulled + self.alpha, by_K
+
+    def _apply_P_transposed(self, x: np.ndarray) -> np.ndarray:
+        return x - self.R @ (self.prior.K @ x)
 
     def pull_back_to_sites(
         self, mean: np.ndarray, variance: np.ndarray
@@ -279,14 +282,9 @@ class StackedPosterior:
     def log_normaliser(self) -> float:
         return sum(p.log_normaliser for p in self.parts)
 
-    def gradient(self) -> tuple[np.ndarray, ...]:
-        return _sum(p.gradient() for p in self.parts)
-
-    def pull_back(
-        self, mean: np.ndarray, variance: np.ndarray, residual: np.ndarray
-    ) -> tuple[np.ndarray, ...]:
-        columns = zip(self.parts, mean.T, variance.T, residual.T, strict=True)
-        return _sum(p.pull_back(*c) for p, *c in columns)
+    def gradient(self, *marginals: np.ndarray) -> tuple[np.ndarray, ...]:
+        columns = zip(self.parts, *(m.T for m in marginals), strict=True)
+        return _sum(p.gradient(*c) for p, *c in columns)
 
     def pull_back_to_sites(
         self, mean: np.ndarray, variance: np.ndarray

@@ -132,16 +132,13 @@ class Solver:
         """Exact derivatives of the evidence in phi and in every prior input."""
         s = self.solve(y, phi, prior_inputs)
         post, c = s.fixed_point.posterior, s.correction
-        bars = post.gradient()
         if self.learning not in self.rule.stationary:
             by_phi, by_mean, by_variance = self._implicit(s)
-            moved = post.pull_back(
-                c.mean + by_mean, c.variance + by_variance, c.residual + by_variance
-            )
-            return c.parameters + by_phi, *_add(bars, moved)
+            by_marginals = c.mean + by_mean, c.variance + by_variance, c.residual + by_variance
+            return c.parameters + by_phi, *post.gradient(*by_marginals)
         if self._marginals_matter(post, c):
-            bars = _add(bars, post.pull_back(c.mean, c.variance, c.residual))
-        return c.parameters, *bars
+            return c.parameters, *post.gradient(c.mean, c.variance, c.residual)
+        return c.parameters, *post.gradient()
 
     def _marginals_matter(self, post: Any, c: Correction) -> bool:
         """At a stationary point the correction's slopes in the marginals vanish, but for d."""
@@ -158,13 +155,15 @@ class Solver:
         """Evidence and its derivatives in phi and the prior's inputs with the sites held."""
         post = make_prior(prior_inputs).condition(sites)
         c = self.correct(post, sites, y, phi)
-        bars = _add(post.gradient(), post.pull_back(c.mean, c.variance, c.residual))
+        bars = post.gradient(c.mean, c.variance, c.residual)
         return post.log_normaliser + c.value, (c.parameters, *bars)
 
     def _implicit(self, s: Solution) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Derivative through the sites: w = (1 − J)⁻ᵀ ∂L/∂λ, pulled through the map to φ, μ, s."""
         post, sites, c = s.fixed_point.posterior, s.fixed_point.sites, s.correction
         slopes = self.rule.slopes(post, sites, self.likelihood, s.y, s.phi)
+        if not len(s.phi) and slopes.constant:
+            return np.zeros(0), np.zeros_like(post.mean), np.zeros_like(post.mean)
         moved = post.pull_back_to_sites(c.mean, c.variance)
         by_linear = post.mean + moved[0] + c.linear
         second = post.mean**2 + post.variance
@@ -187,13 +186,6 @@ def make_prior(inputs: Arrays) -> FullPrior | SparsePrior:
 
 def _same(a: Arrays, b: Arrays) -> bool:
     return all(x.shape == y.shape and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
-
-
-def _add(a: Arrays, b: Arrays) -> Arrays:
-    """Their sum, in the storage of b, which is nobody else's."""
-    for x, y in zip(a, b, strict=True):
-        y += x
-    return b
 
 
 def _pull(slopes: Slopes, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -103,36 +103,44 @@ class SparsePosterior:
     def _Y(self) -> np.ndarray:
         return self._solve(self.prior.V)
 
-    def gradient(self) -> tuple[np.ndarray, ...]:
-        """Derivative of `log_normaliser` in (m, K_mm, K_nm, k_nn) at fixed sites."""
-        by_V = np.outer(self.beta, self.alpha) - self._Y * self.sites.precision
-        return (self.alpha, *self._through_V(by_V), np.zeros_like(self.mean))
-
-    def pull_back(
-        self, mean: np.ndarray, variance: np.ndarray, residual: np.ndarray
+    def gradient(
+        self,
+        mean: np.ndarray | None = None,
+        variance: np.ndarray | None = None,
+        residual: np.ndarray | None = None,
     ) -> tuple[np.ndarray, ...]:
-        """Gradients in (m, K_mm, K_nm, k_nn) at fixed sites of a function of the marginals.
+        """Gradients in (m, K_mm, K_nm, k_nn) at fixed sites of `log_normaliser` + a function.
 
+        ``mean``, ``variance``, ``residual`` are the derivatives of a function of the marginals in
+        them, none if None. `log_normaliser` gives α, by V  β αᵀ − Y T with Y = B⁻¹V. The function:
         1. dβ = B⁻¹(dV α − V T dVᵀβ), dμ = dm + dVᵀβ + Vᵀdβ, so with w = B⁻¹V c_μ:
            by V  β c_μᵀ + w αᵀ − β (T Vᵀw)ᵀ, by m  c_μ − T Vᵀw.
-        2. v_i = V_iᵀB⁻¹V_i, Y = B⁻¹V: by V  2 Y D_v − 2 (Y D_v Yᵀ) V T.
+        2. v_i = V_iᵀB⁻¹V_i: by V  2 Y D_v − 2 (Y D_v Yᵀ) V T.
         3. d_i = k_ii − V_iᵀV_i: by V  −2 V D_d, by k_ii  c_d.
         """
         V, Y, tau = self.prior.V, self._Y, self.sites.precision
-        w = Y @ mean
-        moved = tau * (V.T @ w)
-        Yv = Y * variance
-        by_V = np.outer(self.beta, mean - moved) + np.outer(w, self.alpha)
-        by_V += 2 * (Yv - ((Yv @ Y.T) @ V) * tau - V * residual)
-        return (mean - moved, *self._through_V(by_V), residual.copy())
+        by_V, by_m, by_k = np.outer(self.beta, self.alpha), self.alpha.copy(), np.zeros_like(tau)
+        by_V -= Y * tau
+        if mean is not None and np.any(mean):
+            w = Y @ mean
+            pulled = mean - tau * (V.T @ w)
+            by_m += pulled
+            by_V += np.stack([self.beta, w], axis=1) @ np.stack([pulled, self.alpha])
+        if variance is not None and np.any(variance):
+            Yv = 2 * Y * variance
+            by_V += Yv - ((Yv @ Y.T) @ V) * tau
+        if residual is not None:
+            by_k += residual
+            by_V -= V * (2 * residual)
+        return by_m, *self._through_V(by_V), by_k
 
     def _through_V(self, by_V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """To (K_mm, K_nm): the function depends on V through VᵀV = K_nm K_mm⁻¹ K_mn only."""
         L = self.prior.L
-        by_K_nm = solve_triangular(L, by_V, lower=True, trans=1, check_finite=False)
-        A = solve_triangular(L, self.prior.V, lower=True, trans=1, check_finite=False)
-        by_K_mm = -0.5 * by_K_nm @ A.T
-        return 0.5 * (by_K_mm + by_K_mm.T), by_K_nm.T
+        by_K_mn = solve_triangular(L, by_V, lower=True, trans=1, check_finite=False)
+        half = solve_triangular(L, by_V @ self.prior.V.T, lower=True, trans=1, check_finite=False)
+        by_K_mm = -0.5 * solve_triangular(L, half.T, lower=True, trans=1, check_finite=False)
+        return 0.5 * (by_K_mm + by_K_mm.T), by_K_mn.T
 
     def pull_back_to_sites(
         self, mean: np.ndarray, variance: np.ndarray

@@ -46,6 +46,13 @@ class Slopes:
     linear_parameters: np.ndarray
     precision_parameters: np.ndarray
 
+    @property
+    def constant(self) -> bool:
+        """Whether the sites do not follow the marginals at all."""
+        by_mean, by_variance = self.linear_mean, self.linear_variance
+        others = self.precision_mean, self.precision_variance
+        return not any(np.any(slope) for slope in (by_mean, by_variance, *others))
+
 
 class Rule(ABC):
     """An update rule; `default` names its own evidence formula, `stationary` those formulas whose
