@@ -124,7 +124,7 @@ def summary(done: dict[str, Any]) -> list[dict[str, Any]]:
     for name, rule in dict.fromkeys(tuple(k.split("/")[:2]) for k in done):
         keys = [k for k in done if k.startswith(f"{name}/{rule}/")]
         ours = np.array([done[k]["log_likelihood"] for k in keys])
-        row = {"set": name, "rule": rule, "folds": len(keys), "ours": ours.mean()}
+        row = {"set": name, "rule": rule, "folds": len(keys), "ours": float(ours.mean())}
         row["seconds_a_fold"] = np.mean([done[k]["seconds"] for k in keys])
         row["active_bounds"] = sum(bool(done[k]["active"]) for k in keys)
         row["fell"] = sum("fell" in done[k]["stop"] for k in keys)
@@ -136,7 +136,7 @@ def summary(done: dict[str, Any]) -> list[dict[str, Any]]:
                 "largest_difference": np.abs(ours - theirs).max(),
                 "median_difference": np.median(np.abs(ours - theirs)),
             }  # fmt: skip
-        rows.append({k: round(v, 6) if isinstance(v, float) else v for k, v in row.items()})
+        rows.append({k: round(float(v), 6) if isinstance(v, float) else v for k, v in row.items()})
     return rows
 
 
