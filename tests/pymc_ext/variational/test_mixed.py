@@ -67,11 +67,11 @@ def test_variants_keep_what_the_paper_keeps(figure_1):
 
 
 def test_eigen_root():
-    C = np.array([[2.0, 0.0], [1.0, 0.5]])
+    C = np.array([[2.0, 0.0, 0.0], [1.0, 0.5, 0.0], [-0.3, 0.7, 1.5]])
     root, inverse = eigen_root(C)
     np.testing.assert_allclose(root @ root.T, C @ C.T, rtol=EXACT)
     np.testing.assert_allclose(root.T @ root, np.diag(np.diag(root.T @ root)), atol=1e-12)
-    np.testing.assert_allclose(inverse @ root, np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(inverse @ root, np.eye(3), atol=1e-12)
 
 
 def test_more_draws_are_taken_while_the_fit_overfits():
