@@ -17,6 +17,7 @@ from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes, check_limits, from_
 from pymc_ext.gp.sites import GaussianSites
 
 SMALLEST_STEP = 1e-4
+FLAT = 1e-9  # relative changes of the ELBO that may be its quadrature's error
 ROUNDING = 1e-5  # a residual below it where no step raises the ELBO is rounding, not a failure
 
 
@@ -85,8 +86,8 @@ class CVI(Rule):
                 new_target, new_bound = _target(new, lik, y, phi)
             except ImproperPosteriorError:
                 new_bound = -np.inf
-            gain, slack = new_bound - bound, 1e-11 * (1 + abs(bound))
-            # where the bound is flat to rounding, the residual must fall in its place
+            gain, slack = new_bound - bound, FLAT * (1 + abs(bound))
+            # where the bound is flat to the quadrature's error, the residual must fall in its place
             if gain > slack or (gain > -slack and proposal.distance(new_target) < residual):
                 sites, post, target, bound = proposal, new, new_target, new_bound
                 residual = sites.distance(target)

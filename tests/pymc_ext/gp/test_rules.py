@@ -214,6 +214,16 @@ def test_variational_fixed_point_of_huge_prior_variances(variance: float) -> Non
     assert slope == pytest.approx((up - down) / 2e-3, rel=1e-3)
 
 
+def test_errors_of_the_quadrature_do_not_stop_the_variational_search() -> None:
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(60, 1))
+    y = 1.5 * np.sin(2 * X[:, 0]) + 0.1 * rng.standard_t(3, 60)
+    K = covariance(X, X, 2.0)
+    solver = solver_of("cvi", StudentT())
+    solution = solver.solve(y, np.array([3.0, 0.05]), (np.zeros(60), K))
+    assert solution.fixed_point.residual < 1e-9
+
+
 def test_ep_that_does_not_converge_says_why() -> None:
     X, m, K = prior(12)
     likelihood, phi, y = observations("student-t", X)
