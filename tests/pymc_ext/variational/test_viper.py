@@ -148,6 +148,9 @@ SPELLINGS = {
     "sigmoid": lambda X, y, b: pm.Bernoulli("y", p=pm.math.sigmoid(X @ b), observed=y),
     "written out": lambda X, y, b: pm.Bernoulli("y", p=1 / (1 + pt.exp(-X @ b)), observed=y),
     "complement": lambda X, y, b: pm.Bernoulli("y", p=1 - pm.math.sigmoid(-X @ b), observed=y),
+    "complement written out": lambda X, y, b: pm.Bernoulli(
+        "y", p=1 - 1 / (1 + pt.exp(X @ b)), observed=y
+    ),
     "sum": lambda X, y, b: pm.Bernoulli(
         "y", logit_p=sum(X[:, j] * b[j] for j in range(3)), observed=y
     ),
