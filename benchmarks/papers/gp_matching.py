@@ -92,6 +92,9 @@ def main() -> None:
     logging.basicConfig(level=logging.ERROR, format="%(message)s")
     logger = logging.getLogger("gp_matching")
     logger.setLevel(logging.INFO)
+    if not DATA.is_dir():
+        logger.info("left out: the paper's data (%s) are not here", DATA)
+        return
     path = arguments.results / "gp_matching.json"
     done = json.loads(path.read_text())["results"]["runs"] if path.exists() else {}
     for name in arguments.sets:

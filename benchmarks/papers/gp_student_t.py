@@ -82,6 +82,9 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logger = logging.getLogger("gp_student_t")
     logger.setLevel(logging.INFO)
+    if not CORPUS.is_dir():
+        logger.info("left out: the paper's folds (%s) are not here", CORPUS)
+        return
     path = arguments.results / "gp_student_t.json"
     done = json.loads(path.read_text())["results"]["folds"] if path.exists() else {}
     for name in arguments.sets:

@@ -158,6 +158,9 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     name = f"gp_surfaces_{arguments.set}_{arguments.grid}_{arguments.steps}_{arguments.share:g}"
+    if arguments.set == "sonar" and not CORPUS.is_dir():
+        logging.info("left out: sonar (%s) is not here; try --set breast-cancer-wisc-diag", CORPUS)
+        return
     arguments.results.mkdir(parents=True, exist_ok=True)
     log = arguments.results / f"{name}.jsonl"
     done = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []

@@ -152,6 +152,9 @@ def main() -> None:
     logging.basicConfig(level=logging.ERROR, format="%(message)s")
     logger = logging.getLogger("gp_viper")
     logger.setLevel(logging.INFO)
+    if not DATA.is_dir():
+        logger.info("the paper's data (%s) are not here: the toy example only", DATA)
+        arguments.sets = ["toy"]
     path = arguments.results / "gp_viper.json"
     done = json.loads(path.read_text())["results"]["runs"] if path.exists() else {}
     for name in arguments.sets:
