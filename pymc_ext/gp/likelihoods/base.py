@@ -78,7 +78,8 @@ class Likelihood(ABC):
 
     def parameter_derivatives(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
         """∂φ of ℓ, ℓ', ℓ'', shape (P, 3, *f.shape)."""
-        return np.empty((0, 3, *np.broadcast_shapes(f.shape, y.shape)))
+        shape = f.shape if self.n_latent > 1 else np.broadcast_shapes(f.shape, y.shape)
+        return np.empty((0, 3, *shape))
 
     def check_parameters(self, phi: Parameters) -> None:
         """Raise ValueError unless φ is in its support; overridden where there is one."""

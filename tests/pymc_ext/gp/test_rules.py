@@ -64,6 +64,25 @@ def test_gradients_match_differences(name: str, rule: str, kind: str) -> None:
         assert np.sum(bar * d) == pytest.approx(slope, rel=NUMERIC, abs=2e-6 * (1 + abs(values[1])))
 
 
+@pytest.mark.parametrize("kind", ["full", "sparse"])
+@pytest.mark.parametrize("rule", ["matching", "matching-elbo", "cvi"])
+def test_gradients_of_more_classes_match_differences(rule: str, kind: str) -> None:
+    X, m, K = prior(8)
+    y, none = np.array([0.0, 1, 2, 2, 1, 0, 0, 2]), np.empty(0)
+    solver = Solver(px.gp.Categorical(3), *RULES[rule])
+    inputs = (m, K) if kind == "full" else sparse(X, m, X[:3] + 0.1)
+    bars = solver.gradient(y, none, inputs)[1:]
+    rng, h = np.random.default_rng(7), 1e-4
+    for i, (x, bar) in enumerate(zip(inputs, bars, strict=True)):
+        d = rng.uniform(0.5, 1, size=x.shape)
+        d = d + d.T if d.ndim == 2 and d.shape[0] == d.shape[1] else d
+        up, down = (
+            solver.solve(y, none, (*inputs[:i], x + s * h * d, *inputs[i + 1 :])).value
+            for s in (1, -1)
+        )
+        assert np.sum(bar * d) == pytest.approx((up - down) / (2 * h), rel=1e-5, abs=1e-6)
+
+
 def grid_truth(likelihood, phi, y, m, K, points=241, reach=8.0):
     """log Z, means and variances by a dense grid over two latents."""
     sd = np.sqrt(np.diag(K))
