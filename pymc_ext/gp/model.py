@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import arviz as az
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -13,6 +12,7 @@ from pytensor.tensor.sharedvar import SharedVariable
 from pytensor.tensor.variable import TensorVariable
 from scipy.special import ndtri
 
+from pymc_ext.gp.arrays import as_matrix, draw_latents, inference_data, n_columns, n_rows
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.likelihoods.base import Likelihood
 from pymc_ext.gp.ops import SiteEvidence, SiteWeights
@@ -130,14 +130,14 @@ class Approximate:
         """
         if self.inputs:
             raise ValueError("this GP has data already: make a second px.gp.Approximate")
-        X, y_data = _matrix(X, "X"), self._observations(y)
-        n = _length(X)
-        if n is not None and _length(y_data) is not None and n != _length(y_data):
-            raise ValueError(f"X has {n} rows, y has {_length(y_data)} entries: they must agree")
+        X, y_data = as_matrix(X, "X"), self._observations(y)
+        n = n_rows(X)
+        if n is not None and n_rows(y_data) is not None and n != n_rows(y_data):
+            raise ValueError(f"X has {n} rows, y has {n_rows(y_data)} entries: they must agree")
         phi = self._phi()
         self._check_columns(X)
-        prior = self._prior(X, None if Xu is None else _matrix(Xu, "Xu", _columns(X)))
-        self.X, self.Xu = X, None if Xu is None else _matrix(Xu, "Xu")
+        prior = self._prior(X, None if Xu is None else as_matrix(Xu, "Xu", n_columns(X)))
+        self.X, self.Xu = X, None if Xu is None else as_matrix(Xu, "Xu")
         self._at = X if Xu is None else self.Xu
         self.inputs = (pt.as_tensor_variable(y_data), phi, *prior)
         signature = "(p),(n),(n,n)->(n)" if Xu is None else "(p),(n),(m,m),(n,m),(n)->(n)"
@@ -154,7 +154,7 @@ class Approximate:
 
     def _check_columns(self, X: Any) -> None:
         """A covariance of more inputs than X has columns fails late and with an unclear error."""
-        wanted, got = getattr(self.cov_func, "input_dim", None), _columns(X)
+        wanted, got = getattr(self.cov_func, "input_dim", None), n_columns(X)
         if isinstance(wanted, int) and got is not None and wanted > got:
             raise ValueError(f"cov_func has input_dim={wanted}, X has {got} columns")
 
@@ -215,7 +215,7 @@ class Approximate:
         """
         if not self.inputs:
             raise ValueError("no data yet: call marginal_likelihood first")
-        Xnew = _matrix(Xnew, "Xnew", _columns(self.X))
+        Xnew = as_matrix(Xnew, "Xnew", n_columns(self.X))
         weights: Any = SiteWeights(self.solver)(*self.inputs)
         w, C = weights
         cross = self.cov_func(Xnew, self._at)
@@ -362,7 +362,7 @@ class Approximate:
         outputs = [mu, cov, self.inputs[1]]
         if point is not None:
             numbers = replace_with_values(outputs, replacements=point, model=model)
-            f = _draw_latents(rng, numbers[0], numbers[1], draws)[None]
+            f = draw_latents(rng, numbers[0], numbers[1], draws)[None]
             phi = np.broadcast_to(numbers[2], (1, draws, len(numbers[2])))
         else:
             f, phi = self._over_posterior(outputs, idata.posterior, model, rng)
@@ -370,7 +370,7 @@ class Approximate:
         mean, y = (np.reshape([p[k] for p in parts], (*f.shape[:2], -1)) for k in (0, 1))
         if self.likelihood.n_latent > 1:
             mean = mean.reshape(f.shape)
-        return _inference_data({"f": f, "mean": mean, "y": y})
+        return inference_data({"f": f, "mean": mean, "y": y})
 
     def _observe(
         self, rng: np.random.Generator, f: np.ndarray, phi: np.ndarray
@@ -388,7 +388,7 @@ class Approximate:
         f, phi = [], []
         for index in np.ndindex(shape):
             mu, cov, p = function(*(v[index] for v in values))
-            f.append(_draw_latents(rng, mu, cov, 1)[0])
+            f.append(draw_latents(rng, mu, cov, 1)[0])
             phi.append(p)
         return np.reshape(f, (*shape, *f[0].shape)), np.reshape(phi, (*shape, -1))
 
@@ -398,51 +398,3 @@ def stabilize_last(cov: TensorVariable, jitter: float) -> TensorVariable:
     if cov.ndim == 2:
         return stabilize(cov, jitter)
     return cov + jitter * pt.eye(cov.shape[-1])
-
-
-def _draw_latents(rng: np.random.Generator, mu: np.ndarray, cov: np.ndarray, n: int) -> np.ndarray:
-    """n draws of N(mu, cov), (n, n*) or (n, n*, L); cov may be singular."""
-    values, vectors = np.linalg.eigh(cov)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
-    z = rng.standard_normal((n, *mu.T.shape))
-    return (
-        mu + np.moveaxis(np.einsum("...ij,n...j->n...i", root, z), 1, -1)
-        if mu.ndim > 1
-        else (mu + z @ root.T)
-    )
-
-
-def _inference_data(variables: dict[str, np.ndarray]) -> Any:
-    groups: dict[str, Any] = {"posterior_predictive": variables}
-    if int(az.__version__.split(".")[0]) >= 1:
-        return az.from_dict(groups)
-    return az.from_dict(**groups)
-
-
-def _matrix(X: Any, name: str, columns: int | None = None) -> Any:
-    """A (n, d) array or variable; raises ValueError on other shapes and on NaN."""
-    if not isinstance(X, TensorVariable):
-        X = np.asarray(X, dtype=float)
-        if X.ndim == 2 and not np.isfinite(X).all():
-            bad = np.argwhere(~np.isfinite(X))[0]
-            raise ValueError(f"{name} must be finite, got {X[tuple(bad)]} in row {bad[0]}")
-    if X.ndim != 2:
-        shape = X.shape if isinstance(X, np.ndarray) else f"{X.ndim} axes"
-        raise ValueError(f"{name} must be 2-D (n, d), got {shape}; use {name}[:, None] for d = 1")
-    if _length(X) == 0 and name != "Xnew":
-        raise ValueError(f"{name} must have at least one row, got shape {X.shape}")
-    if columns is not None and _columns(X) not in (None, columns):
-        raise ValueError(f"{name} must have {columns} columns as X, got {_columns(X)}")
-    return X
-
-
-def _length(x: Any) -> int | None:
-    if isinstance(x, SharedVariable):
-        return x.get_value(borrow=True).shape[0]
-    return x.shape[0] if isinstance(x, np.ndarray) else None
-
-
-def _columns(x: Any) -> int | None:
-    if isinstance(x, SharedVariable):
-        return x.get_value(borrow=True).shape[1]
-    return x.shape[1] if isinstance(x, np.ndarray) else None

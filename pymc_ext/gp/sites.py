@@ -10,20 +10,16 @@ sites are a rank-k downdate of S₊ that exists iff C = I − T₋^½ S₊ T₋^
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NoReturn
 
 import numpy as np
 from scipy.linalg import lapack
 
+from pymc_ext.gp.covariance import cholesky, refuse_covariance, relative_jitter
 from pymc_ext.gp.errors import ImproperPosteriorError
 
-logger = logging.getLogger(__name__)
-
 WEAK = 1e-3  # share of the prior variance taken by a site below which 1 − B⁻¹_ii cancels
-JITTER = 1e-6  # relative to the mean of the diagonal, as pm.gp's default is for unit variances
 
 
 @dataclass(frozen=True)
@@ -77,8 +73,8 @@ class FullPrior:
         """Raise ValueError unless K is symmetric and positive semi-definite up to rounding."""
         if not np.allclose(self.K, self.K.T, rtol=1e-8, atol=1e-8):
             raise ValueError("the covariance K is not symmetric: check the covariance function")
-        if np.any(np.diag(self.K) < 0) or _cholesky(self.K, _jitter(self.K)) is None:
-            _refuse_covariance(self.K, "K")
+        if np.any(np.diag(self.K) < 0) or cholesky(self.K, relative_jitter(self.K)) is None:
+            refuse_covariance(self.K, "K")
 
     def condition(self, sites: GaussianSites) -> FullPosterior | StackedPosterior:
         """Posterior under the sites; raises ImproperPosteriorError if there is none."""
@@ -111,7 +107,7 @@ class FullPosterior:
         B[np.diag_indices_from(B)] += 1.0
         L, info = lapack.dpotrf(B.T, lower=1, overwrite_a=1)
         if info:
-            _refuse_covariance(K, "K")
+            refuse_covariance(K, "K")
         return L
 
     def _downdate(self) -> None:
@@ -306,44 +302,3 @@ def _columns(sites: GaussianSites) -> list[GaussianSites]:
 
 def _sum(gradients) -> tuple[np.ndarray, ...]:
     return tuple(sum(parts) for parts in zip(*gradients, strict=True))
-
-
-def _refuse_covariance(K: np.ndarray, name: str) -> NoReturn:
-    if not np.isfinite(K).all():
-        raise ValueError(f"the covariance {name} holds NaN or infinity: check the hyperparameters")
-    smallest = float(np.linalg.eigvalsh(K)[0])
-    raise ValueError(
-        f"the covariance {name} is not positive definite: its smallest eigenvalue is {smallest:.3g}"
-        f", its largest variance {np.diag(K).max():.3g}; check the covariance function"
-    )
-
-
-def jittered_cholesky(K: np.ndarray, name: str) -> np.ndarray:
-    """Lower Cholesky factor of K; where it fails, once more with a jitter, which is logged.
-
-    Raises
-    ------
-    ValueError
-        If K with the jitter is not positive definite either.
-    """
-    L = _cholesky(K, 0.0)
-    if L is not None:
-        return L
-    jitter = _jitter(K)
-    L = _cholesky(K, jitter)
-    if L is None:
-        _refuse_covariance(K, name)
-    logger.warning("%s is not positive definite to rounding: %.1e added to it", name, jitter)
-    return L
-
-
-def _jitter(K: np.ndarray) -> float:
-    return JITTER * float(np.mean(np.diag(K)))
-
-
-def _cholesky(K: np.ndarray, jitter: float) -> np.ndarray | None:
-    """Lower factor of K + jitter I, None where it has none."""
-    A = np.array(K, order="F")
-    A[np.diag_indices_from(A)] += jitter
-    L, info = lapack.dpotrf(A, lower=1, overwrite_a=1)
-    return None if info else L

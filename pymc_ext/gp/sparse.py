@@ -17,8 +17,9 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
+from pymc_ext.gp.covariance import jittered_cholesky
 from pymc_ext.gp.errors import ImproperPosteriorError
-from pymc_ext.gp.sites import GaussianSites, StackedPosterior, _columns, jittered_cholesky
+from pymc_ext.gp.sites import GaussianSites, StackedPosterior, _columns
 
 
 class SparsePrior:

@@ -1,0 +1,58 @@
+"""Checks of the arrays users pass, and draws as InferenceData."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import arviz as az
+import numpy as np
+from pytensor.tensor.sharedvar import SharedVariable
+from pytensor.tensor.variable import TensorVariable
+
+
+def draw_latents(rng: np.random.Generator, mu: np.ndarray, cov: np.ndarray, n: int) -> np.ndarray:
+    """n draws of N(mu, cov), (n, n*) or (n, n*, L); cov may be singular."""
+    values, vectors = np.linalg.eigh(cov)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    z = rng.standard_normal((n, *mu.T.shape))
+    return (
+        mu + np.moveaxis(np.einsum("...ij,n...j->n...i", root, z), 1, -1)
+        if mu.ndim > 1
+        else (mu + z @ root.T)
+    )
+
+
+def inference_data(variables: dict[str, np.ndarray]) -> Any:
+    groups: dict[str, Any] = {"posterior_predictive": variables}
+    if int(az.__version__.split(".")[0]) >= 1:
+        return az.from_dict(groups)
+    return az.from_dict(**groups)
+
+
+def as_matrix(X: Any, name: str, columns: int | None = None) -> Any:
+    """A (n, d) array or variable; raises ValueError on other shapes and on NaN."""
+    if not isinstance(X, TensorVariable):
+        X = np.asarray(X, dtype=float)
+        if X.ndim == 2 and not np.isfinite(X).all():
+            bad = np.argwhere(~np.isfinite(X))[0]
+            raise ValueError(f"{name} must be finite, got {X[tuple(bad)]} in row {bad[0]}")
+    if X.ndim != 2:
+        shape = X.shape if isinstance(X, np.ndarray) else f"{X.ndim} axes"
+        raise ValueError(f"{name} must be 2-D (n, d), got {shape}; use {name}[:, None] for d = 1")
+    if n_rows(X) == 0 and name != "Xnew":
+        raise ValueError(f"{name} must have at least one row, got shape {X.shape}")
+    if columns is not None and n_columns(X) not in (None, columns):
+        raise ValueError(f"{name} must have {columns} columns as X, got {n_columns(X)}")
+    return X
+
+
+def n_rows(x: Any) -> int | None:
+    if isinstance(x, SharedVariable):
+        return x.get_value(borrow=True).shape[0]
+    return x.shape[0] if isinstance(x, np.ndarray) else None
+
+
+def n_columns(x: Any) -> int | None:
+    if isinstance(x, SharedVariable):
+        return x.get_value(borrow=True).shape[1]
+    return x.shape[1] if isinstance(x, np.ndarray) else None

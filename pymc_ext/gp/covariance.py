@@ -1,0 +1,54 @@
+"""Factorising covariance matrices, and saying what is wrong with those that have no factor."""
+
+from __future__ import annotations
+
+import logging
+from typing import NoReturn
+
+import numpy as np
+from scipy.linalg import lapack
+
+logger = logging.getLogger(__name__)
+
+JITTER = 1e-6  # relative to the mean of the diagonal, as pm.gp's default is for unit variances
+
+
+def refuse_covariance(K: np.ndarray, name: str) -> NoReturn:
+    if not np.isfinite(K).all():
+        raise ValueError(f"the covariance {name} holds NaN or infinity: check the hyperparameters")
+    smallest = float(np.linalg.eigvalsh(K)[0])
+    raise ValueError(
+        f"the covariance {name} is not positive definite: its smallest eigenvalue is {smallest:.3g}"
+        f", its largest variance {np.diag(K).max():.3g}; check the covariance function"
+    )
+
+
+def jittered_cholesky(K: np.ndarray, name: str) -> np.ndarray:
+    """Lower Cholesky factor of K; where it fails, once more with a jitter, which is logged.
+
+    Raises
+    ------
+    ValueError
+        If K with the jitter is not positive definite either.
+    """
+    L = cholesky(K, 0.0)
+    if L is not None:
+        return L
+    jitter = relative_jitter(K)
+    L = cholesky(K, jitter)
+    if L is None:
+        refuse_covariance(K, name)
+    logger.warning("%s is not positive definite to rounding: %.1e added to it", name, jitter)
+    return L
+
+
+def relative_jitter(K: np.ndarray) -> float:
+    return JITTER * float(np.mean(np.diag(K)))
+
+
+def cholesky(K: np.ndarray, jitter: float) -> np.ndarray | None:
+    """Lower factor of K + jitter I, None where it has none."""
+    A = np.array(K, order="F")
+    A[np.diag_indices_from(A)] += jitter
+    L, info = lapack.dpotrf(A, lower=1, overwrite_a=1)
+    return None if info else L
