@@ -34,7 +34,7 @@ def khat_map(khats: pd.DataFrame, failed: pd.DataFrame) -> Figure:
     from plotly.graph_objects import Figure, Heatmap
 
     values = khats.to_numpy(dtype=float)
-    text = np.vectorize(_khat_text)(values, failed.to_numpy(dtype=bool))
+    text = np.vectorize(khat_text)(values, failed.to_numpy(dtype=bool))
     figure = Figure(
         Heatmap(
             z=np.where(np.isfinite(values), values, np.where(np.isnan(values), np.nan, _TOP)),
@@ -57,9 +57,12 @@ def khat_map(khats: pd.DataFrame, failed: pd.DataFrame) -> Figure:
     return figure
 
 
-def _khat_text(value: float, failed: bool) -> str:
+def khat_text(value: float, failed: bool) -> str:
+    """What stands in a cell of the map of k̂."""
     if failed:
         return "failed"
+    if value == 0:
+        return "exact"  # as `bridge.scores` says; an estimated k̂ is never quite 0
     return "" if np.isnan(value) else ("∞" if np.isinf(value) else f"{value:.2f}")
 
 

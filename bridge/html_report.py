@@ -132,7 +132,8 @@ def _overview(frame: pd.DataFrame) -> str:
     parts = [
         _heading("khat", "k̂ of every posterior and method"),
         "<p>Median over seeds, a failed run counting as infinite. Below 0.5 good, below 0.7 "
-        "usable: the draws can be reweighted. A click on a cell opens the posterior.</p>",
+        "usable: the draws can be reweighted. Exact: all weights are equal; tables say 0. "
+        "A click on a cell opens the posterior.</p>",
         _khat_map(frame, k),
         _heading("shares", "How many posteriors a method gets right"),
         f"<p>Shares of all {len(k)} posteriors on record. Errors: of the worst mean or sd after "
@@ -325,7 +326,7 @@ def _khat_png(k: pd.DataFrame, failed: pd.DataFrame) -> Figure:
     image = axis.imshow(np.clip(values, 0, 1.4), cmap="RdYlGn_r", vmin=0, vmax=1.4, aspect="auto")
     for row, column in np.ndindex(values.shape):
         value, none = values[row, column], failed.to_numpy()[row, column]
-        text = "failed" if none else "" if np.isnan(value) else f"{value:.2f}"
+        text = html_figures.khat_text(value, none)
         axis.text(column, row, text, ha="center", va="center", fontsize=7)
     axis.set_xticks(range(len(k.columns)), k.columns, rotation=35, ha="left")
     axis.xaxis.tick_top()

@@ -112,8 +112,9 @@ def best(frame: pd.DataFrame) -> pd.DataFrame:
     table = table[table["method"].isin(k.columns)].reset_index(drop=True)
     pairs = zip(table["case_name"], table["method"], strict=True)
     table["khat"] = [k.at[case, method] for case, method in pairs]
-    table = table.sort_values(["khat", "seconds"], na_position="last", kind="stable")
-    table = table.drop_duplicates("case_name").set_index("case_name")
+    table["rank"] = table["khat"].clip(lower=0)  # below 0 every weight is bounded: equally good
+    table = table.sort_values(["rank", "seconds"], na_position="last", kind="stable")
+    table = table.drop(columns="rank").drop_duplicates("case_name").set_index("case_name")
     table["why"] = [
         "" if khat < USABLE else _remarks(frame, str(case), method)
         for case, method, khat in table[["method", "khat"]].itertuples(name=None)
@@ -135,8 +136,13 @@ def _remarks(frame: pd.DataFrame, case: str, method: str) -> str:
 
 
 def details(frame: pd.DataFrame) -> pd.DataFrame:
-    """`bridge.report.summary` with the errors after PSIS and in Monte Carlo standard errors."""
+    """`bridge.report.summary` with the errors after PSIS and in Monte Carlo standard errors.
+
+    An exact k̂ is 0.
+    """
     table = summary(frame)
+    if "khat_exact" in table:
+        table.loc[table["khat_exact"].eq(True), "khat"] = 0.0
     for name in (*EXTRA, "seconds"):
         medians = _by(frame, name, "median")
         table[name] = [

@@ -85,6 +85,14 @@ def test_the_best_method_has_the_smallest_median_khat(made_up: Path) -> None:
     assert table["khat"].to_dict() == {"a": 0.0, "b": 0.4}
 
 
+def test_a_negative_khat_is_no_better_than_zero(made_up: Path) -> None:
+    add(made_up, method="stan-laplace", khat=-0.1, elbo=-1.0, seconds=2.0)
+    best = scores.best(scores.read_records(made_up))
+    assert best.loc["a", "method"] == "bernstein"  # exact, and faster
+    add(made_up, method="stan-laplace", khat=-0.1, elbo=-1.0, seconds=0.5)
+    assert scores.best(scores.read_records(made_up)).loc["a", "method"] == "stan-laplace"
+
+
 def test_a_posterior_that_resists_says_why(made_up: Path) -> None:
     add(made_up, case_name="c", khat=0.8, elbo=-1.0, notes="k̂ = 0.8 > 0.7; one draw")
     add(made_up, case_name="c", seed=3, khat=0.9, elbo=-1.0, notes="k̂ = 0.9 > 0.7")
@@ -209,6 +217,7 @@ def test_names_and_reasons_are_text_not_tags(made_up: Path) -> None:
     page = html_report(made_up)[0].read_text()  # cases no database knows: sections without draws
     assert "</script><b>" in _figure(page, "khat-map")["data"][0]["x"]
     assert "</script><b>" not in page
+    assert "exact" in _figure(page, "khat-map")["data"][0]["text"][0]
     assert "<b>no</b> mode" not in page and "&lt;b&gt;no&lt;/b&gt; mode" in page
 
 
