@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 METHODS = ("l-bfgs", "alternating", "minibatch")
 DEFAULT_BOUND = 12.0  # e^±12 for a log-transformed hyperparameter
-WINDOW = 2.0  # reach of one L-BFGS run: its line search else leaps to far and lower maxima
+WINDOW = 1.0  # reach of one L-BFGS run: its line search else leaps to far and lower maxima
 
 
 @dataclass(frozen=True)
@@ -201,11 +201,19 @@ def _active(graph: HyperparameterGraph, theta: np.ndarray, box: np.ndarray) -> l
     return sorted({name for name, hit in zip(names, at, strict=True) if hit})
 
 
+def _wall(best: np.ndarray, value: float, theta: np.ndarray) -> tuple[float, np.ndarray]:
+    """A parabola around the best point so far: its slope sends the line search back there."""
+    away, height = theta - best, 1 + abs(value)
+    return height - value, 2 * height * away / max(away @ away, 1e-12)
+
+
 def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iterations):
     y, trace = graph.y, []
     best: dict[str, Any] = {}
 
     def negative(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        if best and np.array_equal(theta, best["theta"]):  # where the next window starts
+            return -best["value"], -best["gradient"]
         (phi, *prior), log_prior = graph.forward(theta)
         try:
             evidence = solver.solve(y, phi, tuple(prior)).value
@@ -214,10 +222,12 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
             if not best:
                 raise
             logger.info("a trial point of the line search was refused: %s", error)
-            return 1e10 + abs(best["value"]), np.zeros_like(theta)
+            return _wall(best["theta"], best["value"], theta)
         value = evidence + log_prior
         if not best or value > best["value"]:
-            best.update(value=value, evidence=evidence, theta=theta.copy())
+            gradient = graph.backward(theta, bars)
+            best.update(value=value, evidence=evidence, theta=theta.copy(), gradient=gradient)
+            return -value, -gradient
         return -value, -graph.backward(theta, bars)
 
     left, steps = max_iterations, 0
@@ -225,10 +235,10 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
         window = np.clip([theta - WINDOW, theta + WINDOW], *box[:, None])
         result = minimize(
             negative, theta, jac=True, method="L-BFGS-B", bounds=window.T,
-            options={"maxiter": left, "gtol": 1e-5, "ftol": 1e-11},
+            options={"maxiter": left, "gtol": 1e-5, "ftol": 1e-9},
             callback=lambda _: trace.append(best["value"]),
         )  # fmt: skip
-        theta, left, steps = result.x, left - int(result.nit), steps + int(result.nfev)
+        theta, left, steps = best["theta"], left - int(result.nit), steps + int(result.nfev)
         if left <= 0 or not np.any(np.isclose(theta, window) & (window != box)):
             break
     return (

@@ -19,6 +19,7 @@ from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes
 from pymc_ext.gp.sites import FullPrior, GaussianSites
 from pymc_ext.gp.sparse import SparsePrior
 
+ADJOINT_TOLERANCE = 1e-7  # relative residual accepted where rounding keeps it above 1e-11
 Arrays = tuple[np.ndarray, ...]
 
 
@@ -215,9 +216,9 @@ def _adjoint(
     if np.max(np.abs(moved(first))) < 1e-13 * np.max(np.abs(b)):
         return (b + first).reshape(2, n)
     w, info = gmres(LinearOperator((2 * n, 2 * n), apply), b, rtol=1e-11, restart=100, maxiter=20)
-    if info:
+    if info and np.linalg.norm(b - apply(w)) > ADJOINT_TOLERANCE * np.linalg.norm(b):
         raise ConvergenceError(
-            "the implicit gradient's linear system was not solved to 1e-11: the rule's fixed point "
-            "is nearly singular here; use learning='elbo' or stronger priors"
+            f"the implicit gradient's linear system was not solved to {ADJOINT_TOLERANCE}: the "
+            "rule's fixed point is nearly singular here; use learning='elbo' or stronger priors"
         )
     return w.reshape(2, n)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -57,3 +59,34 @@ def test_far_maxima_are_reached_in_windows(model_and_gp) -> None:
 def test_rules_without_damped_steps_are_refused(model_and_gp) -> None:
     with pytest.raises(ValueError, match=r"method='alternating' needs rule=CVI\(\), got Laplace"):
         learn(model_and_gp, px.gp.Laplace(), None, "alternating")
+
+
+class _Cliff(Solver):
+    """Evidence −1000 (log noise + 0.4)², not found below log noise < −0.5, nor a second time."""
+
+    def __init__(self, learned: Solver):
+        self.__dict__.update(learned.__dict__)
+        self.seen: list[float] = []
+
+    def solve(self, y, phi, prior_inputs):
+        u = np.log(phi[0])
+        if u < -0.5 or u in self.seen:
+            raise px.gp.ConvergenceError("beyond the cliff")
+        self.seen.append(u)
+        return SimpleNamespace(value=-1e3 * (u + 0.4) ** 2)
+
+    def gradient(self, y, phi, prior_inputs):
+        u = np.log(phi[0])
+        return (np.array([-2e3 * (u + 0.4) / phi[0]]), *(np.zeros_like(x) for x in prior_inputs))
+
+
+def test_refused_trial_points_do_not_stop_the_search() -> None:
+    with pm.Model() as model:
+        noise = pm.HalfFlat("noise", initval=2.0)
+        gp = px.gp.Approximate(
+            cov_func=pm.gp.cov.ExpQuad(1, ls=1.0), likelihood=px.gp.Gaussian(noise)
+        )
+        gp.marginal_likelihood("y", X=np.zeros((2, 1)), y=[0.0, 1.0])
+    gp.solver = _Cliff(gp.solver)
+    fit = px.gp.fit_hyperparameters(gp, model=model)
+    assert fit.point["noise"] == pytest.approx(np.exp(-0.4), rel=1e-5)
