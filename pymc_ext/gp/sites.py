@@ -103,7 +103,8 @@ class FullPosterior:
         self.mean = prior.mean + K @ self.alpha
 
     def _factor(self, K: np.ndarray) -> np.ndarray:
-        B = K * self._root * self._root[:, None]
+        B = K * self._root
+        B *= self._root[:, None]
         B[np.diag_indices_from(B)] += 1.0
         L, info = lapack.dpotrf(B.T, lower=1, overwrite_a=1)
         if info:
@@ -133,8 +134,6 @@ class FullPosterior:
         return lapack.dpotrs(self._L, x, lower=1)[0]
 
     def _apply_R(self, x: np.ndarray) -> np.ndarray:
-        if "R" in self.__dict__:
-            return self.R @ x
         y = self._root * self._solve_B(self._root * x).reshape(x.shape)
         return y - self._U @ (self._U.T @ x) if self._negative.size else y
 
@@ -241,7 +240,7 @@ class FullPosterior:
         """The same function's gradients in (ν, τ): dμ = S(dν − μ dτ), dS_ii = −Σ_j S_ij² dτ_j."""
         K = self.prior.K
         Kx = K @ mean
-        by_linear = Kx - K @ self._apply_R(Kx)
+        by_linear = Kx - K @ (self.R @ Kx)
         by_precision = -self.mean * by_linear
         if np.any(variance):
             by_precision -= self._squared @ variance

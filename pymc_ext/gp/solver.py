@@ -213,7 +213,7 @@ def _adjoint(
         return w - moved(w)
 
     first = moved(b)  # Newton's map has J² = 0 at its fixed point: two terms are exact
-    if np.max(np.abs(moved(first))) < 1e-13 * np.max(np.abs(b)):
+    if np.max(np.abs(moved(first))) < 1e-11 * np.max(np.abs(b)):
         return (b + first).reshape(2, n)
     w, info = gmres(LinearOperator((2 * n, 2 * n), apply), b, rtol=1e-11, restart=100, maxiter=20)
     if info and np.linalg.norm(b - apply(w)) > ADJOINT_TOLERANCE * np.linalg.norm(b):

@@ -41,7 +41,7 @@ class Laplace(Rule):
     Rasmussen & Williams (2006), algorithms 3.1 and 5.1. Vanhatalo, Jylänki & Vehtari (2009).
     """
 
-    tolerance: float = 1e-6
+    tolerance: float = 1e-5
     max_iterations: int = 300
     default = "laplace"
     allowed = frozenset({"laplace", "elbo", "ep"})
