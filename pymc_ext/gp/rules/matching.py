@@ -23,7 +23,9 @@ class Matching(Rule):
         ``"laplace"``, ``"moment"``, ``"moment-ori"`` or ``"variational"``, see
         `pymc_ext.matching.table`.
     alpha
-        Pseudo-count α > 0 of the auxiliary prior (Beta, Dirichlet or Gamma).
+        Pseudo-count α > 0 of the auxiliary prior (Beta, Dirichlet or Gamma). Choose it, with the
+        method, by the log-likelihood of the training rows: 0.1 suits nearly noiseless labels; where
+        classes overlap it makes all but ``"laplace"`` overconfident, and α = 1 does not.
 
     Notes
     -----
