@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,11 @@ from stan_models.toolchain import Toolchain
 GAUSSIAN = {"D": 2, "mean": [1.0, -2.0], "cov": [[2.0, 0.5], [0.5, 1.0]], "log_z": 0, "power": 1}
 USAGE, DATA, NO_INPUT, SOFTWARE, CONFIG = 64, 65, 66, 70, 78  # sysexits.h, as CmdStan
 LONG = ("sample", "num_samples=100000000")
+# a job started in the background ignores SIGINT, and so would what it starts
+HEED_INTERRUPTS = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 class Driver:
@@ -160,12 +166,9 @@ def test_a_killed_run_leaves_no_result(
     driver: Driver, stop: signal.Signals, left: set[str]
 ) -> None:
     process = subprocess.Popen(
-        driver.command(*LONG),
+        [sys.executable, "-c", HEED_INTERRUPTS, *driver.command(*LONG)],
         cwd=driver.folder,
         stdout=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        ),  # background jobs ignore it
     )
     deadline = time.monotonic() + 20
     while not driver.outputs() and time.monotonic() < deadline:
