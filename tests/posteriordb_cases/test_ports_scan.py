@@ -41,7 +41,8 @@ def graph() -> tuple[dict[str, Any], list[Any]]:
     return {"x": x, "s": s, "W": W}, [loss, *outputs, *gradient]
 
 
-@pytest.mark.parametrize("names", [("x",), pytest.param(("s", "W"), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [("x",), ("s", "W")])
 def test_vectorised_scan_is_one_scan_a_draw(names: tuple[str, ...]) -> None:
     inputs, outputs = graph()
     batched = {n: pt.tensor(f"{n}_draws", shape=(None, *inputs[n].type.shape)) for n in names}
