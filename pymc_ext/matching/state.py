@@ -197,8 +197,11 @@ class MatchingState:
         Raises
         ------
         ValueError
-            If a prior, a likelihood approximation, the classes or the features differ.
+            If a prior, a likelihood approximation, the classes or the features differ, or a state
+            is given twice, whose data would count twice.
         """
+        if len({id(state) for state in (self, *others)}) <= len(others):
+            raise ValueError("a state is given twice, so that its data would count twice")
         merged = self.replace()
         for other in others:
             self._check_same_settings(other)

@@ -88,7 +88,7 @@ class MatchingVI(DeterministicInference):
     def __init__(
         self,
         method: str = "variational",
-        alpha: float | str = 0.1,
+        alpha: float | str = "elbo",
         *,
         invariant: bool = True,
         n_draws: int = N_DRAWS,

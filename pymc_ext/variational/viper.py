@@ -38,6 +38,8 @@ class ViperVI(AffineInference):
     ----------
     covariance
         ``"full"`` (family Q′ of the paper) or ``"diagonal"`` (Q), of q on the unconstrained space.
+        In hierarchical models a diagonal q of a non-centred model is far too narrow in the scale;
+        take "full" there.
     terms, acceleration
         As in :func:`expected_softplus`; the defaults are exact to rounding. ``terms=23,
         acceleration="none"`` is the paper's bound with l = 12.

@@ -78,6 +78,10 @@ def test_shards_merge_and_files_resume(tmp_path):
     np.testing.assert_array_equal(copy.predict_proba(X), whole.predict_proba(X))
     with pytest.raises(ValueError, match="different prior_precision"):
         a.merge(px.MatchedClassifier(prior_precision=3.0).fit(X, y))
+    with pytest.raises(ValueError, match="given twice"):
+        a.merge(a)
+    narrow = px.MatchedClassifier.load(tmp_path / "shard.npz").fit(X[:, :2], y)
+    assert narrow.coef_.shape == (1, 2) and narrow.prior_precision == 1.0
 
 
 def test_elbo_is_below_the_evidence_and_equals_its_monte_carlo_mean():
@@ -230,3 +234,12 @@ def test_a_failed_partial_fit_leaves_the_posterior_as_it_was():
         with pytest.raises(ValueError):
             model.partial_fit(*batch)
     np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
+def test_bad_settings_are_refused_before_any_data_count():
+    with pytest.raises(ValueError, match="n_draws must be a power of two >= 2, got 100"):
+        px.MatchedClassifier(n_draws=100).fit(*BINARY)
+
+
+def test_lazy_name_is_listed():
+    assert "MatchedClassifier" in dir(px)

@@ -44,6 +44,7 @@ def reference_model():
 
 
 def fitted(model, *arguments, **settings):
+    settings = {"alpha": 0.1, **settings}  # the classifier's
     with model:
         return pm.fit(method=MatchingVI(*arguments, random_seed=1, **settings), progressbar=False)
 
