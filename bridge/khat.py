@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import arviz as az
 import numpy as np
 from scipy.special import logsumexp
+
+from pymc_ext.maths.psis import psislw
 
 __all__ = ["CONSTANT", "KHat", "pareto_khat", "psis"]
 
@@ -127,22 +128,12 @@ def pareto_khat(lp: np.ndarray, lq: np.ndarray) -> KHat:
 def psis(log_ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """ArviZ's PSIS: log ratios (R, N) to smoothed log weights (R, N), on their scale, and k̂ (R,).
 
-    ArviZ 0.x takes log ratios; ArviZ 1.x takes minus log ratios (log likelihoods) and lives in
-    `arviz_stats`. Both normalise, so the scale is put back from a ratio no smoothing touches.
+    ArviZ normalises, so the scale is put back from a ratio no smoothing touches.
     """
-    smoothed, khat = _psislw(log_ratios)
+    smoothed, khat = psislw(log_ratios)
     lowest = np.argmin(np.where(np.isfinite(log_ratios), log_ratios, np.inf), axis=1)[:, None]
     untouched = [np.take_along_axis(x, lowest, axis=1) for x in (log_ratios, smoothed)]
     return smoothed + (untouched[0] - untouched[1]), np.atleast_1d(khat)
-
-
-def _psislw(log_ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    if int(az.__version__.split(".")[0]) >= 1:
-        from arviz_stats.base import array_stats
-
-        return array_stats.psislw(-log_ratios)
-    with np.errstate(over="ignore"):  # its weights of hopeless Pareto fits reach 0 as 1/inf
-        return az.psislw(log_ratios)
 
 
 def _log_ratios(lp: np.ndarray, lq: np.ndarray) -> tuple[np.ndarray, int, str | None]:

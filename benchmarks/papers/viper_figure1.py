@@ -74,13 +74,14 @@ def figure(theta, tau, errors: dict[str, np.ndarray], needed: dict[float, np.nda
     axes[0, 0].set(title="τ = 2", xlabel="ϑ", ylabel="relative error")
     plot_errors(axes[0, 1], tau, errors, np.isclose(theta, 1))
     axes[0, 1].set(title="ϑ = 1", xlabel="τ")
-    axes[0, 1].legend(fontsize=7)
     shape = (len(TAU), len(THETA))
     for axis, (level, l_needed) in zip(axes.ravel()[2:], needed.items(), strict=True):
         image = axis.pcolormesh(THETA, TAU, l_needed.reshape(shape), vmin=1, vmax=20)
         axis.set(title=f"l for {100 * level:g} %", xlabel="ϑ", ylabel="τ")
         fig.colorbar(image, ax=axis)
-    fig.tight_layout()
+    fig.tight_layout(rect=(0, 0, 1, 0.95))
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    fig.legend(handles, labels, loc="upper center", ncols=len(labels), fontsize=8)
     fig.savefig(path, dpi=110)
     plt.close(fig)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import arviz as az
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
+
+from pymc_ext.maths.psis import psislw
 
 Array = NDArray[np.floating]
 SCATTER = 0.05  # about one standard deviation of k̂ from 50,000 draws
@@ -83,12 +84,7 @@ def pareto_khat(log_ratios: Array) -> float:
     """k̂ of log importance ratios, shape (N,); −inf where they are constant (q = p)."""
     if np.std(log_ratios) < 1e-8:
         return -np.inf
-    with np.errstate(over="ignore"):  # ArviZ's fit of the tail overflows harmlessly to weight 0
-        if hasattr(az, "psislw"):
-            return float(az.psislw(log_ratios)[1])
-        from arviz_stats.base import array_stats  # ArviZ 1 takes minus log ratios
-
-        return float(array_stats.psislw(-log_ratios)[1])
+    return float(psislw(log_ratios)[1])
 
 
 def judge(objective: str, approx: Any, z: Array) -> Stage:

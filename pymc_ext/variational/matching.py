@@ -50,7 +50,8 @@ class MatchingVI(DeterministicInference):
         ``"variational"``, ``"laplace"``, ``"moment"`` or ``"moment-ori"``, see
         `pymc_ext.matching`.
     alpha
-        Pseudo-count α > 0 of every class, or ``"elbo"`` for the α of the largest ELBO.
+        Pseudo-count α > 0 of every class, or ``"elbo"`` (default) for the α of the largest ELBO: a
+        fixed one distorts the posterior on few rows.
     invariant
         Softmax does not see a common shift of an observation's logits, but K independent Gaussian
         sites do. True integrates the shift out of the sites, with a flat density (the ELBO rises by
