@@ -218,7 +218,7 @@ def _fit_and_judge(run: Run, out: Path) -> dict[str, Any]:
 def _representation(problem: Problem, method: str) -> str:
     """The form of the posterior the method works on."""
     form = METHODS[method].representation
-    return "stan in pymc" if form == "pymc" and not problem.case.has_port else form
+    return "stan in pymc" if form == "pymc" and not problem.uses_port else form
 
 
 @lru_cache(maxsize=4)

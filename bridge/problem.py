@@ -51,17 +51,25 @@ class Problem:
     def stan_target(self) -> Target:
         return stan_target(self.program.density(self.case.data), name=self.case.name)
 
+    @property
+    def uses_port(self) -> bool:
+        """Whether methods of PyMC run on the port, rather than on the Stan program in PyMC.
+
+        They do where there is one, unless it is sequential (slow to compile) and a Stan program is
+        at hand.
+        """
+        sequential = self.case.port_is_sequential and self.case.stan_code is not None
+        return self.case.has_port and not sequential
+
     @cached_property
     def model(self) -> pm.Model:
-        """The PyMC port; where there is none, the Stan program as a PyMC model."""
-        if self.case.has_port:
-            return self.case.model()
-        return stan_model(self.program, self.case.data)
+        """The PyMC port, or the Stan program as a PyMC model: see `uses_port`."""
+        return self.case.model() if self.uses_port else stan_model(self.program, self.case.data)
 
     @cached_property
     def pymc_target(self) -> Target:
         """log p̃ on the unconstrained space of `model`."""
-        if self.case.has_port:
+        if self.uses_port:
             return pymc_target(self.model, name=self.case.name)
         return self.stan_target
 

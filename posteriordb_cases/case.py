@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pymc as pm
 
 _PORTS = Path(__file__).resolve().parent / "models"
-_EMBEDDED_PROGRAMS = _database.EMBEDDED / "models" / "stan"
+_PROGRAMS = (_PORTS, _database.EMBEDDED / "models" / "stan")
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Case:
         """
         stan = self.model_info["model_implementations"].get("stan")
         database = [self.database / stan["model_code"]] if stan else []
-        ours = [folder / f"{self.model_name}.stan" for folder in (_PORTS, _EMBEDDED_PROGRAMS)]
+        ours = [folder / f"{self.model_name}.stan" for folder in _PROGRAMS]
         return next((path for path in [*database, *ours] if path.is_file()), None)
 
     @property
@@ -110,6 +110,15 @@ class Case:
     def has_port(self) -> bool:
         """Whether there is a PyMC port of the model."""
         return self.model_name in _port_names()
+
+    @property
+    def port_is_sequential(self) -> bool:
+        """Whether the port steps through time, so that its gradient takes minutes to compile."""
+        return self.has_port and getattr(self._port, "SEQUENTIAL", False)
+
+    @property
+    def _port(self) -> Any:
+        return importlib.import_module(f"{__package__}.models.{self.model_name}")
 
     def model(self) -> pm.Model:
         """Return the PyMC port, its variables named and shaped as the Stan program's.
@@ -125,7 +134,7 @@ class Case:
                 f"{', '.join(_port_names())}: use the Stan program, or add "
                 f"posteriordb_cases/models/{self.model_name}.py with a function model(data)"
             )
-        return importlib.import_module(f"{__package__}.models.{self.model_name}").model(self.data)
+        return self._port.model(self.data)
 
     @property
     def reference_name(self) -> str | None:
@@ -174,7 +183,9 @@ class Case:
         missing = [name for name in self.dimensions if name not in draws]
         if missing:
             raise ValueError(f"{self.reference_path} has no draws of {', '.join(missing)}")
-        return _inference_data({name: draws[name] for name in self.dimensions})
+        from posteriordb_cases.inference_data import posterior_data  # imports ArviZ: seconds
+
+        return posterior_data({name: draws[name] for name in self.dimensions})
 
 
 def load_case(name: str, database: str | os.PathLike[str] | None = None) -> Case:
@@ -226,11 +237,3 @@ def _as_data(value: Any) -> Any:
     if isinstance(value, list):
         return np.array(value)
     return np.float64(value) if isinstance(value, float) else value  # see posteriordb_cases.models
-
-
-def _inference_data(posterior: dict[str, np.ndarray]) -> Any:
-    import arviz as az  # seconds to import; listing cases does without
-
-    if int(az.__version__.split(".")[0]) >= 1:
-        return az.from_dict({"posterior": posterior})
-    return az.from_dict(posterior=posterior)
