@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_ext.maths.psis import psislw
+from pymc_ext.arviz_versions import psislw
 
 __all__ = ["CONSTANT", "KHat", "pareto_khat", "psis"]
 

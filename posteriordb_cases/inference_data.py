@@ -11,6 +11,6 @@ import numpy as np
 
 def posterior_data(posterior: Mapping[str, np.ndarray]) -> Any:
     """InferenceData (ArviZ 0.x) or DataTree (1.x) with the group ``posterior``."""
-    if hasattr(az, "InferenceData"):
+    if int(az.__version__.split(".")[0]) < 1:
         return az.from_dict(posterior=dict(posterior))
     return az.from_dict({"posterior": dict(posterior)})

@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 def make_inference_data(groups: Mapping[str, xr.Dataset]) -> Any:
     """`az.InferenceData` of the groups (ArviZ 0.x), or the `DataTree` of ArviZ 1."""
-    if hasattr(az, "InferenceData"):
+    if int(az.__version__.split(".")[0]) < 1:
         return az.InferenceData(**dict(groups))  # type: ignore[arg-type]
     return xr.DataTree.from_dict({f"/{name}": group for name, group in groups.items()})
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import arviz as az
 import numpy as np
 from pytensor.tensor.sharedvar import SharedVariable
 from pytensor.tensor.variable import TensorVariable
+
+from pymc_ext.arviz_versions import from_groups
 
 
 def draw_latents(rng: np.random.Generator, mu: np.ndarray, cov: np.ndarray, n: int) -> np.ndarray:
@@ -23,10 +24,7 @@ def draw_latents(rng: np.random.Generator, mu: np.ndarray, cov: np.ndarray, n: i
 
 
 def inference_data(variables: dict[str, np.ndarray]) -> Any:
-    groups: dict[str, Any] = {"posterior_predictive": variables}
-    if int(az.__version__.split(".")[0]) >= 1:
-        return az.from_dict(groups)
-    return az.from_dict(**groups)
+    return from_groups({"posterior_predictive": variables})
 
 
 def as_matrix(X: Any, name: str, columns: int | None = None) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from pytensor.graph.op import Op
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.solver import Solver
+from pymc_ext.ops import callback
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +29,7 @@ class _SolverOp(Op):
         self.solver = solver
 
     def _inputs(self, *inputs: Any) -> list[Any]:
+        _register_jax()
         return [pt.as_tensor_variable(i).astype("float64") for i in inputs]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
@@ -124,3 +128,27 @@ class SiteWeights(_SolverOp):
         ]
 
     L_op: Any = pullback
+
+
+def _shapes(op: _SolverOp, inputs: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Shapes of the outputs from those of (y, φ, m, K, ...)."""
+    if isinstance(op, SiteEvidence):
+        return [()]
+    if isinstance(op, SiteEvidenceGradient):
+        return list(inputs[1:])
+    p, L = inputs[3][0], op.solver.likelihood.n_latent
+    return [(p, L), (L, p, p)] if L > 1 else [(p,), (p, p)]
+
+
+@cache
+def _register_jax() -> None:
+    """Importing JAX takes most of a second, so this waits for the first use of an Op."""
+    callback.register_jax(
+        SiteEvidence, _shapes, lambda op: SiteEvidenceGradient(op.solver, op.reject)
+    )
+    for op_type in (SiteEvidenceGradient, SiteWeights):
+        callback.register_jax(op_type, _shapes)
+
+
+for _op_type in (SiteEvidence, SiteEvidenceGradient, SiteWeights):
+    callback.register_numba(_op_type)

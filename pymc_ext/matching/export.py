@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import arviz as az
 import numpy as np
 from scipy.special import log_expit, log_softmax
 
+from pymc_ext.arviz_versions import from_groups
 from pymc_ext.matching.state import MatchingState
 
 DIMS = {"coef": ["latent", "feature"], "intercept": ["latent"]}
@@ -31,7 +31,7 @@ def inference_data(
         posterior["intercept"] = w[..., -1]
     one_class = len(state.classes) != w.shape[1]  # a logit: the latent of the second class
     coords = {"latent": state.classes[1:] if one_class else state.classes}
-    return _from_dict(
+    return from_groups(
         {"posterior": _chain(posterior), "sample_stats": _chain(stats)},
         coords={k: np.asarray(v.tolist()) for k, v in coords.items()},
         dims={name: DIMS[name] for name in posterior},
@@ -54,9 +54,3 @@ def _log_likelihood(f: np.ndarray, labels: np.ndarray) -> float:
 
 def _chain(variables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: value[None] for name, value in variables.items()}
-
-
-def _from_dict(groups: dict[str, Any], **kwargs: Any) -> Any:
-    if int(az.__version__.split(".")[0]) >= 1:
-        return az.from_dict(groups, **kwargs)
-    return az.from_dict(**groups, **kwargs)

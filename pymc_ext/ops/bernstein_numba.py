@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from pytensor.link.numba.dispatch.basic import register_funcify_and_cache_key
 
-_CACHE_VERSION = 1
+_CACHE_VERSION = 2
 _inline = numba.njit(fastmath={"reassoc", "contract"}, error_model="numpy")
 
 
@@ -44,7 +44,14 @@ def _small_exponential(raw):
 
 
 @_inline
+def _check(x, raw):
+    if x.shape[0] != raw.shape[0] or raw.shape[1] == 0:
+        raise ValueError("x must have one entry for each row of raw and raw at least one column")
+
+
+@_inline
 def _forward(x, raw):
+    _check(x, raw)
     N, M = raw.shape
     value, log_derivative = np.empty(N), np.empty(N)
     ratio, b = _ratios(M - 1), np.empty(M)
@@ -64,6 +71,7 @@ def _forward(x, raw):
 
 @_inline
 def _backward(x, raw, g_value, g_log):
+    _check(x, raw)
     N, M = raw.shape
     gx, graw = np.empty(N), np.empty((N, M))
     ratio, b = _ratios(M - 1), np.empty(M)

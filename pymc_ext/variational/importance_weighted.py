@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from pymc_ext.maths.psis import psislw
+from pymc_ext.arviz_versions import psislw
 
 Array = NDArray[np.floating]
 SCATTER = 0.05  # about one standard deviation of k̂ from 50,000 draws

@@ -1,0 +1,106 @@
+"""Ops whose ``perform`` is Python by design, on PyTensor's numba and JAX backends.
+
+A rule for the sites of a Gaussian process iterates in SciPy: there is no kernel to generate. Such
+an Op is declared a callback, so that PyTensor's own fallback (which warns) stays a sign of an Op
+whose kernel is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numba
+import numpy as np
+from pytensor.link.numba.dispatch.basic import get_numba_type, register_funcify_and_cache_key
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+def compute(op: Any, node: Any, inputs: Sequence[Any]) -> tuple[np.ndarray, ...]:
+    """The outputs of ``op.perform`` as arrays of the node's types."""
+    storage: list[list[Any]] = [[None] for _ in node.outputs]
+    op.perform(node, [np.asarray(value) for value in inputs], storage)
+    return tuple(
+        np.asarray(cell[0], dtype=out.type.dtype)
+        for cell, out in zip(storage, node.outputs, strict=True)
+    )
+
+
+def register_numba(op_type: type) -> None:
+    """Teach PyTensor's numba backend to call ``perform`` of the Ops of a type."""
+
+    @register_funcify_and_cache_key(op_type)
+    def funcify(op: Any, node: Any, **kwargs: Any) -> tuple[Callable[..., Any], None]:
+        types = [get_numba_type(output.type) for output in node.outputs]
+        result = types[0] if len(types) == 1 else numba.types.Tuple(types)
+
+        def run(inputs: tuple[Any, ...]) -> Any:
+            values = compute(op, node, inputs)
+            return values[0] if len(values) == 1 else values
+
+        @numba.njit
+        def call(*inputs):  # type: ignore[no-untyped-def]  # numba reads the signature
+            with numba.objmode(values=result):
+                values = run(inputs)
+            return values
+
+        return call, None  # not cached on disk: it holds a pointer into this process
+
+
+def register_jax(
+    op_type: type,
+    shapes: Callable[[Any, Shapes], Shapes],
+    gradient: Callable[[Any], Any] | None = None,
+) -> None:
+    """Teach PyTensor's JAX backend the same; nothing where JAX is not installed.
+
+    Parameters
+    ----------
+    op_type
+        The class of the Ops.
+    shapes
+        ``shapes(op, input shapes)`` gives the shapes of the outputs.
+    gradient
+        Of an Op with one scalar output whose first input has no gradient: ``gradient(op)`` is the
+        Op of the derivatives in the others, for ``jax.grad`` (PyMC's JAX samplers).
+    """
+    if find_spec("jax") is None:
+        return
+    import jax
+    import jax.numpy as jnp
+    from pytensor.link.jax.dispatch.basic import jax_funcify
+
+    def call(op: Any, node: Any, *inputs: Any) -> Any:
+        def on_arrays(*arrays: Any) -> Any:
+            return compute(op, node, arrays)
+
+        found = shapes(op, [x.shape for x in inputs])
+        types = tuple(
+            jax.ShapeDtypeStruct(shape, output.type.dtype)
+            for shape, output in zip(found, node.outputs, strict=True)
+        )
+        return jax.pure_callback(on_arrays, types, *inputs, vmap_method="sequential")
+
+    @jax_funcify.register(op_type)
+    def funcify(op: Any, node: Any, **kwargs: Any) -> Callable[..., Any]:
+        def value(*inputs: Any) -> Any:
+            out = call(op, node, *inputs)
+            return out[0] if len(out) == 1 else out
+
+        return value if gradient is None else differentiable(value, gradient(op), node)
+
+    def differentiable(value: Callable[..., Any], slope: Any, node: Any) -> Callable[..., Any]:
+        slope_node = slope.make_node(*node.inputs)
+        function = jax.custom_vjp(value)
+
+        def forward(*inputs: Any) -> Any:
+            return value(*inputs), inputs
+
+        def backward(inputs: Any, cotangent: Any) -> Any:
+            derivatives = call(slope, slope_node, *inputs)
+            return (jnp.zeros_like(inputs[0]), *(cotangent * d for d in derivatives))
+
+        function.defvjp(forward, backward)
+        return function
