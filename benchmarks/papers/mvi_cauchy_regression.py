@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Iterator
+import sys
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pymc as pm
 from scipy import stats
+from sklearn.cluster import KMeans
 
 from benchmarks import record
 from benchmarks.papers import mvi_common as common
@@ -26,10 +29,41 @@ PAPER = {
     "lpd": {"laplace": -0.818, "mu": -0.771, "eig": -0.722, "lr": -0.726, "diag": -0.736},
     "mse": {"laplace": 0.155, "mu": 0.142, "eig": 0.129, "lr": 0.127, "diag": 0.134},
 }
-M, N, N_TEST = 20, 50, 1000
+N, N_TEST = 50, 1000
 WRITE_EVERY = 10  # data sets between two writes of the results
-CENTRES = np.linspace(-10, 10, M)[:, None]
 START = {"r": 1.5, "alpha": 1.0, "gamma": 0.3}
+MEASURES = {"lpd": True, "mse": False, "elbo": True}  # whether higher is better
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the paper leaves open: the centres and how r, α and γ are set."""
+
+    name: str
+    centres: str = "even"  # "even" on [−10, 10], "kmeans" of the inputs, or the "inputs" themselves
+    M: int = 20
+    joint: bool = True  # r, α and γ with q by the ELBO; False: Laplace's values for all methods
+
+    def place(self, X: np.ndarray, seed: int) -> np.ndarray:
+        """Centres (M, 1) for inputs X (N, 1)."""
+        if self.centres == "even":
+            return np.linspace(-10, 10, self.M)[:, None]
+        if self.centres == "inputs":
+            return X
+        return KMeans(self.M, n_init=1, random_state=seed).fit(X).cluster_centers_
+
+
+SETTINGS = {
+    s.name: s
+    for s in (
+        Setting("even20"),
+        Setting("even10", M=10),
+        Setting("even30", M=30),
+        Setting("kmeans20", "kmeans"),
+        Setting("inputs50", "inputs", M=50),
+        Setting("even20-laplace-hyperparameters", joint=False),
+    )
+}
 
 
 def simulate(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -39,62 +73,85 @@ def simulate(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     return x[:, None], y
 
 
-def build() -> pm.Model:
-    """Eq. 16 with r, α, γ as variables with flat priors."""
+def build(M: int, free: bool = True) -> pm.Model:
+    """Eq. 16 with r, α, γ as variables with flat priors, or as data."""
     with pm.Model() as model:
-        X, y = pm.Data("X", np.zeros((N, 1))), pm.Data("y_data", np.zeros(N))
-        r, alpha, gamma = (pm.HalfFlat(name) for name in START)
-        phi = common.features_graph(X, CENTRES, r)
+        X, C = pm.Data("X", np.zeros((N, 1))), pm.Data("C", np.zeros((M, 1)))
+        y = pm.Data("y_data", np.zeros(N))
+        r, alpha, gamma = (
+            pm.HalfFlat(name) if free else pm.Data(name, value) for name, value in START.items()
+        )
         w = pm.Normal("w", 0, 1 / pm.math.sqrt(alpha), shape=M + 1)
-        pm.Cauchy("y", phi @ w, gamma, observed=y)
+        pm.Cauchy("y", common.features_graph(X, C, r) @ w, gamma, observed=y)
     return model
 
 
-def run(data_sets: int) -> Iterator[list[dict]]:
-    """Scores of all methods on simulated data sets, all so far after each."""
-    study, runs = common.Study(build(), tuple(START), START), []
-    for seed in range(data_sets):
+class Experiment:
+    """All methods on simulated data sets under one setting, recorded as they come."""
+
+    def __init__(self, setting: Setting, count: int, path: Path) -> None:
+        self.setting, self.count, self.path = setting, count, path
+        self.protocol = {
+            **asdict(setting), "N": N, "N_test": N_TEST, "start": START, "draws": common.DRAWS
+        }  # fmt: skip
+        self.study = common.Study(build(setting.M), tuple(START), START)
+        self.held = None if setting.joint else common.Study(build(setting.M, False), (), {})
+
+    def run(self) -> None:
+        """The data sets that are not recorded yet."""
+        recorded = common.read_results(self.path)
+        runs = recorded["runs"] if recorded.get("settings") == self.protocol else []
+        for seed in range(len(runs), self.count):
+            runs.append(self.run_data_set(seed))
+            logging.info("%s %d: %s", self.setting.name, seed, common.summary(runs, "mse"))
+            if len(runs) % WRITE_EVERY == 0 or len(runs) == self.count:
+                results = {"settings": self.protocol, "data_sets": len(runs)}
+                results |= common.tables(runs, MEASURES, PAPER) | {"runs": runs}
+                record.write(self.path, results)
+
+    def run_data_set(self, seed: int) -> dict:
+        """Scores of all methods on one data set."""
         rng = np.random.default_rng(seed)
         X, y = simulate(rng, N)
         X_test, y_test = simulate(rng, N_TEST)
+        data = {"X": X, "C": self.setting.place(X, seed), "y_data": y}
 
-        def score(approx, X_test=X_test, y_test=y_test):
-            h = approx.hyperparameters
-            f = common.weights(approx) @ common.rbf(X_test, CENTRES, h["r"]).T
+        def score(approx: Any) -> dict[str, float]:
+            h = approx.hyperparameters or {name: data[name] for name in START}
+            f = common.weights(approx) @ common.rbf(X_test, data["C"], h["r"]).T
             lpd = common.log_predictive(stats.cauchy.logpdf(y_test, f, h["gamma"]))
-            return {"lpd": lpd.mean(), "mse": np.mean((f.mean(0) - y_test) ** 2)}
+            return {"lpd": float(lpd.mean()), "mse": float(np.mean((f.mean(0) - y_test) ** 2))}
 
-        runs.append(study.run({"X": X, "y_data": y}, score))
-        logging.info("data set %d: %s", seed, common.summary(runs, "lpd"))
-        yield runs
+        if self.held is None:
+            return self.study.run(data, score)
+        data |= self.study.maximise_evidence(data)
+        return self.held.run(data, score)
 
 
-def report(runs: list[dict]) -> dict:
-    """Medians beside the paper's, with tests."""
-    out: dict = {
-        "settings": {"M": M, "N": N, "start": START, "draws": 1024, "data_sets": len(runs)},
-        "failures": [r for r in runs if common.failed(r)],
-    }
-    for measure, higher in (("lpd", True), ("mse", False), ("elbo", True)):
-        out[measure] = {
-            "ours": common.median_table(runs, measure),
-            "paper": PAPER.get(measure),
-            "test": common.significance(runs, measure, higher),
-        }
-        logging.info("%s: ours %s", measure, out[measure]["ours"])
-        logging.info("%s: paper %s", measure, PAPER.get(measure))
-    return out
+def path(folder: Path, setting: Setting) -> Path:
+    """File of the results of one setting."""
+    return folder / "mvi_cauchy_regression" / f"{setting.name}.json"
+
+
+def show(folder: Path) -> str:
+    """Table II under every recorded setting."""
+    recorded = {name: common.read_results(path(folder, s)) for name, s in SETTINGS.items()}
+    recorded = {name: results for name, results in recorded.items() if results}
+    return "\n\n".join(common.table(measure, recorded, measure) for measure in ("lpd", "mse"))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data-sets", type=int, default=100)
+    parser.add_argument("--settings", nargs="*", choices=SETTINGS, default=["even20"])
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--show", action="store_true", help="print the tables from the records")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    for runs in run(options.data_sets):
-        if len(runs) % WRITE_EVERY == 0 or len(runs) == options.data_sets:
-            record.write(options.results / "mvi_cauchy_regression.json", report(runs))
+    if not options.show:
+        for setting in map(SETTINGS.__getitem__, options.settings):
+            Experiment(setting, options.data_sets, path(options.results, setting)).run()
+    sys.stdout.write(show(options.results) + "\n")
 
 
 if __name__ == "__main__":

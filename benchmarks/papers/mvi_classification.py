@@ -15,113 +15,40 @@ the original splits are not at hand, so medians over splits are comparable, not 
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
-import json
 import logging
+import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from scipy.optimize import minimize
-from scipy.special import log_softmax
-from sklearn import datasets
+from scipy.special import expit, log_softmax, softmax
 from sklearn.cluster import KMeans
 
 from benchmarks import record
 from benchmarks.papers import mvi_common as common
+from benchmarks.papers.mvi_data import (
+    BUNDLED,
+    CORPUS,
+    MULTICLASS,
+    PAPER,
+    SIMULATED,
+    splits,
+)
 from pymc_ext.maths.trust_region import find_mode, newton_step
 
-CORPUS = Path(__file__).parents[3] / "shared/corpus/mvi"
-PAPER = json.loads(Path(__file__).with_name("mvi_paper_tables.json").read_text())["data"]
-FILES = {
-    "breast": "breast.csv",
-    "thyroid": "newthyroid.csv",
-    "soybean": "soybean-small.csv",
-    "titanic": "titanic.csv.gz",
-    "splice": "splice.csv.gz",
-}
-SIMULATED = ("ringnorm", "twonorm")
-BUNDLED = {"breast-cancer": (398, 171), "iris": (105, 45), "wine": (125, 53), "digits": (400, 1397)}
 SIZES, PAIRS = (10, 20, 30), 10
 ITERATIONS = 10  # of the evidence's maximisation for each candidate, as in the paper
 BOUNDS = np.log([(1e-2, 1e2), (1e-6, 1e3)])  # of r and α in these iterations
-
-
-def norm_data(name: str, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Breiman's ringnorm and twonorm, 20 inputs."""
-    y, z = rng.integers(0, 2, n), rng.standard_normal((n, 20))
-    a = 2 / np.sqrt(20)
-    if name == "twonorm":
-        return z + a * (2 * y - 1)[:, None], y
-    return np.where(y[:, None] == 1, 2 * z, z + a / 2), y
-
-
-def read_csv(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Last column is the class; columns that are not numbers become one-hot columns."""
-    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
-        rows = [row for row in csv.reader(lines) if row]
-    if path.name == "crabs.csv":  # class is species and sex; the index is no feature
-        rows = [[*row[3:], row[0] + row[1]] for row in rows[1:]]
-    columns = list(zip(*rows, strict=True))
-    features = []
-    for column in columns[:-1]:
-        try:
-            features.append(np.array(column, dtype=float)[:, None])
-        except ValueError:
-            levels, index = np.unique(column, return_inverse=True)
-            features.append(np.eye(len(levels))[index])
-    return np.concatenate(features, axis=1), np.unique(columns[-1], return_inverse=True)[1]
-
-
-def load(name: str, corpus: Path) -> tuple[np.ndarray, np.ndarray, list | None]:
-    """Features, labels 0..K−1, and the original splits where they are at hand."""
-    bundled = {"breast-cancer": datasets.load_breast_cancer, "iris": datasets.load_iris,
-               "wine": datasets.load_wine, "digits": datasets.load_digits}  # fmt: skip
-    if name in bundled:
-        X, y = bundled[name](return_X_y=True)
-        return X, y, None
-    archives = list(corpus.glob(f"raetsch_{name}_*.npz"))
-    if archives:
-        with np.load(archives[0]) as file:
-            X, y = file["X"].astype(float), (file["y"] > 0).astype(int)
-            if "train" in file:
-                return (
-                    X,
-                    y,
-                    list(zip(file["train"].astype(int), file["test"].astype(int), strict=True)),
-                )
-        return X, y, None
-    X, y = read_csv(corpus / FILES.get(name, f"{name}.csv"))
-    return X, (y > 0).astype(int) if name == "thyroid" else y, None
-
-
-def splits(name: str, count: int, corpus: Path):
-    """Standardised (X, y, X_test, y_test), one split after another."""
-    sizes = (PAPER[name]["train"], PAPER[name]["test"]) if name in PAPER else BUNDLED[name]
-    if name not in SIMULATED:
-        X, y, given = load(name, corpus)
-        if (
-            given is not None
-            and min(np.r_[given[0]]) == 1
-            and max(np.r_[tuple(given[0])]) == len(y)
-        ):
-            given = [(a - 1, b - 1) for a, b in given]
-    for seed in range(count):
-        rng = np.random.default_rng(seed)
-        if name in SIMULATED:
-            X, y = norm_data(name, sum(sizes), rng)
-            train, test = np.arange(sizes[0]), np.arange(sizes[0], sum(sizes))
-        elif given is not None:
-            train, test = given[seed % len(given)]
-        else:
-            order = rng.permutation(len(y))
-            train, test = order[: sizes[0]], order[sizes[0] : sum(sizes)]
-        mean, sd = X[train].mean(0), X[train].std(0)
-        Z = (X - mean) / np.where(sd > 0, sd, 1.0)
-        yield Z[train], y[train], Z[test], y[test]
+PROTOCOL = {"centres": "k-means", "draws": common.DRAWS, "predictive_draws": 10_000}
+MEASURES = {"lpd": True, "error": False, "elbo": True}  # whether higher is better
+KINDS = {
+    "binary": [name for name in [*PAPER, "breast-cancer"] if name not in MULTICLASS],
+    "multiclass": [*MULTICLASS, "digits"],
+}
 
 
 def laplace_evidence(
@@ -207,47 +134,80 @@ def score(approx, K: int, centres: np.ndarray, X: np.ndarray, y: np.ndarray) -> 
     """Sum of log predictive densities and error rate in % on the test set."""
     phi = common.rbf(X, centres, approx.hyperparameters["r"])
     w = common.weights(approx).reshape(common.PREDICTIVE_DRAWS, K, -1)
-    classes = max(K, 2)
-    total = np.zeros((len(y), classes))
+    total = np.zeros((max(K, 2), len(y)))
     for part in np.array_split(w, 50):
-        f = np.einsum("skd,nd->snk", part, phi)
-        f = f if K > 1 else np.concatenate([np.zeros_like(f), f], 2)
-        total += np.exp(log_softmax(f, axis=2)).sum(0)
+        f = part @ phi.T  # (draws, K, N)
+        p = expit(np.concatenate([-f, f], 1)) if K == 1 else softmax(f, axis=1)
+        total += p.sum(0)
     p = total / common.PREDICTIVE_DRAWS
-    lpd = np.log(p[np.arange(len(y)), y]).sum()
-    return {"lpd": float(lpd), "error": 100 * float(np.mean(p.argmax(1) != y))}
+    lpd = np.log(p[y, np.arange(len(y))]).sum()
+    return {"lpd": float(lpd), "error": 100 * float(np.mean(p.argmax(0) != y))}
 
 
-def run(name: str, count: int, corpus: Path) -> dict:
-    """All methods on ``count`` splits of one data set."""
-    study, runs = None, []
-    for seed, (X, y, X_test, y_test) in enumerate(splits(name, count, corpus)):
+class Experiment:
+    """One data set: the winner of the start values, then split after split."""
+
+    def __init__(self, name: str, count: int, corpus: Path, path: Path) -> None:
+        self.name, self.count, self.corpus, self.path = name, count, corpus, path
+        self.runs: list[dict] = []
+        self.settings: dict[str, Any] = {}
+        self.study: common.Study | None = None
+
+    def resume(self) -> None:
+        """Take over splits already recorded with the same protocol."""
+        recorded = common.read_results(self.path)
+        if recorded.get("settings", {}).get("protocol") == PROTOCOL:
+            self.settings, self.runs = recorded["settings"], recorded["runs"][: self.count]
+
+    def run(self) -> None:
+        """All splits that are not recorded yet."""
+        self.resume()
+        for seed, split in enumerate(splits(self.name, self.count, self.corpus)):
+            if seed == 0 and not self.settings:
+                self.settings = {"protocol": PROTOCOL, **self.choose(*split)}
+            if seed >= len(self.runs):
+                self.runs.append(self.run_split(seed, *split))
+                logging.info("%s %d: %s", self.name, seed, common.summary(self.runs, "lpd"))
+                record.write(self.path, report(self.name, self.settings, self.runs))
+
+    def choose(self, X: np.ndarray, y: np.ndarray, _: np.ndarray, y_test: np.ndarray) -> dict:
+        """Number of classes, M, r and α."""
         classes = int(max(y.max(), y_test.max())) + 1
         K = 1 if classes == 2 else classes
-        if study is None:
-            Y = y[:, None].astype(float) if K == 1 else np.eye(K)[y]
-            M, r, alpha = choose(X, Y, seed)
-            study = common.Study(build(*X.shape, M, K), ("r", "alpha"), {"r": r, "alpha": alpha})
+        M, r, alpha = choose(X, y[:, None].astype(float) if K == 1 else np.eye(K)[y], seed=0)
+        return {"K": K, "M": M, "r": r, "alpha": alpha}
+
+    def run_split(
+        self, seed: int, X: np.ndarray, y: np.ndarray, X_test: np.ndarray, y_test: np.ndarray
+    ) -> dict:
+        """Scores of all methods on one split."""
+        K, M = self.settings["K"], self.settings["M"]
+        if self.study is None:
+            start = {name: self.settings[name] for name in ("r", "alpha")}
+            self.study = common.Study(build(*X.shape, M, K), ("r", "alpha"), start)
         centres = KMeans(M, n_init=1, random_state=seed).fit(X).cluster_centers_
-        data = {"X": X, "C": centres, "y_data": y.astype("int32")}
         judge = partial(score, K=K, centres=centres, X=X_test, y=y_test)
-        runs.append(study.run(data, judge))
-        logging.info("%s %d: %s", name, seed, common.summary(runs, "lpd"))
-    out: dict = {"splits": count, "M": M, "r": r, "alpha": alpha}
+        return self.study.run({"X": X, "C": centres, "y_data": y.astype("int32")}, judge)
+
+
+def report(name: str, settings: dict, runs: list[dict]) -> dict:
+    """Settings and runs with medians beside the paper's and tests."""
     paper = PAPER.get(name, {})
-    for measure, higher in (("lpd", True), ("error", False), ("elbo", True)):
-        out[measure] = {
-            "ours": common.median_table(runs, measure),
-            "paper": dict(zip(common.METHODS, paper[measure], strict=True))
-            if measure in paper
-            else None,
-            "test": common.significance(runs, measure, higher),
-        }
-        logging.info(
-            "%s %s: %s paper %s", name, measure, out[measure]["ours"], out[measure]["paper"]
-        )
-    out["failures"] = [run for run in runs if common.failed(run)]
-    return out
+    published = {
+        k: dict(zip(common.METHODS, paper[k], strict=True)) for k in MEASURES if k in paper
+    }
+    tables = common.tables(runs, MEASURES, published)
+    return {"settings": settings, "splits": len(runs), **tables, "runs": runs}
+
+
+def show(folder: Path) -> str:
+    """Tables III–VI from the recorded results."""
+    recorded = {name: common.read_results(folder / f"{name}.json") for name in [*PAPER, *BUNDLED]}
+    return "\n\n".join(
+        common.table(f"{measure}, {kind}", {n: recorded[n] for n in names if recorded[n]}, measure)
+        for measure in ("lpd", "error")
+        for kind, names in KINDS.items()
+    )
 
 
 def main() -> None:
@@ -256,12 +216,15 @@ def main() -> None:
     parser.add_argument("--data", nargs="*")
     parser.add_argument("--corpus", type=Path, default=CORPUS)
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--show", action="store_true", help="print the tables from the records")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    names = options.data or list(PAPER if options.corpus.is_dir() else {*BUNDLED, *SIMULATED})
-    for name in names:
-        out = run(name, options.splits, options.corpus)
-        record.write(options.results / "mvi_classification" / f"{name}.json", out)
+    folder = options.results / "mvi_classification"
+    names = options.data or list(PAPER if options.corpus.is_dir() else [*BUNDLED, *SIMULATED])
+    if not options.show:
+        for name in names:
+            Experiment(name, options.splits, options.corpus, folder / f"{name}.json").run()
+    sys.stdout.write(show(folder) + "\n")
 
 
 if __name__ == "__main__":

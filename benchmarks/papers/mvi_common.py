@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import pymc_ext as px
 
 METHODS = ("laplace", "mu", "eig", "lr", "diag")
 PREDICTIVE_DRAWS = 10_000  # S', as in the paper
+DRAWS = {"draws": 256, "max_draws": 1024}  # S at first, and where the fresh ELBO is lower
 
 
 def rbf(X: Any, centres: Any, width: Any, xp: Any = np) -> Any:
@@ -36,10 +39,10 @@ class Study:
     """
 
     def __init__(self, model: pm.Model, hyperparameters: tuple[str, ...], start: dict) -> None:
-        self.model = model
+        self.model, self.hyperparameters = model, hyperparameters
         common = {"model": model, "hyperparameters": hyperparameters, "start": start}
         laplace = px.LaplaceVI(starts=1, random_seed=1, **common)
-        mixed = {"base": laplace.approx, "max_draws": 1024, "random_seed": 1, **common}
+        mixed = {"base": laplace.approx, "random_seed": 1, **common, **DRAWS}
         self.inferences = {
             "laplace": laplace,
             "mu": px.MixedVI("mu", **mixed),
@@ -47,6 +50,15 @@ class Study:
             "lr": px.MixedVI("lr", **mixed),
             "diag": px.DiagonalVI(**mixed),
         }
+
+    def maximise_evidence(self, data: Mapping[str, Any]) -> dict[str, float]:
+        """The hyperparameters of highest Laplace evidence on one data set."""
+        with self.model:
+            pm.set_data({k: v for k, v in data.items() if k not in self.hyperparameters})
+        laplace = self.inferences["laplace"]
+        laplace.restart()
+        approx = laplace.fit(500, progressbar=False)
+        return {name: float(value) for name, value in approx.hyperparameters.items()}
 
     def run(self, data: Mapping[str, Any], score: Callable[[Any], dict[str, float]]) -> dict:
         """Scores of each method on one data set, with ELBO and seconds; None where it fails."""
@@ -114,6 +126,43 @@ def significance(runs: list[dict], measure: str, higher: bool, seed: int = 1) ->
         r["sign_test_p"] < 0.05 and r["median_gain_95"][0] > 0 for r in rivals.values()
     )
     return {"best": best, "significant": significant, "rivals": rivals}
+
+
+def tables(
+    runs: list[dict], measures: Mapping[str, bool], published: Mapping[str, Mapping[str, float]]
+) -> dict[str, Any]:
+    """Per measure (True: higher is better): our medians, the published ones and the tests."""
+    if not complete(runs):
+        return {"failures": runs}
+    out: dict[str, Any] = {"failures": [run for run in runs if failed(run)]}
+    for measure, higher in measures.items():
+        out[measure] = {
+            "ours": median_table(runs, measure),
+            "paper": published.get(measure),
+            "test": significance(runs, measure, higher),
+        }
+    return out
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """What :func:`benchmarks.record.write` recorded at ``path``; empty where there is nothing."""
+    return json.loads(path.read_text(encoding="utf-8"))["results"] if path.is_file() else {}
+
+
+def table(title: str, recorded: Mapping[str, Mapping[str, Any]], measure: str) -> str:
+    """Ours over the paper's, one row each per data set; * marks the best of ours, ** where both
+    tests of section IV-B call it significant, and the last column counts the runs."""
+    lines = [f"{title:24}" + "".join(f"{m:>13}" for m in METHODS) + "  runs"]
+    for name, results in recorded.items():
+        if measure not in results:
+            continue
+        ours, paper, test = (results[measure][k] for k in ("ours", "paper", "test"))
+        mark = {test["best"]: "**" if test["significant"] else "*"}
+        cells = "".join(f"{ours[m]:11.4g}{mark.get(m, ''):2}" for m in METHODS)
+        lines.append(f"{name:24}{cells}  {ours['runs']}")
+        if paper:
+            lines.append(f"{'  paper':24}" + "".join(f"{paper[m]:11.4g}  " for m in METHODS))
+    return "\n".join(lines)
 
 
 def log_predictive(log_likelihood: np.ndarray) -> np.ndarray:
