@@ -141,7 +141,7 @@ class PointGroup(Group):
         start = self._prepare_start(self._kwargs.get("start"))
         if not np.all(np.isfinite(start)):
             raise ValueError(f"start of the hyperparameters must be finite, got {start}")
-        self.shared_params = {"point": pytensor.shared(pm.floatX(start), "point")}
+        self.shared_params = {"point": pytensor.shared(pm.pytensorf.floatX(start), "point")}
         self._finalize_init()
 
     @node_property

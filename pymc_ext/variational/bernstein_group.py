@@ -286,7 +286,7 @@ class BernsteinGroup(TransformGroup):
 
 
 def _fixed_shape(value: Array, name: str) -> Any:
-    value = pm.floatX(value)  # a static shape spares every step its run-time checks
+    value = pm.pytensorf.floatX(value)  # a static shape spares every step its run-time checks
     return pytensor.shared(value, name, shape=value.shape)
 
 

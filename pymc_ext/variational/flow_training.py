@@ -59,8 +59,8 @@ class GuardedOptimizer:
 
     def __init__(self, name: str = "adam", max_norm: float | None = None) -> None:
         self.name, self.max_norm = name, max_norm
-        self.rate = pytensor.shared(pm.floatX(0.0), "rate")
-        self.weight = pytensor.shared(pm.floatX(1.0), "weight")
+        self.rate = pytensor.shared(pm.pytensorf.floatX(0.0), "rate")
+        self.weight = pytensor.shared(pm.pytensorf.floatX(1.0), "weight")
 
     def __call__(
         self, loss: TensorVariable, params: Sequence[Any]
@@ -92,7 +92,7 @@ class GuardedOptimizer:
         updates: dict[Any, Any] = {v: pt.switch(good, v_new, v)}
         move, size = self.rate * g, pt.sqrt(v_new)
         if adam:
-            m, steps = self._state("momentum"), pytensor.shared(pm.floatX(0.0), "steps")
+            m, steps = self._state("momentum"), pytensor.shared(pm.pytensorf.floatX(0.0), "steps")
             t = steps + 1
             m_new = b1 * m + (1 - b1) * g
             move, size = self.rate / (1 - b1**t) * m_new, size / pt.sqrt(1 - b2**t)
@@ -224,8 +224,12 @@ class Trainer:
             if self.optimizer is not None:
                 i = begin + done
                 warm = min(1.0, (i + 1) / WARM_UP)
-                self.optimizer.rate.set_value(pm.floatX(self.learning_rate * rate(i) * warm))
-                self.optimizer.weight.set_value(pm.floatX(average_weight(i - average_from)))
+                self.optimizer.rate.set_value(
+                    pm.pytensorf.floatX(self.learning_rate * rate(i) * warm)
+                )
+                self.optimizer.weight.set_value(
+                    pm.pytensorf.floatX(average_weight(i - average_from))
+                )
                 self.optimizer.load()
             losses = self.loop.run(steps)
             if self.optimizer is not None:

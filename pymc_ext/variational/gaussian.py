@@ -24,7 +24,7 @@ Array = NDArray[np.floating]
 
 def shared(value: Array, name: str) -> Any:
     """A shared variable of PyTensor's float type."""
-    return pytensor.shared(pm.floatX(np.asarray(value, dtype=float)), name)
+    return pytensor.shared(pm.pytensorf.floatX(np.asarray(value, dtype=float)), name)
 
 
 def check_rank(rank: int, dim: int) -> None:
@@ -49,15 +49,15 @@ class GaussianGroup(TransformGroup):
 
     def set_base(self, center: Array, factor: Array, factor_inverse: Array) -> None:
         """Set μ₀ (D,), C and C⁻¹ (D, D), and m = 0; A stays."""
-        self.center.set_value(pm.floatX(center))
-        self.factor.set_value(pm.floatX(factor))
-        self.factor_inverse.set_value(pm.floatX(factor_inverse))
-        self.factor_log_det.set_value(pm.floatX(np.linalg.slogdet(factor)[1]))
+        self.center.set_value(pm.pytensorf.floatX(center))
+        self.factor.set_value(pm.pytensorf.floatX(factor))
+        self.factor_inverse.set_value(pm.pytensorf.floatX(factor_inverse))
+        self.factor_log_det.set_value(pm.pytensorf.floatX(np.linalg.slogdet(factor)[1]))
         self.params_dict["m"].set_value(np.zeros_like(center))
 
     def move_to(self, theta: Array) -> None:
         """Centre q at θ (D,): what callbacks see during a mode search."""
-        self.center.set_value(pm.floatX(theta))
+        self.center.set_value(pm.pytensorf.floatX(theta))
 
     def noise(self, z: TensorVariable) -> TensorVariable:
         """A z, row by row."""
@@ -145,8 +145,8 @@ class DiagonalGroup(ScaledGroup):
 
     def set_scale(self, center: Array, scale: Array) -> None:
         """Set μ₀ and c (D,), and m = s = 0."""
-        self.center.set_value(pm.floatX(center))
-        self.scale.set_value(pm.floatX(scale))
+        self.center.set_value(pm.pytensorf.floatX(center))
+        self.scale.set_value(pm.pytensorf.floatX(scale))
         for name in ("m", "s"):
             self.params_dict[name].set_value(np.zeros_like(center))
 

@@ -21,7 +21,9 @@ class CholeskyGroup(GaussianGroup):
     """A lower triangular, its diagonal e^s: every Gaussian."""
 
     def create_noise_params(self) -> dict[str, Any]:
-        zeros = pm.floatX(np.zeros((self.ddim, self.ddim)))  # above the diagonal: not used
+        zeros = pm.pytensorf.floatX(
+            np.zeros((self.ddim, self.ddim))
+        )  # above the diagonal: not used
         return {"raw": pytensor.shared(zeros, "raw")}
 
     def _triangle(self) -> TensorVariable:
