@@ -6,6 +6,7 @@ PyMC model of a Stan program; ``pareto_khat``, ``bridge_sampling``, ``kl_from_q`
 ``moment_errors`` judge any draws with ``lp`` and ``lq``.
 """
 
+import pymc_ext  # noqa: F401  # first: it refuses versions of PyMC and ArviZ that do not fit
 from bridge.advice import fit
 from bridge.compare import compare
 from bridge.divergence import bridge_sampling, kl_from_q, kl_to_q, log_evidence

@@ -1,5 +1,8 @@
 """Variational families, Gaussian-process methods and Ops for PyMC: ``import pymc_ext as px``."""
 
+import pymc_ext.requirements  # noqa: F401  # checks versions before anything imports PyMC
+
+# isort: split
 from pymc_ext import gp
 from pymc_ext.matching import MatchingState, matched_targets
 from pymc_ext.maths.trust_region import NoModeError
