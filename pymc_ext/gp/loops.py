@@ -105,15 +105,15 @@ def _held_value(solver, graph, y, theta, sites) -> tuple[float, float]:
 def _e_step(solver: Solver, y, inputs, sites: GaussianSites, steps: int) -> GaussianSites:
     """Damped updates of the sites at fixed hyperparameters; a step that is improper is halved."""
     rule: Any = solver.rule  # CVI, whose step is rho
-    prior, rho = make_prior(inputs[1:]), rule.rho
+    prior = make_prior(inputs[1:])
+    post = prior.condition(sites) if steps else None
     for _ in range(steps):
-        post = prior.condition(sites)
-        target = solver.rule.update(post, sites, solver.likelihood, y, inputs[0])
-        step = rho
+        target = rule.update(post, sites, solver.likelihood, y, inputs[0])
+        step = rule.rho
         while True:
             try:
                 proposal = sites.step(target, step)
-                prior.condition(proposal)
+                post = prior.condition(proposal)
                 break
             except ImproperPosteriorError:
                 step /= 2

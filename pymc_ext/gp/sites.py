@@ -137,6 +137,11 @@ class FullPosterior:
         y = self._root * self._solve_B(self._root * x).reshape(x.shape)
         return y - self._U @ (self._U.T @ x) if self._negative.size else y
 
+    def apply_covariance(self, x: np.ndarray) -> np.ndarray:
+        """S x, (n,)."""
+        Kx = self.prior.K @ x
+        return Kx - self.prior.K @ self._apply_R(Kx)
+
     @cached_property
     def log_normaliser(self) -> float:
         """log ∫ N(f | m, K) Π t_i(f_i) df = −½ log|I + TK| + ½(νᵀμ + αᵀm)."""

@@ -80,6 +80,10 @@ class SparsePosterior:
     def _solve(self, x: np.ndarray) -> np.ndarray:
         return lapack.dpotrs(self._L, x, lower=1)[0].reshape(x.shape)
 
+    def apply_covariance(self, x: np.ndarray) -> np.ndarray:
+        """Covariance of the projected latents times x, (n,)."""
+        return self.prior.V.T @ self._solve(self.prior.V @ x)
+
     @property
     def residual(self) -> np.ndarray:
         """d, (n,)."""

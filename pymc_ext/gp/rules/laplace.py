@@ -1,7 +1,9 @@
 """Laplace's approximation: sites from slope and curvature of log p(y|f) at the mode.
 
 Ψ(f) = log p(y|f) − ½ αᵀ(f − m) with f = m + Kα is maximised by Newton's method; the Newton target
-at f is the posterior mean under the sites taken at f, so every step is one posterior.
+at f is the posterior mean under the sites taken at f, so every step is one posterior. Each one's
+factor serves for further steps, δ = S (∇ log p(y|f) − α) with the old S, while they contract: they
+cost n² where a factorisation costs n³/3 (the chord method).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes, check_limits, from_
 from pymc_ext.gp.sites import GaussianSites
 
 HALVINGS = 30
+CONTRACTION = 0.2  # of the steps with an old factor: above it a new one is cheaper
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,8 @@ class Laplace(Rule):
     Parameters
     ----------
     tolerance
-        Largest last Newton step of any latent, relative above 1; one more follows it, so that the
-        error left is about its square.
+        Largest last Newton step of any latent, relative above 1 (its square for steps with an old
+        factor); one more follows it, so that the error left is about its square.
     max_iterations
         Newton steps before `ConvergenceError`.
 
@@ -63,19 +66,23 @@ class Laplace(Rule):
         phi: Parameters,
         start: GaussianSites | None = None,
     ) -> FixedPoint:
-        post = self._start(prior, lik, y, phi, start)
-        f, alpha, count = post.mean, post.alpha, 1
-        best = _psi(f, alpha, prior, lik, y, phi)
-        while count < self.max_iterations:
+        post, count = self._start(prior, lik, y, phi, start), 1
+        best = _psi(post.mean, post.alpha, prior, lik, y, phi)
+        f, alpha, best, size = self._chord(post, post.mean, post.alpha, best, np.inf, lik, y, phi)
+        while size >= self.tolerance**2:
+            if count >= self.max_iterations:
+                raise ConvergenceError(
+                    f"Laplace: no mode after {count} Newton steps, the last moved a latent by "
+                    f"{size:.2g}; raise max_iterations or use rule=CVI()"
+                )
             d1, d2, _ = lik.derivatives(f, y, phi)
             post = _newton_target(prior, f, d1, d2)
             count += 1
             df, da = post.mean - f, post.alpha - alpha
             size, step = float(np.max(np.abs(df) / (1 + np.abs(f)))), 1.0
-            slack = 1e-13 * (1 + abs(best)) * len(y)
             for _ in range(HALVINGS):
                 value = _psi(f + step * df, alpha + step * da, prior, lik, y, phi)
-                if value >= best - slack:
+                if value >= best - _slack(best, y):
                     break
                 step /= 2
             else:
@@ -84,12 +91,24 @@ class Laplace(Rule):
                     f"moved a latent by {size:.2g}; check the covariance for infinite entries"
                 )
             f, alpha, best = f + step * df, alpha + step * da, value
-            if size < self.tolerance and step == 1.0:
-                return self._finish(prior, lik, y, phi, f, count, size)
-        raise ConvergenceError(
-            f"Laplace: no mode after {self.max_iterations} Newton steps, the last moved a latent "
-            f"by {size:.2g}; raise max_iterations or use rule=CVI()"
-        )
+            if step == 1.0 and size < self.tolerance:
+                break
+            if step == 1.0:
+                f, alpha, best, size = self._chord(post, f, alpha, best, size, lik, y, phi)
+        return self._finish(prior, lik, y, phi, f, count, size)
+
+    def _chord(self, post, f, alpha, best, size, lik, y, phi):
+        """Further steps with one factor while each is below half the last, which was ``size``."""
+        before, tau = (f, alpha, best, size), post.sites.precision
+        while size >= self.tolerance**2:
+            residual = lik.derivatives(f, y, phi)[0] - alpha
+            df = post.apply_covariance(residual)
+            new_size = float(np.max(np.abs(df) / (1 + np.abs(f))))
+            if not new_size < CONTRACTION * size:
+                break
+            f, alpha, size = f + df, alpha + residual - tau * df, new_size
+        value = _psi(f, alpha, post.prior, lik, y, phi)
+        return (f, alpha, value, size) if value >= best - _slack(best, y) else before
 
     def _start(self, prior, lik, y, phi, start):
         if start is not None:
@@ -121,6 +140,11 @@ class Laplace(Rule):
 def _psi(f, alpha, prior, lik, y, phi) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.sum(lik.log_prob(f, y, phi)) - 0.5 * alpha @ (f - prior.mean))
+
+
+def _slack(best: float, y: np.ndarray) -> float:
+    """Rounding error of Ψ."""
+    return 1e-13 * (1 + abs(best)) * len(y)
 
 
 def _newton_target(prior, f, d1, d2):
