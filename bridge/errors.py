@@ -21,3 +21,7 @@ class RecordsError(BridgeError):
 
 class UndefinedDensityError(BridgeError, ValueError):
     """A log density that is finite nowhere, or has no gradient where it is."""
+
+
+class IncompleteReferenceError(BridgeError):
+    """The reference draws lack parameters, so that the density cannot be evaluated at them."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.divergence import kl_from_q, kl_to_q
+from bridge.errors import IncompleteReferenceError
 from bridge.khat import pareto_khat
 from bridge.methods import Fit
 from bridge.moments import moment_errors, worst
@@ -110,7 +111,11 @@ def _moments(problem: Problem, fit: Fit, weights: NDArray[np.floating] | None) -
 
 
 def _divergences(problem: Problem, fit: Fit, notes: list[str]) -> dict[str, Any]:
-    evidence = problem.log_evidence(fit.target)
+    try:
+        evidence = problem.log_evidence(fit.target)
+    except IncompleteReferenceError as error:
+        notes.append(f"log evidence and KL not available: {error}")
+        return {}
     record: dict[str, Any] = {"log_evidence": evidence.value, "log_evidence_se": evidence.se}
     if not evidence.reliable:
         notes.append(f"log evidence unreliable: {evidence.reason}")

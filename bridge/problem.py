@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bridge.divergence import LogEvidence, log_evidence
-from bridge.errors import NoModelError
+from bridge.errors import IncompleteReferenceError, NoModelError
 from bridge.moments import reference_moments
 from bridge.stan_to_pymc import stan_model
 from bridge.target import Target, pymc_target, stan_target
@@ -88,13 +88,25 @@ class Problem:
         return {}
 
     def reference_theta(self, target: Target) -> NDArray:
-        """The reference draws on ``target``'s unconstrained space, shape (chains, draws, D)."""
+        """The reference draws on ``target``'s unconstrained space, shape (chains, draws, D).
+
+        Raises
+        ------
+        IncompleteReferenceError
+            The reference lacks parameters of the target, and the case cannot recover them.
+        """
         key = id(target)
         if key not in self._reference_theta:
             posterior = self.reference["posterior"]
             arrays = {name: posterior[name].values for name in posterior.data_vars}
             chains, draws = next(iter(arrays.values())).shape[:2]
             flat = {k: v.reshape(chains * draws, *v.shape[2:]) for k, v in arrays.items()}
+            flat = self.case.recover(flat)
+            lacking = [name for name in target.parameter_names if name not in flat]
+            if lacking:
+                raise IncompleteReferenceError(
+                    f"the reference draws hold {sorted(arrays)} and not {', '.join(lacking)}"
+                )
             theta = target.unconstrain(flat)
             self._reference_theta[key] = np.asarray(theta).reshape(chains, draws, -1)
         return self._reference_theta[key]

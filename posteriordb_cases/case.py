@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -135,6 +136,16 @@ class Case:
                 f"posteriordb_cases/models/{self.model_name}.py with a function model(data)"
             )
         return self._port.model(self.data)
+
+    def recover(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """``draws`` and the parameters that they lack, where the port knows how to get these.
+
+        ``draws``: name to array (N, *shape), constrained space. posteriordb keeps the effects of
+        the non-centred eight schools, say, but not the standardised ones they are made of.
+        """
+        if not (self.has_port and hasattr(self._port, "recover")):
+            return dict(draws)
+        return {**self._port.recover(draws, self.data), **draws}
 
     @property
     def reference_name(self) -> str | None:

@@ -19,3 +19,9 @@ def model(data: Mapping[str, Any]) -> pm.Model:
         theta = pm.Deterministic("theta", mu + tau * theta_trans)
         pm.Normal("y", theta, data["sigma"], observed=data["y"])
     return port
+
+
+def recover(draws: Mapping[str, np.ndarray], data: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """theta_trans (N, J) of draws of theta, mu and tau."""
+    mu, tau = draws["mu"][:, None], draws["tau"][:, None]
+    return {"theta_trans": (draws["theta"] - mu) / tau}

@@ -7,6 +7,8 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+JITTER = 1e-10
+
 
 def model(data: Mapping[str, Any]) -> pm.Model:
     """Return the PyMC model.
@@ -19,7 +21,17 @@ def model(data: Mapping[str, Any]) -> pm.Model:
         rho = pm.Gamma("rho", np.float64(25), np.float64(4))
         alpha = pm.HalfNormal("alpha", np.float64(2))
         f_tilde = pm.Normal("f_tilde", 0, 1, shape=N)
-        covariance = alpha**2 * pt.exp(-squares / (2 * rho**2)) + 1e-10 * np.eye(N)
+        covariance = alpha**2 * pt.exp(-squares / (2 * rho**2)) + JITTER * np.eye(N)
         f = pm.Deterministic("f", pt.linalg.cholesky(covariance) @ f_tilde)
         pm.Poisson("k", pt.exp(f), observed=data["k"])
     return port
+
+
+def recover(draws: Mapping[str, np.ndarray], data: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """f_tilde (N, length of x) of draws of f, alpha and rho."""
+    squares = np.subtract.outer(data["x"], data["x"]) ** 2
+    alpha, rho = draws["alpha"][:, None, None], draws["rho"][:, None, None]
+    root = np.linalg.cholesky(
+        alpha**2 * np.exp(-squares / (2 * rho**2)) + JITTER * np.eye(data["N"])
+    )
+    return {"f_tilde": np.linalg.solve(root, draws["f"][..., None])[..., 0]}

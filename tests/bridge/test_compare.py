@@ -9,9 +9,10 @@ import pytest
 import xarray as xr
 
 from bridge import report
-from bridge.compare import compare
-from bridge.errors import UnknownMethodError
+from bridge.compare import _problem, compare
+from bridge.errors import IncompleteReferenceError, UnknownMethodError
 from bridge.methods import METHODS, Method
+from bridge.problem import Problem
 from bridge.records import Records
 from tests.bridge.conftest import GAUSSIAN
 from tests.tolerances import EXACT, monte_carlo
@@ -66,6 +67,19 @@ def test_a_failure_is_a_record_with_its_reason(run) -> None:
     assert list(frame["status"]) == ["failed", "ok"]
     assert frame["reason"][0] == "FloatingPointError: no fit on purpose"
     assert "in broken" in frame["traceback"][0]
+
+
+def test_a_fit_is_judged_without_divergences_where_the_reference_lacks_parameters(
+    run, monkeypatch
+) -> None:
+    def lacking(*_):
+        raise IncompleteReferenceError("the reference draws hold ['y'] and not x")
+
+    _problem.cache_clear()
+    monkeypatch.setattr(Problem, "reference_theta", lacking)
+    row = run(["shifted"]).iloc[0]
+    assert row["status"] == "ok" and np.isfinite(row["khat"])
+    assert "kl_qp" not in row and "not available: the reference draws hold ['y']" in row["notes"]
 
 
 def test_rows_come_in_the_order_asked_for(run) -> None:

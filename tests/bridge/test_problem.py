@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+import xarray as xr
 
 import posteriordb_cases.case
+from bridge.errors import IncompleteReferenceError
 from bridge.problem import Problem
-from posteriordb_cases import Case
+from bridge.target import pymc_target
+from posteriordb_cases import Case, load_case
+from posteriordb_cases.models import eight_schools_noncentered as noncentered
+from posteriordb_cases.models import gp_pois_regr
+from tests.tolerances import NUMERIC
 
 
 def _case(model: str, database: Path) -> Case:
@@ -30,3 +37,30 @@ def test_a_sequential_port_is_used_where_there_is_no_stan_program(tmp_path, monk
     monkeypatch.setattr(posteriordb_cases.case, "_PROGRAMS", (tmp_path,))
     assert case.stan_code is None
     assert Problem(case).uses_port
+
+
+@pytest.mark.parametrize(
+    ("model", "data"),
+    [
+        (noncentered, {"J": 3, "y": np.array([1.0, 2, 3]), "sigma": np.array([1.0, 2, 1])}),
+        (gp_pois_regr, {"N": 4, "x": np.array([0.0, 3, 7, 20]), "k": np.array([1, 4, 2, 0])}),
+    ],
+)
+def test_parameters_that_a_reference_leaves_out_are_recovered(model, data) -> None:
+    target = pymc_target(model.model(data))
+    theta = np.random.default_rng(1).normal(0.5, 0.5, (20, target.dimension))
+    draws = target.constrain(theta)
+    name = next(iter({"theta_trans", "f_tilde"} & draws.keys()))
+    wanted = draws.pop(name)
+    recovered = model.recover(draws, data)
+    np.testing.assert_allclose(recovered.pop(name), wanted, rtol=NUMERIC, atol=NUMERIC)
+    assert not recovered
+
+
+def test_a_reference_without_a_parameter_is_named_as_the_reason(monkeypatch) -> None:
+    problem = Problem(load_case("eight_schools-eight_schools_noncentered"))
+    draws = np.ones((1, 4))
+    problem.__dict__["reference"] = {"posterior": xr.Dataset({"mu": (("chain", "draw"), draws)})}
+    monkeypatch.setattr(Case, "recover", lambda _, draws: draws)
+    with pytest.raises(IncompleteReferenceError, match=r"\['mu'\] and not theta_trans, tau"):
+        problem.reference_theta(problem.pymc_target)
