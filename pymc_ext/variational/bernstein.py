@@ -46,9 +46,10 @@ class BernsteinVI(FlowInference):
         [1e-4, 1 − 1e-4].
     base
         Coordinates the flow works in, θ = μ + L y: ``"identity"`` (μ the initial point, L = I),
-        ``"laplace"``, ``"gaussian"`` (a full-rank Gaussian fitted by :class:`MixedVI`),
-        ``"auto"`` (the one of these with the highest ELBO on fresh draws), or ``(mean, cov)`` on
-        the unconstrained space in the model's order.
+        ``"laplace"`` (the identity, with a warning, where there is no mode), ``"gaussian"`` (a
+        full-rank Gaussian fitted by :class:`MixedVI`), ``"auto"`` (the one of these with the
+        highest ELBO on fresh draws), or ``(mean, cov)`` on the unconstrained space in the model's
+        order.
     latent
         Law of v: ``"normal"``, ``"logistic"``, ``"student-t"`` (5 degrees of freedom), or
         e.g. ``StudentT(df=3)``. The first has the paper's tails, the others longer ones.

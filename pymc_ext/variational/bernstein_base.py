@@ -43,7 +43,7 @@ def resolve_base(
     common: dict[str, Any] = {"model": approx.model, "start": start, "random_seed": random_seed}
     D = approx.group.ddim
     if base == "laplace":
-        return *_moments(_laplace(common)), ""
+        return _laplace_or_start(common, approx)
     if base == "gaussian":
         return *_moments(_gaussian(common, D)), ""
     return _best(common, approx)
@@ -51,6 +51,18 @@ def resolve_base(
 
 def _laplace(common: Mapping[str, Any]) -> Any:
     return LaplaceVI(**common).fit(ITERATIONS, progressbar=False)
+
+
+def _laplace_or_start(
+    common: Mapping[str, Any], approx: VectorisedApproximation
+) -> tuple[Array, Array, str]:
+    """The Laplace approximation; the initial point and unit scales where there is no mode."""
+    try:
+        return *_moments(_laplace(common)), ""
+    except NoModeError as error:
+        note = f"base identity, as there is no Laplace approximation: {error}"
+        logger.warning(note)
+        return approx.group.start, np.eye(approx.group.ddim), note
 
 
 def _gaussian(common: Mapping[str, Any], D: int) -> Any:

@@ -69,8 +69,8 @@ class LaplaceVI(DeterministicInference):
     Parameters
     ----------
     starts
-        Number of starting points: the initial point, then jittered copies of it. None means 4 up
-        to 200 dimensions and 1 beyond.
+        Number of starting points: the initial point, then jittered copies of it. None means
+        200/D, at least 1 and at most 12.
     indefinite
         What to do where the Hessian at the stationary point is not negative definite:
         ``"refuse"`` raises, ``"modify"`` replaces its eigenvalues and says so in ``result.notes``.

@@ -23,7 +23,7 @@ from pymc_ext.variational.monitor import Monitor
 logger = logging.getLogger(__name__)
 
 Array = NDArray[np.floating]
-STARTS_IF_CHEAP, CHEAP = 4, 200  # starts up to this dimension; one beyond, as Hessians cost D³
+MOST_STARTS, ONE_START = 12, 200  # starts are 200/D within 1..12, as Hessians cost D³
 JITTER = 2.0  # further starts: first start + U(−2, 2), the range of Stan's random inits
 SAME_MODE = 1e-3  # distance in posterior standard deviations
 FLAT = 1e-10  # relative curvature below which a direction counts as flat
@@ -135,7 +135,7 @@ class LaplaceSearch:
         self.density = FlatDensity(approx)
         first = approx.group.start
         if starts is None:
-            starts = STARTS_IF_CHEAP if len(first) <= CHEAP else 1
+            starts = min(max(ONE_START // len(first), 1), MOST_STARTS)
         rng = stream(random_seed, STARTS)
         jitter = rng.uniform(-spread, spread, (starts - 1, len(first)))
         self.starts = [first, *(first + jitter)]

@@ -131,6 +131,18 @@ def test_laplace_base_makes_a_narrow_correlated_posterior_exact_at_the_start():
     np.testing.assert_allclose(np.corrcoef(theta.T)[0, 1], 0.999, atol=1e-3)
 
 
+def test_without_a_mode_the_laplace_base_is_the_identity_and_says_so(caplog):
+    with pm.Model() as model:
+        tau = pm.HalfNormal("tau")
+        pm.Normal("theta", 0.0, tau, shape=4)  # unbounded density where tau and theta are zero
+    with caplog.at_level(logging.WARNING):
+        _, approx = fit(model, n=1, method={"base": "laplace"})
+    assert "base identity, as there is no Laplace approximation: no mode" in caplog.text
+    assert approx.result.notes[0].startswith("base identity")
+    _, plain = fit(model, n=1, method={"base": "identity"})
+    np.testing.assert_array_equal(approx.log_ratios(np.eye(5)), plain.log_ratios(np.eye(5)))
+
+
 @pytest.mark.slow
 def test_polishing_lowers_khat_of_eight_schools():
     y = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
