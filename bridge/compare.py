@@ -121,7 +121,8 @@ def compare(
     -------
     pandas.DataFrame
         One row a run: ``status`` is "ok" or "failed" (then ``reason`` says why), and the columns of
-        :func:`bridge.judge.judge`.
+        :func:`bridge.judge.judge`; ``cpu_seconds`` is the fit's CPU time, that of programs it ran
+        included, which other load on the machine does not lengthen.
 
     Raises
     ------
@@ -209,10 +210,17 @@ def run_one(run: Run, out: Path, run_limit: float | None = None) -> dict[str, An
 def _fit_and_judge(run: Run, out: Path) -> dict[str, Any]:
     problem = _problem(run.case_name, run.settings.database)
     record: dict[str, Any] = {"representation": _representation(problem, run.method)}
+    before = _cpu_seconds()
     fit = METHODS[run.method].run(problem, run.settings.draws, run.seed)
+    record["cpu_seconds"] = _cpu_seconds() - before
     record |= judge(problem, fit, repetitions=run.settings.repetitions)
     _store(fit, out / run.draws_file)
     return record | {"status": "ok", "draws_file": run.draws_file}
+
+
+def _cpu_seconds() -> float:
+    """CPU time of this process and of the programs it ran: what other load does not lengthen."""
+    return sum(os.times()[:4])
 
 
 def _representation(problem: Problem, method: str) -> str:

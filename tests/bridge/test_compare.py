@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,7 @@ from bridge.errors import IncompleteReferenceError, UnknownMethodError
 from bridge.methods import METHODS, Method
 from bridge.problem import Problem
 from bridge.records import Records
-from tests.bridge.conftest import GAUSSIAN
+from tests.bridge.conftest import GAUSSIAN, gaussian_fit
 from tests.tolerances import EXACT, monte_carlo
 
 D = 5
@@ -60,6 +62,17 @@ def test_a_wide_gaussian_has_its_closed_form_divergences(run) -> None:
     assert row["kl_pq"] == pytest.approx(kl_pq, abs=monte_carlo(row["kl_pq_se"]))
     assert row["sd_error"] == pytest.approx(0.5, abs=0.05)
     assert row["khat"] < 0.2  # weights are bounded
+
+
+def test_cpu_seconds_count_the_programs_that_a_method_runs(run, monkeypatch) -> None:
+    busy = "import time\nwhile time.process_time() < 0.5: pass"
+
+    def fit(problem, draws, seed):
+        subprocess.run([sys.executable, "-c", busy], check=True)
+        return gaussian_fit(problem, draws, seed, shift=0.0, scale=1.0)
+
+    monkeypatch.setitem(METHODS, "busy", Method("busy", "runs a program", "pymc", fit))
+    assert run(["busy"]).iloc[0]["cpu_seconds"] >= 0.5
 
 
 def test_a_failure_is_a_record_with_its_reason(run) -> None:
