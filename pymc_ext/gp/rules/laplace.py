@@ -19,7 +19,7 @@ from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes, check_limits, from_
 from pymc_ext.gp.sites import GaussianSites
 
 HALVINGS = 30
-CONTRACTION = 0.2  # of the steps with an old factor: above it a new one is cheaper
+CONTRACTION = 0.2  # of steps with an old factor: above it a new one is cheaper (measured)
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,12 @@ class Laplace(Rule):
         return self._finish(prior, lik, y, phi, f, count, size)
 
     def _chord(self, post, f, alpha, best, size, lik, y, phi):
-        """Further steps with one factor while each is below half the last, which was ``size``."""
+        """Further steps with one factor while they contract, the last one being ``size``.
+
+        Where there may be several modes they could leave the one that Newton's steps lead to.
+        """
         before, tau = (f, alpha, best, size), post.sites.precision
-        while size >= self.tolerance**2:
+        while lik.log_concave and size >= self.tolerance**2:
             residual = lik.derivatives(f, y, phi)[0] - alpha
             df = post.apply_covariance(residual)
             new_size = float(np.max(np.abs(df) / (1 + np.abs(f))))
