@@ -9,7 +9,9 @@ import pymc as pm
 import pytest
 
 import pymc_ext as px
+from pymc_ext.gp.learning import _wall
 from pymc_ext.gp.solver import Solver
+from tests.tolerances import EXACT
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +92,16 @@ def test_refused_trial_points_do_not_stop_the_search() -> None:
     gp.solver = _Cliff(gp.solver)
     fit = px.gp.fit_hyperparameters(gp, model=model)
     assert fit.point["noise"] == pytest.approx(np.exp(-0.4), rel=1e-5)
+
+
+@pytest.mark.parametrize("value", [-250.0, 0.0, 3.0])
+def test_the_wall_around_refused_points_is_a_parabola_with_its_foot_at_the_best(value) -> None:
+    best, refused = np.array([0.5, -1.0]), np.array([1.5, 1.0])
+    height, slope = _wall(best, value, refused)
+    rise = height + value  # above the best point, where the loss is -value
+    assert rise >= 1
+    assert height == pytest.approx(-value + 1 + abs(value), rel=EXACT)
+    assert slope @ (refused - best) == pytest.approx(2 * rise, rel=EXACT)  # of rise t² at t = 1
+    assert slope[0] * 2.0 == pytest.approx(slope[1] * 1.0, rel=EXACT)  # along refused - best
+    at_best = _wall(best, value, best.copy())
+    assert np.all(np.isfinite(at_best[1])) and at_best[0] == height
