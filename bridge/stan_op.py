@@ -56,8 +56,8 @@ class StanLogDensity(StanOp):
         gradient = pt.tensor("gradient", dtype="float64", shape=theta.type.shape)
         return Apply(self, [theta], [pt.tensor("lp", dtype="float64", shape=batch), gradient])
 
-    def infer_shape(self, fgraph: Any, node: Any, shapes: Any = None) -> Any:
-        (shape,) = shapes if shapes is not None else node
+    def infer_shape(self, *args: Any) -> Any:
+        (shape,) = args[-1]  # (fgraph, node, shapes) in PyTensor 2, (node, shapes) in 3
         return [shape[:-1], shape]
 
     def compute(self, *inputs: Array) -> Sequence[Array]:
@@ -89,8 +89,8 @@ class StanHessianProduct(StanOp):
         theta, v = pt.broadcast_arrays(*map(_points, inputs))
         return Apply(self, [theta, v], [pt.tensor("Hv", dtype="float64", shape=v.type.shape)])
 
-    def infer_shape(self, fgraph: Any, node: Any, shapes: Any = None) -> Any:
-        return [(shapes if shapes is not None else node)[0]]
+    def infer_shape(self, *args: Any) -> Any:
+        return [args[-1][0]]
 
     def compute(self, *inputs: Array) -> Sequence[Array]:
         return [hessian_product(self.density, *inputs)]
@@ -126,8 +126,8 @@ class StanConstrain(StanOp):
         ]
         return Apply(self, [theta], outputs)
 
-    def infer_shape(self, fgraph: Any, node: Any, shapes: Any = None) -> Any:
-        (theta,) = shapes if shapes is not None else node
+    def infer_shape(self, *args: Any) -> Any:
+        (theta,) = args[-1]
         return [(*theta[:-1], *map(pt.constant, shape)) for shape in self.shapes.values()]
 
     def compute(self, *inputs: Array) -> Sequence[Array]:
