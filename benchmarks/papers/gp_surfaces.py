@@ -5,7 +5,9 @@
 For every point of the grid: evidence a data point and mean test log-likelihood by Laplace, EP, VI,
 the hybrid and annealed importance sampling (T = --steps, three chains; 0 leaves it out). --share
 takes that share of the training inputs as inducing inputs (figure 4). Points run under joblib, are
-appended to a file as they finish, and are not run again.
+appended to a file as they finish, and are not run again. An evidence above 0, which no log
+probability of labels can be, is counted as impossible and left white: the EP energy at VI sites
+reaches it where the model is badly wrong. --compare draws the recorded shares of a set together.
 """
 
 from __future__ import annotations
@@ -112,6 +114,11 @@ def annealed(
     }
 
 
+def possible(p: dict[str, Any], method: str) -> bool:
+    """Whether there is an evidence, and not above 0."""
+    return p[method].get("evidence", np.inf) <= 0
+
+
 def figure(points: list[dict[str, Any]], path: Path) -> None:
     """Evidence (top) and test density (bottom), one column a method."""
     methods = [m for m in (*METHODS, "ais") if m in points[0]]
@@ -122,9 +129,10 @@ def figure(points: list[dict[str, Any]], path: Path) -> None:
             grid = np.full((len(sigmas), len(ells)), np.nan)
             for p in points:
                 i = np.searchsorted(sigmas, p["log_sigma"]), np.searchsorted(ells, p["log_ell"])
-                grid[i] = p[method].get(kind, np.nan)
+                grid[i] = p[method].get(kind, np.nan) if possible(p, method) else np.nan
             axis.contourf(ells, sigmas, np.clip(grid, -0.8, 0), levels=np.linspace(-0.8, 0, 17))
-            best = max(points, key=lambda p, m=method: p[m].get("evidence", -np.inf))
+            good = [p for p in points if possible(p, method)]
+            best = max(good, key=lambda p, m=method: p[m]["evidence"])
             axis.plot(best["log_ell"], best["log_sigma"], "kx")
             axis.set(title=f"{method}: {kind}", xlabel="log ℓ", ylabel="log σ")
     fig.tight_layout()
@@ -136,14 +144,40 @@ def summary(points: list[dict[str, Any]]) -> dict[str, Any]:
     """Each method's best point, and its evidence against the annealed one over the grid."""
     table = {}
     for method in (m for m in (*METHODS, "ais") if m in points[0]):
-        good = [p for p in points if "evidence" in p[method]]
+        good = [p for p in points if possible(p, method)]
         best = max(good, key=lambda p, m=method: p[m]["evidence"])
         row = {k: best[k] for k in ("log_ell", "log_sigma")} | best[method]
+        row["failed"] = sum("failed" in p[method] for p in points)
+        row["impossible"] = len(points) - len(good) - row["failed"]
         if "ais" in points[0] and method != "ais":
             gap = np.array([p[method]["evidence"] - p["ais"]["evidence"] for p in good])
             row |= {"mean_error": float(gap.mean()), "largest_error": float(np.abs(gap).max())}
         table[method] = {k: round(v, 5) for k, v in row.items()}
     return table
+
+
+def compare(results: Path, name: str) -> None:
+    """Figure 4: evidence of VI and the hybrid for every recorded share of inducing inputs."""
+    found = {}
+    for file in results.glob(f"gp_surfaces_{name}_*.json"):
+        share, points = float(file.stem.split("_")[-1]), json.loads(file.read_text())
+        found[share, len(points["results"]["points"])] = points["results"]["points"]
+    shares = sorted({share for share, _ in found}, reverse=True)
+    fig, axes = plt.subplots(3, len(shares), figsize=(3.2 * len(shares), 8.4), squeeze=False)
+    for column, share in zip(axes.T, shares, strict=True):
+        points = found[share, max(n for s, n in found if s == share)]
+        ells, sigmas = (np.unique([p[k] for p in points]) for k in ("log_ell", "log_sigma"))
+        for axis, method in zip(column, ("ep", "vi", "hybrid"), strict=True):
+            grid = np.full((len(sigmas), len(ells)), np.nan)
+            for p in (p for p in points if possible(p, method)):
+                i = np.searchsorted(sigmas, p["log_sigma"]), np.searchsorted(ells, p["log_ell"])
+                grid[i] = p[method]["evidence"]
+            axis.contourf(ells, sigmas, np.clip(grid, -0.8, 0), levels=np.linspace(-0.8, 0, 17))
+            title = f"{method}: m/n = {100 * share:.0f} %"
+            axis.set(title=title, xlabel="log ℓ", ylabel="log σ")
+    fig.tight_layout()
+    fig.savefig(results / f"gp_surfaces_{name}_shares.png", dpi=110)
+    plt.close(fig)
 
 
 def main() -> None:
@@ -154,9 +188,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=8000)
     parser.add_argument("--share", type=float, default=1.0)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--compare", action="store_true", help="draw figure 4 of recorded shares")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    if arguments.compare:
+        compare(arguments.results, arguments.set)
+        return
     name = f"gp_surfaces_{arguments.set}_{arguments.grid}_{arguments.steps}_{arguments.share:g}"
     if arguments.set == "sonar" and not CORPUS.is_dir():
         logging.info("left out: sonar (%s) is not here; try --set breast-cancer-wisc-diag", CORPUS)

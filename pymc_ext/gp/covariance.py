@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import NoReturn
 
 import numpy as np
 from scipy.linalg import lapack
-
-logger = logging.getLogger(__name__)
 
 JITTER = 1e-6  # relative to the mean of the diagonal, as pm.gp's default is for unit variances
 
@@ -23,8 +20,8 @@ def refuse_covariance(K: np.ndarray, name: str) -> NoReturn:
     )
 
 
-def jittered_cholesky(K: np.ndarray, name: str) -> np.ndarray:
-    """Lower Cholesky factor of K; where it fails, once more with a jitter, which is logged.
+def jittered_cholesky(K: np.ndarray, name: str) -> tuple[np.ndarray, float]:
+    """Lower Cholesky factor of K and the jitter: 0, or where that fails one relative to K.
 
     Raises
     ------
@@ -33,13 +30,12 @@ def jittered_cholesky(K: np.ndarray, name: str) -> np.ndarray:
     """
     L = cholesky(K, 0.0)
     if L is not None:
-        return L
+        return L, 0.0
     jitter = relative_jitter(K)
     L = cholesky(K, jitter)
     if L is None:
         refuse_covariance(K, name)
-    logger.warning("%s is not positive definite to rounding: %.1e added to it", name, jitter)
-    return L
+    return L, jitter
 
 
 def relative_jitter(K: np.ndarray) -> float:

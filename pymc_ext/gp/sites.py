@@ -66,6 +66,8 @@ class FullPrior:
         Symmetric and positive semi-definite.
     """
 
+    jitter = 0.0  # none is needed: K is never factorised
+
     def __init__(self, mean: np.ndarray, K: np.ndarray):
         self.mean, self.K = mean, K
 

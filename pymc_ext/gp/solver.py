@@ -6,6 +6,7 @@ and, where L is not stationary in the sites, the implicit part through dλ*/dθ.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,8 @@ from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
 from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes
 from pymc_ext.gp.sites import FullPrior, GaussianSites
 from pymc_ext.gp.sparse import SparsePrior
+
+logger = logging.getLogger(__name__)
 
 ADJOINT_TOLERANCE = 1e-7  # relative residual accepted where rounding keeps it above 1e-11
 Arrays = tuple[np.ndarray, ...]
@@ -67,6 +70,7 @@ class Solver:
             )
         self._last: tuple[Arrays, Solution] | None = None
         self._covariance_checked = False
+        self._jitter_said = False
 
     def solve(self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays) -> Solution:
         """Sites at the fixed point and the evidence there, includes all normalisers.
@@ -96,6 +100,10 @@ class Solver:
         if not self._covariance_checked:
             prior.check()
             self._covariance_checked = True
+        if prior.jitter and not self._jitter_said:
+            what = "K_mm of the inducing inputs is not positive definite to rounding"
+            logger.warning("%s: %.1e added to it (said once)", what, prior.jitter)
+            self._jitter_said = True
         fixed = self._from_last(prior, y, phi)
         correction = self.correct(fixed.posterior, fixed.sites, y, phi)
         value = fixed.posterior.log_normaliser + correction.value

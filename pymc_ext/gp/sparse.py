@@ -39,7 +39,7 @@ class SparsePrior:
 
     def __init__(self, mean: np.ndarray, K_mm: np.ndarray, K_nm: np.ndarray, k_nn: np.ndarray):
         self.mean = mean
-        self.L = jittered_cholesky(K_mm, "K_mm of the inducing inputs")
+        self.L, self.jitter = jittered_cholesky(K_mm, "K_mm of the inducing inputs")
         self.V = solve_triangular(self.L, K_nm.T, lower=True, check_finite=False)
         d = k_nn - np.einsum("ij,ij->j", self.V, self.V)
         self.residual = np.maximum(d, 0.0)  # d >= 0 up to rounding, and the jitter keeps it so

@@ -214,7 +214,8 @@ def check_finite(y: ArrayLike) -> np.ndarray:
         raise ValueError(f"y must hold numbers, got dtype {y.dtype}")
     y = y.astype(float)
     if y.ndim != 1 or y.size == 0:
-        raise ValueError(f"y must be one-dimensional and not empty, got shape {y.shape}")
+        column = "; use y[:, 0]" if y.ndim == 2 and y.shape[1] == 1 else ""
+        raise ValueError(f"y must be one-dimensional and not empty, got shape {y.shape}{column}")
     if not np.isfinite(y).all():
         bad = np.flatnonzero(~np.isfinite(y))
         raise ValueError(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pymc_ext.gp import CVI, Gaussian
 from pymc_ext.gp.errors import ImproperPosteriorError
 from pymc_ext.gp.sites import FullPrior, GaussianSites
+from pymc_ext.gp.solver import Solver
 from pymc_ext.gp.sparse import SparsePrior
 from tests.pymc_ext.gp.problems import covariance, prior, sparse
 
@@ -99,12 +101,17 @@ def test_indefinite_covariance_is_refused_with_its_eigenvalue() -> None:
         FullPrior(np.zeros(2), K).condition(GaussianSites(np.zeros(2), np.full(2, 5.0)))
 
 
-def test_jitter_is_added_once_and_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_jitter_is_added_once_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
     X, m, _ = prior(6)
     Z = np.vstack([X[:3], X[:3]])
     p = SparsePrior(*sparse(X, m, Z))
-    assert "K_mm of the inducing inputs is not positive definite" in caplog.text
-    assert "added to it" in caplog.text
+    assert p.jitter == pytest.approx(1e-6 * 1.7)
+    solver, y = Solver(Gaussian(), CVI()), np.arange(6.0)
+    for noise in (1.0, 2.0):
+        solver.solve(y, np.array([noise]), sparse(X, m, Z))
+    said = [r.getMessage() for r in caplog.records if "added to it" in r.getMessage()]
+    assert len(said) == 1
+    assert said[0].startswith("K_mm of the inducing inputs is not positive definite")
     exact = SparsePrior(*sparse(X, m, X[:3]))
     sites = GaussianSites(np.arange(6.0), np.ones(6))
     np.testing.assert_allclose(
