@@ -190,7 +190,7 @@ def test_model_survives_pickling(schools):
     np.testing.assert_allclose(lp, schools.log_density(theta), rtol=EXACT)
 
 
-@pytest.mark.filterwarnings("ignore:.find_MAP. will return:FutureWarning")  # PyMC 6: a choice there
+@pytest.mark.filterwarnings("ignore:.find_MAP. will:FutureWarning")  # PyMC 6: a choice there
 def test_find_map_and_sample_work(random_program):
     with bridge.stan_model(random_program, {"K": 1}, generated=True, random_seed=1):
         idata = pm.sample(

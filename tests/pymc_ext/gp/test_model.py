@@ -107,7 +107,7 @@ def fitted():
     return model, gp, fit
 
 
-@pytest.mark.filterwarnings("ignore:.find_MAP. will return:FutureWarning")  # PyMC 6: a choice there
+@pytest.mark.filterwarnings("ignore:.find_MAP. will:FutureWarning")  # PyMC 6: a choice there
 def test_find_map_and_fit_agree(fitted) -> None:
     model, _, fit = fitted
     assert fit.converged and not fit.active_bounds and fit.method == "l-bfgs"
