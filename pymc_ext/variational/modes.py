@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 Array = NDArray[np.floating]
 MOST_STARTS, ONE_START = 12, 200  # starts are 200/D within 1..12, as Hessians cost D³
+PATIENCE, LEAST_PATIENCE = 10, 100  # times the longest climb to a mode; iterations at least
 JITTER = 2.0  # further starts: first start + U(−2, 2), the range of Stan's random inits
 SAME_MODE = 1e-3  # distance in posterior standard deviations
 FLAT = 1e-10  # relative curvature below which a direction counts as flat
@@ -170,17 +171,24 @@ class LaplaceSearch:
         monitor: Monitor | None = None,
         starts: Sequence[Array] | None = None,
     ) -> list[LaplaceFit]:
-        """The distinct modes that the starts reach; failures of single starts go to ``notes``."""
+        """The distinct modes that the starts reach; failures of single starts go to ``notes``.
+
+        Once there is a mode, a start that takes ten times the longest climb so far is given up:
+        from absurd points, where log p̃ is −1e14, the climb can take for ever.
+        """
         starts = self.starts if starts is None else starts
         self.density.values = 0 if starts is self.starts else self.density.values
         fits: list[LaplaceFit] = []
         failures: list[str] = []
+        limit, longest = max_iterations, 0
         for start in starts:
             try:
-                fit = self._climb(start, max_iterations, monitor)
+                fit = self._climb(start, limit, monitor)
             except NoModeError as error:
                 failures.append(str(error))
                 continue
+            longest = max(longest, fit.mode.iterations)
+            limit = min(max_iterations, max(PATIENCE * longest, LEAST_PATIENCE))
             if not any(self._same(fit, known) for known in fits):
                 fits.append(fit)
         if not fits:
@@ -201,13 +209,14 @@ class LaplaceSearch:
             if monitor is not None:
                 monitor(-value)
 
-        mode = find_mode(
-            self.density.value_and_gradient,
-            self.density.hessian,
-            start,
-            max_iterations=max_iterations,
-            callback=report,
-        )
+        with np.errstate(all="ignore"):  # the search backs off from points that are not finite
+            mode = find_mode(
+                self.density.value_and_gradient,
+                self.density.hessian,
+                start,
+                max_iterations=max_iterations,
+                callback=report,
+            )
         values = np.array([*path, mode.value])
         root = covariance_root(mode.hessian)
         if mode.converged and root is not None:
@@ -222,7 +231,10 @@ class LaplaceSearch:
         if not (stationary and flat):
             message = _no_mode_message(mode, start, self.names, self.transformed_names())
             if mode.iterations >= max_iterations:
-                message = f"stopped at the limit of n = {max_iterations} (raise n): {message}"
+                message = (
+                    f"stopped at the limit of {max_iterations} iterations, n of pm.fit or less: "
+                    f"{message}"
+                )
             raise NoModeError(message)
         if self.indefinite == "refuse":
             raise NoModeError(

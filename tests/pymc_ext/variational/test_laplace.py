@@ -6,6 +6,8 @@ from scipy import stats
 from scipy.optimize import approx_fprime
 
 import pymc_ext as px
+from pymc_ext.maths.trust_region import find_mode
+from pymc_ext.variational import modes
 from pymc_ext.variational.density import FlatDensity
 from pymc_ext.variational.empirical import LaplaceEvidence
 from pymc_ext.variational.modes import LaplaceSearch, covariance_root, modified_root
@@ -230,8 +232,28 @@ def test_bad_options(skewed, options, message):
 
 def test_too_few_iterations_are_not_taken_for_a_missing_mode(skewed):
     inference = px.LaplaceVI(model=skewed, starts=1, start={"slope": 50.0})
-    with pytest.raises(px.NoModeError, match=r"limit of n = 2 \(raise n\): no mode found"):
+    with pytest.raises(
+        px.NoModeError, match=r"limit of 2 iterations, n of pm.fit or less: no mode found"
+    ):
         pm.fit(2, method=inference, model=skewed, progressbar=False)
+
+
+def test_starts_after_the_first_mode_get_ten_times_its_iterations(skewed, monkeypatch):
+    """From log p̃ = −1e14 a climb can gain a millionth a step, for ever."""
+    limits = []
+
+    def spy(*arguments, max_iterations, **options):
+        limits.append(max_iterations)
+        return find_mode(*arguments, max_iterations=max_iterations, **options)
+
+    monkeypatch.setattr(modes, "find_mode", spy)
+    approx = px.LaplaceVI(model=skewed).approx
+    search = LaplaceSearch(approx, starts=1, indefinite="refuse", random_seed=1)
+    far, improper = np.array([3.0, 9.0]), np.array([np.nan, 0.0])
+    (fit,) = search.modes(10_000, starts=[improper, search.starts[0], far, far])
+    assert limits[:3] == [10_000, 10_000, 100] and 100 < limits[3] < 1000
+    assert fit.mode.iterations < 10
+    assert "1 of 4 starts reached no mode" in search.notes[0]
 
 
 def test_other_modes_are_mentioned_and_the_highest_returned():
