@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,19 @@ if TYPE_CHECKING:
     import pymc as pm
 
     from stan_models import StanProgram
+
+
+@cache
+def can_compile_stan() -> bool:
+    """Whether cmdstanpy and a C++ compiler are here."""
+    from stan_models import ToolchainError
+    from stan_models.toolchain.compiler import require_compiler
+
+    try:
+        require_compiler()
+    except ToolchainError:
+        return False
+    return find_spec("cmdstanpy") is not None
 
 
 @dataclass(frozen=True)
@@ -56,10 +70,10 @@ class Problem:
         """Whether methods of PyMC run on the port, rather than on the Stan program in PyMC.
 
         They do where there is one, unless it is sequential (slow to compile) and a Stan program is
-        at hand.
+        at hand, with the means to compile it.
         """
         sequential = self.case.port_is_sequential and self.case.stan_code is not None
-        return self.case.has_port and not sequential
+        return self.case.has_port and not (sequential and can_compile_stan())
 
     @cached_property
     def model(self) -> pm.Model:

@@ -11,7 +11,7 @@ import xarray as xr
 
 import posteriordb_cases.case
 from bridge.errors import IncompleteReferenceError
-from bridge.problem import Problem
+from bridge.problem import Problem, can_compile_stan
 from bridge.target import pymc_target
 from posteriordb_cases import Case, load_case
 from posteriordb_cases.models import eight_schools_noncentered as noncentered
@@ -37,6 +37,16 @@ def test_a_sequential_port_is_used_where_there_is_no_stan_program(tmp_path, monk
     monkeypatch.setattr(posteriordb_cases.case, "_PROGRAMS", (tmp_path,))
     assert case.stan_code is None
     assert Problem(case).uses_port
+
+
+def test_a_sequential_port_is_used_where_nothing_compiles_stan(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    can_compile_stan.cache_clear()
+    try:
+        assert Problem(_case("hmm_example", tmp_path)).uses_port
+    finally:
+        can_compile_stan.cache_clear()
 
 
 @pytest.mark.parametrize(
