@@ -197,6 +197,18 @@ def test_sparse_with_all_inputs_is_the_full_model(name: str, rule: str) -> None:
     assert same == pytest.approx(full, rel=1e-6)
 
 
+@pytest.mark.parametrize("sparsely", [False, True])
+def test_laplace_reaches_the_mode_in_few_factorisations(sparsely: bool) -> None:
+    """Newton's steps alone take five: steps with old factors take the place of two."""
+    X, m, K = prior(40)
+    likelihood, phi, y = observations("logit", X)
+    inputs = sparse(X, 9 * m, X[:15]) if sparsely else (9 * m, 9 * K)
+    found = solver_of("laplace", likelihood).solve(y, phi, inputs).fixed_point
+    slope = likelihood.derivatives(found.posterior.mean, y, phi)[0] - found.posterior.alpha
+    np.testing.assert_allclose(slope, 0, atol=1e-9)
+    assert found.iterations <= 4
+
+
 @pytest.mark.parametrize("rule", ["laplace", "ep", "cvi", "hybrid", "matching", "jaakkola"])
 def test_duplicated_inputs_and_one_class_are_handled(rule: str) -> None:
     X, m, K = prior(6)

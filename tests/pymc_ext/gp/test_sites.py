@@ -38,6 +38,7 @@ def test_full_posterior_matches_dense_algebra(signs: str) -> None:
     np.testing.assert_allclose(post.mean, mu, rtol=1e-8)
     np.testing.assert_allclose(post.variance, np.diag(S), rtol=1e-8)
     np.testing.assert_allclose(post.S, S, rtol=1e-7, atol=1e-10)
+    np.testing.assert_allclose(post.apply_covariance(mu), S @ mu, rtol=1e-7, atol=1e-10)
     np.testing.assert_allclose(post.R, np.linalg.inv(K) @ (K - S) @ np.linalg.inv(K), atol=1e-6)
     assert post.log_normaliser == pytest.approx(log_Z, rel=1e-9)
 
@@ -67,6 +68,8 @@ def test_sparse_posterior_is_the_full_one_of_its_projected_covariance(signs: str
         np.testing.assert_allclose(getattr(post, name), getattr(full, name), rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(post.residual, 1.7 - np.diag(Q), rtol=1e-9)
     c = np.random.default_rng(1).normal(size=(2, 6))
+    a, b = post.apply_covariance(c[0]), full.apply_covariance(c[0])
+    np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
     for a, b in zip(post.pull_back_to_sites(*c), full.pull_back_to_sites(*c), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
 
