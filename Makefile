@@ -1,11 +1,25 @@
 # Two commands do everything: `make compare` and `make test`. Both install what they need into .venv.
+# `make test-pymc6` runs the same suite on PyMC 6, `make test-minimum` on the oldest versions of all
+# dependencies, `make docs` builds the documentation.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
+# PyMC 6 needs Python 3.12; a name on the path may be a shim that does not run
+PYTHON313 ?= $(shell for p in python3.13 python3.12 python3.14; do \
+	$$p -c "import venv, sys; sys.exit(sys.version_info < (3, 12))" 2>/dev/null \
+	&& command -v $$p && break; done)
+VENV313 := .venv313
+READY313 := $(VENV313)/.installed
+VENV_MINIMUM := .venv-minimum
+READY_MINIMUM := $(VENV_MINIMUM)/.installed
+# what .ci/run runs on PyMC 6: every place where the versions differ, in about three minutes
+PYMC6_SHORT := tests/test_versions.py tests/test_architecture.py tests/pymc_ext/gp/test_model.py \
+	tests/pymc_ext/ops/test_callback.py tests/pymc_ext/variational/test_diagonal.py \
+	tests/posteriordb_cases/test_case.py tests/bridge/test_moments.py tests/bridge/test_khat.py
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: compare test test-all lint clean
+.PHONY: compare test test-all test-pymc6 test-pymc6-short test-minimum python313 lint clean
 
 compare: $(READY)
 	$(BIN)/python -m stan_models setup
@@ -18,6 +32,22 @@ test: $(READY) lint
 test-all: $(READY) lint
 	$(BIN)/python -m stan_models setup
 	$(BIN)/python -m pytest -n 2
+
+test-pymc6: $(READY313)
+	$(VENV313)/bin/python -m stan_models setup
+	$(VENV313)/bin/python -m pytest -n 2 -m "not slow"
+
+test-pymc6-short: $(READY313)
+	$(VENV313)/bin/python -m pytest -n 2 -m "not slow and not stan" $(PYMC6_SHORT)
+
+# old packages warn of one another: warnings are no errors here
+test-minimum: $(READY_MINIMUM)
+	$(VENV_MINIMUM)/bin/python -m pip check
+	$(VENV_MINIMUM)/bin/python -m stan_models setup
+	$(VENV_MINIMUM)/bin/python -m pytest -n 2 -m "not slow" -o filterwarnings=default
+
+python313:
+	@echo $(PYTHON313)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -33,5 +63,19 @@ $(READY): setup.cfg pyproject.toml
 	PYTHONWARNINGS=ignore::UserWarning $(BIN)/python -m pip install --quiet --editable ".[stan,report,test]"
 	@touch $@
 
+$(READY313): setup.cfg pyproject.toml
+	@test -n "$(PYTHON313)" || { echo "PyMC 6 needs Python 3.12 or newer, none runs here: make test-pymc6 PYTHON313=/path/to/python3.13"; exit 1; }
+	@echo "Making $(VENV313) with $(PYTHON313) and installing the project with PyMC 6 ..."
+	$(PYTHON313) -m venv $(VENV313)
+	$(VENV313)/bin/python -m pip install --quiet --upgrade pip
+	PYTHONWARNINGS=ignore::UserWarning $(VENV313)/bin/python -m pip install --quiet --editable ".[stan,report,jax,test]" "pymc>=6"
+	@touch $@
+
+$(READY_MINIMUM): setup.cfg pyproject.toml .ci/minimum_versions.py
+	$(PYTHON) -m venv --clear $(VENV_MINIMUM)
+	$(PYTHON) .ci/minimum_versions.py > $(VENV_MINIMUM)/constraints.txt
+	PYTHONWARNINGS=ignore::UserWarning $(VENV_MINIMUM)/bin/python -m pip install --quiet --constraint $(VENV_MINIMUM)/constraints.txt --editable ".[stan,report,peers,test]"
+	@touch $@
+
 clean:
-	rm -rf $(VENV) results .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV313) $(VENV_MINIMUM) docs/_build results .pytest_cache .mypy_cache .ruff_cache
