@@ -11,13 +11,15 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
+from joblib.parallel import get_active_backend
 
 from bridge.judge import judge
 from bridge.methods import METHODS, Fit, find_methods
@@ -152,8 +154,7 @@ def compare(
     if len(pending) < len(runs):
         _log.info("%d of %d runs are on record in %s", len(runs) - len(pending), len(runs), out)
     tasks = (delayed(run_one)(run, out, run_limit) for run in _until(pending, budget))
-    finished = Parallel(return_as="generator_unordered")(tasks)
-    for number, record in enumerate(finished, start=len(runs) - len(pending) + 1):
+    for number, record in enumerate(_finished(tasks), start=len(runs) - len(pending) + 1):
         records.add(record)
         if on_record is not None:
             on_record(record, number, len(runs))
@@ -168,6 +169,16 @@ def compare(
     order = {run.key[:3]: i for i, run in enumerate(runs)}
     position = [order[key[:3]] for key in keys if key in wanted]
     return frame.iloc[np.argsort(position)].reset_index(drop=True)
+
+
+def _finished(tasks: Iterator[Any]) -> Iterator[dict[str, Any]]:
+    """Results of joblib's ``tasks`` as they end, or a round at a time where it cannot say more."""
+    backend, _ = get_active_backend()
+    if backend.supports_return_generator:
+        yield from Parallel(return_as="generator_unordered")(tasks)
+        return
+    while batch := list(islice(tasks, effective_n_jobs())):  # ray, which answers when all is done
+        yield from Parallel()(batch)
 
 
 def _until(pending: Sequence[Run], budget: float | None) -> Iterator[Run]:

@@ -77,8 +77,10 @@ def cluster(backend: str, jobs: int) -> Iterator[None]:
     """Runs go to joblib's ``backend``: "loky", or "dask" or "ray".
 
     Dask: the address of the scheduler in ``DASK_SCHEDULER_ADDRESS``, else a local cluster of
-    ``jobs`` single-threaded worker processes for as long as the block lasts. Ray:
-    ``ray.init(address="auto")`` finds the cluster in ``RAY_ADDRESS``.
+    ``jobs`` single-threaded worker processes for as long as the block lasts. Ray: the cluster you
+    are connected to, or the one at ``RAY_ADDRESS``, else a local one of ``jobs`` CPUs for as long
+    as the block lasts; runs then go out a round at a time, as Ray answers when all of them are
+    done.
 
     Raises
     ------
@@ -92,8 +94,7 @@ def cluster(backend: str, jobs: int) -> Iterator[None]:
         with _dask(jobs), joblib.parallel_config(backend="dask"):
             yield
     elif backend == "ray":
-        _require("ray", "ray.util.joblib").register_ray()
-        with joblib.parallel_config(backend="ray", n_jobs=jobs):
+        with _ray(jobs), joblib.parallel_config(backend="ray", n_jobs=jobs):
             yield
     else:
         raise BridgeError(f"backend must be loky, dask or ray, got {backend!r}")
@@ -115,6 +116,22 @@ def _dask(jobs: int) -> Iterator[None]:
         distributed.Client(local),
     ):
         yield
+
+
+@contextmanager
+def _ray(jobs: int) -> Iterator[None]:
+    ray = _require("ray", "ray")
+    _require("ray", "ray.util.joblib").register_ray()
+    if ray.is_initialized():
+        yield
+        return
+    found = os.environ.get("RAY_ADDRESS")
+    options = {} if found or jobs < 1 else {"num_cpus": jobs, "include_dashboard": False}
+    ray.init(log_to_driver=False, **options)
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 def _require(package: str, module: str) -> Any:

@@ -6,7 +6,10 @@ import sys
 import time
 from pathlib import Path
 
+import joblib
 import pytest
+from joblib._parallel_backends import ThreadingBackend
+from joblib.parallel import BACKENDS
 
 from bridge.__main__ import main
 from bridge.compare import compare
@@ -78,16 +81,39 @@ def test_unknown_backend() -> None:
         pass
 
 
+def test_a_backend_that_answers_when_all_is_done_gets_a_round_at_a_time(
+    gaussian_database, gaussian_methods, tmp_path, monkeypatch
+) -> None:
+    class Late(ThreadingBackend):
+        supports_return_generator = False
+
+    monkeypatch.setitem(BACKENDS, "late", Late)
+    seen = []
+    with joblib.parallel_config(backend="late", n_jobs=2):
+        frame = compare(
+            GAUSSIAN,
+            ["equal", "broken"],
+            seeds=3,
+            out=tmp_path,
+            database=gaussian_database,
+            draws=1000,
+            on_record=lambda record, done, total: seen.append((done, total)),
+        )
+    assert list(frame["status"]) == ["ok"] * 3 + ["failed"] * 3
+    assert seen == [(i, 6) for i in range(1, 7)]
+
+
 @pytest.mark.slow
 @pytest.mark.stan
-def test_a_local_dask_cluster_gives_the_same_numbers(tmp_path: Path, capsys) -> None:
-    pytest.importorskip("distributed", reason="the cluster extra is not installed")
+@pytest.mark.parametrize(("cluster", "module"), [("dask", "distributed"), ("ray", "ray")])
+def test_a_local_cluster_gives_the_same_numbers(cluster, module, tmp_path: Path, capsys) -> None:
+    pytest.importorskip(module, reason=f"{module} is not installed")
     options = ["--methods", "stan-laplace", "--seeds", "1", "--draws", "2000", "--jobs", "2"]
-    for backend in ("dask", "loky"):
+    for backend in (cluster, "loky"):
         folder = str(tmp_path / backend)
         assert main(["sweep", *options, "--backend", backend, "--out", folder]) == 0
     import pandas as pd
 
     columns = ["case_name", "khat", "elbo"]
-    dask, loky = (pd.read_csv(tmp_path / b / "table.csv")[columns] for b in ("dask", "loky"))
-    pd.testing.assert_frame_equal(dask, loky)
+    found, loky = (pd.read_csv(tmp_path / b / "table.csv")[columns] for b in (cluster, "loky"))
+    pd.testing.assert_frame_equal(found, loky)
