@@ -181,6 +181,8 @@ def check_start(model: pm.Model, start: Mapping[str, Any] | None) -> None:
 
 def resolve_hyperparameters(model: pm.Model, hyperparameters: Sequence[Any]) -> list[Any]:
     """The model's free variables named in ``hyperparameters`` (variables or names), model order."""
+    if isinstance(hyperparameters, str):
+        hyperparameters = [hyperparameters]
     names = [h if isinstance(h, str) else getattr(h, "name", repr(h)) for h in hyperparameters]
     free = [rv.name for rv in model.free_RVs]
     unknown = [name for name in names if name not in free]

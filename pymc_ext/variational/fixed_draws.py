@@ -169,7 +169,8 @@ class FixedDrawsObjective:
             )
 
         def loss(x: Array) -> tuple[float, Array]:
-            value, gradient = self.value_and_gradient(x, z)
+            with np.errstate(all="ignore"):
+                value, gradient = self.value_and_gradient(x, z)
             if np.isfinite(value) and np.all(np.isfinite(gradient)):
                 return value, gradient
             return 1e100, np.zeros_like(gradient)  # a wall for the line search to back off from

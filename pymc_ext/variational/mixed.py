@@ -6,6 +6,7 @@ Notation: C is a root of the Laplace covariance, θ = μ_LA + C(m + A z), see ``
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from pymc_ext.variational.gaussian import (
 from pymc_ext.variational.laplace import LaplaceFinder
 from pymc_ext.variational.modes import LaplaceFit, check_search_options
 from pymc_ext.variational.monitor import Monitor
+from pymc_ext.variational.result import FitResult
+from pymc_ext.variational.runaway import refuse_runaway
 
 Array = NDArray[np.floating]
 VARIANTS: dict[str, type[GaussianGroup]] = {
@@ -35,6 +38,7 @@ BASE_NAMES = ("laplace", "unit")
 LOW_RANK_SD = 0.1  # u, v ~ N(0, 0.01 I), the paper's start, in whitened coordinates
 RANDOM_START = 20  # dimension up to which the random start is tried too: it never won beyond
 POWER_STEPS = 4  # towards the directions in which the covariance gains most
+STRETCH = 0.1  # nats per factor e in the size of u above which a fit has not converged
 NARROW = 1e-2  # second start of VI-diag: σ² = 1e-4, as in the paper
 
 
@@ -92,6 +96,28 @@ class LaplaceBasedInference(FixedDrawsInference):
         self._notes = base.laplace.notes
         return base.laplace
 
+    def optimise(self, n: int, monitor: Monitor) -> FitResult:
+        result = super().optimise(n, monitor)
+        if isinstance(self.base, str) and self.base == "unit":
+            refuse_runaway(self.approx, self.random_seed)
+            return self._check_scale(result)
+        return result
+
+    def _check_scale(self, result: FitResult) -> FitResult:
+        """Not converged where stretching u would still gain: its gradient falls as 1/u for ever."""
+        params = self.approx.group.params_dict
+        if "u" not in params or self._objective is None:
+            return result
+        slope = self._objective.gradients(self._base_draws(self.draws))["u"]
+        gain = -float(np.sum(params["u"].get_value(borrow=True) * slope))
+        if gain < STRETCH:
+            return result
+        note = (
+            f"the ELBO still rises by {gain:.2g} nats per factor e by which q is stretched: the "
+            "posterior is improper or far wider than the unit base; give proper priors, or rescale"
+        )
+        return replace(result, converged=False, notes=(*result.notes, note))
+
     def prepared_evaluations(self) -> tuple[int, int]:
         return self.finder.evaluations, self.finder.evaluations
 
@@ -140,6 +166,8 @@ class MixedVI(LaplaceBasedInference):
     ------
     NoModeError
         From ``fit``, if ``base="laplace"`` and there is no mode.
+    ValueError
+        From ``fit``, if ``base="unit"`` and q runs away, as under an improper posterior.
 
     Examples
     --------

@@ -225,6 +225,8 @@ class MixtureVI(FixedDrawsInference):
         check_search_options(starts, indefinite)
         if variant not in VARIANTS:
             raise ValueError(f"variant must be one of {VARIANTS}, got {variant!r}")
+        if rank != 1 and variant != "lr":
+            raise ValueError(f"rank applies to variant 'lr' only, got rank={rank} with {variant!r}")
         if not isinstance(components, int | np.integer) or components < 1:
             raise ValueError(f"components must be an integer >= 1, got {components!r}")
         if not 0 < spread < np.inf:

@@ -119,6 +119,17 @@ def check_search_options(starts: int | None, indefinite: str) -> None:
         raise ValueError(f"indefinite must be 'refuse' or 'modify', got {indefinite!r}")
 
 
+def transformed_names(approx: VectorisedApproximation) -> list[str]:
+    """Entries of θ that a transform maps to a bounded variable."""
+    model = approx.model
+    transformed = {
+        model.rvs_to_values[rv].name
+        for rv in approx.group.group
+        if model.rvs_to_transforms[rv] is not None
+    }
+    return [name for name in approx.parameter_names() if name.split("[")[0] in transformed]
+
+
 class LaplaceSearch:
     """Finds the best mode from several starts and the Laplace approximation there."""
 
@@ -229,7 +240,7 @@ class LaplaceSearch:
         stationary = np.linalg.norm(s * mode.gradient) < 1e-4
         flat = flat_directions(mode.hessian, self.names)
         if not (stationary and flat):
-            message = _no_mode_message(mode, start, self.names, self.transformed_names())
+            message = _no_mode_message(mode, start, self.names, transformed_names(self.approx))
             if mode.iterations >= max_iterations:
                 message = (
                     f"stopped at the limit of {max_iterations} iterations, n of pm.fit or less: "
@@ -255,7 +266,7 @@ class LaplaceSearch:
         sd = np.sqrt(np.sum(fit.factor**2, axis=1))
         axes = (fit.factor @ fit.factor.T / sd).T  # row i: E[θ − θ* | θ_i one sd up]
         notes = []
-        for name, sign in ((n, sg) for n in self.transformed_names() for sg in (-1, 1)):
+        for name, sign in ((n, sg) for n in transformed_names(self.approx) for sg in (-1, 1)):
             i = self.names.index(name)
             value, _ = self.density.value_and_gradient(fit.theta + 2 * sign * axes[i])
             drop = fit.mode.value - value
@@ -267,12 +278,3 @@ class LaplaceSearch:
                     "Laplace misplaces q; use MixedVI, or a flow"
                 )
         return notes
-
-    def transformed_names(self) -> list[str]:
-        """Entries of θ that a transform maps to a bounded variable."""
-        rvs = self.approx.group.group
-        model = self.approx.model
-        transformed = {
-            model.rvs_to_values[rv].name for rv in rvs if model.rvs_to_transforms[rv] is not None
-        }
-        return [name for name in self.names if name.split("[")[0] in transformed]

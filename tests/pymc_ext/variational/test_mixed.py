@@ -140,6 +140,35 @@ def test_unit_base_fits_where_there_is_no_mode():
     assert result.converged and -36 < result.elbo < LOG_EVIDENCE_SCHOOLS
 
 
+def flat_direction():
+    with pm.Model() as model:
+        pm.Flat("drift")
+        pm.Normal("y", pm.Normal("a", 0, 1), 1, observed=1.0)
+    return model
+
+
+def spike_at_zero():
+    with pm.Model() as model:
+        scale = pm.HalfFlat("scale")
+        pm.Normal("y", 0, scale, observed=np.zeros(3))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [(flat_direction, "drift"), (spike_at_zero, "scale_log__")]
+)
+def test_an_improper_posterior_is_refused_without_a_mode_search_too(model, name):
+    options = {"model": model(), "base": "unit", "random_seed": 1}
+    for inference in (px.DiagonalVI(**options), px.MixedVI("eig", **options)):
+        with pytest.raises(ValueError, match=rf"kept rising along \['{name}'\].*proper priors"):
+            pm.fit(method=inference, model=options["model"], progressbar=False)
+
+
+def test_a_low_rank_fit_that_would_stretch_for_ever_has_not_converged():
+    result = fit("lr", flat_direction(), base="unit").result
+    assert not result.converged and "the ELBO still rises by 1 nats" in result.notes[-1]
+
+
 @pytest.mark.parametrize(("variant", "rank"), [("mu", 1), ("lr", 5)])
 def test_hyperparameters_maximise_the_evidence_of_a_conjugate_model(variant, rank):
     model, X, y = ridge(np.random.default_rng(0))

@@ -86,6 +86,7 @@ def test_no_mode_is_refused():
         ({"spread": np.inf}, "spread must be > 0 and finite, got inf"),
         ({"starts": 0}, "starts must be an integer >= 1"),
         ({"draws": 1}, "draws must be an integer >= 2"),
+        ({"variant": "eig", "rank": 2}, "rank applies to variant 'lr' only"),
         ({"variant": "lr", "rank": 3}, "rank must be between 1 and the dimension 1, got 3"),
     ],
 )

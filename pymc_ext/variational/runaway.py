@@ -1,0 +1,31 @@
+"""Fits that ran away, as they do under an improper posterior: the ELBO then rises for ever."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pymc_ext.variational.base import FRESH, VectorisedApproximation, stream
+from pymc_ext.variational.modes import transformed_names
+
+ABSURD = 1e10  # of the unit base, by which a free coordinate's mean or sd, or 1/sd, may differ
+ABSURD_LOG = 100.0  # the same for coordinates that are logarithms or logits of bounded variables
+DRAWS = 64  # enough to tell such numbers
+
+
+def refuse_runaway(approx: VectorisedApproximation, random_seed: int | None) -> None:
+    """Raise ValueError where q, started at a unit scale, ended at an absurd location or scale."""
+    names = approx.parameter_names()
+    theta, _, _ = approx.draws_with_logs(DRAWS, stream(random_seed, FRESH))
+    with np.errstate(all="ignore"):
+        location, sd = np.abs(theta.mean(axis=0)), theta.std(axis=0)
+        size = np.maximum(location, sd)
+        absurd = ~(size < ABSURD) | (sd < 1 / ABSURD)
+        absurd |= np.isin(names, transformed_names(approx)) & ~(size < ABSURD_LOG)
+    if absurd.any():
+        i = int(np.argmax(absurd))
+        raise ValueError(
+            f"the ELBO kept rising along {[n for n, a in zip(names, absurd, strict=True) if a]}: "
+            f"{names[i]} has mean about {theta[:, i].mean():.3g} and sd {sd[i]:.3g}; the posterior "
+            "is improper or unbounded there: give these variables proper priors (or, where the "
+            "numbers are meant, rescale the data)"
+        )
