@@ -76,12 +76,12 @@ class BernsteinGroup(TransformGroup):
 
     def create_shared_params(self, start: Array) -> dict[str, Any]:
         D = self.ddim
-        self.permutation, leading = variable_order(self, self._kwargs["ordering"])
-        split = self.conditioning == "hierarchical" and 0 < leading < D
+        self.permutation, self.leading = variable_order(self, self._kwargs["ordering"])
+        split = self.conditioning == "hierarchical" and 0 < self.leading < D
         heads = {"raw": self.order, "local": 1 + TAILS[self.tails] + self._scaled}
         self.stages = [
             MaskedNetwork(stop, self._kwargs["hidden"], heads, first)
-            for first, stop in ([(0, leading), (leading, D)] if split else [(0, D)])
+            for first, stop in ([(0, self.leading), (self.leading, D)] if split else [(0, D)])
         ]
         if self.stages[-1].grouped:
             logger.info(

@@ -24,6 +24,7 @@ from pymc_ext.variational.flow_training import (
     Trainer,
     importance_weighted_bound,
 )
+from pymc_ext.variational.flow_widening import widen
 from pymc_ext.variational.importance_weighted import ImportanceWeighted, Stage, better, judge
 from pymc_ext.variational.result import FitResult, FreshDraws
 
@@ -33,6 +34,7 @@ Array = NDArray[np.floating]
 CHECK_DRAWS = 1024  # held-out draws of one plateau check
 FRESH_DRAWS = 4096  # behind the final ELBO
 GOOD_KHAT, GOOD_ESS = 0.3, 0.999  # a fit that reaches one of them is polished only when asked for
+NEARLY_RIGHT = 0.9  # relative ESS beyond which wider latent variables alone may do
 CHECKS, JUDGE, POLISH = 101, 102, 103  # purposes of random numbers, beyond the base module's
 
 
@@ -240,12 +242,34 @@ class FlowInference(StochasticInference):
     def _polish(
         self, polish: ImportanceWeighted, progressbar: bool, always: bool = True
     ) -> tuple[Stage, ...]:
-        """Judge, train on the importance-weighted bound, judge on the same draws, keep one."""
+        """Judge, widen, train on the importance-weighted bound, widen again; keep the best.
+
+        All stages are judged on the same draws. Where ``polish`` is not asked for expressly
+        (``always``), nothing is done to a good fit, and no more once a phase has made it good.
+        """
         approx = self.approx
         z = approx.latent_draws(polish.judge_draws, stream(self.random_seed, JUDGE))
-        plain, kept = judge("ELBO", approx, z), [p.get_value() for p in approx.params]
-        if not always and (plain.khat < GOOD_KHAT or plain.relative_ess > GOOD_ESS):
-            return (replace(plain, kept=True),)
+        best, unpolished = judge("ELBO", approx, z), _values(approx)
+        stages, kept = [best], unpolished
+        if not always and _is_good(best):
+            return (replace(best, kept=True),)
+        if best.relative_ess > NEARLY_RIGHT and (wide := widen(approx, z, best, GOOD_KHAT)):
+            stages.append(wide)
+            best, kept = wide, _values(approx)
+        if always or not _is_good(best):
+            _restore(approx, unpolished)
+            self._train_weighted(polish, progressbar)
+            polished = judge("importance-weighted bound", approx, z)
+            stages.append(polished)
+            if wide := widen(approx, z, polished, GOOD_KHAT):
+                stages.append(wide)
+                polished = wide
+            if better(polished, best):
+                best, kept = polished, _values(approx)
+        _restore(approx, kept)
+        return tuple(replace(stage, kept=stage is best) for stage in stages)
+
+    def _train_weighted(self, polish: ImportanceWeighted, progressbar: bool) -> None:
         options = StepOptions(
             draws=polish.draws,
             group=polish.group,
@@ -258,12 +282,6 @@ class FlowInference(StochasticInference):
             trainer.after_steps = lambda losses: bar.update(task, advance=len(losses))
             trainer.run(polish.steps, to_plateau=False)
         self._polishing_evaluations += trainer.evaluations
-        polished = judge("importance-weighted bound", approx, z)
-        if better(polished, plain):
-            return plain, replace(polished, kept=True)
-        for p, value in zip(approx.params, kept, strict=True):
-            p.set_value(value)
-        return replace(plain, kept=True), polished
 
     def _report(
         self,
@@ -296,3 +314,16 @@ class FlowInference(StochasticInference):
             notes=(*self._notes, *(stage.describe() for stage in stages)),
         )
         return approx
+
+
+def _is_good(stage: Stage) -> bool:
+    return stage.khat < GOOD_KHAT or stage.relative_ess > GOOD_ESS
+
+
+def _values(approx: BernsteinApproximation) -> list[Array]:
+    return [p.get_value() for p in approx.params]
+
+
+def _restore(approx: BernsteinApproximation, values: list[Array]) -> None:
+    for p, value in zip(approx.params, values, strict=True):
+        p.set_value(value)

@@ -154,12 +154,11 @@ def test_polishing_lowers_khat_of_eight_schools():
     with model:
         method = px.BernsteinVI(10, random_seed=1)
         approx = pm.fit(20_000, method=method, progressbar=False)
-    plain, polished = approx.stages
+    plain, (kept,) = approx.stages[0], [stage for stage in approx.stages if stage.kept]
     assert -31.40 < plain.elbo < -31.3113
-    assert polished.kept
-    assert polished.khat < plain.khat - 0.05
-    assert polished.elbo < plain.elbo
-    assert "(kept)" in approx.result.notes[-1]
+    assert kept.khat < plain.khat - 0.05
+    assert plain.elbo - 0.05 < kept.elbo < plain.elbo
+    assert any("(kept)" in note for note in approx.result.notes)
 
 
 def test_polishing_that_does_not_help_is_undone():
@@ -178,7 +177,9 @@ def test_polishing_that_does_not_help_is_undone():
             )
             for p in (polish, None)
         )
-    assert [stage.kept for stage in approx.stages] == [True, False]
+    assert approx.stages[0].kept
+    assert not any(stage.kept for stage in approx.stages[1:])
+    assert len(approx.stages) > 1
     for kept, plain in zip(approx.params, plain_only.params, strict=True):
         np.testing.assert_array_equal(kept.get_value(), plain.get_value())
 
