@@ -107,6 +107,7 @@ def kl_curves(seeds: int, backend: str, folder: Path) -> dict[str, Any]:
                 median = np.median([r["kl"] for r in rows[-seeds:]])
                 theirs = PUBLISHED_KL[case].get(order) if input_map == "f1" else None
                 print(f"{case} {input_map} M={order}: KL {median:.5f}, paper {theirs}", flush=True)
+                record.write(folder / "bfvi_kl.json", {"kl": rows, "published": PUBLISHED_KL})
     _draw_kl(pd.DataFrame(rows), folder)
     return {"kl": rows, "published": PUBLISHED_KL}
 
