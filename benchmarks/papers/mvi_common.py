@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from scipy.special import logsumexp
 from scipy.stats import binomtest, bootstrap
 
 import pymc_ext as px
@@ -158,16 +157,11 @@ def table(title: str, recorded: Mapping[str, Mapping[str, Any]], measure: str) -
             continue
         ours, paper, test = (results[measure][k] for k in ("ours", "paper", "test"))
         mark = {test["best"]: "**" if test["significant"] else "*"}
-        cells = "".join(f"{ours[m]:11.4g}{mark.get(m, ''):2}" for m in METHODS)
+        cells = "".join(f"{ours[m]:11.6g}{mark.get(m, ''):2}" for m in METHODS)
         lines.append(f"{name:24}{cells}  {ours['runs']}")
         if paper:
-            lines.append(f"{'  paper':24}" + "".join(f"{paper[m]:11.4g}  " for m in METHODS))
+            lines.append(f"{'  paper':24}" + "".join(f"{paper[m]:11.6g}  " for m in METHODS))
     return "\n".join(lines)
-
-
-def log_predictive(log_likelihood: np.ndarray) -> np.ndarray:
-    """log (1/S) Σ_s p(y_n | w_s) for each n (eq. 13), from (S, N)."""
-    return logsumexp(log_likelihood, axis=0) - np.log(len(log_likelihood))
 
 
 def weights(approx: Any) -> np.ndarray:
