@@ -1,11 +1,19 @@
 """Table II: robust regression, Cauchy likelihood on data with uniform noise.
 
-    python -m benchmarks.papers.mvi_cauchy_regression [--data-sets 100] [--results FOLDER]
+    python -m benchmarks.papers.mvi_cauchy_regression [--data-sets 100] [--settings ...] [--show]
 
-Gianniotis, section V-B. The paper does not state M, r, α and γ. Ours: M = 20 centres evenly spaced
-on [−10, 10]; r, α and γ start at 1.5, 1 and 0.3 and are set by empirical Bayes, for Laplace by its
-evidence, for the others jointly with q by the ELBO on 1024 draws (the paper: 1000). LPD is per test
-point.
+Gianniotis, section V-B. The paper does not state M, r, α and γ. Ours (``even20``): M = 20 centres
+evenly spaced on [−10, 10]; r, α and γ start at 1.5, 1 and 0.3 and are set by empirical Bayes, for
+Laplace by its evidence, for the others jointly with q by the ELBO on 256 draws, or 1024 where that
+of fresh draws is lower (the paper: 1000). LPD is per test point. Results are written as they come
+and taken up from there.
+
+What was found: the order by LPD is the paper's (eig, lr, diag, μ, Laplace); by MSE diag is last
+where the paper has it third, the others in the paper's order but for the tie of eig and lr. The
+reason is the width r. A factorised q gains ELBO (median −57 against −69) where neighbouring
+features hardly overlap, so that diag moves r to 0.68 (the others stay near 1.7) and interpolates
+worse. With r, α and γ held at Laplace's values (``even20-held``), diag has the lowest MSE and the
+highest LPD of all: the rank of diag says how the hyperparameters were set, not how good q is.
 """
 
 from __future__ import annotations
@@ -60,7 +68,7 @@ SETTINGS = {
         Setting("even30", M=30),
         Setting("kmeans20", "kmeans"),
         Setting("inputs50", "inputs", M=50),
-        Setting("even20-laplace-hyperparameters", joint=False),
+        Setting("even20-held", joint=False),
     )
 }
 
