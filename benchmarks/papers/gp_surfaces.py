@@ -202,6 +202,9 @@ def main() -> None:
     arguments.results.mkdir(parents=True, exist_ok=True)
     log = arguments.results / f"{name}.jsonl"
     done = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    kept = arguments.results / f"{name}.json"
+    if kept.exists():
+        done += json.loads(kept.read_text())["results"]["points"]
     seen = {(p["log_ell"], p["log_sigma"]) for p in done}
     axis = np.linspace(-1, 5, arguments.grid).round(6)
     todo = [(a, b) for a in axis for b in axis if (a, b) not in seen]
@@ -214,7 +217,7 @@ def main() -> None:
             done.append(p)
     table = summary(done)
     logging.info("%s", json.dumps(table, indent=1))
-    record.write(arguments.results / f"{name}.json", {"best": table, "points": done})
+    record.write(kept, {"best": table, "points": done})
     log.unlink()
     figure(done, arguments.results / f"{name}.png")
 

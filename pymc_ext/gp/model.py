@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.gp.util import replace_with_values, stabilize
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.sharedvar import SharedVariable
 from pytensor.tensor.variable import TensorVariable
 from scipy.special import ndtri
@@ -281,7 +282,8 @@ class Approximate:
     ) -> tuple[np.ndarray, ...]:
         mu, cov = self.latent(Xnew, diag)
         outputs = [mu, cov, self.inputs[1]]
-        return tuple(replace_with_values(outputs, replacements=point or {}, model=model))
+        values = check_point(outputs, point, pm.modelcontext(model))
+        return tuple(replace_with_values(outputs, replacements=values, model=model))
 
     def log_predictive(
         self,
@@ -361,7 +363,8 @@ class Approximate:
         mu, cov = self.latent(Xnew)
         outputs = [mu, cov, self.inputs[1]]
         if point is not None:
-            numbers = replace_with_values(outputs, replacements=point, model=model)
+            values = check_point(outputs, point, model)
+            numbers = replace_with_values(outputs, replacements=values, model=model)
             f = draw_latents(rng, numbers[0], numbers[1], draws)[None]
             phi = np.broadcast_to(numbers[2], (1, draws, len(numbers[2])))
         else:
@@ -391,6 +394,21 @@ class Approximate:
             f.append(draw_latents(rng, mu, cov, 1)[0])
             phi.append(p)
         return np.reshape(f, (*shape, *f[0].shape)), np.reshape(phi, (*shape, -1))
+
+
+def check_point(
+    outputs: list[Any], point: dict[str, Any] | None, model: pm.Model
+) -> dict[str, Any]:
+    """``point``, if it has every hyperparameter that the outputs depend on; else a ValueError."""
+    values = {} if point is None else point
+    above = set(ancestors(outputs))
+    missing = [rv.name for rv in model.free_RVs if rv in above and rv.name not in values]
+    if missing:
+        raise ValueError(
+            f"point lacks {', '.join(missing)}: pass fit.point, what pm.find_MAP returned, or "
+            f"numbers by name, got {sorted(values) or point}"
+        )
+    return values
 
 
 def stabilize_last(cov: TensorVariable, jitter: float) -> TensorVariable:

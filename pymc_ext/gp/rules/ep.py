@@ -20,6 +20,7 @@ from pymc_ext.gp.sites import GaussianSites
 
 SMALLEST_STEP = 1e-3
 PATIENCE = 10  # updates without progress before the step is halved
+ROUNDING = 1e-6  # a residual below it that no longer falls is rounding, not a failure
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class EP(Rule):
         Share of the old site kept by an update, in [0, 1). It grows by itself where the updates
         do not contract, and where a cavity would lose its variance.
     tolerance
-        Largest change of a natural parameter by one more undamped update, relative above 1.
+        Largest change of a natural parameter by one more undamped update, relative above 1. Where
+        rounding hides it (it does not fall for ten updates), 1e-6 is enough.
     max_iterations
         Updates of all sites before `ConvergenceError`.
 
@@ -108,6 +110,8 @@ class EP(Rule):
             residual = sites.distance(target)
             stale = 0 if residual < 0.99 * best else stale + 1
             best = min(best, residual)
+            if stale >= PATIENCE and residual < ROUNDING:
+                break
             if stale >= PATIENCE:
                 step, stale, best = step / 2, 0, residual
         return FixedPoint(sites, post, count, residual)

@@ -233,6 +233,9 @@ def test_bad_calls_are_refused(fitted) -> None:
     for name in ("learning_rate", "tolerance"):
         with pytest.raises(ValueError, match=f"{name} must be > 0, got -1"):
             px.gp.fit_hyperparameters(gp, model=model, **{name: -1})
+    for point in (None, {"scale": 1.0}):
+        with pytest.raises(ValueError, match=r"point lacks ls, .*slope: pass fit\.point"):
+            gp.predict(NEW, point=point, diag=True, model=model)
     with pytest.raises(ValueError, match="this GP has data already"):
         gp.marginal_likelihood("z", X, LABELS)
     with pytest.raises(TypeError, match=r"rule must be a px\.gp rule"):

@@ -255,6 +255,16 @@ def test_errors_of_the_quadrature_do_not_stop_the_variational_search() -> None:
     assert solution.fixed_point.residual < 1e-9
 
 
+def test_ep_ends_where_rounding_hides_its_tolerance() -> None:
+    X, m, K = prior(12)
+    likelihood, phi, y = observations("logit", X)
+    found = Solver(likelihood, px.gp.EP(tolerance=1e-18)).solve(y, phi, (m, K))
+    usual = Solver(likelihood, px.gp.EP()).solve(y, phi, (m, K))
+    assert found.fixed_point.residual < 1e-6
+    assert found.fixed_point.iterations < 200
+    assert found.value == pytest.approx(usual.value, rel=EXACT)
+
+
 def test_ep_that_does_not_converge_says_why() -> None:
     X, m, K = prior(12)
     likelihood, phi, y = observations("student-t", X)
