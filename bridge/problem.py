@@ -69,11 +69,11 @@ class Problem:
     def uses_port(self) -> bool:
         """Whether methods of PyMC run on the port, rather than on the Stan program in PyMC.
 
-        They do where there is one, unless it is sequential (slow to compile) and a Stan program is
-        at hand, with the means to compile it.
+        They do where there is one, unless it says that it is slow and a Stan program is at hand,
+        with the means to compile it.
         """
-        sequential = self.case.port_is_sequential and self.case.stan_code is not None
-        return self.case.has_port and not (sequential and can_compile_stan())
+        slow = self.case.port_is_slow and self.case.stan_code is not None
+        return self.case.has_port and not (slow and can_compile_stan())
 
     @cached_property
     def model(self) -> pm.Model:

@@ -113,9 +113,9 @@ class Case:
         return self.model_name in _port_names()
 
     @property
-    def port_is_sequential(self) -> bool:
-        """Whether the port steps through time, so that its gradient takes minutes to compile."""
-        return self.has_port and getattr(self._port, "SEQUENTIAL", False)
+    def port_is_slow(self) -> bool:
+        """Whether the port says that the Stan program's gradient is far faster than its own."""
+        return self.has_port and getattr(self._port, "SLOW", False)
 
     @property
     def _port(self) -> Any:

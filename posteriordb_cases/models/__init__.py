@@ -3,8 +3,8 @@
 Scales are written ``np.float64(5)``: PyTensor gives a Python number the smallest type that holds
 it, so that ``log(5)`` would be taken in single precision and the log density be off by 6e-8.
 
-A port that steps through time in PyTensor (a scan, a solver) says ``SEQUENTIAL = True``: its
-batched gradient takes minutes to compile, where the Stan program's is ready.
+A port says ``SLOW = True`` where its gradient at a batch of points takes minutes to compile, or
+many times as long as the Stan program's to run: scans, solvers, stacks of factorisations.
 
 A port whose parameters posteriordb's reference draws do not hold, only what is made of them, has
 ``recover(draws, data)``: the missing parameters by name, from named draws (N, *shape).

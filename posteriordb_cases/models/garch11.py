@@ -6,6 +6,8 @@ from typing import Any
 import pymc as pm
 import pytensor.tensor as pt
 
+SLOW = True  # see posteriordb_cases.models
+
 
 def model(data: Mapping[str, Any]) -> pm.Model:
     """Return the PyMC model.

@@ -7,6 +7,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+SLOW = True  # see posteriordb_cases.models
 JITTER = 1e-10
 
 

@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 
 from posteriordb_cases.models._markov import log_likelihood, positive_ordered
 
-SEQUENTIAL = True  # see posteriordb_cases.models
+SLOW = True  # see posteriordb_cases.models
 
 
 def model(data: Mapping[str, Any]) -> pm.Model:

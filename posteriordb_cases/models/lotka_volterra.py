@@ -11,7 +11,7 @@ from posteriordb_cases.models._ode import refine, solve
 
 STEPS = 2  # a year; leaves an error below 1e-7 of the log density
 
-SEQUENTIAL = True  # see posteriordb_cases.models
+SLOW = True  # see posteriordb_cases.models
 
 
 def model(data: Mapping[str, Any]) -> pm.Model:

@@ -12,7 +12,7 @@ from posteriordb_cases.models._ode import refine, solve
 STEPS = 2  # between measurements; leaves an error below 1e-7 of the log density
 FIRST = 16  # before the first one, shortest at t0 where elimination sets in
 
-SEQUENTIAL = True  # see posteriordb_cases.models
+SLOW = True  # see posteriordb_cases.models
 
 
 def model(data: Mapping[str, Any]) -> pm.Model:

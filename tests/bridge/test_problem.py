@@ -28,18 +28,18 @@ def _case(model: str, database: Path) -> Case:
 
 
 @pytest.mark.parametrize(("model", "uses_port"), [("arK", True), ("hmm_example", False)])
-def test_a_sequential_port_gives_way_to_its_stan_program(model, uses_port, tmp_path) -> None:
+def test_a_slow_port_gives_way_to_its_stan_program(model, uses_port, tmp_path) -> None:
     assert Problem(_case(model, tmp_path)).uses_port is uses_port
 
 
-def test_a_sequential_port_is_used_where_there_is_no_stan_program(tmp_path, monkeypatch) -> None:
+def test_a_slow_port_is_used_where_there_is_no_stan_program(tmp_path, monkeypatch) -> None:
     case = _case("hmm_example", tmp_path)
     monkeypatch.setattr(posteriordb_cases.case, "_PROGRAMS", (tmp_path,))
     assert case.stan_code is None
     assert Problem(case).uses_port
 
 
-def test_a_sequential_port_is_used_where_nothing_compiles_stan(tmp_path, monkeypatch) -> None:
+def test_a_slow_port_is_used_where_nothing_compiles_stan(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     can_compile_stan.cache_clear()
