@@ -19,7 +19,7 @@ PYMC6_SHORT := tests/test_versions.py tests/test_architecture.py tests/pymc_ext/
 	tests/posteriordb_cases/test_case.py tests/bridge/test_moments.py tests/bridge/test_khat.py
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: compare test test-all test-pymc6 test-pymc6-short test-minimum python313 lint clean
+.PHONY: compare test test-all test-pymc6 test-pymc6-short test-minimum python313 docs docs-links lint clean
 
 compare: $(READY)
 	$(BIN)/python -m stan_models setup
@@ -45,6 +45,14 @@ test-minimum: $(READY_MINIMUM)
 	$(VENV_MINIMUM)/bin/python -m pip check
 	$(VENV_MINIMUM)/bin/python -m stan_models setup
 	$(VENV_MINIMUM)/bin/python -m pytest -n 2 -m "not slow" -o filterwarnings=default
+
+# pages are run as they are built; docs/_build/html/index.html is the result
+docs: $(READY)
+	$(BIN)/python -c "import myst_nb, numpydoc, pydata_sphinx_theme" 2>/dev/null || PYTHONWARNINGS=ignore::UserWarning $(BIN)/python -m pip install --quiet --editable ".[docs]"
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+docs-links: $(READY)
+	$(BIN)/sphinx-build -W --keep-going -D nb_execution_mode=off -b linkcheck docs docs/_build/links
 
 python313:
 	@echo $(PYTHON313)

@@ -1,0 +1,56 @@
+"""Sphinx configuration: `make docs` builds the site with warnings as errors."""
+
+import re
+from importlib.metadata import version as installed
+
+project = "Approximate posteriors you can trust"
+author = copyright = "the contributors"
+version = release = installed("trusted-posteriors")
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.doctest",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "myst_nb",
+]
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+html_theme = "pydata_sphinx_theme"
+html_title = project
+html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
+
+autosummary_generate = True
+autodoc_typehints = "none"  # numpydoc's parameter lists say the types
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+
+# pages are run at every build, from the packages as they are; an error in a cell fails the build
+nb_execution_mode = "force"
+nb_execution_timeout = 900
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+
+# inventories need the network: `make docs DOCS_INTERSPHINX=1`
+intersphinx_mapping = {}
+linkcheck_timeout = 20
+linkcheck_ignore = [r"https://doi\.org/.*"]  # publishers refuse robots
+
+
+STAR = re.compile(r"(?<![\w*\\])\*(?=\w)")
+
+
+def escape_stars(app, what, name, obj, options, lines):
+    """Shapes are written (N, *shape): outside literals the star would start an emphasis."""
+    for i, line in enumerate(lines):
+        parts = line.split("``")
+        parts[::2] = [p if re.search(r"\w\*", p) else STAR.sub(r"\\*", p) for p in parts[::2]]
+        lines[i] = "``".join(parts)
+
+
+def setup(app):
+    app.connect("autodoc-process-docstring", escape_stars)
