@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
+
+
+def pytest_report_header() -> str:
+    names = ("pymc", "pytensor", "arviz", "numba", "numpy")
+    return ", ".join(f"{name} {metadata.version(name)}" for name in names)
 
 
 @pytest.fixture(scope="session")
