@@ -35,6 +35,7 @@ CHECK_DRAWS = 1024  # held-out draws of one plateau check
 FRESH_DRAWS = 4096  # behind the final ELBO
 GOOD_KHAT, GOOD_ESS = 0.3, 0.999  # a fit that reaches one of them is polished only when asked for
 NEARLY_RIGHT = 0.9  # relative ESS beyond which wider latent variables alone may do
+LARGEST_LOSS = 0.06  # of ELBO since the first phase, in nats, beyond which nothing is widened
 CHECKS, JUDGE, POLISH = 101, 102, 103  # purposes of random numbers, beyond the base module's
 
 
@@ -250,10 +251,10 @@ class FlowInference(StochasticInference):
         approx = self.approx
         z = approx.latent_draws(polish.judge_draws, stream(self.random_seed, JUDGE))
         best, unpolished = judge("ELBO", approx, z), _values(approx)
-        stages, kept = [best], unpolished
+        stages, kept, floor = [best], unpolished, best.elbo - LARGEST_LOSS
         if not always and _is_good(best):
             return (replace(best, kept=True),)
-        if best.relative_ess > NEARLY_RIGHT and (wide := widen(approx, z, best, GOOD_KHAT)):
+        if best.relative_ess > NEARLY_RIGHT and (wide := widen(approx, z, best, GOOD_KHAT, floor)):
             stages.append(wide)
             best, kept = wide, _values(approx)
         if always or not _is_good(best):
@@ -261,7 +262,7 @@ class FlowInference(StochasticInference):
             self._train_weighted(polish, progressbar)
             polished = judge("importance-weighted bound", approx, z)
             stages.append(polished)
-            if wide := widen(approx, z, polished, GOOD_KHAT):
+            if wide := widen(approx, z, polished, GOOD_KHAT, floor):
                 stages.append(wide)
                 polished = wide
             if better(polished, best):

@@ -30,7 +30,7 @@ def factors(cost: float, leading: int, dim: int) -> Array:
     return 1 + np.sqrt(cost * share)
 
 
-def widen(approx: Any, z: Array, plain: Stage, good: float) -> Stage | None:
+def widen(approx: Any, z: Array, plain: Stage, good: float, floor: float) -> Stage | None:
     """Set the scales to the cheapest widening with k̂ < ``good``, or that with the lowest k̂.
 
     Parameters
@@ -43,6 +43,8 @@ def widen(approx: Any, z: Array, plain: Stage, good: float) -> Stage | None:
         The present parameters, judged.
     good
         k̂ beyond which nothing more is to be gained.
+    floor
+        ELBO below which no widening is taken.
 
     Returns
     -------
@@ -58,9 +60,9 @@ def widen(approx: Any, z: Array, plain: Stage, good: float) -> Stage | None:
         scale = factors(cost, group.leading, group.ddim) * np.logaddexp(0, before)
         alpha.set_value(inverse_softplus(scale).astype(before.dtype))
         stage = judge(f"widening at {cost} nats", approx, z)
-        if stage.khat < best[0].khat:
+        if stage.khat < best[0].khat and stage.elbo >= floor:
             best = (stage, alpha.get_value())
-        if stage.khat < good:
+        if best[0].khat < good:
             break
     gained = best[0].khat < plain.khat - SCATTER
     alpha.set_value(best[1] if gained else before)

@@ -37,7 +37,7 @@ def test_widening_lowers_khat_of_a_flow_with_light_tails():
     z = np.random.default_rng(3).standard_normal((50_000, 2))
     plain, alpha = judge("ELBO", approx, z), approx.group.params_dict["alpha"].get_value()
     assert plain.khat > 0.3
-    wide = widen(approx, z, plain, good=-1.0)
+    wide = widen(approx, z, plain, good=-1.0, floor=-np.inf)
     assert wide.khat < 0.2
     assert plain.elbo - 1.5 * COSTS[-1] < wide.elbo < plain.elbo
     new = approx.group.params_dict["alpha"].get_value()
@@ -49,25 +49,26 @@ def test_widening_lowers_khat_of_a_flow_with_light_tails():
 
 
 @pytest.mark.parametrize(
-    ("khats", "chosen"),
+    ("khats", "elbo", "chosen"),
     [
-        ([0.4, 0.35], 1),  # the lowest, as none is good
-        ([0.35, 0.4], 0),  # the lowest, as none is good
-        ([0.25, 0.1], 0),  # the first good one; the later ones are not tried
-        ([0.9, 0.48], None),  # a fall no larger than k̂'s own scatter
+        ([0.4, 0.35], 0.0, 1),  # the lowest, as none is good
+        ([0.35, 0.4], 0.0, 0),
+        ([0.25, 0.1], 0.0, 0),  # the first good one; the later ones are not tried
+        ([0.9, 0.48], 0.0, None),  # a fall no larger than k̂'s own scatter
+        ([0.25, 0.1], -1.1, None),  # too dear
     ],
 )
-def test_choice(khats, chosen, monkeypatch):
+def test_choice(khats, elbo, chosen, monkeypatch):
     approx, scripted, seen = flow(sd=1.0, D=3), iter(khats), []
     alpha = approx.group.params_dict["alpha"]
     before = alpha.get_value()
 
     def next_stage(name, approx, z):
         seen.append(alpha.get_value())
-        return Stage(name, 0.0, next(scripted), 0.9)
+        return Stage(name, elbo, next(scripted), 0.9)
 
     monkeypatch.setattr(flow_widening, "judge", next_stage)
-    stage = widen(approx, None, Stage("ELBO", 0.0, 0.5, 0.9), good=0.3)
+    stage = widen(approx, None, Stage("ELBO", 0.0, 0.5, 0.9), good=0.3, floor=-1.0)
     if chosen is None:
         assert stage is None
         np.testing.assert_array_equal(alpha.get_value(), before)
@@ -79,4 +80,6 @@ def test_choice(khats, chosen, monkeypatch):
 
 def test_an_input_map_without_a_scale_is_left_alone():
     approx = flow(sd=1.25, input_map="f2")
-    assert widen(approx, np.zeros((10, 1)), Stage("ELBO", 0.0, 0.5, 0.9), good=0.3) is None
+    assert (
+        widen(approx, np.zeros((10, 1)), Stage("ELBO", 0.0, 0.5, 0.9), good=0.3, floor=-1.0) is None
+    )
