@@ -53,4 +53,4 @@ def escape_stars(app, what, name, obj, options, lines):
 
 
 def setup(app):
-    app.connect("autodoc-process-docstring", escape_stars)
+    app.connect("autodoc-process-docstring", escape_stars, priority=100)  # before numpydoc
