@@ -208,7 +208,7 @@ def accuracies(done: dict[str, Any], ard: bool) -> dict[str, dict[str, float]]:
 
 def figure(table: dict[str, dict[str, float]], path: Path) -> dict[str, dict[str, float]]:
     """Accuracy relative to the best of FIGURE on every set; returns mean and sd over the sets."""
-    fig, axis = plt.subplots(figsize=(1.5 + 1.1 * len(table), 4))
+    fig, axis = plt.subplots(figsize=(4 + 1.1 * len(table), 4))
     totals = {}
     for i, rule in enumerate((*FIGURE, "mcmc (stored)")):
         at = [j for j, row in enumerate(table.values()) if rule in row]
@@ -222,7 +222,7 @@ def figure(table: dict[str, dict[str, float]], path: Path) -> dict[str, dict[str
         axis.axhline(share.mean(), color=f"C{i}", linewidth=0.8)
     axis.set_xticks(range(len(table)), list(table), rotation=30, ha="right")
     axis.set(ylabel="accuracy / best of the four", title="Relative accuracy")
-    axis.legend(fontsize=7, loc="lower left")
+    axis.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.01, 0.5))
     fig.tight_layout()
     fig.savefig(path, dpi=110)
     plt.close(fig)
