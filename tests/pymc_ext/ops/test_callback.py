@@ -47,6 +47,7 @@ def test_every_op_is_known_to_numba() -> None:
         assert any(op in r.registry for r in registries if hasattr(r, "registry")), op
 
 
+@pytest.mark.filterwarnings("error")
 def test_an_op_without_a_kernel_is_an_error() -> None:
     """PyTensor warns when it falls to object mode, and warnings are errors in these tests."""
 
