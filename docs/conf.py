@@ -19,7 +19,7 @@ extensions = [
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 html_theme = "pydata_sphinx_theme"
-html_title = project
+html_title = "Trusted posteriors"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
 
 autosummary_generate = True
