@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 from pymc_ext.arviz_versions import psislw
 
 Array = NDArray[np.floating]
+RELIABLE = 0.7  # k̂ beyond which importance weights are of no use (Vehtari et al. 2024)
 SCATTER = 0.05  # about one standard deviation of k̂ from 50,000 draws
 
 
@@ -98,7 +99,12 @@ def judge(objective: str, approx: Any, z: Array) -> Stage:
 
 
 def better(polished: Stage, plain: Stage) -> bool:
-    """Whether k̂ fell by more than its own scatter; where it hardly changed the higher ESS wins."""
+    """Whether k̂ fell by more than its own scatter; where it hardly changed the higher ESS wins.
+
+    Where both k̂ are beyond `RELIABLE` the ESS means nothing, and the higher ELBO wins.
+    """
     if abs(polished.khat - plain.khat) < SCATTER:
+        if min(polished.khat, plain.khat) > RELIABLE:
+            return polished.elbo > plain.elbo
         return polished.relative_ess > plain.relative_ess
     return polished.khat < plain.khat

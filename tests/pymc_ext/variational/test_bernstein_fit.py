@@ -190,6 +190,9 @@ def test_choice_between_stages():
     assert not better(Stage("iw", -1.2, 0.7, 0.95), plain)
     assert not better(Stage("iw", -1.2, 0.48, 0.7), plain)  # no more than k̂'s own scatter
     assert better(Stage("iw", -1.2, 0.52, 0.95), plain)
+    hopeless = Stage("ELBO", -14.0, 0.92, 0.004)  # the ESS is noise there
+    assert not better(Stage("iw", -34.0, 0.92, 0.01), hopeless)
+    assert better(Stage("iw", -13.0, 0.92, 0.001), hopeless)
 
 
 # ---- robustness ------------------------------------------------------------------------------
