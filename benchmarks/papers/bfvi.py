@@ -115,13 +115,16 @@ def kl_curves(seeds: int, backend: str, folder: Path) -> dict[str, Any]:
 def _draw_kl(ours: pd.DataFrame, folder: Path) -> None:
     figure, axes = plt.subplots()
     for color, (input_map, label) in zip("rgb", STEPS.items(), strict=True):
-        mine = ours[(ours.case == "cauchy") & (ours.map == input_map)].groupby("M").kl.median()
+        rows = ours[(ours["case"] == "cauchy") & (ours["map"] == input_map)]
+        mine = rows.groupby("M").kl.median()
         axes.loglog(mine.index, mine, color + "-o", label=f"{input_map}, ours")
         path = cases.CORPUS / "bfvi" / f"cauchy_kl_{label}.csv"
         if path.is_file():
             theirs = pd.read_csv(path).groupby("M").kl.median()
             axes.loglog(theirs.index, theirs, color + "--", label=f"{input_map}, paper")
     axes.set(xlabel="order M", ylabel="KL(q‖p), Cauchy case")
+    axes.set_xticks(ORDERS, [str(M) for M in ORDERS])
+    axes.minorticks_off()
     axes.legend()
     figure.savefig(folder / "bfvi_kl.png", dpi=120)
     plt.close(figure)
