@@ -34,6 +34,7 @@ nb_execution_mode = "force"
 nb_execution_timeout = 900
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
+nb_output_stderr = "remove"  # PyTensor on this machine's BLAS
 
 # inventories need the network: `make docs DOCS_INTERSPHINX=1`
 intersphinx_mapping = {}
