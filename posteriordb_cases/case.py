@@ -145,7 +145,11 @@ class Case:
         """
         if not (self.has_port and hasattr(self._port, "recover")):
             return dict(draws)
-        return {**self._port.recover(draws, self.data), **draws}
+        try:
+            recovered = self._port.recover(draws, self.data)
+        except KeyError:  # what they would be made of is lacking too
+            return dict(draws)
+        return {**recovered, **draws}
 
     @property
     def reference_name(self) -> str | None:
