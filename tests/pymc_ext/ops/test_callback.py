@@ -18,6 +18,9 @@ import pymc_ext as px
 from pymc_ext.gp.ops import SiteEvidence, SiteEvidenceGradient, SiteWeights
 from tests.tolerances import NUMERIC
 
+# numba on PyMC's own matrix products of slices; seen only when its kernels are not cached yet
+pytestmark = pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerformanceWarning")
+
 JAX = pytest.param(
     "JAX",
     marks=pytest.mark.skipif(find_spec("jax") is None, reason="the jax extra is not installed"),
