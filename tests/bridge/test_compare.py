@@ -72,7 +72,8 @@ def test_cpu_seconds_count_the_programs_that_a_method_runs(run, monkeypatch) -> 
         return gaussian_fit(problem, draws, seed, shift=0.0, scale=1.0)
 
     monkeypatch.setitem(METHODS, "busy", Method("busy", "runs a program", "pymc", fit))
-    assert run(["busy"]).iloc[0]["cpu_seconds"] >= 0.5
+    ticks = 0.05  # the system counts CPU time in hundredths of a second, some here and some there
+    assert run(["busy"]).iloc[0]["cpu_seconds"] > 0.5 - ticks
 
 
 def test_a_failure_is_a_record_with_its_reason(run) -> None:
