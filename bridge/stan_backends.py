@@ -17,37 +17,15 @@ from bridge.stan_op import (
     hessian_product,
     log_density_gradient,
 )
+from pymc_ext.ops.callback import register_numba
 
 
 @lru_cache(maxsize=1)
 def register_backends() -> None:
-    """Teach PyTensor the Ops on those backends that are installed."""
-    with contextlib.suppress(ImportError):
-        _register_numba()
+    """Teach PyTensor the Ops on numba, and on JAX where it is installed."""
+    register_numba(StanOp)
     with contextlib.suppress(ImportError):
         _register_jax()
-
-
-def _register_numba() -> None:
-    import numba
-    from pytensor.link.numba.dispatch.basic import get_numba_type, register_funcify_and_cache_key
-
-    @register_funcify_and_cache_key(StanOp)
-    def funcify(op: StanOp, node: Any, **kwargs: Any) -> tuple[Callable[..., Any], None]:
-        types = [get_numba_type(output.type) for output in node.outputs]
-        result = types[0] if len(types) == 1 else numba.types.Tuple(types)
-
-        def compute(inputs: tuple[Any, ...]) -> Any:
-            values = tuple(np.asarray(value) for value in op.compute(*inputs))
-            return values[0] if len(values) == 1 else values
-
-        @numba.njit
-        def call(*inputs):  # type: ignore[no-untyped-def]  # numba reads the signature
-            with numba.objmode(values=result):
-                values = compute(inputs)
-            return values
-
-        return call, None  # not cached on disk: it holds a pointer into this process
 
 
 def _register_jax() -> None:
