@@ -41,3 +41,8 @@ def write(path: Path, results: Any, *more_packages: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     record = {"environment": environment(*more_packages), "results": results}
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def kept(path: Path, key: str) -> dict[str, Any]:
+    """What ``path`` holds of the results' entry ``key``; empty before the first `write`."""
+    return json.loads(path.read_text(encoding="utf-8"))["results"][key] if path.is_file() else {}

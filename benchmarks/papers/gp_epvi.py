@@ -247,7 +247,7 @@ def main() -> None:
         arguments.sets = ["breast-cancer-wisc-diag"]
     ard = arguments.ard
     path = arguments.results / ("gp_epvi_ard.json" if ard else "gp_epvi.json")
-    done = json.loads(path.read_text())["results"]["folds"] if path.exists() else {}
+    done = record.kept(path, "folds")
 
     def keep() -> None:
         accuracy = accuracies(done, ard)

@@ -11,7 +11,6 @@ negative log-likelihood on the held-out rows, seconds of learning.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -96,7 +95,7 @@ def main() -> None:
         logger.info("left out: the paper's data (%s) are not here", DATA)
         return
     path = arguments.results / "gp_matching.json"
-    done = json.loads(path.read_text())["results"]["runs"] if path.exists() else {}
+    done = record.kept(path, "runs")
     for name in arguments.sets:
         for method in arguments.methods:
             chosen = []

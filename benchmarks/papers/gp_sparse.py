@@ -12,7 +12,6 @@ drawn anew from its definition (Breiman 1996). Folds already in the results file
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import time
 from pathlib import Path
@@ -99,7 +98,7 @@ def main() -> None:
         logger.info("the paper's data (%s) are not here: twonorm only", SHARED)
         arguments.sets = ["twonorm"]
     path = arguments.results / "gp_sparse.json"
-    done = json.loads(path.read_text())["results"]["folds"] if path.exists() else {}
+    done = record.kept(path, "folds")
     for name in arguments.sets:
         for rule in arguments.rules:
             keys = [f"{name}/{rule}/{arguments.inducing}/{k}" for k in range(arguments.folds)]

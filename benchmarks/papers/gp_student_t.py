@@ -11,7 +11,6 @@ need thousands of iterations: here rho .1 and Adam .01, the rates of the classif
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import time
 from pathlib import Path
@@ -86,7 +85,7 @@ def main() -> None:
         logger.info("left out: the paper's folds (%s) are not here", CORPUS)
         return
     path = arguments.results / "gp_student_t.json"
-    done = json.loads(path.read_text())["results"]["folds"] if path.exists() else {}
+    done = record.kept(path, "folds")
     for name in arguments.sets:
         for rule in arguments.rules:
             for k in range(5):

@@ -12,7 +12,6 @@ fitted posterior. `toy` is the illustrative example of table 3 (n = 50, 1-D, gri
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import time
 from pathlib import Path
@@ -156,7 +155,7 @@ def main() -> None:
         logger.info("the paper's data (%s) are not here: the toy example only", DATA)
         arguments.sets = ["toy"]
     path = arguments.results / "gp_viper.json"
-    done = json.loads(path.read_text())["results"]["runs"] if path.exists() else {}
+    done = record.kept(path, "runs")
     for name in arguments.sets:
         for method in arguments.methods:
             keys = [f"{name}/{method}/{seed}" for seed in range(arguments.seeds)]

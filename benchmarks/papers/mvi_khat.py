@@ -14,7 +14,6 @@ Results are written after each case; cases already on record are kept, unless na
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -191,7 +190,7 @@ def main() -> None:
     logging.getLogger().setLevel(logging.INFO)
     logging.getLogger("cmdstanpy").setLevel(logging.ERROR)
     path = options.results / "mvi_khat.json"
-    cases = json.loads(path.read_text())["results"]["cases"] if path.is_file() else {}
+    cases = record.kept(path, "cases")
     databases = candidates(options.database)
     for name in options.cases or [n for n in databases if n not in cases]:
         cases[name] = study(name, databases[name], options.seeds)
