@@ -13,8 +13,10 @@ from bridge.stan_op import (
     StanConstrain,
     StanHessianProduct,
     StanLogDensity,
+    StanLogDensityAlone,
     StanOp,
     hessian_product,
+    log_density,
     log_density_gradient,
 )
 from pymc_ext.ops.callback import register_numba
@@ -43,7 +45,7 @@ def _register_jax() -> None:
         return jax.ShapeDtypeStruct(x.shape[: x.ndim - drop], dtype or x.dtype)
 
     @jax_funcify.register(StanLogDensity)
-    def log_density(op: StanLogDensity, **kwargs: Any) -> Callable[..., Any]:
+    def density_and_gradient(op: StanLogDensity, **kwargs: Any) -> Callable[..., Any]:
         @jax.custom_vjp
         def value(theta: Any) -> Any:
             shapes = (shape_of(theta, 1), shape_of(theta))
@@ -63,6 +65,22 @@ def _register_jax() -> None:
                 g_gradient,
             )
             return (g_lp[..., None] * gradient + product,)
+
+        value.defvjp(forward, backward)
+        return value
+
+    @jax_funcify.register(StanLogDensityAlone)
+    def density_alone(op: StanLogDensityAlone, **kwargs: Any) -> Callable[..., Any]:
+        @jax.custom_vjp
+        def value(theta: Any) -> Any:
+            return callback(lambda t: [log_density(op.density, t)], (shape_of(theta, 1),), theta)[0]
+
+        def forward(theta: Any) -> Any:
+            shapes = (shape_of(theta, 1), shape_of(theta))
+            return callback(lambda t: log_density_gradient(op.density, t), shapes, theta)
+
+        def backward(gradient: Any, cotangent: Any) -> Any:
+            return (cotangent[..., None] * gradient,)
 
         value.defvjp(forward, backward)
         return value

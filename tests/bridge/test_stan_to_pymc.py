@@ -12,7 +12,13 @@ import pytest
 import bridge
 import pymc_ext as px
 from bridge.errors import UndefinedDensityError
-from bridge.stan_op import StanConstrain, StanHessianProduct, StanLogDensity
+from bridge.stan_backends import register_backends
+from bridge.stan_op import (
+    StanConstrain,
+    StanHessianProduct,
+    StanLogDensity,
+    StanLogDensityAlone,
+)
 from posteriordb_cases import load_case
 from stan_models import StanCompileError, StanDataError, StanProgram
 from tests.contracts import FAMILIES
@@ -69,6 +75,33 @@ def test_graph_vectorises_to_one_call(schools):
     assert isinstance(batched.owner.op, StanLogDensity)
     theta = points(schools, 4)
     np.testing.assert_array_equal(batched.eval({rows: theta}), schools.log_density(theta))
+
+
+@pytest.mark.parametrize("mode", ["C", "NUMBA", "JAX"])
+def test_the_gradient_is_computed_only_where_it_is_used(schools, mode):
+    if mode == "JAX":
+        pytest.importorskip("jax")
+    register_backends()
+    x = pt.matrix("x", shape=(None, schools.dimension))
+    lp = StanLogDensity(schools)(x)[0]
+    options = {} if mode == "C" else {"mode": mode}
+    alone = pytensor.function([x], lp, **options)
+    both = pytensor.function([x], [lp, pt.grad(lp.sum(), x)], **options)
+    used = [[type(n.op) for n in f.maker.fgraph.apply_nodes] for f in (alone, both)]
+    assert StanLogDensityAlone in used[0] and StanLogDensity not in used[0]
+    assert StanLogDensity in used[1] and StanLogDensityAlone not in used[1]
+    theta = points(schools, 4)
+    expected = schools.log_density_gradient(theta)
+    np.testing.assert_allclose(alone(theta), expected[0], rtol=EXACT)
+    np.testing.assert_allclose(both(theta)[1], expected[1], rtol=EXACT)
+
+
+def test_density_alone_has_its_gradient(schools):
+    x = pt.matrix("x", shape=(None, schools.dimension))
+    slope = pt.grad(StanLogDensityAlone(schools)(x).sum(), x)
+    theta = points(schools, 4)
+    expected = schools.log_density_gradient(theta)[1]
+    np.testing.assert_allclose(slope.eval({x: theta}), expected, rtol=EXACT)
 
 
 def test_gradient_and_hessian_agree_with_the_port():
