@@ -72,8 +72,9 @@ class BernsteinVI(FlowInference):
         A second phase that lowers k̂ at the price of a few hundredths of a nat of ELBO:
         ``"auto"`` runs it after a fit of at least 3000 steps, unless k̂ < 0.3 or the relative
         ESS > 0.999 already. It first tries latent variables a little wider than the ELBO makes
-        them, then trains on the importance-weighted bound with default settings; what is best on
-        fresh draws is kept. :class:`ImportanceWeighted` settings run always, None never.
+        them, then, where k̂ is still 0.4 or more, trains on the importance-weighted bound with
+        default settings; what is best on fresh draws is kept. :class:`ImportanceWeighted`
+        settings run always, None never.
     optimizer, learning_rate
         ``"adam"`` or ``"rmsprop"``; full rate. ``pm.fit(obj_optimizer=...)`` replaces both.
     backend

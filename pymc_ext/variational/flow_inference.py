@@ -34,6 +34,7 @@ Array = NDArray[np.floating]
 CHECK_DRAWS = 1024  # held-out draws of one plateau check
 FRESH_DRAWS = 4096  # behind the final ELBO
 GOOD_KHAT, GOOD_ESS = 0.3, 0.999  # a fit that reaches one of them is polished only when asked for
+FAIR_KHAT = 0.4  # below which wider latent variables are tried, but nothing more is trained
 NEARLY_RIGHT = 0.9  # relative ESS beyond which wider latent variables alone may do
 LARGEST_LOSS = 0.06  # of ELBO since the first phase, in nats, beyond which nothing is widened
 CHECKS, JUDGE, POLISH = 101, 102, 103  # purposes of random numbers, beyond the base module's
@@ -246,7 +247,7 @@ class FlowInference(StochasticInference):
         """Judge, widen, train on the importance-weighted bound, widen again; keep the best.
 
         All stages are judged on the same draws. Where ``polish`` is not asked for expressly
-        (``always``), nothing is done to a good fit, and no more once a phase has made it good.
+        (``always``), nothing is done to a good fit, and nothing is trained for a fair one.
         """
         approx = self.approx
         z = approx.latent_draws(polish.judge_draws, stream(self.random_seed, JUDGE))
@@ -257,7 +258,7 @@ class FlowInference(StochasticInference):
         if best.relative_ess > NEARLY_RIGHT and (wide := widen(approx, z, best, GOOD_KHAT, floor)):
             stages.append(wide)
             best, kept = wide, _values(approx)
-        if always or not _is_good(best):
+        if always or not (_is_good(best) or best.khat < FAIR_KHAT):
             _restore(approx, unpolished)
             self._train_weighted(polish, progressbar)
             polished = judge("importance-weighted bound", approx, z)
