@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -201,15 +202,29 @@ def _pymc_advi(method: str, iterations: int = 20_000) -> Callable[[Problem, int,
     return run
 
 
-def _family(make: Callable[[int], Any], iterations: int = 10_000) -> Callable[..., Fit]:
-    """A family of ``pymc_ext``: ``make(seed)`` is the inference instance ``pm.fit`` takes."""
+def _family(
+    family: str,
+    arguments: Sequence[Any],
+    options: Mapping[str, Any],
+    frugal: Mapping[str, Any],
+    iterations: int,
+) -> Callable[..., Fit]:
+    """``pymc_ext.family(*arguments, **options)``; where a gradient takes long with ``frugal`` too.
+
+    Of ``frugal``, ``obj_n_mc`` is an argument of ``pm.fit``.
+    """
 
     def run(problem: Problem, draws: int, seed: int) -> Fit:
         import pymc as pm
 
+        import pymc_ext as px
+
+        chosen = {**options, **(frugal if problem.is_dear else {})}
+        step = {key: chosen.pop(key) for key in ("obj_n_mc",) if key in chosen}
         start = time.perf_counter()
         with problem.model:
-            approx = pm.fit(iterations, method=make(seed), progressbar=False)
+            inference = getattr(px, family)(*arguments, random_seed=seed, **chosen)
+            approx = pm.fit(iterations, method=inference, progressbar=False, **step)
         seconds = time.perf_counter() - start
         theta, lp, lq = approx.draws_with_logs(draws, random_seed=seed)
         result = approx.result
@@ -243,19 +258,24 @@ def _log_q(approx: Any, theta: Array) -> LogDensity | None:
     return approx.log_q
 
 
-def _px(name: str, text: str, family: str, *arguments: Any, **options: Any) -> Method:
+def _px(
+    name: str,
+    text: str,
+    family: str,
+    *arguments: Any,
+    default: bool = True,
+    general: bool = True,
+    iterations: int = 10_000,
+    frugal: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
+) -> Method:
     """The method that fits ``pymc_ext.family(*arguments, **options)``."""
-    default, general = options.pop("default", True), options.pop("general", True)
-    iterations = options.pop("iterations", 10_000)
-
-    def make(seed: int) -> Any:
-        import pymc_ext as px
-
-        return getattr(px, family)(*arguments, random_seed=seed, **options)
-
-    return Method(name, text, "pymc", _family(make, iterations), default, general)
+    run = _family(family, arguments, options, frugal, iterations)
+    return Method(name, text, "pymc", run, default, general)
 
 
+# saves minutes where a gradient takes long; k̂ of the ODE and HMM cases is the same
+_FRUGAL = {"obj_n_mc": 4, "polish": "widening"}
 _BASELINES = (
     Method("stan-nuts", "Stan's No-U-Turn sampler, 4 chains", "stan", _stan_nuts),
     Method("stan-advi-diagonal", "Stan's mean-field ADVI", "stan", _stan_advi("diagonal")),
@@ -271,7 +291,14 @@ _FAMILIES = (
     _px("mixed-eig", "MVI: mean and eigenvalues refitted", "MixedVI", "eig"),
     _px("mixed-lr", "MVI: mean and a rank-one update", "MixedVI", "lr", default=False),
     _px("mixture", "mixture of Laplace fits at several modes", "MixtureVI", default=False),
-    _px("bernstein", "Bernstein flow", "BernsteinVI", default=False, iterations=20_000),
+    _px(
+        "bernstein",
+        "Bernstein flow",
+        "BernsteinVI",
+        default=False,
+        iterations=20_000,
+        frugal=_FRUGAL,
+    ),
     _px(
         "bernstein-laplace",
         "Bernstein flow on a Laplace base",
@@ -279,6 +306,7 @@ _FAMILIES = (
         base="laplace",
         default=False,
         iterations=20_000,
+        frugal=_FRUGAL,
     ),
     _px("viper-full", "closed-form logistic VI", "ViperVI", "full", default=False, general=False),
     _px(

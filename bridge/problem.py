@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import timeit
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import find_spec
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     import pymc as pm
 
     from stan_models import StanProgram
+
+
+DEAR = 1.5e-4  # seconds a gradient
 
 
 @cache
@@ -86,6 +90,21 @@ class Problem:
         if self.uses_port:
             return pymc_target(self.model, name=self.case.name)
         return self.stan_target
+
+    @cached_property
+    def is_dear(self) -> bool:
+        """Whether methods of PyMC run on a Stan program whose gradient takes 0.15 ms or more.
+
+        The fastest of five batches of ten at the starting point counts. Programs without an ODE
+        or a filter stay far below.
+        """
+        if self.uses_port:
+            return False
+        (start,) = self.model.initial_point().values()
+        batch = np.tile(start, (10, 1))
+        density = self.program.density(self.case.data)
+        times = timeit.repeat(lambda: density.log_density_gradient(batch), number=1, repeat=5)
+        return min(times) / len(batch) > DEAR
 
     @cached_property
     def reference(self) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -97,7 +97,8 @@ class StanLogDensityAlone(StanOp):
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
         """Cotangent of lp to that of θ."""
-        return [cotangents[0][..., None] * StanLogDensity(self.density)(inputs[0])[1]]
+        _, gradient = cast("list[Any]", StanLogDensity(self.density)(inputs[0]))
+        return [cotangents[0][..., None] * gradient]
 
     L_op: Any = pullback
 

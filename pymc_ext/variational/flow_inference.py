@@ -255,10 +255,12 @@ class FlowInference(StochasticInference):
         stages, kept, floor = [best], unpolished, best.elbo - LARGEST_LOSS
         if not always and _is_good(best):
             return (replace(best, kept=True),)
-        if best.relative_ess > NEARLY_RIGHT and (wide := widen(approx, z, best, GOOD_KHAT, floor)):
-            stages.append(wide)
-            best, kept = wide, _values(approx)
-        if always or not (_is_good(best) or best.khat < FAIR_KHAT):
+        train = self.polish != "widening"
+        if best.relative_ess > NEARLY_RIGHT or not train:
+            if wide := widen(approx, z, best, GOOD_KHAT, floor):
+                stages.append(wide)
+                best, kept = wide, _values(approx)
+        if train and (always or not (_is_good(best) or best.khat < FAIR_KHAT)):
             _restore(approx, unpolished)
             self._train_weighted(polish, progressbar)
             polished = judge("importance-weighted bound", approx, z)

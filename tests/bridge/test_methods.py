@@ -63,6 +63,22 @@ def test_pymc_advi_is_near_the_best_gaussian(problem: Problem) -> None:
     assert BEST_GAUSSIAN_KL - slack < record["kl_qp"] < BEST_GAUSSIAN_KL + slack + 0.02
 
 
+@pytest.mark.parametrize("dear", [False, True])
+def test_a_dear_gradient_makes_flows_frugal(dear, monkeypatch) -> None:
+    seen = {}
+
+    def fit(n, method, **options):
+        seen.update(polish=method.polish, seed=method.random_seed, **options)
+        raise InterruptedError
+
+    monkeypatch.setattr(Problem, "is_dear", dear)
+    monkeypatch.setattr("pymc.fit", fit)
+    with pytest.raises(InterruptedError):
+        METHODS["bernstein-laplace"].run(Problem(load_case(BERNOULLI)), DRAWS, 7)
+    assert seen.pop("seed") == 7 and seen.pop("progressbar") is False
+    assert seen == ({"polish": "widening", "obj_n_mc": 4} if dear else {"polish": "auto"})
+
+
 def test_mixture_density_integrates_to_one() -> None:
     weight, mean, sd = np.array([0.3, 0.7]), np.array([[-1.0], [2.0]]), np.array([0.5, 1.5])
     log_q = gaussian_mixture_log_q(weight, mean, (sd**2)[:, None, None])

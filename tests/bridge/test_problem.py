@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+import bridge.problem
 import posteriordb_cases.case
 from bridge.errors import IncompleteReferenceError
 from bridge.problem import Problem, can_compile_stan
@@ -30,6 +31,17 @@ def _case(model: str, database: Path) -> Case:
 @pytest.mark.parametrize(("model", "uses_port"), [("arK", True), ("hmm_example", False)])
 def test_a_slow_port_gives_way_to_its_stan_program(model, uses_port, tmp_path) -> None:
     assert Problem(_case(model, tmp_path)).uses_port is uses_port
+
+
+@pytest.mark.stan
+def test_a_dear_gradient_is_one_of_a_stan_program_that_takes_long(monkeypatch) -> None:
+    case = load_case("correlated_5-gaussian")
+    monkeypatch.setattr(bridge.problem, "DEAR", 0.0)
+    assert not Problem(case).is_dear  # the port is used
+    monkeypatch.setattr(Problem, "uses_port", False)
+    assert Problem(case).is_dear
+    monkeypatch.setattr(bridge.problem, "DEAR", 1.0)
+    assert not Problem(case).is_dear
 
 
 def test_a_slow_port_is_used_where_there_is_no_stan_program(tmp_path, monkeypatch) -> None:

@@ -120,6 +120,30 @@ def test_a_good_fit_is_left_unpolished(khat, relative_ess, monkeypatch):
     assert approx.stages == (replace(judged, kept=True),)
 
 
+@pytest.mark.parametrize(
+    ("polish", "khat", "trained"),
+    [("auto", 0.35, False), ("auto", 0.45, True), ("widening", 0.9, False)],
+)
+def test_only_a_poor_fit_is_trained_further(polish, khat, trained, monkeypatch):
+    monkeypatch.setattr(px.ImportanceWeighted, "steps", 40)
+    judged, runs = Stage("ELBO", 0.0, khat, 0.5), []
+    monkeypatch.setattr(flow_inference, "judge", lambda *_: judged)
+    monkeypatch.setattr(flow_inference, "widen", lambda *_: None)
+    monkeypatch.setattr(px.BernsteinVI, "_train_weighted", lambda *_: runs.append(1))
+    _, approx = fit(normals(), n=40, method={"polish": polish})
+    assert len(runs) == trained
+    assert len(approx.stages) == 1 + trained
+
+
+def test_widening_alone_is_tried_whatever_the_ess(monkeypatch):
+    monkeypatch.setattr(px.ImportanceWeighted, "steps", 40)
+    wide = Stage("widening", -0.01, 0.4, 0.4)
+    monkeypatch.setattr(flow_inference, "judge", lambda *_: Stage("ELBO", 0.0, 0.6, 0.3))
+    monkeypatch.setattr(flow_inference, "widen", lambda *_: wide)
+    _, approx = fit(normals(), n=40, method={"polish": "widening"})
+    assert [stage.objective for stage in approx.stages if stage.kept] == ["widening"]
+
+
 def test_laplace_base_makes_a_narrow_correlated_posterior_exact_at_the_start():
     cov = 1e-6 * np.array([[1.0, 0.999], [0.999, 1.0]])
     with pm.Model() as model:
