@@ -216,7 +216,8 @@ def _summarise(x: np.ndarray, weights: np.ndarray | None) -> dict[str, np.ndarra
         mean, sd, quantiles = x.mean(axis=0), x.std(axis=0, ddof=1), np.quantile(x, probs, axis=0)
     else:
         mean = weights @ x
-        sd = np.sqrt(weights @ (x - mean) ** 2 / (1 - np.sum(weights**2)))
+        spread, share = weights @ (x - mean) ** 2, 1 - np.sum(weights**2)
+        sd = np.sqrt(spread / share if share > 0 else spread)  # one draw with all the weight: 0
         quantiles = _weighted_quantiles(x, weights, probs)
     sd = np.where(sd <= ROUNDING * np.abs(x).max(axis=0), 0.0, sd)
     return {"mean": mean, "sd": sd, **dict(zip(QUANTILES, quantiles, strict=True))}

@@ -100,6 +100,13 @@ def test_importance_weights_correct_the_moments() -> None:
         assert weighted[f"{name}_error"] == pytest.approx(0, abs=monte_carlo(factor * se)), name
 
 
+def test_one_draw_with_all_the_weight_has_no_spread(reference: dict[str, np.ndarray]) -> None:
+    errors = moment_errors(flat(reference), reference, weights=np.eye(CHAINS * DRAWS)[7])
+    assert (errors["sd"] == 0).all()
+    np.testing.assert_allclose(errors["sd_error"][~errors["constant"]], -1, rtol=EXACT)
+    assert np.isfinite(worst(errors).mean)
+
+
 def test_equal_weights_change_nothing(reference: dict[str, np.ndarray]) -> None:
     draws = flat(reference)
     plain = moment_errors(draws, reference)
