@@ -33,6 +33,8 @@ STEADY = 0.7  # largest share of the steps at full learning rate, if the ELBO do
 DECAY = 3 / 7  # length of the decay relative to that of the first phase
 FINAL_RATE = 0.01  # learning rate at the end, relative
 WINDOW = 2000  # longest memory of the averaged iterate, in steps
+LONGEST, MEMORY = 3.0, 0.99  # of a gradient, in running means of the norm, and their memory
+TINY = 1e-30
 OPTIMIZERS = ("adam", "rmsprop")
 
 
@@ -54,13 +56,16 @@ class GuardedOptimizer:
     name
         ``"adam"`` or ``"rmsprop"``.
     max_norm
-        Gradients longer than this are shortened to it; None leaves them.
+        Gradients longer than this are shortened to it. None: to `LONGEST` times the running mean
+        of their norms, for a few draws far out, where an exponential explodes, would otherwise fill
+        Adam's second moment and stop it for a thousand steps.
     """
 
     def __init__(self, name: str = "adam", max_norm: float | None = None) -> None:
         self.name, self.max_norm = name, max_norm
         self.rate = pytensor.shared(pm.pytensorf.floatX(0.0), "rate")
         self.weight = pytensor.shared(pm.pytensorf.floatX(1.0), "weight")
+        self.longest = pytensor.shared(pm.pytensorf.floatX(0.0), "longest")
 
     def __call__(
         self, loss: TensorVariable, params: Sequence[Any]
@@ -83,13 +88,19 @@ class GuardedOptimizer:
     def _updates(self, loss: TensorVariable, gradient: TensorVariable) -> dict[Any, Any]:
         norm: Any = pt.sqrt((gradient**2).sum())
         good = pt.lt(norm, np.inf) & pt.lt(pt.abs(loss), np.inf)  # false for NaN too
-        scale: Any = 1.0 if self.max_norm is None else pt.minimum(1.0, self.max_norm / norm)
+        updates: dict[Any, Any] = {}
+        limit: Any = self.max_norm
+        if limit is None:
+            limit = pt.switch(self.longest > 0, self.longest, LONGEST * norm)  # 0 before the first
+            longest = limit + (1 - MEMORY) * (LONGEST * pt.minimum(norm, limit) - limit)
+            updates[self.longest] = pt.switch(good, longest, self.longest)
+        scale: Any = pt.minimum(1.0, limit / pt.maximum(norm, TINY))
         g = pt.switch(good, gradient * scale, 0.0)
         adam = self.name == "adam"
         b1, b2 = (0.9, 0.999) if adam else (0.0, 0.9)
         p, v = self.vector, self._state("square")
         v_new = b2 * v + (1 - b2) * g**2
-        updates: dict[Any, Any] = {v: pt.switch(good, v_new, v)}
+        updates[v] = pt.switch(good, v_new, v)
         move, size = self.rate * g, pt.sqrt(v_new)
         if adam:
             m, steps = self._state("momentum"), pytensor.shared(pm.pytensorf.floatX(0.0), "steps")

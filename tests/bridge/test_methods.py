@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from bridge.judge import judge
-from bridge.methods import METHODS, find_methods, gaussian_mixture_log_q
+from bridge.methods import METHODS, find_methods, flow_options, gaussian_mixture_log_q
 from bridge.problem import Problem
 from posteriordb_cases import load_case
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
@@ -64,19 +66,25 @@ def test_pymc_advi_is_near_the_best_gaussian(problem: Problem) -> None:
 
 
 @pytest.mark.parametrize("dear", [False, True])
-def test_a_dear_gradient_makes_flows_frugal(dear, monkeypatch) -> None:
+def test_flows_are_adapted_to_the_problem(dear, monkeypatch) -> None:
     seen = {}
 
     def fit(n, method, **options):
-        seen.update(polish=method.polish, seed=method.random_seed, **options)
+        seen.update(options, polish=method.polish, seed=method.random_seed)
         raise InterruptedError
 
     monkeypatch.setattr(Problem, "is_dear", dear)
     monkeypatch.setattr("pymc.fit", fit)
     with pytest.raises(InterruptedError):
         METHODS["bernstein-laplace"].run(Problem(load_case(BERNOULLI)), DRAWS, 7)
-    assert seen.pop("seed") == 7 and seen.pop("progressbar") is False
-    assert seen == ({"polish": "widening", "obj_n_mc": 4} if dear else {"polish": "auto"})
+    frugal = {"polish": "widening", "obj_n_mc": 4} if dear else {"polish": "auto"}
+    assert seen == {**frugal, "seed": 7, "progressbar": False}
+
+
+@pytest.mark.parametrize(("dimension", "width"), [(1, 10), (13, 26), (300, 32)])
+def test_hidden_layers_grow_with_the_dimension(dimension, width) -> None:
+    problem = SimpleNamespace(pymc_target=SimpleNamespace(dimension=dimension), is_dear=False)
+    assert flow_options(problem) == {"hidden": (width, width)}
 
 
 def test_mixture_density_integrates_to_one() -> None:

@@ -15,7 +15,7 @@ from scipy import integrate, stats
 
 import pymc_ext as px
 from pymc_ext.variational import flow_inference
-from pymc_ext.variational.flow_training import GuardedOptimizer, Plateau
+from pymc_ext.variational.flow_training import LONGEST, GuardedOptimizer, Plateau
 from pymc_ext.variational.importance_weighted import Stage, better
 
 CAUCHY_Y = np.array([1.2083935, -2.7329216, 4.1769943, 1.9710574, -4.2004027, -2.384988])
@@ -402,6 +402,25 @@ def test_plateau_waits_for_gains_to_end():
     levels = [plateau.add(noise + min(i, 5) + 0.1 * rng.normal(size=500)) for i in range(12)]
     assert levels.index(True) >= 9
     assert not Plateau(1).add(np.full(3, -np.inf))
+
+
+def test_one_huge_gradient_does_not_stop_the_optimizer():
+    p, slope = pytensor.shared(np.array([0.0])), pytensor.shared(1.0)
+    optimizer = GuardedOptimizer()
+    _, updates = optimizer((slope * p).sum(), [p])
+    step = pytensor.function([], [], updates=updates, mode="FAST_COMPILE")
+    optimizer.rate.set_value(0.1)
+    for value in [1.0] * 20 + [1e9] + [1.0] * 10:
+        slope.set_value(value)
+        before = optimizer.vector.get_value()[0]
+        step()
+        after = optimizer.vector.get_value()[0]
+        assert -0.3 < after - before < -0.05
+        assert optimizer.longest.get_value() < 1.1 * LONGEST
+    slope.set_value(1e3)  # a new scale is taken up
+    for _ in range(500):
+        step()
+    np.testing.assert_allclose(optimizer.longest.get_value(), 1e3 * LONGEST, rtol=0.1)
 
 
 def test_optimizer_skips_bad_steps_and_averages():
