@@ -81,7 +81,7 @@ def effort_scatter(details: pd.DataFrame) -> Figure:
     """Seconds against gradient evaluations, a point a posterior."""
     return _by_method(
         details,
-        ("seconds", "seconds of a fit"),
+        ("seconds", "CPU seconds of a fit"),
         ("gradient_evaluations", "gradient evaluations"),
     )
 

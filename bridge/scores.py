@@ -31,7 +31,8 @@ EXTRA = ("mean_error_psis", "sd_error_psis", "mean_error_mcse", "mean_error_mcse
 def read_records(folder: Path) -> pd.DataFrame:
     """The runs that a comparison or sweep left in ``folder``, all of the same settings.
 
-    By posterior, method in the order of `bridge.methods.METHODS`, and seed.
+    By posterior, method in the order of `bridge.methods.METHODS`, and seed. ``seconds`` are CPU
+    seconds of the fit, which do not depend on what else the machine had to do.
 
     Where there are runs of several settings (draws, database), those of the settings with most runs
     are taken; ``attrs["left_out"]`` counts the others.
@@ -61,11 +62,19 @@ def read_records(folder: Path) -> pd.DataFrame:
         kind="stable",
         ignore_index=True,
     )
+    chosen["seconds"] = _fit_seconds(chosen)
     chosen.attrs["left_out"] = len(frame) - len(chosen)
     if len(counts) > 1:
         _log.warning("reporting the runs with settings %s; left out: %d runs of other settings",
                      counts.index[0], chosen.attrs["left_out"])  # fmt: skip
     return chosen
+
+
+def _fit_seconds(frame: pd.DataFrame) -> pd.Series:
+    """CPU seconds of each fit; wall seconds in records of versions that did not take them."""
+    columns = frame.reindex(columns=["cpu_seconds", "seconds"])
+    cpu, wall = (pd.to_numeric(columns[name], errors="coerce") for name in columns)
+    return cpu.fillna(wall)
 
 
 def khats(frame: pd.DataFrame) -> pd.DataFrame:
@@ -84,8 +93,8 @@ def shares(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a method, and one for the best method of each posterior.
 
     Columns: ``posteriors`` tried; shares of all posteriors on record with k̂ < 0.7, k̂ < 0.5, errors
-    of all means and sds after PSIS < 0.1 posterior sd, and every fit within 60 s; ``failed`` runs;
-    medians over posteriors of seconds and gradient evaluations.
+    of all means and sds after PSIS < 0.1 posterior sd, and every fit within 60 CPU seconds;
+    ``failed`` runs; medians over posteriors of seconds and gradient evaluations.
     """
     k, errors = khats(frame), moment_errors(frame)
     seconds = _by(frame, "seconds", "max").reindex_like(k)

@@ -79,6 +79,13 @@ def test_shares_count_every_posterior_on_record(made_up: Path) -> None:
     assert flow["median_seconds"] == 31.0  # of the two posteriors' 1 and 61
 
 
+def test_cpu_seconds_count_where_they_are_known(made_up: Path) -> None:
+    add(made_up, case_name="c", khat=0.1, elbo=-1.0, seconds=500.0, cpu_seconds=2.0)
+    frame = scores.read_records(made_up)
+    assert frame.loc[frame["case_name"] == "c", "seconds"].tolist() == [2.0]
+    assert scores.shares(frame).loc["laplace", "in_time"] == pytest.approx(2 / 3)
+
+
 def test_the_best_method_has_the_smallest_median_khat(made_up: Path) -> None:
     table = scores.best(scores.read_records(made_up))
     assert table["method"].to_dict() == {"a": "bernstein", "b": "bernstein"}
