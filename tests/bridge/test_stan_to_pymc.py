@@ -49,6 +49,12 @@ def schools():
     return program(SCHOOLS).density(SCHOOLS.data)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def backends():
+    """As `bridge.stan_model` does; numba is PyTensor 3's default."""
+    register_backends()
+
+
 @pytest.fixture(scope="module")
 def random_program():
     return StanProgram(RANDOM, name="random_quantities")
@@ -81,7 +87,6 @@ def test_graph_vectorises_to_one_call(schools):
 def test_the_gradient_is_computed_only_where_it_is_used(schools, mode):
     if mode == "JAX":
         pytest.importorskip("jax")
-    register_backends()
     x = pt.matrix("x", shape=(None, schools.dimension))
     lp = StanLogDensity(schools)(x)[0]
     options = {} if mode == "C" else {"mode": mode}
