@@ -7,6 +7,7 @@ vector–Jacobian product in another.
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,8 +26,8 @@ from pymc_ext.ops import bernstein_numba, bernstein_numpy
 
 __all__ = ["BernsteinMap", "BernsteinMapPullback", "bernstein_map"]
 
-_C_SOURCE = Path(__file__).with_suffix(".c")
-_C_CODE_VERSION = 1
+_C_SOURCE = Path(__file__).with_suffix(".c").read_text(encoding="utf-8")
+_C_HASH = hashlib.sha256(_C_SOURCE.encode()).hexdigest()
 
 
 class _RowOp(COp):
@@ -36,13 +37,13 @@ class _RowOp(COp):
     c_function: str
 
     def c_support_code(self, **kwargs):
-        return _C_SOURCE.read_text(encoding="utf-8")
+        return _C_SOURCE
 
     def c_compile_args(self, **kwargs):
         return ["-O3"]
 
     def c_code_cache_version(self):
-        return (_C_CODE_VERSION,)
+        return (_C_HASH,)
 
     def c_code(self, node, name, inputs, outputs, sub):
         arguments = ", ".join([*inputs, *(f"&{out}" for out in outputs)])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+from pathlib import Path
 
 import numba
 import numpy as np
 from pytensor.link.numba.dispatch.basic import register_funcify_and_cache_key
 
-_CACHE_VERSION = 2
+# PyTensor keeps compiled kernels on disk under a key that must change with the code
+_SOURCE = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
 _inline = numba.njit(fastmath={"reassoc", "contract"}, error_model="numpy")
 
 
@@ -100,4 +103,4 @@ def register(forward_op: type, backward_op: type) -> None:
 
         @register_funcify_and_cache_key(op_type)
         def funcify(op, node=None, *, _kernel=kernel, **kwargs):
-            return _kernel, f"{type(op).__name__}-{_CACHE_VERSION}"
+            return _kernel, f"{type(op).__name__}-{_SOURCE}"
