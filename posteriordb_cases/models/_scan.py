@@ -45,21 +45,27 @@ def vectorize_scan(op: Scan, node: Any, *batched: Any) -> Sequence[Any]:
     ]
     taps = [True] * (len(op.inner_inputs) - info.n_seqs - info.n_non_seqs)
     inner_batched = [*is_batched[1 : states.start], *taps, *is_batched[constants:]]
+    step = _mutable(op.fgraph)
     inner = [
         x.type.clone(shape=(None,) * rank + x.type.shape)() if lifted else x.type()
-        for x, lifted in zip(op.inner_inputs, inner_batched, strict=True)
+        for x, lifted in zip(step.inputs, inner_batched, strict=True)
     ]
-    replace = dict(zip(op.inner_inputs, inner, strict=True))
-    outputs = vectorize_graph(op.inner_outputs, replace=replace)
+    replace = dict(zip(step.inputs, inner, strict=True))
+    outputs = vectorize_graph(step.outputs, replace=replace)
     within = next(x for x, lifted in zip(inner, inner_batched, strict=True) if lifted).shape[:rank]
     outputs = [
         new if new.ndim > old.ndim else pt.broadcast_to(new, (*within, *new.shape))
-        for new, old in zip(outputs, op.inner_outputs, strict=True)
+        for new, old in zip(outputs, step.outputs, strict=True)
     ]
     new_op = Scan(inner, outputs, info, mode=op.mode, truncate_gradient=op.truncate_gradient,
                   name=op.name, allow_gc=op.allow_gc, strict=op.strict)  # fmt: skip
     results: Any = new_op(*outer, return_list=True)
     return [pt.moveaxis(x, 0, rank) for x in results]
+
+
+def _mutable(graph: Any) -> Any:
+    """The graph of a step whose nodes may enter another one: PyTensor 3 freezes them."""
+    return graph.unfreeze() if hasattr(graph, "unfreeze") else graph
 
 
 def _common(length: Any) -> Any:
