@@ -90,8 +90,8 @@ def pareto_khat(lp: np.ndarray, lq: np.ndarray) -> KHat:
     --------
     >>> theta = np.random.default_rng(1).normal(size=(10, 2000))
     >>> k = pareto_khat(scipy.stats.norm.logpdf(theta, scale=0.5), scipy.stats.norm.logpdf(theta))
-    >>> k.value  # q is wider than p: weights are bounded, k̂ <= 0
-    -0.5...
+    >>> bool(k.value < 0)  # q is wider than p: weights are bounded
+    True
 
     References
     ----------

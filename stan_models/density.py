@@ -50,8 +50,9 @@ class StanDensity:
 
     Examples
     --------
-    >>> density = StanProgram("parameters { real<lower=0> s; } model { s ~ exponential(1); }")
-    >>> density = density.density()
+    >>> from stan_models import StanProgram
+    >>> program = StanProgram("parameters { real<lower=0> s; } model { s ~ exponential(1); }")
+    >>> density = program.density()
     >>> lp, gradient = density.log_density_gradient([[0.0], [1.0]])  # -exp(t) + t
     """
 

@@ -182,7 +182,8 @@ def matched_start(
 
     Examples
     --------
-    >>> pm.fit(method=px.LaplaceVI(start=px.matched_start()))
+    >>> with model:
+    ...     approx = pm.fit(method=px.LaplaceVI(start=px.matched_start()))
     """
     inference = MatchingVI(method, alpha, model=model)
     approx = inference.fit(progressbar=False)
