@@ -48,7 +48,7 @@ def khat_map(khats: pd.DataFrame, failed: pd.DataFrame) -> Figure:
             zmax=_TOP,
             xgap=1,
             ygap=1,
-            colorbar={"title": {"text": "k̂"}, "tickvals": [0, GOOD, USABLE, 1, _TOP]},
+            colorbar={"x": 1.08, "title": {"text": "k̂"}, "tickvals": [0, GOOD, USABLE, 1, _TOP]},
         )
     )
     figure.update_layout(height=170 + 24 * len(khats), margin={"l": 10, "r": 10, "t": 10, "b": 10})
@@ -216,4 +216,5 @@ def _thinned(iteration: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def _short(values: np.ndarray) -> np.ndarray:
     """Single precision: half the bytes in the page, and no difference to the eye."""
-    return np.asarray(values, dtype=np.float32)
+    largest = float(np.finfo(np.float32).max)  # ADVI that diverges has losses beyond
+    return np.clip(values, -largest, largest).astype(np.float32)
