@@ -79,7 +79,7 @@ class _Landscape:
         self.theta, self.s = theta, curvature_scale(H)
         self.units = np.outer(self.s, self.s)
         self._at, self._hessian = np.zeros_like(theta), -H * self.units
-        self._here, self._refused = np.zeros_like(theta), 0
+        self.last, self.reports, self._refused = np.zeros_like(theta), 0, 0
 
     def _hessian_at(self, x: Array) -> Array:
         if not np.array_equal(x, self._at):
@@ -105,28 +105,38 @@ class _Landscape:
         x = intermediate_result.x
         if self.callback is not None:
             self.callback(self.theta + self.s * x, -intermediate_result.fun)
-        self._refused = self._refused + 1 if np.array_equal(x, self._here) else 0
-        self._here = x.copy()
+        self._refused = self._refused + 1 if np.array_equal(x, self.last) else 0
+        self.last, self.reports = x.copy(), self.reports + 1
         if self._refused > STALLED or np.abs(x).max() > MAX_RADIUS:
             raise StopIteration
 
 
 def _trust_region(landscape: _Landscape, max_iterations: int) -> tuple[Array, Array, int]:
-    """θ and H where scipy's trust-exact ends, and the number of its iterations."""
-    out = minimize(
-        landscape.loss,
-        np.zeros_like(landscape.theta),
-        jac=True,
-        hess=landscape.hessian,
-        method="trust-exact",
-        callback=landscape.report,
-        options={
-            "maxiter": max_iterations,
-            "gtol": GRADIENT_TOLERANCE,
-            "max_trust_radius": MAX_RADIUS,
-        },
-    )
-    return landscape.theta + landscape.s * out.x, -out.hess / landscape.units, int(out.nit)
+    """θ and H where scipy's trust-exact ends, and the number of its iterations.
+
+    Its step to the boundary takes the root of a number that rounding can make negative, where −H is
+    singular to rounding (SciPy 1.17): the search then ends at the last accepted point.
+    """
+    try:
+        out = minimize(
+            landscape.loss,
+            np.zeros_like(landscape.theta),
+            jac=True,
+            hess=landscape.hessian,
+            method="trust-exact",
+            callback=landscape.report,
+            options={
+                "maxiter": max_iterations,
+                "gtol": GRADIENT_TOLERANCE,
+                "max_trust_radius": MAX_RADIUS,
+            },
+        )
+        x, iterations = out.x, int(out.nit)
+    except ValueError as error:
+        if "math domain error" not in str(error):
+            raise
+        x, iterations = landscape.last, landscape.reports
+    return landscape.theta + landscape.s * x, -landscape.hessian(x) / landscape.units, iterations
 
 
 def find_mode(

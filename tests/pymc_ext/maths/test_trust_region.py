@@ -1,5 +1,8 @@
+import math
+
 import numpy as np
 import pytest
+import scipy.optimize
 
 from pymc_ext.maths.trust_region import NoModeError, curvature_scale, find_mode, newton_step
 
@@ -123,3 +126,22 @@ def test_newton_step_and_scale():
     assert decrement == pytest.approx(g @ np.linalg.solve(A, g))
     assert newton_step(g, A) is None
     np.testing.assert_allclose(curvature_scale(np.diag([-4.0, 0.0, 25.0])), [0.5, 1, 0.2])
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+def test_a_failure_inside_scipy_ends_the_search_where_it_is(steps, monkeypatch):
+    problem = scipy.optimize._trustregion.BaseQuadraticSubproblem
+    intersections, calls = problem.get_boundaries_intersections, []
+
+    def fail(self, *args):
+        calls.append(1)
+        if len(calls) > steps:
+            math.sqrt(-1e-30)
+        return intersections(self, *args)
+
+    monkeypatch.setattr(problem, "get_boundaries_intersections", fail)
+    f, hessian, mode = quadratic(np.ones(3))
+    found = find_mode(f, hessian, np.zeros(3))
+    assert len(calls) == steps + 1
+    assert found.converged
+    np.testing.assert_allclose(found.theta, mode, rtol=1e-9)
