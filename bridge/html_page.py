@@ -121,8 +121,9 @@ def filter_table(table: pd.DataFrame, formats: dict[str, str], *, wrap: bool = F
     shown = table.copy()
     for column, form in formats.items():
         if column in shown:
-            rounded = [_rounded(value, form) for value in shown[column]]
-            shown[column] = pd.Series(rounded, index=shown.index, dtype=object)
+            rounded = pd.Series([_rounded(v, form) for v in shown[column]], index=shown.index)
+            whole = form == ".0f" and not np.isinf(rounded).any()
+            shown[column] = rounded.astype("Int64") if whole else rounded
     return to_html_datatable(
         shown,
         connected=False,
@@ -149,9 +150,6 @@ def plain_table(table: pd.DataFrame, formats: dict[str, str]) -> str:
     return f'<div class="plain">{shown.to_html(index=False, border=0, na_rep="–")}</div>'
 
 
-def _rounded(value: Any, form: str) -> float | int:
-    """Numbers stay numbers, so that they are sorted as such; whole ones are whole."""
-    if pd.isna(value):
-        return np.nan
-    number = float(format(float(value), form))
-    return int(number) if form == ".0f" and np.isfinite(number) else number
+def _rounded(value: Any, form: str) -> float:
+    """Numbers stay numbers, so that they are sorted as such."""
+    return np.nan if pd.isna(value) else float(format(float(value), form))
