@@ -26,6 +26,7 @@ from bridge.html_report import html_report
 from bridge.methods import METHODS
 from bridge.sweep import cases_with_reference, cluster, sweep
 from posteriordb_cases import list_cases, load_case
+from stan_models.errors import StanError
 
 EMBEDDED_SCHOOLS = (
     "eight_schools-eight_schools_noncentered",
@@ -52,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     warnings.filterwarnings("ignore", "PyTensor could not link to a BLAS", UserWarning)
     try:
         return arguments.run(arguments, console)
-    except (BridgeError, LookupError, ValueError, OSError) as error:
+    except (BridgeError, StanError, LookupError, ValueError, OSError) as error:
         print(f"error: {_message(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

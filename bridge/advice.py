@@ -15,6 +15,7 @@ import xarray as xr
 
 from bridge.khat import KHat, pareto_khat
 from bridge.methods import METHODS, Fit, find_methods
+from bridge.problem import is_dear
 from bridge.stan_to_pymc import stan_model
 from bridge.target import Target, pymc_target, stan_target
 from stan_models.inference_data import make_inference_data
@@ -133,6 +134,8 @@ def fit(
     ------
     UnknownMethodError
         With the near names.
+    StanCompileError, StanDataError, UndefinedDensityError
+        Of a Stan program that no method can run on.
     ValueError
         A limit is out of range, a method is a sampler, or ``data`` is given with a PyMC model.
 
@@ -189,6 +192,7 @@ class _ModelProblem:
     """What a method needs of a posterior that is no case: a PyMC model."""
 
     model: pm.Model
+    is_dear = False
 
     @cached_property
     def pymc_target(self) -> Target:
@@ -215,6 +219,10 @@ class _StanProblem:
         return stan_model(self.program, self.data)
 
     @cached_property
+    def is_dear(self) -> bool:
+        return is_dear(self.program.density(self.data), self.model)
+
+    @cached_property
     def stan_target(self) -> Target:
         return stan_target(self.program.density(self.data))
 
@@ -238,7 +246,9 @@ def _problem(model: Any, data: Any) -> Any:
     from stan_models import StanProgram
 
     program = model if isinstance(model, StanProgram) else StanProgram(model)
-    return _StanProblem(program, data)
+    problem = _StanProblem(program, data)
+    _ = problem.model  # what is wrong with program or data is said at once, not by every method
+    return problem
 
 
 def _try(

@@ -22,7 +22,7 @@ from posteriordb_cases import Case
 if TYPE_CHECKING:
     import pymc as pm
 
-    from stan_models import StanProgram
+    from stan_models import StanDensity, StanProgram
 
 
 DEAR = 1.5e-4  # seconds a gradient
@@ -39,6 +39,17 @@ def can_compile_stan() -> bool:
     except ToolchainError:
         return False
     return find_spec("cmdstanpy") is not None
+
+
+def is_dear(density: StanDensity, model: pm.Model) -> bool:
+    """Whether a gradient at the model's initial point takes 0.15 ms: an ODE or a filter, mostly.
+
+    The fastest of five batches of ten counts.
+    """
+    (start,) = model.initial_point().values()
+    batch = np.tile(start, (10, 1))
+    times = timeit.repeat(lambda: density.log_density_gradient(batch), number=1, repeat=5)
+    return min(times) / len(batch) > DEAR
 
 
 @dataclass(frozen=True)
@@ -93,18 +104,8 @@ class Problem:
 
     @cached_property
     def is_dear(self) -> bool:
-        """Whether methods of PyMC run on a Stan program whose gradient takes 0.15 ms or more.
-
-        The fastest of five batches of ten at the starting point counts. Programs without an ODE
-        or a filter stay far below.
-        """
-        if self.uses_port:
-            return False
-        (start,) = self.model.initial_point().values()
-        batch = np.tile(start, (10, 1))
-        density = self.program.density(self.case.data)
-        times = timeit.repeat(lambda: density.log_density_gradient(batch), number=1, repeat=5)
-        return min(times) / len(batch) > DEAR
+        """Whether methods of PyMC run on a Stan program whose gradient takes long."""
+        return not self.uses_port and is_dear(self.program.density(self.case.data), self.model)
 
     @cached_property
     def reference(self) -> Any:

@@ -7,9 +7,11 @@ import pymc as pm
 import pytest
 
 import bridge
+from bridge.__main__ import main
+from bridge.advice import LADDER
 from bridge.errors import UnknownMethodError
 from posteriordb_cases import load_case
-from stan_models import StanProgram
+from stan_models import StanCompileError, StanProgram
 from tests.tolerances import monte_carlo
 
 
@@ -53,6 +55,38 @@ def test_resampling_repairs_what_k_hat_allows():
     se = sd * np.sqrt(1 / k.ess + 1 / draws.size)
     assert abs(draws.mean() - mean) < monte_carlo(se)
     assert abs(advice.fit.theta.mean() - mean) > monte_carlo(se)  # the weights did the repair
+
+
+@pytest.mark.stan
+@pytest.mark.parametrize("form", ["model", "program"])
+@pytest.mark.parametrize("name", LADDER)
+def test_every_default_method_runs_on_models_and_programs(form, name, monkeypatch):
+    fits = []
+
+    def short(n, **options):
+        fits.append(fit(50, **options))
+        return fits[-1]
+
+    fit = pm.fit
+    monkeypatch.setattr(pm, "fit", short)
+    program = StanProgram("parameters { vector[2] x; } model { x ~ normal([1, -2], [0.5, 3]); }")
+    problem = gaussian_model() if form == "model" else program
+    advice = bridge.fit(
+        problem, methods=[name], random_seed=1, draws=40, fresh_draws=1000, progressbar=False
+    )
+    assert len(fits) == 1
+    assert "failed" not in advice.attempts[0].verdict
+
+
+@pytest.mark.stan
+def test_what_is_wrong_with_a_program_is_said_before_any_method_runs(tmp_path, capsys):
+    (tmp_path / "bad.stan").write_text("parameters { real x; } model { x ~ normal(0, ; }")
+    (tmp_path / "data.json").write_text("{}")
+    with pytest.raises(StanCompileError):
+        bridge.fit(tmp_path / "bad.stan", methods=["laplace"])
+    arguments = ["fit", str(tmp_path / "bad.stan"), str(tmp_path / "data.json")]
+    assert main([*arguments, "--out", str(tmp_path / "posterior.nc")]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
 
 
 @pytest.mark.stan
