@@ -39,9 +39,8 @@ def refuse_runaway(approx: VectorisedApproximation, random_seed: int | None) -> 
 
 def _refuse_flat(approx: VectorisedApproximation, names: list[str], theta: np.ndarray) -> None:
     probes, D = theta[:PROBES], theta.shape[1]
-    moved = probes[:, None, :] + FAR * theta.std(axis=0) * np.eye(
-        D
-    )  # (PROBES, D, D): one coordinate
+    steps = FAR * np.diag(theta.std(axis=0))  # one coordinate at a time
+    moved = probes[:, None, :] + steps
     before, after = approx.log_p(probes), approx.log_p(moved.reshape(-1, D)).reshape(-1, D)
     flat = np.all(after == before[:, None], axis=0)
     if flat.any():
