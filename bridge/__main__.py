@@ -112,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--draws", type=int, default=4_000, help="draws to write")
     command.add_argument("--seed", type=int, default=1)
     command.add_argument("--out", type=Path, default=Path("posterior.nc"), help="NetCDF file")
+    command.add_argument("--overwrite", action="store_true", help="replace the file --out")
     command.set_defaults(run=_fit)
 
     command = commands.add_parser("list", help="cases and methods")
@@ -224,6 +225,8 @@ def _report(arguments: argparse.Namespace, console: Console) -> int:
 def _fit(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.out.suffix != ".nc" or not arguments.out.absolute().parent.is_dir():
         raise ValueError(f"--out must name a .nc file in an existing folder, got {arguments.out}")
+    if arguments.out.exists() and not arguments.overwrite:
+        raise ValueError(f"{arguments.out} exists: give --overwrite, or another file with --out")
     with console.status("fitting ..."):
         advice = fit(
             arguments.program,

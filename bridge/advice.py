@@ -158,12 +158,13 @@ def fit(
     problem = _problem(model, data)
     attempts: list[Attempt] = []
     for name in chosen:
+        _log.info("trying %s", name)
         attempt, found, k = _try(name, problem, khat, fresh_draws, seed)
         attempts.append(attempt)
-        _log.info("%s: %s", name, attempt.verdict)
         if found is not None and k is not None:
             idata = _resampled(problem, found, k, draws, seed)
             return Advice(name, idata, tuple(attempts), found)
+    _log.info("no approximation is good enough: running NUTS")
     idata = problem.nuts(draws, seed, progressbar)
     return Advice("nuts", idata, tuple(attempts), None)
 
@@ -267,6 +268,7 @@ def _try(
         batches = [x[: size * REPETITIONS].reshape(REPETITIONS, size) for x in (lp, lq)]
         k = pareto_khat(*batches)
     except Exception as error:
+        _log.debug("%s failed", name, exc_info=True)
         verdict = f"failed: {type(error).__name__}: {error}"
         seconds = time.perf_counter() - begin
         return Attempt(name, nan, nan, nan, False, seconds, verdict), None, None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bridge.report import loss_range, open_group, scalars, shown_names
+from bridge.report import loss_name, loss_range, open_group, scalars, shown_names
 from bridge.scores import GOOD, SMALL_ERROR, USABLE
 
 if TYPE_CHECKING:
@@ -186,14 +186,17 @@ def _marginal(
 
 
 def loss_curves(traces: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> Figure:
-    """The objective −ELBO against iterations: a panel a method, a line a seed."""
+    """The objective against iterations: a panel a method, a line a seed."""
     from plotly.graph_objects import Scatter
     from plotly.subplots import make_subplots
 
     columns = min(4, len(traces))
     rows = -(-len(traces) // columns)
     figure = make_subplots(
-        rows, columns, subplot_titles=list(traces), vertical_spacing=0.3 / max(rows, 2)
+        rows,
+        columns,
+        subplot_titles=[f"{name}: {loss_name(name)}" for name in traces],
+        vertical_spacing=0.3 / max(rows, 2),
     )
     for number, lines in enumerate(traces.values()):
         place = {"row": number // columns + 1, "col": number % columns + 1}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
@@ -109,21 +110,26 @@ def _cases(frame: pd.DataFrame) -> Any:
 
 def _header(title: str, folder: Path, frame: pd.DataFrame) -> str:
     failed = int((frame["status"] == "failed").sum())
-    counts = (
-        f"{frame['case_name'].nunique()} posteriors, {frame['method'].nunique()} methods, "
-        f"{frame['seed'].nunique()} seeds: {len(frame)} runs, {failed} of them failed"
-    )
+    numbers = [frame[name].nunique() for name in ("case_name", "method", "seed")]
+    words = [
+        f"{n} {word}{'s' * (n != 1)}"
+        for n, word in zip(numbers, ("posterior", "method", "seed"), strict=True)
+    ]
+    counts = f"{', '.join(words)}: {len(frame)} runs, {failed} of them failed"
+    missing = math.prod(numbers) - len(frame)
+    partial = f" Not complete: {missing} runs are not on record." if missing else ""
     engines = frame.reindex(columns=["engine"])["engine"].dropna().unique()
     chosen = json.loads(frame["settings"].iloc[0])
-    settings = ", ".join(f"{k} {v}" for k, v in chosen.items() if v is not None)
+    settings = "; ".join(f"{k} {v}" for k, v in chosen.items() if v is not None)
     left_out = frame.attrs["left_out"]
     others = f" {left_out} runs of other settings are left out." if left_out else ""
-    text = f"Records: {folder / 'records.sqlite'}. Settings: {settings}. {', '.join(engines)}."
+    made = f"Settings: {settings}. Made with {', '.join(engines)}."
+    text = f"Records: {folder / 'records.sqlite'}. {made}{others}"
     links = "khat shares best errors divergences effort table failures posteriors".split()
     nav = "".join(f'<a href="#{name}">{name}</a>' for name in links)
     return (
-        f"<h1>{html.escape(title)}</h1><p>{counts}.</p>"
-        f'<p class="note">{html.escape(text + others)}</p><nav>{nav}</nav>'
+        f"<h1>{html.escape(title)}</h1><p>{counts}.{partial}</p>"
+        f'<p class="note">{html.escape(text)}</p><nav>{nav}</nav>'
     )
 
 
@@ -269,7 +275,7 @@ def _losses(name: str, ok: pd.DataFrame, folder: Path) -> str:
     if not traces:
         return ""
     figure = html_figures.loss_curves(traces)
-    return f"<h3>−ELBO by iteration</h3>{figure_html(f'losses-{name}', figure)}"
+    return f"<h3>Objective by iteration</h3>{figure_html(f'losses-{name}', figure)}"
 
 
 def _reasons(runs: pd.DataFrame) -> str:

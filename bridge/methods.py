@@ -47,8 +47,8 @@ class Fit:
     gradient_evaluations
         Gradients of log p̃, where the method lets them be counted.
     losses, loss_iterations
-        Trace of the objective (−ELBO) as the method reports it, and the iterations of its entries;
-        None for every iteration.
+        Trace of the objective (:attr:`Method.objective`) as the method reports it, and the
+        iterations of its entries; None for every iteration.
     info
         Anything else worth a column of the record (divergences, engine, stop reason).
     """
@@ -75,6 +75,7 @@ class Method:
     run: Callable[[Problem, int, int], Fit]
     default: bool = True  # whether a comparison that names no methods runs it
     general: bool = True  # whether it works on any posterior, so that a sweep runs it
+    objective: str = "−ELBO"  # what its losses are
 
 
 def gaussian_mixture_log_q(weight: Array, mean: Array, cov: Array) -> LogDensity:
@@ -277,11 +278,12 @@ def _px(
     general: bool = True,
     iterations: int = 10_000,
     adapt: Callable[[Problem], Mapping[str, Any]] | None = None,
+    objective: str = "−ELBO",
     **options: Any,
 ) -> Method:
     """The method that fits ``pymc_ext.family(*arguments, **options)``."""
     run = _family(family, arguments, options, adapt, iterations)
-    return Method(name, text, "pymc", run, default, general)
+    return Method(name, text, "pymc", run, default, general, objective)
 
 
 _BASELINES = (
@@ -294,7 +296,7 @@ _BASELINES = (
     Method("pymc-advi-full", "PyMC's full-rank ADVI", "pymc", _pymc_advi("fullrank_advi")),
 )
 _FAMILIES = (
-    _px("laplace", "Laplace at the mode found by Newton", "LaplaceVI"),
+    _px("laplace", "Laplace at the mode found by Newton", "LaplaceVI", objective="−log p̃"),
     _px("mixed-mu", "MVI: Laplace with its mean refitted", "MixedVI", "mu", default=False),
     _px("mixed-eig", "MVI: mean and eigenvalues refitted", "MixedVI", "eig"),
     _px("mixed-lr", "MVI: mean and a rank-one update", "MixedVI", "lr", default=False),

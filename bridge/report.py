@@ -18,6 +18,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from bridge.errors import RecordsError
+from bridge.methods import METHODS
 from posteriordb_cases import load_case
 
 _log = logging.getLogger(__name__)
@@ -254,7 +255,7 @@ def loss_traces(case_name: str, runs: pd.DataFrame, out: Path) -> Figure | None:
         for iteration, loss in lines:
             axis.plot(iteration, loss, lw=0.8)
         axis.set_ylim(loss_range(lines))
-        axis.set(title=method, xlabel="iteration", ylabel="−ELBO")
+        axis.set(title=method, xlabel="iteration", ylabel=loss_name(method))
     figure.suptitle(case_name, fontsize=10)
     return figure
 
@@ -268,6 +269,11 @@ def read_traces(runs: pd.DataFrame, folder: Path) -> dict[str, list[tuple[np.nda
             values = (data["iteration"].values, data["loss"].values)
             traces.setdefault(method, []).append(values)
     return traces
+
+
+def loss_name(method: str) -> str:
+    """What the losses of a method are."""
+    return METHODS[method].objective if method in METHODS else "loss"
 
 
 def loss_range(lines: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float] | None:

@@ -25,6 +25,7 @@ USABLE, GOOD = 0.7, 0.5  # k̂; Vehtari et al. (2024), JMLR 25(72)
 SMALL_ERROR = 0.1  # posterior standard deviations
 MOST_SECONDS = 60.0
 BEST = "best of each posterior"
+NONE = "none"  # instead of a method where no approximation has a finite k̂
 EXTRA = ("mean_error_psis", "sd_error_psis", "mean_error_mcse", "mean_error_mcse_psis")
 
 
@@ -115,7 +116,8 @@ def shares(frame: pd.DataFrame) -> pd.DataFrame:
 def best(frame: pd.DataFrame) -> pd.DataFrame:
     """The approximation with the smallest median k̂ of each posterior (the faster one of equals).
 
-    Where that is no k̂ < 0.7, ``why`` says what the runs of this method noted or failed with.
+    Where that is no k̂ < 0.7, ``why`` says what the runs of this method noted or failed with; where
+    no method has a finite k̂, ``method`` is "none" and ``why`` starts with the method it speaks of.
     """
     table, k = details(frame), khats(frame)
     table = table[table["method"].isin(k.columns)].reset_index(drop=True)
@@ -128,6 +130,9 @@ def best(frame: pd.DataFrame) -> pd.DataFrame:
         "" if khat < USABLE else _remarks(frame, str(case), method)
         for case, method, khat in table[["method", "khat"]].itertuples(name=None)
     ]
+    none = ~np.isfinite(table["khat"].to_numpy(dtype=float))
+    table.loc[none, "why"] = table["method"] + ": " + table["why"]
+    table.loc[none, "method"] = NONE
     return table.reindex([case for case in k.index if case in table.index])
 
 
@@ -200,5 +205,5 @@ def _share(name: str, k: pd.Series, errors: pd.Series, seconds: pd.Series) -> di
 
 
 def _pick(table: pd.DataFrame, chosen: pd.Series) -> pd.Series:
-    values = {case: table.at[case, method] for case, method in chosen.items()}
+    values = {c: np.inf if m == NONE else table.at[c, m] for c, m in chosen.items()}
     return pd.Series(values, dtype=float).reindex(table.index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
@@ -87,6 +88,19 @@ def test_what_is_wrong_with_a_program_is_said_before_any_method_runs(tmp_path, c
     arguments = ["fit", str(tmp_path / "bad.stan"), str(tmp_path / "data.json")]
     assert main([*arguments, "--out", str(tmp_path / "posterior.nc")]) == 2
     assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.stan
+def test_an_existing_file_is_replaced_on_request_only(tmp_path, capsys):
+    program, out = tmp_path / "normal.stan", tmp_path / "posterior.nc"
+    program.write_text("parameters { vector[2] x; } model { x ~ std_normal(); }")
+    out.write_text("mine")
+    arguments = ["fit", str(program), "--out", str(out), "--draws", "100"]
+    assert main(arguments) == 2 and out.read_text() == "mine"
+    assert "--overwrite" in capsys.readouterr().err
+    assert main([*arguments, "--overwrite"]) == 0
+    assert az.from_netcdf(str(out))["posterior"]["x"].shape == (1, 100, 2)
+    assert capsys.readouterr().out.count("exact: its log ratios") == 1
 
 
 @pytest.mark.stan

@@ -109,6 +109,15 @@ def test_a_posterior_that_resists_says_why(made_up: Path) -> None:
     assert why["a"] == "" and why["b"] == ""
 
 
+def test_where_no_khat_is_finite_no_method_is_best(tmp_path: Path) -> None:
+    add(tmp_path, method="laplace", status="failed", reason="ValueError: no mode")
+    add(tmp_path, method="bernstein", khat=float("inf"), elbo=-1.0)
+    best = scores.best(scores.read_records(tmp_path)).loc["a"]
+    assert best["method"] == scores.NONE and best["khat"] == float("inf")
+    assert best["why"] == "laplace: ValueError: no mode"
+    assert scores.shares(scores.read_records(tmp_path)).loc[scores.BEST, "khat_usable"] == 0
+
+
 def test_runs_of_other_settings_are_left_out(made_up: Path) -> None:
     add(made_up, settings="{}", khat=9.0)
     frame = scores.read_records(made_up)
@@ -167,6 +176,7 @@ def test_page_and_tables_are_written_from_a_comparison(compared: Path, tmp_path:
     assert {"khat.png", "scores.png", f"{GAUSSIAN}-marginals.png", f"{GAUSSIAN}-loss.png"} < names
     page = (out / "report.html").read_text()
     assert "no fit on purpose" in page
+    assert "1 posterior, 3 methods, 2 seeds: 6 runs, 2 of them failed.</p>" in page
     frame = Records(compared / "records.sqlite").frame()
     wide = frame[frame["method"] == "wide"]["khat"].astype(float).median()
     drawn = _figure(page, "khat-map")["data"][0]
@@ -226,6 +236,14 @@ def test_names_and_reasons_are_text_not_tags(made_up: Path) -> None:
     assert "</script><b>" not in page
     assert "exact" in _figure(page, "khat-map")["data"][0]["text"][0]
     assert "<b>no</b> mode" not in page and "&lt;b&gt;no&lt;/b&gt; mode" in page
+
+
+def test_a_partial_sweep_says_how_much_is_missing(made_up: Path) -> None:
+    _libraries()
+    from bridge.html_report import html_report
+
+    page = html_report(made_up)[0].read_text()  # bernstein has one seed on a, NUTS one on both
+    assert "Not complete: 6 runs are not on record." in page
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium to open the page in")
