@@ -5,31 +5,30 @@ from __future__ import annotations
 import json
 import logging
 import os
-import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import xarray as xr
 from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 
+from bridge.errors import DiskFullError, UnreliableReferenceError
 from bridge.judge import judge
-from bridge.methods import METHODS, Fit, find_methods
+from bridge.methods import METHODS, find_methods
 from bridge.problem import Problem
 from bridge.records import Records
+from bridge.storage import store
 from bridge.time_limit import can_limit, time_limit
-from posteriordb_cases import load_case
+from posteriordb_cases import Case, load_case
 
 _log = logging.getLogger(__name__)
-_MAX_STORED_DRAWS = 4_000
 
 
 @dataclass(frozen=True)
@@ -128,18 +127,22 @@ def compare(
 
     Raises
     ------
-    UnknownCaseError, UnknownMethodError
-        With the near names.
+    UnknownMethodError, ValueError
+        No such method or case, with the near names.
+    UnreliableReferenceError
+        The reference draws of a case failed checks of posteriordb's.
+    DiskFullError
+        What was done by then is on record.
 
     Examples
     --------
     >>> frame = compare("eight_schools_noncentered", ["pymc-advi"], seeds=1, out="results")
     ... # doctest: +SKIP
     """
-    names = [cases] if isinstance(cases, str) else list(cases)
-    case_names = [load_case(name, database=database).name for name in names]
-    chosen = [method.name for method in find_methods(methods)]
-    seed_list = list(range(1, seeds + 1)) if isinstance(seeds, int) else list(seeds)
+    names = [cases] if isinstance(cases, str) else cases
+    case_names = _unique(_admitted(load_case(name, database=database)) for name in names)
+    chosen = _unique(method.name for method in find_methods(methods))
+    seed_list = _unique(range(1, seeds + 1) if isinstance(seeds, int) else seeds)
     if not (case_names and chosen and seed_list):
         raise ValueError(
             f"expected at least one case, method and seed, got {case_names}, {chosen}, {seed_list}"
@@ -169,6 +172,21 @@ def compare(
     order = {run.key[:3]: i for i, run in enumerate(runs)}
     position = [order[key[:3]] for key in keys if key in wanted]
     return frame.iloc[np.argsort(position)].reset_index(drop=True)
+
+
+def _unique(values: Iterable[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))
+
+
+def _admitted(case: Case) -> str:
+    """The name of a case, if its reference draws are fit to judge by."""
+    if case.failed_checks:
+        raise UnreliableReferenceError(
+            f"the reference draws of {case.name} failed the admission checks "
+            f"{', '.join(case.failed_checks)}: nothing can be judged by them; make others with "
+            f"`python -m bridge generate {case.name}`"
+        )
+    return case.name
 
 
 def _finished(tasks: Iterator[Any]) -> Iterator[dict[str, Any]]:
@@ -208,6 +226,8 @@ def run_one(run: Run, out: Path, run_limit: float | None = None) -> dict[str, An
         if run_limit is not None and not can_limit():
             text = "time limit not enforced: this worker's runs are not in its main thread"
             record["notes"] = "; ".join(filter(None, [record.get("notes"), text]))
+    except DiskFullError:  # says nothing about the method: the run is made when there is room
+        raise
     except Exception as error:
         _log.debug("%s failed", run, exc_info=True)
         record |= {
@@ -225,7 +245,7 @@ def _fit_and_judge(run: Run, out: Path) -> dict[str, Any]:
     fit = METHODS[run.method].run(problem, run.settings.draws, run.seed)
     record["cpu_seconds"] = _cpu_seconds() - before
     record |= judge(problem, fit, repetitions=run.settings.repetitions)
-    _store(fit, out / run.draws_file)
+    store(fit, out / run.draws_file)
     return record | {"status": "ok", "draws_file": run.draws_file}
 
 
@@ -243,50 +263,3 @@ def _representation(problem: Problem, method: str) -> str:
 @lru_cache(maxsize=4)
 def _problem(case_name: str, database: str | None) -> Problem:
     return Problem(load_case(case_name, database=database))
-
-
-def _store(fit: Fit, path: Path) -> None:
-    """Write the draws as NetCDF groups posterior and sample_stats, complete or not at all."""
-    chains, n, dimension = fit.theta.shape
-    step = max(1, -(-chains * n // _MAX_STORED_DRAWS))
-    theta, lp = fit.theta[:, ::step], fit.lp[:, ::step]
-    flat = fit.target.constrain(theta.reshape(-1, dimension))
-    posterior = {
-        k: _labelled(k, v.reshape(*theta.shape[:2], *v.shape[1:])) for k, v in flat.items()
-    }
-    stats = {"lp": (("chain", "draw"), lp)}
-    if fit.lq is not None:
-        stats["lq"] = (("chain", "draw"), fit.lq[:, ::step])
-    trace = _trace(fit)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".nc.part")
-    os.close(handle)
-    try:
-        groups: dict[str, Any] = {
-            "posterior": posterior,
-            "sample_stats": stats,
-            "optimization_trace": trace,
-        }
-        modes: tuple[Literal["w", "a"], ...] = ("w", "a", "a")
-        for mode, (group, data) in zip(modes, groups.items(), strict=True):
-            xr.Dataset(data).to_netcdf(name, group=group, mode=mode, engine="h5netcdf")
-        os.replace(name, path)
-    finally:
-        Path(name).unlink(missing_ok=True)
-
-
-def _labelled(name: str, values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
-    return ("chain", "draw", *(f"{name}_dim_{i}" for i in range(values.ndim - 2))), values
-
-
-def _trace(fit: Fit, most: int = 2_000) -> dict[str, Any]:
-    """At most ``most`` block means of the losses, each with the iteration its block starts at."""
-    losses, iterations = fit.losses, fit.loss_iterations
-    if losses is None:
-        return {}
-    if iterations is None:
-        iterations = np.arange(losses.size)
-    size = -(-losses.size // most)
-    starts = np.arange(0, losses.size, size)
-    means = np.array([losses[i : i + size].mean() for i in starts])
-    return {"loss": ("iteration", means), "iteration": iterations[starts]}

@@ -25,3 +25,11 @@ class UndefinedDensityError(BridgeError, ValueError):
 
 class IncompleteReferenceError(BridgeError):
     """The reference draws lack parameters, so that the density cannot be evaluated at them."""
+
+
+class UnreliableReferenceError(BridgeError):
+    """The reference draws failed admission checks, so that nothing can be judged by them."""
+
+
+class DiskFullError(RecordsError):
+    """There is no room for the draws or the record of a run."""

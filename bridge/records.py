@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from bridge.errors import RecordsError
+from bridge.errors import DiskFullError, RecordsError
 
 _KEY = ("case_name", "method", "seed", "settings")
 
@@ -48,13 +48,25 @@ class Records:
             ) from error
 
     def add(self, record: dict[str, Any]) -> None:
-        """Commit one record; a record of the same key is replaced."""
+        """Commit one record; a record of the same key is replaced.
+
+        Raises
+        ------
+        DiskFullError
+            The records of before stay as they were.
+        """
         clean = {name: _plain(value) for name, value in record.items()}
-        with self._connection() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?)",
-                (*(clean[name] for name in _KEY), json.dumps(clean, allow_nan=False)),
-            )
+        row = (*(clean[name] for name in _KEY), json.dumps(clean, allow_nan=False))
+        try:
+            with self._connection() as connection:
+                connection.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?)", row)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL:
+                raise
+            raise DiskFullError(
+                f"no room for a record in {self.path}: make room and give the same command again, "
+                "it goes on where it stopped"
+            ) from error
 
     def keys(self, *, status: str | None = None) -> set[tuple]:
         """Keys (case_name, method, seed, settings) of the records, of one status if given."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,18 +16,25 @@ from bridge.errors import BridgeError
 from bridge.methods import METHODS
 from posteriordb_cases import list_cases, load_case
 
+_log = logging.getLogger(__name__)
+
 
 def cases_with_reference(database: str | os.PathLike[str] | None = None) -> list[str]:
-    """Names of the posteriors of a database that have reference draws.
+    """Names of the posteriors of a database that have reference draws which passed all checks.
 
     Raises
     ------
     ValueError
         The database has none.
     """
-    names = [
-        name for name in list_cases(database) if load_case(name, database=database).has_reference
-    ]
+    names = []
+    for name in list_cases(database):
+        case = load_case(name, database=database)
+        if case.has_reference and case.failed_checks:
+            _log.warning("%s left out: its reference draws failed %s", name,
+                         ", ".join(case.failed_checks))  # fmt: skip
+        elif case.has_reference:
+            names.append(name)
     if not names:
         raise ValueError(
             f"no posterior of the database {database or 'given by POSTERIORDB_PATH'} has "

@@ -174,6 +174,12 @@ class Case:
         path = folder / f"{self.reference_name}.info.json"
         return read_json(path) if self.reference_name and path.is_file() else None
 
+    @property
+    def failed_checks(self) -> list[str]:
+        """posteriordb's admission checks that the reference draws are recorded to have failed."""
+        checks = (self.reference_info or {}).get("checks_made") or {}
+        return [name for name, passed in checks.items() if passed is False]
+
     def reference_draws(self) -> Any:
         """Return the reference draws as ArviZ data with the group ``posterior``.
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +16,16 @@ import xarray as xr
 
 from bridge import report
 from bridge.compare import _problem, compare
-from bridge.errors import IncompleteReferenceError, UnknownMethodError
+from bridge.errors import (
+    DiskFullError,
+    IncompleteReferenceError,
+    UnknownMethodError,
+    UnreliableReferenceError,
+)
 from bridge.methods import METHODS, Method
 from bridge.problem import Problem
 from bridge.records import Records
+from bridge.sweep import cases_with_reference
 from tests.bridge.conftest import GAUSSIAN, gaussian_fit
 from tests.tolerances import EXACT, monte_carlo
 
@@ -144,12 +154,60 @@ def test_draws_are_stored_whole_or_not_at_all(run, tmp_path, monkeypatch) -> Non
     assert (stats["lp"] - stats["lq"]).std() > 0
 
     def fail(*arguments, **options):
-        raise OSError("disk full")
+        raise OSError("no such device")
 
     monkeypatch.setattr(xr.Dataset, "to_netcdf", fail)
     failed = run(["shifted"]).iloc[0]
-    assert failed["status"] == "failed" and "disk full" in failed["reason"]
+    assert failed["status"] == "failed" and "no such device" in failed["reason"]
     assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_a_full_disk_stops_the_comparison_and_room_lets_it_go_on(run, monkeypatch) -> None:
+    free = iter([10**9, 2_000, 10**9, 10**9])
+    usage = shutil.disk_usage("/")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=next(free)))
+    with pytest.raises(DiskFullError, match="make room and give the same command again"):
+        run(["wide"], seeds=3)
+    frame = run(["wide"], seeds=3)
+    assert list(frame["status"]) == ["ok"] * 3 and next(free, None) is None
+
+
+def test_a_record_without_room_leaves_those_before_it(run, tmp_path) -> None:
+    run(["wide"])
+    records = Records(tmp_path / "records.sqlite")
+    with records._connection() as connection:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+
+    @contextmanager
+    def full():
+        with closing(sqlite3.connect(records.path)) as connection, connection:
+            connection.execute(f"PRAGMA max_page_count = {pages}")
+            yield connection
+
+    records._connection = full
+    row = {"case_name": "a", "method": "m", "seed": 1, "settings": "{}", "status": "ok"}
+    with pytest.raises(DiskFullError, match="no room for a record"):
+        records.add(row | {"notes": "x" * 100_000})
+    assert list(records.frame()["method"]) == ["wide"]
+
+
+def test_what_is_named_twice_runs_once(run) -> None:
+    assert len(run(["wide", "wide"], seeds=[1, 2, 1])) == 2
+
+
+def test_a_reference_that_failed_its_checks_is_no_truth(
+    gaussian_database, gaussian_methods, tmp_path, caplog
+) -> None:
+    database = tmp_path / "database"
+    shutil.copytree(gaussian_database, database)
+    (info,) = database.glob(f"reference_posteriors/draws/info/{GAUSSIAN}.info.json")
+    checks = {"r_hat_below_1_01": False, "nchains_is_gte_4": True}
+    info.write_text(json.dumps(json.loads(info.read_text()) | {"checks_made": checks}))
+    with pytest.raises(UnreliableReferenceError, match=r"failed the admission.*r_hat_below"):
+        compare(GAUSSIAN, ["wide"], 1, out=tmp_path / "out", database=database)
+    assert not (tmp_path / "out").exists()
+    assert GAUSSIAN not in cases_with_reference(database)
+    assert "left out: its reference draws failed r_hat_below_1_01" in caplog.text
 
 
 def test_unknown_method_names_the_near_ones(run) -> None:
