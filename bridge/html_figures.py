@@ -155,7 +155,7 @@ def _marginal(
     from plotly.colors import qualitative
     from plotly.graph_objects import Scatter
 
-    low, high = np.quantile(reference, [0.001, 0.999])
+    low, high = np.quantile(reference, [0.005, 0.995])
     pad = 0.1 * (high - low) or 0.5 * max(abs(low), 1.0)  # a constant has a bin of its own
     edges = np.linspace(low - pad, high + pad, _BINS + 1)
     first = place == {"row": 1, "col": 1}

@@ -333,7 +333,9 @@ def _khat_png(k: pd.DataFrame, failed: pd.DataFrame) -> Figure:
     for row, column in np.ndindex(values.shape):
         value, none = values[row, column], failed.to_numpy()[row, column]
         text = html_figures.khat_text(value, none)
-        axis.text(column, row, text, ha="center", va="center", fontsize=7)
+        dark = not 0.15 < value < 1.25
+        color = "white" if dark else "black"
+        axis.text(column, row, text, ha="center", va="center", fontsize=7, color=color)
     axis.set_xticks(range(len(k.columns)), k.columns, rotation=35, ha="left")
     axis.xaxis.tick_top()
     axis.set_yticks(range(len(k)), k.index)

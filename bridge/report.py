@@ -231,7 +231,7 @@ def shown_names(names: list[str]) -> list[str]:
 
 
 def _marginal(axis: Any, name: str, reference: np.ndarray, draws: Mapping[str, dict]) -> None:
-    low, high = np.quantile(reference, [0.001, 0.999])
+    low, high = np.quantile(reference, [0.005, 0.995])
     pad = 0.1 * (high - low)
     edges = np.linspace(low - pad, high + pad, 61)
     axis.hist(reference, bins=edges, density=True, color="0.85", label="reference")
