@@ -74,7 +74,7 @@ class BernsteinVI(FlowInference):
         ESS > 0.999 already. It first tries latent variables a little wider than the ELBO makes
         them, then, where k̂ is still 0.4 or more, trains on the importance-weighted bound with
         default settings; what is best on fresh draws is kept. ``"widening"`` leaves out the
-        training, which takes 384,000 gradients. :class:`ImportanceWeighted` settings run always,
+        training, which takes 768,000 gradients. :class:`ImportanceWeighted` settings run always,
         None never.
     optimizer, learning_rate
         ``"adam"`` or ``"rmsprop"``; full rate. ``pm.fit(obj_optimizer=...)`` replaces both.

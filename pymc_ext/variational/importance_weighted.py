@@ -43,8 +43,8 @@ class ImportanceWeighted:
     Burda, Grosse & Salakhutdinov (2016), arXiv:1509.00519.
     """
 
-    group: int = 32
-    draws: int = 128
+    group: int = 64
+    draws: int = 256
     steps: int = 3000
     learning_rate: float = 5e-4
     max_norm: float = 10.0

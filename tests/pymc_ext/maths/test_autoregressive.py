@@ -71,3 +71,14 @@ def test_one_variable_or_no_layer_has_no_network(D, hidden):
 def test_bad_widths(bad):
     with pytest.raises(ValueError, match="hidden"):
         check_hidden(bad)
+
+
+def test_outputs_go_on_with_another_slope_on_each_side() -> None:
+    """As the log scales of a funnel do: constant on one side, linear on the other."""
+    network = MaskedNetwork(2, (8,), {"a": 1})
+    values = network.initial(np.random.default_rng(1), {"a": np.zeros((2, 1))})
+    values["W_a"][:] = np.random.default_rng(2).standard_normal(values["W_a"].shape)
+    x = np.array([[-60.0, 0], [-50, 0], [50, 0], [60, 0]])
+    out = network(values, pt.as_tensor(x))["a"].eval()[:, 1, 0]
+    left, right = (out[1] - out[0]) / 10, (out[3] - out[2]) / 10
+    assert abs(left - right) > 0.1 and min(abs(left), abs(right)) > 0.01
