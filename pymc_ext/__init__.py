@@ -1,6 +1,9 @@
 """Variational families, Gaussian-process methods and Ops for PyMC: ``import pymc_ext as px``."""
 
-import pymc_ext.requirements  # noqa: F401  # checks versions before anything imports PyMC
+import pymc_ext.requirements  # checks versions before anything imports PyMC
+
+# isort: split
+import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before anything compiles
 
 # isort: split
 from pymc_ext import gp

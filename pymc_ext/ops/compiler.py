@@ -1,0 +1,36 @@
+"""PyTensor 2 where there is no C++ compiler: its numba backend instead of Python."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import pytensor
+from pytensor.compile.mode import get_default_mode
+from pytensor.link.numba.linker import NumbaLinker
+
+_log = logging.getLogger(__name__)
+FLAGS = "cxx=,linker=numba"
+
+
+def use_numba_without_compiler() -> None:
+    """Make numba the default where nothing can compile C and no mode or linker was asked for.
+
+    PyTensor 2 would run every Op in Python, tens of times slower; PyTensor 3 takes numba anyway.
+    Processes started from here inherit the choice through ``PYTENSOR_FLAGS``: it is said once.
+    """
+    config = pytensor.config
+    if config.cxx or (config.mode, config.linker) != ("Mode", "auto"):
+        return
+    if isinstance(get_default_mode().linker, NumbaLinker):
+        return
+    config.linker = "numba"
+    given = os.environ.get("PYTENSOR_FLAGS")
+    os.environ["PYTENSOR_FLAGS"] = f"{given},{FLAGS}" if given else FLAGS
+    _log.warning(
+        "no C++ compiler: PyTensor compiles with numba instead, which takes longer to start "
+        "(PYTENSOR_FLAGS=linker=vm for plain Python)"
+    )
+
+
+use_numba_without_compiler()
