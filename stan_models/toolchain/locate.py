@@ -48,8 +48,18 @@ def import_cmdstanpy() -> Any:
     except ImportError as error:
         raise ImportError(
             "the Stan side needs cmdstanpy and bridgestan: pip install 'trusted-posteriors[stan]'"
+            + _compiler_too()
         ) from error
     return cmdstanpy
+
+
+def _compiler_too() -> str:
+    """What else is missing, so that one message says all of it."""
+    try:
+        require_compiler()
+    except ToolchainError as error:
+        return f"; {error}"
+    return ""
 
 
 def find_toolchain() -> Toolchain:

@@ -24,6 +24,7 @@ from stan_models.toolchain import (
 from stan_models.toolchain.assemble import RECORD, assembled, toolchain_key
 from stan_models.toolchain.cache import digest, only_builder, writable
 from stan_models.toolchain.compiler import require_compiler
+from stan_models.toolchain.locate import import_cmdstanpy
 from stan_models.toolchain.progress import step
 from stan_models.toolchain.wheel import Wheel, adopt, chosen, unpack
 
@@ -108,6 +109,16 @@ def test_broken_compiler(empty_cache, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", str(compiler))
     with pytest.raises(ToolchainError, match="--version` failed: no licence; set CXX"):
         require_compiler()
+
+
+@pytest.mark.parametrize("compiler", [True, False])
+def test_without_cmdstanpy_all_that_is_missing_is_named(monkeypatch, tmp_path, compiler) -> None:
+    monkeypatch.setitem(sys.modules, "cmdstanpy", None)
+    if not compiler:
+        monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ImportError, match=r"pip install 'trusted-posteriors\[stan\]'") as error:
+        import_cmdstanpy()
+    assert ("g++ and make, not found; install: " in str(error.value)) != compiler
 
 
 def test_no_wheel_to_be_had(empty_cache, no_registry):
