@@ -20,7 +20,13 @@ exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 html_theme = "pydata_sphinx_theme"
 html_title = "Trusted posteriors"
-html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
+html_theme_options = {
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    # room for code and tables: these pages have next to nothing to list at the side
+    "secondary_sidebar_items": {"start": ["page-toc"], "families/*": [], "index": []},
+}
+html_sidebars = {"start": [], "index": []}
 
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc's parameter lists say the types
