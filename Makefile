@@ -52,7 +52,7 @@ docs: $(READY)
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 docs-links: $(READY)
-	$(BIN)/sphinx-build -W --keep-going -D nb_execution_mode=off -b linkcheck docs docs/_build/links
+	$(BIN)/sphinx-build -W --keep-going -D nb_execution_mode=off -D suppress_warnings=myst-nb.lexer -b linkcheck docs docs/_build/links
 
 python313:
 	@echo $(PYTHON313)
