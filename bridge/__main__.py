@@ -210,9 +210,8 @@ def _print_results(frame: Any, wide: Console) -> None:
         "posterior standard deviations; ? = unreliable, see `notes` in records.csv.",
         highlight=False,
     )
-    for failure in report.failures(frame).itertuples(index=False):
-        text = f"{failure.method} on {failure.case_name}, seed {failure.seeds}: "
-        wide.print(text + failure.reason, highlight=False, markup=False)
+    for line in report.failure_lines(frame):
+        wide.print(line, highlight=False, markup=False)
 
 
 def _report(arguments: argparse.Namespace, console: Console) -> int:

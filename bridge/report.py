@@ -125,11 +125,20 @@ def failures(frame: pd.DataFrame) -> pd.DataFrame:
     runs = frame.reindex(columns=columns)
     wrong = runs[frame["status"].eq("failed") | runs["converged"].isin([False])].copy()
     wrong["reason"] = [
-        f"failed: {str(reason).splitlines()[0]}" if reason else "did not converge"
-        for reason in wrong["reason"].where(wrong["reason"].notna(), None)
+        "did not converge" if pd.isna(reason) else f"failed: {reason.splitlines()[0]}"
+        for reason in wrong["reason"]
     ]
     groups = wrong.groupby(["case_name", "method", "reason"], sort=False)["seed"]
     return groups.apply(lambda seeds: ", ".join(map(str, seeds))).reset_index(name="seeds")
+
+
+def failure_lines(frame: pd.DataFrame) -> Iterable[str]:
+    """`failures` as text, a line for each reason."""
+    for reason, runs in failures(frame).groupby("reason", sort=False):
+        methods, cases = (list(dict.fromkeys(runs[name])) for name in ("method", "case_name"))
+        where = f"{len(cases)} posteriors" if len(cases) > 1 else cases[0]
+        seeds = f", seed {runs['seeds'].iloc[0]}" if len(runs) == 1 else ""
+        yield f"{', '.join(methods)} on {where}{seeds}: {reason}"
 
 
 def write(frame: pd.DataFrame, out: Path) -> list[Path]:

@@ -15,11 +15,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bridge import scores
+from bridge import report, scores
 from bridge.__main__ import main
 from bridge.compare import compare
 from bridge.errors import BridgeError, RecordsError
 from bridge.records import Records
+from bridge.report import failure_lines
 from tests.bridge.conftest import GAUSSIAN
 
 # whatever a browser would fetch by itself; a link that has to be clicked is none
@@ -289,3 +290,29 @@ def _figure(page: str, name: str) -> dict:
     )
     assert found is not None
     return json.loads(found[1])
+
+
+def test_failures_are_told_apart_from_runs_that_did_not_converge(tmp_path: Path) -> None:
+    for case in "ab":
+        add(tmp_path, case_name=case, status="failed", reason="ValueError: no mode\nat all")
+    add(tmp_path, method="bernstein", khat=0.3, elbo=-1.0, converged=False)
+    add(tmp_path, method="stan-advi-full", khat=0.3, elbo=-1.0, converged=True)
+    frame = scores.read_records(tmp_path)
+    table = report.failures(frame).set_index(["case_name", "method"])["reason"].to_dict()
+    assert table == {
+        ("a", "laplace"): "failed: ValueError: no mode",
+        ("b", "laplace"): "failed: ValueError: no mode",
+        ("a", "bernstein"): "did not converge",
+    }
+
+
+def test_what_fails_everywhere_for_one_reason_is_said_once(tmp_path: Path) -> None:
+    for case in "ab":
+        for method in ("laplace", "mixed-eig"):
+            add(tmp_path, case_name=case, method=method, status="failed", reason="E: no compiler")
+    add(tmp_path, method="bernstein", khat=0.3, elbo=-1.0, converged=False)
+    lines = list(failure_lines(scores.read_records(tmp_path)))
+    assert lines == [
+        "laplace, mixed-eig on 2 posteriors: failed: E: no compiler",
+        "bernstein on a, seed 1: did not converge",
+    ]
