@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,7 @@ def gaussian_fit(problem: Problem, draws: int, seed: int, *, shift: float, scale
 
 
 @pytest.fixture
-def gaussian_methods(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def gaussian_methods() -> Iterator[list[str]]:
     """Replace the table of methods by three Gaussians and one that fails."""
 
     def method(name: str, **changes: float) -> Method:
@@ -66,8 +67,12 @@ def gaussian_methods(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         method("wide", shift=0.0, scale=1.5),
         Method("broken", "always fails", "pymc", broken),
     ]
-    for name in list(METHODS):
-        monkeypatch.delitem(METHODS, name)
-    for entry in table:
-        monkeypatch.setitem(METHODS, entry.name, entry)
-    return [entry.name for entry in table]
+    before = dict(METHODS)  # put back whole: its order is that of reports
+    _replace({entry.name: entry for entry in table})
+    yield [entry.name for entry in table]
+    _replace(before)
+
+
+def _replace(methods: dict[str, Method]) -> None:
+    METHODS.clear()
+    METHODS.update(methods)
