@@ -253,7 +253,8 @@ def flow_options(problem: Problem) -> dict[str, Any]:
     """Hidden layers of 2 D units, from 10 to 32; fewer gradients where one takes long.
 
     On the 13 dimensions of gp_pois_regr 26 units instead of 10 raise the ELBO by 0.15 nats. The
-    fewer gradients save minutes, and k̂ of lotka_volterra and hmm_drive_0 stays the same.
+    fewer gradients save minutes, and k̂ of lotka_volterra and hmm_drive_0 stays the same (both
+    measured with tanh units).
     """
     width = min(max(10, 2 * problem.pymc_target.dimension), 32)
     options: dict[str, Any] = {"hidden": (width, width)}

@@ -138,7 +138,8 @@ def failure_lines(frame: pd.DataFrame) -> Iterable[str]:
         methods, cases = (list(dict.fromkeys(runs[name])) for name in ("method", "case_name"))
         where = f"{len(cases)} posteriors" if len(cases) > 1 else cases[0]
         seeds = f", seed {runs['seeds'].iloc[0]}" if len(runs) == 1 else ""
-        yield f"{', '.join(methods)} on {where}{seeds}: {reason}"
+        some = " (not each on all)" if len(runs) < len(methods) * len(cases) else ""
+        yield f"{', '.join(methods)} on {where}{seeds}{some}: {reason}"
 
 
 def write(frame: pd.DataFrame, out: Path) -> list[Path]:

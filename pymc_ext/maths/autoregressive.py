@@ -49,7 +49,7 @@ class MaskedNetwork:
     """Hidden softplus layers with masks, and linear heads of one block of outputs per input.
 
     Softplus, unlike tanh, lets an output go on with another slope on each side, as log scales do in
-    funnels: on centred eight schools it takes k̂ from 0.55 to 0.43.
+    funnels.
 
     Parameters
     ----------

@@ -311,8 +311,11 @@ def test_what_fails_everywhere_for_one_reason_is_said_once(tmp_path: Path) -> No
         for method in ("laplace", "mixed-eig"):
             add(tmp_path, case_name=case, method=method, status="failed", reason="E: no compiler")
     add(tmp_path, method="bernstein", khat=0.3, elbo=-1.0, converged=False)
+    for case, method in (("a", "mixture"), ("b", "mixture"), ("b", "mixed-mu")):
+        add(tmp_path, case_name=case, method=method, status="failed", reason="E: diverged")
     lines = list(failure_lines(scores.read_records(tmp_path)))
     assert lines == [
         "laplace, mixed-eig on 2 posteriors: failed: E: no compiler",
+        "mixture, mixed-mu on 2 posteriors (not each on all): failed: E: diverged",
         "bernstein on a, seed 1: did not converge",
     ]
