@@ -1,7 +1,7 @@
-// Hares and lynxes in a year: the Lotka-Volterra equations with lognormal errors.
+// Hares and lynxes in a year: the Lotka-Volterra equations, in logarithms, with lognormal errors.
 functions {
-  vector growth(real t, vector z, vector theta) {
-    return [(theta[1] - theta[2] * z[2]) * z[1], (theta[4] * z[1] - theta[3]) * z[2]]';
+  vector growth(real t, vector log_z, vector theta) {
+    return [theta[1] - theta[2] * exp(log_z[2]), theta[4] * exp(log_z[1]) - theta[3]]';
   }
 }
 data {
@@ -16,7 +16,7 @@ parameters {
   vector<lower=0>[2] sigma;
 }
 model {
-  array[N] vector[2] z = ode_rk45_tol(growth, z_init, 0, ts, 1e-8, 1e-8, 100000, theta);
+  array[N] vector[2] log_z = ode_rk45_tol(growth, log(z_init), 0, ts, 1e-7, 1e-7, 100000, theta);
   vector[4] location = [1, 0.05, 1, 0.05]';
   vector[4] scale = [0.5, 0.05, 0.5, 0.05]';
   target += normal_lpdf(theta | location, scale) - normal_lccdf(rep_vector(0, 4) | location, scale);
@@ -24,6 +24,6 @@ model {
   target += lognormal_lpdf(sigma | -1, 1);
   target += lognormal_lpdf(y_init | log(z_init), sigma);
   for (n in 1:N) {
-    target += lognormal_lpdf(y[n] | log(z[n]), sigma);
+    target += lognormal_lpdf(y[n] | log_z[n], sigma);
   }
 }

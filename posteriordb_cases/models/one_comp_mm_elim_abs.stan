@@ -21,8 +21,11 @@ parameters {
   real<lower=0> sigma;
 }
 model {
-  array[N_t] vector[1] C = ode_bdf_tol(change, [0]', t0, times, 1e-9, 1e-9, 100000,
-                                       D, V, k_a, K_m, V_m);
+  // at small K_m the equation is stiff; elsewhere an explicit method takes a tenth of the time
+  int stiff = V_m > 1000 * V * K_m;
+  array[N_t] vector[1] C
+    = stiff ? ode_bdf_tol(change, [0]', t0, times, 1e-9, 1e-9, 100000, D, V, k_a, K_m, V_m)
+            : ode_rk45_tol(change, [0]', t0, times, 1e-8, 1e-8, 100000, D, V, k_a, K_m, V_m);
   target += cauchy_lpdf([k_a, K_m, V_m, sigma] | 0, 1) - 4 * cauchy_lccdf(0 | 0, 1);
   target += lognormal_lpdf(C_hat | log(to_vector(C[:, 1])), sigma);
 }
