@@ -71,8 +71,9 @@ class BernsteinVI(FlowInference):
     polish
         A second phase that lowers k̂ at the price of a few hundredths of a nat of ELBO:
         ``"auto"`` runs it after a fit of at least 3000 steps, unless k̂ < 0.3 or the relative
-        ESS > 0.999 already. It first tries latent variables a little wider than the ELBO makes
-        them, then, where k̂ is still 0.4 or more, trains on the importance-weighted bound with
+        ESS > 0.999 already. It first tries longer tails of single latent variables, fitted to
+        the importance weights, and latent variables a little wider than the ELBO makes them;
+        then, where k̂ is still 0.4 or more, it trains on the importance-weighted bound with
         default settings; what is best on fresh draws is kept. ``"widening"`` leaves out the
         training, which takes 768,000 gradients. :class:`ImportanceWeighted` settings run always,
         None never.

@@ -1,6 +1,7 @@
 """The triangular Bernstein flow as a PyMC variational group.
 
-Notation of Dürr et al. (2024): latent v, x = αv + β, u = σ(x); component j of y is a Bernstein
+Notation of Dürr et al. (2024): latent v, x = αs(v) + β, u = σ(x), where s, the identity unless a
+polish has stretched the tails of q, is not the paper's; component j of y is a Bernstein
 polynomial of u_j whose coefficients a masked network makes from the components before j. With
 linear tails, −s_L softplus(−x) + s_R softplus(x) is added; with quadratic ones, which make a normal
 v's tails exponential, −q_L softplus(−x)²/2 + q_R softplus(x)²/2 as well. Conditioning on more than
@@ -27,6 +28,7 @@ from scipy.stats import qmc
 
 from pymc_ext.maths.autoregressive import MaskedNetwork
 from pymc_ext.maths.bernstein_basis import identity_coefficients, inverse_softplus
+from pymc_ext.maths.stretched_tails import stretch, unstretch
 from pymc_ext.ops.bernstein import bernstein_map
 from pymc_ext.variational.base import TransformGroup, standard_normal_logp
 from pymc_ext.variational.bernstein_latents import Latent, TruncatedNormal
@@ -91,6 +93,7 @@ class BernsteinGroup(TransformGroup):
             )
         self.center = shared(start[self.permutation], "center")
         self.factor = shared(np.eye(D), "factor")
+        self.stretch = shared(np.zeros((2, D)), "stretch")  # not trained: `flow_stretching`
         rng = np.random.default_rng(self.rng.randint(2**30))
         return {name: _fixed_shape(v, name) for name, v in self._initial_values(rng).items()}
 
@@ -170,7 +173,8 @@ class BernsteinGroup(TransformGroup):
         if self.input_map == "f3":
             return pt.log(v) - pt.log1p(-v), -(pt.log(v) + pt.log1p(-v)).sum(-1)
         alpha = pt.softplus(self.params_dict["alpha"])
-        return alpha * v + self.params_dict["beta"], pt.log(alpha).sum() + pt.zeros_like(v[:, 0])
+        s, log_ds = stretch(v, self.stretch)
+        return alpha * s + self.params_dict["beta"], (pt.log(alpha) + log_ds).sum(-1)
 
     def latent_input(self, x: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
         """v and Σ log dx/dv from x: the inverse of :meth:`logit_input`."""
@@ -179,7 +183,8 @@ class BernsteinGroup(TransformGroup):
         elif self.input_map == "f3":
             v = pt.sigmoid(x)
         else:
-            v = (x - self.params_dict["beta"]) / pt.softplus(self.params_dict["alpha"])
+            s = (x - self.params_dict["beta"]) / pt.softplus(self.params_dict["alpha"])
+            v = unstretch(s, self.stretch)
         return v, self.logit_input(v)[1]
 
     def on_support(self, x: Array) -> NDArray[np.bool_]:

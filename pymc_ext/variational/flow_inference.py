@@ -19,6 +19,7 @@ from pymc_ext.variational.base import FRESH, TRAIN, StochasticInference, stream
 from pymc_ext.variational.bernstein_approximation import BernsteinApproximation
 from pymc_ext.variational.bernstein_base import resolve_base
 from pymc_ext.variational.flow_loops import LOOPS
+from pymc_ext.variational.flow_stretching import stretch
 from pymc_ext.variational.flow_training import (
     GuardedOptimizer,
     Trainer,
@@ -37,7 +38,8 @@ GOOD_KHAT, GOOD_ESS = 0.3, 0.999  # a fit that reaches one of them is polished o
 FAIR_KHAT = 0.4  # below which wider latent variables are tried, but nothing more is trained
 NEARLY_RIGHT = 0.9  # relative ESS beyond which wider latent variables alone may do
 LARGEST_LOSS = 0.06  # of ELBO since the first phase, in nats, beyond which nothing is widened
-CHECKS, JUDGE, POLISH = 101, 102, 103  # purposes of random numbers, beyond the base module's
+# purposes of random numbers, beyond the base module's
+CHECKS, JUDGE, POLISH, STRETCH = 101, 102, 103, 104
 
 
 @dataclass(frozen=True)
@@ -244,7 +246,7 @@ class FlowInference(StochasticInference):
     def _polish(
         self, polish: ImportanceWeighted, progressbar: bool, always: bool = True
     ) -> tuple[Stage, ...]:
-        """Judge, widen, train on the importance-weighted bound, widen again; keep the best.
+        """Adjust tails and scales, before and after importance-weighted training; keep the best.
 
         All stages are judged on the same draws. Where ``polish`` is not asked for expressly
         (``always``), nothing is done to a good fit, and nothing is trained for a fair one.
@@ -256,22 +258,33 @@ class FlowInference(StochasticInference):
         if not always and _is_good(best):
             return (replace(best, kept=True),)
         train = self.polish != "widening"
-        if best.relative_ess > NEARLY_RIGHT or not train:
-            if wide := widen(approx, z, best, GOOD_KHAT, floor):
-                stages.append(wide)
-                best, kept = wide, _values(approx)
+        may_widen = best.relative_ess > NEARLY_RIGHT or not train
+        if adjusted := self._adjust(z, best, floor, may_widen):
+            stages += adjusted
+            best, kept = adjusted[-1], _values(approx)
         if train and (always or not (_is_good(best) or best.khat < FAIR_KHAT)):
             _restore(approx, unpolished)
             self._train_weighted(polish, progressbar)
             polished = judge("importance-weighted bound", approx, z)
-            stages.append(polished)
-            if wide := widen(approx, z, polished, GOOD_KHAT, floor):
-                stages.append(wide)
-                polished = wide
+            adjusted = self._adjust(z, polished, floor)
+            stages += [polished, *adjusted]
+            polished = stages[-1]
             if better(polished, best):
                 best, kept = polished, _values(approx)
         _restore(approx, kept)
         return tuple(replace(stage, kept=stage is best) for stage in stages)
+
+    def _adjust(self, z: Array, plain: Stage, floor: float, may_widen: bool = True) -> list[Stage]:
+        """Stretch the tails, then widen where k̂ is not good by that: the stages that lowered k̂."""
+        seed = stream(self.random_seed, STRETCH)
+        stages: list[Stage] = []
+        if stretched := stretch(self.approx, z, plain, GOOD_KHAT, floor, seed):
+            stages.append(stretched)
+            plain = stretched
+        if may_widen and plain.khat >= GOOD_KHAT:
+            wide = widen(self.approx, z, plain, GOOD_KHAT, floor)
+            stages += [wide] if wide else []
+        return stages
 
     def _train_weighted(self, polish: ImportanceWeighted, progressbar: bool) -> None:
         options = StepOptions(
@@ -325,9 +338,9 @@ def _is_good(stage: Stage) -> bool:
 
 
 def _values(approx: BernsteinApproximation) -> list[Array]:
-    return [p.get_value() for p in approx.params]
+    return [p.get_value() for p in (*approx.params, approx.group.stretch)]
 
 
 def _restore(approx: BernsteinApproximation, values: list[Array]) -> None:
-    for p, value in zip(approx.params, values, strict=True):
+    for p, value in zip((*approx.params, approx.group.stretch), values, strict=True):
         p.set_value(value)

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import pymc_ext as px
-from pymc_ext.variational.bernstein_latents import LATENTS, TruncatedNormal
+from pymc_ext.variational.bernstein_latents import LATENTS, Normal, TruncatedNormal
 from pymc_ext.variational.importance_weighted import ImportanceWeighted
 
 PYTHON = {"mode": "FAST_COMPILE"}  # no C compiler: these functions are called a few times only
@@ -42,6 +42,9 @@ def disturbed(seed: int = 1, model: pm.Model | None = None, **options) -> px.Ber
     rng = np.random.default_rng(seed)
     for p in inference.approx.params:
         p.set_value(p.get_value() + 0.4 * rng.standard_normal(p.get_value().shape))
+    group = inference.approx.group
+    if isinstance(group.law, Normal):  # as a polish leaves them
+        group.stretch.set_value(rng.uniform(0, 3, group.stretch.get_value().shape))
     inference.approx.compile_kwargs = PYTHON
     inference._use_base()
     return inference

@@ -1,0 +1,52 @@
+r"""A monotone map of R that leaves the middle as it is and moves the tails outwards.
+
+.. math:: s(v) = v + \operatorname{sign}(v)\, a \Big(\frac{t}{1 + t}\Big)^2, \quad
+    t = (|v| - 1.5)_+, \quad a \ge 0,
+
+with an a for each side. Its slope is continuous and at most 1 + 8a/27, and s(v) - v stays below a:
+draws far out hardly go farther, which keeps E log p finite under steep targets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytensor.tensor as pt
+from pytensor.tensor import TensorVariable
+
+START = 1.5
+NEWTON_STEPS = 12
+
+
+def excess(t: Any, a: Any) -> Any:
+    """t + a (t / (1 + t))², t >= 0."""
+    return t + a * (t / (1 + t)) ** 2
+
+
+def excess_slope(t: Any, a: Any) -> Any:
+    """Derivative of :func:`excess` in t."""
+    return 1 + 2 * a * t / (1 + t) ** 3
+
+
+def excess_inverse(s: Any, a: Any) -> Any:
+    """t with ``excess(t, a) = s``, to rounding for a <= 10, by Newton's method."""
+    t = s
+    for _ in range(NEWTON_STEPS):
+        t = t - (excess(t, a) - s) / excess_slope(t, a)
+    return t
+
+
+def stretch(v: TensorVariable, a: Any) -> tuple[TensorVariable, TensorVariable]:
+    """s(v) and log ds/dv, elementwise; ``a`` (2, D) of the left and of the right, v (N, D)."""
+    side, t = _amount(v, a), pt.maximum(abs(v) - START, 0.0)
+    return v + pt.sign(v) * (excess(t, side) - t), pt.log(excess_slope(t, side))
+
+
+def unstretch(s: TensorVariable, a: Any) -> TensorVariable:
+    """v with s(v) = s."""
+    beyond = pt.maximum(abs(s) - START, 0.0)
+    return s - pt.sign(s) * (beyond - excess_inverse(beyond, _amount(s, a)))
+
+
+def _amount(x: TensorVariable, a: Any) -> TensorVariable:
+    return pt.switch(x > 0, a[1], a[0])
