@@ -15,7 +15,7 @@ import xarray as xr
 
 from bridge.khat import KHat, pareto_khat
 from bridge.methods import METHODS, Fit, find_methods
-from bridge.problem import is_dear
+from bridge.problem import gradient_seconds
 from bridge.stan_to_pymc import stan_model
 from bridge.target import Target, pymc_target, stan_target
 from stan_models.inference_data import make_inference_data
@@ -193,7 +193,7 @@ class _ModelProblem:
     """What a method needs of a posterior that is no case: a PyMC model."""
 
     model: pm.Model
-    is_dear = False
+    gradient_seconds = None  # of a Stan program only
 
     @cached_property
     def pymc_target(self) -> Target:
@@ -220,8 +220,8 @@ class _StanProblem:
         return stan_model(self.program, self.data)
 
     @cached_property
-    def is_dear(self) -> bool:
-        return is_dear(self.program.density(self.data), self.model)
+    def gradient_seconds(self) -> float:
+        return gradient_seconds(self.program.density(self.data), self.model)
 
     @cached_property
     def stan_target(self) -> Target:

@@ -249,16 +249,24 @@ def _family(
     return run
 
 
+LONG, VERY_LONG = 6e-5, 1.5e-4  # seconds a gradient: a filter's, an ODE's
+
+
 def flow_options(problem: Problem) -> dict[str, Any]:
     """Hidden layers of 2 D units, from 10 to 32; fewer gradients where one takes long.
 
-    On the 13 dimensions of gp_pois_regr 26 units instead of 10 raise the ELBO by 0.15 nats. The
-    fewer gradients save minutes, and k̂ of lotka_volterra and hmm_drive_0 stays the same (both
-    measured with tanh units).
+    On the 13 dimensions of gp_pois_regr 26 units instead of 10 raise the ELBO by 0.15 nats. Above
+    60 µs a gradient the 768,000 of the importance-weighted phase would take most of a minute, above
+    150 µs the 200,000 of 10 draws a step.
     """
     width = min(max(10, 2 * problem.pymc_target.dimension), 32)
     options: dict[str, Any] = {"hidden": (width, width)}
-    return options | {"obj_n_mc": 4, "polish": "widening"} if problem.is_dear else options
+    seconds = problem.gradient_seconds or 0.0
+    if seconds > LONG:
+        options["polish"] = "widening"
+    if seconds > VERY_LONG:
+        options["obj_n_mc"] = 4
+    return options
 
 
 def _log_q(approx: Any, theta: Array) -> LogDensity | None:

@@ -65,25 +65,33 @@ def test_pymc_advi_is_near_the_best_gaussian(problem: Problem) -> None:
     assert BEST_GAUSSIAN_KL - slack < record["kl_qp"] < BEST_GAUSSIAN_KL + slack + 0.02
 
 
-@pytest.mark.parametrize("dear", [False, True])
-def test_flows_are_adapted_to_the_problem(dear, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "frugal"),
+    [
+        (None, {}),  # a port
+        (5e-5, {}),
+        (7e-5, {"polish": "widening"}),
+        (2e-4, {"polish": "widening", "obj_n_mc": 4}),
+    ],
+)
+def test_flows_are_adapted_to_the_problem(seconds, frugal, monkeypatch) -> None:
     seen = {}
 
     def fit(n, method, **options):
         seen.update(options, polish=method.polish, seed=method.random_seed)
         raise InterruptedError
 
-    monkeypatch.setattr(Problem, "is_dear", dear)
+    monkeypatch.setattr(Problem, "gradient_seconds", seconds)
     monkeypatch.setattr("pymc.fit", fit)
     with pytest.raises(InterruptedError):
         METHODS["bernstein-laplace"].run(Problem(load_case(BERNOULLI)), DRAWS, 7)
-    frugal = {"polish": "widening", "obj_n_mc": 4} if dear else {"polish": "auto"}
-    assert seen == {**frugal, "seed": 7, "progressbar": False}
+    assert seen == {"polish": "auto", **frugal, "seed": 7, "progressbar": False}
 
 
 @pytest.mark.parametrize(("dimension", "width"), [(1, 10), (13, 26), (300, 32)])
 def test_hidden_layers_grow_with_the_dimension(dimension, width) -> None:
-    problem = SimpleNamespace(pymc_target=SimpleNamespace(dimension=dimension), is_dear=False)
+    target = SimpleNamespace(dimension=dimension)
+    problem = SimpleNamespace(pymc_target=target, gradient_seconds=None)
     assert flow_options(problem) == {"hidden": (width, width)}
 
 
