@@ -174,7 +174,7 @@ class BernsteinGroup(TransformGroup):
             return pt.log(v) - pt.log1p(-v), -(pt.log(v) + pt.log1p(-v)).sum(-1)
         alpha = pt.softplus(self.params_dict["alpha"])
         s, log_ds = stretch(v, self.stretch)
-        return alpha * s + self.params_dict["beta"], (pt.log(alpha) + log_ds).sum(-1)
+        return alpha * s + self.params_dict["beta"], pt.log(alpha).sum() + log_ds.sum(-1)
 
     def latent_input(self, x: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
         """v and Σ log dx/dv from x: the inverse of :meth:`logit_input`."""
