@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -38,7 +39,8 @@ def stan_model(
     and a deterministic of its own for every parameter, transformed parameter and, on request,
     generated quantity, under its Stan name and on the constrained space. ``pm.fit`` with every
     family, ``pm.sample`` and ``pm.find_MAP`` work on it, on PyTensor's C, numba and JAX backends
-    (the latter two call back to the compiled program). Families that read a model's graph
+    (the latter two call back to the compiled program). A flow's ``ordering`` takes the names of the
+    program's parameters. Families that read a model's graph
     (ViperVI, JaakkolaVI, MatchingVI) need a model written in PyMC.
 
     Parameters
@@ -81,6 +83,7 @@ def stan_model(
     register_backends()
     with pm.Model() as model:
         theta = pm.Flat(name, shape=density.dimension, initval=_start(density))
+        theta.tag.blocks = Counter(name.split(".")[0] for name in density.unconstrained_names)
         lp, _ = cast("list[Any]", StanLogDensity(density)(theta))
         pm.Potential(f"{density.program.name}_log_density", lp)
         values = cast("list[Any]", constrain(theta, return_list=True))

@@ -302,13 +302,14 @@ def variable_order(
 
     Entry k is conditioned on the entries before it. None puts the variables with few elements
     first (a model's hyperparameters), among equals those with a transform (scales: given them, what
-    they scale is often Gaussian), then the model's order. A sequence of names gives the order.
+    they scale is often Gaussian), then the model's order. A sequence of names gives the order. A
+    variable that holds several, as the flat vector of a Stan program does, says so in
+    ``tag.blocks``: their names with their sizes.
     """
-    slices = {rv.name: group.ordering[group.model.rvs_to_values[rv].name][1] for rv in group.group}
+    slices, transformed = _blocks(group)
     sizes = {name: s.stop - s.start for name, s in slices.items()}
     if ordering is None:
-        transforms = {rv.name: group.model.rvs_to_transforms[rv] for rv in group.group}
-        names = sorted(slices, key=lambda name: (sizes[name], transforms[name] is None))
+        names = sorted(slices, key=lambda name: (sizes[name], not transformed[name]))
     else:
         names = list(ordering)
         if sorted(names) != sorted(slices):
@@ -319,3 +320,16 @@ def variable_order(
     scalars = list(itertools.takewhile(lambda name: sizes[name] == 1, names))
     entries = [np.arange(slices[name].start, slices[name].stop) for name in names]
     return np.concatenate(entries), len(scalars)
+
+
+def _blocks(group: TransformGroup) -> tuple[dict[str, slice], dict[str, bool]]:
+    """Where each variable is in the flat θ, and whether it has a transform."""
+    slices, transformed = {}, {}
+    for rv in group.group:
+        whole = group.ordering[group.model.rvs_to_values[rv].name][1]
+        start = whole.start
+        for name, size in getattr(rv.tag, "blocks", {rv.name: whole.stop - start}).items():
+            slices[name] = slice(start, start + size)
+            transformed[name] = group.model.rvs_to_transforms[rv] is not None
+            start += size
+    return slices, transformed
