@@ -55,7 +55,8 @@ def stretch(
         The one chosen; None, with the tails as they were, if k̂ falls by less than its scatter.
     """
     group = approx.group
-    if group.input_map != "f1" or not isinstance(group.law, Normal):
+    stretchable = group.input_map == "f1" and isinstance(group.law, Normal)
+    if not (stretchable and np.isfinite(plain.khat)):  # ±∞: hardly any weight, or all the same
         return None
     before = group.stretch.get_value()
     fitted = _fitted(approx, approx.latent_draws(DRAWS, seed))

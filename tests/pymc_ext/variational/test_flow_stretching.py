@@ -116,6 +116,12 @@ def test_choice(khats, elbo, chosen, monkeypatch):
         assert len(list(scripted)) == (1 if khats[chosen] < 0.3 else 0)
 
 
+@pytest.mark.parametrize("khat", [np.inf, -np.inf])
+def test_without_weights_to_fit_a_flow_stays_as_it_is(khat):
+    plain = Stage("ELBO", -np.inf, khat, 0.0)
+    assert flow_stretching.stretch(flow(lambda x: -(x**2)), None, plain, 0.3, -np.inf, 1) is None
+
+
 @pytest.mark.parametrize("options", [{"input_map": "f2"}, {"latent": "student-t"}], ids=str)
 def test_without_tails_of_its_own_a_flow_stays_as_it_is(options):
     approx = flow(lambda x: -(x**2), **options)
