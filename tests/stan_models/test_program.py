@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -98,15 +99,15 @@ def test_missing_and_wrong_files(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("real x real", '";" expected'),
+        ("real x real", '";" expected|Expected ";"'),  # Stan 2.35, Stan 2.39
         ("rael x;", "Expected top-level"),
-        ("vector[K] x;", "'K' not"),
+        ("vector[K] x;", "['\"]K['\"] not"),
     ],
 )
 def test_invalid_programs_show_stancs_message(fresh_cache, wrong, message):
     with pytest.raises(StanCompileError, match="'broken' is not valid") as caught:
         StanProgram(SOURCE.replace("real x;", wrong), name="broken").compile()
-    assert "'broken.stan', line 2" in str(caught.value) and message in str(caught.value)
+    assert "'broken.stan', line 2" in str(caught.value) and re.search(message, str(caught.value))
     assert list((fresh_cache / "programs").glob("[!.]*/")) == [] == left_over(fresh_cache)
 
 
