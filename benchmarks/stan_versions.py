@@ -8,7 +8,12 @@ on Python 3.11, 2.39 on 3.12 and later; a cache keeps the wheel it was first fil
 versions need two caches), adds it to results/stan_versions.json and prints how far every recorded
 version is from the first: largest relative differences of log density and gradient at 10 points of
 every embedded case, and of NUTS's means, sds and quantiles on eight schools in their joint Monte
-Carlo standard errors. ``--database`` takes the cases of another database, without NUTS.
+Carlo standard errors.
+
+``--database`` takes the cases of another database, without NUTS. A program with a simplex differs
+there, because Stan 2.37 changed the simplex's transform (isometric log ratio in place of
+stick-breaking), and with it the unconstrained space and its Jacobian; the density of the
+constrained parameters is the same.
 """
 
 from __future__ import annotations
