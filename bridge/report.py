@@ -63,7 +63,8 @@ def _summarise(group: pd.DataFrame) -> dict[str, Any]:
             row[name] = float(values.median()) if len(values) else None
     if "khat" in ok:
         khats = pd.to_numeric(ok["khat"], errors="coerce").dropna()
-        spread = khats.std(ddof=1) if len(khats) > 1 else ok["khat_sd"].median()
+        with np.errstate(invalid="ignore"):  # seeds with k̂ = ∞ have no spread
+            spread = khats.std(ddof=1) if len(khats) > 1 else ok["khat_sd"].median()
         row["khat_spread"] = float(spread) if len(khats) else None
         row["khat_exact"] = bool(ok.get("khat_exact", pd.Series(dtype=bool)).eq(True).any())
     for name in ("kl_qp", "kl_pq"):

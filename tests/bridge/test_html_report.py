@@ -56,6 +56,13 @@ def made_up(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_an_infinite_khat_has_no_spread(tmp_path: Path) -> None:
+    for seed, khat in enumerate([0.2, np.inf, np.inf], start=1):
+        add(tmp_path, khat=khat, elbo=-1.0, seed=seed)
+    (row,) = report.summary(Records(tmp_path / "records.sqlite").frame()).to_dict("records")
+    assert row["khat"] == np.inf and np.isnan(row["khat_spread"])
+
+
 @pytest.fixture
 def compared(gaussian_database: Path, gaussian_methods: list[str], tmp_path: Path) -> Path:
     """What a comparison leaves: records, stored draws and loss traces."""
