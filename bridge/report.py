@@ -23,6 +23,7 @@ from posteriordb_cases import load_case
 
 _log = logging.getLogger(__name__)
 _MAX_PANELS = 12
+_COLOURS = [f"C{k}" for k in range(10) if k != 7]  # grey is the reference's
 _KHAT_LIMITS = (0.5, 0.7)  # good, usable
 
 # column of the summary -> (heading, digits)
@@ -248,7 +249,8 @@ def _marginal(axis: Any, name: str, reference: np.ndarray, draws: Mapping[str, d
     axis.hist(reference, bins=edges, density=True, color="0.85", label="reference")
     for number, (method, values) in enumerate(draws.items()):
         if name in values:
-            style = {"color": f"C{number % 10}", "ls": ("-", "--", ":")[number // 10 % 3]}
+            line = ("-", "--", ":")[number // len(_COLOURS) % 3]
+            style = {"color": _COLOURS[number % len(_COLOURS)], "ls": line}
             density = np.histogram(values[name], bins=edges)[0] / values[name].size / np.diff(edges)
             axis.stairs(density, edges, lw=1.1, label=method, **style)
     axis.set_title(name, fontsize=8)
