@@ -128,11 +128,63 @@ def test_only_a_poor_fit_is_trained_further(polish, khat, trained, monkeypatch):
     monkeypatch.setattr(px.ImportanceWeighted, "steps", 40)
     judged, runs = Stage("ELBO", 0.0, khat, 0.5), []
     monkeypatch.setattr(flow_inference, "judge", lambda *_: judged)
+    monkeypatch.setattr(flow_inference, "stretch", lambda *_: None)
     monkeypatch.setattr(flow_inference, "widen", lambda *_: None)
     monkeypatch.setattr(px.BernsteinVI, "_train_weighted", lambda *_: runs.append(1))
     _, approx = fit(normals(), n=40, method={"polish": polish})
     assert len(runs) == trained
     assert len(approx.stages) == 1 + trained
+
+
+@pytest.mark.parametrize("stretched", [0.25, 0.45])
+def test_a_fit_is_widened_where_stretching_does_not_do(stretched, monkeypatch):
+    monkeypatch.setattr(px.ImportanceWeighted, "steps", 40)
+    plain, longer, wider = (
+        Stage(name, 0.0, k, 0.5)
+        for name, k in (("ELBO", 0.9), ("stretched", stretched), ("widened", 0.2))
+    )
+    monkeypatch.setattr(flow_inference, "judge", lambda *_: plain)
+    monkeypatch.setattr(flow_inference, "widen", lambda *_: wider)
+
+    def stretch(approx, *_):
+        approx.group.stretch.set_value(np.ones((2, approx.group.ddim)))
+        return longer
+
+    monkeypatch.setattr(flow_inference, "stretch", stretch)
+    _, approx = fit(normals(), n=40, method={"polish": "widening"})
+    names = [(stage.objective, stage.kept) for stage in approx.stages]
+    done = [("ELBO", False), ("stretched", True)]
+    assert names == (
+        done if stretched < 0.3 else [*done[:1], ("stretched", False), ("widened", True)]
+    )
+    np.testing.assert_array_equal(approx.group.stretch.get_value(), 1.0)
+
+
+def test_training_starts_from_unstretched_tails_and_what_is_best_comes_back(monkeypatch):
+    monkeypatch.setattr(px.ImportanceWeighted, "steps", 40)
+    khats, seen = iter([0.9, 0.8]), []
+    monkeypatch.setattr(
+        flow_inference, "judge", lambda name, *_: Stage(name, 0.0, next(khats), 0.5)
+    )
+    monkeypatch.setattr(flow_inference, "widen", lambda *_: None)
+
+    def stretch(approx, z, plain, *_):
+        approx.group.stretch.set_value(np.full((2, approx.group.ddim), plain.khat))
+        return Stage("stretched", 0.0, plain.khat - 0.4, 0.5)
+
+    def train(inference, *_):
+        seen.append(inference.approx.group.stretch.get_value().max())
+
+    monkeypatch.setattr(flow_inference, "stretch", stretch)
+    monkeypatch.setattr(px.BernsteinVI, "_train_weighted", train)
+    _, approx = fit(normals(), n=40)
+    assert seen == [0.0]
+    assert [stage.kept for stage in approx.stages] == [False, False, False, True]
+    np.testing.assert_array_equal(approx.group.stretch.get_value(), 0.8)
+    khats = iter([0.9, 1.2])
+    _, approx = fit(normals(), n=40)
+    assert [stage.kept for stage in approx.stages] == [False, True, False, False]
+    np.testing.assert_array_equal(approx.group.stretch.get_value(), 0.9)
 
 
 def test_widening_alone_is_tried_whatever_the_ess(monkeypatch):
