@@ -11,8 +11,8 @@ every embedded case, and of NUTS's means, sds and quantiles on eight schools in 
 Carlo standard errors.
 
 ``--database`` takes the cases of another database, without NUTS. A program with a simplex differs
-there, because Stan 2.37 changed the simplex's transform (isometric log ratio in place of
-stick-breaking), and with it the unconstrained space and its Jacobian; the density of the
+there between 2.35 and 2.39, as the newer one has another transform (isometric log ratio in place
+of stick-breaking), and with it the unconstrained space and its Jacobian; the density of the
 constrained parameters is the same.
 """
 
