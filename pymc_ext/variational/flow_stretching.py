@@ -21,7 +21,7 @@ from scipy.optimize import minimize_scalar
 from pymc_ext.arviz_versions import psislw
 from pymc_ext.maths.stretched_tails import START, excess, excess_inverse, excess_slope
 from pymc_ext.variational.bernstein_latents import Normal
-from pymc_ext.variational.importance_weighted import SCATTER, Stage, judge
+from pymc_ext.variational.importance_weighted import Stage, keep_best
 
 Array = NDArray[np.floating]
 DRAWS, ROUNDS = 50_000, 2  # behind a fit of the tails; each round has new weights
@@ -32,27 +32,10 @@ LENGTHS = (1.0, 1.5)  # of the fitted a
 def stretch(
     approx: Any, z: Array, plain: Stage, good: float, floor: float, seed: Any
 ) -> Stage | None:
-    """Set the tails to the shortest with k̂ < ``good``, or those with the lowest k̂.
+    """Stretch as :func:`keep_best` says, the shortest tails first.
 
-    Parameters
-    ----------
-    approx
-        A :class:`BernsteinApproximation`; only with the input map f1 and normal latent variables.
-    z
-        Normals behind the draws on which ``plain`` was judged.
-    plain
-        The present parameters, judged.
-    good
-        k̂ beyond which nothing more is to be gained.
-    floor
-        ELBO below which nothing is stretched.
-    seed
-        Of the draws that the tails are fitted to.
-
-    Returns
-    -------
-    Stage or None
-        The one chosen; None, with the tails as they were, if k̂ falls by less than its scatter.
+    Only flows with the input map f1 and normal latent variables have tails to stretch. ``seed`` is
+    of the draws that they are fitted to.
     """
     group = approx.group
     stretchable = group.input_map == "f1" and isinstance(group.law, Normal)
@@ -60,17 +43,9 @@ def stretch(
         return None
     before = group.stretch.get_value()
     fitted = _fitted(approx, approx.latent_draws(DRAWS, seed))
-    best, chosen = plain, before
-    for length in LENGTHS:
-        group.stretch.set_value((length * fitted).astype(before.dtype))
-        stage = judge(f"stretching tails to {length:g} of their fit", approx, z)
-        if stage.khat < best.khat and stage.elbo >= floor:
-            best, chosen = stage, group.stretch.get_value()
-        if best.khat < good:
-            break
-    gained = best.khat < plain.khat - SCATTER
-    group.stretch.set_value(chosen if gained else before)
-    return best if gained else None
+    group.stretch.set_value(before)
+    settings = [(f"stretching tails to {a:g} of their fit", a * fitted) for a in LENGTHS]
+    return keep_best(group.stretch, settings, approx, z, plain=plain, good=good, floor=floor)
 
 
 def _fitted(approx: Any, z: Array) -> Array:

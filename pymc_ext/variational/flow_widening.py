@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.maths.bernstein_basis import inverse_softplus
-from pymc_ext.variational.importance_weighted import SCATTER, Stage, judge
+from pymc_ext.variational.importance_weighted import Stage, keep_best
 
 Array = NDArray[np.floating]
 COSTS = (0.03, 0.045)  # nats of ELBO where q was right; on eight schools .01 and .02 raise k̂
@@ -31,39 +31,17 @@ def factors(cost: float, leading: int, dim: int) -> Array:
 
 
 def widen(approx: Any, z: Array, plain: Stage, good: float, floor: float) -> Stage | None:
-    """Set the scales to the cheapest widening with k̂ < ``good``, or that with the lowest k̂.
-
-    Parameters
-    ----------
-    approx
-        A :class:`BernsteinApproximation`; only its input map f1 has scales.
-    z
-        Normals behind the draws on which ``plain`` was judged.
-    plain
-        The present parameters, judged.
-    good
-        k̂ beyond which nothing more is to be gained.
-    floor
-        ELBO below which no widening is taken.
-
-    Returns
-    -------
-    Stage or None
-        The one chosen; None, with the scales as they were, if k̂ falls by less than its scatter.
-    """
+    """Widen as :func:`keep_best` says, the cheapest first; only the input map f1 has scales."""
     group = approx.group
     alpha = group.params_dict.get("alpha")
     if alpha is None:
         return None
-    before, best = alpha.get_value(), (plain, alpha.get_value())
-    for cost in COSTS:
-        scale = factors(cost, group.leading, group.ddim) * np.logaddexp(0, before)
-        alpha.set_value(inverse_softplus(scale).astype(before.dtype))
-        stage = judge(f"widening at {cost} nats", approx, z)
-        if stage.khat < best[0].khat and stage.elbo >= floor:
-            best = (stage, alpha.get_value())
-        if best[0].khat < good:
-            break
-    gained = best[0].khat < plain.khat - SCATTER
-    alpha.set_value(best[1] if gained else before)
-    return best[0] if gained else None
+    scale = np.logaddexp(0, alpha.get_value())
+    settings = [
+        (
+            f"widening at {cost} nats",
+            inverse_softplus(factors(cost, group.leading, group.ddim) * scale),
+        )
+        for cost in COSTS
+    ]
+    return keep_best(alpha, settings, approx, z, plain=plain, good=good, floor=floor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,6 +97,52 @@ def judge(objective: str, approx: Any, z: Array) -> Stage:
     finite = inside[np.isfinite(inside)]
     khat = pareto_khat(finite) if len(finite) > 100 else np.inf
     return Stage(objective, float(inside.mean()), khat, float(1 / np.sum(weights**2) / len(z)))
+
+
+def keep_best(
+    variable: Any,
+    settings: Iterable[tuple[str, Array]],
+    approx: Any,
+    z: Array,
+    *,
+    plain: Stage,
+    good: float,
+    floor: float,
+) -> Stage | None:
+    """Set ``variable`` to the first setting with k̂ < ``good``, or to that with the lowest k̂.
+
+    Parameters
+    ----------
+    variable
+        Shared variable of the flow.
+    settings
+        Name and value of each setting, those that cost the least ELBO first.
+    approx, z
+        The flow, and the normals behind the draws on which ``plain`` was judged.
+    plain
+        The present setting, judged.
+    good
+        k̂ beyond which nothing more is to be gained.
+    floor
+        ELBO below which no setting is taken.
+
+    Returns
+    -------
+    Stage or None
+        The one chosen; None, with the variable as it was, if k̂ falls by less than its scatter.
+    """
+    before = variable.get_value()
+    best, chosen = plain, before
+    for name, value in settings:
+        variable.set_value(np.asarray(value, dtype=before.dtype))
+        stage = judge(name, approx, z)
+        if stage.khat < best.khat and stage.elbo >= floor:
+            best, chosen = stage, variable.get_value()
+        if best.khat < good:
+            break
+    gained = best.khat < plain.khat - SCATTER
+    variable.set_value(chosen if gained else before)
+    return best if gained else None
 
 
 def better(polished: Stage, plain: Stage) -> bool:
