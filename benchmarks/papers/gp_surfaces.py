@@ -41,6 +41,8 @@ METHODS = {
     "hybrid": (px.gp.CVI(tolerance=1e-6), "ep"),
 }
 PREDICTIVE_DRAWS = 400
+SCALE = (-0.8, 0.0)  # of the figures
+LEVELS = np.linspace(*SCALE, 17)
 
 
 def split(name: str) -> tuple[np.ndarray, ...]:
@@ -123,19 +125,21 @@ def figure(points: list[dict[str, Any]], path: Path) -> None:
     """Evidence (top) and test density (bottom), one column a method."""
     methods = [m for m in (*METHODS, "ais") if m in points[0]]
     ells, sigmas = (np.unique([p[k] for p in points]) for k in ("log_ell", "log_sigma"))
-    fig, axes = plt.subplots(2, len(methods), figsize=(3.2 * len(methods), 6), squeeze=False)
+    fig, axes = plt.subplots(
+        2, len(methods), figsize=(3.2 * len(methods), 6), squeeze=False, layout="constrained"
+    )
     for column, method in zip(axes.T, methods, strict=True):
         for axis, kind in zip(column, ("evidence", "test"), strict=True):
             grid = np.full((len(sigmas), len(ells)), np.nan)
             for p in points:
                 i = np.searchsorted(sigmas, p["log_sigma"]), np.searchsorted(ells, p["log_ell"])
                 grid[i] = p[method].get(kind, np.nan) if possible(p, method) else np.nan
-            axis.contourf(ells, sigmas, np.clip(grid, -0.8, 0), levels=np.linspace(-0.8, 0, 17))
+            filled = axis.contourf(ells, sigmas, np.clip(grid, *SCALE), levels=LEVELS)
             good = [p for p in points if possible(p, method)]
             best = max(good, key=lambda p, m=method: p[m]["evidence"])
             axis.plot(best["log_ell"], best["log_sigma"], "kx")
             axis.set(title=f"{method}: {kind}", xlabel="log ℓ", ylabel="log σ")
-    fig.tight_layout()
+    fig.colorbar(filled, ax=axes, label="nats a data point", shrink=0.8, pad=0.01)
     fig.savefig(path, dpi=110)
     plt.close(fig)
 
@@ -163,7 +167,9 @@ def compare(results: Path, name: str) -> None:
         share, points = float(file.stem.split("_")[-1]), json.loads(file.read_text())
         found[share, len(points["results"]["points"])] = points["results"]["points"]
     shares = sorted({share for share, _ in found}, reverse=True)
-    fig, axes = plt.subplots(3, len(shares), figsize=(3.2 * len(shares), 8.4), squeeze=False)
+    fig, axes = plt.subplots(
+        3, len(shares), figsize=(3.2 * len(shares), 8.4), squeeze=False, layout="constrained"
+    )
     for column, share in zip(axes.T, shares, strict=True):
         points = found[share, max(n for s, n in found if s == share)]
         ells, sigmas = (np.unique([p[k] for p in points]) for k in ("log_ell", "log_sigma"))
@@ -172,10 +178,10 @@ def compare(results: Path, name: str) -> None:
             for p in (p for p in points if possible(p, method)):
                 i = np.searchsorted(sigmas, p["log_sigma"]), np.searchsorted(ells, p["log_ell"])
                 grid[i] = p[method]["evidence"]
-            axis.contourf(ells, sigmas, np.clip(grid, -0.8, 0), levels=np.linspace(-0.8, 0, 17))
+            filled = axis.contourf(ells, sigmas, np.clip(grid, *SCALE), levels=LEVELS)
             title = f"{method}: m/n = {100 * share:.0f} %"
             axis.set(title=title, xlabel="log ℓ", ylabel="log σ")
-    fig.tight_layout()
+    fig.colorbar(filled, ax=axes, label="nats a data point", shrink=0.8, pad=0.01)
     fig.savefig(results / f"gp_surfaces_{name}_shares.png", dpi=110)
     plt.close(fig)
 
