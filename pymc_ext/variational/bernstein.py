@@ -74,9 +74,9 @@ class BernsteinVI(FlowInference):
         ESS > 0.999 already. It first tries longer tails of single latent variables, fitted to
         the importance weights, and latent variables a little wider than the ELBO makes them;
         then, where k̂ is still 0.4 or more, it trains on the importance-weighted bound with
-        default settings; what is best on fresh draws is kept. ``"widening"`` leaves out the
-        training, which takes 768,000 gradients. :class:`ImportanceWeighted` settings run always,
-        None never.
+        default settings, from the longest tails tried; what is best on fresh draws is kept.
+        ``"widening"`` leaves out the training, which takes 768,000 gradients.
+        :class:`ImportanceWeighted` settings run always, None never.
     optimizer, learning_rate
         ``"adam"`` or ``"rmsprop"``; full rate. ``pm.fit(obj_optimizer=...)`` replaces both.
     backend

@@ -19,7 +19,7 @@ from pymc_ext.variational.base import FRESH, TRAIN, StochasticInference, stream
 from pymc_ext.variational.bernstein_approximation import BernsteinApproximation
 from pymc_ext.variational.bernstein_base import resolve_base
 from pymc_ext.variational.flow_loops import LOOPS
-from pymc_ext.variational.flow_stretching import stretch
+from pymc_ext.variational.flow_stretching import fitted_tails, stretch
 from pymc_ext.variational.flow_training import (
     GuardedOptimizer,
     Trainer,
@@ -259,14 +259,17 @@ class FlowInference(StochasticInference):
             return (replace(best, kept=True),)
         train = self.polish != "widening"
         may_widen = best.relative_ess > NEARLY_RIGHT or not train
-        if adjusted := self._adjust(z, best, floor, may_widen):
+        tails = self._tails(best)
+        if adjusted := self._adjust(z, best, floor, tails, may_widen):
             stages += adjusted
             best, kept = adjusted[-1], _values(approx)
         if train and (always or not (_is_good(best) or best.khat < FAIR_KHAT)):
             _restore(approx, unpolished)
+            if len(tails):
+                approx.group.stretch.set_value(tails[-1])
             self._train_weighted(polish, progressbar)
             polished = judge("importance-weighted bound", approx, z)
-            adjusted = self._adjust(z, polished, floor)
+            adjusted = self._adjust(z, polished, floor, self._tails(polished))
             stages += [polished, *adjusted]
             polished = stages[-1]
             if better(polished, best):
@@ -274,11 +277,15 @@ class FlowInference(StochasticInference):
         _restore(approx, kept)
         return tuple(replace(stage, kept=stage is best) for stage in stages)
 
-    def _adjust(self, z: Array, plain: Stage, floor: float, may_widen: bool = True) -> list[Stage]:
+    def _tails(self, plain: Stage) -> Array:
+        return fitted_tails(self.approx, plain, stream(self.random_seed, STRETCH))
+
+    def _adjust(
+        self, z: Array, plain: Stage, floor: float, tails: Array, may_widen: bool = True
+    ) -> list[Stage]:
         """Stretch the tails, then widen where k̂ is not good by that: the stages that lowered k̂."""
-        seed = stream(self.random_seed, STRETCH)
         stages: list[Stage] = []
-        if stretched := stretch(self.approx, z, plain, GOOD_KHAT, floor, seed):
+        if stretched := stretch(self.approx, z, plain, GOOD_KHAT, floor, tails):
             stages.append(stretched)
             plain = stretched
         if may_widen and plain.khat >= GOOD_KHAT:

@@ -7,7 +7,9 @@ fitted to them by maximum likelihood,
 .. math:: \max_a \sum_i w_i \log q_a(v_i) \quad \text{over the latent } v_i \text{ beyond } 1.5,
 
 which takes values of log p̃ only, no gradients. The largest weights are missing from any finite
-number of draws, so that tails longer than the fit are tried too.
+number of draws, so that tails longer than the fit are tried too. Importance-weighted training sees
+them no better, so that it starts from the longest ones: it can make them lighter where they are too
+heavy, but has no draws to make them heavier.
 """
 
 from __future__ import annotations
@@ -29,23 +31,29 @@ LARGEST = 4.0  # a of a fit
 LENGTHS = (1.0, 1.5)  # of the fitted a
 
 
-def stretch(
-    approx: Any, z: Array, plain: Stage, good: float, floor: float, seed: Any
-) -> Stage | None:
-    """Stretch as :func:`keep_best` says, the shortest tails first.
+def fitted_tails(approx: Any, plain: Stage, seed: Any) -> Array:
+    """Amounts (L, 2, D) of stretching to try, the shortest tails first; none where L = 0.
 
     Only flows with the input map f1 and normal latent variables have tails to stretch. ``seed`` is
     of the draws that they are fitted to.
     """
     group = approx.group
+    before = group.stretch.get_value()
     stretchable = group.input_map == "f1" and isinstance(group.law, Normal)
     if not (stretchable and np.isfinite(plain.khat)):  # ±∞: hardly any weight, or all the same
-        return None
-    before = group.stretch.get_value()
+        return np.empty((0, *before.shape))
     fitted = _fitted(approx, approx.latent_draws(DRAWS, seed))
     group.stretch.set_value(before)
-    settings = [(f"stretching tails to {a:g} of their fit", a * fitted) for a in LENGTHS]
-    return keep_best(group.stretch, settings, approx, z, plain=plain, good=good, floor=floor)
+    return np.array([length * fitted for length in LENGTHS])
+
+
+def stretch(
+    approx: Any, z: Array, plain: Stage, good: float, floor: float, tails: Array
+) -> Stage | None:
+    """Stretch to one of ``tails`` as :func:`keep_best` says."""
+    names = (f"stretching tails to {length:g} of their fit" for length in LENGTHS)
+    settings = list(zip(names, tails, strict=False))
+    return keep_best(approx.group.stretch, settings, approx, z, plain=plain, good=good, floor=floor)
 
 
 def _fitted(approx: Any, z: Array) -> Array:

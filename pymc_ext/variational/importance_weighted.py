@@ -44,7 +44,7 @@ class ImportanceWeighted:
     Burda, Grosse & Salakhutdinov (2016), arXiv:1509.00519.
     """
 
-    group: int = 64
+    group: int = 16
     draws: int = 256
     steps: int = 3000
     learning_rate: float = 5e-4

@@ -160,9 +160,12 @@ def test_a_fit_is_widened_where_stretching_does_not_do(stretched, monkeypatch):
     np.testing.assert_array_equal(approx.group.stretch.get_value(), 1.0)
 
 
-def test_training_starts_from_unstretched_tails_and_what_is_best_comes_back(monkeypatch):
+def test_training_starts_from_the_longest_tails_and_what_is_best_comes_back(monkeypatch):
     monkeypatch.setattr(px.ImportanceWeighted, "steps", 40)
     khats, seen = iter([0.9, 0.8]), []
+    monkeypatch.setattr(
+        flow_inference, "fitted_tails", lambda *_: np.array([0.1, 0.2])[:, None, None]
+    )
     monkeypatch.setattr(
         flow_inference, "judge", lambda name, *_: Stage(name, 0.0, next(khats), 0.5)
     )
@@ -178,7 +181,7 @@ def test_training_starts_from_unstretched_tails_and_what_is_best_comes_back(monk
     monkeypatch.setattr(flow_inference, "stretch", stretch)
     monkeypatch.setattr(px.BernsteinVI, "_train_weighted", train)
     _, approx = fit(normals(), n=40, method={"polish": "auto"})
-    assert seen == [0.0]
+    assert seen == [0.2]
     assert [stage.kept for stage in approx.stages] == [False, False, False, True]
     np.testing.assert_array_equal(approx.group.stretch.get_value(), 0.8)
     khats = iter([0.9, 1.2])

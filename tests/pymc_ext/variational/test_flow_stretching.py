@@ -13,7 +13,7 @@ import pytest
 import pymc_ext as px
 from pymc_ext.maths.stretched_tails import START, stretch, unstretch
 from pymc_ext.variational import flow_stretching, importance_weighted
-from pymc_ext.variational.flow_stretching import DRAWS, LENGTHS
+from pymc_ext.variational.flow_stretching import DRAWS, LENGTHS, fitted_tails
 from pymc_ext.variational.importance_weighted import Stage, judge
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
@@ -82,7 +82,9 @@ def test_stretching_lowers_khat_under_an_exponential_tail_and_is_in_place():
     approx = flow(lambda x: pt.switch(x < -2, x, -0.5 * x**2), tails="linear")
     z = np.random.default_rng(3).standard_normal((50_000, 1))
     plain = judge("ELBO", approx, z)
-    stage = flow_stretching.stretch(approx, z, plain, good=-1.0, floor=-np.inf, seed=4)
+    tails = fitted_tails(approx, plain, seed=4)
+    np.testing.assert_array_equal(approx.group.stretch.get_value(), 0.0)
+    stage = flow_stretching.stretch(approx, z, plain, good=-1.0, floor=-np.inf, tails=tails)
     assert stage.khat < plain.khat - 0.1
     again = judge("", approx, z)
     assert (again.elbo, again.khat) == (stage.elbo, stage.khat)
@@ -98,7 +100,8 @@ def test_longer_tails_than_fitted_are_tried_where_the_fit_does_not_do(khats, mon
 
     monkeypatch.setattr(importance_weighted, "judge", next_stage)
     plain = Stage("ELBO", 0.0, 0.5, 0.9)
-    stage = flow_stretching.stretch(approx, None, plain, good=0.3, floor=-1.0, seed=1)
+    tails = fitted_tails(approx, plain, seed=1)
+    stage = flow_stretching.stretch(approx, None, plain, good=0.3, floor=-1.0, tails=tails)
     kept = approx.group.stretch.get_value()
     assert [a[1, 0] for a in tried] == pytest.approx(
         [2.0 * length for length in LENGTHS[: len(khats)]], rel=0.2
@@ -113,12 +116,13 @@ def test_longer_tails_than_fitted_are_tried_where_the_fit_does_not_do(khats, mon
 
 @pytest.mark.parametrize("khat", [np.inf, -np.inf])
 def test_without_weights_to_fit_a_flow_stays_as_it_is(khat):
-    plain = Stage("ELBO", -np.inf, khat, 0.0)
-    assert flow_stretching.stretch(flow(lambda x: -(x**2)), None, plain, 0.3, -np.inf, 1) is None
+    approx, plain = flow(lambda x: -(x**2)), Stage("ELBO", -np.inf, khat, 0.0)
+    tails = fitted_tails(approx, plain, 1)
+    assert len(tails) == 0
+    assert flow_stretching.stretch(approx, None, plain, 0.3, -np.inf, tails) is None
 
 
 @pytest.mark.parametrize("options", [{"input_map": "f2"}, {"latent": "student-t"}], ids=str)
 def test_without_tails_of_its_own_a_flow_stays_as_it_is(options):
     approx = flow(lambda x: -(x**2), **options)
-    z = approx.latent_draws(2000, 1)
-    assert flow_stretching.stretch(approx, z, judge("", approx, z), 0.3, -np.inf, 1) is None
+    assert len(fitted_tails(approx, judge("", approx, approx.latent_draws(2000, 1)), 1)) == 0
