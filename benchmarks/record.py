@@ -43,6 +43,9 @@ def write(path: Path, results: Any, *more_packages: str) -> None:
     path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
-def kept(path: Path, key: str) -> dict[str, Any]:
-    """What ``path`` holds of the results' entry ``key``; empty before the first `write`."""
-    return json.loads(path.read_text(encoding="utf-8"))["results"][key] if path.is_file() else {}
+def kept(path: Path, key: str | None = None) -> dict[str, Any]:
+    """The results in ``path``, or their entry ``key``; empty before the first `write`."""
+    if not path.is_file():
+        return {}
+    results = json.loads(path.read_text(encoding="utf-8"))["results"]
+    return results if key is None else results[key]

@@ -179,8 +179,8 @@ def khat_table(
             for run in runs:
                 for stage in run["stages"]:
                     print(f"    seed {run['seed']}: {stage}", flush=True)
-            rows = {key: value for key, value in table.items() if key.startswith(f"{name},")}
-            record.write(folder / f"bfvi_khat_{name}.json", rows)
+            path = folder / f"bfvi_khat_{name}.json"  # keeps the rows of other methods
+            record.write(path, {**record.kept(path), f"{name}, {method}": runs})
     return table
 
 
