@@ -32,7 +32,9 @@ def ours(steps: int, polish: str | None, seed: int) -> dict[str, Any]:
     """ELBO, k̂ and seconds of the flow."""
     begin = time.perf_counter()
     with eight_schools_ncp():
-        method = px.BernsteinVI(10, (32, 32), learning_rate=0.01, backend="jax", random_seed=seed)
+        method = px.BernsteinVI(
+            10, (32, 32), learning_rate=0.01, polish=polish, backend="jax", random_seed=seed
+        )
         approx = pm.fit(steps, method=method, obj_n_mc=10, progressbar=False)
     seconds = time.perf_counter() - begin
     _, lp, lq = approx.draws_with_logs(DRAWS, random_seed=1000 + seed)
