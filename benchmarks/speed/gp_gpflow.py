@@ -1,9 +1,9 @@
-"""GPflow's side of ``benchmarks.speed.gp --peers``: VGP and SVGP on the same data and start.
+"""GPflow's side of ``benchmarks.speed.gp_peers``: VGP and SVGP on the same data and start.
 
     PEERS/bin/python benchmarks/speed/gp_gpflow.py DATA.npz BUDGET
 
-Runs in an environment of its own (``pip install gpflow tensorflow-cpu tf_keras``); imports nothing
-of this project. DATA holds X, y and, for SVGP, Z. Prints one JSON line: seconds of one ELBO and its
+Runs in an environment of its own (``gp_peers`` names its packages); imports nothing of this
+project. DATA holds X, y and, for SVGP, Z. Prints one JSON line: seconds of one ELBO and its
 gradient in all variables (compiled, median); seconds of one evidence and gradient with q at its
 optimum, 2 % away from hyperparameters where it was (natural gradients of step 1 until the ELBO
 moves by less than 1e-4); and for each way of fitting the ELBO over time until BUDGET seconds have

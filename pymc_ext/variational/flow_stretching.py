@@ -52,7 +52,7 @@ def stretch(
 ) -> Stage | None:
     """Stretch to one of ``tails`` as :func:`keep_best` says."""
     names = (f"stretching tails to {length:g} of their fit" for length in LENGTHS)
-    settings = list(zip(names, tails, strict=False))
+    settings = zip(names, tails, strict=False)  # there may be no tails
     return keep_best(approx.group.stretch, settings, approx, z, plain=plain, good=good, floor=floor)
 
 
