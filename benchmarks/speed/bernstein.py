@@ -2,7 +2,8 @@
 
     python -m benchmarks.speed.bernstein [--steps 2000] [--results FOLDER]
 
-Eight schools (D = 10), order 50, two layers of 10, 10 draws a step; run it with OMP_NUM_THREADS=1.
+Eight schools (D = 10), order 50, two layers of 10, 10 draws a step; run it with OMP_NUM_THREADS=1
+and NPROC=1 in the environment (one thread for JAX, whose pool takes more than it gives here).
 The default flow has quadratic tails and two networks, the paper's neither.
 The Op's table is microseconds for 100 rows of 50 increments, fused against pure PyTensor. Steps per
 CPU second count this process alone, so that a busy machine does not slow them down.

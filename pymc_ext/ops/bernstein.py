@@ -182,7 +182,9 @@ def bernstein_map(x: TensorLike, raw: TensorLike) -> tuple[TensorVariable, Tenso
     dtype = pytensor.scalar.upcast(pytensor.config.floatX, x.dtype, raw.dtype)
     x_full: Any
     x_full, row = pt.broadcast_arrays(x, raw[..., 0])
-    raw_full = pt.broadcast_to(raw, (*tuple(row.shape), raw.shape[-1]))
+    raw_full = raw
+    if None in row.type.shape or raw.type.shape[:-1] != row.type.shape:
+        raw_full = pt.broadcast_to(raw, (*tuple(row.shape), raw.shape[-1]))
     flat = raw_full.reshape((-1, raw.shape[-1])).astype("float64")
     flat = pt.specify_shape(flat, (None, raw.type.shape[-1]))
     outputs: Any = BernsteinMap()(x_full.reshape((-1,)).astype("float64"), flat)

@@ -359,7 +359,9 @@ class VectorisedApproximation(Approximation):
 
     def vectorised_logp(self, theta: TensorVariable) -> TensorVariable:
         """log p̃ at every row of ``theta``, (N, D) -> (N,)."""
-        return self.over_draws([self.flat_logp()], theta)[0]
+        rows = theta.type()  # shapes would else be inferred through all that θ is made of
+        log_p: Any = self.over_draws([self.flat_logp()], rows)
+        return graph_replace(log_p, {rows: theta}, strict=False)[0]
 
     # ---- what PyMC's own machinery calls ---------------------------------------------------
 

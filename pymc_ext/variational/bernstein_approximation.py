@@ -2,36 +2,60 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
+from pytensor.graph.utils import MethodNotDefined
 from pytensor.tensor import TensorVariable
 from scipy.optimize.elementwise import bracket_root, find_root
 
 from pymc_ext.ops import bernstein_numpy as kernel
-from pymc_ext.variational.base import VectorisedApproximation, _compile_kwargs, standard_normal_logp
+from pymc_ext.variational.base import (
+    CHUNK,
+    VectorisedApproximation,
+    _compile_kwargs,
+    standard_normal_logp,
+)
 from pymc_ext.variational.bernstein_group import BernsteinGroup, Conditionals
+from pymc_ext.variational.flow_loops import jax_of_rows
 from pymc_ext.variational.importance_weighted import Stage
 
 Array = NDArray[np.floating]
+INTERPRETED = pytensor.compile.mode.Mode(linker="py", optimizer="None")
+UNINTERPRETED = (NotImplementedError, MethodNotDefined)  # an operation with C code alone
 
 
 class BernsteinApproximation(VectorisedApproximation):
     """q of one :class:`BernsteinGroup`; ``stages`` holds what each training phase reached."""
 
     stages: tuple[Stage, ...] = ()
+    loop = "pytensor"
 
     def __init__(self, **options: Any) -> None:
         super().__init__(BernsteinGroup, **options)
 
     def use_compile_options(
-        self, backend: str | None, compile_kwargs: Mapping[str, Any] | None
+        self, loop: str, backend: str | None, compile_kwargs: Mapping[str, Any] | None
     ) -> None:
-        """Options of all later compilations."""
-        self.compile_kwargs = _compile_kwargs(backend, compile_kwargs)
+        """Options of all later compilations; with the loop "jax", log ratios are JAX's too."""
+        self.loop, self.compile_kwargs = loop, _compile_kwargs(backend, compile_kwargs)
+
+    def log_p_at_start(self) -> float:
+        """log p̃ where the fit starts."""
+        start = self.group.start
+        if not self.compile_kwargs:  # one interpreted value is free, its compilation is not
+            with self.building(), np.errstate(all="ignore"), contextlib.suppress(*UNINTERPRETED):
+                value = float(
+                    pytensor.function([self.group.input], self.flat_logp(), mode=INTERPRETED)(start)
+                )
+                if np.isfinite(value):
+                    return value
+        return float(self.log_p(start[None, :])[0])
 
     def symbolic_log_ratio(self, z: TensorVariable) -> TensorVariable:
         """log p̃ − log q of the draws made from normals z, (S, K) -> (S,)."""
@@ -41,11 +65,14 @@ class BernsteinApproximation(VectorisedApproximation):
     def log_ratios(self, z: Array) -> Array:
         """log p̃ − log q of the draws made from normals z (N, K)."""
         self.require_exact_logp()
-        normals = pt.matrix("z", shape=(None, self.group.latent_dim))
-        f = self._function(
-            "log_ratios", lambda: self.compile([normals], [self.symbolic_log_ratio(normals)])
-        )
-        return self._chunked(f, z)[0]
+
+        def build() -> Callable[..., Any]:
+            jax = self.loop == "jax"
+            normals = pt.matrix("z", shape=(CHUNK if jax else None, self.group.latent_dim))
+            ratio = self.symbolic_log_ratio(normals)
+            return jax_of_rows(normals, ratio) if jax else self.compile([normals], [ratio])
+
+        return self._chunked(self._function("log_ratios", build), z)[0]
 
     def log_q(self, theta: Array) -> Array:
         """Normalised log q at any θ, (N, D) -> (N,), by inverting the flow; −∞ off its support."""

@@ -117,7 +117,7 @@ class FlowInference(StochasticInference):
             if not isinstance(value, int | np.integer) or value < least:
                 raise ValueError(f"{label} must be an integer >= {least}, got {value!r}")
         begin = time.perf_counter()
-        self.approx.use_compile_options(backend, compile_kwargs)
+        self.approx.use_compile_options(self.backend, backend, compile_kwargs)
         for group in self.approx.groups:
             group.include_transformed = include_transformed
         self._callbacks, self._score = tuple(callbacks or ()), score is None or score
@@ -173,7 +173,7 @@ class FlowInference(StochasticInference):
     def _require_finite_start(self) -> None:
         if self.approx.has_minibatch:
             return
-        value = self.approx.log_p(self.approx.group.start[None, :])[0]
+        value = self.approx.log_p_at_start()
         if not np.isfinite(value):
             raise ValueError(
                 f"log p̃ is {value} at the starting point {self.approx.group.start}: give start= a "

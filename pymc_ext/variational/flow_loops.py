@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -101,16 +101,8 @@ class JaxLoop(Loop):
         import jax
         import jax.numpy as jnp
 
-        self.state, outputs = list(updates), [*updates.values(), loss]
-        self.fixed = [
-            v
-            for v in dict.fromkeys(graph_inputs(outputs))
-            if isinstance(v, SharedVariable) and v not in updates
-        ]
-        plain = {v: _fixed_shape(v) for v in [*self.state, *self.fixed]}
-        function = jax_function(
-            [*plain.values(), z], clone_replace(outputs, plain, rebuild_strict=False)
-        )
+        self.state = list(updates)
+        function, self.fixed = jax_function(self.state, z, [*updates.values(), loss])
 
         @jax.jit
         def block(carried: Any, fixed: Any, normals: Any, steps: Any) -> Any:
@@ -143,13 +135,39 @@ def _fixed_shape(variable: Any) -> Any:
     return TensorType(variable.type.dtype, shape=np.shape(value))(name=variable.name)
 
 
-def jax_function(inputs: list[Any], outputs: list[Any]) -> Any:
-    """A PyTensor graph as a JAX function of its inputs."""
+def jax_function(first: list[Any], z: Any, outputs: list[Any]) -> tuple[Any, list[Any]]:
+    """A graph as a JAX function of the shared variables ``first``, of all others in it, and of z.
+
+    The other shared variables are returned with it, in their order as arguments.
+    """
     from pytensor.link.jax.dispatch import jax_funcify
 
-    graph = FunctionGraph(inputs, outputs, clone=True)
+    others = [
+        v
+        for v in dict.fromkeys(graph_inputs(outputs))
+        if isinstance(v, SharedVariable) and v not in first
+    ]
+    plain = {v: _fixed_shape(v) for v in [*first, *others]}
+    replaced = clone_replace(outputs, plain, rebuild_strict=False)
+    graph = FunctionGraph([*plain.values(), z], replaced, clone=True)
     pytensor.compile.mode.get_mode("JAX").optimizer.rewrite(graph)
-    return jax_funcify(graph)
+    return jax_funcify(graph), others
+
+
+def jax_of_rows(z: TensorVariable, output: TensorVariable) -> Callable[[Array], list[Array]]:
+    """``output`` (N,) as a function of z (at most N, K), whose type says N, compiled by JAX."""
+    import jax
+
+    function, held = jax_function([], z, [output])
+    compiled = jax.jit(function)
+
+    def call(rows: Array) -> list[Array]:
+        padded = np.zeros(z.type.shape, dtype=z.dtype)
+        padded[: len(rows)] = rows
+        (out,) = compiled(*(v.get_value(borrow=True) for v in held), padded)
+        return [np.array(out)[: len(rows)]]
+
+    return call
 
 
 LOOPS: dict[str, type[Loop]] = {"pytensor": PyTensorLoop, "jax": JaxLoop}

@@ -213,6 +213,43 @@ def test_student_t_needs_degrees_of_freedom():
         px.StudentT(df=0.0)
 
 
+def uncompiled(model: pm.Model, **options):
+    return px.BernsteinVI(4, (5, 5), model=model, random_seed=1, **options).approx
+
+
+def test_log_p_at_the_start_needs_no_compilation():
+    approx = uncompiled(three_normals())
+    value = approx.log_p_at_start()
+    assert "log_p" not in approx.__dict__.get("_functions", {})
+    assert value == pytest.approx(3 * stats.norm.logpdf(0.0), rel=1e-12)
+
+
+def test_log_p_at_the_start_is_the_rewritten_one_where_the_plain_graph_overflows():
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1e3, initval=800.0)
+        pm.Potential("p", -pt.log(1 + pt.exp(x)))
+    value = uncompiled(model).log_p_at_start()
+    assert value == pytest.approx(stats.norm.logpdf(800.0, 0, 1e3) - 800.0, rel=1e-9)
+
+
+class Compiled(pytensor.scalar.UnaryScalarOp):
+    """Doubles a number, in C alone."""
+
+    def c_code(self, node, name, inputs, outputs, sub):
+        return f"{outputs[0]} = 2 * {inputs[0]};"
+
+    def L_op(self, inputs, outputs, gradients):
+        return [2 * gradients[0]]
+
+
+def test_log_p_at_the_start_of_a_model_with_an_operation_in_c_alone():
+    double = pt.elemwise.Elemwise(Compiled(pytensor.scalar.upgrade_to_float, name="double"))
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0, initval=0.5)
+        pm.Potential("p", -double(x))
+    assert uncompiled(model).log_p_at_start() == pytest.approx(stats.norm.logpdf(0.5) - 1.0)
+
+
 def test_models_without_continuous_variables_are_refused():
     with pm.Model() as empty:
         pm.Normal("y", 0, 1, observed=1.0)

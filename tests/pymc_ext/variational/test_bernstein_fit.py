@@ -442,6 +442,9 @@ def test_jax_loop_takes_the_same_steps():
     _, ours = fit(normals(3), n=150)
     _, jax = fit(normals(3), n=150, method={"backend": "jax"})
     np.testing.assert_allclose(jax.hist, ours.hist, rtol=1e-7)
+    z = np.random.default_rng(1).standard_normal((1500, 3))  # a chunk and a shorter one
+    np.testing.assert_allclose(jax.log_ratios(z), ours.log_ratios(z), rtol=1e-6)
+    assert jax.log_ratios(z).shape == (1500,)
     for a, b in zip(ours.params, jax.params, strict=True):
         np.testing.assert_allclose(a.get_value(), b.get_value(), rtol=1e-6, atol=1e-8)
 
