@@ -148,10 +148,10 @@ def keep_best(
 def better(polished: Stage, plain: Stage) -> bool:
     """Whether k̂ fell by more than its own scatter; where it hardly changed the higher ESS wins.
 
-    Where both k̂ are beyond `RELIABLE` the ESS means nothing, and the higher ELBO wins.
+    Where both k̂ are beyond `RELIABLE` neither they nor the ESS mean much, and the higher ELBO wins.
     """
+    if min(polished.khat, plain.khat) > RELIABLE:
+        return polished.elbo > plain.elbo
     if abs(polished.khat - plain.khat) < SCATTER:
-        if min(polished.khat, plain.khat) > RELIABLE:
-            return polished.elbo > plain.elbo
         return polished.relative_ess > plain.relative_ess
     return polished.khat < plain.khat

@@ -272,6 +272,7 @@ def test_choice_between_stages():
     hopeless = Stage("ELBO", -14.0, 0.92, 0.004)  # the ESS is noise there
     assert not better(Stage("iw", -34.0, 0.92, 0.01), hopeless)
     assert better(Stage("iw", -13.0, 0.92, 0.001), hopeless)
+    assert not better(Stage("iw", -68.0, 0.75, 0.01), hopeless)  # as unusable, and far worse
 
 
 # ---- robustness ------------------------------------------------------------------------------
