@@ -15,11 +15,12 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.pytensorf import rewrite_pregrad
-from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
 from bridge.agreement import Agreement, check_agreement
+from pymc_ext.over_draws import over_draws
 
 __all__ = ["Agreement", "PyMCTarget", "StanTarget", "Target", "check_agreement"]
 __all__ += ["pymc_target", "stan_target"]
@@ -117,7 +118,7 @@ class PyMCTarget:
         }
         logp = rewrite_pregrad(model.logp())
         _check_deterministic(logp)
-        (batched,) = _over_draws([logp], self._values, self._theta.shape[0])
+        (batched,) = over_draws([logp], self._values, self._theta.shape[0], model.check_bounds)
         batched = batched.astype("float64")
         self._log_density = pytensor.function([self._theta], [batched])
         self._rows = _rows_per_call(self._log_density)
@@ -166,7 +167,7 @@ class PyMCTarget:
 
     def _make_constrain(self) -> Callable:
         outputs = self.model.replace_rvs_by_values(self._outputs())
-        batched = _over_draws(outputs, self._values, self._theta.shape[0])
+        batched = over_draws(outputs, self._values, self._theta.shape[0])
         return pytensor.function([self._theta], batched, on_unused_input="ignore")
 
     def _make_unconstrain(self) -> Callable:
@@ -177,7 +178,7 @@ class PyMCTarget:
         batched = {x: pt.tensor(f"{x.name}_draws", shape=(None, *x.type.shape), dtype=x.dtype)
                    for x in inputs.values()}  # fmt: skip
         rows = next(iter(batched.values())).shape[0]
-        flat = [v.reshape((rows, -1)) for v in _over_draws(values, batched, rows)]
+        flat = [v.reshape((rows, -1)) for v in over_draws(values, batched, rows)]
         return pytensor.function(list(batched.values()), flat, on_unused_input="ignore")
 
     def _outputs(self) -> list:
@@ -252,15 +253,6 @@ def _block(theta: Any, columns: slice, shape: tuple[int, ...], value: Any) -> An
     """The value variable's entries of every draw, shape (N, *shape)."""
     block = theta[:, columns].reshape((theta.shape[0], *shape)).astype(value.dtype)
     return pt.specify_shape(block, (None, *shape))
-
-
-def _over_draws(outputs: Sequence, replace: Mapping, rows: Any) -> list:
-    """Vectorise outputs over draws; what depends on no parameter is repeated."""
-    batched: list[Any] = vectorize_graph(outputs, replace=replace)
-    return [
-        new if new.ndim > old.ndim else pt.broadcast_to(new, (rows, *tuple(new.shape)))
-        for old, new in zip(outputs, batched, strict=True)
-    ]
 
 
 def _forward(rv: Any, transform: Any) -> Any:

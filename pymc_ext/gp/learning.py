@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 METHODS = ("l-bfgs", "alternating", "minibatch")
 DEFAULT_BOUND = 12.0  # e^±12 for a log-transformed hyperparameter
 WINDOW = 1.0  # reach of one L-BFGS run: its line search else leaps to far and lower maxima
+# smallest relative gain of a step: no window is searched to the end whose maximum is at its edge
+FIRST_GAIN, LAST_GAIN = 1e-4, 1e-9
 
 
 @dataclass(frozen=True)
@@ -230,17 +232,19 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
             return -value, -gradient
         return -value, -graph.backward(theta, bars)
 
-    left, steps = max_iterations, 0
+    left, steps, ftol = max_iterations, 0, FIRST_GAIN
     while True:
         window = np.clip([theta - WINDOW, theta + WINDOW], *box[:, None])
         result = minimize(
             negative, theta, jac=True, method="L-BFGS-B", bounds=window.T,
-            options={"maxiter": left, "gtol": 1e-5, "ftol": 1e-9},
+            options={"maxiter": left, "gtol": 1e-5, "ftol": ftol},
             callback=lambda _: trace.append(best["value"]),
         )  # fmt: skip
         theta, left, steps = best["theta"], left - int(result.nit), steps + int(result.nfev)
-        if left <= 0 or not np.any(np.isclose(theta, window) & (window != box)):
+        inside = not np.any(np.isclose(theta, window) & (window != box))
+        if left <= 0 or (inside and ftol == LAST_GAIN):
             break
+        ftol = LAST_GAIN if inside else FIRST_GAIN
     return (
         best["theta"], best["evidence"], best["value"], str(result.message), bool(result.success),
         steps, trace,

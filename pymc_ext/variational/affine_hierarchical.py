@@ -19,24 +19,16 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.gradient import grad
-from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.replace import graph_replace
 from pytensor.tensor import TensorVariable
 
+from pymc_ext.over_draws import over_draws
 from pymc_ext.variational.affine import LogisticTerm
 from pymc_ext.variational.base import LOG_2PI, VectorisedApproximation
 
 Array = NDArray[np.floating]
 ELEMENTS = 2_000_000  # logits evaluated together: bounds memory
 TINY = 1e-300  # keeps √τ² differentiable at rows that do not move; 1e-150 is invisible in η
-
-
-def _batched(nodes: Any, rows: dict[Any, Any], size: Any) -> list[Any]:
-    """``vectorize_graph``, with a batch axis also on what does not depend on the rows."""
-    batched: Any = vectorize_graph(nodes, rows)
-    return [
-        b if b.ndim > node.ndim else pt.broadcast_to(b, (size, *tuple(b.shape)))
-        for node, b in zip(nodes, batched, strict=True)
-    ]
 
 
 @dataclass(frozen=True)
@@ -140,9 +132,9 @@ class HierarchicalObjective:
         many = pt.dmatrix("betas")
         pieces = self._pieces(approx, one_s, one_beta)
         nodes = graph_replace(nodes, pieces, strict=False)
-        over_steps = _batched(nodes, {one_beta: many}, steps.shape[0])
+        over_steps = over_draws(nodes, {one_beta: many}, steps.shape[0])
         points = beta[:, None, :] + steps[None]
-        return _batched(over_steps, {one_s: s, many: points}, s.shape[0])
+        return over_draws(over_steps, {one_s: s, many: points}, s.shape[0])
 
     def _pieces(self, approx, s, beta) -> dict[Any, Any]:
         """The model's value variables as parts of s and β."""

@@ -31,11 +31,12 @@ from pymc.variational.inference import Inference
 from pymc.variational.operators import KL
 from pymc.variational.opvi import Approximation, Group, node_property
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.scan.op import Scan
 from pytensor.tensor import TensorVariable
 
+from pymc_ext.over_draws import checked, over_draws
 from pymc_ext.variational.monitor import Monitor
 from pymc_ext.variational.result import FitResult, FreshDraws
 
@@ -342,20 +343,18 @@ class VectorisedApproximation(Approximation):
     def over_draws(self, nodes: list[Any], rows: TensorVariable, variable: Any = None) -> list[Any]:
         """Graphs in ``variable`` (default ``group.input``) at each row of ``rows``."""
         variable = self.group.input if variable is None else variable
-        if any(isinstance(v.owner.op, Scan) for v in ancestors(nodes) if v.owner is not None):
-            logger.info("the model contains a scan: draws are evaluated one after another")
-            out = pytensor.scan(
-                lambda row, *_: graph_replace(nodes, {variable: row}, strict=False),
-                sequences=[rows],
-                non_sequences=[v for v in ancestors(nodes) if _is_minibatch_index(v)],
-                return_updates=False,
-            )
-            return list(out) if isinstance(out, list | tuple) else [out]
-        batched: list[Any] = vectorize_graph(nodes, {variable: rows})
-        return [
-            b if b.ndim > n.ndim else pt.broadcast_to(b, (rows.shape[0], *tuple(b.shape)))
-            for n, b in zip(nodes, batched, strict=True)
-        ]
+        check = self.model.check_bounds
+        if not any(isinstance(v.owner.op, Scan) for v in ancestors(nodes) if v.owner is not None):
+            return over_draws(nodes, {variable: rows}, rows.shape[0], check)
+        logger.info("the model contains a scan: draws are evaluated one after another")
+        nodes = checked(nodes, check)
+        out = pytensor.scan(
+            lambda row, *_: graph_replace(nodes, {variable: row}, strict=False),
+            sequences=[rows],
+            non_sequences=[v for v in ancestors(nodes) if _is_minibatch_index(v)],
+            return_updates=False,
+        )
+        return list(out) if isinstance(out, list | tuple) else [out]
 
     def vectorised_logp(self, theta: TensorVariable) -> TensorVariable:
         """log p̃ at every row of ``theta``, (N, D) -> (N,)."""
@@ -699,4 +698,7 @@ def _compile_kwargs(
         from pymc.pytensorf import resolve_backend_compile_kwargs
 
         return resolve_backend_compile_kwargs(backend, kwargs)
-    raise TypeError("backend= needs PyMC 6; on PyMC 5 pass compile_kwargs={'mode': ...}")
+    raise TypeError(
+        "backend= of pm.fit needs PyMC 6; on PyMC 5 pass compile_kwargs={'mode': ...} "
+        "(BernsteinVI has a backend= of its own)"
+    )

@@ -3,6 +3,7 @@ r"""Bernstein flow variational inference: ``pm.fit(20_000, method=BernsteinVI())
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,16 @@ class BernsteinVI(FlowInference):
         some ten parameters JAX's threads cost more than they bring: set ``NPROC=1`` in the
         environment before Python starts.
     model, start, random_seed
-        As :class:`LaplaceVI`; ``pm.fit`` ignores its own seed and start with an instance.
+        As :class:`LaplaceVI`; ``pm.fit`` ignores its own seed and start with an instance, and needs
+        ``model=`` of its own outside ``with model:`` (``BernsteinVI(model=model).fit()`` does not).
+
+    Notes
+    -----
+    Like every fit that minimises KL(q‖p), it may settle in one of several well separated modes,
+    which neither the ELBO nor k̂ of its own draws can show: compare seeds, starts or
+    :class:`MixtureVI` where there may be several. ``approx.stages`` tells ELBO, k̂ and effective
+    sample size after each phase (fits of fewer than 3000 steps have none), and a callback gets the
+    approximation, all losses so far, and the number of steps.
 
     Raises
     ------
@@ -137,10 +147,12 @@ class BernsteinVI(FlowInference):
         _one_of("optimizer", optimizer, OPTIMIZERS)
         _one_of("backend", backend, tuple(LOOPS))
         check_base(base)
-        if isinstance(polish, str):
-            _one_of("polish", polish, ("auto", "widening"))
-        if not (np.isfinite(learning_rate) and learning_rate > 0):
-            raise ValueError(f"learning_rate must be > 0, got {learning_rate}")
+        if not isinstance(polish, ImportanceWeighted):
+            _one_of("polish", polish, ("auto", "widening", None))
+        if not (isinstance(learning_rate, Real) and 0 < learning_rate < np.inf):
+            raise ValueError(f"learning_rate must be > 0, got {learning_rate!r}")
+        if isinstance(ordering, str):
+            raise ValueError(f"ordering must be a sequence of names, got the text {ordering!r}")
         approx = BernsteinApproximation(
             model=model,
             start=start,
@@ -168,6 +180,6 @@ class BernsteinVI(FlowInference):
             self.name = f"bernstein-{base}"
 
 
-def _one_of(label: str, value: Any, allowed: Sequence[str]) -> None:
+def _one_of(label: str, value: Any, allowed: Sequence[Any]) -> None:
     if value not in allowed:
         raise ValueError(f"{label} must be one of {tuple(allowed)}, got {value!r}")

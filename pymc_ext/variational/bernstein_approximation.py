@@ -77,6 +77,8 @@ class BernsteinApproximation(VectorisedApproximation):
     def log_q(self, theta: Array) -> Array:
         """Normalised log q at any θ, (N, D) -> (N,), by inverting the flow; −∞ off its support."""
         rows = self._theta_rows(theta)
+        if np.isnan(rows).any():
+            raise ValueError("theta must not hold NaN: log q is not defined there")
         x, inside = self._invert(self.group.to_coordinates(rows))
         log_q = np.full(len(rows), -np.inf)
         if inside.any():

@@ -156,7 +156,8 @@ class FlowInference(StochasticInference):
                 converged, reason = trainer.run(n)
             except (KeyboardInterrupt, StopIteration) as stop:
                 trainer.finish()
-                reason = f"stopped after {len(trainer.losses)} steps: {stop or type(stop).__name__}"
+                why = str(stop) or type(stop).__name__
+                reason = f"stopped after {len(trainer.losses)} steps: {why}"
         if self._score:
             self.hist = np.concatenate([self.hist, trainer.losses])
         if not converged:

@@ -233,7 +233,7 @@ class Trainer:
         while done < count:
             steps = min(self.stride or BLOCK, count - done)
             if self.optimizer is not None:
-                i = begin + done
+                i = begin + done // BLOCK * BLOCK  # the same steps with callbacks as without
                 warm = min(1.0, (i + 1) / WARM_UP)
                 self.optimizer.rate.set_value(
                     pm.pytensorf.floatX(self.learning_rate * rate(i) * warm)

@@ -153,6 +153,12 @@ def test_deterministic_draw_is_the_image_of_zero():
     np.testing.assert_allclose(value, expected)
 
 
+def test_log_q_of_nan_is_refused():
+    approx = disturbed().approx
+    with pytest.raises(ValueError, match="theta must not hold NaN"):
+        approx.log_q(np.array([[0.0, np.nan, 0.0]]))
+
+
 def test_bounded_flow_has_no_density_beyond_its_ends():
     approx = disturbed(tails="bounded").approx
     assert (approx.log_q(np.full((2, 3), 1e6)) == -np.inf).all()
@@ -170,12 +176,15 @@ def test_bounded_flow_has_no_density_beyond_its_ends():
         ({"latent": "cauchy"}, "latent must be one of"),
         ({"conditioning": "theta"}, "conditioning must be one of"),
         ({"polish": "always"}, "polish must be one of"),
+        ({"polish": True}, "polish must be one of"),
+        ({"ordering": "xs"}, "ordering must be a sequence of names, got the text 'xs'"),
         ({"optimizer": "sgd"}, "optimizer must be one of"),
         ({"backend": "torch"}, "backend must be one of"),
         ({"base": "mode"}, "base must be one of"),
         ({"base": 3}, "base must be one of"),
         ({"learning_rate": 0.0}, "learning_rate must be > 0"),
         ({"learning_rate": np.nan}, "learning_rate must be > 0"),
+        ({"learning_rate": "fast"}, "learning_rate must be > 0, got 'fast'"),
     ],
     ids=str,
 )

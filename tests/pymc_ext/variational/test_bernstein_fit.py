@@ -380,6 +380,22 @@ def test_callbacks_see_every_step_and_may_stop():
     assert not approx.result.converged
 
 
+def test_a_callback_changes_nothing():
+    _, plain = fit(normals(), n=250)
+    _, watched = fit(normals(), n=250, callbacks=[lambda approx, losses, i: None])
+    np.testing.assert_array_equal(watched.hist, plain.hist)
+    for a, b in zip(plain.params, watched.params, strict=True):
+        np.testing.assert_array_equal(a.get_value(), b.get_value())
+
+
+def test_a_stop_without_a_reason_has_a_name():
+    def stop(*_):
+        raise StopIteration
+
+    _, approx = fit(normals(), callbacks=[stop])
+    assert approx.result.stop_reason == "stopped after 1 steps: StopIteration"
+
+
 def test_other_arguments_of_fit():
     _, approx = fit(
         normals(), obj_optimizer=pm.adam(learning_rate=0.01), total_grad_norm_constraint=1.0
@@ -448,6 +464,18 @@ def test_jax_loop_takes_the_same_steps():
     assert jax.log_ratios(z).shape == (1500,)
     for a, b in zip(ours.params, jax.params, strict=True):
         np.testing.assert_allclose(a.get_value(), b.get_value(), rtol=1e-6, atol=1e-8)
+
+
+def test_jax_gives_minus_infinity_where_a_parameter_is_outside_its_domain():
+    pytest.importorskip("jax", reason="the jax extra is not installed")
+    with pm.Model() as model:
+        x = pm.Normal("x", 1.0, 0.3)
+        pm.Normal("y", 0.0, x, observed=np.ones(3))  # x is the scale, and may be negative
+    _, approx = fit(model, n=100, method={"backend": "jax", "start": {"x": 1.0}})
+    theta = approx.draws_with_logs(2000, random_seed=1)[0][:, 0]
+    ratios = approx.log_ratios(approx.latent_draws(2000, 1))
+    assert (theta < 0).any()
+    np.testing.assert_array_equal(ratios == -np.inf, theta < 0)
 
 
 # ---- parts -----------------------------------------------------------------------------------

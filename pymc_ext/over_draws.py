@@ -1,0 +1,56 @@
+"""A model's graphs evaluated at many draws at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytensor.tensor as pt
+from pymc.logprob.utils import (
+    CheckParameterValue,
+    local_check_parameter_to_ninf_switch,
+    local_remove_check_parameter,
+)
+from pytensor.graph.basic import Constant
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.rewriting.basic import in2out
+from pytensor.graph.traversal import ancestors, graph_inputs
+
+
+def over_draws(
+    nodes: Sequence[Any], replace: Mapping[Any, Any], rows: Any, check_bounds: bool = True
+) -> list[Any]:
+    """Graphs with a leading axis of draws; what depends on no variable is repeated.
+
+    Parameters
+    ----------
+    nodes
+        Graphs of one draw.
+    replace
+        Variables of one draw, and their values at all draws, (rows, ...).
+    rows
+        Number of draws, symbolic or not.
+    check_bounds
+        The model's: whether a parameter outside its domain gives −∞, or is not looked at.
+    """
+    batched: list[Any] = vectorize_graph(checked(nodes, check_bounds), dict(replace))
+    return [
+        new if new.ndim > old.ndim else pt.broadcast_to(new, (rows, *tuple(new.shape)))
+        for old, new in zip(nodes, batched, strict=True)
+    ]
+
+
+def checked(nodes: Sequence[Any], check_bounds: bool = True) -> list[Any]:
+    """PyMC's checks of parameters as switches to −∞.
+
+    Vectorised, a check holds for all draws or for none: one draw outside would make all others −∞.
+    """
+    if not any(v.owner and isinstance(v.owner.op, CheckParameterValue) for v in ancestors(nodes)):
+        return list(nodes)
+    inputs = [v for v in graph_inputs(nodes) if not isinstance(v, Constant)]
+    graph = FunctionGraph(inputs, list(nodes), clone=True)
+    rule = local_check_parameter_to_ninf_switch if check_bounds else local_remove_check_parameter
+    in2out(rule).rewrite(graph)
+    originals = dict(zip(graph.inputs, inputs, strict=True))
+    return list(clone_replace(graph.outputs, originals, rebuild_strict=False))
