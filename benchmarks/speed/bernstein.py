@@ -9,6 +9,8 @@ The Op's table is microseconds for 100 rows of 50 increments, fused against pure
 CPU second count this process alone, so that a busy machine does not slow them down. Last, in new
 processes, the seconds of a whole fit of 100 steps (graphs, compilation, ELBO on fresh draws; not
 the imports), with an empty folder of PyTensor's compiled code and with the one that this leaves.
+``growth`` is CPU microseconds of one step for D standard normals (order 10), and the exponent of D
+from one D to the next (limit: 2).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
@@ -102,6 +105,23 @@ def loop_row(backend: str, steps: int, order: int, **options: str) -> dict[str, 
     }
 
 
+def growth(steps: int = 200) -> list[dict[str, float]]:
+    """CPU microseconds of one step against the dimension, and its growth."""
+    rows: list[dict[str, float]] = []
+    for D in (25, 50, 100, 200, 400):
+        with pm.Model() as model:
+            pm.Normal("x", 0.0, 1.0, shape=D)
+        trainer = px.BernsteinVI(10, model=model, random_seed=1)._new_trainer(
+            StepOptions(draws=DRAWS), TRAIN
+        )
+        trainer.optimizer.rate.set_value(0.01)
+        row = {"D": D, "microseconds": cpu(lambda t=trainer: t.loop.run(1), steps)}
+        if rows:
+            row["exponent"] = float(np.log2(row["microseconds"] / rows[-1]["microseconds"]))
+        rows.append(row)
+    return rows
+
+
 def start_row(**options: str) -> dict[str, float]:
     """Seconds of a short fit in a new process, PyTensor's compiled code missing and there."""
     arguments = [str(ORDER), *(f"{name}={value}" for name, value in options.items())]
@@ -131,6 +151,9 @@ def main() -> None:
             name = f"{backend}, M={order}, {flow} flow"
             row = results[name] = loop_row(backend, given.steps, order, **options)
             print(f"{name}: " + ", ".join(f"{k} {v:.1f}" for k, v in row.items()), flush=True)
+    results["growth"] = growth()
+    for row in results["growth"]:
+        print(", ".join(f"{k} {v:.4g}" for k, v in row.items()), flush=True)
     for backend, (flow, options) in itertools.product(backends, FLOWS.items()):
         name = f"first fit: {backend}, {flow} flow"
         row = results[name] = start_row(backend=backend, **options)

@@ -15,6 +15,7 @@ from pytensor.tensor import TensorVariable
 from scipy.optimize.elementwise import bracket_root, find_root
 
 from pymc_ext.ops import bernstein_numpy as kernel
+from pymc_ext.over_draws import checked
 from pymc_ext.variational.base import (
     CHUNK,
     VectorisedApproximation,
@@ -49,11 +50,10 @@ class BernsteinApproximation(VectorisedApproximation):
         """log p̃ where the fit starts."""
         start = self.group.start
         if not self.compile_kwargs:  # one interpreted value is free, its compilation is not
+            (log_p,) = checked([self.flat_logp()], self.model.check_bounds)
             with self.building(), np.errstate(all="ignore"), contextlib.suppress(*UNINTERPRETED):
-                value = float(
-                    pytensor.function([self.group.input], self.flat_logp(), mode=INTERPRETED)(start)
-                )
-                if np.isfinite(value):
+                f = pytensor.function([self.group.input], log_p, mode=INTERPRETED)
+                if np.isfinite(value := float(f(start))):
                     return value
         return float(self.log_p(start[None, :])[0])
 

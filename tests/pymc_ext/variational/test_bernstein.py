@@ -241,6 +241,16 @@ def test_log_p_at_the_start_is_the_rewritten_one_where_the_plain_graph_overflows
     assert value == pytest.approx(stats.norm.logpdf(800.0, 0, 1e3) - 800.0, rel=1e-9)
 
 
+def test_a_start_outside_the_domain_of_a_parameter_is_refused():
+    with pm.Model() as model:
+        x = pm.Normal("x", 1.0, 0.3, initval=-0.5)
+        pm.Normal("y", 0.0, x, observed=np.ones(3))
+    method = px.BernsteinVI(4, (5, 5), model=model, random_seed=1)
+    assert method.approx.log_p_at_start() == -np.inf
+    with pytest.raises(ValueError, match="log p̃ is -inf at the starting point"):
+        method.fit(10, progressbar=False)
+
+
 class Compiled(pytensor.scalar.UnaryScalarOp):
     """Doubles a number, in C alone."""
 
