@@ -245,7 +245,8 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
         if left <= 0 or (inside and ftol == LAST_GAIN):
             break
         ftol = LAST_GAIN if inside else FIRST_GAIN
+    converged = bool(result.success) and inside and ftol == LAST_GAIN
+    reason = f"{max_iterations} iterations" if result.success and not converged else result.message
     return (
-        best["theta"], best["evidence"], best["value"], str(result.message), bool(result.success),
-        steps, trace,
+        best["theta"], best["evidence"], best["value"], str(reason), converged, steps, trace,
     )  # fmt: skip

@@ -132,9 +132,10 @@ class HierarchicalObjective:
         many = pt.dmatrix("betas")
         pieces = self._pieces(approx, one_s, one_beta)
         nodes = graph_replace(nodes, pieces, strict=False)
-        over_steps = over_draws(nodes, {one_beta: many}, steps.shape[0])
+        check = approx.model.check_bounds
+        over_steps = over_draws(nodes, {one_beta: many}, steps.shape[0], check)
         points = beta[:, None, :] + steps[None]
-        return over_draws(over_steps, {one_s: s, many: points}, s.shape[0])
+        return over_draws(over_steps, {one_s: s, many: points}, s.shape[0], check)
 
     def _pieces(self, approx, s, beta) -> dict[Any, Any]:
         """The model's value variables as parts of s and β."""

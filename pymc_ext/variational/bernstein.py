@@ -90,6 +90,12 @@ class BernsteinVI(FlowInference):
         As :class:`LaplaceVI`; ``pm.fit`` ignores its own seed and start with an instance, and needs
         ``model=`` of its own outside ``with model:`` (``BernsteinVI(model=model).fit()`` does not).
 
+    Raises
+    ------
+    ValueError
+        An option is out of range; the model has no free, or a discrete, variable; log p̃ is not
+        finite at the start.
+
     Notes
     -----
     Like every fit that minimises KL(q‖p), it may settle in one of several well separated modes,
@@ -97,12 +103,6 @@ class BernsteinVI(FlowInference):
     :class:`MixtureVI` where there may be several. ``approx.stages`` tells ELBO, k̂ and effective
     sample size after each phase (fits of fewer than 3000 steps have none), and a callback gets the
     approximation, all losses so far, and the number of steps.
-
-    Raises
-    ------
-    ValueError
-        An option is out of range; the model has no free, or a discrete, variable; log p̃ is not
-        finite at the start.
 
     Examples
     --------

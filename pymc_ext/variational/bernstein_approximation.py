@@ -50,8 +50,8 @@ class BernsteinApproximation(VectorisedApproximation):
         """log p̃ where the fit starts."""
         start = self.group.start
         if not self.compile_kwargs:  # one interpreted value is free, its compilation is not
-            (log_p,) = checked([self.flat_logp()], self.model.check_bounds)
             with self.building(), np.errstate(all="ignore"), contextlib.suppress(*UNINTERPRETED):
+                (log_p,) = checked([self.flat_logp()], self.model.check_bounds)
                 f = pytensor.function([self.group.input], log_p, mode=INTERPRETED)
                 if np.isfinite(value := float(f(start))):
                     return value

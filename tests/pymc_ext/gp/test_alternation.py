@@ -9,7 +9,8 @@ import pymc as pm
 import pytest
 
 import pymc_ext as px
-from pymc_ext.gp.learning import _wall
+from pymc_ext.gp import learning
+from pymc_ext.gp.learning import _lbfgs, _wall
 from pymc_ext.gp.solver import Solver
 from tests.tolerances import EXACT
 
@@ -49,6 +50,47 @@ def test_on_the_elbo_it_reaches_the_maximum(model_and_gp) -> None:
     options = {"learning_rate": 0.05, "tolerance": 1e-5}
     steps = learn(model_and_gp, px.gp.CVI(rho=0.5), None, "alternating", **options)
     assert steps.objective == pytest.approx(joint.objective, abs=2e-3)
+
+
+def climb(max_iterations: int = 2000):
+    """L-BFGS on an evidence that is a narrow, curved ridge with its maximum six windows away."""
+    theta, n = np.zeros(30), 30
+    scales, target = np.logspace(0, 4, n), np.linspace(-6, 6, n)
+
+    def at(theta):
+        away = theta - target
+        return -0.5 * scales @ away**2 / (1 + 0.01 * away @ away), away
+
+    def slope(theta, _):
+        value, away = at(theta)
+        return (-scales * away - 0.02 * value * away) / (1 + 0.01 * away @ away)
+
+    solver = SimpleNamespace(
+        solve=lambda y, phi, prior: SimpleNamespace(value=at(phi)[0]),
+        gradient=lambda y, phi, prior: (),
+    )
+    graph = SimpleNamespace(y=None, forward=lambda t: ((t,), 0.0), backward=slope)
+    box = np.array([np.full(n, -12.0), np.full(n, 12.0)])
+    return _lbfgs(solver, graph, theta, box, max_iterations)
+
+
+def test_windows_whose_maximum_is_at_the_edge_are_left_early(monkeypatch) -> None:
+    quick, halfway = climb(), climb(800)[2]
+    monkeypatch.setattr(learning, "FIRST_GAIN", learning.LAST_GAIN)
+    thorough = climb()
+    for theta, _, value, _, converged, _, _ in (quick, thorough):
+        assert converged
+        assert value == pytest.approx(0.0, abs=1e-6)
+        np.testing.assert_allclose(theta, np.linspace(-6, 6, 30), atol=1e-3)
+    assert quick[5] < thorough[5]
+    assert halfway > 0.5 * climb(800)[2]  # both are below the maximum, which is 0
+
+
+@pytest.mark.parametrize("iterations", [1, 3, 10, 25])
+def test_a_climb_cut_short_has_not_converged(iterations) -> None:
+    found = climb(iterations)
+    assert not found[4]
+    assert "ITERATIONS" in found[3].upper() and "CONVERGENCE" not in found[3]
 
 
 def test_far_maxima_are_reached_in_windows(model_and_gp) -> None:
