@@ -7,7 +7,7 @@ All fits aim at the **true** targets; the published k̂ are of targets without t
 the positive parameter, except where there is none (network), and are printed beside ours for that
 reason only. ``stored`` recomputes the published k̂ from the log ratios the authors kept; it and the
 melanoma case need the data corpus, diamonds a posteriordb database (``--database``). ``symmetric``
-says why the network's k̂ is high: its posterior has 48 copies, of which q finds a part.
+says how much of the network's posterior, which has 48 copies, a q finds.
 """
 
 from __future__ import annotations
