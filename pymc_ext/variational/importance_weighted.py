@@ -14,6 +14,7 @@ from pymc_ext.arviz_versions import psislw
 
 Array = NDArray[np.floating]
 RELIABLE = 0.7  # k̂ beyond which importance weights are of no use (Vehtari et al. 2024)
+LARGEST_PRICE = 1.0  # nats of ELBO; where polishing is of use it costs some hundredths
 SCATTER = 0.05  # about one standard deviation of k̂ from 50,000 draws
 
 
@@ -150,9 +151,12 @@ def better(polished: Stage, plain: Stage) -> bool:
     """Whether k̂ fell by more than its own scatter; where it hardly changed the higher ESS wins.
 
     Where both k̂ are beyond `RELIABLE` neither they nor the ESS mean much, and the higher ELBO wins.
+    A lower k̂ at the price of more than `LARGEST_PRICE` is no gain: q lies thinly over everything.
     """
     if min(polished.khat, plain.khat) > RELIABLE:
         return polished.elbo > plain.elbo
+    if polished.elbo < plain.elbo - LARGEST_PRICE:
+        return False
     if abs(polished.khat - plain.khat) < SCATTER:
         return polished.relative_ess > plain.relative_ess
     return polished.khat < plain.khat

@@ -8,7 +8,7 @@ cost n² where a factorisation costs n³/3 (the chord method).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from pymc_ext.gp.sites import GaussianSites
 
 HALVINGS = 30
 CONTRACTION = 0.2  # of steps with an old factor: above it a new one is cheaper (measured)
+NOISE_RATIOS = (1.0, 9.0, 100.0)  # noise variances of the first posteriors of several searches
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class Laplace(Rule):
     -----
     Where the likelihood is not log-concave (`StudentT`) the search direction uses max(−ℓ'', 0)
     wherever the exact curvature gives no descent; the final sites keep their negative precisions.
+    There may then be several modes: of those that searches from posteriors under the noise and
+    under 9 and 100 times its variance find, the one with the highest log p(y|f) + log p(f) is
+    taken. (The evidence is no guide: it rises without bound where a mode is about to vanish.)
 
     References
     ----------
@@ -66,7 +70,31 @@ class Laplace(Rule):
         phi: Parameters,
         start: GaussianSites | None = None,
     ) -> FixedPoint:
-        post, count = self._start(prior, lik, y, phi, start), 1
+        if start is None:
+            f = lik.start(y, phi, prior.mean)
+            d1, d2, _ = lik.derivatives(f, y, phi)
+            start = from_derivatives(f, d1, np.minimum(d2, 0.0))
+            if not lik.log_concave:
+                return self._highest_mode(prior, lik, y, phi, start)
+        return self._mode(prior, lik, y, phi, start)
+
+    def _highest_mode(self, prior, lik, y, phi, start: GaussianSites) -> FixedPoint:
+        found, errors = [], []
+        for ratio in NOISE_RATIOS:
+            wider = GaussianSites(start.linear / ratio, start.precision / ratio)
+            try:
+                found.append(self._mode(prior, lik, y, phi, wider))
+            except ConvergenceError as error:
+                errors.append(error)
+        if not found:
+            raise errors[0]
+        posteriors = [point.posterior for point in found]
+        heights = [_psi(post.mean, post.alpha, prior, lik, y, phi) for post in posteriors]
+        searched = sum(point.iterations for point in found)
+        return replace(found[int(np.argmax(heights))], iterations=searched)
+
+    def _mode(self, prior, lik, y, phi, start: GaussianSites) -> FixedPoint:
+        post, count = prior.condition(start), 1
         best = _psi(post.mean, post.alpha, prior, lik, y, phi)
         f, alpha, best, size = self._chord(post, post.mean, post.alpha, best, np.inf, lik, y, phi)
         while size >= self.tolerance**2:
@@ -112,13 +140,6 @@ class Laplace(Rule):
             f, alpha, size = f + df, alpha + residual - tau * df, new_size
         value = _psi(f, alpha, post.prior, lik, y, phi)
         return (f, alpha, value, size) if value >= best - _slack(best, y) else before
-
-    def _start(self, prior, lik, y, phi, start):
-        if start is not None:
-            return prior.condition(start)
-        f = lik.start(y, phi, prior.mean)
-        d1, d2, _ = lik.derivatives(f, y, phi)
-        return prior.condition(from_derivatives(f, d1, np.minimum(d2, 0.0)))
 
     def _finish(self, prior, lik, y, phi, f, count, size):
         d1, d2, _ = lik.derivatives(f, y, phi)

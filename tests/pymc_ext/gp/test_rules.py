@@ -224,6 +224,16 @@ def test_duplicated_inputs_and_one_class_are_handled(rule: str) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("y", [2.0, 6.0])
+def test_laplace_takes_the_higher_of_two_modes(y: float) -> None:
+    """An outlier's posterior has a mode at it and one at the prior's mean; a grid tells which."""
+    phi, grid = np.array([3.0, 0.1]), np.linspace(-1, 7, 80_001)
+    solver = Solver(px.gp.StudentT(nu=3, sigma=0.1), px.gp.Laplace())
+    mode = solver.solve(np.array([y]), phi, (np.zeros(1), np.eye(1))).fixed_point.posterior.mean
+    joint = stats.t.logpdf(y, 3, grid, 0.1) + stats.norm.logpdf(grid)
+    np.testing.assert_allclose(mode, grid[np.argmax(joint)], atol=1e-4)
+
+
 @pytest.mark.parametrize("rule", ["laplace", "ep", "cvi"])
 def test_student_t_keeps_negative_site_precisions(rule: str) -> None:
     X, m, K = prior(12)

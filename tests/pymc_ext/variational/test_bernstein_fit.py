@@ -273,6 +273,7 @@ def test_choice_between_stages():
     assert not better(Stage("iw", -34.0, 0.92, 0.01), hopeless)
     assert better(Stage("iw", -13.0, 0.92, 0.001), hopeless)
     assert not better(Stage("iw", -68.0, 0.75, 0.01), hopeless)  # as unusable, and far worse
+    assert not better(Stage("iw", -37.0, 0.65, 0.004), hopeless)  # lies thinly over everything
 
 
 # ---- robustness ------------------------------------------------------------------------------
