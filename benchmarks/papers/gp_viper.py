@@ -83,10 +83,9 @@ def load(name: str, seed: int) -> tuple[np.ndarray, ...]:
     if name == "toy":
         return toy(seed)
     if name == "svmguide1":
-        parts = [
-            np.loadtxt(DATA / f"svmguide1_{p}.csv.gz", delimiter=",") for p in ("train", "test")
-        ]
-        table, n = np.vstack(parts), len(parts[0])
+        parts = [pd.read_csv(DATA / f"svmguide1_{part}.csv.gz") for part in ("train", "test")]
+        frame, n = pd.concat(parts), len(parts[0])
+        table = frame[[*frame.columns.drop("y"), "y"]].to_numpy(dtype=float)
         order = np.arange(len(table))
     else:
         frame = pd.read_csv(DATA / FILES[name])

@@ -1,0 +1,155 @@
+"""Whether a flow can hold the network's posterior at all: fitted to its draws by likelihood.
+
+    python -m benchmarks.papers.bfvi_likelihood [--hidden 32 96] [--steps 4000] [--results FOLDER]
+
+The posterior has 48 copies (three hidden units may change places, and each the sign of all its
+weights). Flows trained on the ELBO find some of them. Here the same flow maximises the mean log q
+of NUTS draws, each moved to a copy at random, which is forward KL: what it reaches tells what the
+family can hold, as opposed to what training on the ELBO finds. Needs JAX.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from scipy.special import logsumexp
+
+import pymc_ext as px
+from benchmarks import record
+from benchmarks.papers import bfvi_cases as cases
+from bridge.khat import pareto_khat
+from pymc_ext.variational.flow_loops import jax_function
+
+BATCH, RATE, LONGEST = 256, 0.003, 20.0
+NEWTON_STEPS = 4  # from the place where a draw was when last visited
+DRAWS = 50_000
+
+
+def copies(rng: np.random.Generator) -> np.ndarray:
+    """NUTS draws (N, 10) of w1, b1, w2, b2, each moved to one of the 48 copies."""
+    with cases.network():
+        trace = pm.sample(4000, tune=1000, chains=4, cores=1, target_accept=0.95, random_seed=1,
+                          progressbar=False)  # fmt: skip
+    units = np.stack([trace.posterior[n].values.reshape(-1, 3) for n in ("w1", "b1", "w2")], axis=1)
+    units = units * rng.choice([-1.0, 1.0], (len(units), 1, 3))
+    order = np.argsort(rng.random((len(units), 1, 3)), axis=2)
+    units = np.take_along_axis(units, order, axis=2)
+    return np.hstack([units.reshape(-1, 9), trace.posterior["b2"].values.reshape(-1, 1)])
+
+
+def flow_in_jax(group: Any, params: list[Any]) -> Any:
+    """(params, x (D,)) -> y (D,) and log q of y, up to the base's constant."""
+    x = pt.matrix("x", shape=(1, group.ddim))
+    v, log_dx = group.latent_input(x)
+    y, log_dy = group.flow(x)
+    log_q = group.law.log_density(v).sum(-1) - log_dx - log_dy
+    function, held = jax_function(params, x, [y, log_q])
+    fixed = tuple(variable.get_value() for variable in held)
+
+    def flow(values: Any, row: Any) -> tuple[Any, Any]:
+        out, density = function(*values, *fixed, row[None])
+        return out[0], density[0]
+
+    return flow
+
+
+def negative_log_q(flow: Any, values: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    """−mean log q(y) by Newton's method from x; its last step carries the derivative in x(y)."""
+    frozen = jax.lax.stop_gradient(values)
+    solve = partial(jax.scipy.linalg.solve_triangular, lower=True)
+
+    def row(x: Any, y: Any) -> tuple[Any, Any, Any]:
+        def slope(at: Any) -> Any:
+            return jax.jacfwd(lambda p: flow(frozen, p)[0])(at)
+
+        def newton(_: Any, at: Any) -> Any:
+            return at + jnp.clip(solve(slope(at), y - flow(frozen, at)[0]), -1, 1)
+
+        root = jax.lax.stop_gradient(jax.lax.fori_loop(0, NEWTON_STEPS, newton, x))
+        error = y - flow(values, root)[0]
+        moved = root + solve(jax.lax.stop_gradient(slope(root)), error)
+        found = jnp.max(jnp.abs(jax.lax.stop_gradient(error))) < 1e-3
+        return jnp.where(found, -flow(values, moved)[1], 0.0), found, jnp.where(found, root, x)
+
+    loss, found, roots = jax.vmap(row)(x, y)
+    return loss.sum() / jnp.maximum(found.sum(), 1), (found.mean(), roots)
+
+
+def fit(theta: np.ndarray, hidden: int, steps: int, rng: np.random.Generator) -> Any:
+    """The flow of largest likelihood, by Adam with a cosine decay in the second half."""
+    with cases.network():
+        ordering = ["w1", "b1", "w2", "b2"]
+        approx = px.BernsteinVI(10, (hidden, hidden), ordering=ordering, random_seed=1).approx
+    y = approx.group.to_coordinates(theta)
+    x = approx._invert(y)[0]
+    flow = flow_in_jax(approx.group, list(approx.params))
+    gradient = jax.value_and_grad(partial(negative_log_q, flow), has_aux=True)
+
+    @jax.jit
+    def step(values: Any, first: Any, second: Any, t: Any, rate: Any, x: Any, y: Any) -> Any:
+        (loss, (found, roots)), g = gradient(values, x, y)
+        norm = jnp.sqrt(sum((part**2).sum() for part in g))
+        scale = jnp.where(jnp.isfinite(norm), jnp.minimum(1.0, LONGEST / norm), 0.0)
+        g = [jnp.where(jnp.isfinite(part), part * scale, 0.0) for part in g]
+        first = [0.9 * m + 0.1 * part for m, part in zip(first, g, strict=True)]
+        second = [0.999 * s + 0.001 * part**2 for s, part in zip(second, g, strict=True)]
+        values = [
+            p - rate * (m / (1 - 0.9**t)) / (jnp.sqrt(s / (1 - 0.999**t)) + 1e-8)
+            for p, m, s in zip(values, first, second, strict=True)
+        ]
+        return values, first, second, loss, found, roots
+
+    values = [jnp.array(p.get_value()) for p in approx.params]
+    first, second = ([jnp.zeros_like(p) for p in values] for _ in range(2))
+    losses, shares = [], []
+    for i in range(steps):
+        rate = RATE * min(1, (i + 1) / 100)
+        if i > steps / 2:
+            rate *= 0.5 * (1 + np.cos(np.pi * (2 * i / steps - 1)))
+        at = rng.integers(0, len(y), BATCH)
+        *state, loss, found, roots = step(values, first, second, i + 1.0, rate, x[at], y[at])
+        values, first, second = state
+        x[at] = np.asarray(roots)
+        losses.append(float(loss))
+        shares.append(float(found))
+    for variable, value in zip(approx.params, values, strict=True):
+        variable.set_value(np.array(value))
+    return approx, float(np.mean(losses[-500:])), float(np.mean(shares))
+
+
+def main() -> None:
+    """Draw, fit with each width, judge, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--hidden", type=int, nargs="+", default=[32, 96])
+    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    given = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    rng = np.random.default_rng(1)
+    theta, rows = copies(rng), []
+    for hidden in given.hidden:
+        begin = time.perf_counter()
+        approx, loss, inverted = fit(theta, hidden, given.steps, rng)
+        _, log_p, log_q = approx.draws_with_logs(DRAWS, random_seed=1001)
+        ratio, khat = log_p - log_q, pareto_khat(log_p, log_q)
+        rows.append({
+            "hidden": hidden, "khat": khat.value, "relative_ess": khat.ess / DRAWS,
+            "elbo": float(ratio.mean()), "log_marginal_is": float(logsumexp(ratio) - np.log(DRAWS)),
+            "cross_entropy": loss, "share_inverted": inverted,
+            "seconds": time.perf_counter() - begin,
+        })  # fmt: skip
+        print(f"network, by likelihood: {rows[-1]}", flush=True)
+        record.write(given.results / "bfvi_likelihood.json", rows)
+
+
+if __name__ == "__main__":
+    main()
