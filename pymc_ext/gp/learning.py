@@ -24,6 +24,11 @@ DEFAULT_BOUND = 12.0  # e^±12 for a log-transformed hyperparameter
 WINDOW = 1.0  # reach of one L-BFGS run: its line search else leaps to far and lower maxima
 # smallest relative gain of a step: no window is searched to the end whose maximum is at its edge
 FIRST_GAIN, LAST_GAIN = 1e-4, 1e-9
+ABNORMAL = 2  # SciPy's status of a line search that failed
+ROUGH = (
+    "the line search found nothing better, which tells of an evidence that jumps (several posterior "
+    "modes) or is rough (a coarse tolerance of the rule): compare other starts"
+)
 
 
 @dataclass(frozen=True)
@@ -247,6 +252,7 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
         ftol = LAST_GAIN if inside else FIRST_GAIN
     converged = bool(result.success) and inside and ftol == LAST_GAIN
     reason = f"{max_iterations} iterations" if result.success and not converged else result.message
+    reason = ROUGH if result.status == ABNORMAL else reason
     return (
         best["theta"], best["evidence"], best["value"], str(reason), converged, steps, trace,
     )  # fmt: skip

@@ -41,7 +41,8 @@ class Laplace(Rule):
     wherever the exact curvature gives no descent; the final sites keep their negative precisions.
     There may then be several modes: of those that searches from posteriors under the noise and
     under 9 and 100 times its variance find, the one with the highest log p(y|f) + log p(f) is
-    taken. (The evidence is no guide: it rises without bound where a mode is about to vanish.)
+    taken. (The evidence is no guide: it rises without bound where a mode is about to vanish.) As
+    a function of the hyperparameters the evidence jumps where another mode becomes the highest.
 
     References
     ----------

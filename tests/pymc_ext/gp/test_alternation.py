@@ -93,6 +93,24 @@ def test_a_climb_cut_short_has_not_converged(iterations) -> None:
     assert "ITERATIONS" in found[3].upper() and "CONVERGENCE" not in found[3]
 
 
+def test_an_evidence_that_jumps_is_told() -> None:
+    """One whose values and gradient disagree: no step along it improves."""
+
+    def at(theta):
+        return SimpleNamespace(value=-float(np.floor(1e3 * np.abs(theta).sum())))
+
+    graph = SimpleNamespace(
+        y=None, forward=lambda theta: ((theta,), 0.0), backward=lambda theta, bars: bars
+    )
+    solver = SimpleNamespace(
+        solve=lambda y, phi, prior: at(phi), gradient=lambda y, phi, prior: np.ones(2)
+    )
+    theta, box = np.full(2, 0.3), np.array([[-9.0, -9.0], [9.0, 9.0]])
+    *_, reason, converged, _, _ = _lbfgs(solver, graph, theta, box, 50)
+    assert reason == learning.ROUGH
+    assert not converged
+
+
 def test_far_maxima_are_reached_in_windows(model_and_gp) -> None:
     near = learn(model_and_gp, px.gp.CVI(), None)
     far = learn(model_and_gp, px.gp.CVI(), None, start={"ls": 0.01, "scale": 20.0})
