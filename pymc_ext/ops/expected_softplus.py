@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pytensor
 from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Constant
 from pytensor.scalar.basic import ScalarOp, upgrade_to_float_no_complex
@@ -244,7 +245,11 @@ def expected_softplus(
     alternating series, doi:10.1080/10586458.2000.10504632.
     """
     numbers = series(0, terms, acceleration)
-    mu, sigma = as_tensor_variable(mu), as_tensor_variable(sigma)
+    mu, sigma = (
+        # PyTensor would make 1.0 a float32
+        as_tensor_variable(v, dtype=pytensor.config.floatX if type(v) in (int, float) else None)
+        for v in (mu, sigma)
+    )
     _refuse_negative_constant(sigma)
     return value_and_gradients(mu, sigma, numbers)[0]
 

@@ -126,6 +126,13 @@ def test_huge_arguments_keep_their_limits(backend):
     np.testing.assert_allclose(d_sigma[2], 1 / np.sqrt(2 * np.pi), rtol=1e-12)
 
 
+def test_python_numbers_are_of_the_configured_precision():
+    for mu, sigma in ((0.0, 1.0), (0, 1)):
+        value = expected_softplus(mu, sigma)
+        assert value.dtype == pytensor.config.floatX
+        np.testing.assert_allclose(value.eval(), 0.8060591833474398, rtol=1e-14)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_float32_in_float32_out(backend):
     mu = np.linspace(-8, 8, 33, dtype="float32")
