@@ -26,6 +26,7 @@ from benchmarks import record
 DATA = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "likapprox"
 FILES = {"htru2": "htru2_17898x8.csv.gz", "magic": "magic_19020x10.csv.gz",
          "letter": "letter_20000x16.csv.gz", "eeg": "eeg_14980x14.csv.gz"}  # fmt: skip
+NAMED = ("htru2", "letter")  # files with a line of names
 PAPER = {  # error %, NLL
     "htru2": {"moment-ori": (2.02, 0.07), "moment": (2.17, 0.07), "laplace": (2.17, 0.12),
               "variational": (2.02, 0.07)},
@@ -39,7 +40,7 @@ METHODS = ("moment-ori", "moment", "laplace", "variational")
 
 def load(name: str, seed: int) -> tuple[np.ndarray, ...]:
     """Standardised inputs and labels 0..K−1 of a random 90/10 split."""
-    frame = pd.read_csv(DATA / FILES[name], header=0 if name == "htru2" else None)
+    frame = pd.read_csv(DATA / FILES[name], header=0 if name in NAMED else None)
     column = 0 if name == "letter" else frame.shape[1] - 1
     y = pd.factorize(frame.iloc[:, column], sort=True)[0]
     X = frame.drop(columns=frame.columns[column]).to_numpy(dtype=float)

@@ -26,8 +26,8 @@ WINDOW = 1.0  # reach of one L-BFGS run: its line search else leaps to far and l
 FIRST_GAIN, LAST_GAIN = 1e-4, 1e-9
 ABNORMAL = 2  # SciPy's status of a line search that failed
 ROUGH = (
-    "the line search found nothing better, which tells of an evidence that jumps (several modes) or "
-    "is rough (a coarse tolerance of the rule): compare other starts"
+    "the line search found nothing better: the evidence jumps (where the posterior has several "
+    "modes) or is rough (a coarse tolerance of the rule); compare other starts"
 )
 
 
