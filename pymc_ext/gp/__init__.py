@@ -1,6 +1,6 @@
 """Gaussian processes with any factorising likelihood: ``px.gp``."""
 
-from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
+from pymc_ext.gp.errors import ConvergenceError, HyperparameterError, ImproperPosteriorError
 from pymc_ext.gp.learning import HyperparameterFit, fit_hyperparameters
 from pymc_ext.gp.likelihoods import (
     BernoulliLogit,
@@ -26,6 +26,7 @@ __all__ = [
     "ConvergenceError",
     "Gaussian",
     "GaussianSites",
+    "HyperparameterError",
     "HyperparameterFit",
     "ImproperPosteriorError",
     "JaakkolaBound",

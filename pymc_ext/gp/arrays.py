@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytensor.tensor as pt
 from pytensor.tensor.sharedvar import SharedVariable
 from pytensor.tensor.variable import TensorVariable
 
@@ -42,6 +43,11 @@ def as_matrix(X: Any, name: str, columns: int | None = None) -> Any:
     if columns is not None and n_columns(X) not in (None, columns):
         raise ValueError(f"{name} must have {columns} columns as X, got {n_columns(X)}")
     return X
+
+
+def fixed_columns(X: Any) -> Any:
+    """X, its columns checked at run time too: `pm.set_data` may bring others."""
+    return pt.specify_shape(X, (None, n_columns(X))) if isinstance(X, SharedVariable) else X
 
 
 def n_rows(x: Any) -> int | None:

@@ -7,14 +7,18 @@ from typing import NoReturn
 import numpy as np
 from scipy.linalg import lapack
 
+from pymc_ext.gp.errors import HyperparameterError
+
 JITTER = 1e-6  # relative to the mean of the diagonal, as pm.gp's default is for unit variances
 
 
 def refuse_covariance(K: np.ndarray, name: str) -> NoReturn:
     if not np.isfinite(K).all():
-        raise ValueError(f"the covariance {name} holds NaN or infinity: check the hyperparameters")
+        raise HyperparameterError(
+            f"the covariance {name} holds NaN or infinity: check the hyperparameters"
+        )
     smallest = float(np.linalg.eigvalsh(K)[0])
-    raise ValueError(
+    raise HyperparameterError(
         f"the covariance {name} is not positive definite: its smallest eigenvalue is {smallest:.3g}"
         f", its largest variance {np.diag(K).max():.3g}; check the covariance function"
     )
@@ -25,7 +29,7 @@ def jittered_cholesky(K: np.ndarray, name: str) -> tuple[np.ndarray, float]:
 
     Raises
     ------
-    ValueError
+    HyperparameterError
         If K with the jitter is not positive definite either.
     """
     L = cholesky(K, 0.0)

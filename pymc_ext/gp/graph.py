@@ -14,6 +14,14 @@ from pymc.pytensorf import join_nonshared_inputs
 from pymc_ext.gp.solver import Arrays
 
 
+def context(model: pm.Model | None) -> pm.Model:
+    """The model given, or that of the context; TypeError without either."""
+    try:
+        return pm.modelcontext(model)
+    except TypeError as error:
+        raise TypeError("no model: pass model=, or call inside `with model:`") from error
+
+
 class HyperparameterGraph:
     """θ (flat, unconstrained) ↦ (φ, prior inputs, log prior), and the pull-back of gradients.
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
-from pymc_ext.gp.graph import HyperparameterGraph
+from pymc_ext.gp.graph import HyperparameterGraph, context
 from pymc_ext.gp.loops import Adam, alternate, minibatch
 from pymc_ext.gp.solver import Solver
 
@@ -135,10 +135,11 @@ def fit_hyperparameters(
     for name, rate in (("learning_rate", learning_rate), ("tolerance", tolerance)):
         if not rate > 0:
             raise ValueError(f"{name} must be > 0, got {rate}")
-    graph = gp.graph(pm.modelcontext(model))
-    theta = graph.flatten(_inside(graph, start or {}, "start"))
-    if not theta.size:
+    model = context(model)
+    if not model.free_RVs:
         raise ValueError("the model has no free hyperparameter to learn")
+    graph = gp.graph(model)
+    theta = graph.flatten(_inside(graph, start or {}, "start"))
     box = _box(graph, bounds or {})
     theta = np.clip(theta, *box)
     begin = time.perf_counter()

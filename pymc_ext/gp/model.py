@@ -13,8 +13,15 @@ from pytensor.tensor.sharedvar import SharedVariable
 from pytensor.tensor.variable import TensorVariable
 from scipy.special import ndtri
 
-from pymc_ext.gp.arrays import as_matrix, draw_latents, inference_data, n_columns, n_rows
-from pymc_ext.gp.graph import HyperparameterGraph
+from pymc_ext.gp.arrays import (
+    as_matrix,
+    draw_latents,
+    fixed_columns,
+    inference_data,
+    n_columns,
+    n_rows,
+)
+from pymc_ext.gp.graph import HyperparameterGraph, context
 from pymc_ext.gp.likelihoods.base import Likelihood
 from pymc_ext.gp.ops import SiteEvidence, SiteWeights
 from pymc_ext.gp.rules import CVI, Rule
@@ -45,8 +52,10 @@ class Approximate:
         Evidence formula: "laplace", "ep", "elbo" or "sites"; None for the rule's own. The hybrid
         of Li, John & Solin is ``rule=CVI(), learning="ep"``.
     on_failure
-        What the evidence does where the rule finds no fixed point: "raise", or "reject", which
-        gives −∞ and records the reason in ``failures`` (for `pm.sample`'s warm-up).
+        What the evidence does where the rule finds no fixed point, or the hyperparameters make no
+        covariance: "raise", or "reject", which gives −∞ (and where only the gradient fails, 0) and
+        records the reason in ``failures``. None: an error until the evidence is known somewhere,
+        as the model is at fault then; later −∞, for the far points of `pm.sample`'s warm-up.
 
     Examples
     --------
@@ -78,27 +87,29 @@ class Approximate:
         likelihood: Likelihood,
         rule: Rule | None = None,
         learning: str | None = None,
-        on_failure: str = "raise",
+        on_failure: str | None = None,
     ):
         if not isinstance(likelihood, Likelihood):
             raise TypeError(f"likelihood must be a px.gp likelihood, got {likelihood!r}")
         rule = CVI() if rule is None else rule
         if not isinstance(rule, Rule):
             raise TypeError(f"rule must be a px.gp rule such as EP(), got {rule!r}")
-        if on_failure not in ("raise", "reject"):
-            raise ValueError(f"on_failure must be 'raise' or 'reject', got {on_failure!r}")
+        if not callable(cov_func):
+            raise TypeError(f"cov_func must be a pm.gp.cov function, got {cov_func!r}")
+        if on_failure not in (None, "raise", "reject"):
+            raise ValueError(f"on_failure must be None, 'raise' or 'reject', got {on_failure!r}")
         self.mean_func = pm.gp.mean.Zero() if mean_func is None else mean_func
         self.cov_func = cov_func
         self.solver = Solver(likelihood, rule, learning)
         self.likelihood = self.solver.likelihood
-        self.evidence = SiteEvidence(self.solver, on_failure == "reject")
+        self.evidence = SiteEvidence(self.solver, on_failure, [])
         self.inputs: tuple[TensorVariable, ...] = ()  # (y, φ, *prior inputs) once there are data
         self._at: Any = None
         self._graph: HyperparameterGraph | None = None
 
     @property
     def failures(self) -> list[str]:
-        """Reasons of the evaluations given −∞ (``on_failure="reject"``)."""
+        """Reasons of the evaluations that failed without an error, see ``on_failure``."""
         return self.evidence.failures
 
     def marginal_likelihood(
@@ -122,7 +133,9 @@ class Approximate:
         Returns
         -------
         TensorVariable
-            The observed variable; its log density is the evidence, all normalisers included.
+            The observed variable; its log density is the evidence, all normalisers included. As
+            with `pm.gp.Marginal`, `pm.sample_posterior_predictive` draws it from the prior of the
+            latents: for predictions given the observations use `sample_predictions`.
 
         Raises
         ------
@@ -137,7 +150,9 @@ class Approximate:
             raise ValueError(f"X has {n} rows, y has {n_rows(y_data)} entries: they must agree")
         phi = self._phi()
         self._check_columns(X)
-        prior = self._prior(X, None if Xu is None else as_matrix(Xu, "Xu", n_columns(X)))
+        prior = self._prior(
+            fixed_columns(X), None if Xu is None else as_matrix(Xu, "Xu", n_columns(X))
+        )
         self.X, self.Xu = X, None if Xu is None else as_matrix(Xu, "Xu")
         self._at = X if Xu is None else self.Xu
         self.inputs = (pt.as_tensor_variable(y_data), phi, *prior)
@@ -282,8 +297,7 @@ class Approximate:
     ) -> tuple[np.ndarray, ...]:
         mu, cov = self.latent(Xnew, diag)
         outputs = [mu, cov, self.inputs[1]]
-        values = check_point(outputs, point, pm.modelcontext(model))
-        return tuple(replace_with_values(outputs, replacements=values, model=model))
+        return tuple(numbers_at(outputs, point, context(model)))
 
     def log_predictive(
         self,
@@ -358,13 +372,14 @@ class Approximate:
         """
         if (idata is None) == (point is None):
             raise ValueError("give either idata or point")
-        model = pm.modelcontext(model)
+        if draws < 1:
+            raise ValueError(f"draws must be >= 1, got {draws!r}")
+        model = context(model)
         rng = np.random.default_rng(random_seed)
         mu, cov = self.latent(Xnew)
         outputs = [mu, cov, self.inputs[1]]
         if point is not None:
-            values = check_point(outputs, point, model)
-            numbers = replace_with_values(outputs, replacements=values, model=model)
+            numbers = numbers_at(outputs, point, model)
             f = draw_latents(rng, numbers[0], numbers[1], draws)[None]
             phi = np.broadcast_to(numbers[2], (1, draws, len(numbers[2])))
         else:
@@ -396,19 +411,42 @@ class Approximate:
         return np.reshape(f, (*shape, *f[0].shape)), np.reshape(phi, (*shape, -1))
 
 
-def check_point(
+def numbers_at(
     outputs: list[Any], point: dict[str, Any] | None, model: pm.Model
-) -> dict[str, Any]:
-    """``point``, if it has every hyperparameter that the outputs depend on; else a ValueError."""
+) -> list[np.ndarray]:
+    """The outputs at a point of constrained hyperparameters.
+
+    Raises
+    ------
+    ValueError
+        The point lacks a hyperparameter that the outputs depend on, has one that the model does
+        not know, or one of another shape or outside its support.
+    """
     values = {} if point is None else point
+    known = [v.name for v in (*model.unobserved_value_vars, *model.value_vars)]
+    if unknown := sorted(set(values) - set(known)):
+        raise ValueError(f"point has {', '.join(unknown)}, the model {', '.join(sorted(known))}")
     above = set(ancestors(outputs))
-    missing = [rv.name for rv in model.free_RVs if rv in above and rv.name not in values]
+    needed = [rv for rv in model.free_RVs if rv in above]
+    missing = [rv.name for rv in needed if rv.name not in values]
     if missing:
         raise ValueError(
             f"point lacks {', '.join(missing)}: pass fit.point, what pm.find_MAP returned, or "
             f"numbers by name, got {sorted(values) or point}"
         )
-    return values
+    for rv in needed:
+        if np.ndim(values[rv.name]) != rv.ndim:
+            got = np.shape(values[rv.name])
+            raise ValueError(f"{rv.name} of point must have {rv.ndim} axes, got shape {got}")
+    changed = [(rv, t) for rv in needed if (t := model.rvs_to_transforms[rv]) is not None]
+    unconstrained = [t.forward(rv, *rv.owner.inputs) for rv, t in changed]
+    numbers = replace_with_values([*outputs, *unconstrained], replacements=values, model=model)
+    for (rv, _), value in zip(changed, numbers[len(outputs) :], strict=True):
+        if not np.isfinite(value).all():
+            raise ValueError(
+                f"{rv.name} of point must lie inside its support, got {values[rv.name]}"
+            )
+    return numbers[: len(outputs)]
 
 
 def stabilize_last(cov: TensorVariable, jitter: float) -> TensorVariable:

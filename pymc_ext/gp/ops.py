@@ -13,11 +13,13 @@ from pytensor.gradient import DisconnectedType, grad_undefined
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
-from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
+from pymc_ext.gp.errors import ConvergenceError, HyperparameterError, ImproperPosteriorError
 from pymc_ext.gp.solver import Solver
 from pymc_ext.ops import callback
 
 logger = logging.getLogger(__name__)
+
+FAILURES = (ConvergenceError, ImproperPosteriorError, HyperparameterError)
 
 
 class _SolverOp(Op):
@@ -32,21 +34,42 @@ class _SolverOp(Op):
         _register_jax()
         return [pt.as_tensor_variable(i).astype("float64") for i in inputs]
 
+    def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
+        """Never: errors belong to the call, not to the compilation."""
+        return False
+
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
         """Everything but y is differentiable."""
         return [[i > 0] * len(node.outputs) for i in range(len(node.inputs))]
 
 
-class SiteEvidence(_SolverOp):
-    """log p(y | φ, prior) by the solver's formula, a scalar with exact first derivatives.
+class _EvidenceOp(_SolverOp):
+    """What `SiteEvidence` and its gradient do where the solver fails.
 
-    ``reject``: where the rule fails, −∞ instead of an error, counted in ``failures``.
+    Parameters
+    ----------
+    solver
+    on_failure
+        As of `px.gp.Approximate`.
+    failures
+        Where the reasons of what did not raise are kept.
     """
 
-    def __init__(self, solver: Solver, reject: bool = False):
+    def __init__(self, solver: Solver, on_failure: str | None, failures: list[str]):
         super().__init__(solver)
-        self.reject = reject
-        self.failures: list[str] = []
+        self.on_failure, self.failures = on_failure, failures
+
+    def _reject(self, what: str, error: Exception) -> None:
+        """Keep the reason, or raise the error."""
+        if self.on_failure == "raise" or (self.on_failure is None and not self.solver.has_solved):
+            raise error
+        if not self.failures:
+            logger.warning("%s: %s (said once; all are in the GP's failures)", what, error)
+        self.failures.append(str(error))
+
+
+class SiteEvidence(_EvidenceOp):
+    """log p(y | φ, prior) by the solver's formula, a scalar with exact first derivatives."""
 
     def make_node(self, *inputs: Any) -> Apply:
         return Apply(self, self._inputs(*inputs), [pt.dscalar()])
@@ -55,29 +78,22 @@ class SiteEvidence(_SolverOp):
         y, phi, *prior = inputs
         try:
             value = self.solver.solve(y, phi, tuple(prior)).value
-        except (ConvergenceError, ImproperPosteriorError) as error:
-            if not self.reject:
-                raise
-            self.failures.append(str(error))
-            logger.warning("evidence set to -inf: %s", error)
+        except FAILURES as error:
+            self._reject("evidence set to -inf", error)
             value = -np.inf
         outputs[0][0] = np.array(value)
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
         y, *rest = inputs
-        gradients: Any = SiteEvidenceGradient(self.solver, self.reject)(y, *rest, return_list=True)
+        gradients: Any = _gradient_of(self)(y, *rest, return_list=True)
         (g,) = cotangents
         return [DisconnectedType()(), *(g * d for d in gradients)]
 
     L_op: Any = pullback
 
 
-class SiteEvidenceGradient(_SolverOp):
+class SiteEvidenceGradient(_EvidenceOp):
     """Derivatives of `SiteEvidence` in φ and the prior's inputs; not differentiable again."""
-
-    def __init__(self, solver: Solver, reject: bool = False):
-        super().__init__(solver)
-        self.reject = reject
 
     def make_node(self, *inputs: Any) -> Apply:
         checked = self._inputs(*inputs)
@@ -87,9 +103,8 @@ class SiteEvidenceGradient(_SolverOp):
         y, phi, *prior = inputs
         try:
             gradients = self.solver.gradient(y, phi, tuple(prior))
-        except (ConvergenceError, ImproperPosteriorError):
-            if not self.reject:
-                raise
+        except FAILURES as error:
+            self._reject("gradient of the evidence set to 0", error)
             gradients = tuple(np.zeros_like(x) for x in (phi, *prior))
         for storage, gradient in zip(outputs, gradients, strict=True):
             storage[0] = np.asarray(gradient)
@@ -102,6 +117,10 @@ class SiteEvidenceGradient(_SolverOp):
         ]
 
     L_op: Any = pullback
+
+
+def _gradient_of(op: SiteEvidence) -> SiteEvidenceGradient:
+    return SiteEvidenceGradient(op.solver, op.on_failure, op.failures)
 
 
 class SiteWeights(_SolverOp):
@@ -143,9 +162,7 @@ def _shapes(op: _SolverOp, inputs: Sequence[tuple[int, ...]]) -> list[tuple[int,
 @cache
 def _register_jax() -> None:
     """Importing JAX takes most of a second, so this waits for the first use of an Op."""
-    callback.register_jax(
-        SiteEvidence, _shapes, lambda op: SiteEvidenceGradient(op.solver, op.reject)
-    )
+    callback.register_jax(SiteEvidence, _shapes, _gradient_of)
     for op_type in (SiteEvidenceGradient, SiteWeights):
         callback.register_jax(op_type, _shapes)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, gmres
 
-from pymc_ext.gp.errors import ConvergenceError
+from pymc_ext.gp.errors import ConvergenceError, HyperparameterError
 from pymc_ext.gp.evidence import FORMULAS, Correction
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
 from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes
@@ -71,6 +71,11 @@ class Solver:
         self._last: tuple[Arrays, Solution] | None = None
         self._covariance_checked = False
         self._jitter_said = False
+
+    @property
+    def has_solved(self) -> bool:
+        """Whether there is a solution for some hyperparameters yet."""
+        return self._last is not None
 
     def solve(self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays) -> Solution:
         """Sites at the fixed point and the evidence there, includes all normalisers.
@@ -187,7 +192,7 @@ def make_prior(inputs: Arrays) -> FullPrior | SparsePrior:
     """The prior its inputs describe: two arrays the full one, four the sparse one."""
     for array in inputs:
         if not np.isfinite(array).all():
-            raise ValueError(
+            raise HyperparameterError(
                 "mean or covariance holds NaN or infinity: check X and the hyperparameters"
             )
     return FullPrior(*inputs) if len(inputs) == 2 else SparsePrior(*inputs)

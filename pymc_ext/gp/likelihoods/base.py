@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
+from pymc_ext.gp.errors import HyperparameterError
 from pymc_ext.gp.quadrature import gaussian_nodes
 
 Parameters = np.ndarray  # (P,), constrained
@@ -82,10 +83,12 @@ class Likelihood(ABC):
         return np.empty((0, 3, *shape))
 
     def check_parameters(self, phi: Parameters) -> None:
-        """Raise ValueError unless φ is in its support; overridden where there is one."""
+        """Raise HyperparameterError unless φ is in its support; overridden where there is one."""
         for name, value in zip(self.names, phi, strict=True):
             if not (np.isfinite(value) and value > 0):
-                raise ValueError(f"{name} must be positive and finite, got {float(value)!r}")
+                raise HyperparameterError(
+                    f"{name} must be positive and finite, got {float(value)!r}"
+                )
 
     def matched(
         self, y: np.ndarray, phi: Parameters, method: str, alpha: float

@@ -240,7 +240,13 @@ def test_bad_calls_are_refused(fitted) -> None:
         gp.marginal_likelihood("z", X, LABELS)
     with pytest.raises(TypeError, match=r"rule must be a px\.gp rule"):
         px.gp.Approximate(cov_func=None, likelihood=px.gp.Poisson(), rule="ep")
-    empty = px.gp.Approximate(cov_func=None, likelihood=px.gp.Poisson())
+    with pytest.raises(TypeError, match=r"cov_func must be a pm\.gp\.cov function, got None"):
+        px.gp.Approximate(cov_func=None, likelihood=px.gp.Poisson())
+    empty = px.gp.Approximate(cov_func=pm.gp.cov.ExpQuad(2, ls=1), likelihood=px.gp.Poisson())
+    with pytest.raises(TypeError, match="pass model=, or call inside"):
+        gp.predict(NEW, point={})
+    with pytest.raises(ValueError, match="draws must be >= 1, got 0"):
+        gp.sample_predictions(NEW, point={}, draws=0)
     with pytest.raises(ValueError, match="call marginal_likelihood first"):
         empty.latent(NEW)
 
@@ -262,14 +268,66 @@ def test_data_set_later_are_checked() -> None:
             logp(model.initial_point())
 
 
-def test_failures_are_rejected_on_request_only() -> None:
-    rule = px.gp.EP(max_iterations=2)
-    model, gp = build(rule=rule, y=REAL, likelihood=px.gp.StudentT(3.0, 0.2))
-    with pytest.raises(px.gp.ConvergenceError, match="EP did not converge"):
-        model.compile_logp()(model.initial_point())
-    model, gp = build(rule=rule, y=REAL, likelihood=px.gp.StudentT(3.0, 0.2), on_failure="reject")
+def test_failures_raise_or_reject_as_asked() -> None:
+    options = {"rule": px.gp.EP(max_iterations=2), "likelihood": px.gp.StudentT(3.0, 0.2)}
+    for on_failure in ("raise", None):  # None: nothing is known of the evidence yet
+        model, gp = build(y=REAL, on_failure=on_failure, **options)
+        with pytest.raises(px.gp.ConvergenceError, match="EP did not converge"):
+            model.compile_logp()(model.initial_point())
+    model, gp = build(y=REAL, on_failure="reject", **options)
     assert model.compile_logp()(model.initial_point()) == -np.inf
     assert "EP did not converge" in gp.failures[0]
+
+
+def test_far_points_are_rejected_once_the_evidence_is_known() -> None:
+    model, gp = build()
+    logp, dlogp = model.compile_logp(), model.compile_dlogp()
+    start = model.initial_point()
+    assert np.isfinite(logp(start))
+    far = start | {"ls_log__": np.full(2, 8.8), "scale_log__": np.array(49.5)}
+    assert logp(far) == -np.inf
+    assert np.isfinite(dlogp(far)).all()
+    assert "covariance K is not positive definite" in gp.failures[0]
+    assert np.isfinite(logp(start))
+
+
+def test_failures_of_constant_models_wait_for_the_call() -> None:
+    with pm.Model() as model:
+        gp = px.gp.Approximate(
+            cov_func=4 * pm.gp.cov.ExpQuad(2, ls=1.5), likelihood=px.gp.BernoulliLogit(),
+            rule=px.gp.EP(max_iterations=1),
+        )  # fmt: skip
+        gp.marginal_likelihood("y", X=X, y=LABELS)
+    logp = model.compile_logp()
+    with pytest.raises(px.gp.ConvergenceError, match="EP did not converge"):
+        logp({})
+
+
+def test_other_columns_of_new_data_are_refused() -> None:
+    with pm.Model() as model:
+        gp = px.gp.Approximate(
+            cov_func=pm.gp.cov.ExpQuad(2, ls=pm.HalfNormal("ls")), likelihood=px.gp.BernoulliLogit()
+        )
+        gp.marginal_likelihood("y", X=pm.Data("X", X), y=LABELS)
+        logp = model.compile_logp()
+        pm.set_data({"X": np.hstack([X, X])})
+        with pytest.raises(AssertionError, match="SpecifyShape"):
+            logp(model.initial_point())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scale": -1.0}, "scale of point must lie inside its support, got -1.0"),
+        ({"scale": np.ones(2)}, r"scale of point must have 0 axes, got shape \(2,\)"),
+        ({"zz": 2.0}, "point has zz, the model "),
+    ],
+)
+def test_points_that_are_none_are_refused(change, message: str) -> None:
+    model, gp = build()
+    point = {"ls": np.ones(2), "scale": 1.0, "slope": 0.0} | change
+    with model, pytest.raises(ValueError, match=message):
+        gp.predict(X, point=point, diag=True)
 
 
 def test_one_observation_works() -> None:
