@@ -107,7 +107,8 @@ class StudentT(Likelihood):
               \left(1 + \frac{(y-f)^2}{\nu\sigma^2}\right)^{-(\nu+1)/2}
 
     Not log-concave: the Laplace approximation and EP may have several solutions, and sites may have
-    negative precision.
+    negative precision. For ν ≤ 2 the variance of y is infinite, for ν ≤ 1 it and the mean are
+    undefined (NaN): take quantiles of the latent, or draws.
 
     Parameters
     ----------
