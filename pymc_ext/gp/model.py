@@ -155,6 +155,7 @@ class Approximate:
         )
         self.X, self.Xu = X, None if Xu is None else as_matrix(Xu, "Xu")
         self._at = X if Xu is None else self.Xu
+        self.evidence.X = X if isinstance(X, SharedVariable) else None
         self.inputs = (pt.as_tensor_variable(y_data), phi, *prior)
         signature = "(p),(n),(n,n)->(n)" if Xu is None else "(p),(n),(m,m),(n,m),(n)->(n)"
         return pm.CustomDist(

@@ -12,7 +12,9 @@ import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType, grad_undefined
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
+from pytensor.tensor.sharedvar import SharedVariable
 
+from pymc_ext.gp.arrays import as_matrix
 from pymc_ext.gp.errors import ConvergenceError, HyperparameterError, ImproperPosteriorError
 from pymc_ext.gp.solver import Solver
 from pymc_ext.ops import callback
@@ -53,7 +55,14 @@ class _EvidenceOp(_SolverOp):
         As of `px.gp.Approximate`.
     failures
         Where the reasons of what did not raise are kept.
+
+    Attributes
+    ----------
+    X
+        The inputs, where `pm.set_data` may change them: faults of theirs always raise.
     """
+
+    X: SharedVariable | None = None
 
     def __init__(self, solver: Solver, on_failure: str | None, failures: list[str]):
         super().__init__(solver)
@@ -61,6 +70,8 @@ class _EvidenceOp(_SolverOp):
 
     def _reject(self, what: str, error: Exception) -> None:
         """Keep the reason, or raise the error."""
+        if self.X is not None:
+            as_matrix(self.X.get_value(borrow=True), "X")
         if self.on_failure == "raise" or (self.on_failure is None and not self.solver.has_solved):
             raise error
         if not self.failures:
@@ -120,7 +131,9 @@ class SiteEvidenceGradient(_EvidenceOp):
 
 
 def _gradient_of(op: SiteEvidence) -> SiteEvidenceGradient:
-    return SiteEvidenceGradient(op.solver, op.on_failure, op.failures)
+    gradient = SiteEvidenceGradient(op.solver, op.on_failure, op.failures)
+    gradient.X = op.X
+    return gradient
 
 
 class SiteWeights(_SolverOp):

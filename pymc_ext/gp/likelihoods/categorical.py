@@ -38,7 +38,7 @@ class Categorical(Likelihood):
     def __init__(self, n_classes: int, n_draws: int = 256):
         super().__init__()
         self.n_latent = check_n_classes(n_classes)
-        if n_draws < 4 or n_draws & (n_draws - 1):
+        if n_draws < 4 or np.log2(n_draws) % 1:
             raise ValueError(f"n_draws must be a power of two >= 4, got {n_draws!r}")
         self.n_draws = n_draws
         normal_draws(n_draws // 2, self.n_latent)

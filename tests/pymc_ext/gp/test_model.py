@@ -303,7 +303,7 @@ def test_failures_of_constant_models_wait_for_the_call() -> None:
         logp({})
 
 
-def test_other_columns_of_new_data_are_refused() -> None:
+def test_new_data_that_are_none_are_refused() -> None:
     with pm.Model() as model:
         gp = px.gp.Approximate(
             cov_func=pm.gp.cov.ExpQuad(2, ls=pm.HalfNormal("ls")), likelihood=px.gp.BernoulliLogit()
@@ -312,6 +312,11 @@ def test_other_columns_of_new_data_are_refused() -> None:
         logp = model.compile_logp()
         pm.set_data({"X": np.hstack([X, X])})
         with pytest.raises(AssertionError, match="SpecifyShape"):
+            logp(model.initial_point())
+        pm.set_data({"X": X})
+        assert np.isfinite(logp(model.initial_point()))
+        pm.set_data({"X": np.vstack([X[:-1], np.full((1, 2), np.nan)])})
+        with pytest.raises(ValueError, match="X must be finite, got nan in row 13"):
             logp(model.initial_point())
 
 
