@@ -92,6 +92,7 @@ def main() -> None:
                 key = f"{name}/{rule}/{k}"
                 if key not in done:
                     done[key] = run(name, rule, k)
+                    record.write(path, {"paper": PAPER, "folds": done})
             folds = [done[f"{name}/{rule}/{k}"] for k in range(5)]
             values = [f["log_likelihood"] for f in folds if "failed" not in f]
             mean = round(float(np.mean(values)), 4) if values else None
@@ -100,7 +101,6 @@ def main() -> None:
                 "%-7s %-13s ours %s (paper %s, MCMC %s), %d of 5 folds",
                 name, rule, mean, paper, PAPER[name]["mcmc"], len(values),
             )  # fmt: skip
-            record.write(path, {"paper": PAPER, "folds": done})
 
 
 if __name__ == "__main__":
