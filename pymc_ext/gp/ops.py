@@ -146,8 +146,8 @@ class SiteWeights(_SolverOp):
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
         y, phi, *prior = inputs
-        solution = self.solver.solve(y, phi, tuple(prior))
-        for storage, value in zip(outputs, solution.fixed_point.posterior.weights(), strict=True):
+        weights = self.solver.posterior(y, phi, tuple(prior)).weights()
+        for storage, value in zip(outputs, weights, strict=True):
             storage[0] = np.asarray(value)
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:

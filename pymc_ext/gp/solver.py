@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, gmres
 
-from pymc_ext.gp.errors import ConvergenceError, HyperparameterError
+from pymc_ext.gp.errors import ConvergenceError, HyperparameterError, ImproperPosteriorError
 from pymc_ext.gp.evidence import FORMULAS, Correction
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
 from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes
@@ -99,6 +99,21 @@ class Solver:
         key = (y, phi, *prior_inputs)
         if self._last is not None and _same(self._last[0], key):
             return self._last[1]
+        fixed = self._fixed_point(y, phi, prior_inputs)
+        correction = self.correct(fixed.posterior, fixed.sites, y, phi)
+        value = fixed.posterior.log_normaliser + correction.value
+        solution = Solution(value, fixed, correction, phi.copy(), y)
+        self._last = (tuple(np.array(k) for k in key), solution)
+        return solution
+
+    def posterior(self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays) -> Any:
+        """The posterior at the fixed point, also where the evidence is undefined there."""
+        try:
+            return self.solve(y, phi, prior_inputs).fixed_point.posterior
+        except ImproperPosteriorError:  # of a cavity, else it comes again
+            return self._fixed_point(y, phi, prior_inputs).posterior
+
+    def _fixed_point(self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays) -> FixedPoint:
         self.likelihood.check_parameters(phi)
         self._check_observations(y, len(prior_inputs[0]))
         prior = make_prior(prior_inputs)
@@ -109,12 +124,7 @@ class Solver:
             what = "K_mm of the inducing inputs is not positive definite to rounding"
             logger.warning("%s: %.1e added to it (said once)", what, prior.jitter)
             self._jitter_said = True
-        fixed = self._from_last(prior, y, phi)
-        correction = self.correct(fixed.posterior, fixed.sites, y, phi)
-        value = fixed.posterior.log_normaliser + correction.value
-        solution = Solution(value, fixed, correction, phi.copy(), y)
-        self._last = (tuple(np.array(k) for k in key), solution)
-        return solution
+        return self._from_last(prior, y, phi)
 
     def _check_observations(self, y: np.ndarray, n: int) -> None:
         """`pm.set_data` may have changed them."""

@@ -303,6 +303,20 @@ def test_failures_of_constant_models_wait_for_the_call() -> None:
         logp({})
 
 
+def test_predictions_do_without_the_evidence(monkeypatch) -> None:
+    """The hybrid's may be undefined at the fixed point for want of cavities."""
+    (model, gp), (other, broken) = (build(rule=px.gp.CVI(), learning="ep") for _ in range(2))
+    point = {"ls": np.ones(2), "scale": 1.0, "slope": 0.0}
+    expected = gp.predict(NEW, point=point, diag=True, model=model)
+
+    def undefined(*args):
+        raise px.gp.ImproperPosteriorError("no cavity")
+
+    monkeypatch.setattr(broken.solver, "correct", undefined)
+    found = broken.predict(NEW, point=point, diag=True, model=other)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
 def test_new_data_that_are_none_are_refused() -> None:
     with pm.Model() as model:
         gp = px.gp.Approximate(
