@@ -24,7 +24,7 @@ class ImportanceWeighted:
 
     Reverse KL hardly sees where q is too light; this bound does, and so lowers k̂, at the price of
     a lower ELBO. The better of the two by k̂ on fresh draws is kept, by the ELBO where both k̂ are
-    beyond use.
+    beyond use; one that costs more than `LARGEST_PRICE` is not.
 
     Parameters
     ----------
