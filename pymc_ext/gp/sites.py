@@ -173,7 +173,7 @@ class FullPosterior:
         (1 − B⁻¹_ii)/τ_i, accurate for large K; where that cancels, K_ii less what the sites took.
         """
         k, tau = np.diag(self.prior.K), np.maximum(self.sites.precision, 0.0)
-        taken = 1 - self._inverse_diagonal
+        taken = 1 - np.einsum("ji,ji->i", self._inverse_factor, self._inverse_factor)
         v = taken / np.where(tau > 0, tau, 1.0)
         weak = np.flatnonzero(taken < WEAK)
         if weak.size:
@@ -185,10 +185,9 @@ class FullPosterior:
         return np.maximum(v, np.finfo(float).eps * k)
 
     @cached_property
-    def _inverse_diagonal(self) -> np.ndarray:
-        """Diagonal of B⁻¹, (n,)."""
-        half, _ = lapack.dtrtri(self._L, lower=1)
-        return np.einsum("ji,ji->i", half, half)
+    def _inverse_factor(self) -> np.ndarray:
+        """L⁻¹, whose squares sum over the rows to the diagonal of B⁻¹."""
+        return lapack.dtrtri(self._L, lower=1)[0]
 
     @property
     def residual(self) -> np.ndarray:
@@ -198,8 +197,7 @@ class FullPosterior:
     @cached_property
     def R(self) -> np.ndarray:
         """(I + TK)⁻¹T, (n, n)."""
-        lower, _ = lapack.dpotri(self._L, lower=1)  # zero above the diagonal, as L is
-        self.__dict__["_inverse_diagonal"] = np.diag(lower).copy()
+        lower, _ = lapack.dlauum(self._inverse_factor, lower=1)  # B⁻¹, zero above the diagonal
         lower[np.diag_indices_from(lower)] /= 2
         R = lower + lower.T
         R *= self._root
@@ -233,10 +231,18 @@ class FullPosterior:
         by_K -= self.R
         by_K *= 0.5
         if variance is not None and np.any(variance):
-            P = -self.prior.K @ self.R
-            P[np.diag_indices_from(P)] += 1.0
-            by_K += (P.T * variance) @ P
+            by_K += weighted_gram(self._P_transposed, variance)
         return pulled + self.alpha, by_K
+
+    @property
+    def _P_transposed(self) -> np.ndarray:
+        """Pᵀ = I − RK, (n, n), as R T⁻¹ where the site says something: R = T − TST, Pᵀ = I − TS."""
+        tau, K = self.sites.precision, self.prior.K
+        weak = np.flatnonzero(np.abs(tau) * np.diag(K) < WEAK)
+        P = self.R / np.where(tau == 0, 1.0, tau)
+        P[:, weak] = -self.R @ K[:, weak]
+        P[weak, weak] += 1.0
+        return P
 
     def _apply_P_transposed(self, x: np.ndarray) -> np.ndarray:
         return x - self.R @ (self.prior.K @ x)
@@ -299,6 +305,18 @@ class StackedPosterior:
         """w (p, L) and C (L, p, p)."""
         both = [p.weights() for p in self.parts]
         return np.stack([b[0] for b in both], axis=1), np.stack([b[1] for b in both])
+
+
+def weighted_gram(A: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """A diag(weights) Aᵀ, by sign: a matrix times its own transpose is half a product's cost."""
+    total = np.zeros((len(A), len(A)))
+    for sign in (1.0, -1.0):
+        part = sign * weights > 0
+        if part.any():
+            half = A if part.all() else A[:, part]
+            half = half * np.sqrt(np.abs(weights[part]))
+            total += sign * (half @ half.T)
+    return total
 
 
 def _columns(sites: GaussianSites) -> list[GaussianSites]:

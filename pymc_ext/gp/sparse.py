@@ -19,7 +19,7 @@ from scipy.linalg import lapack, solve_triangular
 
 from pymc_ext.gp.covariance import jittered_cholesky
 from pymc_ext.gp.errors import ImproperPosteriorError
-from pymc_ext.gp.sites import GaussianSites, StackedPosterior, _columns
+from pymc_ext.gp.sites import GaussianSites, StackedPosterior, _columns, weighted_gram
 
 
 class SparsePrior:
@@ -65,7 +65,7 @@ class SparsePosterior:
     def __init__(self, prior: SparsePrior, sites: GaussianSites):
         self.prior, self.sites = prior, sites
         V, tau = prior.V, sites.precision
-        B = (V * tau) @ V.T
+        B = weighted_gram(V, tau)
         B[np.diag_indices_from(B)] += 1.0
         self._L, info = lapack.dpotrf(B, lower=1)
         if info:
@@ -92,9 +92,8 @@ class SparsePosterior:
     @cached_property
     def variance(self) -> np.ndarray:
         """Diagonal of VᵀB⁻¹V, the variances of the projected latents, (n,)."""
-        half = solve_triangular(self._L, self.prior.V, lower=True, check_finite=False)
         tiny = np.finfo(float).eps * np.max(np.einsum("ij,ij->j", self.prior.V, self.prior.V))
-        return np.maximum(np.einsum("ij,ij->j", half, half), tiny)
+        return np.maximum(np.einsum("ij,ij->j", self._half, self._half), tiny)
 
     @cached_property
     def log_normaliser(self) -> float:
@@ -105,8 +104,14 @@ class SparsePosterior:
         )
 
     @cached_property
+    def _half(self) -> np.ndarray:
+        """L⁻¹V for B = L Lᵀ, (m, n)."""
+        return lapack.dtrtrs(self._L, self.prior.V, lower=1)[0]
+
+    @cached_property
     def _Y(self) -> np.ndarray:
-        return self._solve(self.prior.V)
+        """B⁻¹V, (m, n)."""
+        return lapack.dtrtrs(self._L, self._half, lower=1, trans=1)[0]
 
     def gradient(
         self,
@@ -132,8 +137,8 @@ class SparsePosterior:
             by_m += pulled
             by_V += np.stack([self.beta, w], axis=1) @ np.stack([pulled, self.alpha])
         if variance is not None and np.any(variance):
-            Yv = 2 * Y * variance
-            by_V += Yv - ((Yv @ Y.T) @ V) * tau
+            by_V += (2 * variance) * Y
+            by_V -= (weighted_gram(Y, 2 * variance) @ V) * tau
         if residual is not None:
             by_k += residual
             by_V -= V * (2 * residual)
@@ -153,7 +158,7 @@ class SparsePosterior:
         """The same function's gradients in (ν, τ)."""
         V, Y = self.prior.V, self._Y
         by_linear = V.T @ (Y @ mean)
-        squared = np.einsum("ij,ij->j", V, ((Y * variance) @ Y.T) @ V)
+        squared = np.einsum("ij,ij->j", V, weighted_gram(Y, variance) @ V)
         return by_linear, -self.mean * by_linear - squared
 
     def weights(self) -> tuple[np.ndarray, np.ndarray]:

@@ -44,6 +44,28 @@ def test_full_posterior_matches_dense_algebra(signs: str) -> None:
 
 
 @pytest.mark.parametrize("signs", TAU)
+def test_gradient_in_the_prior_matches_dense_algebra(signs: str) -> None:
+    """Of log Z + cᵀμ + eᵀdiag(S), in K along one symmetric direction, and in every mean."""
+    _, m, K = prior(6)
+    sites = GaussianSites(np.arange(6) - 2.0, TAU[signs])
+    c, e, direction = np.random.default_rng(3).normal(size=(3, 6))
+
+    def value(m: np.ndarray, K: np.ndarray) -> float:
+        mu, S, log_Z = dense(m, K, sites)
+        return float(log_Z + c @ mu + e @ np.diag(S))
+
+    def slope(by_m: np.ndarray, by_K: np.ndarray) -> float:
+        h = 1e-5
+        return (value(m + h * by_m, K + h * by_K) - value(m - h * by_m, K - h * by_K)) / (2 * h)
+
+    by_m, by_K = FullPrior(m, K).condition(sites).gradient(c, e)
+    at = np.outer(direction, direction)
+    assert np.sum(by_K * at) == pytest.approx(slope(np.zeros(6), at), rel=1e-6)
+    differences = [slope(unit, np.zeros((6, 6))) for unit in np.eye(6)]
+    np.testing.assert_allclose(by_m, differences, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("signs", TAU)
 def test_sparse_posterior_with_all_inputs_is_the_full_one(signs: str) -> None:
     X, m, K = prior(6)
     sites = GaussianSites(np.arange(6) - 2.0, TAU[signs])
