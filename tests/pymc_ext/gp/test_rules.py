@@ -265,6 +265,20 @@ def test_errors_of_the_quadrature_do_not_stop_the_variational_search() -> None:
     assert solution.fixed_point.residual < 1e-9
 
 
+@pytest.mark.parametrize("seed", [8, 13, 26])
+def test_variational_search_ends_where_its_bound_is_flat(seed: int) -> None:
+    """A scale of .02 against values of 1: the sites still move where differences of the ELBO are
+    quadrature errors, and the largest of their moves need not fall on the way to the maximum."""
+    rng = np.random.default_rng(seed)
+    X = np.sort(rng.uniform(0, 10, 60))[:, None]
+    y = np.sin(2 * X[:, 0]) + 0.05 * rng.standard_t(2, 60)
+    r = np.sqrt(5) * np.abs(X - X.T)
+    K = (1 + r + r**2 / 3) * np.exp(-r)
+    solver = Solver(StudentT(), px.gp.CVI(tolerance=1e-8))
+    solution = solver.solve(y, np.array([3.0, 0.02]), (np.zeros(60), K))
+    assert solution.fixed_point.residual < 1e-5
+
+
 def test_ep_ends_where_rounding_hides_its_tolerance() -> None:
     X, m, K = prior(12)
     likelihood, phi, y = observations("logit", X)
