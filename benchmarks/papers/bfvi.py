@@ -7,7 +7,7 @@ All fits aim at the **true** targets; the published k̂ are of targets without t
 the positive parameter, except where there is none (network), and are printed beside ours for that
 reason only. ``stored`` recomputes the published k̂ from the log ratios the authors kept; it and the
 melanoma case need the data corpus, diamonds a posteriordb database (``--database``). ``symmetric``
-says how much of the network's posterior, which has 48 copies, a q finds.
+says how much of the network's posterior, which has 48 copies, a q finds, and where it is too light.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from benchmarks.papers import bfvi_cases as cases
 from bridge.khat import pareto_khat
 
 DRAWS = 50_000
+HEAVIEST, RARE = 200, 0.01  # weights looked at; share of the draws below which a copy is rare
 ORDERS = (1, 2, 6, 10, 30, 50, 100)
 PUBLISHED_KL = {
     "bernoulli": {10: 0.0147, 30: 0.0049},
@@ -224,11 +225,8 @@ def predictive(backend: str, folder: Path) -> dict[str, Any]:
     x = np.linspace(-7, 7, 121)
     flow, _ = fit(cases.network, "flow", random_seed=1, backend=backend)
     mean_field, _ = fit(cases.network, "mean-field Gaussian", random_seed=1)
-    with cases.network():
-        nuts = pm.sample(1000, tune=2000, chains=4, cores=1, target_accept=0.95, random_seed=1,
-                         progressbar=False)  # fmt: skip
     posteriors = {
-        "NUTS": nuts.posterior,
+        "NUTS": cases.network_nuts(1000),
         "flow": flow.sample(4000, random_seed=1).posterior,
         "mean-field Gaussian": mean_field.sample(4000, random_seed=1).posterior,
     }
@@ -268,6 +266,7 @@ def symmetric(backend: str, draws: int = 2000) -> dict[str, Any]:
     """ELBO and k̂ of the network's q, and of its mean over the symmetries of the posterior.
 
     The three hidden units may change places, and each may change the sign of all its weights.
+    Then, of `DRAWS` draws, where the heaviest weights lie.
     """
     approx, _ = fit(cases.network, "flow", random_seed=1, backend=backend)
     theta, lp, lq = approx.draws_with_logs(draws, random_seed=1001)
@@ -291,7 +290,37 @@ def symmetric(backend: str, draws: int = 2000) -> dict[str, Any]:
             "log_marginal_is": float(logsumexp(ratio) - np.log(draws)),
         }  # fmt: skip
         print(f"network, {name}: {out[name]}", flush=True)
+    theta, lp, lq = approx.draws_with_logs(DRAWS, random_seed=1001)
+    out["weights"] = heavy_weights(theta[:, units], lp, lq)
+    print(f"network, weights: {out['weights']}", flush=True)
     return out
+
+
+def heavy_weights(units: np.ndarray, lp: np.ndarray, lq: np.ndarray) -> dict[str, float]:
+    """Whether the largest importance weights lie in rare copies, or between mirror images.
+
+    ``units`` (N, 3, 3): w1, b1, w2 of each unit. A draw's copy is the signs of w2 and the order of
+    the units by w1 sign(w2); a unit and its mirror image meet where w1 is zero.
+    """
+    sign = np.sign(units[..., 2])
+    places = np.hstack([sign, np.argsort(units[..., 0] * sign, axis=1)])
+    copy, counts = np.unique(places, axis=0, return_inverse=True, return_counts=True)[1:]
+    heaviest = np.argsort(lq - lp)[:HEAVIEST]
+    often = [np.flatnonzero(copy == c) for c in np.argsort(-counts)[:3]]
+    rare = counts[copy] < RARE * len(lp)
+
+    def switched_off(u: np.ndarray) -> float:
+        return float(np.mean(np.abs(u[..., 0]).min(axis=1) < 0.1))
+
+    return {
+        "copies held (of 48)": int(np.sum(counts >= RARE * len(lp))),
+        "weight in rare copies": float(np.exp(logsumexp((lp - lq)[rare]) - logsumexp(lp - lq))),
+        "share of the heaviest in rare copies": float(np.mean(rare[heaviest])),
+        "khat in the three largest copies": [pareto_khat(lp[i], lq[i]).value for i in often],
+        "P(smallest |w1| < 0.1), q": switched_off(units),
+        "P(smallest |w1| < 0.1), heaviest": switched_off(units[heaviest]),
+        "P(smallest |w1| < 0.1), NUTS": switched_off(cases.network_units(cases.network_nuts(4000))),
+    }
 
 
 def main() -> None:

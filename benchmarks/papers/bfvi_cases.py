@@ -127,6 +127,18 @@ def network() -> pm.Model:
     return model
 
 
+def network_nuts(draws: int) -> Any:
+    """Posterior of four chains of NUTS on the network, ``draws`` each."""
+    with network():
+        return pm.sample(draws, tune=2000, chains=4, cores=1, target_accept=0.95, random_seed=1,
+                         progressbar=False).posterior  # fmt: skip
+
+
+def network_units(posterior: Any) -> np.ndarray:
+    """(N, 3 units, 3) of w1, b1, w2."""
+    return np.stack([posterior[n].values.reshape(-1, 3) for n in ("w1", "b1", "w2")], axis=2)
+
+
 def melanoma() -> pm.Model | None:
     """M2: logistic regression on age; None without the data corpus.
 

@@ -19,8 +19,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pymc as pm
 import pytensor.tensor as pt
+from jax.example_libraries import optimizers
 from scipy.special import logsumexp
 
 import pymc_ext as px
@@ -36,14 +36,13 @@ DRAWS = 50_000
 
 def copies(rng: np.random.Generator) -> np.ndarray:
     """NUTS draws (N, 10) of w1, b1, w2, b2, each moved to one of the 48 copies."""
-    with cases.network():
-        trace = pm.sample(4000, tune=1000, chains=4, cores=1, target_accept=0.95, random_seed=1,
-                          progressbar=False)  # fmt: skip
-    units = np.stack([trace.posterior[n].values.reshape(-1, 3) for n in ("w1", "b1", "w2")], axis=1)
-    units = units * rng.choice([-1.0, 1.0], (len(units), 1, 3))
-    order = np.argsort(rng.random((len(units), 1, 3)), axis=2)
-    units = np.take_along_axis(units, order, axis=2)
-    return np.hstack([units.reshape(-1, 9), trace.posterior["b2"].values.reshape(-1, 1)])
+    posterior = cases.network_nuts(4000)
+    units = cases.network_units(posterior)
+    units = units * rng.choice([-1.0, 1.0], (len(units), 3, 1))
+    order = np.argsort(rng.random((len(units), 3, 1)), axis=1)
+    units = np.take_along_axis(units, order, axis=1)
+    flat = units.transpose(0, 2, 1).reshape(-1, 9)
+    return np.hstack([flat, posterior["b2"].values.reshape(-1, 1)])
 
 
 def flow_in_jax(group: Any, params: list[Any]) -> Any:
@@ -94,34 +93,26 @@ def fit(theta: np.ndarray, hidden: int, steps: int, rng: np.random.Generator) ->
     flow = flow_in_jax(approx.group, list(approx.params))
     gradient = jax.value_and_grad(partial(negative_log_q, flow), has_aux=True)
 
-    @jax.jit
-    def step(values: Any, first: Any, second: Any, t: Any, rate: Any, x: Any, y: Any) -> Any:
-        (loss, (found, roots)), g = gradient(values, x, y)
-        norm = jnp.sqrt(sum((part**2).sum() for part in g))
-        scale = jnp.where(jnp.isfinite(norm), jnp.minimum(1.0, LONGEST / norm), 0.0)
-        g = [jnp.where(jnp.isfinite(part), part * scale, 0.0) for part in g]
-        first = [0.9 * m + 0.1 * part for m, part in zip(first, g, strict=True)]
-        second = [0.999 * s + 0.001 * part**2 for s, part in zip(second, g, strict=True)]
-        values = [
-            p - rate * (m / (1 - 0.9**t)) / (jnp.sqrt(s / (1 - 0.999**t)) + 1e-8)
-            for p, m, s in zip(values, first, second, strict=True)
-        ]
-        return values, first, second, loss, found, roots
+    def rate(i: Any) -> Any:
+        decay = 0.5 * (1 + jnp.cos(jnp.pi * jnp.maximum(2 * i / steps - 1, 0)))
+        return RATE * jnp.minimum(1, (i + 1) / 100) * decay
 
-    values = [jnp.array(p.get_value()) for p in approx.params]
-    first, second = ([jnp.zeros_like(p) for p in values] for _ in range(2))
-    losses, shares = [], []
+    init, update, params = optimizers.adam(rate)
+
+    @jax.jit
+    def step(i: Any, state: Any, x: Any, y: Any) -> Any:
+        (loss, (found, roots)), g = gradient(params(state), x, y)
+        g = [jnp.nan_to_num(part, posinf=0, neginf=0) for part in g]  # of rows not found
+        return update(i, optimizers.clip_grads(g, LONGEST), state), loss, found, roots
+
+    state, losses, shares = init([p.get_value() for p in approx.params]), [], []
     for i in range(steps):
-        rate = RATE * min(1, (i + 1) / 100)
-        if i > steps / 2:
-            rate *= 0.5 * (1 + np.cos(np.pi * (2 * i / steps - 1)))
         at = rng.integers(0, len(y), BATCH)
-        *state, loss, found, roots = step(values, first, second, i + 1.0, rate, x[at], y[at])
-        values, first, second = state
+        state, loss, found, roots = step(i, state, x[at], y[at])
         x[at] = np.asarray(roots)
         losses.append(float(loss))
         shares.append(float(found))
-    for variable, value in zip(approx.params, values, strict=True):
+    for variable, value in zip(approx.params, params(state), strict=True):
         variable.set_value(np.array(value))
     return approx, float(np.mean(losses[-500:])), float(np.mean(shares))
 
