@@ -11,15 +11,8 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.pytensorf import join_nonshared_inputs
 
+from pymc_ext.gp.points import refuse_unknown
 from pymc_ext.gp.solver import Arrays
-
-
-def context(model: pm.Model | None) -> pm.Model:
-    """The model given, or that of the context; TypeError without either."""
-    try:
-        return pm.modelcontext(model)
-    except TypeError as error:
-        raise TypeError("no model: pass model=, or call inside `with model:`") from error
 
 
 class HyperparameterGraph:
@@ -80,12 +73,7 @@ class HyperparameterGraph:
 
     def transformed(self, point: dict[str, Any]) -> dict[str, np.ndarray]:
         """Value variables of constrained hyperparameters; the rest at the model's start."""
-        unknown = set(point) - {v.name for v in self.model.free_RVs}
-        if unknown:
-            raise ValueError(
-                f"no hyperparameter is called {', '.join(sorted(unknown))}; the model has "
-                f"{', '.join(v.name for v in self.model.free_RVs)}"
-            )
+        refuse_unknown(point, [v.name for v in self.model.free_RVs])
         out = dict(self.start_point)
         for rv in self.model.free_RVs:
             if rv.name in point:

@@ -13,8 +13,9 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
-from pymc_ext.gp.graph import HyperparameterGraph, context
+from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.loops import Adam, alternate, minibatch
+from pymc_ext.gp.points import context
 from pymc_ext.gp.solver import Solver
 
 logger = logging.getLogger(__name__)

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.gp.util import replace_with_values, stabilize
-from pytensor.graph.traversal import ancestors
+from pymc.gp.util import stabilize
 from pytensor.tensor.sharedvar import SharedVariable
 from pytensor.tensor.variable import TensorVariable
 from scipy.special import ndtri
@@ -21,9 +20,10 @@ from pymc_ext.gp.arrays import (
     n_columns,
     n_rows,
 )
-from pymc_ext.gp.graph import HyperparameterGraph, context
+from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.likelihoods.base import Likelihood
 from pymc_ext.gp.ops import SiteEvidence, SiteWeights
+from pymc_ext.gp.points import context, numbers_at
 from pymc_ext.gp.rules import CVI, Rule
 from pymc_ext.gp.solver import Solver, make_prior
 
@@ -410,44 +410,6 @@ class Approximate:
             f.append(draw_latents(rng, mu, cov, 1)[0])
             phi.append(p)
         return np.reshape(f, (*shape, *f[0].shape)), np.reshape(phi, (*shape, -1))
-
-
-def numbers_at(
-    outputs: list[Any], point: dict[str, Any] | None, model: pm.Model
-) -> list[np.ndarray]:
-    """The outputs at a point of constrained hyperparameters.
-
-    Raises
-    ------
-    ValueError
-        The point lacks a hyperparameter that the outputs depend on, has one that the model does
-        not know, or one of another shape or outside its support.
-    """
-    values = {} if point is None else point
-    known = [v.name for v in (*model.unobserved_value_vars, *model.value_vars)]
-    if unknown := sorted(set(values) - set(known)):
-        raise ValueError(f"point has {', '.join(unknown)}, the model {', '.join(sorted(known))}")
-    above = set(ancestors(outputs))
-    needed = [rv for rv in model.free_RVs if rv in above]
-    missing = [rv.name for rv in needed if rv.name not in values]
-    if missing:
-        raise ValueError(
-            f"point lacks {', '.join(missing)}: pass fit.point, what pm.find_MAP returned, or "
-            f"numbers by name, got {sorted(values) or point}"
-        )
-    for rv in needed:
-        if np.ndim(values[rv.name]) != rv.ndim:
-            got = np.shape(values[rv.name])
-            raise ValueError(f"{rv.name} of point must have {rv.ndim} axes, got shape {got}")
-    changed = [(rv, t) for rv in needed if (t := model.rvs_to_transforms[rv]) is not None]
-    unconstrained = [t.forward(rv, *rv.owner.inputs) for rv, t in changed]
-    numbers = replace_with_values([*outputs, *unconstrained], replacements=values, model=model)
-    for (rv, _), value in zip(changed, numbers[len(outputs) :], strict=True):
-        if not np.isfinite(value).all():
-            raise ValueError(
-                f"{rv.name} of point must lie inside its support, got {values[rv.name]}"
-            )
-    return numbers[: len(outputs)]
 
 
 def stabilize_last(cov: TensorVariable, jitter: float) -> TensorVariable:

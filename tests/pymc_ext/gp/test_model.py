@@ -339,7 +339,7 @@ def test_new_data_that_are_none_are_refused() -> None:
     [
         ({"scale": -1.0}, "scale of point must lie inside its support, got -1.0"),
         ({"scale": np.ones(2)}, r"scale of point must have 0 axes, got shape \(2,\)"),
-        ({"zz": 2.0}, "point has zz, the model "),
+        ({"zz": 2.0}, "no hyperparameter is called zz; the model has "),
     ],
 )
 def test_points_that_are_none_are_refused(change, message: str) -> None:
