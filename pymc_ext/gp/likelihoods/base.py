@@ -18,6 +18,7 @@ from pymc_ext.gp.errors import HyperparameterError
 from pymc_ext.gp.quadrature import gaussian_nodes
 
 Parameters = np.ndarray  # (P,), constrained
+PLACE, HALVINGS = 1e-6, 60  # accuracy, in sd, of where the nodes are laid; most bisections
 
 
 class Expectations(NamedTuple):
@@ -161,14 +162,17 @@ class Likelihood(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """A Gaussian to lay the nodes with: it must cover the tilted distribution's mass.
 
-        For a log-concave likelihood the mean moves to the tilted mode, found by bisection of the
-        decreasing gradient; the variance stays, as the tilted one is never larger.
+        For a log-concave likelihood the mean moves to the tilted mode, found to `PLACE` sd by
+        the bisection of the decreasing gradient; the variance stays, as the tilted one is never
+        larger.
         """
         if not self.log_concave:
             return mean, variance
-        low = np.minimum(mean, self._steepest(mean, variance, y, phi, power))
-        high = np.maximum(mean, self._steepest(mean, variance, y, phi, power))
-        for _ in range(60):
+        bound = self._steepest(mean, variance, y, phi, power)
+        low, high = np.minimum(mean, bound), np.maximum(mean, bound)
+        widest = np.max((high - low) / np.sqrt(variance))
+        halvings = np.ceil(np.log2(widest / PLACE + 1)) if np.isfinite(widest) else HALVINGS
+        for _ in range(int(min(halvings, HALVINGS))):
             middle = (low + high) / 2
             slope = power * self.derivatives(middle, y, phi)[0] - (middle - mean) / variance
             low, high = np.where(slope > 0, middle, low), np.where(slope > 0, high, middle)

@@ -13,6 +13,7 @@ import numpy as np
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.rules.anderson import Anderson
 from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes, check_limits, from_derivatives
 from pymc_ext.gp.sites import GaussianSites
 
@@ -74,12 +75,12 @@ class CVI(Rule):
         sites = GaussianSites.flat(len(y), lik.n_latent) if start is None else start
         post = prior.condition(sites)
         target, bound = _target(post, lik, y, phi)
-        residual, history = sites.distance(target), _Anderson()
+        residual, history = sites.distance(target), Anderson()
         count, step = 1, 1.0
         while count < self.max_iterations:
             if residual < self.tolerance:
                 return FixedPoint(sites, post, count, residual)
-            proposal = history.propose(sites, target, step)
+            proposal = history.propose(sites, target, step, accelerated=step == 1.0)
             count += 1
             try:
                 new = prior.condition(proposal)
@@ -126,37 +127,6 @@ class CVI(Rule):
             linear_parameters=par[:, 1] - par[:, 2] * mu,
             precision_parameters=-par[:, 2],
         )
-
-
-class _Anderson:
-    """Anderson acceleration of the map sites → target, over the last few updates.
-
-    With x the sites, F = target − x and differences ΔX, ΔF of the last updates, the proposal is
-    x + F − (ΔX + ΔF) γ, γ the least-squares solution of ΔF γ = F. Without a history: x + step F.
-
-    Reference: Walker & Ni (2011), Anderson acceleration for fixed-point iterations,
-    doi:10.1137/10078356X.
-    """
-
-    def __init__(self, depth: int = 8):
-        self.depth, self.used = depth, False
-        self._x: list[np.ndarray] = []
-        self._F: list[np.ndarray] = []
-
-    def clear(self) -> None:
-        self._x, self._F, self.used = self._x[-1:], self._F[-1:], False
-
-    def propose(self, sites: GaussianSites, target: GaussianSites, step: float) -> GaussianSites:
-        x = np.stack([sites.linear, sites.precision])
-        F = np.stack([target.linear, target.precision]) - x
-        if not self._x or not np.array_equal(self._x[-1], x):
-            self._x, self._F = [*self._x, x][-self.depth :], [*self._F, F][-self.depth :]
-        self.used = len(self._x) > 2 and step == 1.0
-        if not self.used:
-            return sites.step(target, step)
-        dX, dF = (np.diff(a, axis=0).reshape(len(a) - 1, -1).T for a in (self._x, self._F))
-        gamma = np.linalg.lstsq(dF, F.ravel(), rcond=1e-10)[0]
-        return GaussianSites(*(x + F - ((dX + dF) @ gamma).reshape(x.shape)))
 
 
 def _gain(old: tuple[Any, ...], new: tuple[Any, ...]) -> float:

@@ -1,4 +1,4 @@
-"""Expectation propagation, all sites at once with damping.
+"""Expectation propagation, all sites at once, with damping and Anderson acceleration.
 
 For site i with cavity N(m_c, v_c) of the projected latent and f's variance V = v_c + d_i, let g be
 the slope and h the curvature of log Ẑ in m_c. Matching the tilted moments gives
@@ -15,6 +15,7 @@ import numpy as np
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.evidence import cavities
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.rules.anderson import Anderson
 from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes, check_limits
 from pymc_ext.gp.sites import GaussianSites
 
@@ -32,8 +33,9 @@ class EP(Rule):
     power
         a in (0, 1]: 1 is EP; towards 0 it becomes variational inference.
     damping
-        Share of the old site kept by an update, in [0, 1). It grows by itself where the updates
-        do not contract, and where a cavity would lose its variance.
+        Share of the old site kept by a plain update, in [0, 1). It grows by itself where the
+        updates do not contract, and where a cavity would lose its variance. Updates extrapolated
+        from earlier ones (Anderson) are taken where they come nearer to the fixed point.
     tolerance
         Largest change of a natural parameter by one more undamped update, relative above 1. Where
         rounding hides it (it does not fall for ten updates), 1e-6 is enough.
@@ -94,17 +96,21 @@ class EP(Rule):
         post = prior.condition(sites)
         target = self.update(post, sites, lik, y, phi)
         residual, best, stale = sites.distance(target), np.inf, 0
-        step, count = 1 - self.damping, 1
+        step, count, history = 1 - self.damping, 1, Anderson()
         while residual >= self.tolerance:
             if count >= self.max_iterations or step < SMALLEST_STEP:
                 raise ConvergenceError(self._reason(count, step, residual))
-            proposal = sites.step(target, step)
+            proposal = history.propose(sites, target, step)
             count += 1
             try:
                 new = prior.condition(proposal)
                 new_target = self.update(new, proposal, lik, y, phi)
             except ImproperPosteriorError:
-                step /= 2
+                step = step if history.used else step / 2
+                history.clear()
+                continue
+            if history.used and not proposal.distance(new_target) < residual:
+                history.clear()
                 continue
             sites, post, target = proposal, new, new_target
             residual = sites.distance(target)

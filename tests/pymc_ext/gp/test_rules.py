@@ -279,6 +279,16 @@ def test_variational_search_ends_where_its_bound_is_flat(seed: int) -> None:
     assert solution.fixed_point.residual < 1e-5
 
 
+@pytest.mark.parametrize("name", ["probit", "logit", "poisson", "student-t"])
+def test_ep_extrapolates_its_updates(name: str) -> None:
+    """Updates with a share .2 of the old sites alone gain less than a factor 5 each."""
+    X, m, K = prior(30, dims=3)
+    likelihood, phi, y = observations(name, X)
+    found = Solver(likelihood, px.gp.EP(tolerance=1e-9)).solve(y, phi, (m, K)).fixed_point
+    assert found.residual < 1e-9
+    assert found.iterations < 9 / np.log10(5)
+
+
 def test_ep_ends_where_rounding_hides_its_tolerance() -> None:
     X, m, K = prior(12)
     likelihood, phi, y = observations("logit", X)
