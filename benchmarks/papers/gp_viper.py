@@ -123,7 +123,7 @@ def fit(method: str, data: tuple[np.ndarray, ...], seed: int, m: int = 50) -> di
         found = px.gp.fit_hyperparameters(gp, bounds={"variance": (1e-4, 1e4)}, max_iterations=300)
         mean, var = gp.predict(X_test, point=found.point, diag=True)
         last = gp.solver._last[1].fixed_point
-    exact = last.posterior.log_normaliser
+    exact = last.posterior.centred_log_normaliser
     exact += elbo(
         last.posterior, last.sites, px.gp.BernoulliLogit(), y.astype(float), np.empty(0)
     ).value

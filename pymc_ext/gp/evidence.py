@@ -4,7 +4,9 @@
 
 with the sites t of `sites.GaussianSites`, the posterior marginals N(μ_i, v_i) of the projected
 latents and the residual variances d_i (zero in the full model). A formula is its correction c.
-The log normalisers of all likelihoods are included: L estimates log p(y).
+The log normalisers of all likelihoods are included: L estimates log p(y). Both terms hold
+log t_i(μ_i) = ν_i μ_i − τ_i μ_i²/2, of any size and with opposite signs: it is left out of either,
+and ν − τμ = α comes from the posterior, which has it without cancellation.
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from pymc_ext.gp.sites import GaussianSites
 
 @dataclass(frozen=True)
 class Correction:
-    """Σ c_i and its derivatives: marginals and sites (n,) or (n, L), likelihood parameters (P,)."""
+    """Σ c_i + log t_i(μ_i), which goes with ``centred_log_normaliser``, and Σ c_i's derivatives.
+
+    In marginals and sites (n,) or (n, L), in likelihood parameters (P,).
+    """
 
     value: float
     mean: np.ndarray
@@ -37,12 +42,12 @@ Formula = Callable[..., Correction]
 
 def elbo(post, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters) -> Correction:
     """The evidence lower bound: E_q log p(y|f) − KL(q‖p), as −KL = log Z_sites − E_q log t."""
-    nu, tau, mu, v = sites.linear, sites.precision, post.mean, post.variance
+    tau, mu, v = sites.precision, post.mean, post.variance
     e = lik.expectations(mu, v + post.residual, y, phi)
     d1, d2 = e.derivatives[:2]
     return Correction(
-        value=float(np.sum(e.value) + np.sum(-nu * mu + 0.5 * tau * (mu**2 + v))),
-        mean=d1 - nu + tau * mu,
+        value=float(np.sum(e.value) + 0.5 * np.sum(tau * v)),
+        mean=d1 - post.alpha,
         variance=0.5 * (d2 + tau),
         residual=0.5 * d2,
         linear=-mu,
@@ -58,11 +63,11 @@ def laplace(
 
     Sparse: of the projected process f = g, whose residual variance it leaves out.
     """
-    nu, tau, mu = sites.linear, sites.precision, post.mean
+    mu = post.mean
     zero = np.zeros_like(mu)
     return Correction(
-        value=float(np.sum(lik.log_prob(mu, y, phi) - nu * mu + 0.5 * tau * mu**2)),
-        mean=lik.derivatives(mu, y, phi)[0] - nu + tau * mu,
+        value=float(np.sum(lik.log_prob(mu, y, phi))),
+        mean=lik.derivatives(mu, y, phi)[0] - post.alpha,
         variance=zero,
         residual=zero,
         linear=-mu,
@@ -74,7 +79,8 @@ def laplace(
 def cavities(post, sites: GaussianSites, power: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and variance of q without t^power, and k = 1 − power τ v (> 0 iff it is proper)."""
     k = 1 - power * sites.precision * post.variance
-    return (post.mean - power * sites.linear * post.variance) / k, post.variance / k, k
+    v_c = post.variance / k
+    return post.mean - power * v_c * post.alpha, v_c, k
 
 
 def expectation_propagation(
@@ -90,7 +96,7 @@ def expectation_propagation(
     .. math:: c_i = \frac1a\left[\log\int N(f; \text{cavity}) p(y_i|f)^a df
               - \log\int N(g; \text{cavity}) t_i(g)^a dg\right]
     """
-    a, nu, tau, mu, v = power, sites.linear, sites.precision, post.mean, post.variance
+    a, pull = power, post.alpha
     m_c, v_c, k = cavities(post, sites, a)
     if np.any(k <= 0):
         raise ImproperPosteriorError(
@@ -101,12 +107,11 @@ def expectation_propagation(
     t = lik.tilted(m_c, V, y, phi, a)
     g1 = (t.mean - m_c) / V  # ∂ log Ẑ/∂m_c
     g2 = 0.5 * (g1**2 + (t.variance - V) / V**2)  # ∂ log Ẑ/∂V
-    pull = nu - tau * mu
-    log_Z_t = 0.5 * (np.log(k) + a * (2 * nu * mu - tau * mu**2 - a * nu**2 * v) / k)
+    log_Z_t = 0.5 * (np.log(k) - a**2 * v_c * pull**2)  # of (t/t(μ))^a
     return Correction(
         value=float(np.sum(t.log_normaliser - log_Z_t) / a),
         mean=(g1 / a - pull) / k,
-        variance=(-g1 * pull + g2 / a + 0.5 * a * pull**2) / k**2 + 0.5 * tau / k,
+        variance=(-g1 * pull + g2 / a + 0.5 * a * pull**2) / k**2 + 0.5 * sites.precision / k,
         residual=g2 / a,
         linear=-g1 * v_c - m_c,
         precision=g1 * v_c * m_c + g2 * v_c**2 + 0.5 * (v_c + m_c**2),
@@ -126,9 +131,9 @@ def exact_under_sites(
         raise ImproperPosteriorError(
             "sites with precision <= 0 are no Gaussian likelihood: learning='sites' needs Matching"
         )
-    constant = -0.5 * nu**2 / tau + 0.5 * np.log(tau / (2 * np.pi))
+    log_likelihood = 0.5 * (np.log(tau / (2 * np.pi)) - post.alpha**2 / tau)  # ν/τ − μ = α/τ
     return Correction(
-        value=float(np.sum(constant - 0.5 * tau * d)),
+        value=float(np.sum(log_likelihood - 0.5 * tau * d)),
         mean=np.zeros_like(nu),
         variance=np.zeros_like(nu),
         residual=-0.5 * tau,

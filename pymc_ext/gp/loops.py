@@ -98,7 +98,7 @@ def minibatch(gp, graph, batches, theta, adam, batch_size, passes, rng):
 def _held_value(solver, graph, y, theta, sites) -> tuple[float, float]:
     inputs, log_prior = graph.forward(theta)
     post = make_prior(inputs[1:]).condition(sites)
-    evidence = post.log_normaliser + solver.correct(post, sites, y, inputs[0]).value
+    evidence = post.centred_log_normaliser + solver.correct(post, sites, y, inputs[0]).value
     return evidence, evidence + log_prior
 
 

@@ -81,7 +81,7 @@ class FullPrior:
     def condition(self, sites: GaussianSites) -> FullPosterior | StackedPosterior:
         """Posterior under the sites; raises ImproperPosteriorError if there is none."""
         if sites.linear.ndim == 2:
-            return StackedPosterior([FullPosterior(self, s) for s in _columns(sites)])
+            return StackedPosterior([FullPosterior(self, s) for s in _columns(sites)], sites)
         return FullPosterior(self, sites)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
@@ -100,9 +100,16 @@ class FullPosterior:
         self._negative = np.flatnonzero(tau < 0)
         if self._negative.size:
             self._downdate()
-        centred = sites.linear - tau * prior.mean
-        self.alpha = centred - self._apply_R(K @ centred)
+        self.alpha = self._alpha(np.diag(K) * tau > 1)
         self.mean = prior.mean + K @ self.alpha
+
+    def _alpha(self, strong: np.ndarray) -> np.ndarray:
+        """α = Pᵀc for c = ν − Tm, by Pᵀ = R T⁻¹ at strong sites, where c − RKc would cancel."""
+        tau, K = self.sites.precision, self.prior.K
+        c = self.sites.linear - tau * self.prior.mean
+        weak = np.where(strong, 0.0, c)
+        locations = np.divide(c, tau, out=np.zeros_like(c), where=strong)
+        return weak + self._apply_R(locations - K @ weak)
 
     def _factor(self, K: np.ndarray) -> np.ndarray:
         B = K * self._root
@@ -145,11 +152,9 @@ class FullPosterior:
         return Kx - self.prior.K @ self._apply_R(Kx)
 
     @cached_property
-    def log_normaliser(self) -> float:
-        """log ∫ N(f | m, K) Π t_i(f_i) df = −½ log|I + TK| + ½(νᵀμ + αᵀm)."""
-        return -0.5 * self.log_det + 0.5 * float(
-            self.sites.linear @ self.mean + self.alpha @ self.prior.mean
-        )
+    def centred_log_normaliser(self) -> float:
+        """log ∫ N(f | m, K) Π t_i(f_i)/t_i(μ_i) df = −½(log|I + TK| + αᵀ(μ − m))."""
+        return -0.5 * (self.log_det + float(self.alpha @ (self.mean - self.prior.mean)))
 
     @cached_property
     def log_det(self) -> float:
@@ -219,7 +224,7 @@ class FullPosterior:
         variance: np.ndarray | None = None,
         residual: np.ndarray | None = None,
     ) -> tuple[np.ndarray, ...]:
-        """Gradients in (m, K) at fixed sites of `log_normaliser` + a function of the marginals.
+        """Gradients in (m, K) at fixed sites of log ∫ p Π t + a function of the marginals.
 
         ``mean``, ``variance``, ``residual`` are that function's derivatives in them, none if None.
         The first term gives α and ½(ααᵀ − R); the second follows from dμ = P(dm + dK α),
@@ -271,8 +276,8 @@ class FullPosterior:
 class StackedPosterior:
     """Independent posteriors of L latents with one prior: every array gains a last axis L."""
 
-    def __init__(self, parts: list):
-        self.parts = parts
+    def __init__(self, parts: list, sites: GaussianSites):
+        self.parts, self.sites = parts, sites
 
     @property
     def mean(self) -> np.ndarray:
@@ -287,8 +292,12 @@ class StackedPosterior:
         return np.stack([p.residual for p in self.parts], axis=1)
 
     @property
-    def log_normaliser(self) -> float:
-        return sum(p.log_normaliser for p in self.parts)
+    def alpha(self) -> np.ndarray:
+        return np.stack([p.alpha for p in self.parts], axis=1)
+
+    @property
+    def centred_log_normaliser(self) -> float:
+        return sum(p.centred_log_normaliser for p in self.parts)
 
     def gradient(self, *marginals: np.ndarray) -> tuple[np.ndarray, ...]:
         columns = zip(self.parts, *(m.T for m in marginals), strict=True)

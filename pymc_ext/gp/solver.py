@@ -101,7 +101,7 @@ class Solver:
             return self._last[1]
         fixed = self._fixed_point(y, phi, prior_inputs)
         correction = self.correct(fixed.posterior, fixed.sites, y, phi)
-        value = fixed.posterior.log_normaliser + correction.value
+        value = fixed.posterior.centred_log_normaliser + correction.value
         solution = Solution(value, fixed, correction, phi.copy(), y)
         self._last = (tuple(np.array(k) for k in key), solution)
         return solution
@@ -180,7 +180,7 @@ class Solver:
         post = make_prior(prior_inputs).condition(sites)
         c = self.correct(post, sites, y, phi)
         bars = post.gradient(c.mean, c.variance, c.residual)
-        return post.log_normaliser + c.value, (c.parameters, *bars)
+        return post.centred_log_normaliser + c.value, (c.parameters, *bars)
 
     def _implicit(self, s: Solution) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Derivative through the sites: w = (1 − J)⁻ᵀ ∂L/∂λ, pulled through the map to φ, μ, s."""

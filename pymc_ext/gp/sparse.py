@@ -50,7 +50,7 @@ class SparsePrior:
     def condition(self, sites: GaussianSites) -> SparsePosterior | StackedPosterior:
         """Posterior under the sites; raises ImproperPosteriorError if there is none."""
         if sites.linear.ndim == 2:
-            return StackedPosterior([SparsePosterior(self, s) for s in _columns(sites)])
+            return StackedPosterior([SparsePosterior(self, s) for s in _columns(sites)], sites)
         return SparsePosterior(self, sites)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
@@ -96,12 +96,10 @@ class SparsePosterior:
         return np.maximum(np.einsum("ij,ij->j", self._half, self._half), tiny)
 
     @cached_property
-    def log_normaliser(self) -> float:
-        """log ∫ N(g | m, Q) Π t_i(g_i) dg = −½ log|B| + ½(νᵀμ + αᵀm)."""
+    def centred_log_normaliser(self) -> float:
+        """log ∫ N(g | m, Q) Π t_i(g_i)/t_i(μ_i) dg = −½(log|B| + αᵀ(μ − m))."""
         log_det = 2 * np.sum(np.log(np.diag(self._L)))
-        return float(
-            -0.5 * log_det + 0.5 * (self.sites.linear @ self.mean + self.alpha @ self.prior.mean)
-        )
+        return -0.5 * float(log_det + self.alpha @ (self.mean - self.prior.mean))
 
     @cached_property
     def _half(self) -> np.ndarray:
@@ -119,10 +117,10 @@ class SparsePosterior:
         variance: np.ndarray | None = None,
         residual: np.ndarray | None = None,
     ) -> tuple[np.ndarray, ...]:
-        """Gradients in (m, K_mm, K_nm, k_nn) at fixed sites of `log_normaliser` + a function.
+        """Gradients in (m, K_mm, K_nm, k_nn) at fixed sites of log ∫ p Π t + a function.
 
         ``mean``, ``variance``, ``residual`` are the derivatives of a function of the marginals in
-        them, none if None. `log_normaliser` gives α, by V  β αᵀ − Y T with Y = B⁻¹V. The function:
+        them, none if None. The first term gives α, by V  β αᵀ − Y T with Y = B⁻¹V. The function:
         1. dβ = B⁻¹(dV α − V T dVᵀβ), dμ = dm + dVᵀβ + Vᵀdβ, so with w = B⁻¹V c_μ:
            by V  β c_μᵀ + w αᵀ − β (T Vᵀw)ᵀ, by m  c_μ − T Vᵀw.
         2. v_i = V_iᵀB⁻¹V_i: by V  2 Y D_v − 2 (Y D_v Yᵀ) V T.

@@ -132,15 +132,14 @@ class CVI(Rule):
 def _gain(old: tuple[Any, ...], new: tuple[Any, ...]) -> float:
     """The ELBO's change by the trapezoid rule in the marginals: no difference of large numbers.
 
-    Its slopes at fixed marginals are F_ν − F_τ μ in μ and −F_τ/2 in v, with F = target − sites.
+    Its slopes at fixed marginals are E ℓ' − α in μ and (τ − τ_target)/2 in v.
     """
     total = 0.0
     for sites, post, target in (old, new):
-        F = target.precision - sites.precision
-        total += np.sum(
-            (target.linear - sites.linear - F * post.mean) * (new[1].mean - old[1].mean)
-        )
-        total -= 0.5 * np.sum(F * (new[1].variance - old[1].variance))
+        slope = target.linear - target.precision * post.mean - post.alpha
+        total += np.sum(slope * (new[1].mean - old[1].mean))
+        by_variance = 0.5 * (sites.precision - target.precision)
+        total += np.sum(by_variance * (new[1].variance - old[1].variance))
     return 0.5 * float(total)
 
 
@@ -148,15 +147,6 @@ def _target(post, lik, y, phi) -> tuple[GaussianSites, float]:
     """The full update, and the ELBO at the present sites."""
     mu, v = post.mean, post.variance
     e = lik.expectations(mu, v + post.residual, y, phi)
-    own = post.sites if hasattr(post, "sites") else _stacked_sites(post)
-    linear, precision = own.linear, own.precision
-    bound = post.log_normaliser + np.sum(e.value)
-    bound += np.sum(-linear * mu + 0.5 * precision * (mu**2 + v))
+    precision = post.sites.precision
+    bound = post.centred_log_normaliser + np.sum(e.value) + 0.5 * np.sum(precision * v)
     return from_derivatives(mu, *e.derivatives[:2]), float(bound)
-
-
-def _stacked_sites(post) -> GaussianSites:
-    parts = [p.sites for p in post.parts]
-    return GaussianSites(
-        np.stack([s.linear for s in parts], axis=1), np.stack([s.precision for s in parts], axis=1)
-    )

@@ -36,6 +36,22 @@ def test_gaussian_likelihood_makes_every_rule_exact_regression(rule: str) -> Non
     assert by_sigma[0] == pytest.approx(2 * phi[0] * np.trace(by_C), rel=1e-8)
 
 
+@pytest.mark.parametrize("rule", [r for r in RULES if r != "jaakkola"])
+@pytest.mark.parametrize("noise", [1e-1, 1e-3])
+def test_precise_observations_far_from_the_mean_lose_no_digits(rule: str, noise: float) -> None:
+    """Sites of precision 1e6 at 300 prior sds: the evidence keeps a Cholesky factor's accuracy."""
+    X = np.linspace(0, 5, 30)[:, None]
+    r = np.sqrt(5) * np.abs(X - X.T) / 3.4
+    K = 30.0 * (1 + r + r**2 / 3) * np.exp(-r)
+    y = 300 + np.sin(2 * X[:, 0]) + noise * np.random.default_rng(0).normal(size=30)
+    solution = solver_of(rule, px.gp.Gaussian()).solve(y, np.array([noise]), (np.zeros(30), K))
+    C = K + noise**2 * np.eye(30)
+    L = np.linalg.cholesky(C)
+    z = np.linalg.solve(L, y)
+    exact = -0.5 * z @ z - np.sum(np.log(np.diag(L))) - 15 * np.log(2 * np.pi)
+    assert solution.value == pytest.approx(exact, abs=2e-6)
+
+
 @each_likelihood
 @each_rule
 @pytest.mark.parametrize("kind", ["full", "sparse"])

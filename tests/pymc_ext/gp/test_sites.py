@@ -29,6 +29,12 @@ def dense(mean, K, sites):
     return mu, S, log_Z
 
 
+def log_normaliser(post) -> float:
+    """log ∫ p(f) Π t_i(f_i) df."""
+    at_mean = post.sites.linear * post.mean - 0.5 * post.sites.precision * post.mean**2
+    return post.centred_log_normaliser + np.sum(at_mean)
+
+
 @pytest.mark.parametrize("signs", TAU)
 def test_full_posterior_matches_dense_algebra(signs: str) -> None:
     _, m, K = prior(6)
@@ -40,7 +46,7 @@ def test_full_posterior_matches_dense_algebra(signs: str) -> None:
     np.testing.assert_allclose(post.S, S, rtol=1e-7, atol=1e-10)
     np.testing.assert_allclose(post.apply_covariance(mu), S @ mu, rtol=1e-7, atol=1e-10)
     np.testing.assert_allclose(post.R, np.linalg.inv(K) @ (K - S) @ np.linalg.inv(K), atol=1e-6)
-    assert post.log_normaliser == pytest.approx(log_Z, rel=1e-9)
+    assert log_normaliser(post) == pytest.approx(log_Z, rel=1e-9)
 
 
 @pytest.mark.parametrize("signs", TAU)
@@ -73,7 +79,7 @@ def test_sparse_posterior_with_all_inputs_is_the_full_one(signs: str) -> None:
     same = SparsePrior(*sparse(X, m, X)).condition(sites)
     for name in ("mean", "variance", "alpha"):
         np.testing.assert_allclose(getattr(same, name), getattr(full, name), rtol=1e-6, atol=1e-9)
-    assert same.log_normaliser == pytest.approx(full.log_normaliser, rel=1e-9)
+    assert log_normaliser(same) == pytest.approx(log_normaliser(full), rel=1e-9)
     np.testing.assert_allclose(same.residual, 0, atol=1e-12)
 
 
@@ -86,7 +92,7 @@ def test_sparse_posterior_is_the_full_one_of_its_projected_covariance(signs: str
     sites = GaussianSites(np.arange(6) - 2.0, TAU[signs])
     full = FullPrior(m, Q).condition(sites)
     post = SparsePrior(*sparse(X, m, Z)).condition(sites)
-    for name in ("mean", "variance", "alpha", "log_normaliser"):
+    for name in ("mean", "variance", "alpha", "centred_log_normaliser"):
         np.testing.assert_allclose(getattr(post, name), getattr(full, name), rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(post.residual, 1.7 - np.diag(Q), rtol=1e-9)
     c = np.random.default_rng(1).normal(size=(2, 6))
@@ -115,7 +121,7 @@ def test_singular_covariance_of_duplicated_inputs_is_legal() -> None:
     )
     np.testing.assert_allclose(twice.mean[:3], once.mean, rtol=1e-9)
     np.testing.assert_allclose(twice.variance[3:], once.variance, rtol=1e-9)
-    assert twice.log_normaliser == pytest.approx(once.log_normaliser, rel=1e-9)
+    assert log_normaliser(twice) == pytest.approx(log_normaliser(once), rel=1e-9)
 
 
 def test_indefinite_covariance_is_refused_with_its_eigenvalue() -> None:
