@@ -24,6 +24,12 @@ def refuse_covariance(K: np.ndarray, name: str) -> NoReturn:
     )
 
 
+def refuse_indefinite(K: np.ndarray, name: str) -> None:
+    """Raise HyperparameterError if K is not finite, or indefinite by more than rounding."""
+    if not np.isfinite(K).all() or np.linalg.eigvalsh(K)[0] < -relative_jitter(K):
+        refuse_covariance(K, name)
+
+
 def jittered_cholesky(K: np.ndarray, name: str) -> tuple[np.ndarray, float]:
     """Lower Cholesky factor of K and the jitter: 0, or where that fails one relative to K.
 

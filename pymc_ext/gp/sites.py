@@ -16,7 +16,12 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import lapack
 
-from pymc_ext.gp.covariance import cholesky, refuse_covariance, relative_jitter
+from pymc_ext.gp.covariance import (
+    cholesky,
+    refuse_covariance,
+    refuse_indefinite,
+    relative_jitter,
+)
 from pymc_ext.gp.errors import ImproperPosteriorError
 
 WEAK = 1e-3  # share of the prior variance taken by a site below which 1 − B⁻¹_ii cancels
@@ -117,7 +122,11 @@ class FullPosterior:
         B[np.diag_indices_from(B)] += 1.0
         L, info = lapack.dpotrf(B.T, lower=1, overwrite_a=1)
         if info:
-            refuse_covariance(K, "K")
+            refuse_indefinite(K, "K")
+            raise ImproperPosteriorError(
+                f"sites of precision up to {self.sites.precision.max():.3g} on prior variances up "
+                f"to {np.diag(K).max():.3g} leave no posterior to rounding"
+            )
         return L
 
     def _downdate(self) -> None:

@@ -94,7 +94,7 @@ class Solver:
             If an input is not finite, a parameter or an observation out of range, or K not
             positive definite (the full K is checked once a solver, and whenever it shows).
         ConvergenceError
-            If the rule does not reach its fixed point.
+            If the rule does not reach its fixed point, or the evidence is not finite there.
         """
         key = (y, phi, *prior_inputs)
         if self._last is not None and _same(self._last[0], key):
@@ -102,6 +102,10 @@ class Solver:
         fixed = self._fixed_point(y, phi, prior_inputs)
         correction = self.correct(fixed.posterior, fixed.sites, y, phi)
         value = fixed.posterior.centred_log_normaliser + correction.value
+        if not np.isfinite(value):
+            raise ConvergenceError(
+                f"the evidence by learning={self.learning!r} is {value} at the sites of {self.rule}"
+            )
         solution = Solution(value, fixed, correction, phi.copy(), y)
         self._last = (tuple(np.array(k) for k in key), solution)
         return solution

@@ -107,6 +107,13 @@ def check_limits(rule: Any) -> None:
         raise ValueError(f"max_iterations must be >= 1, got {rule.max_iterations!r}")
 
 
+def first_sites(lik: Likelihood, y: np.ndarray, phi: Parameters, mean: np.ndarray) -> GaussianSites:
+    """Slope and curvature of log p(y|f) where the likelihood has a search start, τ >= 0."""
+    f = lik.start(y, phi, mean)
+    d1, d2, _ = lik.derivatives(f, y, phi)
+    return from_derivatives(f, d1, np.minimum(d2, 0.0))
+
+
 def from_derivatives(mean: np.ndarray, d1: np.ndarray, d2: np.ndarray) -> GaussianSites:
     """Sites with slope d1 and curvature d2 at ``mean``: τ = −d2, ν = d1 + τ mean."""
     return GaussianSites(d1 - d2 * mean, -d2)

@@ -14,7 +14,14 @@ import numpy as np
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
 from pymc_ext.gp.rules.anderson import Anderson
-from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes, check_limits, from_derivatives
+from pymc_ext.gp.rules.base import (
+    FixedPoint,
+    Rule,
+    Slopes,
+    check_limits,
+    first_sites,
+    from_derivatives,
+)
 from pymc_ext.gp.sites import GaussianSites
 
 SMALLEST_STEP = 1e-4
@@ -72,7 +79,7 @@ class CVI(Rule):
         phi: Parameters,
         start: GaussianSites | None = None,
     ) -> FixedPoint:
-        sites = GaussianSites.flat(len(y), lik.n_latent) if start is None else start
+        sites = _start(lik, y, phi, prior.mean) if start is None else start
         post = prior.condition(sites)
         target, bound = _target(post, lik, y, phi)
         residual, history = sites.distance(target), Anderson()
@@ -127,6 +134,16 @@ class CVI(Rule):
             linear_parameters=par[:, 1] - par[:, 2] * mu,
             precision_parameters=-par[:, 2],
         )
+
+
+def _start(lik: Likelihood, y: np.ndarray, phi: Parameters, mean: np.ndarray) -> GaussianSites:
+    """Under the prior alone E exp(f) may be any number, and its square lost in rounding.
+
+    Where the bound has several maxima none is preferred: flat sites, as in the papers.
+    """
+    if lik.log_concave and lik.n_latent == 1:
+        return first_sites(lik, y, phi, mean)
+    return GaussianSites.flat(len(y), lik.n_latent)
 
 
 def _gain(old: tuple[Any, ...], new: tuple[Any, ...]) -> float:

@@ -15,7 +15,14 @@ import numpy as np
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
-from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes, check_limits, from_derivatives
+from pymc_ext.gp.rules.base import (
+    FixedPoint,
+    Rule,
+    Slopes,
+    check_limits,
+    first_sites,
+    from_derivatives,
+)
 from pymc_ext.gp.sites import GaussianSites
 
 HALVINGS = 30
@@ -72,9 +79,7 @@ class Laplace(Rule):
         start: GaussianSites | None = None,
     ) -> FixedPoint:
         if start is None:
-            f = lik.start(y, phi, prior.mean)
-            d1, d2, _ = lik.derivatives(f, y, phi)
-            start = from_derivatives(f, d1, np.minimum(d2, 0.0))
+            start = first_sites(lik, y, phi, prior.mean)
             if not lik.log_concave:
                 return self._highest_mode(prior, lik, y, phi, start)
         return self._mode(prior, lik, y, phi, start)

@@ -8,6 +8,7 @@ from scipy import stats
 
 import pymc_ext as px
 from pymc_ext.gp.likelihoods import StudentT
+from pymc_ext.gp.likelihoods.base import Expectations
 from pymc_ext.gp.solver import Solver
 from tests.pymc_ext.gp.problems import RULES, covariance, observations, prior, solver_of, sparse
 from tests.tolerances import EXACT, NUMERIC
@@ -269,6 +270,31 @@ def test_variational_fixed_point_of_huge_prior_variances(variance: float) -> Non
     slope = np.sum(solver.gradient(y, np.empty(0), (m, K))[2] * K)
     up, down = (solver.solve(y, np.empty(0), (m, K * (1 + h))).value for h in (1e-3, -1e-3))
     assert slope == pytest.approx((up - down) / 2e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize("rate", [1.0, 1e4])
+@pytest.mark.parametrize("variance", [60.0, 1e4])
+def test_variational_search_for_counts_under_wide_priors(rate: float, variance: float) -> None:
+    """E exp(f) of the prior is beyond any number there: the search must not start from it."""
+    X = np.linspace(0, 5, 20)[:, None]
+    y = np.random.default_rng(0).poisson(rate * np.exp(np.sin(X[:, 0]))).astype(float)
+    prior_inputs = np.zeros(20), covariance(X, X, variance)
+    found = solver_of("cvi", px.gp.Poisson()).solve(y, np.empty(0), prior_inputs)
+    energy = solver_of("ep", px.gp.Poisson()).solve(y, np.empty(0), prior_inputs)
+    assert found.fixed_point.iterations < 60
+    assert energy.value - 0.5 < found.value < energy.value
+
+
+def test_evidence_beyond_numbers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, m, K = prior(6)
+    likelihood, phi, y = observations("probit", X)
+    monkeypatch.setattr(type(likelihood), "expectations", _infinite)
+    with pytest.raises(px.gp.ConvergenceError, match="by learning='elbo' is -inf at the sites of"):
+        Solver(likelihood, px.gp.Laplace(), "elbo").solve(y, phi, (m, K))
+
+
+def _infinite(self, mean: np.ndarray, *args: object, **kwargs: object) -> Expectations:
+    return Expectations(np.full_like(mean, -np.inf), np.zeros((4, len(mean))), np.zeros((0, 3, 6)))
 
 
 def test_errors_of_the_quadrature_do_not_stop_the_variational_search() -> None:
