@@ -1,8 +1,8 @@
 """Expectation propagation, all sites at once, with damping and Anderson acceleration.
 
 For site i with cavity N(m_c, v_c) of the projected latent and f's variance V = v_c + d_i, let g be
-the slope and h the curvature of log Ẑ in m_c. Matching the tilted moments gives
-a τ = −h/(1 + v_c h) and a ν = g + a τ (m_c + v_c g).
+the slope and h = (v̂ − V)/V² the curvature of log Ẑ in m_c, v̂ the tilted variance. Matching the
+moments gives a τ = −h/(1 + v_c h) = (V − v̂)/(V d_i + v_c v̂) and a ν = g + a τ (m_c + v_c g).
 """
 
 from __future__ import annotations
@@ -78,10 +78,11 @@ class EP(Rule):
         m_c, v_c, k = cavities(posterior, sites, a)
         if np.any(k <= 0):
             raise ImproperPosteriorError(f"{int(np.sum(k <= 0))} cavities have no variance")
-        V = v_c + posterior.residual
+        d = posterior.residual
+        V = v_c + d
         t = lik.tilted(m_c, V, y, phi, a)
-        g, h = (t.mean - m_c) / V, (t.variance - V) / V**2
-        precision = -h / (1 + v_c * h) / a
+        g = (t.mean - m_c) / V
+        precision = (V - t.variance) / (V * d + v_c * t.variance) / a
         return GaussianSites(g / a + precision * (m_c + v_c * g), precision)
 
     def solve(

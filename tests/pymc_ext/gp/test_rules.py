@@ -53,6 +53,15 @@ def test_precise_observations_far_from_the_mean_lose_no_digits(rule: str, noise:
     assert solution.value == pytest.approx(exact, abs=2e-6)
 
 
+@pytest.mark.parametrize("variance", [1e-8, 1.0, 1e8])
+def test_one_precise_observation_under_any_prior(variance: float) -> None:
+    solution = solver_of("ep", px.gp.Gaussian()).solve(
+        np.array([0.7]), np.array([0.1]), (np.zeros(1), np.array([[variance]]))
+    )
+    exact = stats.norm(0, np.sqrt(variance + 0.01)).logpdf(0.7)
+    assert solution.value == pytest.approx(exact, rel=1e-10)
+
+
 @each_likelihood
 @each_rule
 @pytest.mark.parametrize("kind", ["full", "sparse"])
