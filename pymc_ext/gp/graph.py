@@ -11,7 +11,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pymc.pytensorf import join_nonshared_inputs
 
-from pymc_ext.gp.points import refuse_unknown
+from pymc_ext.gp.points import refuse_unknown, sources
 from pymc_ext.gp.solver import Arrays
 
 
@@ -27,9 +27,15 @@ class HyperparameterGraph:
     model
         The model it is in. The log prior is that of the constrained hyperparameters, without the
         log-Jacobian, as in `pm.find_MAP`.
+
+    Raises
+    ------
+    ValueError
+        The GP depends on a random variable that is not in the model.
     """
 
     def __init__(self, gp: Any, model: pm.Model, batch: bool = False):
+        sources(gp.inputs, model)
         self.model = model
         self.names = [v.name for v in model.value_vars]
         initial = model.initial_point()

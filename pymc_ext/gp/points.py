@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import pymc as pm
-from pymc.gp.util import replace_with_values
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.type import RandomType
 
 
 def context(model: pm.Model | None) -> pm.Model:
@@ -28,6 +28,52 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str]) -> None:
         )
 
 
+def sources(outputs: Iterable[Any], model: pm.Model, given: Iterable[Any] = ()) -> list[Any]:
+    """The model's random variables, and the variables given, that the outputs are functions of.
+
+    Raises
+    ------
+    ValueError
+        The outputs depend on a random variable that is not in the model: it would be drawn.
+    """
+    stops = {*model.basic_RVs, *given}
+    above = list(ancestors(outputs, blockers=stops))
+    foreign = {v.name or f"an unnamed {v.owner.op}" for v in above if v not in stops and _drawn(v)}
+    if foreign:
+        raise ValueError(
+            f"the GP depends on {', '.join(sorted(foreign))}, not random in this model: it belongs "
+            "to another one; pass model= the model the GP was built in, not a copy of it"
+        )
+    return [v for v in above if v in stops]
+
+
+def _drawn(v: Any) -> bool:
+    """Whether evaluating v draws random numbers."""
+    takes = () if v.owner is None else v.owner.inputs
+    return not isinstance(v.type, RandomType) and any(isinstance(i.type, RandomType) for i in takes)
+
+
+def function_of(
+    outputs: list[Any], given: Iterable[Any], model: pm.Model, lacking: Callable[[str], str]
+) -> Callable[[dict[str, Any]], list[np.ndarray]]:
+    """The outputs at values, by name, of the variables given; observed ones are as observed.
+
+    Raises
+    ------
+    ValueError
+        The outputs depend on free variables that are not given (``lacking`` makes the message of
+        their names), or on a random variable that is not in the model.
+    """
+    given = set(given)
+    found = set(sources(outputs, model, given))
+    if missing := [rv.name for rv in model.free_RVs if rv in found and rv not in given]:
+        raise ValueError(lacking(", ".join(missing)))
+    data = {rv.name: model.rvs_to_values[rv].eval() for rv in model.observed_RVs if rv in found}
+    inputs = list(found)
+    function = pm.compile(inputs, outputs, allow_input_downcast=True, on_unused_input="ignore")
+    return lambda values: function(*((values | data)[v.name] for v in inputs))
+
+
 def numbers_at(
     outputs: list[Any], point: dict[str, Any] | None, model: pm.Model
 ) -> list[np.ndarray]:
@@ -37,26 +83,29 @@ def numbers_at(
     ------
     ValueError
         The point lacks a hyperparameter that the outputs depend on, has one that the model does
-        not know, or one of another shape or outside its support.
+        not know, or one of another shape or outside its support; or the outputs depend on a
+        random variable that is not in the model.
     """
     values = {} if point is None else point
     known = [v.name for v in (*model.unobserved_value_vars, *model.value_vars)]
     refuse_unknown(values, known)
     above = set(ancestors(outputs))
-    needed = [rv for rv in model.free_RVs if rv in above]
-    missing = [rv.name for rv in needed if rv.name not in values]
-    if missing:
-        raise ValueError(
-            f"point lacks {', '.join(missing)}: pass fit.point, what pm.find_MAP returned, or "
-            f"numbers by name, got {sorted(values) or point}"
-        )
-    for rv in needed:
+    given = [v for v in model.unobserved_RVs if v in above and v.name in values]
+    free = [rv for rv in model.free_RVs if rv in given]
+    for rv in free:
         if np.ndim(values[rv.name]) != rv.ndim:
             got = np.shape(values[rv.name])
             raise ValueError(f"{rv.name} of point must have {rv.ndim} axes, got shape {got}")
-    changed = [(rv, t) for rv in needed if (t := model.rvs_to_transforms[rv]) is not None]
+    changed = [(rv, t) for rv in free if (t := model.rvs_to_transforms[rv]) is not None]
     unconstrained = [t.forward(rv, *rv.owner.inputs) for rv, t in changed]
-    numbers = replace_with_values([*outputs, *unconstrained], replacements=values, model=model)
+
+    def lacking(names: str) -> str:
+        return (
+            f"point lacks {names}: pass fit.point, what pm.find_MAP returned, or numbers by name, "
+            f"got {sorted(values) or point}"
+        )
+
+    numbers = function_of([*outputs, *unconstrained], given, model, lacking)(values)
     for (rv, _), value in zip(changed, numbers[len(outputs) :], strict=True):
         if not np.isfinite(value).all():
             raise ValueError(

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtr
 
 import pymc_ext as px
-from tests.tolerances import NUMERIC, monte_carlo
+from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -347,6 +347,59 @@ def test_points_that_are_none_are_refused(change, message: str) -> None:
     point = {"ls": np.ones(2), "scale": 1.0, "slope": 0.0} | change
     with model, pytest.raises(ValueError, match=message):
         gp.predict(X, point=point, diag=True)
+
+
+def wrong_models(model):
+    with pm.Model(coords={"row": np.arange(N)}) as namesake:
+        pm.InverseGamma("ls", 3, 3, shape=2)
+        pm.LogNormal("scale", 0.5, 0.5)
+        pm.Normal("slope", 0, 1)
+    return {"copy": model.copy(), "do": pm.do(model, {"scale": 2.0}), "namesake": namesake}
+
+
+@pytest.mark.parametrize("which", ["copy", "do", "namesake"])
+def test_other_models_than_the_gps_are_refused(which) -> None:
+    """Their variables are others: the GP's own would be drawn from the prior."""
+    model, gp = build()
+    wrong = wrong_models(model)[which]
+    point = {v.name: np.ones(v.shape.eval()) for v in wrong.free_RVs}
+    message = "the GP depends on ls, scale, slope, not random in this model"
+    with pytest.raises(ValueError, match=message):
+        gp.predict(NEW, point=point, diag=True, model=wrong)
+    with pytest.raises(ValueError, match=message):
+        px.gp.fit_hyperparameters(gp, model=wrong)
+    if which == "copy":
+        logp = wrong.compile_logp()(wrong.initial_point())
+        assert logp == pytest.approx(model.compile_logp()(model.initial_point()), rel=EXACT)
+
+
+def test_points_may_name_the_variables_between() -> None:
+    with pm.Model() as model:
+        upper = pm.HalfNormal("upper", 1)
+        free = pm.Uniform("free", 0, upper)
+        ls = pm.Deterministic("ls", 0.1 + free)
+        gp = px.gp.Approximate(
+            cov_func=pm.gp.cov.Matern52(2, ls=ls), likelihood=px.gp.BernoulliProbit()
+        )
+        gp.marginal_likelihood("y", X=X, y=LABELS)
+    points = ({"upper": 2.0, "free": 0.4}, {"ls": 0.5})
+    one, other = (gp.predict(NEW, point=p, diag=True, model=model)[0] for p in points)
+    np.testing.assert_allclose(one, other, rtol=EXACT)
+    with pytest.raises(ValueError, match="point lacks upper: pass"):
+        gp.predict(NEW, point={"free": 0.4}, diag=True, model=model)
+    with pytest.raises(ValueError, match=r"free of point must lie inside its support, got 0\.4"):
+        gp.predict(NEW, point={"free": 0.4, "upper": 0.3}, diag=True, model=model)
+
+
+def test_observed_hyperparameters_are_as_observed() -> None:
+    with pm.Model() as model:
+        ls = pm.HalfNormal("ls", 1, observed=0.5)
+        gp = px.gp.Approximate(
+            cov_func=pm.gp.cov.Matern52(2, ls=ls), likelihood=px.gp.BernoulliProbit()
+        )
+        gp.marginal_likelihood("y", X=X, y=LABELS)
+        one, other = (gp.predict(NEW, diag=True, model=model)[0] for _ in range(2))
+    np.testing.assert_array_equal(one, other)
 
 
 def test_one_observation_works() -> None:
