@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.loops import Adam, alternate, minibatch
-from pymc_ext.gp.points import context
+from pymc_ext.gp.points import context, refuse_other_observations
 from pymc_ext.gp.solver import Solver
 
 logger = logging.getLogger(__name__)
@@ -82,7 +82,10 @@ def fit_hyperparameters(
     random_seed: int | None = None,
     model: pm.Model | None = None,
 ) -> HyperparameterFit:
-    """Maximise evidence + log prior over the hyperparameters.
+    """Maximise evidence + log prior over the hyperparameters, potentials included.
+
+    For one GP alone in its model: where other observed variables, as those of a second GP, depend
+    on free variables, use `pm.find_MAP`.
 
     Parameters
     ----------
@@ -117,7 +120,8 @@ def fit_hyperparameters(
     Raises
     ------
     ValueError
-        Unknown method or hyperparameter, or a rule without damped steps in the alternation.
+        Unknown method or hyperparameter, or a rule without damped steps in the alternation; a
+        model that is not the GP's, or observes more than the GP does.
     ConvergenceError
         If the rule fails at the start.
 
@@ -140,6 +144,7 @@ def fit_hyperparameters(
     if not model.free_RVs:
         raise ValueError("the model has no free hyperparameter to learn")
     graph = gp.graph(model)
+    refuse_other_observations(gp.observed, model)
     theta = graph.flatten(_inside(graph, start or {}, "start"))
     box = _box(graph, bounds or {})
     theta = np.clip(theta, *box)

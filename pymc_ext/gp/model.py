@@ -104,6 +104,7 @@ class Approximate:
         self.likelihood = self.solver.likelihood
         self.evidence = SiteEvidence(self.solver, on_failure, [])
         self.inputs: tuple[TensorVariable, ...] = ()  # (y, φ, *prior inputs) once there are data
+        self.observed: TensorVariable | None = None  # the model's variable, once there are data
         self._at: Any = None
         self._graph: HyperparameterGraph | None = None
 
@@ -158,7 +159,7 @@ class Approximate:
         self.evidence.X = X if isinstance(X, SharedVariable) else None
         self.inputs = (pt.as_tensor_variable(y_data), phi, *prior)
         signature = "(p),(n),(n,n)->(n)" if Xu is None else "(p),(n),(m,m),(n,m),(n)->(n)"
-        return pm.CustomDist(
+        self.observed = pm.CustomDist(
             name,
             phi,
             *prior,
@@ -168,6 +169,7 @@ class Approximate:
             observed=y_data,
             **kwargs,
         )
+        return self.observed
 
     def _check_columns(self, X: Any) -> None:
         """A covariance of more inputs than X has columns fails late and with an unclear error."""

@@ -47,6 +47,23 @@ def sources(outputs: Iterable[Any], model: pm.Model, given: Iterable[Any] = ()) 
     return [v for v in above if v in stops]
 
 
+def refuse_other_observations(observed: Any, model: pm.Model) -> None:
+    """ValueError unless ``observed`` is all of the model's data that inform free variables."""
+    if observed not in model.observed_RVs:
+        raise ValueError(
+            f"{observed.name} of the GP is no observed variable of this model: pass model= the "
+            "model the GP was built in, not a copy of it"
+        )
+    free = set(model.free_RVs)
+    others = [rv for rv in model.observed_RVs if rv is not observed]
+    if informed := [rv.name for rv in others if not free.isdisjoint(ancestors([rv]))]:
+        raise ValueError(
+            f"the model observes {', '.join(informed)} besides {observed.name} of this GP, which "
+            "fit_hyperparameters would leave out: use pm.find_MAP, pm.fit or pm.sample, which "
+            "include all observed variables"
+        )
+
+
 def _drawn(v: Any) -> bool:
     """Whether evaluating v draws random numbers."""
     takes = () if v.owner is None else v.owner.inputs

@@ -373,6 +373,39 @@ def test_other_models_than_the_gps_are_refused(which) -> None:
         assert logp == pytest.approx(model.compile_logp()(model.initial_point()), rel=EXACT)
 
 
+@pytest.mark.parametrize("second", ["normal", "gp", "constant"])
+def test_fits_leave_no_other_data_out(second) -> None:
+    with pm.Model():
+        ls = pm.InverseGamma("ls", 3, 3)
+        for name in ("y", "z") if second == "gp" else ("y",):
+            gp = px.gp.Approximate(
+                cov_func=pm.gp.cov.Matern52(2, ls=ls), likelihood=px.gp.BernoulliProbit(),
+                rule=px.gp.Laplace(),
+            )  # fmt: skip
+            gp.marginal_likelihood(name, X=X, y=LABELS)
+        if second != "gp":
+            pm.Normal("z", ls if second == "normal" else 0.0, observed=0.3)
+        mine, other = ("z", "y") if second == "gp" else ("y", "z")
+        if second == "constant":
+            assert px.gp.fit_hyperparameters(gp).converged
+            return
+        message = rf"observes {other} besides {mine} of this GP, .*: use pm\.find_MAP, pm\.fit or"
+        with pytest.raises(ValueError, match=message):
+            px.gp.fit_hyperparameters(gp)
+
+
+def test_models_without_the_gps_data_are_refused() -> None:
+    with pm.Model():
+        gp = px.gp.Approximate(
+            cov_func=pm.gp.cov.Matern52(2, ls=1.0), likelihood=px.gp.BernoulliProbit()
+        )
+        gp.marginal_likelihood("y", X=X, y=LABELS)
+    with pm.Model():
+        pm.Normal("other")
+        with pytest.raises(ValueError, match="y of the GP is no observed variable of this model"):
+            px.gp.fit_hyperparameters(gp)
+
+
 def test_points_may_name_the_variables_between() -> None:
     with pm.Model() as model:
         upper = pm.HalfNormal("upper", 1)
