@@ -23,7 +23,7 @@ from pymc_ext.gp.arrays import (
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.likelihoods.base import Likelihood
 from pymc_ext.gp.ops import SiteEvidence, SiteWeights
-from pymc_ext.gp.points import context, numbers_at
+from pymc_ext.gp.points import context, function_of, numbers_at
 from pymc_ext.gp.rules import CVI, Rule
 from pymc_ext.gp.solver import Solver, make_prior
 
@@ -289,6 +289,12 @@ class Approximate:
         -------
         mean, covariance
             (n*,) and (n*, n*) or (n*,); for `Categorical`, see there.
+
+        Raises
+        ------
+        ValueError
+            The point lacks a hyperparameter or has one outside its support, or the model is not
+            the one the GP was built in.
         """
         if pred_noise and not diag:
             raise ValueError("pred_noise=True gives the variances of y only: pass diag=True")
@@ -372,6 +378,11 @@ class Approximate:
         InferenceData (ArviZ 0) or DataTree
             Group ``posterior_predictive``: "f", "mean" (for Bernoulli the probability of 1) and
             "y", each (chain, draw, n*).
+
+        Raises
+        ------
+        ValueError
+            The draws or the point lack a hyperparameter, or the model is not the GP's.
         """
         if (idata is None) == (point is None):
             raise ValueError("give either idata or point")
@@ -401,14 +412,17 @@ class Approximate:
     def _over_posterior(
         self, outputs: list[Any], posterior: Any, model: pm.Model, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        names = [v.name for v in model.free_RVs if v.name in posterior]
-        variables = [model[name] for name in names]
-        function = pm.compile(variables, outputs, on_unused_input="ignore")
-        values = [np.asarray(posterior[name]) for name in names]
+        given = [v for v in model.free_RVs if v.name in posterior]
+        function = function_of(
+            outputs, given, model,
+            lambda names: f"idata.posterior lacks {names}: pass draws of all hyperparameters, got "
+            f"{sorted(map(str, posterior.data_vars))}",
+        )  # fmt: skip
+        values = {v.name: np.asarray(posterior[v.name]) for v in given}
         shape = (posterior.sizes["chain"], posterior.sizes["draw"])
         f, phi = [], []
         for index in np.ndindex(shape):
-            mu, cov, p = function(*(v[index] for v in values))
+            mu, cov, p = function({name: v[index] for name, v in values.items()})
             f.append(draw_latents(rng, mu, cov, 1)[0])
             phi.append(p)
         return np.reshape(f, (*shape, *f[0].shape)), np.reshape(phi, (*shape, -1))

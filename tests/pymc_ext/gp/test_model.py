@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pymc as pm
 import pytensor
 import pytest
+import xarray as xr
 from scipy.special import ndtr
 
 import pymc_ext as px
@@ -404,6 +407,20 @@ def test_models_without_the_gps_data_are_refused() -> None:
         pm.Normal("other")
         with pytest.raises(ValueError, match="y of the GP is no observed variable of this model"):
             px.gp.fit_hyperparameters(gp)
+
+
+def test_posterior_draws_must_have_all_hyperparameters() -> None:
+    model, gp = build()
+    draws = {"ls": np.ones((1, 3, 2)), "scale": np.ones((1, 3)), "slope": np.zeros((1, 3))}
+    values = {name: (("chain", "draw", "k")[: x.ndim], x) for name, x in draws.items()}
+    whole = SimpleNamespace(posterior=xr.Dataset(values))
+    f = gp.sample_predictions(NEW, whole, random_seed=1, model=model).posterior_predictive["f"]
+    mean, variance = gp.predict(NEW, point={n: x[0, 0] for n, x in draws.items()}, diag=True,
+                                model=model)  # fmt: skip
+    assert np.all(np.abs(f.values[0] - mean) < monte_carlo(1) * np.sqrt(variance))
+    part = SimpleNamespace(posterior=whole.posterior.drop_vars("scale"))
+    with pytest.raises(ValueError, match=r"posterior lacks scale: .* got \['ls', 'slope'\]"):
+        gp.sample_predictions(NEW, part, random_seed=1, model=model)
 
 
 def test_points_may_name_the_variables_between() -> None:
