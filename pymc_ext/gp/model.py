@@ -107,6 +107,7 @@ class Approximate:
         self.observed: TensorVariable | None = None  # the model's variable, once there are data
         self._at: Any = None
         self._graph: HyperparameterGraph | None = None
+        self._graph_of: tuple[Any, ...] = ()  # what it was made of
 
     @property
     def failures(self) -> list[str]:
@@ -222,9 +223,14 @@ class Approximate:
         return self.likelihood.draw(rng, latents, phi)
 
     def graph(self, model: pm.Model) -> HyperparameterGraph:
-        """The model's hyperparameters as a flat vector, compiled once."""
-        if self._graph is None or self._graph.model is not model:
-            self._graph = HyperparameterGraph(self, model)
+        """The model's hyperparameters as a flat vector, compiled once until the model changes."""
+        parts = (
+            model, *model.basic_RVs, *model.potentials, *model.rvs_to_initial_values.values(),
+        )  # fmt: skip
+        old = self._graph_of
+        if len(old) != len(parts) or any(a is not b for a, b in zip(old, parts, strict=True)):
+            self._graph, self._graph_of = HyperparameterGraph(self, model), parts
+        assert self._graph is not None
         return self._graph
 
     def latent(self, Xnew: Any, diag: bool = False) -> tuple[TensorVariable, TensorVariable]:

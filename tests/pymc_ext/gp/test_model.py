@@ -409,6 +409,21 @@ def test_models_without_the_gps_data_are_refused() -> None:
             px.gp.fit_hyperparameters(gp)
 
 
+def test_fits_follow_a_model_that_grows() -> None:
+    model, gp = build(rule=px.gp.Laplace())
+    graph = gp.graph(model)
+    assert gp.graph(model) is graph
+    theta = graph.flatten(graph.start_point)
+    with model:
+        pm.Potential("more", -3.0 * model["slope"] ** 2 - 2.0)
+    assert gp.graph(model).forward(theta)[1] == pytest.approx(graph.forward(theta)[1] - 2)
+    with model:
+        pm.Normal("another", 0, 1)
+    assert gp.graph(model).names == [*graph.names, "another"]
+    model.set_initval(model["slope"], 0.25)
+    assert gp.graph(model).start_point["slope"] == 0.25
+
+
 def test_posterior_draws_must_have_all_hyperparameters() -> None:
     model, gp = build()
     draws = {"ls": np.ones((1, 3, 2)), "scale": np.ones((1, 3)), "slope": np.zeros((1, 3))}
