@@ -10,6 +10,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.pytensorf import join_nonshared_inputs
+from pytensor.graph.traversal import ancestors
 
 from pymc_ext.gp.points import refuse_unknown, sources
 from pymc_ext.gp.solver import Arrays
@@ -77,23 +78,33 @@ class HyperparameterGraph:
         """θ of a point of value variables."""
         return np.concatenate([np.ravel(point[name]) for name in self.names])
 
-    def transformed(self, point: dict[str, Any]) -> dict[str, np.ndarray]:
-        """Value variables of constrained hyperparameters; the rest at the model's start."""
+    def transformed(
+        self, point: dict[str, Any], around: dict[str, np.ndarray] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Value variables of constrained hyperparameters; the rest at the model's start.
+
+        Where a support depends on other hyperparameters, these are as in the point, or as in
+        ``around`` (value variables) if that is given.
+        """
         refuse_unknown(point, [v.name for v in self.model.free_RVs])
         out = dict(self.start_point)
-        for rv in self.model.free_RVs:
+        for rv in self.model.free_RVs:  # what a support depends on comes before
             if rv.name in point:
                 value = np.broadcast_to(np.asarray(point[rv.name], float), rv.shape.eval())
-                out[self.model.rvs_to_values[rv].name] = self._transform(rv)(value)
+                others = out if around is None else around
+                out[self.model.rvs_to_values[rv].name] = self._transform(rv)(value, others)
         return out
 
     @cache  # noqa: B019 (one graph a GP; compiling is the cost)
-    def _transform(self, rv: Any) -> Callable[[np.ndarray], np.ndarray]:
+    def _transform(self, rv: Any) -> Callable[[np.ndarray, dict[str, np.ndarray]], np.ndarray]:
         transform = self.model.rvs_to_transforms[rv]
         if transform is None:
-            return lambda x: x
+            return lambda x, others: x
         x = rv.type()
-        return pm.compile([x], transform.forward(x, *rv.owner.inputs), on_unused_input="ignore")
+        graph = self.model.replace_rvs_by_values([transform.forward(x, *rv.owner.inputs)])
+        variables = [v for v in self.model.value_vars if v in set(ancestors(graph))]
+        function = pm.compile([x, *variables], graph[0], on_unused_input="ignore")
+        return lambda x, others: function(x, *(others[v.name] for v in variables))
 
     @cached_property
     def _values(self) -> tuple[list[str], Callable[[dict[str, np.ndarray]], list[np.ndarray]]]:

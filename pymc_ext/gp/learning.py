@@ -103,7 +103,8 @@ def fit_hyperparameters(
         Constrained start values by name; the model's initial point where missing.
     bounds
         (low, high) of constrained hyperparameters by name; others are bounded at ±12 on their
-        unconstrained scale. Bounds that hold at the end are reported.
+        unconstrained scale. Bounds that hold at the end are reported. Where a support depends on
+        other hyperparameters, these are as at the start.
     max_iterations
         Of L-BFGS, or pairs of E- and M-steps.
     e_steps, m_steps, learning_rate, tolerance
@@ -145,8 +146,9 @@ def fit_hyperparameters(
         raise ValueError("the model has no free hyperparameter to learn")
     graph = gp.graph(model)
     refuse_other_observations(gp.observed, model)
-    theta = graph.flatten(_inside(graph, start or {}, "start"))
-    box = _box(graph, bounds or {})
+    values = _inside(graph, start or {}, "start")
+    theta = graph.flatten(values)
+    box = _box(graph, bounds or {}, values)
     theta = np.clip(theta, *box)
     begin = time.perf_counter()
     if method == "l-bfgs":
@@ -180,10 +182,15 @@ def _check_method(gp: Any, method: str) -> None:
         raise ValueError("method='minibatch' needs inducing inputs Xu and learning='elbo'")
 
 
-def _inside(graph: HyperparameterGraph, point: dict[str, Any], what: str) -> dict[str, np.ndarray]:
+def _inside(
+    graph: HyperparameterGraph,
+    point: dict[str, Any],
+    what: str,
+    around: dict[str, np.ndarray] | None = None,
+) -> dict[str, np.ndarray]:
     """Value variables of a constrained point; raises ValueError outside the support."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        values = graph.transformed(point)
+        values = graph.transformed(point, around)
     for rv in graph.model.free_RVs:
         if rv.name in point and not np.isfinite(values[graph.model.rvs_to_values[rv].name]).all():
             raise ValueError(
@@ -192,13 +199,18 @@ def _inside(graph: HyperparameterGraph, point: dict[str, Any], what: str) -> dic
     return values
 
 
-def _box(graph: HyperparameterGraph, bounds: dict[str, tuple[float, float]]) -> np.ndarray:
-    """(2, D) bounds on the unconstrained scale."""
+def _box(
+    graph: HyperparameterGraph,
+    bounds: dict[str, tuple[float, float]],
+    start: dict[str, np.ndarray],
+) -> np.ndarray:
+    """(2, D) bounds on the unconstrained scale, of supports as they are at the start."""
     ends = []
     for side in (0, 1):
         default = DEFAULT_BOUND * (2 * side - 1)
         flat = {name: np.full(v.shape, default) for name, v in graph.start_point.items()}
-        given = _inside(graph, {name: pair[side] for name, pair in bounds.items()}, "bounds")
+        edge = {name: pair[side] for name, pair in bounds.items()}
+        given = _inside(graph, edge, "bounds", start)
         for rv in graph.model.free_RVs:
             if rv.name in bounds:
                 name = graph.model.rvs_to_values[rv].name

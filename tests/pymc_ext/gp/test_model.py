@@ -12,6 +12,7 @@ import xarray as xr
 from scipy.special import ndtr
 
 import pymc_ext as px
+from pymc_ext.gp.learning import _box
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 
@@ -422,6 +423,30 @@ def test_fits_follow_a_model_that_grows() -> None:
     assert gp.graph(model).names == [*graph.names, "another"]
     model.set_initval(model["slope"], 0.25)
     assert gp.graph(model).start_point["slope"] == 0.25
+
+
+def test_starts_and_bounds_of_dependent_supports_are_exact() -> None:
+    with pm.Model() as model:
+        upper = pm.HalfNormal("upper", 3, initval=1.5)
+        ls = pm.Uniform("ls", 0.01, upper + 0.02)
+        gp = px.gp.Approximate(
+            cov_func=pm.gp.cov.Matern52(2, ls=ls), likelihood=px.gp.BernoulliProbit()
+        )
+        gp.marginal_likelihood("y", X=X, y=LABELS)
+    graph = gp.graph(model)
+
+    def logit(x, upper):
+        return np.log((x - 0.01) / (upper + 0.02 - x))
+
+    for given, at in ({"upper": 1.0}, 1.0), ({}, 1.5):
+        start = graph.transformed({"ls": 0.5} | given)
+        assert start["ls_interval__"] == pytest.approx(logit(0.5, at), rel=1e-9)
+        found = graph.constrained(graph.flatten(start))
+        assert [found["ls"], found["upper"]] == pytest.approx([0.5, at], rel=1e-9)
+    bounds = {"ls": (0.3, 0.6), "upper": (0.7, 3.0)}
+    box = _box(graph, bounds, graph.transformed({"upper": 2.0}))
+    np.testing.assert_allclose(box[:, 0], np.log([0.7, 3.0]), rtol=1e-9)
+    np.testing.assert_allclose(box[:, 1], logit(np.array([0.3, 0.6]), 2.0), rtol=1e-9)
 
 
 def test_posterior_draws_must_have_all_hyperparameters() -> None:
