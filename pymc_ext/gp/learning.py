@@ -96,9 +96,10 @@ def fit_hyperparameters(
         ``"alternating"``: Li, John & Solin's E- and M-steps: ``e_steps`` damped updates of the
         sites, then ``m_steps`` of Adam on the evidence with the sites held; it stops when the
         objective falls (and returns the point before that), or the hyperparameters rest.
-        ``"minibatch"``: for sparse models learned by the ELBO; ``max_iterations`` passes over the
-        data in random batches, on each one natural-gradient step of size ``rule.rho`` and one step
-        of Adam. The objective reported is the ELBO of all rows at the end.
+        ``"minibatch"``: for sparse models of one latent (not `Categorical`) learned by the ELBO;
+        ``max_iterations`` passes over the data in random batches, on each one natural-gradient step
+        of size ``rule.rho`` and one step of Adam. The objective reported is the ELBO of all rows at
+        the end.
     start
         Constrained start values by name; the model's initial point where missing.
     bounds
@@ -180,6 +181,11 @@ def _check_method(gp: Any, method: str) -> None:
         raise ValueError(f"method={method!r} needs rule=CVI(), got {gp.solver.rule}")
     if method == "minibatch" and (gp.Xu is None or gp.solver.learning != "elbo"):
         raise ValueError("method='minibatch' needs inducing inputs Xu and learning='elbo'")
+    if method == "minibatch" and gp.likelihood.n_latent > 1:
+        raise ValueError(
+            "method='minibatch' needs a likelihood of one latent, got "
+            f"{gp.likelihood} of {gp.likelihood.n_latent}: use 'l-bfgs' or 'alternating'"
+        )
 
 
 def _inside(

@@ -77,3 +77,16 @@ def test_minibatch_needs_inducing_inputs() -> None:
         gp.marginal_likelihood("y", X=np.zeros((2, 1)), y=[0, 1])
         with pytest.raises(ValueError, match="needs inducing inputs Xu"):
             px.gp.fit_hyperparameters(gp, "minibatch")
+
+
+def test_minibatch_needs_one_latent() -> None:
+    with pm.Model():
+        gp = px.gp.Approximate(
+            cov_func=pm.gp.cov.ExpQuad(1, ls=pm.HalfNormal("ls", 1)),
+            likelihood=px.gp.Categorical(3),
+        )
+        x = np.linspace(0, 1, 6)[:, None]
+        gp.marginal_likelihood("y", X=x, y=np.arange(6) % 3, Xu=x[:2])
+        message = r"likelihood of one latent, got Categorical\(3\) of 3: use 'l-bfgs' or 'alternat"
+        with pytest.raises(ValueError, match=message):
+            px.gp.fit_hyperparameters(gp, "minibatch")
