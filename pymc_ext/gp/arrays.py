@@ -29,9 +29,9 @@ def inference_data(variables: dict[str, np.ndarray]) -> Any:
 
 
 def as_matrix(X: Any, name: str, columns: int | None = None) -> Any:
-    """A (n, d) array or variable; raises ValueError on other shapes and on NaN."""
+    """A (n, d) variable, or copy of an array; raises ValueError on other shapes and on NaN."""
     if not isinstance(X, TensorVariable):
-        X = np.asarray(X, dtype=float)
+        X = np.array(X, dtype=float)  # the caller's may change later
         if X.ndim == 2 and not np.isfinite(X).all():
             bad = np.argwhere(~np.isfinite(X))[0]
             raise ValueError(f"{name} must be finite, got {X[tuple(bad)]} in row {bad[0]}")

@@ -152,10 +152,8 @@ class Approximate:
             raise ValueError(f"X has {n} rows, y has {n_rows(y_data)} entries: they must agree")
         phi = self._phi()
         self._check_columns(X)
-        prior = self._prior(
-            fixed_columns(X), None if Xu is None else as_matrix(Xu, "Xu", n_columns(X))
-        )
-        self.X, self.Xu = X, None if Xu is None else as_matrix(Xu, "Xu")
+        self.X, self.Xu = X, None if Xu is None else as_matrix(Xu, "Xu", n_columns(X))
+        prior = self._prior(fixed_columns(X), self.Xu)
         self._at = X if Xu is None else self.Xu
         self.evidence.X = X if isinstance(X, SharedVariable) else None
         self.inputs = (pt.as_tensor_variable(y_data), phi, *prior)

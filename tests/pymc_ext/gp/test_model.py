@@ -449,6 +449,23 @@ def test_starts_and_bounds_of_dependent_supports_are_exact() -> None:
     np.testing.assert_allclose(box[:, 1], logit(np.array([0.3, 0.6]), 2.0), rtol=1e-9)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_arrays_that_change_later_change_nothing(sparse) -> None:
+    x, y, Z = X.copy(), LABELS.astype(float), X[:4].copy()
+    with pm.Model() as model:
+        gp = px.gp.Approximate(
+            cov_func=pm.gp.cov.Matern52(2, ls=1.0), likelihood=px.gp.BernoulliProbit()
+        )
+        gp.marginal_likelihood("y", X=x, y=y, Xu=Z if sparse else None)
+        before = gp.predict(NEW, diag=True), model.compile_logp()({})
+        for array in (x, y, Z):
+            array[:] = 1.0
+        after = gp.predict(NEW, diag=True), model.compile_logp()({})
+    np.testing.assert_array_equal(before[0], after[0])
+    assert before[1] == after[1]
+    np.testing.assert_array_equal(gp.input_values(), X)
+
+
 def test_posterior_draws_must_have_all_hyperparameters() -> None:
     model, gp = build()
     draws = {"ls": np.ones((1, 3, 2)), "scale": np.ones((1, 3)), "slope": np.zeros((1, 3))}
