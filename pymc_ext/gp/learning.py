@@ -95,7 +95,8 @@ def fit_hyperparameters(
         ``"l-bfgs"``: the exact gradient of L(λ*(θ), θ) with the sites at their fixed point.
         ``"alternating"``: Li, John & Solin's E- and M-steps: ``e_steps`` damped updates of the
         sites, then ``m_steps`` of Adam on the evidence with the sites held; it stops when the
-        objective falls (and returns the point before that), or the hyperparameters rest.
+        objective falls after the first iteration, or the hyperparameters rest, and returns the
+        best point, which may be the start.
         ``"minibatch"``: for sparse models of one latent (not `Categorical`) learned by the ELBO;
         ``max_iterations`` passes over the data in random batches, on each one natural-gradient step
         of size ``rule.rho`` and one step of Adam. The objective reported is the ELBO of all rows at

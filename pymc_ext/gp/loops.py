@@ -31,12 +31,17 @@ class Adam:
 
 
 def alternate(solver, graph, theta, adam, e_steps, m_steps, max_iterations, tolerance):
+    """E- and M-steps until the objective falls, and the best of their points and the start.
+
+    A fall in the first iteration does not stop it: Adam's first steps have full length however
+    near the maximum is, and the sites have not followed yet.
+    """
     y, lik = graph.y, solver.likelihood
     inputs, log_prior = graph.forward(theta)
     solution = solver.solve(y, inputs[0], inputs[1:])  # the first E-step runs to its end
     sites = solution.fixed_point.sites
     trace: list[float] = []
-    last = (theta, solution.value, solution.value + log_prior)
+    first = last = (theta, solution.value, solution.value + log_prior)
     steps, reason, converged = 0, f"{max_iterations} iterations", False
     for _ in range(max_iterations):
         inputs, _ = graph.forward(theta)
@@ -57,13 +62,21 @@ def alternate(solver, graph, theta, adam, e_steps, m_steps, max_iterations, tole
             reason = "the learning objective fell"
             break
         last = (theta, evidence, objective)
-        if np.max(np.abs(theta - start) / (1 + np.abs(theta))) < tolerance:
+        if _moved(theta, start) < tolerance:
             reason, converged = "the hyperparameters rest", True
             break
+    if first[2] > last[2]:  # from the first iteration on it does not fall up to `last`
+        converged = converged and _moved(last[0], first[0]) < tolerance
+        last, reason = first, f"{reason}; below the start, which is returned"
     theta, evidence, objective = last
     inputs, log_prior = graph.forward(theta)
     solver.rule.solve(make_prior(inputs[1:]), lik, y, inputs[0])  # the reported point is usable
     return theta, evidence, objective, reason, converged, steps, trace
+
+
+def _moved(theta: np.ndarray, start: np.ndarray) -> float:
+    """Largest relative change of a hyperparameter."""
+    return float(np.max(np.abs(theta - start) / (1 + np.abs(theta))))
 
 
 def natural_step(q, prior, solver, y, phi, n) -> tuple[WhitenedGaussian, BatchTerms]:

@@ -45,6 +45,30 @@ def test_hybrid_stops_with_a_reason(model_and_gp) -> None:
     assert found.steps == 20 * len(found.trace)
 
 
+@pytest.mark.parametrize("learning", [None, "ep"])
+def test_the_start_is_returned_where_nothing_is_better(model_and_gp, learning) -> None:
+    best = learn(model_and_gp, px.gp.CVI(), learning)
+    start = {name: best.point[name] for name in ("ls", "scale")}
+    options = {"start": start, "learning_rate": 0.2}
+    found = learn(model_and_gp, px.gp.CVI(), learning, "alternating", **options)
+    assert found.trace[0] < best.objective - 1e-3  # falls, and goes on
+    assert len(found.trace) > 2
+    assert found.objective == pytest.approx(best.objective, rel=EXACT)
+    assert found.objective >= max(found.trace)
+    assert found.point["ls"] == pytest.approx(best.point["ls"], rel=EXACT)
+    assert found.stop_reason.endswith("below the start, which is returned")
+    assert not found.converged
+
+
+def test_a_first_fall_that_is_made_good_changes_nothing(model_and_gp) -> None:
+    options = {"start": {"ls": 0.8, "scale": 0.55}, "learning_rate": 0.2}
+    short = learn(model_and_gp, px.gp.CVI(), None, "alternating", max_iterations=1, **options)
+    found = learn(model_and_gp, px.gp.CVI(), None, "alternating", **options)
+    assert found.trace[0] < short.objective < found.objective
+    assert found.objective == pytest.approx(max(found.trace), rel=EXACT)
+    assert "start" in short.stop_reason and "start" not in found.stop_reason
+
+
 def test_on_the_elbo_it_reaches_the_maximum(model_and_gp) -> None:
     joint = learn(model_and_gp, px.gp.CVI(rho=0.5), None)
     options = {"learning_rate": 0.05, "tolerance": 1e-5}
