@@ -113,11 +113,18 @@ def annealed_evidence(
     mean : (n,) array
     K : (n, n) array
     likelihood, y, phi
-        Factorising likelihood, observations (n,), its parameters (P,).
+        Factorising likelihood of one latent, observations (n,), its parameters (P,) in the order
+        of ``likelihood.names``.
     steps, chains
         T and the number of independent repetitions.
     random_seed
         Seed.
+
+    Raises
+    ------
+    ValueError
+        If shapes disagree, the likelihood has several latents, or its parameters are missing or
+        out of range.
 
     References
     ----------
@@ -125,7 +132,7 @@ def annealed_evidence(
     """
     if steps < 1 or chains < 1:
         raise ValueError(f"steps and chains must be >= 1, got {steps} and {chains}")
-    y, phi = likelihood.check(y), np.empty(0) if phi is None else phi
+    y, phi = _checked(likelihood, len(mean), y, phi)
     rng, root = np.random.default_rng(random_seed), covariance_root(K)
     tau = (np.arange(steps + 1) / steps) ** 4
 
@@ -182,7 +189,7 @@ def sample_latents(
     -------
     (chains, draws, n) array
     """
-    y, phi = likelihood.check(y), np.empty(0) if phi is None else phi
+    y, phi = _checked(likelihood, len(mean), y, phi)
     rng, root = np.random.default_rng(random_seed), covariance_root(K)
 
     def log_p(f: np.ndarray) -> np.ndarray:
@@ -196,6 +203,27 @@ def sample_latents(
         if i >= tune and (i - tune + 1) % thin == 0:
             kept[:, (i - tune) // thin] = f
     return kept
+
+
+def _checked(
+    likelihood: Likelihood, n: int, y: np.ndarray, phi: Parameters | None
+) -> tuple[np.ndarray, Parameters]:
+    if likelihood.n_latent > 1:
+        raise ValueError(
+            f"sampling needs a likelihood of one latent, got {likelihood} of {likelihood.n_latent}"
+        )
+    y, values = likelihood.check(y), np.empty(0) if phi is None else np.asarray(phi, dtype=float)
+    if values.shape != (len(likelihood.names),):
+        got = "none" if phi is None else f"shape {values.shape}"
+        names = ", ".join(likelihood.names) or "none"
+        raise ValueError(
+            f"phi must hold the parameters of {type(likelihood).__name__} ({names}) as an array "
+            f"({len(likelihood.names)},), got {got}"
+        )
+    likelihood.check_parameters(values)
+    if len(y) != n:
+        raise ValueError(f"mean has {n} entries, y has {len(y)}: they must agree")
+    return y, values
 
 
 def covariance_root(K: np.ndarray) -> np.ndarray:

@@ -57,3 +57,19 @@ def test_bad_settings_are_refused() -> None:
         sample_latents(
             np.zeros(2), np.array([[1.0, 2], [2, 1]]), px.gp.Gaussian(), np.ones(2), np.ones(1)
         )
+
+
+@pytest.mark.parametrize("sampler", [annealed_evidence, sample_latents])
+@pytest.mark.parametrize(
+    ("likelihood", "y", "phi", "message"),
+    [
+        (px.gp.StudentT(3.0, 0.5), [0.0, 1], None, r"StudentT \(nu, sigma\) .* \(2,\), got none"),
+        (px.gp.Gaussian(), [0.0, 1], np.ones(2), r"\(1,\), got shape \(2,\)"),
+        (px.gp.Gaussian(), [0.0, 1], [-1.0], "sigma must be positive and finite, got -1"),
+        (px.gp.Categorical(3), [0, 2], None, r"one latent, got Categorical\(3\) of 3"),
+        (px.gp.Poisson(), [0, 2, 1], None, "mean has 2 entries, y has 3"),
+    ],
+)
+def test_what_it_cannot_sample_is_refused(sampler, likelihood, y, phi, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        sampler(np.zeros(2), np.eye(2), likelihood, np.array(y), phi)
