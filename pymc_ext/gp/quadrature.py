@@ -14,6 +14,8 @@ from functools import cache
 
 import numpy as np
 
+from pymc_ext.gp.errors import ConvergenceError
+
 NARROW, MIDDLE = 0.3, 0.6  # largest s/w for 32 and 64 Gauss–Hermite nodes: errors below 1e-12
 LEGENDRE = 16
 SPAN = 9.0  # the Gaussian beyond 9 sd weighs 2e-19
@@ -52,7 +54,10 @@ def gaussian_nodes(
             yield index, f, np.broadcast_to(np.log(w)[:, None], f.shape)
     wide = np.flatnonzero(~(narrow | middle))
     if wide.size:
-        panels = 6 + 2 * _steps(mean[wide], sd[wide], centre[wide], width[wide])
+        _require_finite("mean", mean[wide])
+        _require_finite("sd", sd[wide])
+        low, high = mean - SPAN * sd, mean + SPAN * sd
+        panels = 6 + 2 * _steps(centre[wide], width[wide], low[wide], high[wide])
         for index in _blocks(wide, panels * LEGENDRE):
             edges = _edges(mean[index], sd[index], centre[index], width[index])
             f, log_w = panel_nodes(edges)
@@ -66,19 +71,47 @@ def _blocks(index: np.ndarray, nodes: int) -> list[np.ndarray]:
     return np.array_split(index, -(-index.size * nodes // BLOCK))
 
 
-def _steps(m: np.ndarray, s: np.ndarray, c: np.ndarray, w: np.ndarray) -> int:
-    reach = np.max((np.abs(m - c) + SPAN * s) / w)
-    return 1 + int(np.ceil(np.log(max(reach, 3.0)) / np.log(3.0)))
+def _require_finite(name: str, values: np.ndarray) -> None:
+    bad = ~np.isfinite(values)
+    if bad.any():
+        raise ConvergenceError(
+            f"cannot integrate over {int(bad.sum())} latents: their {name} is not finite, "
+            f"{float(values[bad][0])!r}"
+        )
+
+
+def _steps(c: np.ndarray, w: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
+    reach = np.maximum(c - low, high - c) / w
+    _require_finite("range in widths of the likelihood", reach)
+    return 1 + int(np.ceil(np.log(max(np.max(reach), 3.0)) / np.log(3.0)))
+
+
+def _around(c: np.ndarray, w: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Ends of panels that grow by 3 away from c, w long at first, between low and high."""
+    growth = 3.0 ** np.arange(_steps(c, w, low, high))
+    offsets = np.concatenate([-growth[::-1], [0.0], growth])
+    return np.clip(c + w * offsets[:, None], low, high)
 
 
 def _edges(m: np.ndarray, s: np.ndarray, c: np.ndarray, w: np.ndarray) -> np.ndarray:
     """Sorted ends of the panels, (panels + 1, n); those outside m ± 9 s have no width."""
-    growth = 3.0 ** np.arange(_steps(m, s, c, w))
-    offsets = np.concatenate([-growth[::-1], [0.0], growth])
-    around_c = c + w * offsets[:, None]
     around_m = m + s * np.array([-SPAN, -6.0, -3.0, 0.0, 3.0, 6.0, SPAN])[:, None]
-    edges = np.concatenate([around_m, np.clip(around_c, around_m[0], around_m[-1])])
+    edges = np.concatenate([around_m, _around(c, w, around_m[0], around_m[-1])])
     return np.sort(edges, axis=0)
+
+
+def peak_nodes(
+    low: np.ndarray, high: np.ndarray, places: np.ndarray, scales: np.ndarray
+) -> Iterator[Nodes]:
+    """Groups (index, f, log weight) with ∫ g from low to high (n,) ≈ Σ exp(log weight) g(f).
+
+    The panels grow by 3 away from each of the places, of the scale given there, both (k, n).
+    """
+    panels = sum(1 + 2 * _steps(c, w, low, high) for c, w in zip(places, scales, strict=True))
+    for i in _blocks(np.arange(low.size), panels * LEGENDRE):
+        around = zip(places[:, i], scales[:, i], strict=True)
+        edges = np.concatenate([_around(c, w, low[i], high[i]) for c, w in around])
+        yield i, *panel_nodes(np.sort(edges, axis=0))
 
 
 def panel_nodes(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

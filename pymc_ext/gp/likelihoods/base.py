@@ -8,6 +8,7 @@ shape (..., n) against y (n,).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -15,10 +16,12 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from pymc_ext.gp.errors import HyperparameterError
-from pymc_ext.gp.quadrature import gaussian_nodes
+from pymc_ext.gp.quadrature import SPAN, Nodes, gaussian_nodes, peak_nodes
 
 Parameters = np.ndarray  # (P,), constrained
-PLACE, HALVINGS = 1e-6, 60  # accuracy, in sd, of where the nodes are laid; most bisections
+PLACE = 1e-6  # accuracy, in sd, of where the nodes are laid
+DOUBLINGS = 60  # most steps, of a cavity sd times 2^k, to the bracket of a mode
+HELD = 6.0  # a panel of 16 Gauss–Legendre nodes resolves a peak if it is at most 6 of its sd long
 
 
 class Expectations(NamedTuple):
@@ -138,12 +141,10 @@ class Likelihood(ABC):
         power: float = 1.0,
     ) -> Tilted:
         """Moments of p(y|f)^power N(f | mean, variance), normalised."""
-        m, v = self._recentre(mean, variance, y, phi, power)
         P, n = len(self.names), len(y)
         log_z, mu, var, par = np.empty(n), np.empty(n), np.empty(n), np.empty((P, n))
-        for i, f, log_w in gaussian_nodes(m, np.sqrt(v), *self.scale(y, phi)):
+        for i, f, log_w in self._tilted_nodes(mean, variance, y, phi, power):
             log_r = power * self.log_prob(f, y[i], phi) + log_w
-            log_r = log_r + _log_ratio(f, mean[i], variance[i], m[i], v[i])
             log_z[i] = logsumexp(log_r, axis=0)
             r = np.exp(log_r - log_z[i])
             mu[i] = np.sum(r * f, axis=0)
@@ -152,33 +153,61 @@ class Likelihood(ABC):
                 par[:, i] = np.sum(r * self.parameter_derivatives(f, y[i], phi)[:, 0], axis=1)
         return Tilted(log_z, mu, var, par)
 
-    def _recentre(
+    def _tilted_nodes(
         self,
         mean: np.ndarray,
         variance: np.ndarray,
         y: np.ndarray,
         phi: Parameters,
         power: float,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """A Gaussian to lay the nodes with: it must cover the tilted distribution's mass.
+    ) -> Iterator[Nodes]:
+        """Groups (index, f, log weight): ∫ N(f | mean, variance) g(f) df ≈ Σ exp(log weight) g(f).
 
-        For a log-concave likelihood the mean moves to the tilted mode, found to `PLACE` sd by
-        the bisection of the decreasing gradient; the variance stays, as the tilted one is never
-        larger.
+        The nodes cover and resolve g = p(y|f)^power times anything smooth. They are those of
+        a Gaussian at the tilted mode m of a log-concave likelihood (its tilted variance is never
+        larger), at the mean for others. ℓ may be smooth on a scale where p(y|f) is not, so its
+        width is at most 2.5/√κ, κ = −power ℓ''; what is narrower yet gets panels around its peaks.
         """
-        if not self.log_concave:
-            return mean, variance
-        bound = self._steepest(mean, variance, y, phi, power)
-        low, high = np.minimum(mean, bound), np.maximum(mean, bound)
-        widest = np.max((high - low) / np.sqrt(variance))
-        halvings = np.ceil(np.log2(widest / PLACE + 1)) if np.isfinite(widest) else HALVINGS
-        for _ in range(int(min(halvings, HALVINGS))):
-            middle = (low + high) / 2
-            slope = power * self.derivatives(middle, y, phi)[0] - (middle - mean) / variance
-            low, high = np.where(slope > 0, middle, low), np.where(slope > 0, high, middle)
-        return (low + high) / 2, variance
+        sd, (c, w) = np.sqrt(variance), self.scale(y, phi)
+        m = self._mode(mean, variance, y, phi, power) if self.log_concave else mean
+        curvature = self._curvature(m if self.log_concave else c, y, phi, power)
+        w = np.minimum(w, 2.5 / np.sqrt(curvature))
+        sharp = self._sharp(m, sd, c, w, curvature)
+        easy, hard = np.flatnonzero(~sharp), np.flatnonzero(sharp)
+        for k, f, log_w in gaussian_nodes(m[easy], sd[easy], c[easy], w[easy]):
+            i = easy[k]
+            yield i, f, log_w + _log_ratio(f, mean[i], variance[i], m[i], variance[i])
+        if not hard.size:
+            return
+        m, v, c, y = m[hard], variance[hard], c[hard], y[hard]
+        peaks = m[None]
+        narrow = 1 / np.sqrt(1 / v + self._curvature(peaks, y, phi, power))
+        low, high = np.minimum(m, c) - SPAN * sd[hard], np.maximum(m, c) + SPAN * sd[hard]
+        places, scales = np.stack([m, c, *peaks]), np.stack([sd[hard], w[hard], *narrow])
+        for k, f, log_w in peak_nodes(low, high, places, scales):
+            i = hard[k]
+            z2 = (f - mean[i]) ** 2 / variance[i]
+            yield i, f, log_w - 0.5 * (z2 + np.log(2 * np.pi * variance[i]))
 
-    def _steepest(
+    def _curvature(self, f: np.ndarray, y: np.ndarray, phi: Parameters, power: float) -> np.ndarray:
+        """−power ℓ'', at least the smallest positive number."""
+        return np.maximum(-power * self.derivatives(f, y, phi)[1], np.finfo(float).tiny)
+
+    def _sharp(
+        self,
+        m: np.ndarray,
+        sd: np.ndarray,
+        c: np.ndarray,
+        w: np.ndarray,
+        curvature: np.ndarray,
+    ) -> np.ndarray:
+        """Where the panels of `gaussian_nodes` miss a peak in m: by their length there."""
+        if not self.log_concave:
+            return np.zeros(m.shape, bool)
+        length = np.minimum(3 * sd, np.maximum(w, 2 * np.abs(m - c)))
+        return HELD / np.sqrt(1 / sd**2 + curvature) < length
+
+    def _mode(
         self,
         mean: np.ndarray,
         variance: np.ndarray,
@@ -186,8 +215,30 @@ class Likelihood(ABC):
         phi: Parameters,
         power: float,
     ) -> np.ndarray:
-        """A bound on the tilted mode: ℓ' shrinks along the way from the mean to it."""
-        return mean + variance * power * self.derivatives(mean, y, phi)[0]
+        """The tilted mode of a log-concave likelihood to `PLACE` sd.
+
+        Steps of 1, 2, 4, ... sd in the direction of the slope until it changes sign, then
+        bisection: a Newton step, or a bound from the slope in the mean, overflows with e^f.
+        """
+        sd = np.sqrt(variance)
+        toward = np.sign(self.derivatives(mean, y, phi)[0])
+
+        def rises(t: np.ndarray) -> np.ndarray:
+            f = mean + toward * t
+            return toward * (power * self.derivatives(f, y, phi)[0]) > t / variance
+
+        near, far = np.zeros_like(sd), sd
+        for _ in range(DOUBLINGS):
+            beyond = rises(far)
+            if not beyond.any():
+                break
+            near, far = np.where(beyond, far, near), np.where(beyond, 2 * far, far)
+        widest = np.nanmax((far - near) / sd, initial=1.0)
+        for _ in range(int(np.ceil(np.log2(widest / PLACE)))):
+            middle = (near + far) / 2
+            beyond = rises(middle)
+            near, far = np.where(beyond, middle, near), np.where(beyond, far, middle)
+        return mean + toward * (near + far) / 2
 
     def predict(
         self, mean: np.ndarray, variance: np.ndarray, phi: Parameters

@@ -7,8 +7,10 @@ from functools import partial
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import logsumexp
 
 from pymc_ext.gp import likelihoods as lk
+from pymc_ext.gp.errors import ConvergenceError
 from tests.tolerances import NUMERIC, monte_carlo
 
 CASES = {
@@ -51,6 +53,34 @@ def integral(g, m, s, y, width):
     x, w = np.polynomial.legendre.leggauss(32)
     f = edges[:-1, None] + np.diff(edges)[:, None] * (x + 1) / 2
     return float(np.sum(np.diff(edges)[:, None] * w / 2 * stats.norm.pdf(f, m, s) * g(f)))
+
+
+def on_a_grid(likelihood, m, v, y, phi, power):
+    """log Ẑ, mean and variance of the tilted distribution by sums over grids that zoom in on it."""
+    c, s = float(likelihood.scale(np.array([y]), phi)[0][0]), np.sqrt(v)
+    low, high = min(m, c, -30.0) - 12 * s, max(m, c) + 12 * s
+    for _ in range(3):
+        f = np.linspace(low, high, 200_001)
+        with np.errstate(over="ignore"):
+            log_r = power * likelihood.log_prob(f, np.full(1, y), phi)
+        log_r += stats.norm.logpdf(f, m, s)
+        kept = np.flatnonzero(log_r > log_r.max() - 60)
+        low, high = f[max(kept[0] - 1, 0)], f[min(kept[-1] + 1, len(f) - 1)]
+    log_z = logsumexp(log_r)
+    r = np.exp(log_r - log_z)
+    return log_z + np.log(f[1] - f[0]), r @ f, r @ (f - r @ f) ** 2
+
+
+def check_tilted(likelihood, m, v, y, phi, power=1.0):
+    """Against the grid; the mean in standard deviations."""
+    m, v, y = np.atleast_1d(m), np.atleast_1d(v), np.atleast_1d(y)
+    t = likelihood.tilted(m, v, y, phi, power)
+    for i in range(len(m)):
+        log_z, mean, variance = on_a_grid(likelihood, m[i], v[i], y[i], phi, power)
+        at = f"m={m[i]}, v={v[i]}, y={y[i]}, phi={phi}, power={power}"
+        assert t.log_normaliser[i] == pytest.approx(log_z, rel=1e-9, abs=1e-9), at
+        assert t.mean[i] == pytest.approx(mean, rel=1e-12, abs=1e-6 * np.sqrt(variance)), at
+        assert t.variance[i] == pytest.approx(variance, rel=1e-6), at
 
 
 def derivative(likelihood, y, phi, k, f):
@@ -140,6 +170,45 @@ def test_tilted_moments_match_quadrature(name: str, m: float, s: float, power: f
             slope = partial(by_parameter, likelihood, y, phi, p, 0)
             expected = integral(lambda f, g=slope: density(f) * g(f), m, s, c, w)
             assert t.parameters[p, 0] == pytest.approx(expected, rel=1e-7, abs=1e-8)
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5])
+@pytest.mark.parametrize(
+    ("name", "alpha", "m", "v", "y"),
+    [
+        ("poisson", None, 60.0, 0.08, 5000.0),
+        ("poisson", None, 59.49, 0.0789, 5000.0),
+        ("poisson", None, 103.1, 66.8, 1.0),
+        ("poisson", None, 800.0, 2.0, 0.0),
+        ("poisson", None, -90.0, 0.1, 986.0),
+        ("negative binomial", 0.01, -6.6, 0.62, 50.0),
+        ("negative binomial", 0.01, -181.0, 0.58, 5000.0),
+    ],
+)
+def test_tilted_moments_far_from_the_cavity(name, alpha, m, v, y, power: float) -> None:
+    phi = np.array([]) if alpha is None else np.array([alpha])
+    check_tilted(CASES[name][0], m, v, y, phi, power)
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5])
+@pytest.mark.parametrize("name", ["logit", "probit", "poisson", "negative binomial"])
+def test_tilted_moments_over_a_spread_of_cavities(name: str, power: float) -> None:
+    rng, n = np.random.default_rng(8), 12
+    m = rng.standard_normal(n) * 10 ** rng.uniform(0, 2, n)
+    v = 10 ** rng.uniform(-2, 2, n)
+    y = rng.poisson(10 ** rng.uniform(-1, 3.5, n)).astype(float)
+    if name in ("logit", "probit"):
+        y = np.minimum(y, 1.0)
+    check_tilted(CASES[name][0], m, v, y, CASES[name][1], power)
+
+
+@pytest.mark.parametrize(("m", "v"), [(np.nan, 400.0), (0.0, np.inf), (-np.inf, 400.0)])
+def test_latents_that_are_not_finite_are_named(m: float, v: float) -> None:
+    likelihood, phi, _ = CASES["student-t"]
+    with pytest.raises(ConvergenceError, match=f"{'sd' if m == 0 else 'mean'} is not finite"):
+        likelihood.tilted(np.array([0.0, m]), np.array([400.0, v]), np.zeros(2), phi)
+    with pytest.raises(ConvergenceError, match="not finite"):
+        likelihood.expectations(np.array([m]), np.array([v]), np.zeros(1), phi)
 
 
 @case
