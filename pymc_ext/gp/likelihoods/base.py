@@ -16,11 +16,13 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from pymc_ext.gp.errors import HyperparameterError
-from pymc_ext.gp.quadrature import SPAN, Nodes, gaussian_nodes, peak_nodes
+from pymc_ext.gp.quadrature import MIDDLE, SPAN, Nodes, gaussian_nodes, peak_nodes
 
 Parameters = np.ndarray  # (P,), constrained
 PLACE = 1e-6  # accuracy, in sd, of where the nodes are laid
 DOUBLINGS = 60  # most steps, of a cavity sd times 2^k, to the bracket of a mode
+FAR, PULL = 6.0, 3.0  # sd from the mean beyond which the nodes around it may miss a peak
+CLIMBS = 40  # steps to the peaks of a tilted density that may have two
 HELD = 6.0  # a panel of 16 Gauss–Legendre nodes resolves a peak if it is at most 6 of its sd long
 
 
@@ -172,7 +174,10 @@ class Likelihood(ABC):
         m = self._mode(mean, variance, y, phi, power) if self.log_concave else mean
         curvature = self._curvature(m if self.log_concave else c, y, phi, power)
         w = np.minimum(w, 2.5 / np.sqrt(curvature))
-        sharp = self._sharp(m, sd, c, w, curvature)
+        if self.log_concave:
+            sharp = _sharp(m, sd, c, w, curvature)
+        else:
+            sharp = self._remote(mean, sd, c, w, y, phi, power)
         easy, hard = np.flatnonzero(~sharp), np.flatnonzero(sharp)
         for k, f, log_w in gaussian_nodes(m[easy], sd[easy], c[easy], w[easy]):
             i = easy[k]
@@ -180,7 +185,7 @@ class Likelihood(ABC):
         if not hard.size:
             return
         m, v, c, y = m[hard], variance[hard], c[hard], y[hard]
-        peaks = m[None]
+        peaks = m[None] if self.log_concave else self._peaks(m, v, c, y, phi, power)
         narrow = 1 / np.sqrt(1 / v + self._curvature(peaks, y, phi, power))
         low, high = np.minimum(m, c) - SPAN * sd[hard], np.maximum(m, c) + SPAN * sd[hard]
         places, scales = np.stack([m, c, *peaks]), np.stack([sd[hard], w[hard], *narrow])
@@ -193,19 +198,52 @@ class Likelihood(ABC):
         """−power ℓ'', at least the smallest positive number."""
         return np.maximum(-power * self.derivatives(f, y, phi)[1], np.finfo(float).tiny)
 
-    def _sharp(
+    def _remote(
         self,
         m: np.ndarray,
         sd: np.ndarray,
         c: np.ndarray,
         w: np.ndarray,
-        curvature: np.ndarray,
+        y: np.ndarray,
+        phi: Parameters,
+        power: float,
     ) -> np.ndarray:
-        """Where the panels of `gaussian_nodes` miss a peak in m: by their length there."""
-        if not self.log_concave:
-            return np.zeros(m.shape, bool)
-        length = np.minimum(3 * sd, np.maximum(w, 2 * np.abs(m - c)))
-        return HELD / np.sqrt(1 / sd**2 + curvature) < length
+        """Where mass may lie, or vary, too far from the mean m for `gaussian_nodes`.
+
+        A Gaussian that is narrow against the likelihood leaves the tilted density log-concave, its
+        mode about m + s² power ℓ'(m); a wide one may leave peaks at both m and the centre c.
+        """
+        far = (np.abs(m - c) > FAR * sd) & np.isfinite(m)
+        narrow = np.flatnonzero(far & (sd <= MIDDLE * w))
+        if narrow.size:
+            pull = sd[narrow] * power * self.derivatives(m[narrow], y[narrow], phi)[0]
+            far[narrow] = np.abs(pull) > PULL
+        return far
+
+    def _peaks(
+        self,
+        m: np.ndarray,
+        v: np.ndarray,
+        c: np.ndarray,
+        y: np.ndarray,
+        phi: Parameters,
+        power: float,
+    ) -> np.ndarray:
+        """The maxima of the tilted density that are first met from m and from c, (2, n).
+
+        Every step goes to the mean of N(m, v) times the Gaussian at c with ℓ's slope in f, of
+        precision ω = power ℓ'(f)/(c − f). If ω grows towards c, as a Student-t's, the steps from
+        either side never pass a maximum; for a Student-t they are those of EM.
+        """
+        at_c = self._curvature(c, y, phi, power)
+        omega = np.stack([np.zeros_like(m), at_c])
+        for _ in range(CLIMBS):
+            f = m + v * omega / (1 + v * omega) * (c - m)
+            gap = c - f
+            with np.errstate(divide="ignore", invalid="ignore"):
+                slope = power * self.derivatives(f, y, phi)[0] / gap
+            omega = np.where(gap == 0, at_c, np.maximum(slope, 0.0))
+        return f
 
     def _mode(
         self,
@@ -256,6 +294,14 @@ class Likelihood(ABC):
     def __repr__(self) -> str:
         inside = ", ".join(f"{k}={v!r}" for k, v in self.parameters.items())
         return f"{type(self).__name__}({inside})"
+
+
+def _sharp(
+    m: np.ndarray, sd: np.ndarray, c: np.ndarray, w: np.ndarray, curvature: np.ndarray
+) -> np.ndarray:
+    """Where the panels of `gaussian_nodes` are too long, about m, for a peak of this curvature."""
+    length = np.minimum(3 * sd, np.maximum(w, 2 * np.abs(m - c)))
+    return HELD / np.sqrt(1 / sd**2 + curvature) < length
 
 
 def _log_ratio(

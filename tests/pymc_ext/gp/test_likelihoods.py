@@ -202,6 +202,46 @@ def test_tilted_moments_over_a_spread_of_cavities(name: str, power: float) -> No
     check_tilted(CASES[name][0], m, v, y, CASES[name][1], power)
 
 
+@pytest.mark.parametrize("power", [1.0, 0.5])
+@pytest.mark.parametrize(
+    ("nu", "sigma", "y"),
+    [
+        (30.0, 0.1, 12.0),
+        (50.0, 0.05, 12.0),
+        (100.0, 0.1, 15.0),
+        (1000.0, 0.1, 20.0),
+        (1000.0, 3.0, 60.0),  # the mode is at y / 10: far from both centres
+        (1000.0, 0.16, -0.9),  # near, but a peak far narrower than √nu sigma
+        (160.0, 0.007, 28.7),
+        (4.0, 0.05, -12.0),  # almost all mass stays at the cavity
+    ],
+)
+def test_tilted_moments_of_outliers_in_nearly_normal_noise(nu, sigma, y, power: float) -> None:
+    check_tilted(lk.StudentT(), 0.0, 1.0, y, np.array([nu, sigma]), power)
+
+
+@pytest.mark.parametrize(("nu", "sigma"), [(4.0, 0.05), (30.0, 0.02), (300.0, 0.01)])
+def test_both_peaks_of_a_tilted_distribution_are_resolved(nu: float, sigma: float) -> None:
+    """At the y whose tilted mean lies between two peaks, by bisection."""
+    likelihood, phi = lk.StudentT(), np.array([nu, sigma])
+    low, high = 2 * np.sqrt(nu), 6 * np.sqrt(nu) + 10
+    for _ in range(12):
+        y = (low + high) / 2
+        _, mean, variance = on_a_grid(likelihood, 0.0, 1.0, y, phi, 1.0)
+        low, high = (y, high) if mean > y / 2 else (low, y)
+    assert variance > 0.1 * y**2
+    check_tilted(likelihood, 0.0, 1.0, y, phi)
+
+
+def test_tilted_moments_over_a_spread_of_student_t() -> None:
+    rng = np.random.default_rng(9)
+    for power in (1.0, 0.5):
+        for _ in range(12):
+            phi = 10 ** np.array([rng.uniform(0, 4), rng.uniform(-2, 1)])
+            y = rng.standard_normal() * 10 ** rng.uniform(0, 2)
+            check_tilted(lk.StudentT(), 0.3, 1.7, y, phi, power)
+
+
 @pytest.mark.parametrize(("m", "v"), [(np.nan, 400.0), (0.0, np.inf), (-np.inf, 400.0)])
 def test_latents_that_are_not_finite_are_named(m: float, v: float) -> None:
     likelihood, phi, _ = CASES["student-t"]
