@@ -19,10 +19,11 @@ from pymc_ext.gp.errors import HyperparameterError
 from pymc_ext.gp.quadrature import MIDDLE, SPAN, Nodes, gaussian_nodes, peak_nodes
 
 Parameters = np.ndarray  # (P,), constrained
-PLACE = 1e-6  # accuracy, in sd, of where the nodes are laid
+PLACE = 1e-5  # accuracy, in sd, of where the nodes are laid
 DOUBLINGS = 60  # most steps, of a cavity sd times 2^k, to the bracket of a mode
 FAR, PULL = 6.0, 3.0  # sd from the mean beyond which the nodes around it may miss a peak
 CLIMBS = 40  # steps to the peaks of a tilted density that may have two
+PEAK = 3.5  # Gauss–Hermite nodes for a cavity of at most 1 or 2 sd of p(y|f): errors below 1e-6
 HELD = 6.0  # a panel of 16 Gauss–Legendre nodes resolves a peak if it is at most 6 of its sd long
 
 
@@ -168,12 +169,13 @@ class Likelihood(ABC):
         The nodes cover and resolve g = p(y|f)^power times anything smooth. They are those of
         a Gaussian at the tilted mode m of a log-concave likelihood (its tilted variance is never
         larger), at the mean for others. ℓ may be smooth on a scale where p(y|f) is not, so its
-        width is at most 2.5/√κ, κ = −power ℓ''; what is narrower yet gets panels around its peaks.
+        width is at most `PEAK`/√κ, κ = −power ℓ''; what is narrower yet gets panels around its
+        peaks.
         """
         sd, (c, w) = np.sqrt(variance), self.scale(y, phi)
         m = self._mode(mean, variance, y, phi, power) if self.log_concave else mean
         curvature = self._curvature(m if self.log_concave else c, y, phi, power)
-        w = np.minimum(w, 2.5 / np.sqrt(curvature))
+        w = np.minimum(w, PEAK / np.sqrt(curvature))
         if self.log_concave:
             sharp = _sharp(m, sd, c, w, curvature)
         else:
@@ -181,7 +183,9 @@ class Likelihood(ABC):
         easy, hard = np.flatnonzero(~sharp), np.flatnonzero(sharp)
         for k, f, log_w in gaussian_nodes(m[easy], sd[easy], c[easy], w[easy]):
             i = easy[k]
-            yield i, f, log_w + _log_ratio(f, mean[i], variance[i], m[i], variance[i])
+            if self.log_concave:  # m is not the mean
+                log_w = log_w + _log_ratio(f, mean[i], variance[i], m[i], variance[i])
+            yield i, f, log_w
         if not hard.size:
             return
         m, v, c, y = m[hard], variance[hard], c[hard], y[hard]
