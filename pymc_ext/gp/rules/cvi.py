@@ -92,7 +92,7 @@ class CVI(Rule):
             try:
                 new = prior.condition(proposal)
                 new_target, new_bound = _target(new, lik, y, phi)
-            except ImproperPosteriorError:
+            except (ImproperPosteriorError, ConvergenceError):  # of the quadrature, at infinity
                 new_bound = -np.inf
             better = new_bound > bound
             if abs(new_bound - bound) < FLAT * (len(y) + abs(bound)):

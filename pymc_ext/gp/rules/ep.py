@@ -106,7 +106,7 @@ class EP(Rule):
             try:
                 new = prior.condition(proposal)
                 new_target = self.update(new, proposal, lik, y, phi)
-            except ImproperPosteriorError:
+            except (ImproperPosteriorError, ConvergenceError):  # of the quadrature, at infinity
                 step = step if history.used else step / 2
                 history.clear()
                 continue

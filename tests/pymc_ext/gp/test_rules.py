@@ -340,6 +340,24 @@ def test_ep_extrapolates_its_updates(name: str) -> None:
     assert found.iterations < 9 / np.log10(5)
 
 
+@pytest.mark.parametrize(("rule", "method"), [("ep", "tilted"), ("cvi", "expectations")])
+def test_an_update_that_cannot_be_integrated_is_shortened(
+    rule: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, m, K = prior(12)
+    likelihood, phi, y = observations("probit", X)
+    expected = solver_of(rule, likelihood).solve(y, phi, (m, K)).value
+    integrate, calls = getattr(likelihood, method), iter(range(1000))
+
+    def fails_once(*args: object, **kwargs: object) -> object:
+        if next(calls) == 1:
+            raise px.gp.ConvergenceError("their mean is not finite")
+        return integrate(*args, **kwargs)
+
+    monkeypatch.setattr(likelihood, method, fails_once)
+    assert solver_of(rule, likelihood).solve(y, phi, (m, K)).value == pytest.approx(expected)
+
+
 def test_ep_ends_where_rounding_hides_its_tolerance() -> None:
     X, m, K = prior(12)
     likelihood, phi, y = observations("logit", X)
