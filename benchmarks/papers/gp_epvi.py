@@ -119,7 +119,7 @@ def predictive(gp: Any, point: dict[str, Any], train: Any, test: np.ndarray) -> 
 
 
 def run(name: str, rule: str, seeds: list[int], done: dict[str, Any], ard: bool, keep: Any) -> None:
-    """Add the missing folds to ``done``; ``keep`` is called after every seed."""
+    """Add the missing folds to ``done``; ``keep`` is called after every one."""
     if all(f"{name}/{rule}/{seed}/4" in done for seed in seeds):
         return
     X, y = load(name)
@@ -147,7 +147,7 @@ def run(name: str, rule: str, seeds: list[int], done: dict[str, Any], ard: bool,
                 "active": list(fit.active_bounds),
                 "seconds": round(time.perf_counter() - begin, 3),
             }
-        keep()
+            keep()
 
 
 def stored_folds(name: str, rule: str, kind: str, keys: list[str]) -> np.ndarray | None:
