@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_ext.gp.errors import ImproperPosteriorError
+from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.minibatch import BatchTerms, WhitenedGaussian, batch_terms
 from pymc_ext.gp.sites import GaussianSites
 from pymc_ext.gp.solver import Solver, make_prior
@@ -44,17 +44,17 @@ def alternate(solver, graph, theta, adam, e_steps, m_steps, max_iterations, tole
     first = last = (theta, solution.value, solution.value + log_prior)
     steps, reason, converged = 0, f"{max_iterations} iterations", False
     for _ in range(max_iterations):
-        inputs, _ = graph.forward(theta)
-        sites = _e_step(solver, y, inputs, sites, e_steps if trace else 0)
         start = theta
         try:
+            inputs, _ = graph.forward(theta)
+            sites = _e_step(solver, y, inputs, sites, e_steps if trace else 0)
             for _ in range(m_steps):
                 inputs, _ = graph.forward(theta)
                 _, bars = solver.held_gradient(y, inputs[0], inputs[1:], sites)
                 theta = adam.step(theta, graph.backward(theta, bars))
                 steps += 1
             evidence, objective = _held_value(solver, graph, y, theta, sites)
-        except (ImproperPosteriorError, ValueError) as error:
+        except (ConvergenceError, ValueError) as error:
             reason = f"the M-step left the region where the sites are proper: {error}"
             break
         trace.append(objective)
@@ -111,7 +111,7 @@ def minibatch(gp, graph, batches, theta, adam, batch_size, passes, rng):
 def _held_value(solver, graph, y, theta, sites) -> tuple[float, float]:
     inputs, log_prior = graph.forward(theta)
     post = make_prior(inputs[1:]).condition(sites)
-    evidence = post.centred_log_normaliser + solver.correct(post, sites, y, inputs[0]).value
+    evidence = solver.evidence(post, solver.correct(post, sites, y, inputs[0]))
     return evidence, evidence + log_prior
 
 

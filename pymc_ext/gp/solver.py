@@ -101,11 +101,7 @@ class Solver:
             return self._last[1]
         fixed = self._fixed_point(y, phi, prior_inputs)
         correction = self.correct(fixed.posterior, fixed.sites, y, phi)
-        value = fixed.posterior.centred_log_normaliser + correction.value
-        if not np.isfinite(value):
-            raise ConvergenceError(
-                f"the evidence by learning={self.learning!r} is {value} at the sites of {self.rule}"
-            )
+        value = self.evidence(fixed.posterior, correction)
         solution = Solution(value, fixed, correction, phi.copy(), y)
         self._last = (tuple(np.array(k) for k in key), solution)
         return solution
@@ -114,7 +110,7 @@ class Solver:
         """The posterior at the fixed point, also where the evidence is undefined there."""
         try:
             return self.solve(y, phi, prior_inputs).fixed_point.posterior
-        except ImproperPosteriorError:  # of a cavity, else it comes again
+        except (ImproperPosteriorError, ConvergenceError):  # of the evidence, else it comes again
             return self._fixed_point(y, phi, prior_inputs).posterior
 
     def _fixed_point(self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays) -> FixedPoint:
@@ -156,6 +152,15 @@ class Solver:
         options = self.rule.options(self.learning)
         return FORMULAS[self.learning](posterior, sites, self.likelihood, y, phi, **options)
 
+    def evidence(self, posterior: Any, correction: Correction) -> float:
+        """Both terms together; raises ConvergenceError unless the sum is a number."""
+        value = posterior.centred_log_normaliser + correction.value
+        if not np.isfinite(value):
+            raise ConvergenceError(
+                f"the evidence by learning={self.learning!r} is {value} at the sites of {self.rule}"
+            )
+        return value
+
     def gradient(self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays) -> Arrays:
         """Exact derivatives of the evidence in phi and in every prior input."""
         s = self.solve(y, phi, prior_inputs)
@@ -184,7 +189,7 @@ class Solver:
         post = make_prior(prior_inputs).condition(sites)
         c = self.correct(post, sites, y, phi)
         bars = post.gradient(c.mean, c.variance, c.residual)
-        return post.centred_log_normaliser + c.value, (c.parameters, *bars)
+        return self.evidence(post, c), (c.parameters, *bars)
 
     def _implicit(self, s: Solution) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Derivative through the sites: w = (1 − J)⁻ᵀ ∂L/∂λ, pulled through the map to φ, μ, s."""

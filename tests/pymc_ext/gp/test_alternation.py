@@ -60,6 +60,20 @@ def test_the_start_is_returned_where_nothing_is_better(model_and_gp, learning) -
     assert not found.converged
 
 
+def test_an_evidence_that_is_no_number_ends_the_alternation(model_and_gp, monkeypatch) -> None:
+    held, calls = Solver.held_gradient, iter(range(10_000))
+
+    def fails_later(*args):
+        if next(calls) == 50:
+            raise px.gp.ConvergenceError("the evidence is -inf")
+        return held(*args)
+
+    monkeypatch.setattr(Solver, "held_gradient", fails_later)
+    found = learn(model_and_gp, px.gp.CVI(), "ep", "alternating")
+    assert found.stop_reason.endswith("sites are proper: the evidence is -inf")
+    assert len(found.trace) == 2 and found.objective == found.trace[-1]
+
+
 def test_a_first_fall_that_is_made_good_changes_nothing(model_and_gp) -> None:
     options = {"start": {"ls": 0.8, "scale": 0.55}, "learning_rate": 0.2}
     short = learn(model_and_gp, px.gp.CVI(), None, "alternating", max_iterations=1, **options)

@@ -300,6 +300,8 @@ def test_evidence_beyond_numbers_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(type(likelihood), "expectations", _infinite)
     with pytest.raises(px.gp.ConvergenceError, match="by learning='elbo' is -inf at the sites of"):
         Solver(likelihood, px.gp.Laplace(), "elbo").solve(y, phi, (m, K))
+    mean = Solver(likelihood, px.gp.Laplace(), "elbo").posterior(y, phi, (m, K)).mean
+    assert np.isfinite(mean).all()  # predictions ask for no evidence
 
 
 def _infinite(self, mean: np.ndarray, *args: object, **kwargs: object) -> Expectations:
