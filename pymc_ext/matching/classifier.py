@@ -105,7 +105,7 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
         """Update exactly with more rows; the first call names all ``classes``.
 
         The posterior does not depend on the order or the grouping of the rows. A failing call
-        changes nothing.
+        changes nothing. Parameters set after the first call count from the next `fit` on.
         """
         first = not hasattr(self, "state_")
         X, y, weight = self._checked(X, y, sample_weight, reset=first)

@@ -12,7 +12,15 @@ import numpy as np
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write ``arrays`` as .npz beside ``path`` and rename it into place when it is on disk."""
+    """Write ``arrays`` as .npz beside ``path`` and rename it into place when it is on disk.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such folder.
+    """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: create its folder {path.parent} first")
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:

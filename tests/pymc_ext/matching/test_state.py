@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 
 import joblib
 import numpy as np
@@ -170,6 +171,14 @@ def test_save_and_resume(tmp_path, labels):
     resumed.update(X[70:], labels[Y[70:]])
     assert_same_posterior(resumed, whole)
     assert os.listdir(tmp_path) == ["state.npz"]
+
+
+def test_saving_into_a_missing_folder_names_it(tmp_path):
+    path = tmp_path / "missing" / "state.npz"
+    with pytest.raises(
+        FileNotFoundError, match=re.escape(f"cannot write {path}: create its folder")
+    ):
+        fill_shard(np.arange(N)).save(path)
 
 
 @pytest.mark.parametrize("fault", ["fsync", "replace"])
