@@ -23,7 +23,7 @@ class FlatDensity:
 
     def __init__(self, approx: VectorisedApproximation) -> None:
         self.approx = approx
-        self.values = self.hessians = 0
+        self.reset_counts()
         with approx.building():
             self._build()
 
@@ -44,15 +44,25 @@ class FlatDensity:
         self._value_and_gradient = approx.compile([theta], [logp, gradient])
         self._products = approx.compile([theta, directions], products, on_unused_input="ignore")
 
+    def reset_counts(self) -> None:
+        """Nothing evaluated yet."""
+        self.values = self.gradients = 0
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Evaluations of log p̃ and of its gradient; a Hessian counts as D gradients."""
+        return self.values, self.gradients
+
     def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
         """log p̃ and its gradient (D,)."""
         self.values += 1
+        self.gradients += 1
         value, gradient = self._value_and_gradient(theta)
         return float(value), np.asarray(gradient, dtype=float)
 
     def hessian(self, theta: Array) -> Array:
         """∇² log p̃, (D, D), exact and symmetrised."""
-        self.hessians += 1
+        self.gradients += len(theta)
         eye = np.eye(len(theta))
         blocks = range(0, len(theta), HESSIAN_ROWS)
         H = np.concatenate([self._products(theta, eye[i : i + HESSIAN_ROWS]) for i in blocks])

@@ -41,9 +41,9 @@ class LaplaceFinder:
         self.evidence: LaplaceEvidence | None = None
 
     @property
-    def evaluations(self) -> int:
-        """Evaluations of log p̃ and its gradient in the last run."""
-        return 0 if self.search is None else self.search.density.values
+    def evaluations(self) -> tuple[int, int]:
+        """Evaluations of log p̃ and of its gradient in the last run, see `FlatDensity.counts`."""
+        return (0, 0) if self.search is None else self.search.density.counts
 
     def run(self, n: int, monitor: Monitor) -> LaplaceFit:
         """Search with at most n iterations a start."""
@@ -130,6 +130,7 @@ class LaplaceVI(DeterministicInference):
         fit = self.approx.laplace = self.finder.run(n, monitor)
         self.approx.group.set_base(fit.theta, fit.factor, fit.factor_inverse)
         fresh = self.fresh_draws()
+        values, gradients = self.finder.evaluations
         compile_seconds = self.approx.compile_seconds - compiled
         return FitResult(
             method=self.name,
@@ -138,8 +139,8 @@ class LaplaceVI(DeterministicInference):
             iterations=len(monitor.losses),
             seconds=time.perf_counter() - begin - compile_seconds,
             compile_seconds=compile_seconds,
-            density_evaluations=self.finder.evaluations,
-            gradient_evaluations=self.finder.evaluations,
+            density_evaluations=values,
+            gradient_evaluations=gradients,
             random_seed=self.random_seed,
             fresh=fresh,
             log_marginal_laplace=fit.log_marginal,

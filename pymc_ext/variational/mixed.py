@@ -119,7 +119,7 @@ class LaplaceBasedInference(FixedDrawsInference):
         return replace(result, converged=False, notes=(*result.notes, note))
 
     def prepared_evaluations(self) -> tuple[int, int]:
-        return self.finder.evaluations, self.finder.evaluations
+        return self.finder.evaluations
 
 
 def check_same_variables(base: VectorisedApproximation, approx: VectorisedApproximation) -> None:

@@ -269,5 +269,4 @@ class MixtureVI(FixedDrawsInference):
         return [objective.x]
 
     def prepared_evaluations(self) -> tuple[int, int]:
-        count = 0 if self._search is None else self._search.density.values
-        return count, count
+        return (0, 0) if self._search is None else self._search.density.counts

@@ -188,7 +188,8 @@ class LaplaceSearch:
         from absurd points, where log p̃ is −1e14, the climb can take for ever.
         """
         starts = self.starts if starts is None else starts
-        self.density.values = 0 if starts is self.starts else self.density.values
+        if starts is self.starts:
+            self.density.reset_counts()
         fits: list[LaplaceFit] = []
         failures: list[str] = []
         limit, longest = max_iterations, 0

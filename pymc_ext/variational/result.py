@@ -69,7 +69,8 @@ class FitResult:
     converged, stop_reason
         Whether the optimiser's own test was met, and why it stopped, in words.
     iterations, density_evaluations, gradient_evaluations
-        Work done; one evaluation is one log p̃ or one gradient at one θ, fresh draws not counted.
+        Work done; one evaluation is one log p̃ or one gradient at one θ, a Hessian's product with a
+        vector counts as a gradient, fresh draws are not counted.
     seconds, compile_seconds
         Wall time of the fit without graph compilation, and of the compilation.
     random_seed

@@ -47,6 +47,18 @@ def test_gradient_and_hessian_against_finite_differences(skewed):
     np.testing.assert_allclose(density.hessian(theta), rows, rtol=1e-5)
 
 
+def test_hessians_count_as_one_gradient_a_direction(skewed):
+    approx = px.LaplaceVI(model=skewed).approx
+    density, theta = FlatDensity(approx), np.array([0.3, -0.2])
+    density.value_and_gradient(theta)
+    density.hessian(theta)
+    assert density.counts == (1, 3)
+    result = fit(skewed).result
+    hessians, rest = divmod(result.gradient_evaluations - result.density_evaluations, 2)
+    assert hessians > 0
+    assert rest == 0
+
+
 def test_covariance_is_the_inverse_hessian_at_a_stationary_point(skewed):
     approx = fit(skewed)
     density, mode = FlatDensity(approx), approx.mean.eval()
