@@ -134,7 +134,7 @@ def run(name: str, rule: str, seeds: list[int], done: dict[str, Any], ard: bool,
             with model:
                 pm.set_data({"X": X[train], "labels": y[train]})
                 begin = time.perf_counter()
-                fit = px.gp.fit_hyperparameters(gp, method=method, bounds=BOUNDS)
+                fit = px.gp.fit_hyperparameters(gp, method=method, bounds=BOUNDS, progressbar=False)
             p = predictive(gp, fit.point, (X[train], y[train]), X[test])
             chosen = np.where(y[test] == 1, p, 1 - p)
             done[key] = {

@@ -70,7 +70,7 @@ def fit(name: str, method: str, alpha: float, seed: int, m: int, rows: int) -> d
             likelihood=px.gp.Categorical(K), rule=px.gp.Matching(method, alpha),
         )  # fmt: skip
         gp.marginal_likelihood("y", X=X, y=y, Xu=Z)
-        found = px.gp.fit_hyperparameters(gp, max_iterations=40)
+        found = px.gp.fit_hyperparameters(gp, max_iterations=40, progressbar=False)
         train = gp.log_predictive(X[:2000], y[:2000], point=found.point).mean()
         p = gp.predict(X_test, point=found.point, diag=True, pred_noise=True)[0]
     chosen = p[np.arange(len(p)), y_test]

@@ -107,7 +107,7 @@ def learn(X: np.ndarray, y: np.ndarray, rule: Any) -> tuple[Any, Any, pm.Model]:
             likelihood=px.gp.Categorical(4), rule=rule, learning="elbo",
         )  # fmt: skip
         gp.marginal_likelihood("y", X=X, y=y)
-        fit = px.gp.fit_hyperparameters(gp, max_iterations=60)
+        fit = px.gp.fit_hyperparameters(gp, max_iterations=60, progressbar=False)
     return fit, gp, model
 
 

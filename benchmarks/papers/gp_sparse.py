@@ -68,7 +68,9 @@ def run(name: str, rule: str, k: int, m: int, max_iterations: int) -> dict[str, 
         )  # fmt: skip
         gp.marginal_likelihood("y", X=X[train], y=y[train], Xu=Z)
         begin = time.perf_counter()
-        fit = px.gp.fit_hyperparameters(gp, method, bounds=BOUNDS, max_iterations=max_iterations)
+        fit = px.gp.fit_hyperparameters(
+            gp, method, bounds=BOUNDS, max_iterations=max_iterations, progressbar=False
+        )
         log_p = gp.log_predictive(X[test], y[test], point=fit.point)
     return {
         "log_likelihood": float(log_p.mean()),

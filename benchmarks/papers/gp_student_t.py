@@ -58,7 +58,7 @@ def run(name: str, rule: str, k: int) -> dict[str, Any]:
         gp.marginal_likelihood("y", X=X, y=y)
         begin = time.perf_counter()
         try:
-            fit = px.gp.fit_hyperparameters(gp, method)
+            fit = px.gp.fit_hyperparameters(gp, method, progressbar=False)
         except px.gp.ConvergenceError as error:
             return {"failed": str(error)}
         log_p = gp.log_predictive(X_test, y_test, point=fit.point)

@@ -120,7 +120,8 @@ def fit(method: str, data: tuple[np.ndarray, ...], seed: int, m: int = 50) -> di
             cov_func=variance * pm.gp.cov.ExpQuad(p, ls=ls), likelihood=likelihood(), rule=rule,
         )  # fmt: skip
         gp.marginal_likelihood("y", X=X, y=y, Xu=Xu)
-        found = px.gp.fit_hyperparameters(gp, bounds={"variance": (1e-4, 1e4)}, max_iterations=300)
+        bounds = {"variance": (1e-4, 1e4)}
+        found = px.gp.fit_hyperparameters(gp, bounds=bounds, max_iterations=300, progressbar=False)
         mean, var = gp.predict(X_test, point=found.point, diag=True)
         last = gp.solver._last[1].fixed_point
     exact = last.posterior.centred_log_normaliser

@@ -109,7 +109,7 @@ def memory(n: int = 2000) -> None:
     for rule, learning in ((px.gp.Laplace(), None), (px.gp.CVI(), "ep")):
         it, gp = model(X, y, rule, learning)
         with it:
-            px.gp.fit_hyperparameters(gp, max_iterations=1)
+            px.gp.fit_hyperparameters(gp, max_iterations=1, progressbar=False)
     print(peak_gib())
 
 
@@ -163,7 +163,7 @@ def matching(n: int = 5000, m: int = 100) -> dict[str, Any]:
         it, gp = model(X, y, rule, m=m)
         gp.graph(it)
         with it:
-            fit = px.gp.fit_hyperparameters(gp, method, max_iterations=60)
+            fit = px.gp.fit_hyperparameters(gp, method, max_iterations=60, progressbar=False)
             p = gp.log_predictive(*fresh, point=fit.point)
         table[name] = {
             "seconds": fit.seconds,

@@ -58,7 +58,7 @@ def fitted(n: int, m: int, rule: Any) -> dict[str, Any]:
     it, gp = model(X, y, rule, m=m)
     gp.graph(it)
     with it:
-        fit = px.gp.fit_hyperparameters(gp)
+        fit = px.gp.fit_hyperparameters(gp, progressbar=False)
     point = {k: float(v) for k, v in fit.point.items()}
     return {"seconds": fit.seconds, "evidence": fit.evidence, "steps": fit.steps, "point": point,
             "stop": fit.stop_reason}  # fmt: skip

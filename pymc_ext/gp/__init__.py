@@ -14,11 +14,13 @@ from pymc_ext.gp.likelihoods import (
 )
 from pymc_ext.gp.model import Approximate
 from pymc_ext.gp.rules import CVI, EP, JaakkolaBound, Laplace, Matching, Rule
+from pymc_ext.gp.sampling import AnnealedEvidence, annealed_evidence, sample_latents
 from pymc_ext.gp.sites import GaussianSites
 
 __all__ = [
     "CVI",
     "EP",
+    "AnnealedEvidence",
     "Approximate",
     "BernoulliLogit",
     "BernoulliProbit",
@@ -37,5 +39,7 @@ __all__ = [
     "Poisson",
     "Rule",
     "StudentT",
+    "annealed_evidence",
     "fit_hyperparameters",
+    "sample_latents",
 ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+import xarray as xr
 from pytensor.tensor.sharedvar import SharedVariable
 from pytensor.tensor.variable import TensorVariable
 
@@ -24,8 +26,21 @@ def draw_latents(rng: np.random.Generator, mu: np.ndarray, cov: np.ndarray, n: i
     )
 
 
-def inference_data(variables: dict[str, np.ndarray]) -> Any:
-    return from_groups({"posterior_predictive": variables})
+def posterior_draws(idata: Any) -> xr.Dataset:
+    """The group posterior, or the data set given; raises ValueError where there are no draws."""
+    found = idata if isinstance(idata, xr.Dataset) else getattr(idata, "posterior", None)
+    if found is None or not {"chain", "draw"} <= set(found.dims):
+        raise ValueError(
+            "idata must hold posterior draws (chain, draw): pass what pm.sample returned, got "
+            f"{type(idata).__name__} without them"
+        )
+    return found
+
+
+def predictions(variables: dict[str, np.ndarray], rows: str, coords: Mapping[str, Any]) -> Any:
+    """Group posterior_predictive of arrays (chain, draw, n*) or (chain, draw, n*, K)."""
+    dims = {name: [rows, "class"][: v.ndim - 2] for name, v in variables.items()}
+    return from_groups({"posterior_predictive": variables}, dims=dims, coords=dict(coords))
 
 
 def as_matrix(X: Any, name: str, columns: int | None = None) -> Any:
@@ -37,7 +52,8 @@ def as_matrix(X: Any, name: str, columns: int | None = None) -> Any:
             raise ValueError(f"{name} must be finite, got {X[tuple(bad)]} in row {bad[0]}")
     if X.ndim != 2:
         shape = X.shape if isinstance(X, np.ndarray) else f"{X.ndim} axes"
-        raise ValueError(f"{name} must be 2-D (n, d), got {shape}; use {name}[:, None] for d = 1")
+        column = f"; use {name}[:, None] for d = 1" if X.ndim == 1 else ""
+        raise ValueError(f"{name} must be 2-D (n, d), got {shape}{column}")
     if n_rows(X) == 0 and name != "Xnew":
         raise ValueError(f"{name} must have at least one row, got shape {X.shape}")
     if columns is not None and n_columns(X) not in (None, columns):

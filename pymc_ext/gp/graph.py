@@ -10,6 +10,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.pytensorf import join_nonshared_inputs
+from pytensor.gradient import NullTypeGradError
 from pytensor.graph.traversal import ancestors
 
 from pymc_ext.gp.points import refuse_unknown, sources
@@ -32,7 +33,8 @@ class HyperparameterGraph:
     Raises
     ------
     ValueError
-        The GP depends on a random variable that is not in the model.
+        The GP depends on a random variable that is not in the model, or the model holds the GP's
+        `conditional` already.
     """
 
     def __init__(self, gp: Any, model: pm.Model, batch: bool = False):
@@ -54,7 +56,13 @@ class HyperparameterGraph:
         *inputs, log_prior = outputs
         bars = [x.type() for x in inputs]
         total = log_prior + sum(pt.sum(b * x) for b, x in zip(bars, inputs, strict=True))
-        gradient = pt.grad(total, theta, disconnected_inputs="ignore")
+        try:
+            gradient = pt.grad(total, theta, disconnected_inputs="ignore")
+        except NullTypeGradError as error:
+            raise ValueError(
+                "predictions made by `conditional` are variables of this model: fit the "
+                "hyperparameters before adding them"
+            ) from error
         options = {"on_unused_input": "ignore"}
         self._y = pm.compile([], y)
         self._forward = pm.compile([theta, *X], outputs, **options)

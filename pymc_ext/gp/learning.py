@@ -15,8 +15,9 @@ from scipy.optimize import minimize
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.loops import Adam, alternate, minibatch
-from pymc_ext.gp.points import context, refuse_other_observations
+from pymc_ext.gp.points import context, refuse_other_observations, refuse_unknown
 from pymc_ext.gp.solver import Solver
+from pymc_ext.variational.monitor import Monitor
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,8 @@ class HyperparameterFit:
     evidence
         The evidence alone, all normalisers included.
     method, stop_reason, converged
-        How it was found, why it stopped, whether that is a stationary point.
+        How it was found, why it stopped, whether that is a stationary point of the search, which
+        may lie at its bounds.
     steps
         Gradient evaluations of the hyperparameters.
     trace
@@ -72,7 +74,7 @@ def fit_hyperparameters(
     gp: Any,
     method: str = "l-bfgs",
     start: dict[str, ArrayLike] | None = None,
-    bounds: dict[str, tuple[float, float]] | None = None,
+    bounds: dict[str, tuple[float | None, float | None]] | None = None,
     max_iterations: int = 500,
     e_steps: int = 20,
     m_steps: int = 20,
@@ -80,6 +82,7 @@ def fit_hyperparameters(
     tolerance: float = 1e-4,
     batch_size: int = 1000,
     random_seed: int | None = None,
+    progressbar: bool = True,
     model: pm.Model | None = None,
 ) -> HyperparameterFit:
     """Maximise evidence + log prior over the hyperparameters, potentials included.
@@ -102,11 +105,12 @@ def fit_hyperparameters(
         of size ``rule.rho`` and one step of Adam. The objective reported is the ELBO of all rows at
         the end.
     start
-        Constrained start values by name; the model's initial point where missing.
+        Start values by name, also a ``point`` of another fit or of `pm.find_MAP`; the model's
+        initial point where missing. It is moved to within the bounds.
     bounds
-        (low, high) of constrained hyperparameters by name; others are bounded at ±12 on their
-        unconstrained scale. Bounds that hold at the end are reported. Where a support depends on
-        other hyperparameters, these are as at the start.
+        (low, high) of constrained hyperparameters by name; where an end is missing, None or at the
+        end of the support, it is ±12 on the unconstrained scale. Bounds that hold at the end are
+        reported. Where a support depends on other hyperparameters, these are as at the start.
     max_iterations
         Of L-BFGS, or pairs of E- and M-steps.
     e_steps, m_steps, learning_rate, tolerance
@@ -115,6 +119,8 @@ def fit_hyperparameters(
 
     batch_size, random_seed
         Of ``"minibatch"``: rows of a batch, seed of their order.
+    progressbar
+        Whether to show iterations and −objective.
 
     Returns
     -------
@@ -148,28 +154,31 @@ def fit_hyperparameters(
         raise ValueError("the model has no free hyperparameter to learn")
     graph = gp.graph(model)
     refuse_other_observations(gp.observed, model)
-    values = _inside(graph, start or {}, "start")
+    values = _start(graph, start or {})
     theta = graph.flatten(values)
     box = _box(graph, bounds or {}, values)
     theta = np.clip(theta, *box)
     begin = time.perf_counter()
-    if method == "l-bfgs":
-        found = _lbfgs(gp.solver, graph, theta, box, max_iterations)
-    elif method == "minibatch":
-        adam, rng = Adam(learning_rate, box), np.random.default_rng(random_seed)
-        batches = HyperparameterGraph(gp, graph.model, batch=True)
-        found = minibatch(gp, graph, batches, theta, adam, batch_size, max_iterations, rng)
-    else:
-        adam, steps = Adam(learning_rate, box), (e_steps, m_steps)
-        found = alternate(gp.solver, graph, theta, adam, *steps, max_iterations, tolerance)
-    theta, evidence, objective, reason, converged, steps, trace = found
+    adam = Adam(learning_rate, box)
+    with Monitor(gp, (), 0, max_iterations, progressbar) as monitor:
+        if method == "l-bfgs":
+            found = _lbfgs(gp.solver, graph, theta, box, max_iterations, monitor)
+        elif method == "minibatch":
+            batches = HyperparameterGraph(gp, graph.model, batch=True)
+            rng = np.random.default_rng(random_seed)
+            passes = batch_size, max_iterations, rng
+            found = minibatch(gp, graph, batches, theta, adam, *passes, monitor)
+        else:
+            limits = e_steps, m_steps, max_iterations, tolerance
+            found = alternate(gp.solver, graph, theta, adam, *limits, monitor)
+    theta, evidence, objective, reason, converged, steps = found
     active = tuple(_active(graph, theta, box))
     if active:
         logger.warning("%s: at a bound of the search", ", ".join(active))
     seconds = time.perf_counter() - begin
     return HyperparameterFit(
         graph.constrained(theta), objective, evidence, method, reason, converged, steps,
-        tuple(trace), active, seconds,
+        tuple((-monitor.losses).tolist()), active, seconds,
     )  # fmt: skip
 
 
@@ -195,20 +204,34 @@ def _inside(
     what: str,
     around: dict[str, np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Value variables of a constrained point; raises ValueError outside the support."""
+    """Value variables of a constrained point; raises ValueError outside the closed support."""
     with np.errstate(invalid="ignore", divide="ignore"):
         values = graph.transformed(point, around)
     for rv in graph.model.free_RVs:
-        if rv.name in point and not np.isfinite(values[graph.model.rvs_to_values[rv].name]).all():
+        if rv.name in point and np.isnan(values[graph.model.rvs_to_values[rv].name]).any():
             raise ValueError(
                 f"{what} of {rv.name} must lie inside its support, got {point[rv.name]}"
             )
     return values
 
 
+def _start(graph: HyperparameterGraph, point: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Value variables of a point that may hold more than the constrained hyperparameters."""
+    model = graph.model
+    values = {rv.name: model.rvs_to_values[rv].name for rv in model.free_RVs}
+    refuse_unknown(point, [*values, *values.values(), *(v.name for v in model.deterministics)])
+    out = _inside(graph, {name: point[name] for name in values if name in point}, "start")
+    for name, value in values.items():
+        if name not in point and value in point:
+            out[value] = np.broadcast_to(np.asarray(point[value], float), out[value].shape)
+    if bad := sorted(name for name, value in out.items() if not np.isfinite(value).all()):
+        raise ValueError(f"start of {', '.join(bad)} must be finite, got {point}")
+    return out
+
+
 def _box(
     graph: HyperparameterGraph,
-    bounds: dict[str, tuple[float, float]],
+    bounds: dict[str, tuple[float | None, float | None]],
     start: dict[str, np.ndarray],
 ) -> np.ndarray:
     """(2, D) bounds on the unconstrained scale, of supports as they are at the start."""
@@ -216,12 +239,13 @@ def _box(
     for side in (0, 1):
         default = DEFAULT_BOUND * (2 * side - 1)
         flat = {name: np.full(v.shape, default) for name, v in graph.start_point.items()}
-        edge = {name: pair[side] for name, pair in bounds.items()}
+        edge = {name: pair[side] for name, pair in bounds.items() if pair[side] is not None}
         given = _inside(graph, edge, "bounds", start)
         for rv in graph.model.free_RVs:
-            if rv.name in bounds:
+            if rv.name in edge:
                 name = graph.model.rvs_to_values[rv].name
-                flat[name] = given[name]
+                open_end = np.isinf(given[name]) & (np.sign(given[name]) == 2 * side - 1)
+                flat[name] = np.where(open_end, default, given[name])
         ends.append(graph.flatten(flat))
     if np.any(ends[0] >= ends[1]):
         raise ValueError(f"bounds must be (low, high) with low < high, got {bounds}")
@@ -240,11 +264,12 @@ def _wall(best: np.ndarray, value: float, theta: np.ndarray) -> tuple[float, np.
     return height - value, 2 * height * away / max(away @ away, 1e-12)
 
 
-def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iterations):
-    y, trace = graph.y, []
+def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iterations, monitor):
+    y, refused = graph.y, ""
     best: dict[str, Any] = {}
 
     def negative(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal refused
         if best and np.array_equal(theta, best["theta"]):  # where the next window starts
             return -best["value"], -best["gradient"]
         (phi, *prior), log_prior = graph.forward(theta)
@@ -254,7 +279,7 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
         except (ConvergenceError, ImproperPosteriorError, ValueError) as error:
             if not best:
                 raise
-            logger.info("a trial point of the line search was refused: %s", error)
+            refused = f"; trial points were refused, the last as {error}"
             return _wall(best["theta"], best["value"], theta)
         value = evidence + log_prior
         if not best or value > best["value"]:
@@ -269,7 +294,7 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
         result = minimize(
             negative, theta, jac=True, method="L-BFGS-B", bounds=window.T,
             options={"maxiter": left, "gtol": 1e-5, "ftol": ftol},
-            callback=lambda _: trace.append(best["value"]),
+            callback=lambda _: monitor(-best["value"]),
         )  # fmt: skip
         theta, left, steps = best["theta"], left - int(result.nit), steps + int(result.nfev)
         inside = not np.any(np.isclose(theta, window) & (window != box))
@@ -279,6 +304,5 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
     converged = bool(result.success) and inside and ftol == LAST_GAIN
     reason = f"{max_iterations} iterations" if result.success and not converged else result.message
     reason = ROUGH if result.status == ABNORMAL else reason
-    return (
-        best["theta"], best["evidence"], best["value"], str(reason), converged, steps, trace,
-    )  # fmt: skip
+    reason = f"{reason}{'' if converged else refused}"
+    return best["theta"], best["evidence"], best["value"], reason, converged, steps

@@ -30,7 +30,7 @@ class Adam:
         return np.clip(theta + self.rate * m / (np.sqrt(v) + 1e-8), *self.box)
 
 
-def alternate(solver, graph, theta, adam, e_steps, m_steps, max_iterations, tolerance):
+def alternate(solver, graph, theta, adam, e_steps, m_steps, max_iterations, tolerance, monitor):
     """E- and M-steps until the objective falls, and the best of their points and the start.
 
     A fall in the first iteration does not stop it: Adam's first steps have full length however
@@ -40,14 +40,13 @@ def alternate(solver, graph, theta, adam, e_steps, m_steps, max_iterations, tole
     inputs, log_prior = graph.forward(theta)
     solution = solver.solve(y, inputs[0], inputs[1:])  # the first E-step runs to its end
     sites = solution.fixed_point.sites
-    trace: list[float] = []
     first = last = (theta, solution.value, solution.value + log_prior)
     steps, reason, converged = 0, f"{max_iterations} iterations", False
     for _ in range(max_iterations):
         start = theta
         try:
             inputs, _ = graph.forward(theta)
-            sites = _e_step(solver, y, inputs, sites, e_steps if trace else 0)
+            sites = _e_step(solver, y, inputs, sites, e_steps if steps else 0)
             for _ in range(m_steps):
                 inputs, _ = graph.forward(theta)
                 _, bars = solver.held_gradient(y, inputs[0], inputs[1:], sites)
@@ -55,10 +54,10 @@ def alternate(solver, graph, theta, adam, e_steps, m_steps, max_iterations, tole
                 steps += 1
             evidence, objective = _held_value(solver, graph, y, theta, sites)
         except (ConvergenceError, ValueError) as error:
-            reason = f"the M-step left the region where the sites are proper: {error}"
+            reason = f"the M-step left the region where the evidence is known: {error}"
             break
-        trace.append(objective)
-        if objective < last[2] - 1e-9 * abs(last[2]) and len(trace) > 1:
+        monitor(-objective)
+        if objective < last[2] - 1e-9 * abs(last[2]) and steps > m_steps:
             reason = "the learning objective fell"
             break
         last = (theta, evidence, objective)
@@ -71,7 +70,7 @@ def alternate(solver, graph, theta, adam, e_steps, m_steps, max_iterations, tole
     theta, evidence, objective = last
     inputs, log_prior = graph.forward(theta)
     solver.rule.solve(make_prior(inputs[1:]), lik, y, inputs[0])  # the reported point is usable
-    return theta, evidence, objective, reason, converged, steps, trace
+    return theta, evidence, objective, reason, converged, steps
 
 
 def _moved(theta: np.ndarray, start: np.ndarray) -> float:
@@ -88,9 +87,9 @@ def natural_step(q, prior, solver, y, phi, n) -> tuple[WhitenedGaussian, BatchTe
     return q, batch_terms(q, prior, lik, y, phi, n)
 
 
-def minibatch(gp, graph, batches, theta, adam, batch_size, passes, rng):
+def minibatch(gp, graph, batches, theta, adam, batch_size, passes, rng, monitor):
     X, y = gp.input_values(), graph.y
-    n, q, trace, steps = len(y), None, [], 0
+    n, q, steps = len(y), None, 0
     for _ in range(passes):
         total = 0.0
         parts = np.array_split(rng.permutation(n), -(-n // batch_size))
@@ -101,11 +100,11 @@ def minibatch(gp, graph, batches, theta, adam, batch_size, passes, rng):
             theta = adam.step(theta, batches.backward(theta, terms.bars, X[rows]))
             total, steps = total + terms.value, steps + 1
         assert q is not None  # a pass has at least one batch
-        trace.append(total / len(parts) - q.divergence())
+        monitor(q.divergence() - total / len(parts))
     (phi, *inputs), log_prior = graph.forward(theta)
     evidence = gp.solver.solve(y, phi, tuple(inputs)).value
     reason = f"{passes} passes over the data"
-    return theta, evidence, evidence + log_prior, reason, False, steps, trace
+    return theta, evidence, evidence + log_prior, reason, False, steps
 
 
 def _held_value(solver, graph, y, theta, sites) -> tuple[float, float]:

@@ -16,9 +16,10 @@ from pymc_ext.gp.arrays import (
     as_matrix,
     draw_latents,
     fixed_columns,
-    inference_data,
     n_columns,
     n_rows,
+    posterior_draws,
+    predictions,
 )
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.likelihoods.base import Likelihood
@@ -96,6 +97,10 @@ class Approximate:
             raise TypeError(f"rule must be a px.gp rule such as EP(), got {rule!r}")
         if not callable(cov_func):
             raise TypeError(f"cov_func must be a pm.gp.cov function, got {cov_func!r}")
+        if mean_func is not None and not callable(mean_func):
+            raise TypeError(
+                f"mean_func must be a function such as pm.gp.mean.Constant(1.0), got {mean_func!r}"
+            )
         if on_failure not in (None, "raise", "reject"):
             raise ValueError(f"on_failure must be None, 'raise' or 'reject', got {on_failure!r}")
         self.mean_func = pm.gp.mean.Zero() if mean_func is None else mean_func
@@ -111,7 +116,11 @@ class Approximate:
 
     @property
     def failures(self) -> list[str]:
-        """Reasons of the evaluations that failed without an error, see ``on_failure``."""
+        """Reasons of the evaluations in this process that failed without an error.
+
+        See ``on_failure``; of `pm.sample` on several cores those are the start's only: every
+        process logs its first failure, ``cores=1`` keeps all.
+        """
         return self.evidence.failures
 
     def marginal_likelihood(
@@ -234,7 +243,7 @@ class Approximate:
     def latent(self, Xnew: Any, diag: bool = False) -> tuple[TensorVariable, TensorVariable]:
         """Graphs of the latent's posterior mean and covariance (or variance) at ``Xnew``.
 
-        With L > 1 latents the mean gains a last axis L and the covariance a first one.
+        With L > 1 latents mean and variance gain a last axis L, the covariance a first one.
         """
         if not self.inputs:
             raise ValueError("no data yet: call marginal_likelihood first")
@@ -246,7 +255,7 @@ class Approximate:
         mu = cross @ w + (mean if self.likelihood.n_latent == 1 else mean[:, None])
         if diag:
             taken = pt.sum((cross @ C) * cross, axis=-1)
-            return mu, pt.maximum(self.cov_func(Xnew, diag=True) - taken, 0.0)
+            return mu, pt.maximum(self.cov_func(Xnew, diag=True) - taken, 0.0).T
         return mu, self.cov_func(Xnew) - cross @ C @ cross.T
 
     def conditional(self, name: str, Xnew: Any, jitter: float = JITTER, **kwargs: Any) -> Any:
@@ -292,7 +301,7 @@ class Approximate:
         Returns
         -------
         mean, covariance
-            (n*,) and (n*, n*) or (n*,); for `Categorical`, see there.
+            (n*,) and (n*, n*) or (n*,); for `Categorical` (n*, K) and (K, n*, n*) or (n*, K).
 
         Raises
         ------
@@ -303,7 +312,7 @@ class Approximate:
         if pred_noise and not diag:
             raise ValueError("pred_noise=True gives the variances of y only: pass diag=True")
         mu, cov, phi = self._numbers(Xnew, point, diag, model)
-        return self.likelihood.predict(mu, cov.T, phi) if pred_noise else (mu, cov)
+        return self.likelihood.predict(mu, cov, phi) if pred_noise else (mu, cov)
 
     def _numbers(
         self, Xnew: Any, point: dict[str, Any] | None, diag: bool, model: pm.Model | None
@@ -324,7 +333,7 @@ class Approximate:
         mu, variance, phi = self._numbers(Xnew, point, True, model)
         if len(y) != len(mu):
             raise ValueError(f"Xnew has {len(mu)} rows, ynew has {len(y)} entries")
-        return self.likelihood.tilted(mu, variance.T, y, phi).log_normaliser
+        return self.likelihood.tilted(mu, variance, y, phi).log_normaliser
 
     def quantiles(
         self,
@@ -363,6 +372,7 @@ class Approximate:
         point: dict[str, Any] | None = None,
         draws: int = 1000,
         random_seed: int | None = None,
+        dims: str | None = None,
         model: pm.Model | None = None,
     ) -> Any:
         """Draws of f, E[y | f] and y at new inputs, hyperparameters integrated out or given.
@@ -371,22 +381,27 @@ class Approximate:
         ----------
         Xnew : (n*, d)
         idata
-            Posterior draws of the hyperparameters; one draw of f for each of them.
+            Posterior draws of the hyperparameters; one draw of f for each of them, which keeps its
+            chain and draw.
         point, draws
             In their place: one set of hyperparameters and the number of draws.
         random_seed
             Seed of the draws of f and y.
+        dims
+            Name of the rows of Xnew, a dimension of the model whose coords they have or any other;
+            None: the observed variable's name with "_new".
 
         Returns
         -------
         InferenceData (ArviZ 0) or DataTree
             Group ``posterior_predictive``: "f", "mean" (for Bernoulli the probability of 1) and
-            "y", each (chain, draw, n*).
+            "y", each (chain, draw, n*); f and mean of `Categorical` have a last axis "class".
 
         Raises
         ------
         ValueError
-            The draws or the point lack a hyperparameter, or the model is not the GP's.
+            The draws or the point lack a hyperparameter, the model is not the GP's, or its
+            dimension ``dims`` has another length.
         """
         if (idata is None) == (point is None):
             raise ValueError("give either idata or point")
@@ -400,13 +415,25 @@ class Approximate:
             numbers = numbers_at(outputs, point, model)
             f = draw_latents(rng, numbers[0], numbers[1], draws)[None]
             phi = np.broadcast_to(numbers[2], (1, draws, len(numbers[2])))
+            coords: dict[str, Any] = {}
         else:
-            f, phi = self._over_posterior(outputs, idata.posterior, model, rng)
+            posterior = posterior_draws(idata)
+            f, phi = self._over_posterior(outputs, posterior, model, rng)
+            coords = {name: posterior[name].values for name in ("chain", "draw")}
+        if dims is not None and (labels := model.coords.get(dims)) is not None:
+            if len(labels) != f.shape[2]:
+                raise ValueError(
+                    f"dimension {dims!r} of the model has {len(labels)} entries, Xnew has "
+                    f"{f.shape[2]} rows: pass dims= another name"
+                )
+            coords[dims] = labels
         parts = [self._observe(rng, f[c, d], phi[c, d]) for c, d in np.ndindex(f.shape[:2])]
         mean, y = (np.reshape([p[k] for p in parts], (*f.shape[:2], -1)) for k in (0, 1))
         if self.likelihood.n_latent > 1:
             mean = mean.reshape(f.shape)
-        return inference_data({"f": f, "mean": mean, "y": y})
+        assert self.observed is not None
+        rows = f"{self.observed.name}_new" if dims is None else dims
+        return predictions({"f": f, "mean": mean, "y": y}, rows, coords)
 
     def _observe(
         self, rng: np.random.Generator, f: np.ndarray, phi: np.ndarray

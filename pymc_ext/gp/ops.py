@@ -75,7 +75,9 @@ class _EvidenceOp(_SolverOp):
         if self.on_failure == "raise" or (self.on_failure is None and not self.solver.has_solved):
             raise error
         if not self.failures:
-            logger.warning("%s: %s (said once; all are in the GP's failures)", what, error)
+            logger.warning(
+                "%s: %s (said once a process; its failures are in the GP's `failures`)", what, error
+            )
         self.failures.append(str(error))
 
 

@@ -24,7 +24,7 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str]) -> None:
     if unknown := sorted(set(names) - set(known)):
         raise ValueError(
             f"no hyperparameter is called {', '.join(unknown)}; the model has "
-            f"{', '.join(sorted(known))}"
+            f"{', '.join(sorted(set(known)))}"
         )
 
 

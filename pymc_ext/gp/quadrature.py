@@ -81,7 +81,8 @@ def _require_finite(name: str, values: np.ndarray) -> None:
 
 
 def _steps(c: np.ndarray, w: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
-    reach = np.maximum(c - low, high - c) / w
+    with np.errstate(divide="ignore", invalid="ignore"):  # refused next
+        reach = np.maximum(c - low, high - c) / w
     _require_finite("range in widths of the likelihood", reach)
     return 1 + int(np.ceil(np.log(max(np.max(reach), 3.0)) / np.log(3.0)))
 

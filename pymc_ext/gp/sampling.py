@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
@@ -94,7 +95,7 @@ def elliptical_slice_step(
 
 
 def annealed_evidence(
-    mean: np.ndarray,
+    mean: np.ndarray | float,
     K: np.ndarray,
     likelihood: Likelihood,
     y: np.ndarray,
@@ -110,7 +111,7 @@ def annealed_evidence(
 
     Parameters
     ----------
-    mean : (n,) array
+    mean : (n,) array or number
     K : (n, n) array
     likelihood, y, phi
         Factorising likelihood of one latent, observations (n,), its parameters (P,) in the order
@@ -126,13 +127,20 @@ def annealed_evidence(
         If shapes disagree, the likelihood has several latents, or its parameters are missing or
         out of range.
 
+    Examples
+    --------
+    >>> import numpy as np, pymc_ext as px
+    >>> found = px.gp.annealed_evidence(0.0, np.eye(1), px.gp.BernoulliProbit(), [1.0], steps=2000)
+    >>> bool(abs(found.log_mean - np.log(0.5)) < 0.2)
+    True
+
     References
     ----------
     Neal (2001), arXiv:physics/9803008. Kuss & Rasmussen (2005). Li, John & Solin (2023), app. B.
     """
     if steps < 1 or chains < 1:
         raise ValueError(f"steps and chains must be >= 1, got {steps} and {chains}")
-    y, phi = _checked(likelihood, len(mean), y, phi)
+    mean, y, phi = _checked(likelihood, mean, K, y, phi)
     rng, root = np.random.default_rng(random_seed), covariance_root(K)
     tau = (np.arange(steps + 1) / steps) ** 4
 
@@ -162,7 +170,7 @@ def annealed_evidence(
 
 
 def sample_latents(
-    mean: np.ndarray,
+    mean: np.ndarray | float,
     K: np.ndarray,
     likelihood: Likelihood,
     y: np.ndarray,
@@ -188,8 +196,24 @@ def sample_latents(
     Returns
     -------
     (chains, draws, n) array
+
+    Raises
+    ------
+    ValueError
+        As `annealed_evidence`.
+
+    Examples
+    --------
+    >>> import numpy as np, pymc_ext as px
+    >>> f = px.gp.sample_latents(0.0, np.eye(2), px.gp.BernoulliProbit(), [1.0, 0.0], draws=500)
+    >>> bool(f[..., 0].mean() > 0.3 > f[..., 1].mean())
+    True
     """
-    y, phi = _checked(likelihood, len(mean), y, phi)
+    sizes = {"draws": draws, "thin": thin, "chains": chains, "tune + 1": tune + 1}
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be >= 1, got {size}")
+    mean, y, phi = _checked(likelihood, mean, K, y, phi)
     rng, root = np.random.default_rng(random_seed), covariance_root(K)
 
     def log_p(f: np.ndarray) -> np.ndarray:
@@ -206,8 +230,8 @@ def sample_latents(
 
 
 def _checked(
-    likelihood: Likelihood, n: int, y: np.ndarray, phi: Parameters | None
-) -> tuple[np.ndarray, Parameters]:
+    likelihood: Likelihood, mean: Any, K: np.ndarray, y: np.ndarray, phi: Parameters | None
+) -> tuple[np.ndarray, np.ndarray, Parameters]:
     if likelihood.n_latent > 1:
         raise ValueError(
             f"sampling needs a likelihood of one latent, got {likelihood} of {likelihood.n_latent}"
@@ -221,9 +245,12 @@ def _checked(
             f"({len(likelihood.names)},), got {got}"
         )
     likelihood.check_parameters(values)
-    if len(y) != n:
-        raise ValueError(f"mean has {n} entries, y has {len(y)}: they must agree")
-    return y, values
+    if np.shape(K) != (len(y), len(y)) or np.shape(mean) not in ((), y.shape):
+        raise ValueError(
+            f"K must be ({len(y)}, {len(y)}) and mean ({len(y)},) or a number as y has {len(y)} "
+            f"entries, got {np.shape(K)} and {np.shape(mean)}"
+        )
+    return np.broadcast_to(np.asarray(mean, float), y.shape), y, values
 
 
 def covariance_root(K: np.ndarray) -> np.ndarray:

@@ -22,6 +22,7 @@ from pymc_ext.gp.sparse import SparsePrior
 
 logger = logging.getLogger(__name__)
 
+ABOVE_ONE = 1e-6  # nats by which rounding may take a log probability above 0
 ADJOINT_TOLERANCE = 1e-7  # relative residual accepted where rounding keeps it above 1e-11
 Arrays = tuple[np.ndarray, ...]
 
@@ -94,7 +95,8 @@ class Solver:
             If an input is not finite, a parameter or an observation out of range, or K not
             positive definite (the full K is checked once a solver, and whenever it shows).
         ConvergenceError
-            If the rule does not reach its fixed point, or the evidence is not finite there.
+            If the rule does not reach its fixed point, or the evidence is not finite there, or
+            above 0 where observations are discrete.
         """
         key = (y, phi, *prior_inputs)
         if self._last is not None and _same(self._last[0], key):
@@ -153,11 +155,17 @@ class Solver:
         return FORMULAS[self.learning](posterior, sites, self.likelihood, y, phi, **options)
 
     def evidence(self, posterior: Any, correction: Correction) -> float:
-        """Both terms together; raises ConvergenceError unless the sum is a number."""
+        """Both terms together; raises ConvergenceError unless the sum can be a log probability."""
         value = posterior.centred_log_normaliser + correction.value
         if not np.isfinite(value):
             raise ConvergenceError(
                 f"the evidence by learning={self.learning!r} is {value} at the sites of {self.rule}"
+            )
+        if self.likelihood.discrete and self.learning == "ep" and value > ABOVE_ONE:
+            raise ConvergenceError(
+                f"the EP energy at the sites of {self.rule} is {value:.3g}, above 0, which no log "
+                f"probability is: for {self.likelihood} with a prior this wide they are too far "
+                "from EP's; use learning='elbo', rule=EP(), or more inducing inputs"
             )
         return value
 

@@ -39,7 +39,7 @@ class FlatDensity:
         except (NotImplementedError, NullTypeGradError) as error:
             raise TypeError(
                 f"the log density of this model cannot be differentiated twice ({error}); fit it "
-                "with base='unit', which needs gradients only"
+                "with MixedVI('eig', base='unit'), which needs gradients only"
             ) from error
         self._value_and_gradient = approx.compile([theta], [logp, gradient])
         self._products = approx.compile([theta, directions], products, on_unused_input="ignore")

@@ -47,6 +47,7 @@ class Likelihood(ABC):
 
     names: ClassVar[tuple[str, ...]] = ()
     log_concave: ClassVar[bool] = True
+    discrete: ClassVar[bool] = False  # p(y|f) is a probability, at most 1
     n_latent: int = 1
 
     def __init__(self, **parameters: Any):

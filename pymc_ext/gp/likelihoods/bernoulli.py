@@ -28,6 +28,8 @@ COMPILE_FROM = 2000  # points from which the compiled Op pays for its compilatio
 
 
 class _Bernoulli(Likelihood):
+    discrete = True
+
     def __init__(self) -> None:
         super().__init__()
 

@@ -35,6 +35,8 @@ class Categorical(Likelihood):
     3
     """
 
+    discrete = True
+
     def __init__(self, n_classes: int, n_draws: int = 256):
         super().__init__()
         self.n_latent = check_n_classes(n_classes)

@@ -10,6 +10,17 @@ from pymc_ext.gp.likelihoods.base import Expectations, Likelihood, Parameters, c
 from pymc_ext.gp.likelihoods.bernoulli import softplus_terms
 from pymc_ext.matching.table import match_gamma
 
+LARGEST_RATE = 1e15  # from there on Poisson's skewness, 3e-8, is lost in a double
+
+
+def poisson(rng: np.random.Generator, rate: np.ndarray) -> np.ndarray:
+    """Counts as floats, by their normal limit above `LARGEST_RATE`, where NumPy ends."""
+    large = rate > LARGEST_RATE
+    y = rng.poisson(np.where(large, 0.0, rate)).astype(float)
+    z = rng.standard_normal(int(large.sum()))
+    y[large] = np.rint(rate[large] * (1 + z / np.sqrt(rate[large])))
+    return y
+
 
 class Poisson(Likelihood):
     r"""Counts, :math:`y \mid f \sim \mathrm{Poisson}(e^f)`; expectations in closed form.
@@ -20,6 +31,8 @@ class Poisson(Likelihood):
     >>> px.gp.Poisson()
     Poisson()
     """
+
+    discrete = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,10 +58,12 @@ class Poisson(Likelihood):
         return np.log(y + 0.5)
 
     def moments(self, f: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
-        return np.exp(f), np.exp(f)
+        with np.errstate(over="ignore"):
+            rate = np.exp(f)
+        return rate, rate
 
     def draw(self, rng: np.random.Generator, f: np.ndarray, phi: Parameters) -> np.ndarray:
-        return rng.poisson(np.exp(f)).astype(float)
+        return poisson(rng, self.moments(f, phi)[0])
 
     def expectations(
         self,
@@ -68,8 +83,9 @@ class Poisson(Likelihood):
     def predict(
         self, mean: np.ndarray, variance: np.ndarray, phi: Parameters
     ) -> tuple[np.ndarray, np.ndarray]:
-        rate = np.exp(mean + variance / 2)
-        return rate, rate + rate**2 * np.expm1(variance)
+        with np.errstate(over="ignore"):
+            rate, square = np.exp(mean + variance / 2), np.exp(2 * (mean + variance))  # E e^2f
+            return rate, rate - square * np.expm1(-variance)
 
     def matched(
         self, y: np.ndarray, phi: Parameters, method: str, alpha: float
@@ -93,6 +109,7 @@ class NegativeBinomial(Likelihood):
     """
 
     names = ("alpha",)
+    discrete = True
 
     def __init__(self, alpha: object = 1.0):
         super().__init__(alpha=alpha)
@@ -133,11 +150,12 @@ class NegativeBinomial(Likelihood):
         return np.log(y + 0.5)
 
     def moments(self, f: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
-        mean = np.exp(f)
-        return mean, mean + mean**2 / phi[0]
+        with np.errstate(over="ignore"):
+            mean = np.exp(f)
+            return mean, mean + mean**2 / phi[0]
 
     def draw(self, rng: np.random.Generator, f: np.ndarray, phi: Parameters) -> np.ndarray:
-        return rng.poisson(np.exp(f) * rng.gamma(phi[0], 1 / phi[0], f.shape)).astype(float)
+        return poisson(rng, self.moments(f, phi)[0] * rng.gamma(phi[0], 1 / phi[0], f.shape))
 
     def expectations(
         self,
@@ -158,6 +176,6 @@ class NegativeBinomial(Likelihood):
     def predict(
         self, mean: np.ndarray, variance: np.ndarray, phi: Parameters
     ) -> tuple[np.ndarray, np.ndarray]:
-        rate = np.exp(mean + variance / 2)
-        second = rate**2 * np.exp(variance)
-        return rate, rate + second / phi[0] + rate**2 * np.expm1(variance)
+        with np.errstate(over="ignore"):
+            rate, square = np.exp(mean + variance / 2), np.exp(2 * (mean + variance))  # E e^2f
+            return rate, rate + square * (1 / phi[0] - np.expm1(-variance))

@@ -166,4 +166,9 @@ def _target(post, lik, y, phi) -> tuple[GaussianSites, float]:
     e = lik.expectations(mu, v + post.residual, y, phi)
     precision = post.sites.precision
     bound = post.centred_log_normaliser + np.sum(e.value) + 0.5 * np.sum(precision * v)
+    if not np.isfinite(bound):
+        raise ConvergenceError(
+            f"CVI: the ELBO is {bound}, latents of variance {np.max(v + post.residual):.3g} are "
+            "too wide for E log p(y|f): use more inducing inputs, a narrower prior, or rule=EP()"
+        )
     return from_derivatives(mu, *e.derivatives[:2]), float(bound)

@@ -22,6 +22,7 @@ from pymc_ext.gp.sites import GaussianSites
 SMALLEST_STEP = 1e-3
 PATIENCE = 10  # updates without progress before the step is halved
 ROUNDING = 1e-6  # a residual below it that no longer falls is rounding, not a failure
+LOST = 10 * np.finfo(float).eps  # relative error of a tilted variance
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class EP(Rule):
         from earlier ones (Anderson) are taken where they come nearer to the fixed point.
     tolerance
         Largest change of a natural parameter by one more undamped update, relative above 1. Where
-        rounding hides it (it does not fall for ten updates), 1e-6 is enough.
+        rounding hides it (it does not fall for ten updates), 1e-6 is enough, or what the tilted
+        variances' digits leave of sites that weigh nothing beside a narrow prior.
     max_iterations
         Updates of all sites before `ConvergenceError`.
 
@@ -117,7 +119,7 @@ class EP(Rule):
             residual = sites.distance(target)
             stale = 0 if residual < 0.99 * best else stale + 1
             best = min(best, residual)
-            if stale >= PATIENCE and residual < ROUNDING:
+            if stale >= PATIENCE and residual < max(ROUNDING, self._rounding(post, sites)):
                 break
             if stale >= PATIENCE:
                 step, stale, best = step / 2, 0, residual
@@ -134,6 +136,11 @@ class EP(Rule):
             f"EP did not converge: {why}; one more update would move a site by {residual:.2g}. "
             "Raise damping or max_iterations, lower power, or use rule=CVI() with learning='ep'"
         )
+
+    def _rounding(self, posterior: Any, sites: GaussianSites) -> float:
+        """Error of site precisions 1/v̂ − 1/V from that of v̂."""
+        _, v_c, _ = cavities(posterior, sites, self.power)
+        return float(LOST / np.min(v_c + posterior.residual))
 
     def slopes(
         self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters

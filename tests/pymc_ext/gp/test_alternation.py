@@ -70,7 +70,7 @@ def test_an_evidence_that_is_no_number_ends_the_alternation(model_and_gp, monkey
 
     monkeypatch.setattr(Solver, "held_gradient", fails_later)
     found = learn(model_and_gp, px.gp.CVI(), "ep", "alternating")
-    assert found.stop_reason.endswith("sites are proper: the evidence is -inf")
+    assert found.stop_reason.endswith("evidence is known: the evidence is -inf")
     assert len(found.trace) == 2 and found.objective == found.trace[-1]
 
 
@@ -109,14 +109,14 @@ def climb(max_iterations: int = 2000):
     )
     graph = SimpleNamespace(y=None, forward=lambda t: ((t,), 0.0), backward=slope)
     box = np.array([np.full(n, -12.0), np.full(n, 12.0)])
-    return _lbfgs(solver, graph, theta, box, max_iterations)
+    return _lbfgs(solver, graph, theta, box, max_iterations, lambda loss: None)
 
 
 def test_windows_whose_maximum_is_at_the_edge_are_left_early(monkeypatch) -> None:
     quick, halfway = climb(), climb(800)[2]
     monkeypatch.setattr(learning, "FIRST_GAIN", learning.LAST_GAIN)
     thorough = climb()
-    for theta, _, value, _, converged, _, _ in (quick, thorough):
+    for theta, _, value, _, converged, _ in (quick, thorough):
         assert converged
         assert value == pytest.approx(0.0, abs=1e-6)
         np.testing.assert_allclose(theta, np.linspace(-6, 6, 30), atol=1e-3)
@@ -144,7 +144,7 @@ def test_an_evidence_that_jumps_is_told() -> None:
         solve=lambda y, phi, prior: at(phi), gradient=lambda y, phi, prior: np.ones(2)
     )
     theta, box = np.full(2, 0.3), np.array([[-9.0, -9.0], [9.0, 9.0]])
-    *_, reason, converged, _, _ = _lbfgs(solver, graph, theta, box, 50)
+    *_, reason, converged, _ = _lbfgs(solver, graph, theta, box, 50, lambda loss: None)
     assert reason == learning.ROUGH
     assert not converged
 
@@ -203,3 +203,33 @@ def test_the_wall_around_refused_points_is_a_parabola_with_its_foot_at_the_best(
     assert slope[0] * 2.0 == pytest.approx(slope[1] * 1.0, rel=EXACT)  # along refused - best
     at_best = _wall(best, value, best.copy())
     assert np.all(np.isfinite(at_best[1])) and at_best[0] == height
+
+
+@pytest.mark.parametrize("method", ["l-bfgs", "alternating"])
+def test_energies_above_zero_end_the_search_unconverged(method) -> None:
+    """Few inducing inputs and a wide prior: CVI's sites are far from EP's."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-3, 3, (40, 1))
+    y = (2 * np.sin(1.5 * X[:, 0]) + rng.normal(size=40) > 0).astype(int)
+    with pm.Model() as model:
+        scale = pm.HalfFlat("scale", initval=6.0)
+        gp = px.gp.Approximate(
+            cov_func=scale**2 * pm.gp.cov.ExpQuad(1, ls=0.3),
+            likelihood=px.gp.BernoulliProbit(), learning="ep",
+        )  # fmt: skip
+        gp.marginal_likelihood("y", X=X, y=y, Xu=X[:8])
+    logp = model.compile_logp(vars=model.observed_RVs)
+    assert logp({"scale_log__": 0.0}) < 0
+    with pytest.raises(px.gp.ConvergenceError, match="above 0, which no log probability is"):
+        gp.solver.solve(*gp_inputs(gp, model, scale=1e3))
+    fit = px.gp.fit_hyperparameters(gp, method, learning_rate=0.1, progressbar=False, model=model)
+    assert fit.evidence <= 0
+    assert not fit.converged
+    assert "above 0" in fit.stop_reason
+
+
+def gp_inputs(gp, model, **point):
+    """Arguments of the solver there."""
+    graph = gp.graph(model)
+    (phi, *inputs), _ = graph.forward(graph.flatten(graph.transformed(point)))
+    return graph.y, phi, tuple(inputs)

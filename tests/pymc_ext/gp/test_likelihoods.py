@@ -302,3 +302,16 @@ def test_bad_observations_are_refused(likelihood, y, message: str) -> None:
 def test_bad_parameters_are_refused() -> None:
     with pytest.raises(ValueError, match="sigma must be positive and finite, got"):
         lk.StudentT().check_parameters(np.array([3.0, -1.0]))
+
+
+@pytest.mark.parametrize("likelihood", [lk.Poisson(), lk.NegativeBinomial(2.0)])
+def test_counts_beyond_numpys_are_drawn_and_predicted(likelihood) -> None:
+    rng, phi = np.random.default_rng(1), np.full(len(likelihood.names), 2.0)
+    f = np.full(4000, 40.0)  # e^40 = 2e17
+    y, (mean, variance) = likelihood.draw(rng, f, phi), likelihood.moments(f, phi)
+    z = (y - mean) / np.sqrt(variance)
+    assert abs(z.mean()) < monte_carlo(1 / np.sqrt(4000))
+    assert likelihood.draw(rng, np.array([800.0]), phi) == np.inf
+    mean, variance = likelihood.predict(np.array([0.0, -2e3]), np.array([400.0, 800.0]), phi)
+    assert mean[0] == np.exp(200.0) and variance[0] == np.inf
+    assert mean[1] == 0 and variance[1] == 0  # exp(-1600), exp(-2400)

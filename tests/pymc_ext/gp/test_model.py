@@ -192,9 +192,16 @@ def test_softmax_matching_and_variational_agree_on_easy_classes() -> None:
         assert p.shape == (21, 3)
         np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-9)
         assert (p.argmax(axis=1) == y).mean() > 0.9
+        mean, variance = gp.predict(x[:4], point={"ls": 1.0}, diag=True, model=model)
+        _, covariance = gp.predict(x[:4], point={"ls": 1.0}, model=model)
+        assert mean.shape == (4, 3)
+        np.testing.assert_allclose(variance, np.diagonal(covariance, 0, 1, 2).T, rtol=1e-9)
         out = gp.sample_predictions(x[:4], point={"ls": 1.0}, draws=6, model=model)
-        assert out.posterior_predictive["f"].shape == (1, 6, 4, 3)
-        assert out.posterior_predictive["y"].shape == (1, 6, 4)
+        assert dict(out.posterior_predictive.sizes) == {
+            "chain": 1, "draw": 6, "y_new": 4, "class": 3
+        }  # fmt: skip
+        assert out.posterior_predictive["mean"].dims == ("chain", "draw", "y_new", "class")
+        assert out.posterior_predictive["y"].dims == ("chain", "draw", "y_new")
     assert values["elbo"] <= values[None]  # the variational optimum is the best of both
 
 
@@ -475,6 +482,17 @@ def test_posterior_draws_must_have_all_hyperparameters() -> None:
     mean, variance = gp.predict(NEW, point={n: x[0, 0] for n, x in draws.items()}, diag=True,
                                 model=model)  # fmt: skip
     assert np.all(np.abs(f.values[0] - mean) < monte_carlo(1) * np.sqrt(variance))
+    some = whole.posterior.isel(draw=[2]).assign_coords(draw=[7])
+    with model:
+        model.add_coord("place", list("abcde"))
+        out = gp.sample_predictions(NEW, some, random_seed=1, dims="place").posterior_predictive
+        assert out["f"].dims == out["y"].dims == ("chain", "draw", "place")
+        assert list(out["place"].values) == list("abcde")
+        assert list(out["draw"].values) == [7]
+        with pytest.raises(ValueError, match="'row' of the model has 14 entries, Xnew has 5 rows"):
+            gp.sample_predictions(NEW, some, dims="row")
+        with pytest.raises(ValueError, match=r"must hold posterior draws .* got SimpleNamespace"):
+            gp.sample_predictions(NEW, SimpleNamespace(prior=some))
     part = SimpleNamespace(posterior=whole.posterior.drop_vars("scale"))
     with pytest.raises(ValueError, match=r"posterior lacks scale: .* got \['ls', 'slope'\]"):
         gp.sample_predictions(NEW, part, random_seed=1, model=model)
@@ -520,3 +538,44 @@ def test_one_observation_works() -> None:
         gp.marginal_likelihood("y", X=np.zeros((1, 1)), y=[1])
     value = model.compile_logp(vars=model.observed_RVs)(model.initial_point())
     assert value == pytest.approx(np.log(0.5), rel=1e-9)
+
+
+def test_fits_start_at_any_point_of_the_model(fitted) -> None:
+    model, gp, fit = fitted
+    short = {"max_iterations": 1, "progressbar": False, "model": model}
+    unconstrained = {name: x for name, x in fit.point.items() if name not in ("ls", "scale")}
+    for start in (fit.point, unconstrained, {n: fit.point[n] for n in ("ls", "scale", "slope")}):
+        again = px.gp.fit_hyperparameters(gp, start=start, **short)
+        assert again.objective == pytest.approx(fit.objective, abs=1e-6)
+    with pytest.raises(ValueError, match="start of scale_log__ must be finite"):
+        px.gp.fit_hyperparameters(gp, start={"scale": 0.0}, **short)
+
+
+def test_open_ends_of_bounds_are_the_default(fitted) -> None:
+    model, gp, _ = fitted
+    graph = gp.graph(model)
+    boxes = [
+        _box(graph, bounds, graph.start_point)
+        for bounds in ({"scale": (None, 2.0)}, {"scale": (0.0, 2.0)}, {"scale": (None, None)}, {})
+    ]
+    np.testing.assert_array_equal(boxes[0], boxes[1])
+    np.testing.assert_array_equal(boxes[2], boxes[3])
+    assert np.sum(boxes[0] != boxes[3]) == 1
+
+
+def test_fits_come_before_conditionals() -> None:
+    model, gp = build(rule=px.gp.Laplace())
+    with model:
+        gp.conditional("f_new", NEW)
+        with pytest.raises(ValueError, match="fit the hyperparameters before adding them"):
+            px.gp.fit_hyperparameters(gp, progressbar=False)
+
+
+def test_progress_is_shown_unless_told_otherwise(fitted, capsys) -> None:
+    model, gp, fit = fitted
+    for progressbar, shown in ((True, "iteration 1"), (False, "")):
+        px.gp.fit_hyperparameters(
+            gp, start=fit.point, max_iterations=1, progressbar=progressbar, model=model
+        )
+        assert shown in capsys.readouterr().out
+    assert not shown

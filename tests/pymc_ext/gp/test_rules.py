@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 import pymc_ext as px
+from pymc_ext.gp.errors import ConvergenceError
 from pymc_ext.gp.likelihoods import StudentT
 from pymc_ext.gp.likelihoods.base import Expectations
 from pymc_ext.gp.solver import Solver
@@ -419,3 +420,28 @@ def test_nan_covariance_and_parameters_are_refused() -> None:
         solver_of("cvi", likelihood).solve(y, phi, (m, K))
     with pytest.raises(ValueError, match=r"sigma must be positive and finite, got -1.0"):
         solver_of("cvi", likelihood).solve(y, np.array([-1.0]), prior(3)[1:])
+
+
+@pytest.mark.parametrize("variance", [1e-10, 1e-13, 1e-20])
+@pytest.mark.parametrize(
+    ("likelihood", "phi", "y"),
+    [
+        (px.gp.BernoulliLogit(), [], [0.0, 1.0]),
+        (px.gp.Poisson(), [], [0.0, 3.0]),
+        (px.gp.StudentT(3.0, 0.5), [3.0, 0.5], [-1.0, 2.0]),
+    ],
+)
+def test_ep_gives_back_a_prior_without_variance(likelihood, phi, y, variance: float) -> None:
+    phi, y = np.array(phi), np.array(y)
+    inputs = np.zeros(2), variance * np.eye(2)
+    solution = Solver(likelihood, px.gp.EP()).solve(y, phi, inputs)
+    slope, _, _ = likelihood.derivatives(np.zeros(2), y, phi)
+    np.testing.assert_allclose(solution.fixed_point.posterior.mean, variance * slope, rtol=1e-5)
+    assert solution.value == pytest.approx(likelihood.log_prob(np.zeros(2), y, phi).sum(), abs=1e-8)
+
+
+def test_an_elbo_beyond_any_number_is_told() -> None:
+    """E exp(f) of a prior whose variance the inducing inputs leave almost whole."""
+    inputs = np.zeros(3), 1e4 * np.eye(1), np.full((3, 1), 1e2), np.full(3, 1e4)
+    with pytest.raises(ConvergenceError, match="ELBO is -inf, latents of variance 1e\\+04 are too"):
+        Solver(px.gp.Poisson(), px.gp.CVI()).solve(np.arange(3.0), np.empty(0), inputs)

@@ -50,7 +50,16 @@ def test_slice_sampler_draws_the_exact_gaussian_posterior() -> None:
     assert np.all(np.abs(spread.mean(axis=0) - post.variance) < monte_carlo(1) * se)
 
 
+def test_a_mean_may_be_a_number() -> None:
+    arguments = np.eye(2), px.gp.BernoulliLogit(), np.array([0.0, 1.0])
+    for sampler in (annealed_evidence, sample_latents):
+        one, other = (sampler(m, *arguments, chains=2) for m in (0.5, np.full(2, 0.5)))
+        np.testing.assert_array_equal(*(getattr(x, "latents", x) for x in (one, other)))
+
+
 def test_bad_settings_are_refused() -> None:
+    with pytest.raises(ValueError, match="draws must be >= 1, got 0"):
+        sample_latents(0.0, np.eye(1), px.gp.Gaussian(), np.ones(1), np.ones(1), draws=0)
     with pytest.raises(ValueError, match="steps and chains must be >= 1"):
         annealed_evidence(np.zeros(1), np.eye(1), px.gp.Gaussian(), np.ones(1), np.ones(1), steps=0)
     with pytest.raises(ValueError, match="not positive definite"):
@@ -67,7 +76,12 @@ def test_bad_settings_are_refused() -> None:
         (px.gp.Gaussian(), [0.0, 1], np.ones(2), r"\(1,\), got shape \(2,\)"),
         (px.gp.Gaussian(), [0.0, 1], [-1.0], "sigma must be positive and finite, got -1"),
         (px.gp.Categorical(3), [0, 2], None, r"one latent, got Categorical\(3\) of 3"),
-        (px.gp.Poisson(), [0, 2, 1], None, "mean has 2 entries, y has 3"),
+        (
+            px.gp.Poisson(),
+            [0, 2, 1],
+            None,
+            r"K must be \(3, 3\) and mean .* got \(2, 2\) and \(2,\)",
+        ),
     ],
 )
 def test_what_it_cannot_sample_is_refused(sampler, likelihood, y, phi, message) -> None:
