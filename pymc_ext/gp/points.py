@@ -104,6 +104,7 @@ def numbers_at(
         random variable that is not in the model.
     """
     values = {} if point is None else point
+    sources(outputs, model)  # of a copied model the names below would be strange, too
     known = [v.name for v in (*model.unobserved_value_vars, *model.value_vars)]
     refuse_unknown(values, known)
     above = set(ancestors(outputs))

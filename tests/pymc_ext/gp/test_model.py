@@ -373,10 +373,11 @@ def test_other_models_than_the_gps_are_refused(which) -> None:
     """Their variables are others: the GP's own would be drawn from the prior."""
     model, gp = build()
     wrong = wrong_models(model)[which]
-    point = {v.name: np.ones(v.shape.eval()) for v in wrong.free_RVs}
     message = "the GP depends on ls, scale, slope, not random in this model"
-    with pytest.raises(ValueError, match=message):
-        gp.predict(NEW, point=point, diag=True, model=wrong)
+    for of in (model, wrong):
+        point = {v.name: np.ones(v.shape.eval()) for v in of.free_RVs}
+        with pytest.raises(ValueError, match=message):
+            gp.predict(NEW, point=point, diag=True, model=wrong)
     with pytest.raises(ValueError, match=message):
         px.gp.fit_hyperparameters(gp, model=wrong)
     if which == "copy":
