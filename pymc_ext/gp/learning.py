@@ -26,6 +26,7 @@ DEFAULT_BOUND = 12.0  # e^±12 for a log-transformed hyperparameter
 WINDOW = 1.0  # reach of one L-BFGS run: its line search else leaps to far and lower maxima
 # smallest relative gain of a step: no window is searched to the end whose maximum is at its edge
 FIRST_GAIN, LAST_GAIN = 1e-4, 1e-9
+STEEP = 0.1  # nats a unit of θ: no maximum
 ABNORMAL = 2  # SciPy's status of a line search that failed
 ROUGH = (
     "the line search found nothing better: the evidence jumps (where the posterior has several "
@@ -265,7 +266,7 @@ def _wall(best: np.ndarray, value: float, theta: np.ndarray) -> tuple[float, np.
 
 
 def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iterations, monitor):
-    y, refused = graph.y, ""
+    y, refused = graph.y, ""  # why the last trial of a window was no number
     best: dict[str, Any] = {}
 
     def negative(theta: np.ndarray) -> tuple[float, np.ndarray]:
@@ -279,7 +280,7 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
         except (ConvergenceError, ImproperPosteriorError, ValueError) as error:
             if not best:
                 raise
-            refused = f"; trial points were refused, the last as {error}"
+            refused = str(error)
             return _wall(best["theta"], best["value"], theta)
         value = evidence + log_prior
         if not best or value > best["value"]:
@@ -290,7 +291,7 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
 
     left, steps, ftol = max_iterations, 0, FIRST_GAIN
     while True:
-        window = np.clip([theta - WINDOW, theta + WINDOW], *box[:, None])
+        refused, window = "", np.clip([theta - WINDOW, theta + WINDOW], *box[:, None])
         result = minimize(
             negative, theta, jac=True, method="L-BFGS-B", bounds=window.T,
             options={"maxiter": left, "gtol": 1e-5, "ftol": ftol},
@@ -304,5 +305,8 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
     converged = bool(result.success) and inside and ftol == LAST_GAIN
     reason = f"{max_iterations} iterations" if result.success and not converged else result.message
     reason = ROUGH if result.status == ABNORMAL else reason
-    reason = f"{reason}{'' if converged else refused}"
-    return best["theta"], best["evidence"], best["value"], reason, converged, steps
+    rise = np.clip(theta + best["gradient"], *box) - theta
+    if refused and left > 0 and np.max(np.abs(rise)) > STEEP:
+        reason = f"the evidence still rises, towards points that were refused: {refused}"
+        converged = False
+    return theta, best["evidence"], best["value"], reason, converged, steps
