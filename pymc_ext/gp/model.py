@@ -426,7 +426,7 @@ class Approximate:
                     f"dimension {dims!r} of the model has {len(labels)} entries, Xnew has "
                     f"{f.shape[2]} rows: pass dims= another name"
                 )
-            coords[dims] = labels
+            coords[dims] = np.asarray(labels)
         parts = [self._observe(rng, f[c, d], phi[c, d]) for c, d in np.ndindex(f.shape[:2])]
         mean, y = (np.reshape([p[k] for p in parts], (*f.shape[:2], -1)) for k in (0, 1))
         if self.likelihood.n_latent > 1:
