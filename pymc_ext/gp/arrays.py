@@ -37,6 +37,19 @@ def posterior_draws(idata: Any) -> xr.Dataset:
     return found
 
 
+def row_labels(model: Any, dims: str, n: int) -> dict[str, np.ndarray]:
+    """Coords of n rows where the model has that dimension; ValueError if its length differs."""
+    labels = model.coords.get(dims)
+    if labels is None:
+        return {}
+    if len(labels) != n:
+        raise ValueError(
+            f"dimension {dims!r} of the model has {len(labels)} entries, Xnew has {n} rows: pass "
+            "dims= another name"
+        )
+    return {dims: np.asarray(labels)}
+
+
 def predictions(variables: dict[str, np.ndarray], rows: str, coords: Mapping[str, Any]) -> Any:
     """Group posterior_predictive of arrays (chain, draw, n*) or (chain, draw, n*, K)."""
     dims = {name: [rows, "class"][: v.ndim - 2] for name, v in variables.items()}

@@ -20,6 +20,7 @@ from pymc_ext.gp.arrays import (
     n_rows,
     posterior_draws,
     predictions,
+    row_labels,
 )
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.likelihoods.base import Likelihood
@@ -420,13 +421,8 @@ class Approximate:
             posterior = posterior_draws(idata)
             f, phi = self._over_posterior(outputs, posterior, model, rng)
             coords = {name: posterior[name].values for name in ("chain", "draw")}
-        if dims is not None and (labels := model.coords.get(dims)) is not None:
-            if len(labels) != f.shape[2]:
-                raise ValueError(
-                    f"dimension {dims!r} of the model has {len(labels)} entries, Xnew has "
-                    f"{f.shape[2]} rows: pass dims= another name"
-                )
-            coords[dims] = np.asarray(labels)
+        if dims is not None:
+            coords |= row_labels(model, dims, f.shape[2])
         parts = [self._observe(rng, f[c, d], phi[c, d]) for c, d in np.ndindex(f.shape[:2])]
         mean, y = (np.reshape([p[k] for p in parts], (*f.shape[:2], -1)) for k in (0, 1))
         if self.likelihood.n_latent > 1:
