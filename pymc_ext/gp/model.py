@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.gp.util import stabilize
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.sharedvar import SharedVariable
 from pytensor.tensor.variable import TensorVariable
 from scipy.special import ndtri
@@ -401,8 +402,8 @@ class Approximate:
         Raises
         ------
         ValueError
-            The draws or the point lack a hyperparameter, the model is not the GP's, or its
-            dimension ``dims`` has another length.
+            The draws or the point lack a hyperparameter or have one outside its support, the model
+            is not the GP's, or its dimension ``dims`` has another length.
         """
         if (idata is None) == (point is None):
             raise ValueError("give either idata or point")
@@ -439,11 +440,13 @@ class Approximate:
     def _over_posterior(
         self, outputs: list[Any], posterior: Any, model: pm.Model, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        given = [v for v in model.free_RVs if v.name in posterior]
+        above = set(ancestors(outputs))
+        given = [v for v in model.free_RVs if v in above and v.name in posterior]
         function = function_of(
-            outputs, given, model,
+            outputs, given, model, "idata.posterior",
             lambda names: f"idata.posterior lacks {names}: pass draws of all hyperparameters, got "
             f"{sorted(map(str, posterior.data_vars))}",
+            edges=True,  # rounded draws
         )  # fmt: skip
         values = {v.name: np.asarray(posterior[v.name]) for v in given}
         shape = (posterior.sizes["chain"], posterior.sizes["draw"])

@@ -71,9 +71,17 @@ def _drawn(v: Any) -> bool:
 
 
 def function_of(
-    outputs: list[Any], given: Iterable[Any], model: pm.Model, lacking: Callable[[str], str]
+    outputs: list[Any],
+    given: Iterable[Any],
+    model: pm.Model,
+    what: str,
+    lacking: Callable[[str], str],
+    edges: bool = False,
 ) -> Callable[[dict[str, Any]], list[np.ndarray]]:
     """The outputs at values, by name, of the variables given; observed ones are as observed.
+
+    The function raises ValueError where a value lies outside its support, or at its edge unless
+    ``edges``; ``what`` says whose value it is.
 
     Raises
     ------
@@ -81,14 +89,26 @@ def function_of(
         The outputs depend on free variables that are not given (``lacking`` makes the message of
         their names), or on a random variable that is not in the model.
     """
-    given = set(given)
-    found = set(sources(outputs, model, given))
-    if missing := [rv.name for rv in model.free_RVs if rv in found and rv not in given]:
+    given = list(given)
+    changed = [(rv, t) for rv in given if (t := model.rvs_to_transforms.get(rv)) is not None]
+    graphs = [*outputs, *(t.forward(rv, *rv.owner.inputs) for rv, t in changed)]
+    found = set(sources(graphs, model, given))
+    if missing := [rv.name for rv in model.free_RVs if rv in found and rv not in set(given)]:
         raise ValueError(lacking(", ".join(missing)))
     data = {rv.name: model.rvs_to_values[rv].eval() for rv in model.observed_RVs if rv in found}
     inputs = list(found)
-    function = pm.compile(inputs, outputs, allow_input_downcast=True, on_unused_input="ignore")
-    return lambda values: function(*((values | data)[v.name] for v in inputs))
+    function = pm.compile(inputs, graphs, allow_input_downcast=True, on_unused_input="ignore")
+
+    def at(values: dict[str, Any]) -> list[np.ndarray]:
+        numbers = function(*((values | data)[v.name] for v in inputs))
+        for (rv, _), unconstrained in zip(changed, numbers[len(outputs) :], strict=True):
+            outside = np.isnan(unconstrained) if edges else ~np.isfinite(unconstrained)
+            if outside.any():
+                got = values[rv.name]
+                raise ValueError(f"{rv.name} of {what} must lie inside its support, got {got}")
+        return numbers[: len(outputs)]
+
+    return at
 
 
 def numbers_at(
@@ -109,13 +129,10 @@ def numbers_at(
     refuse_unknown(values, known)
     above = set(ancestors(outputs))
     given = [v for v in model.unobserved_RVs if v in above and v.name in values]
-    free = [rv for rv in model.free_RVs if rv in given]
-    for rv in free:
-        if np.ndim(values[rv.name]) != rv.ndim:
+    for rv in model.free_RVs:
+        if rv in given and np.ndim(values[rv.name]) != rv.ndim:
             got = np.shape(values[rv.name])
             raise ValueError(f"{rv.name} of point must have {rv.ndim} axes, got shape {got}")
-    changed = [(rv, t) for rv in free if (t := model.rvs_to_transforms[rv]) is not None]
-    unconstrained = [t.forward(rv, *rv.owner.inputs) for rv, t in changed]
 
     def lacking(names: str) -> str:
         return (
@@ -123,10 +140,4 @@ def numbers_at(
             f"got {sorted(values) or point}"
         )
 
-    numbers = function_of([*outputs, *unconstrained], given, model, lacking)(values)
-    for (rv, _), value in zip(changed, numbers[len(outputs) :], strict=True):
-        if not np.isfinite(value).all():
-            raise ValueError(
-                f"{rv.name} of point must lie inside its support, got {values[rv.name]}"
-            )
-    return numbers[: len(outputs)]
+    return function_of(outputs, given, model, "point", lacking)(values)

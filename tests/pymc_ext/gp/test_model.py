@@ -497,6 +497,9 @@ def test_posterior_draws_must_have_all_hyperparameters() -> None:
     part = SimpleNamespace(posterior=whole.posterior.drop_vars("scale"))
     with pytest.raises(ValueError, match=r"posterior lacks scale: .* got \['ls', 'slope'\]"):
         gp.sample_predictions(NEW, part, random_seed=1, model=model)
+    whole.posterior["scale"][0, 1] = -1.0
+    with pytest.raises(ValueError, match=r"scale of idata\.posterior must lie inside .* got -1"):
+        gp.sample_predictions(NEW, whole, random_seed=1, model=model)
 
 
 def test_points_may_name_the_variables_between() -> None:
@@ -515,6 +518,9 @@ def test_points_may_name_the_variables_between() -> None:
         gp.predict(NEW, point={"free": 0.4}, diag=True, model=model)
     with pytest.raises(ValueError, match=r"free of point must lie inside its support, got 0\.4"):
         gp.predict(NEW, point={"free": 0.4, "upper": 0.3}, diag=True, model=model)
+    edge = xr.Dataset({"upper": (("chain", "draw"), [[0.4]]), "free": (("chain", "draw"), [[0.4]])})
+    out = gp.sample_predictions(NEW, edge, random_seed=1, model=model)  # a draw that was rounded
+    assert np.isfinite(out.posterior_predictive["f"].values).all()
 
 
 def test_observed_hyperparameters_are_as_observed() -> None:
