@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +15,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
@@ -29,6 +29,7 @@ from bridge.time_limit import can_limit, time_limit
 from posteriordb_cases import Case, load_case
 
 _log = logging.getLogger(__name__)
+_TURN = threading.Lock()  # two threads in one compiled PyTensor function end the process
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ def compare(
     Each finished run is committed to ``out/records.sqlite`` before the next is awaited, and its
     draws are stored in ``out/draws``; a comparison that was interrupted goes on where it stopped.
     Runs go through :class:`joblib.Parallel`, so ``joblib.parallel_config(n_jobs=…, backend=…)``
-    around the call says where.
+    around the call says where. Threads of one process take turns, as PyTensor's functions need:
+    only processes make it faster.
 
     Parameters
     ----------
@@ -161,17 +163,16 @@ def compare(
         records.add(record)
         if on_record is not None:
             on_record(record, number, len(runs))
-    frame = records.frame()
+    return _rows_of(runs, records.frame())
+
+
+def _rows_of(runs: Sequence[Run], frame: pd.DataFrame) -> pd.DataFrame:
+    """The records of these runs, in their order."""
+    columns = ["case_name", "method", "seed", "settings"]
     if frame.empty:  # the budget was used up before the first run
-        return pd.DataFrame(columns=["case_name", "method", "seed", "settings", "status"])
-    wanted = {run.key for run in runs}
-    keys = list(
-        frame[["case_name", "method", "seed", "settings"]].itertuples(index=False, name=None)
-    )
-    frame = frame[[key in wanted for key in keys]]
-    order = {run.key[:3]: i for i, run in enumerate(runs)}
-    position = [order[key[:3]] for key in keys if key in wanted]
-    return frame.iloc[np.argsort(position)].reset_index(drop=True)
+        return pd.DataFrame(columns=[*columns, "status"])
+    at = {key: i for i, key in enumerate(frame[columns].itertuples(index=False, name=None))}
+    return frame.iloc[[at[run.key] for run in runs if run.key in at]].reset_index(drop=True)
 
 
 def _unique(values: Iterable[Any]) -> list[Any]:
@@ -219,23 +220,27 @@ def run_one(run: Run, out: Path, run_limit: float | None = None) -> dict[str, An
     }
     logging.getLogger("pymc").setLevel(logging.WARNING)  # pm.fit announces the end of every run
     logging.getLogger("pytensor.tensor.blas").setLevel(logging.ERROR)  # that pip brings no BLAS
-    start = time.perf_counter()
+    with _TURN:
+        start = time.perf_counter()
+        record |= _outcome(run, out, run_limit)
+        return record | {"total_seconds": time.perf_counter() - start}
+
+
+def _outcome(run: Run, out: Path, run_limit: float | None) -> dict[str, Any]:
+    """Scores, or the reason why there are none."""
     try:
         with time_limit(run_limit if can_limit() else None):
-            record |= _fit_and_judge(run, out)
-        if run_limit is not None and not can_limit():
-            text = "time limit not enforced: this worker's runs are not in its main thread"
-            record["notes"] = "; ".join(filter(None, [record.get("notes"), text]))
+            record = _fit_and_judge(run, out)
     except DiskFullError:  # says nothing about the method: the run is made when there is room
         raise
     except Exception as error:
         _log.debug("%s failed", run, exc_info=True)
-        record |= {
-            "status": "failed",
-            "reason": f"{type(error).__name__}: {error}",
-            "traceback": traceback.format_exc(),
-        }
-    return record | {"total_seconds": time.perf_counter() - start}
+        reason = f"{type(error).__name__}: {error}"
+        return {"status": "failed", "reason": reason, "traceback": traceback.format_exc()}
+    if run_limit is not None and not can_limit():
+        text = "time limit not enforced: this worker's runs are not in its main thread"
+        record["notes"] = "; ".join(filter(None, [record.get("notes"), text]))
+    return record
 
 
 def _fit_and_judge(run: Run, out: Path) -> dict[str, Any]:

@@ -103,6 +103,26 @@ def test_a_backend_that_answers_when_all_is_done_gets_a_round_at_a_time(
     assert seen == [(i, 6) for i in range(1, 7)]
 
 
+def test_threads_of_one_process_take_turns(gaussian_database, gaussian_methods, tmp_path) -> None:
+    inside, widest = [], []
+
+    def slow(problem, draws, seed):
+        inside.append(seed)
+        widest.append(len(inside))
+        time.sleep(0.1)
+        fit = METHODS["equal"].run(problem, draws, seed)
+        inside.remove(seed)
+        return fit
+
+    METHODS["slow"] = Method("slow", "slow", "pymc", slow)
+    with joblib.parallel_config(backend="threading", n_jobs=3):
+        frame = compare(
+            GAUSSIAN, ["slow"], seeds=6, out=tmp_path, database=gaussian_database, draws=1000
+        )
+    assert list(frame["status"]) == ["ok"] * 6
+    assert widest == [1] * 6
+
+
 @pytest.mark.slow
 @pytest.mark.stan
 @pytest.mark.parametrize(("cluster", "module"), [("dask", "distributed"), ("ray", "ray")])
