@@ -6,6 +6,7 @@ import datetime
 import json
 import os
 import platform
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -49,3 +50,28 @@ def kept(path: Path, key: str | None = None) -> dict[str, Any]:
         return {}
     results = json.loads(path.read_text(encoding="utf-8"))["results"]
     return results if key is None else results[key]
+
+
+class Runs:
+    """Runs of a benchmark, each kept as it ends, so that none is made twice.
+
+    Parameters
+    ----------
+    path
+        File of the results.
+    entry
+        Their entry that holds the runs by key.
+    others
+        The other entries.
+    """
+
+    def __init__(self, path: Path, entry: str, **others: Any) -> None:
+        self.path, self.entry, self.others = path, entry, others
+        self.made = kept(path, entry)
+
+    def __call__(self, key: str, make: Callable[..., Any], *arguments: Any) -> Any:
+        """The run of that key; ``make(*arguments)`` where it is missing."""
+        if key not in self.made:
+            self.made[key] = make(*arguments)
+            write(self.path, {**self.others, self.entry: self.made})
+        return self.made[key]

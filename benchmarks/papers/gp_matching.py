@@ -99,21 +99,17 @@ def main() -> None:
     if not DATA.is_dir():
         logger.info("left out: the paper's data (%s) are not here", DATA)
         return
-    path = arguments.results / "gp_matching.json"
-    done = record.kept(path, "runs")
+    runs = record.Runs(arguments.results / "gp_matching.json", "runs", paper=PAPER)
+    size = arguments.inducing, arguments.rows
     for name in arguments.sets:
         for method in arguments.methods:
             chosen = []
             for seed in range(arguments.splits):
                 tried = []
                 for alpha in arguments.alphas:
-                    key = f"{name}/{method}/{alpha}/{seed}/{arguments.inducing}/{arguments.rows}"
-                    if key not in done:
-                        done[key] = fit(
-                            name, method, alpha, seed, arguments.inducing, arguments.rows
-                        )
-                        record.write(path, {"paper": PAPER, "runs": done})
-                    tried.append(done[key] | {"alpha": alpha})
+                    case = name, method, alpha, seed, *size
+                    found = runs("/".join(map(str, case)), fit, *case)
+                    tried.append(found | {"alpha": alpha})
                 chosen.append(max(tried, key=lambda r: r["train_log_likelihood"]))
             columns = ("error", "nll", "ece")
             ours = [round(float(np.mean([r[k] for r in chosen])), 3) for k in columns]

@@ -68,9 +68,12 @@ def run(name: str, rule: str, k: int, m: int, max_iterations: int) -> dict[str, 
         )  # fmt: skip
         gp.marginal_likelihood("y", X=X[train], y=y[train], Xu=Z)
         begin = time.perf_counter()
-        fit = px.gp.fit_hyperparameters(
-            gp, method, bounds=BOUNDS, max_iterations=max_iterations, progressbar=False
-        )
+        try:
+            fit = px.gp.fit_hyperparameters(
+                gp, method, bounds=BOUNDS, max_iterations=max_iterations, progressbar=False
+            )
+        except px.gp.ConvergenceError as error:
+            return {"failed": str(error)}
         log_p = gp.log_predictive(X[test], y[test], point=fit.point)
     return {
         "log_likelihood": float(log_p.mean()),
@@ -99,24 +102,20 @@ def main() -> None:
     if not SHARED.is_dir():
         logger.info("the paper's data (%s) are not here: twonorm only", SHARED)
         arguments.sets = ["twonorm"]
-    path = arguments.results / "gp_sparse.json"
-    done = record.kept(path, "folds")
+    runs = record.Runs(arguments.results / "gp_sparse.json", "folds", paper=PAPER)
+    m, limit = arguments.inducing, arguments.max_iterations
     for name in arguments.sets:
         for rule in arguments.rules:
-            keys = [f"{name}/{rule}/{arguments.inducing}/{k}" for k in range(arguments.folds)]
-            for k, key in enumerate(keys):
-                if key not in done:
-                    try:
-                        done[key] = run(name, rule, k, arguments.inducing, arguments.max_iterations)
-                    except px.gp.ConvergenceError as error:
-                        done[key] = {"failed": str(error)}
-                    record.write(path, {"paper": PAPER, "folds": done})
-            rows = [done[k] for k in keys if "failed" not in done[k]]
+            folds = [
+                runs(f"{name}/{rule}/{m}/{k}", run, name, rule, k, m, limit)
+                for k in range(arguments.folds)
+            ]
+            rows = [f for f in folds if "failed" not in f]
             ours = round(float(np.mean([r["log_likelihood"] for r in rows])), 4) if rows else None
             paper, seconds = PAPER[name].get(rule.split("-")[0]), [r["seconds"] for r in rows]
             logger.info(
                 "%-8s %-12s ours %s paper %s (%d of %d folds) seconds %s",
-                name, rule, ours, paper, len(rows), len(keys), seconds,
+                name, rule, ours, paper, len(rows), len(folds), seconds,
             )  # fmt: skip
 
 

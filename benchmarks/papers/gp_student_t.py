@@ -84,16 +84,10 @@ def main() -> None:
     if not CORPUS.is_dir():
         logger.info("left out: the paper's folds (%s) are not here", CORPUS)
         return
-    path = arguments.results / "gp_student_t.json"
-    done = record.kept(path, "folds")
+    runs = record.Runs(arguments.results / "gp_student_t.json", "folds", paper=PAPER)
     for name in arguments.sets:
         for rule in arguments.rules:
-            for k in range(5):
-                key = f"{name}/{rule}/{k}"
-                if key not in done:
-                    done[key] = run(name, rule, k)
-                    record.write(path, {"paper": PAPER, "folds": done})
-            folds = [done[f"{name}/{rule}/{k}"] for k in range(5)]
+            folds = [runs(f"{name}/{rule}/{k}", run, name, rule, k) for k in range(5)]
             values = [f["log_likelihood"] for f in folds if "failed" not in f]
             mean = round(float(np.mean(values)), 4) if values else None
             paper = PAPER[name].get(rule.split("-")[0])

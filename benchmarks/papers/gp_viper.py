@@ -140,6 +140,14 @@ def fit(method: str, data: tuple[np.ndarray, ...], seed: int, m: int = 50) -> di
     return out
 
 
+def run(name: str, method: str, seed: int) -> dict[str, Any]:
+    """One fit with its wall time."""
+    data = load(name, seed)
+    begin = time.perf_counter()
+    found = fit(method, data, seed)
+    return found | {"wall_seconds": time.perf_counter() - begin}
+
+
 def main() -> None:
     """Run what is missing, print medians beside the paper's, write JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -154,23 +162,16 @@ def main() -> None:
     if not DATA.is_dir():
         logger.info("the paper's data (%s) are not here: the toy example only", DATA)
         arguments.sets = ["toy"]
-    path = arguments.results / "gp_viper.json"
-    done = record.kept(path, "runs")
+    runs = record.Runs(arguments.results / "gp_viper.json", "runs", paper=PAPER)
     for name in arguments.sets:
         for method in arguments.methods:
-            keys = [f"{name}/{method}/{seed}" for seed in range(arguments.seeds)]
-            for seed, key in enumerate(keys):
-                if key not in done:
-                    begin = time.perf_counter()
-                    done[key] = fit(method, load(name, seed), seed)
-                    done[key]["wall_seconds"] = time.perf_counter() - begin
-            rows = [done[k] for k in keys]
+            seeds = range(arguments.seeds)
+            rows = [runs(f"{name}/{method}/{seed}", run, name, method, seed) for seed in seeds]
             columns = ("elbo", "ci_width", "auc", "seconds", "mse", "coverage")
             medians = {
                 c: round(float(np.median([r[c] for r in rows])), 3) for c in columns if c in rows[0]
             }
             logger.info("%-13s %-3s %s; paper %s", name, method, medians, PAPER[name][method])
-            record.write(path, {"paper": PAPER, "runs": done})
 
 
 if __name__ == "__main__":
