@@ -573,7 +573,7 @@ class DeterministicInference(Inference):
             )
         if not isinstance(n, int | np.integer) or n < 0:
             raise ValueError(f"n must be an integer >= 0, got {n!r}")
-        self.approx.compile_kwargs = _compile_kwargs(backend, compile_kwargs)
+        self.approx.compile_kwargs = resolve_compile_kwargs(backend, compile_kwargs)
         for group in self.approx.groups:
             group.include_transformed = include_transformed
         self._callbacks = tuple(callbacks or ())
@@ -688,9 +688,10 @@ def _counting_compilation(objective: Any, approx: VectorisedApproximation) -> It
         del objective.step_function
 
 
-def _compile_kwargs(
+def resolve_compile_kwargs(
     backend: str | None, compile_kwargs: Mapping[str, Any] | None
 ) -> dict[str, Any]:
+    """Keyword arguments of PyTensor's compilation; ``backend`` as in PyMC 6."""
     kwargs = dict(compile_kwargs or {})
     if backend is None:
         return kwargs

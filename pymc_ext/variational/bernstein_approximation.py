@@ -19,7 +19,7 @@ from pymc_ext.over_draws import checked
 from pymc_ext.variational.base import (
     CHUNK,
     VectorisedApproximation,
-    _compile_kwargs,
+    resolve_compile_kwargs,
     standard_normal_logp,
 )
 from pymc_ext.variational.bernstein_group import BernsteinGroup, Conditionals
@@ -44,7 +44,7 @@ class BernsteinApproximation(VectorisedApproximation):
         self, loop: str, backend: str | None, compile_kwargs: Mapping[str, Any] | None
     ) -> None:
         """Options of all later compilations; with the loop "jax", log ratios are JAX's too."""
-        self.loop, self.compile_kwargs = loop, _compile_kwargs(backend, compile_kwargs)
+        self.loop, self.compile_kwargs = loop, resolve_compile_kwargs(backend, compile_kwargs)
 
     def log_p_at_start(self) -> float:
         """log p̃ where the fit starts."""

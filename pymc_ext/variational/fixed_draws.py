@@ -182,23 +182,7 @@ class FixedDrawsObjective:
             losses.append(float(intermediate_result.fun))
             monitor(float(intermediate_result.fun))
 
-        if optimizer == "lbfgs":
-            arguments: dict[str, Any] = {
-                "method": "L-BFGS-B",
-                "options": {
-                    "maxiter": n,
-                    "maxfun": 20 * n,
-                    "maxcor": 20,
-                    "ftol": TOLERANCE / max(abs(start), 1.0),
-                    "gtol": GRADIENT_TOLERANCE,
-                },
-            }
-        else:
-            arguments = {
-                "method": "trust-krylov",
-                "hessp": lambda x, d: self.hessian_product(x, d, z),
-                "options": {"maxiter": n, "gtol": GRADIENT_TOLERANCE},
-            }
+        arguments = self._scipy_arguments(z, n, optimizer, start)
         out = minimize(loss, x, jac=True, callback=report, **arguments)
         self.x = out.x
         return Optimum(
@@ -209,6 +193,23 @@ class FixedDrawsObjective:
             iterations=int(out.nit),
             evaluations=self.evaluations - before,
         )
+
+    def _scipy_arguments(self, z: Array, n: int, optimizer: str, start: float) -> dict[str, Any]:
+        """Arguments of `scipy.optimize.minimize` for a loss that is ``start`` at first."""
+        if optimizer == "trust-krylov":
+            return {
+                "method": "trust-krylov",
+                "hessp": lambda x, d: self.hessian_product(x, d, z),
+                "options": {"maxiter": n, "gtol": GRADIENT_TOLERANCE},
+            }
+        options = {
+            "maxiter": n,
+            "maxfun": 20 * n,
+            "maxcor": 20,
+            "ftol": TOLERANCE / max(abs(start), 1.0),
+            "gtol": GRADIENT_TOLERANCE,
+        }
+        return {"method": "L-BFGS-B", "options": options}
 
 
 def overfits(train_elbo: float, fresh: FreshDraws) -> bool:
