@@ -112,9 +112,9 @@ def predictive(gp: Any, point: dict[str, Any], train: Any, test: np.ndarray) -> 
 
     X, y = train
     inputs = (np.zeros(len(y)), cov(X, X))
-    w, C = gp.solver.solve(y, np.empty(0), inputs).fixed_point.posterior.weights()
+    w, F, G = gp.solver.solve(y, np.empty(0), inputs).fixed_point.posterior.weights()
     cross = cov(test, X)
-    variance = s2 - np.einsum("ij,ij->i", cross @ C, cross)
+    variance = s2 - np.sum((cross @ F) ** 2, axis=1) + np.sum((cross @ G) ** 2, axis=1)
     return gp.likelihood.predict(cross @ w, np.maximum(variance, 0), np.empty(0))[0]
 
 

@@ -82,9 +82,9 @@ def point(name: str, log_ell: float, log_sigma: float, steps: int, share: float)
         except (px.gp.ConvergenceError, ValueError) as error:
             out[method] = {"failed": str(error)[:100]}
             continue
-        w, C = solution.fixed_point.posterior.weights()
+        w, F, G = solution.fixed_point.posterior.weights()
         k = cross[:, at]
-        variance = sigma**2 - np.einsum("ij,ij->i", k @ C, k)
+        variance = sigma**2 - np.sum((k @ F) ** 2, axis=1) + np.sum((k @ G) ** 2, axis=1)
         p = likelihood.predict(k @ w, np.maximum(variance, 0), none)[0]
         test = np.log(np.where(y_test == 1, p, 1 - p)).mean()
         out[method] = {"evidence": solution.value / n, "test": float(test)}

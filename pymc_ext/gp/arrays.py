@@ -58,6 +58,8 @@ def predictions(variables: dict[str, np.ndarray], rows: str, coords: Mapping[str
 
 def as_matrix(X: Any, name: str, columns: int | None = None) -> Any:
     """A (n, d) variable, or copy of an array; raises ValueError on other shapes and on NaN."""
+    if np.ma.is_masked(X):
+        X = np.ma.filled(np.ma.asarray(X, dtype=float), np.nan)
     if not isinstance(X, TensorVariable):
         X = np.array(X, dtype=float)  # the caller's may change later
         if X.ndim == 2 and not np.isfinite(X).all():

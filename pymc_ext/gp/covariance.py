@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
@@ -9,6 +10,8 @@ from scipy.linalg import lapack
 
 from pymc_ext.gp.errors import HyperparameterError
 
+SMALL_JITTER = 1e-10  # relative to the mean of the diagonal: what a factor of K always has
+DECIDES = 10.0  # times the jitter: a pivot below it is mostly the jitter's (twins have 2)
 JITTER = 1e-6  # relative to the mean of the diagonal, as pm.gp's default is for unit variances
 
 
@@ -30,22 +33,44 @@ def refuse_indefinite(K: np.ndarray, name: str) -> None:
         refuse_covariance(K, name)
 
 
-def jittered_cholesky(K: np.ndarray, name: str) -> tuple[np.ndarray, float]:
-    """Lower Cholesky factor of K and the jitter: 0, or where that fails one relative to K.
+@dataclass(frozen=True)
+class JitteredFactor:
+    """Lower Cholesky factor L of K + share · mean(diag K) · I.
+
+    It is added always, so that everything is smooth in the hyperparameters: whether a nearly
+    singular K has a factor without it is chance.
+    """
+
+    L: np.ndarray
+    share: float
+
+    @property
+    def jitter(self) -> float:
+        """What was added where it decides, as K alone is singular to rounding; else 0."""
+        pivots = np.diag(self.L) ** 2
+        jitter = self.share * float(np.mean(np.einsum("ij,ij->i", self.L, self.L)))
+        return jitter if self.share > SMALL_JITTER or pivots.min() < DECIDES * jitter else 0.0
+
+    def pull_back(self, by_K: np.ndarray) -> np.ndarray:
+        """Gradient in K from the one in K with its jitter."""
+        out = by_K.copy()
+        out[np.diag_indices_from(out)] += self.share * np.trace(by_K) / len(by_K)
+        return out
+
+
+def jittered_cholesky(K: np.ndarray, name: str) -> JitteredFactor:
+    """The factor with the least jitter that has one.
 
     Raises
     ------
     HyperparameterError
-        If K with the jitter is not positive definite either.
+        If K with the larger jitter is not positive definite either.
     """
-    L = cholesky(K, 0.0)
-    if L is not None:
-        return L, 0.0
-    jitter = relative_jitter(K)
-    L = cholesky(K, jitter)
-    if L is None:
-        refuse_covariance(K, name)
-    return L, jitter
+    for share in (SMALL_JITTER, JITTER):
+        L = cholesky(K, share * float(np.mean(np.diag(K))))
+        if L is not None:
+            return JitteredFactor(L, share)
+    refuse_covariance(K, name)
 
 
 def relative_jitter(K: np.ndarray) -> float:

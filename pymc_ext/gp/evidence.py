@@ -17,8 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_ext.gp.errors import ImproperPosteriorError
-from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.likelihoods.base import Likelihood, Parameters, Tilted
 from pymc_ext.gp.sites import GaussianSites
+
+NARROW = 1e-8  # V, in squared widths of p(y|f), below which ℓ is quadratic to rounding
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,21 @@ def cavities(post, sites: GaussianSites, power: float) -> tuple[np.ndarray, np.n
     return post.mean - power * v_c * post.alpha, v_c, k
 
 
+def tilted_slopes(
+    lik: Likelihood, m: np.ndarray, V: np.ndarray, y: np.ndarray, phi: Parameters, power: float
+) -> tuple[Tilted, np.ndarray, np.ndarray]:
+    """Tilted moments under N(m, V), and log Ẑ's first two derivatives in m."""
+    t = lik.tilted(m, V, y, phi, power)
+    slope, curvature = (t.mean - m) / V, (t.variance - V) / V**2
+    narrow = V < NARROW * lik.scale(y, phi)[1] ** 2
+    if narrow.any():  # both differences are rounding there
+        first, second, _ = lik.derivatives(m, y, phi)
+        widened = 1 - power * V * second
+        slope = np.where(narrow, power * first / widened, slope)
+        curvature = np.where(narrow, power * second / widened, curvature)
+    return t, slope, curvature
+
+
 def expectation_propagation(
     post,
     sites: GaussianSites,
@@ -104,9 +121,8 @@ def expectation_propagation(
             "energy is undefined; use learning='elbo' or a smaller power"
         )
     V = v_c + post.residual
-    t = lik.tilted(m_c, V, y, phi, a)
-    g1 = (t.mean - m_c) / V  # ∂ log Ẑ/∂m_c
-    g2 = 0.5 * (g1**2 + (t.variance - V) / V**2)  # ∂ log Ẑ/∂V
+    t, g1, curvature = tilted_slopes(lik, m_c, V, y, phi, a)
+    g2 = 0.5 * (g1**2 + curvature)  # ∂ log Ẑ/∂V
     log_Z_t = 0.5 * (np.log(k) - a**2 * v_c * pull**2)  # of (t/t(μ))^a
     return Correction(
         value=float(np.sum(t.log_normaliser - log_Z_t) / a),

@@ -64,6 +64,7 @@ class HyperparameterGraph:
                 "hyperparameters before adding them"
             ) from error
         options = {"on_unused_input": "ignore"}
+        self._dtype = theta.dtype
         self._y = pm.compile([], y)
         self._forward = pm.compile([theta, *X], outputs, **options)
         self._backward = pm.compile([theta, *X, *bars], gradient, **options)
@@ -75,12 +76,12 @@ class HyperparameterGraph:
 
     def forward(self, theta: np.ndarray, *X: np.ndarray) -> tuple[Arrays, float]:
         """(φ, *prior inputs) and the log prior."""
-        *inputs, log_prior = self._forward(theta, *X)
+        *inputs, log_prior = self._forward(theta.astype(self._dtype), *X)
         return tuple(np.asarray(x) for x in inputs), float(log_prior)
 
     def backward(self, theta: np.ndarray, bars: Arrays, *X: np.ndarray) -> np.ndarray:
         """Σ barsᵀ ∂inputs/∂θ + ∂ log prior/∂θ."""
-        return np.asarray(self._backward(theta, *X, *bars))
+        return np.asarray(self._backward(theta.astype(self._dtype), *X, *bars), dtype=float)
 
     def flatten(self, point: dict[str, Any]) -> np.ndarray:
         """θ of a point of value variables."""
@@ -98,7 +99,10 @@ class HyperparameterGraph:
         out = dict(self.start_point)
         for rv in self.model.free_RVs:  # what a support depends on comes before
             if rv.name in point:
-                value = np.broadcast_to(np.asarray(point[rv.name], float), rv.shape.eval())
+                shape, given = tuple(rv.shape.eval()), np.asarray(point[rv.name], float)
+                if given.ndim and given.shape != shape:
+                    raise ValueError(f"{rv.name} must have shape {shape}, got {given.shape}")
+                value = np.broadcast_to(given, shape)
                 others = out if around is None else around
                 out[self.model.rvs_to_values[rv].name] = self._transform(rv)(value, others)
         return out
@@ -112,7 +116,9 @@ class HyperparameterGraph:
         graph = self.model.replace_rvs_by_values([transform.forward(x, *rv.owner.inputs)])
         variables = [v for v in self.model.value_vars if v in set(ancestors(graph))]
         function = pm.compile([x, *variables], graph[0], on_unused_input="ignore")
-        return lambda x, others: function(x, *(others[v.name] for v in variables))
+        return lambda x, others: function(
+            np.asarray(x, rv.dtype), *(others[v.name] for v in variables)
+        )
 
     @cached_property
     def _values(self) -> tuple[list[str], Callable[[dict[str, np.ndarray]], list[np.ndarray]]]:
@@ -125,8 +131,8 @@ class HyperparameterGraph:
         """All values of the point, transformed and not, as `pm.find_MAP` returns them."""
         point, at = {}, 0
         for name in self.names:
-            size = self.start_point[name].size
-            point[name] = np.reshape(theta[at : at + size], self.start_point[name].shape)
-            at += size
+            like = self.start_point[name]
+            point[name] = np.reshape(theta[at : at + like.size], like.shape).astype(like.dtype)
+            at += like.size
         names, function = self._values
         return dict(zip(names, function(point), strict=True))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from numpy.typing import ArrayLike
+from pytensor.tensor.sharedvar import SharedVariable
 from scipy.optimize import minimize
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
@@ -153,6 +154,9 @@ def fit_hyperparameters(
     model = context(model)
     if not model.free_RVs:
         raise ValueError("the model has no free hyperparameter to learn")
+    if model.discrete_value_vars:
+        names = ", ".join(v.name for v in model.discrete_value_vars)
+        raise ValueError(f"{names} is discrete, not a number to search: use pm.sample")
     graph = gp.graph(model)
     refuse_other_observations(gp.observed, model)
     values = _start(graph, start or {})
@@ -192,6 +196,10 @@ def _check_method(gp: Any, method: str) -> None:
         raise ValueError(f"method={method!r} needs rule=CVI(), got {gp.solver.rule}")
     if method == "minibatch" and (gp.Xu is None or gp.solver.learning != "elbo"):
         raise ValueError("method='minibatch' needs inducing inputs Xu and learning='elbo'")
+    if method == "minibatch" and not isinstance(gp.X, np.ndarray | SharedVariable):
+        raise ValueError(
+            "method='minibatch' takes rows of X, an array or pm.Data; here X is random or symbolic"
+        )
     if method == "minibatch" and gp.likelihood.n_latent > 1:
         raise ValueError(
             "method='minibatch' needs a likelihood of one latent, got "
@@ -236,21 +244,60 @@ def _box(
     start: dict[str, np.ndarray],
 ) -> np.ndarray:
     """(2, D) bounds on the unconstrained scale, of supports as they are at the start."""
-    ends = []
-    for side in (0, 1):
-        default = DEFAULT_BOUND * (2 * side - 1)
-        flat = {name: np.full(v.shape, default) for name, v in graph.start_point.items()}
-        edge = {name: pair[side] for name, pair in bounds.items() if pair[side] is not None}
-        given = _inside(graph, edge, "bounds", start)
-        for rv in graph.model.free_RVs:
-            if rv.name in edge:
-                name = graph.model.rvs_to_values[rv].name
-                open_end = np.isinf(given[name]) & (np.sign(given[name]) == 2 * side - 1)
-                flat[name] = np.where(open_end, default, given[name])
-        ends.append(graph.flatten(flat))
-    if np.any(ends[0] >= ends[1]):
+    box = {
+        name: np.stack([np.full(v.shape, -DEFAULT_BOUND), np.full(v.shape, DEFAULT_BOUND)])
+        for name, v in graph.start_point.items()
+    }
+    for name, pair in bounds.items():
+        if not (isinstance(pair, tuple | list) and len(pair) == 2):
+            raise ValueError(f"bounds of {name} must be a pair (low, high), got {pair!r}")
+    ends = [
+        _inside(
+            graph, {n: p[side] for n, p in bounds.items() if p[side] is not None}, "bounds", start
+        )
+        for side in (0, 1)
+    ]
+    for rv in graph.model.free_RVs:
+        if rv.name not in bounds:
+            continue
+        value = graph.model.rvs_to_values[rv].name
+        falls = _falls(graph, rv, start)
+        for side in (0, 1):
+            if bounds[rv.name][side] is not None:
+                row = np.where(falls, 1 - side, side)
+                end = ends[side][value]
+                beyond = np.isinf(end) & (np.sign(end) == 2 * row - 1)  # the end of the support
+                place = np.where(beyond, (2 * row - 1) * DEFAULT_BOUND, end)
+                box[value] = np.where(np.stack([row == 0, row == 1]), place, box[value])
+    flat = np.array([graph.flatten({n: b[side] for n, b in box.items()}) for side in (0, 1)])
+    if np.any(flat[0] >= flat[1]):
         raise ValueError(f"bounds must be (low, high) with low < high, got {bounds}")
-    return np.array(ends)
+    return flat
+
+
+def _falls(graph: HyperparameterGraph, rv: Any, start: dict[str, np.ndarray]) -> np.ndarray:
+    """Where a hyperparameter falls as its unconstrained value grows, as with an upper bound alone.
+
+    Raises
+    ------
+    ValueError
+        An entry of it depends on several unconstrained ones, as of a simplex.
+    """
+    value = graph.model.rvs_to_values[rv].name
+    here = graph.constrained(graph.flatten(start))[rv.name]
+    size = start[value].size
+    moves = np.zeros((here.size, size))
+    for i, column in enumerate(moves.T):
+        moved = start[value].copy()
+        moved.flat[i] += 0.5
+        there = graph.constrained(graph.flatten(start | {value: moved}))[rv.name]
+        column[:] = np.ravel(there - here)
+    if here.size != size or np.any(moves[~np.eye(size, dtype=bool)]):
+        raise ValueError(
+            f"bounds of {rv.name} cannot be kept: its entries depend on each other "
+            f"({type(graph.model.rvs_to_transforms[rv]).__name__}); bound it by its prior"
+        )
+    return np.reshape(np.diag(moves) < 0, here.shape)
 
 
 def _active(graph: HyperparameterGraph, theta: np.ndarray, box: np.ndarray) -> list[str]:
@@ -283,6 +330,9 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
             refused = str(error)
             return _wall(best["theta"], best["value"], theta)
         value = evidence + log_prior
+        if best and not np.isfinite(value):
+            refused = f"the log prior is {log_prior} there"
+            return _wall(best["theta"], best["value"], theta)
         if not best or value > best["value"]:
             gradient = graph.backward(theta, bars)
             best.update(value=value, evidence=evidence, theta=theta.copy(), gradient=gradient)

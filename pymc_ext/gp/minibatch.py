@@ -86,4 +86,4 @@ def _through_V(prior: SparsePrior, by_V: np.ndarray) -> tuple[np.ndarray, np.nda
     P = np.tril(L.T @ np.tril(-by_K_mb @ prior.V.T))
     P[np.diag_indices_from(P)] /= 2
     S = solve_triangular(L, solve_triangular(L, P.T, lower=True, trans=1).T, lower=True, trans=1)
-    return 0.5 * (S + S.T), by_K_mb.T
+    return prior.factor.pull_back(0.5 * (S + S.T)), by_K_mb.T

@@ -140,6 +140,7 @@ class Approximate:
             Observations in the likelihood's support, array or `pm.Data`.
         Xu : (m, d), optional
             Inducing inputs: array (fixed) or variable (learned). The sparse model then costs n m².
+            1e-10 of their mean variance is added to their covariance.
         **kwargs
             Passed to the variable: ``dims``.
 
@@ -164,9 +165,10 @@ class Approximate:
         phi = self._phi()
         self._check_columns(X)
         self.X, self.Xu = X, None if Xu is None else as_matrix(Xu, "Xu", n_columns(X))
-        prior = self._prior(fixed_columns(X), self.Xu)
+        prior = self._prior(fixed_columns(X), None if Xu is None else fixed_columns(self.Xu))
         self._at = X if Xu is None else self.Xu
-        self.evidence.X = X if isinstance(X, SharedVariable) else None
+        given = {"X": X, "Xu": self.Xu}
+        self.evidence.data = {k: v for k, v in given.items() if isinstance(v, SharedVariable)}
         self.inputs = (pt.as_tensor_variable(y_data), phi, *prior)
         signature = "(p),(n),(n,n)->(n)" if Xu is None else "(p),(n),(m,m),(n,m),(n)->(n)"
         self.observed = pm.CustomDist(
@@ -199,8 +201,8 @@ class Approximate:
     def _phi(self) -> TensorVariable:
         values = [self.likelihood.parameters[name] for name in self.likelihood.names]
         for name, value in zip(self.likelihood.names, values, strict=True):
-            if pt.as_tensor_variable(value).ndim:
-                raise ValueError(f"{name} must be a scalar, got shape {np.shape(value)}")
+            if ndim := pt.as_tensor_variable(value).ndim:
+                raise ValueError(f"{name} must be a scalar, got {ndim} axes")
         if all(isinstance(v, int | float) for v in values):
             self.likelihood.check_parameters(np.array(values, dtype=float))
         return pt.stack(values).astype("float64") if values else pt.zeros(0)
@@ -214,7 +216,12 @@ class Approximate:
         return self._phi(), *self._prior(X, self.Xu)
 
     def _prior(self, X: Any, Xu: Any) -> tuple[TensorVariable, ...]:
-        mean = self.mean_func(X)
+        mean = pt.as_tensor_variable(self.mean_func(X))
+        if mean.ndim != 1:
+            raise ValueError(
+                f"mean_func must give one number a row of X, (n,), got {mean.ndim} axes: take "
+                "pm.gp.mean.Constant, Linear or one like them"
+            )
         if Xu is None:
             return mean, self.cov_func(X)
         return mean, self.cov_func(Xu), self.cov_func(X, Xu), self.cov_func(X, diag=True)
@@ -251,14 +258,16 @@ class Approximate:
             raise ValueError("no data yet: call marginal_likelihood first")
         Xnew = as_matrix(Xnew, "Xnew", n_columns(self.X))
         weights: Any = SiteWeights(self.solver)(*self.inputs)
-        w, C = weights
+        w, F, G = weights
         cross = self.cov_func(Xnew, self._at)
         mean = self.mean_func(Xnew)
         mu = cross @ w + (mean if self.likelihood.n_latent == 1 else mean[:, None])
+        taken, given = cross @ F, cross @ G
         if diag:
-            taken = pt.sum((cross @ C) * cross, axis=-1)
-            return mu, pt.maximum(self.cov_func(Xnew, diag=True) - taken, 0.0).T
-        return mu, self.cov_func(Xnew) - cross @ C @ cross.T
+            change = pt.sum(given**2, axis=-1) - pt.sum(taken**2, axis=-1)
+            return mu, pt.maximum(self.cov_func(Xnew, diag=True) + change, 0.0).T
+        change = given @ given.mT - taken @ taken.mT
+        return mu, self.cov_func(Xnew) + change
 
     def conditional(self, name: str, Xnew: Any, jitter: float = JITTER, **kwargs: Any) -> Any:
         """Latent function at new inputs as a variable of the model, N(μ*, S*).

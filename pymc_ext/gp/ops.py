@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -58,11 +59,11 @@ class _EvidenceOp(_SolverOp):
 
     Attributes
     ----------
-    X
-        The inputs, where `pm.set_data` may change them: faults of theirs always raise.
+    data
+        The inputs, by name, that `pm.set_data` may change: faults of theirs always raise.
     """
 
-    X: SharedVariable | None = None
+    data: Mapping[str, SharedVariable] = MappingProxyType({})
 
     def __init__(self, solver: Solver, on_failure: str | None, failures: list[str]):
         super().__init__(solver)
@@ -70,8 +71,8 @@ class _EvidenceOp(_SolverOp):
 
     def _reject(self, what: str, error: Exception) -> None:
         """Keep the reason, or raise the error."""
-        if self.X is not None:
-            as_matrix(self.X.get_value(borrow=True), "X")
+        for name, data in self.data.items():
+            as_matrix(data.get_value(borrow=True), name)
         if self.on_failure == "raise" or (self.on_failure is None and not self.solver.has_solved):
             raise error
         if not self.failures:
@@ -134,16 +135,20 @@ class SiteEvidenceGradient(_EvidenceOp):
 
 def _gradient_of(op: SiteEvidence) -> SiteEvidenceGradient:
     gradient = SiteEvidenceGradient(op.solver, op.on_failure, op.failures)
-    gradient.X = op.X
+    gradient.data = op.data
     return gradient
 
 
 class SiteWeights(_SolverOp):
-    """(w, C) of the posterior: f* has mean m* + K*ₚ w, covariance K** − K*ₚ C Kₚ*."""
+    """(w, F, G) of the posterior.
+
+    f* has mean m* + K*ₚ w and covariance K** − K*ₚ F Fᵀ Kₚ* + K*ₚ G Gᵀ Kₚ*.
+    """
 
     def make_node(self, *inputs: Any) -> Apply:
         several = self.solver.likelihood.n_latent > 1
-        outputs = [pt.dmatrix(), pt.dtensor3()] if several else [pt.dvector(), pt.dmatrix()]
+        matrix = pt.dtensor3 if several else pt.dmatrix
+        outputs = [pt.dmatrix() if several else pt.dvector(), matrix(), matrix()]
         return Apply(self, self._inputs(*inputs), outputs)
 
     def perform(self, node: Apply, inputs: Any, outputs: Any) -> None:
@@ -171,7 +176,7 @@ def _shapes(op: _SolverOp, inputs: Sequence[tuple[int, ...]]) -> list[tuple[int,
     if isinstance(op, SiteEvidenceGradient):
         return list(inputs[1:])
     p, L = inputs[3][0], op.solver.likelihood.n_latent
-    return [(p, L), (L, p, p)] if L > 1 else [(p,), (p, p)]
+    return [(p, L), (L, p, p), (L, p, p)] if L > 1 else [(p,), (p, p), (p, p)]
 
 
 @cache

@@ -10,6 +10,8 @@ import pymc as pm
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
 
+ROUND_TRIP = 1e-5  # tolerance of a value that was transformed and back, in single precision too
+
 
 def context(model: pm.Model | None) -> pm.Model:
     """The model given, or that of the context; TypeError without either."""
@@ -91,22 +93,28 @@ def function_of(
     """
     given = list(given)
     changed = [(rv, t) for rv in given if (t := model.rvs_to_transforms.get(rv)) is not None]
-    graphs = [*outputs, *(t.forward(rv, *rv.owner.inputs) for rv, t in changed)]
-    found = set(sources(graphs, model, given))
+    there_and_back = []
+    for rv, t in changed:  # outside a simplex a value has unconstrained numbers, but not its own
+        unconstrained = t.forward(rv, *rv.owner.inputs)
+        there_and_back += [unconstrained, t.backward(unconstrained, *rv.owner.inputs)]
+    found = set(sources([*outputs, *there_and_back], model, given))
     if missing := [rv.name for rv in model.free_RVs if rv in found and rv not in set(given)]:
         raise ValueError(lacking(", ".join(missing)))
     data = {rv.name: model.rvs_to_values[rv].eval() for rv in model.observed_RVs if rv in found}
     inputs = list(found)
-    function = pm.compile(inputs, graphs, allow_input_downcast=True, on_unused_input="ignore")
+    options = {"allow_input_downcast": True, "on_unused_input": "ignore"}
+    support = pm.compile(inputs, there_and_back, **options)
+    function = pm.compile(inputs, outputs, **options)
 
     def at(values: dict[str, Any]) -> list[np.ndarray]:
-        numbers = function(*((values | data)[v.name] for v in inputs))
-        for (rv, _), unconstrained in zip(changed, numbers[len(outputs) :], strict=True):
-            outside = np.isnan(unconstrained) if edges else ~np.isfinite(unconstrained)
-            if outside.any():
-                got = values[rv.name]
+        numbers = [(values | data)[v.name] for v in inputs]
+        checks = support(*numbers)
+        for (rv, _), there, back in zip(changed, checks[::2], checks[1::2], strict=True):
+            got = values[rv.name]
+            inside = ~np.isnan(there) if edges else np.isfinite(there)
+            if not (inside.all() and np.allclose(back, got, ROUND_TRIP, ROUND_TRIP)):
                 raise ValueError(f"{rv.name} of {what} must lie inside its support, got {got}")
-        return numbers[: len(outputs)]
+        return function(*numbers)
 
     return at
 
@@ -130,7 +138,11 @@ def numbers_at(
     above = set(ancestors(outputs))
     given = [v for v in model.unobserved_RVs if v in above and v.name in values]
     for rv in model.free_RVs:
-        if rv in given and np.ndim(values[rv.name]) != rv.ndim:
+        if rv not in given:
+            continue
+        if np.asarray(values[rv.name]).dtype.kind not in "biuf":
+            raise ValueError(f"{rv.name} of point must hold numbers, got {values[rv.name]!r}")
+        if np.ndim(values[rv.name]) != rv.ndim:
             got = np.shape(values[rv.name])
             raise ValueError(f"{rv.name} of point must have {rv.ndim} axes, got shape {got}")
 

@@ -24,6 +24,7 @@ from pymc_ext.gp.covariance import (
 )
 from pymc_ext.gp.errors import ImproperPosteriorError
 
+SMALLEST = 1e-20  # share of the largest prior variance in place of a variance of 0
 WEAK = 1e-3  # share of the prior variance taken by a site below which 1 − B⁻¹_ii cancels
 
 
@@ -182,7 +183,7 @@ class FullPosterior:
 
     @cached_property
     def variance(self) -> np.ndarray:
-        """Diagonal of S, (n,); rounding below eps K_ii is set there, as S_ii > 0.
+        """Diagonal of S, (n,); rounding below eps K_ii is set there, and 0 to a trace, so S_ii > 0.
 
         (1 − B⁻¹_ii)/τ_i, accurate for large K; where that cancels, K_ii less what the sites took.
         """
@@ -196,7 +197,7 @@ class FullPosterior:
             v[weak] = k[weak] - np.einsum("ij,ij->j", half, half)
         if self._negative.size:
             v = v + np.sum((self.prior.K @ self._U) ** 2, axis=1)
-        return np.maximum(v, np.finfo(float).eps * k)
+        return np.maximum(v, np.finfo(float).eps * k + SMALLEST * (np.max(k) or 1.0))
 
     @cached_property
     def _inverse_factor(self) -> np.ndarray:
@@ -277,9 +278,17 @@ class FullPosterior:
     def _squared(self) -> np.ndarray:
         return self.S**2
 
-    def weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """(w, C): f* has mean m* + K*ₓ w and covariance K** − K*ₓ C Kₓ*."""
-        return self.alpha, self.R
+    def weights(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(w, F, G): f* has mean m* + K*ₓ w, covariance K** − K*ₓ F Fᵀ Kₓ* + K*ₓ G Gᵀ Kₓ*.
+
+        R = FFᵀ − GGᵀ, all (n, n) so that their shapes are known before; K*ₓ R Kₓ* would cancel
+        where the data leave little of the prior variance.
+        """
+        F = self._root[:, None] * self._inverse_factor.T
+        G = np.zeros_like(F)
+        if self._negative.size:
+            G[:, : self._negative.size] = self._U
+        return self.alpha, F, G
 
 
 class StackedPosterior:
@@ -319,10 +328,10 @@ class StackedPosterior:
         both = [p.pull_back_to_sites(a, b) for p, a, b in columns]
         return np.stack([b[0] for b in both], axis=1), np.stack([b[1] for b in both], axis=1)
 
-    def weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """w (p, L) and C (L, p, p)."""
-        both = [p.weights() for p in self.parts]
-        return np.stack([b[0] for b in both], axis=1), np.stack([b[1] for b in both])
+    def weights(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """w (p, L), F and G (L, p, p)."""
+        w, F, G = zip(*(p.weights() for p in self.parts), strict=True)
+        return np.stack(w, axis=1), np.stack(F), np.stack(G)
 
 
 def weighted_gram(A: np.ndarray, weights: np.ndarray) -> np.ndarray:

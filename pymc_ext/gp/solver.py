@@ -117,8 +117,8 @@ class Solver:
 
     def _fixed_point(self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays) -> FixedPoint:
         self.likelihood.check_parameters(phi)
-        self._check_observations(y, len(prior_inputs[0]))
         prior = make_prior(prior_inputs)
+        self._check_observations(y, len(prior.mean))
         if not self._covariance_checked:
             prior.check()
             self._covariance_checked = True
@@ -222,6 +222,11 @@ def make_prior(inputs: Arrays) -> FullPrior | SparsePrior:
             raise HyperparameterError(
                 "mean or covariance holds NaN or infinity: check X and the hyperparameters"
             )
+    if len(inputs[1]) == 0:
+        raise HyperparameterError("there is no inducing input or observation")
+    n, rows = len(inputs[0]), len(inputs[1 if len(inputs) == 2 else 2])
+    if n != rows:
+        raise ValueError(f"mean_func gives {n} numbers for {rows} rows of X: it must give one each")
     return FullPrior(*inputs) if len(inputs) == 2 else SparsePrior(*inputs)
 
 

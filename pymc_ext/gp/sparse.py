@@ -39,10 +39,16 @@ class SparsePrior:
 
     def __init__(self, mean: np.ndarray, K_mm: np.ndarray, K_nm: np.ndarray, k_nn: np.ndarray):
         self.mean = mean
-        self.L, self.jitter = jittered_cholesky(K_mm, "K_mm of the inducing inputs")
+        self.factor = jittered_cholesky(K_mm, "K_mm of the inducing inputs")
+        self.L = self.factor.L
         self.V = solve_triangular(self.L, K_nm.T, lower=True, check_finite=False)
         d = k_nn - np.einsum("ij,ij->j", self.V, self.V)
         self.residual = np.maximum(d, 0.0)  # d >= 0 up to rounding, and the jitter keeps it so
+
+    @property
+    def jitter(self) -> float:
+        """What was added to K_mm where that decides, else 0."""
+        return self.factor.jitter
 
     def check(self) -> None:
         """Nothing more: the factorisation of K_mm was the check."""
@@ -148,7 +154,7 @@ class SparsePosterior:
         by_K_mn = solve_triangular(L, by_V, lower=True, trans=1, check_finite=False)
         half = solve_triangular(L, by_V @ self.prior.V.T, lower=True, trans=1, check_finite=False)
         by_K_mm = -0.5 * solve_triangular(L, half.T, lower=True, trans=1, check_finite=False)
-        return 0.5 * (by_K_mm + by_K_mm.T), by_K_mn.T
+        return self.prior.factor.pull_back(0.5 * (by_K_mm + by_K_mm.T)), by_K_mn.T
 
     def pull_back_to_sites(
         self, mean: np.ndarray, variance: np.ndarray
@@ -159,10 +165,9 @@ class SparsePosterior:
         squared = np.einsum("ij,ij->j", V, weighted_gram(Y, variance) @ V)
         return by_linear, -self.mean * by_linear - squared
 
-    def weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """(w, C): f* has mean m* + K*_z w and covariance K** − K*_z C K_z*."""
-        L, m = self.prior.L, len(self.beta)
+    def weights(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(w, F, G): f* has mean m* + K*_z w, covariance K** − K*_z F Fᵀ K_z* + K*_z G Gᵀ K_z*."""
+        L = self.prior.L
         w = solve_triangular(L, self.beta, lower=True, trans=1)
-        middle = np.eye(m) - self._solve(np.eye(m))
-        half = solve_triangular(L, middle, lower=True, trans=1)
-        return w, solve_triangular(L, half.T, lower=True, trans=1)
+        F = lapack.dtrtri(L, lower=1)[0].T
+        return w, F, F @ lapack.dtrtri(self._L, lower=1)[0].T

@@ -19,6 +19,7 @@ from pymc_ext.gp.likelihoods.tilted import TiltedDensity
 from pymc_ext.gp.quadrature import gaussian_nodes
 
 Parameters = np.ndarray  # (P,), constrained
+SMALLEST = 1e-20  # variance, in squared widths of p(y|f), in place of 0
 
 
 class Expectations(NamedTuple):
@@ -140,6 +141,7 @@ class Likelihood(ABC):
     ) -> Tilted:
         """Moments of p(y|f)^power N(f | mean, variance), normalised."""
         P, n = len(self.names), len(y)
+        variance = np.maximum(variance, SMALLEST * self.scale(y, phi)[1] ** 2)
         log_z, mu, var, par = np.empty(n), np.empty(n), np.empty(n), np.empty((P, n))
         for i, f, log_w in TiltedDensity(self, mean, variance, y, phi, power).nodes():
             log_r = power * self.log_prob(f, y[i], phi) + log_w
@@ -171,6 +173,11 @@ class Likelihood(ABC):
 
 def check_finite(y: ArrayLike) -> np.ndarray:
     """``y`` as a float array (n,); raises ValueError unless it is one-dimensional and finite."""
+    if np.ma.is_masked(y):
+        raise ValueError(
+            f"y has {np.ma.count_masked(y)} masked entries: leave their rows out of X and y, and "
+            "predict there"
+        )
     y = np.asarray(y)
     if y.dtype.kind not in "biuf":
         raise ValueError(f"y must hold numbers, got dtype {y.dtype}")

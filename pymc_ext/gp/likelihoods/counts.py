@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import digamma, expit, gammaln
+from scipy.special import betaln, digamma, expit, gammaln
 
 from pymc_ext.gp.likelihoods.base import Expectations, Likelihood, Parameters, check_counts
 from pymc_ext.gp.likelihoods.bernoulli import softplus_terms
@@ -118,7 +118,8 @@ class NegativeBinomial(Likelihood):
         return check_counts(y)
 
     def _constant(self, y: np.ndarray, a: float) -> np.ndarray:
-        return gammaln(y + a) - gammaln(a) - gammaln(y + 1)
+        """log Γ(y+a) − log Γ(a) − log y!, without their cancellation for large a."""
+        return -betaln(a, y + 1) - np.log(y + a)
 
     def log_prob(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
         a = phi[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import digamma, gammaln
+from scipy.special import betaln, digamma
 
 from pymc_ext.gp.likelihoods.base import (
     Expectations,
@@ -139,7 +139,7 @@ class StudentT(Likelihood):
 
     def log_prob(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
         nu, s = phi
-        constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * np.log(nu * np.pi) - np.log(s)
+        constant = -betaln(nu / 2, 0.5) - 0.5 * np.log(nu) - np.log(s)
         return constant - (nu + 1) / 2 * np.log1p(((y - f) / s) ** 2 / nu)
 
     def derivatives(

@@ -2,7 +2,7 @@
 
 For site i with cavity N(m_c, v_c) of the projected latent and f's variance V = v_c + d_i, let g be
 the slope and h = (v̂ − V)/V² the curvature of log Ẑ in m_c, v̂ the tilted variance. Matching the
-moments gives a τ = −h/(1 + v_c h) = (V − v̂)/(V d_i + v_c v̂) and a ν = g + a τ (m_c + v_c g).
+moments gives a τ = −h/(1 + v_c h) = −h V²/(V d_i + v_c v̂) and a ν = g + a τ (m_c + v_c g).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
-from pymc_ext.gp.evidence import cavities
+from pymc_ext.gp.evidence import cavities, tilted_slopes
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
 from pymc_ext.gp.rules.anderson import Anderson
 from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes, check_limits
@@ -22,7 +22,6 @@ from pymc_ext.gp.sites import GaussianSites
 SMALLEST_STEP = 1e-3
 PATIENCE = 10  # updates without progress before the step is halved
 ROUNDING = 1e-6  # a residual below it that no longer falls is rounding, not a failure
-LOST = 10 * np.finfo(float).eps  # relative error of a tilted variance
 
 
 @dataclass(frozen=True)
@@ -39,8 +38,7 @@ class EP(Rule):
         from earlier ones (Anderson) are taken where they come nearer to the fixed point.
     tolerance
         Largest change of a natural parameter by one more undamped update, relative above 1. Where
-        rounding hides it (it does not fall for ten updates), 1e-6 is enough, or what the tilted
-        variances' digits leave of sites that weigh nothing beside a narrow prior.
+        rounding hides it (it does not fall for ten updates), 1e-6 is enough.
     max_iterations
         Updates of all sites before `ConvergenceError`.
 
@@ -82,9 +80,8 @@ class EP(Rule):
             raise ImproperPosteriorError(f"{int(np.sum(k <= 0))} cavities have no variance")
         d = posterior.residual
         V = v_c + d
-        t = lik.tilted(m_c, V, y, phi, a)
-        g = (t.mean - m_c) / V
-        precision = (V - t.variance) / (V * d + v_c * t.variance) / a
+        t, g, h = tilted_slopes(lik, m_c, V, y, phi, a)
+        precision = -h * V**2 / (V * d + v_c * t.variance) / a
         return GaussianSites(g / a + precision * (m_c + v_c * g), precision)
 
     def solve(
@@ -119,7 +116,7 @@ class EP(Rule):
             residual = sites.distance(target)
             stale = 0 if residual < 0.99 * best else stale + 1
             best = min(best, residual)
-            if stale >= PATIENCE and residual < max(ROUNDING, self._rounding(post, sites)):
+            if stale >= PATIENCE and residual < ROUNDING:
                 break
             if stale >= PATIENCE:
                 step, stale, best = step / 2, 0, residual
@@ -136,11 +133,6 @@ class EP(Rule):
             f"EP did not converge: {why}; one more update would move a site by {residual:.2g}. "
             "Raise damping or max_iterations, lower power, or use rule=CVI() with learning='ep'"
         )
-
-    def _rounding(self, posterior: Any, sites: GaussianSites) -> float:
-        """Error of site precisions 1/v̂ − 1/V from that of v̂."""
-        _, v_c, _ = cavities(posterior, sites, self.power)
-        return float(LOST / np.min(v_c + posterior.residual))
 
     def slopes(
         self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters

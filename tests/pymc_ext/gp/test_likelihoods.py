@@ -315,3 +315,31 @@ def test_counts_beyond_numpys_are_drawn_and_predicted(likelihood) -> None:
     mean, variance = likelihood.predict(np.array([0.0, -2e3]), np.array([400.0, 800.0]), phi)
     assert mean[0] == np.exp(200.0) and variance[0] == np.inf
     assert mean[1] == 0 and variance[1] == 0  # exp(-1600), exp(-2400)
+
+
+@pytest.mark.parametrize("large", [1e6, 1e9, 1e12, 1e16])
+def test_limits_of_large_parameters(large: float) -> None:
+    """Their log densities differ by about 1/parameter times a square."""
+    f, y = np.log([1.0, 2.0, 6.0, 90.0]), np.array([0.0, 1.0, 5.0, 100.0])
+    found = lk.NegativeBinomial().log_prob(f, y, np.array([large]))
+    np.testing.assert_allclose(found, stats.poisson.logpmf(y, np.exp(f)), atol=1e3 / large + 1e-6)
+    found = lk.StudentT().log_prob(f, y / 20, np.array([large, 0.5]))
+    z = stats.norm.logpdf(y / 20, f, 0.5)
+    np.testing.assert_allclose(found, z, atol=1e3 / large + 1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tilted_moments_without_variance(name: str) -> None:
+    likelihood, phi, y = CASES[name]
+    y = np.array(y)
+    f = np.full(len(y), 0.3)
+    t = likelihood.tilted(f, np.zeros(len(y)), y, phi)
+    np.testing.assert_allclose(t.log_normaliser, likelihood.log_prob(f, y, phi), rtol=1e-9)
+    np.testing.assert_allclose(t.mean, f, rtol=1e-9)
+
+
+def test_masked_observations_are_refused() -> None:
+    y = np.ma.masked_values([1.0, -999.0, 0.5], -999.0)
+    with pytest.raises(ValueError, match="y has 1 masked entries: leave their rows out"):
+        lk.Gaussian().check(y)
+    assert lk.Gaussian().check(np.ma.asarray([1.0, 0.5])).tolist() == [1.0, 0.5]

@@ -262,6 +262,98 @@ def test_bad_calls_are_refused(fitted) -> None:
         empty.latent(NEW)
 
 
+@pytest.mark.parametrize(
+    ("mean_func", "message"),
+    [
+        (lambda Z: 1.0, r"one number a row of X, \(n,\), got 0 axes"),
+        (lambda Z: Z, r"one number a row of X, \(n,\), got 2 axes"),
+        (lambda Z: np.ones(3), "gives 3 numbers for 14 rows of X"),
+    ],
+)
+def test_mean_functions_of_wrong_form_are_refused(mean_func, message: str) -> None:
+    with pm.Model() as model:
+        gp = px.gp.Approximate(
+            mean_func=mean_func, cov_func=pm.gp.cov.ExpQuad(2, 1.0), likelihood=px.gp.Gaussian(0.3)
+        )
+        with pytest.raises(ValueError, match=message):
+            gp.marginal_likelihood("y", X=X, y=REAL)
+            model.compile_logp()({})
+
+
+def test_rows_that_are_masked_and_likelihood_parameters_that_are_vectors_are_refused() -> None:
+    with pm.Model():
+        likelihood = px.gp.Gaussian(pm.HalfNormal("noise", shape=1))
+        gp = px.gp.Approximate(cov_func=pm.gp.cov.ExpQuad(2, 1.0), likelihood=likelihood)
+        with pytest.raises(ValueError, match="X must be finite, got nan in row 3"):
+            gp.marginal_likelihood("y", X=np.ma.masked_equal(X, X[3, 1]), y=REAL)
+        with pytest.raises(ValueError, match="sigma must be a scalar, got 1 axes"):
+            gp.marginal_likelihood("y", X=X, y=REAL)
+
+
+def test_points_outside_a_simplex_are_refused() -> None:
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(2))
+        cov = w[0] * pm.gp.cov.ExpQuad(2, 1.0) + w[1] * pm.gp.cov.Linear(2, 0.0)
+        gp = px.gp.Approximate(cov_func=cov, likelihood=px.gp.BernoulliProbit())
+        gp.marginal_likelihood("y", X=X, y=LABELS)
+    assert np.isfinite(gp.predict(NEW, point={"w": [0.2, 0.8]}, model=model)[0]).all()
+    for value in ([5.0, 5.0], [0.5, 0.6], [-0.5, 1.5]):
+        with pytest.raises(ValueError, match="w of point must lie inside its support, got"):
+            gp.predict(NEW, point={"w": value}, model=model)
+    with pytest.raises(ValueError, match="w of point must hold numbers, got None"):
+        gp.predict(NEW, point={"w": None}, model=model)
+
+
+def test_inducing_inputs_set_later_are_checked() -> None:
+    with pm.Model() as model:
+        Z = pm.Data("Z", X[::3])
+        gp = px.gp.Approximate(
+            cov_func=pm.gp.cov.ExpQuad(2, pm.HalfNormal("ls")), likelihood=px.gp.BernoulliLogit()
+        )
+        gp.marginal_likelihood("y", X=X, y=LABELS, Xu=Z)
+        logp = model.compile_logp()
+        point = model.initial_point()
+        before = logp(point)
+        for new, error, message in (
+            (X[::3] * np.nan, ValueError, "Xu must be finite, got nan in row 0"),
+            (np.c_[X, X], AssertionError, "SpecifyShape"),
+            (X[:0], ValueError, "Xu must have at least one row"),
+        ):
+            pm.set_data({"Z": new})
+            with pytest.raises(error, match=message):
+                logp(point)
+        pm.set_data({"Z": X[::3]})
+        assert logp(point) == before
+
+
+def test_predictions_where_the_prior_says_everything() -> None:
+    with pm.Model() as model:
+        cov = pm.gp.cov.Linear(2, c=0.0)
+        gp = px.gp.Approximate(cov_func=cov, likelihood=px.gp.BernoulliLogit())
+        gp.marginal_likelihood("y", X=X, y=LABELS)
+        origin = np.zeros((1, 2))
+        assert gp.log_predictive(origin, [1])[0] == pytest.approx(np.log(0.5), rel=EXACT)
+        mean, variance = gp.predict(origin, diag=True, pred_noise=True, model=model)
+    assert (mean[0], variance[0]) == pytest.approx((0.5, 0.25))
+
+
+def test_variances_that_the_data_leave_keep_their_digits() -> None:
+    """Counts of a million: 1e-6 of a prior variance of 25."""
+    x = np.linspace(-3, 3, 30)[:, None]
+    y = np.round(1e6 * np.exp(np.sin(1.5 * x[:, 0])))
+    with pm.Model():
+        gp = px.gp.Approximate(cov_func=25 * pm.gp.cov.ExpQuad(1, 1.0), likelihood=px.gp.Poisson())
+        gp.marginal_likelihood("y", X=x, y=y)
+        mean, variance = gp.predict(x, diag=True)
+        covariance = gp.predict(x)[1]
+        assert np.isfinite(gp.log_predictive(x, y)).all()
+        K = gp.cov_func(x).eval()
+    V = np.linalg.solve(np.linalg.cholesky(K + np.diag(np.exp(-mean))), K)
+    expected = np.diag(K) - np.sum(V**2, axis=0)
+    np.testing.assert_allclose(variance, expected, rtol=1e-4)
+    np.testing.assert_allclose(np.diag(covariance), expected, rtol=1e-4)
+
+
 def test_data_set_later_are_checked() -> None:
     with pm.Model() as model:
         labels = pm.Data("labels", LABELS)

@@ -54,6 +54,28 @@ def test_precise_observations_far_from_the_mean_lose_no_digits(rule: str, noise:
     assert solution.value == pytest.approx(exact, abs=2e-6)
 
 
+@pytest.mark.parametrize("rule", ["laplace", "ep", "power-ep", "cvi", "hybrid"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_latent_without_prior_variance_is_its_mean(rule: str, name: str) -> None:
+    """As of a linear kernel at its centre: log p(y|m) of that row is added, the rest is apart."""
+    X, m, _ = prior(6)
+    likelihood, phi, y = observations(name, X)
+    solver = solver_of(rule, likelihood)
+    x = np.array([-1.0, -0.5, 0.0, 0.4, 0.8, 1.3])
+    K = np.outer(x, x) + 0.2 * np.diag(x**2)
+    others = np.arange(6) != 2
+    part = solver_of(rule, likelihood).solve(y[others], phi, (m[others], K[np.ix_(others, others)]))
+    at_mean = likelihood.log_prob(m[2:3], y[2:3], phi)[0]
+    whole = solver.solve(y, phi, (m, K))
+    assert whole.value == pytest.approx(part.value + at_mean, rel=1e-8)
+    assert whole.fixed_point.residual < 1e-6
+    post = whole.fixed_point.posterior
+    np.testing.assert_allclose(post.mean[others], part.fixed_point.posterior.mean, atol=1e-7)
+    slope = likelihood.derivatives(m[2:3], y[2:3], phi)[0][0]
+    by_mean = solver.gradient(y, phi, (m, K))[-2]
+    assert by_mean[2] == pytest.approx(slope, rel=1e-6)
+
+
 @pytest.mark.parametrize("variance", [1e-8, 1.0, 1e8])
 def test_one_precise_observation_under_any_prior(variance: float) -> None:
     solution = solver_of("ep", px.gp.Gaussian()).solve(
