@@ -13,6 +13,8 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_ext.arviz_versions import from_groups
 
+OWN_NAMES = ("chain", "draw", "class", "f", "mean", "y")  # of sample_predictions
+
 
 def draw_latents(rng: np.random.Generator, mu: np.ndarray, cov: np.ndarray, n: int) -> np.ndarray:
     """n draws of N(mu, cov), (n, n*) or (n, n*, L); cov may be singular."""
@@ -38,7 +40,15 @@ def posterior_draws(idata: Any) -> xr.Dataset:
 
 
 def row_labels(model: Any, dims: str, n: int) -> dict[str, np.ndarray]:
-    """Coords of n rows where the model has that dimension; ValueError if its length differs."""
+    """Coords of n rows where the model has that dimension.
+
+    Raises
+    ------
+    ValueError
+        Its length differs, or the name is one of the result's own.
+    """
+    if dims in OWN_NAMES:
+        raise ValueError(f"dims must not be {dims!r}, a name of the result's own: pass another")
     labels = model.coords.get(dims)
     if labels is None:
         return {}

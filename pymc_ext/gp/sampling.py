@@ -219,7 +219,13 @@ def sample_latents(
     def log_p(f: np.ndarray) -> np.ndarray:
         return likelihood.log_prob(f, y, phi).sum(axis=-1)
 
-    f = mean + rng.standard_normal((chains, len(mean))) @ root.T if start is None else start
+    f = mean + rng.standard_normal((chains, len(mean))) @ root.T
+    if start is not None:
+        if np.shape(start) != f.shape:
+            raise ValueError(
+                f"start must have shape (chains, n) = {f.shape}, got {np.shape(start)}"
+            )
+        f = np.asarray(start, dtype=float)
     value, kept = log_p(f), np.empty((chains, draws, len(mean)))
     for i in range(tune + draws * thin):
         nu = rng.standard_normal(f.shape) @ root.T
@@ -255,6 +261,9 @@ def _checked(
 
 def covariance_root(K: np.ndarray) -> np.ndarray:
     """A with A Aᵀ = K, by eigenvalues as K may be singular."""
+    K = np.asarray(K, dtype=float)
+    if not (np.isfinite(K).all() and np.allclose(K, K.T, rtol=1e-8, atol=1e-8)):
+        raise ValueError("K must be finite and symmetric: check the covariance function")
     values, vectors = np.linalg.eigh(K)
     if values[0] < -1e-8 * values[-1]:
         raise ValueError(f"K is not positive definite: smallest eigenvalue {values[0]:.3g}")

@@ -584,6 +584,8 @@ def test_posterior_draws_must_have_all_hyperparameters() -> None:
         assert list(out["draw"].values) == [7]
         with pytest.raises(ValueError, match="'row' of the model has 14 entries, Xnew has 5 rows"):
             gp.sample_predictions(NEW, some, dims="row")
+        with pytest.raises(ValueError, match="dims must not be 'draw', a name of the result's own"):
+            gp.sample_predictions(NEW, some, dims="draw")
         with pytest.raises(ValueError, match=r"must hold posterior draws .* got SimpleNamespace"):
             gp.sample_predictions(NEW, SimpleNamespace(prior=some))
     part = SimpleNamespace(posterior=whole.posterior.drop_vars("scale"))

@@ -58,6 +58,11 @@ def test_a_mean_may_be_a_number() -> None:
 
 
 def test_bad_settings_are_refused() -> None:
+    for K in (np.array([[1.0, 0.5], [0.0, 1.0]]), np.full((2, 2), np.nan)):
+        with pytest.raises(ValueError, match="K must be finite and symmetric"):
+            sample_latents(0.0, K, px.gp.BernoulliLogit(), np.array([0, 1]))
+    with pytest.raises(ValueError, match=r"start must have shape \(chains, n\) = \(4, 2\), got"):
+        sample_latents(0.0, np.eye(2), px.gp.BernoulliLogit(), np.array([0, 1]), start=[0.0, 1.0])
     with pytest.raises(ValueError, match="draws must be >= 1, got 0"):
         sample_latents(0.0, np.eye(1), px.gp.Gaussian(), np.ones(1), np.ones(1), draws=0)
     with pytest.raises(ValueError, match="steps and chains must be >= 1"):
