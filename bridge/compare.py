@@ -111,8 +111,8 @@ def compare(
     retry_failed
         Run again what is recorded as failed.
     budget
-        Seconds after which no further run is started; those in flight are finished, the rest are
-        left for the next call. None is no limit.
+        Seconds after which no further run is given to joblib; those it has, at most its number of
+        jobs, are finished, the rest are left for the next call. None is no limit.
     run_limit
         Seconds after which a run is stopped and recorded as failed. Enforced in the main thread of
         a process, as in joblib's own workers but not in Dask's; where it cannot be, the record's
@@ -194,7 +194,7 @@ def _finished(tasks: Iterator[Any]) -> Iterator[dict[str, Any]]:
     """Results of joblib's ``tasks`` as they end, or a round at a time where it cannot say more."""
     backend, _ = get_active_backend()
     if backend.supports_return_generator:
-        yield from Parallel(return_as="generator_unordered")(tasks)
+        yield from Parallel(return_as="generator_unordered", pre_dispatch="n_jobs")(tasks)
         return
     while batch := list(islice(tasks, effective_n_jobs())):  # ray, which answers when all is done
         yield from Parallel()(batch)

@@ -37,8 +37,9 @@ def refuse_indefinite(K: np.ndarray, name: str) -> None:
 class JitteredFactor:
     """Lower Cholesky factor L of K + share · mean(diag K) · I.
 
-    It is added always, so that everything is smooth in the hyperparameters: whether a nearly
-    singular K has a factor without it is chance.
+    A share of 1e-10 is added always, so that everything is smooth in the hyperparameters: whether
+    a nearly singular K has a factor without it is chance. One of 1e-6 is needed where K itself is
+    not smooth, as of inputs a thousand lengthscales from the origin.
     """
 
     L: np.ndarray

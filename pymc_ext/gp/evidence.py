@@ -20,7 +20,7 @@ from pymc_ext.gp.errors import ImproperPosteriorError
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters, Tilted
 from pymc_ext.gp.sites import GaussianSites
 
-NARROW = 1e-8  # V, in squared widths of p(y|f), below which ℓ is quadratic to rounding
+NARROW = 1e-6  # V, in squared widths of p(y|f), below which ℓ's third order is enough
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,10 @@ def tilted_slopes(
     slope, curvature = (t.mean - m) / V, (t.variance - V) / V**2
     narrow = V < NARROW * lik.scale(y, phi)[1] ** 2
     if narrow.any():  # both differences are rounding there
-        first, second, _ = lik.derivatives(m, y, phi)
+        first, second, third = lik.derivatives(m, y, phi)
         widened = 1 - power * V * second
-        slope = np.where(narrow, power * first / widened, slope)
+        expanded = power * (first / widened + 0.5 * V * third / widened**2)
+        slope = np.where(narrow, expanded, slope)
         curvature = np.where(narrow, power * second / widened, curvature)
     return t, slope, curvature
 

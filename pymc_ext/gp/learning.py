@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 import pymc as pm
 from numpy.typing import ArrayLike
-from pytensor.tensor.sharedvar import SharedVariable
 from scipy.optimize import minimize
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.loops import Adam, alternate, minibatch
-from pymc_ext.gp.points import context, refuse_other_observations, refuse_unknown
+from pymc_ext.gp.points import context, refuse_other_observations, refuse_unknown, sources
 from pymc_ext.gp.solver import Solver
 from pymc_ext.variational.monitor import Monitor
 
@@ -132,9 +131,10 @@ def fit_hyperparameters(
     ------
     ValueError
         Unknown method or hyperparameter, or a rule without damped steps in the alternation; a
-        model that is not the GP's, or observes more than the GP does.
+        model that is not the GP's, or observes more than the GP does; a start or bounds of wrong
+        form or out of the support; discrete hyperparameters.
     ConvergenceError
-        If the rule fails at the start.
+        If the rule fails at the start, or minibatches leave the support of the prior.
 
     References
     ----------
@@ -152,17 +152,16 @@ def fit_hyperparameters(
         if not rate > 0:
             raise ValueError(f"{name} must be > 0, got {rate}")
     model = context(model)
-    if not model.free_RVs:
-        raise ValueError("the model has no free hyperparameter to learn")
-    if model.discrete_value_vars:
-        names = ", ".join(v.name for v in model.discrete_value_vars)
-        raise ValueError(f"{names} is discrete, not a number to search: use pm.sample")
+    _check_model(gp, method, model)
     graph = gp.graph(model)
     refuse_other_observations(gp.observed, model)
     values = _start(graph, start or {})
     theta = graph.flatten(values)
     box = _box(graph, bounds or {}, values)
     theta = np.clip(theta, *box)
+    log_prior = graph.forward(theta)[1]
+    if not np.isfinite(log_prior):
+        raise ValueError(f"the log prior is {log_prior} at the start: pass start= inside it")
     begin = time.perf_counter()
     adam = Adam(learning_rate, box)
     with Monitor(gp, (), 0, max_iterations, progressbar) as monitor:
@@ -196,15 +195,23 @@ def _check_method(gp: Any, method: str) -> None:
         raise ValueError(f"method={method!r} needs rule=CVI(), got {gp.solver.rule}")
     if method == "minibatch" and (gp.Xu is None or gp.solver.learning != "elbo"):
         raise ValueError("method='minibatch' needs inducing inputs Xu and learning='elbo'")
-    if method == "minibatch" and not isinstance(gp.X, np.ndarray | SharedVariable):
-        raise ValueError(
-            "method='minibatch' takes rows of X, an array or pm.Data; here X is random or symbolic"
-        )
     if method == "minibatch" and gp.likelihood.n_latent > 1:
         raise ValueError(
             "method='minibatch' needs a likelihood of one latent, got "
             f"{gp.likelihood} of {gp.likelihood.n_latent}: use 'l-bfgs' or 'alternating'"
         )
+
+
+def _check_model(gp: Any, method: str, model: pm.Model) -> None:
+    if not model.free_RVs:
+        raise ValueError("the model has no free hyperparameter to learn")
+    if model.discrete_value_vars:
+        names = ", ".join(v.name for v in model.discrete_value_vars)
+        raise ValueError(f"{names} is discrete, not a number to search: use pm.sample")
+    random = [] if isinstance(gp.X, np.ndarray) else sources([gp.X], model)
+    if method == "minibatch" and random:
+        names = ", ".join(rv.name for rv in random)
+        raise ValueError(f"method='minibatch' takes rows of X, which here depends on {names}")
 
 
 def _inside(
@@ -249,7 +256,7 @@ def _box(
         for name, v in graph.start_point.items()
     }
     for name, pair in bounds.items():
-        if not (isinstance(pair, tuple | list) and len(pair) == 2):
+        if not hasattr(pair, "__len__") or len(pair) != 2:
             raise ValueError(f"bounds of {name} must be a pair (low, high), got {pair!r}")
     ends = [
         _inside(
@@ -289,9 +296,10 @@ def _falls(graph: HyperparameterGraph, rv: Any, start: dict[str, np.ndarray]) ->
     moves = np.zeros((here.size, size))
     for i, column in enumerate(moves.T):
         moved = start[value].copy()
-        moved.flat[i] += 0.5
+        step = -0.5 if moved.flat[i] > 0 else 0.5  # not round a circle
+        moved.flat[i] += step
         there = graph.constrained(graph.flatten(start | {value: moved}))[rv.name]
-        column[:] = np.ravel(there - here)
+        column[:] = np.ravel(there - here) / step
     if here.size != size or np.any(moves[~np.eye(size, dtype=bool)]):
         raise ValueError(
             f"bounds of {rv.name} cannot be kept: its entries depend on each other "
@@ -321,6 +329,9 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
         if best and np.array_equal(theta, best["theta"]):  # where the next window starts
             return -best["value"], -best["gradient"]
         (phi, *prior), log_prior = graph.forward(theta)
+        if not np.isfinite(log_prior):
+            refused = f"the log prior is {log_prior} there"
+            return _wall(best["theta"], best["value"], theta)
         try:
             evidence = solver.solve(y, phi, tuple(prior)).value
             bars = solver.gradient(y, phi, tuple(prior))
@@ -330,9 +341,6 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
             refused = str(error)
             return _wall(best["theta"], best["value"], theta)
         value = evidence + log_prior
-        if best and not np.isfinite(value):
-            refused = f"the log prior is {log_prior} there"
-            return _wall(best["theta"], best["value"], theta)
         if not best or value > best["value"]:
             gradient = graph.backward(theta, bars)
             best.update(value=value, evidence=evidence, theta=theta.copy(), gradient=gradient)

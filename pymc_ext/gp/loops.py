@@ -94,7 +94,12 @@ def minibatch(gp, graph, batches, theta, adam, batch_size, passes, rng, monitor)
         total = 0.0
         parts = np.array_split(rng.permutation(n), -(-n // batch_size))
         for rows in parts:
-            (phi, *inputs), _ = batches.forward(theta, X[rows])
+            (phi, *inputs), log_prior = batches.forward(theta, X[rows])
+            if not np.isfinite(log_prior):
+                raise ConvergenceError(
+                    f"the log prior is {log_prior} after {steps} steps: keep the search inside its "
+                    "support by bounds, or leave the variables their transforms"
+                )
             prior = SparsePrior(*inputs)
             q, terms = natural_step(q, prior, gp.solver, y[rows], phi, n)
             theta = adam.step(theta, batches.backward(theta, terms.bars, X[rows]))
@@ -110,6 +115,8 @@ def minibatch(gp, graph, batches, theta, adam, batch_size, passes, rng, monitor)
 def _held_value(solver, graph, y, theta, sites) -> tuple[float, float]:
     inputs, log_prior = graph.forward(theta)
     post = make_prior(inputs[1:]).condition(sites)
+    if not np.isfinite(log_prior):
+        raise ConvergenceError(f"the log prior is {log_prior} there")
     evidence = solver.evidence(post, solver.correct(post, sites, y, inputs[0]))
     return evidence, evidence + log_prior
 

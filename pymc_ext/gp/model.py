@@ -140,7 +140,7 @@ class Approximate:
             Observations in the likelihood's support, array or `pm.Data`.
         Xu : (m, d), optional
             Inducing inputs: array (fixed) or variable (learned). The sparse model then costs n m².
-            1e-10 of their mean variance is added to their covariance.
+            1e-10 of their mean variance is added to their covariance, 1e-6 where that is singular.
         **kwargs
             Passed to the variable: ``dims``.
 

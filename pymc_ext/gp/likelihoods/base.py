@@ -70,7 +70,7 @@ class Likelihood(ABC):
 
     @abstractmethod
     def scale(self, y: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
-        """Centre and width of ℓ's features, each (n,), for quadrature only."""
+        """Centre and width of ℓ's features, each (n,): how finely to integrate, or not at all."""
 
     @abstractmethod
     def moments(self, f: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:

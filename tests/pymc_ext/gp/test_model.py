@@ -304,6 +304,21 @@ def test_points_outside_a_simplex_are_refused() -> None:
         gp.predict(NEW, point={"w": None}, model=model)
 
 
+def test_points_inside_wide_supports_are_taken() -> None:
+    """Where a transform and its inverse do not come back to all digits."""
+    with pm.Model() as model:
+        level = pm.Uniform("level", -1e12, 1e12)
+        cuts = pm.Normal("cuts", 0, 1, shape=3, transform=pm.distributions.transforms.ordered)
+        gp = px.gp.Approximate(
+            mean_func=pm.gp.mean.Constant(level + cuts[1]),
+            cov_func=pm.gp.cov.ExpQuad(2, 1.0),
+            likelihood=px.gp.BernoulliProbit(),
+        )
+        gp.marginal_likelihood("y", X=X, y=LABELS)
+    point = {"level": 0.3, "cuts": [-1e12, 0.0, 1e12]}
+    assert np.isfinite(gp.predict(NEW, point=point, model=model)[0]).all()
+
+
 def test_inducing_inputs_set_later_are_checked() -> None:
     with pm.Model() as model:
         Z = pm.Data("Z", X[::3])

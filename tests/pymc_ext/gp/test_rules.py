@@ -76,6 +76,27 @@ def test_a_latent_without_prior_variance_is_its_mean(rule: str, name: str) -> No
     assert by_mean[2] == pytest.approx(slope, rel=1e-6)
 
 
+@pytest.mark.parametrize("power", [1.0, 0.5, 0.1])
+@pytest.mark.parametrize(
+    ("likelihood", "phi", "extreme"),
+    [(px.gp.StudentT(), [4.0, 0.05], 20.0), (px.gp.Poisson(), [], 100.0)],
+    ids=["student-t", "poisson"],
+)
+def test_ep_with_one_narrow_prior_of_any_width(likelihood, phi, extreme, power) -> None:
+    """Where the digits of its tilted moments run out: the evidence is smooth in the width."""
+    m, y = np.array([0.2, -0.1, 0.4, 0.0, 0.1]), np.array([0.0, 1.0, extreme, 0.0, 1.0])
+    K = 0.5 + 0.5 * np.eye(5)
+    solver, phi = Solver(likelihood, px.gp.EP(power=power)), np.array(phi)
+    for log_sd in np.arange(-7.0, -2.0, 0.25):
+        sds = np.array([1.0, 1.0, 10**log_sd, 1.0, 1.0])
+        value = solver.solve(y, phi, (m, K * np.outer(sds, sds))).value
+        by_K = solver.gradient(y, phi, (m, K * np.outer(sds, sds)))[-1]
+        slope = 2 * np.sum(by_K[2] * K[2] * sds) * sds[2]  # in log sd
+        moved = sds * np.where(np.arange(5) == 2, 1 + 1e-3, 1.0)
+        other = solver.solve(y, phi, (m, K * np.outer(moved, moved))).value
+        assert other - value == pytest.approx(slope * np.log1p(1e-3), rel=0.02, abs=1e-8)
+
+
 @pytest.mark.parametrize("variance", [1e-8, 1.0, 1e8])
 def test_one_precise_observation_under_any_prior(variance: float) -> None:
     solution = solver_of("ep", px.gp.Gaussian()).solve(
