@@ -79,7 +79,7 @@ def pareto_khat(lp: np.ndarray, lq: np.ndarray) -> KHat:
     -------
     KHat
         With ``reason`` and NaN instead of a number where a ratio is NaN or +inf, where all are
-        -inf, or where fewer than five distinct ratios form the tail.
+        -inf, or where fewer than five distinct ratios, or draws of zero weight, form the tail.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def pareto_khat(lp: np.ndarray, lq: np.ndarray) -> KHat:
     ratios, zero, reason = _log_ratios(lp, lq)
     if reason:
         return _without_value(ratios, zero, reason)
-    if np.isfinite(ratios).all() and np.std(ratios) < CONSTANT:
+    if ratios.size > TAIL and np.isfinite(ratios).all() and np.std(ratios) < CONSTANT:
         return _exact(ratios, np.shape(lp))
     reason = _tail_problem(ratios)
     if reason:
@@ -161,6 +161,9 @@ def _tail_problem(ratios: np.ndarray) -> str | None:
     distinct = min(len(np.unique(row[np.isfinite(row)])) for row in np.sort(ratios)[:, -size:])
     if distinct < TAIL + 1:
         return f"tail of {n} draws has {distinct} distinct ratios, k̂ needs at least {TAIL + 1}"
+    weighty = int(np.isfinite(ratios).sum(axis=1).min())
+    if weighty <= size:
+        return f"{weighty} of {n} draws have a weight, k̂ needs more than the {size} of the tail"
     return None
 
 

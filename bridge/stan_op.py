@@ -147,9 +147,10 @@ class StanConstrain(StanOp):
     def __init__(self, density: Any, random_seed: int | None = None) -> None:
         super().__init__(density)
         self.random_seed = random_seed
-        origin = self._constrain(np.zeros(density.dimension))
-        self.shapes = {name: value.shape[1:] for name, value in origin.items()}
-        self.dtypes = {name: str(value.dtype) for name, value in origin.items()}
+        which = True, random_seed is not None
+        blank = density.by_name(np.zeros((1, density.count(*which))), *which)
+        self.shapes = {name: value.shape[1:] for name, value in blank.items()}
+        self.dtypes = {name: str(value.dtype) for name, value in blank.items()}
 
     def make_node(self, *inputs: Any) -> Apply:
         theta = _points(*inputs)

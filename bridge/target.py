@@ -21,6 +21,7 @@ from pytensor.tensor.random.op import RandomVariable
 
 from bridge.agreement import Agreement, check_agreement
 from pymc_ext.over_draws import over_draws
+from pymc_ext.periodic import refuse_periodic
 
 __all__ = ["Agreement", "PyMCTarget", "StanTarget", "Target", "check_agreement"]
 __all__ += ["pymc_target", "stan_target"]
@@ -77,8 +78,8 @@ def pymc_target(model: pm.Model, name: str | None = None) -> PyMCTarget:
     Raises
     ------
     ValueError
-        If a free variable is discrete, if there is none, or if the log density is itself random
-        (``pm.Minibatch``).
+        If a free variable is discrete or on a circle (``pm.VonMises``), if there is none, or if
+        the log density is itself random (``pm.Minibatch``).
 
     Examples
     --------
@@ -105,6 +106,7 @@ class PyMCTarget:
 
     def __init__(self, model: pm.Model, name: str):
         _check_continuous(model)
+        refuse_periodic(model)
         self.name = name
         self.model = model
         self.parameter_names = tuple(rv.name for rv in model.free_RVs)
@@ -202,8 +204,7 @@ class StanTarget:
         self.name = name
         self.density = density
         self.dimension = int(density.dimension)
-        origin = np.zeros((1, self.dimension))
-        self.parameter_names = tuple(density.constrain(origin, transformed=False))
+        self.parameter_names = tuple(density.parameter_names)
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """Log p̃ at unconstrained points, (N, D) -> (N,)."""

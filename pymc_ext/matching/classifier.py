@@ -212,7 +212,12 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
         return alpha_choice.elbo(self.state_, X, y, weight, self.n_draws)
 
     def to_inference_data(
-        self, draws: int = 1000, random_seed: int | None = None, X: Any = None, y: Any = None
+        self,
+        draws: int = 1000,
+        random_seed: int | None = None,
+        X: Any = None,
+        y: Any = None,
+        sample_weight: Any = None,
     ) -> Any:
         """Posterior draws as ArviZ InferenceData (ArviZ 1: DataTree).
 
@@ -222,14 +227,15 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
             Number of independent draws of ``coef`` (and ``intercept``).
         random_seed : int, optional
             Seed of the draws.
-        X, y : optional
-            All the data seen. With them ``sample_stats`` has, beside ``lq`` (log q, normalised),
-            ``lp``: log prior plus exact log-likelihood, so that k̂ can be computed.
+        X, y, sample_weight : optional
+            All the data seen, weighted as in the fit. With them ``sample_stats`` has, beside
+            ``lq`` (log q, normalised), ``lp``: log prior plus exact log-likelihood, so that k̂ can
+            be computed.
         """
         check_is_fitted(self)
         if (X is None) != (y is None):
             raise ValueError("give both X and y, or neither")
-        data = None if X is None else self._checked(X, y, None, reset=False)[:2]
+        data = None if X is None else self._checked(X, y, sample_weight, reset=False)
         return inference_data(self.state_, draws, random_seed, data)
 
     def merge(self, *others: MatchedClassifier) -> MatchedClassifier:

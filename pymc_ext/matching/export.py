@@ -17,9 +17,9 @@ def inference_data(
     state: MatchingState,
     draws: int,
     random_seed: int | None,
-    data: tuple[np.ndarray, np.ndarray] | None,
+    data: tuple[np.ndarray, np.ndarray, np.ndarray | None] | None,
 ) -> Any:
-    """Draws of the weights with ``lq`` and, given all the data (X, y), ``lp``; one chain."""
+    """Draws of the weights with ``lq`` and, given all data (X, y, weight), ``lp``; one chain."""
     if not isinstance(draws, int | np.integer) or draws < 1:
         raise ValueError(f"draws must be an integer >= 1, got {draws!r}")
     w = state.posterior.sample(int(draws), np.random.default_rng(random_seed))
@@ -38,18 +38,22 @@ def inference_data(
     )
 
 
-def log_joint(state: MatchingState, weights: np.ndarray, X: Any, y: Any) -> np.ndarray:
+def log_joint(
+    state: MatchingState, weights: np.ndarray, X: Any, y: Any, sample_weight: Any
+) -> np.ndarray:
     """log prior + exact log-likelihood at weights (draws, K, p), normalised, (draws,)."""
     design, labels = state.design(X), state.encode(y)
     precision = state.prior_precision
     log_prior = 0.5 * (np.log(precision / (2 * np.pi)) - precision * weights**2).sum(axis=(1, 2))
-    return log_prior + np.array([_log_likelihood(design @ w.T, labels) for w in weights])
+    rows = np.ones(len(labels)) if sample_weight is None else sample_weight
+    return log_prior + np.array([rows @ _log_likelihood(design @ w.T, labels) for w in weights])
 
 
-def _log_likelihood(f: np.ndarray, labels: np.ndarray) -> float:
+def _log_likelihood(f: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Of every row, (n,)."""
     if f.shape[1] == 1:
-        return float(log_expit(np.where(labels == 1, 1, -1) * f[:, 0]).sum())
-    return float(log_softmax(f, axis=1)[np.arange(len(labels)), labels].sum())
+        return np.asarray(log_expit(np.where(labels == 1, 1, -1) * f[:, 0]))
+    return np.asarray(log_softmax(f, axis=1)[np.arange(len(labels)), labels])
 
 
 def _chain(variables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -29,7 +29,14 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.special import Softmax
 from pytensor.tensor.subtensor import Subtensor
 
-from pymc_ext.variational.affine_graph import dependencies, scalar_op, simplified, steps_of, vjp
+from pymc_ext.variational.affine_graph import (
+    dependencies,
+    over_last_axis,
+    scalar_op,
+    simplified,
+    steps_of,
+    vjp,
+)
 
 COVERED = "Bernoulli, Binomial and Categorical with two classes"
 STRUCTURAL = (DimShuffle, Reshape, SpecifyShape, Subtensor, Alloc)  # entries moved, not changed
@@ -90,6 +97,8 @@ def _categorical_logit(p: TensorVariable, name: str) -> TensorVariable | None:
             f"{name!r} is Categorical with {classes} classes; VI-PER covers {COVERED}"
         )
     if p.owner is not None and isinstance(p.owner.op, Softmax):
+        if not over_last_axis(p.owner.op.axis, p.type.ndim):
+            raise AffinityError(f"the softmax of {name!r} must run over the last axis, axis=-1")
         z = p.owner.inputs[0]
         return z[..., 1] - z[..., 0]
     if p.owner is None or not isinstance(p.owner.op, Join | MakeVector):

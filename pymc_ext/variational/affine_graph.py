@@ -12,6 +12,7 @@ from pytensor.scalar.basic import (
     Ceil,
     Floor,
     IntDiv,
+    Mod,
     RoundHalfAwayFromZero,
     RoundHalfToEven,
     Second,
@@ -23,7 +24,7 @@ from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 
-STEPS = (Ceil, Floor, IntDiv, RoundHalfAwayFromZero, RoundHalfToEven, Sign, Trunc)
+STEPS = (Ceil, Floor, IntDiv, Mod, RoundHalfAwayFromZero, RoundHalfToEven, Sign, Trunc)
 
 
 def simplified(nodes: Any) -> list[TensorVariable]:
@@ -88,3 +89,9 @@ def vjp(outputs: TensorVariable, wrt: list[Any]) -> list[TensorVariable]:
     weights = outputs.type("w")
     gradients = grad((outputs * weights).sum(), wrt, disconnected_inputs="ignore")
     return simplified(gradients)
+
+
+def over_last_axis(axis: Any, ndim: int) -> bool:
+    """``axis`` of a Softmax: an integer or None in PyTensor 2, a tuple of integers in 3."""
+    axes = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    return {a % ndim for a in axes} == {ndim - 1}

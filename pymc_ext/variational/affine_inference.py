@@ -45,7 +45,7 @@ from pymc_ext.variational.base import (
 )
 from pymc_ext.variational.fixed_draws import base_draws, overfits
 from pymc_ext.variational.gaussian import DiagonalGroup, GaussianGroup
-from pymc_ext.variational.monitor import Monitor
+from pymc_ext.variational.monitor import STOPPED, Monitor
 from pymc_ext.variational.result import FitResult
 
 Array = NDArray[np.floating]
@@ -108,6 +108,10 @@ class AffineInference(DeterministicInference):
         self._functions: Any = None
         self._q: Gaussian | None = None
         self._x: Array | None = None
+
+    def restart(self) -> None:
+        super().restart()
+        self._q = self._x = None
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -208,14 +212,18 @@ class AffineInference(DeterministicInference):
             moved = step(q, at, (first + i + 2.0) ** -STEP_POWER)
             q = self._q = q if moved is None else moved
             self._set(q)
-            monitor(-at.elbo)
+            try:
+                monitor(-at.elbo)
+            except StopIteration:
+                break
+        done = len(monitor.losses)
         return self._result(
             begin,
             compiled,
             converged=False,
-            stop_reason="all iterations done",
-            iterations=n,
-            gradient_evaluations=n,
+            stop_reason=STOPPED if monitor.stopped else "all iterations done",
+            iterations=done,
+            gradient_evaluations=done,
             notes=("the losses are noisy: each is the −ELBO estimated on one minibatch",),
         )
 

@@ -18,6 +18,7 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 from pymc_ext.ops.expected_softplus_numpy import expected_softplus_derivatives
 from pymc_ext.ops.expected_softplus_series import DEFAULT_TERMS, series
 from pymc_ext.variational.affine_numbers import GaussianPrior, LogisticData
+from pymc_ext.variational.monitor import STOPPED
 
 Array = NDArray[np.floating]
 # (ϑ, τ) -> E, ∂E/∂ϑ, h = 2∂E/∂τ², each (n,)
@@ -159,7 +160,10 @@ def maximise(
                 reason = f"no step raises the ELBO; natural gradient {gap:.1e} nats"
                 return Fit(q, at.elbo, i, evaluations, False, reason)
         q, at, rate = trial, new, min(1.0, 2 * rate)
-        report(q, at.elbo)
+        try:
+            report(q, at.elbo)
+        except StopIteration:
+            return Fit(q, at.elbo, i + 1, evaluations, False, STOPPED)
     gap = mismatch(q, at)
     done = gap < tolerance
     reason = f"natural gradient {gap:.1e} nats" + (

@@ -22,7 +22,7 @@ from pymc_ext.variational.affine import (
     observed_values,
     refuse_other_densities,
 )
-from pymc_ext.variational.affine_graph import simplified
+from pymc_ext.variational.affine_graph import over_last_axis, simplified
 
 
 def matching_terms(model: pm.Model) -> tuple[list[LogisticTerm], int]:
@@ -66,7 +66,7 @@ def _softmax_term(model: pm.Model, rv: TensorVariable, K: int) -> LogisticTerm:
             f"the probabilities of {name!r} are not the softmax of a graph: write logit_p=..., or "
             "p=pm.math.softmax(..., axis=-1)"
         )
-    if not _over_last_axis(p.owner.op.axis, p.type.ndim):
+    if not over_last_axis(p.owner.op.axis, p.type.ndim):
         raise AffinityError(f"the softmax of {name!r} must run over the last axis, axis=-1")
     z: Any = p.owner.inputs[0]
     one_hot = pt.eq(value[..., None], pt.arange(K))
@@ -81,9 +81,3 @@ def _softmax_term(model: pm.Model, rv: TensorVariable, K: int) -> LogisticTerm:
         pt.constant(1.0),
         K,
     )
-
-
-def _over_last_axis(axis: Any, ndim: int) -> bool:
-    """``axis`` of a Softmax: an integer or None in PyTensor 2, a tuple of integers in 3."""
-    axes = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    return {a % ndim for a in axes} == {ndim - 1}

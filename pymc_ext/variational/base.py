@@ -37,6 +37,7 @@ from pytensor.scan.op import Scan
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.over_draws import checked, over_draws
+from pymc_ext.periodic import refuse_periodic
 from pymc_ext.variational.monitor import Monitor
 from pymc_ext.variational.result import FitResult, FreshDraws
 
@@ -162,6 +163,15 @@ class PointGroup(Group):
         return pt.zeros_like(self.mean)
 
 
+def require_double_precision(inference: Any) -> None:
+    """ValueError under PyTensor's floatX='float32'."""
+    if pytensor.config.floatX != "float64":
+        raise ValueError(
+            f"{type(inference).__name__} works in double precision: set PyTensor's floatX to "
+            f"'float64', got {pytensor.config.floatX!r}"
+        )
+
+
 def check_start(model: pm.Model, start: Mapping[str, Any] | None) -> None:
     """Raise ValueError unless ``start`` names free variables and has their shapes."""
     free = {rv.name: rv.type.shape for rv in model.free_RVs}
@@ -233,6 +243,7 @@ class VectorisedApproximation(Approximation):
         **options: Any,
     ) -> None:
         model = modelcontext(model)
+        refuse_periodic(model)
         check_start(model, start)
         point = resolve_hyperparameters(model, hyperparameters)
         rest = [rv for rv in model.free_RVs if rv not in point]
@@ -397,7 +408,7 @@ class VectorisedApproximation(Approximation):
 
     def latent_draws(self, n: int, random_seed: Seed = None) -> Array:
         """z ~ N(0, I), shape (n, K); without a seed the next from the approximation's generator."""
-        if not isinstance(n, int | np.integer) or n < 1:
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise ValueError(f"draws must be an integer >= 1, got {n!r}")
         if random_seed is None:
             random_seed = int(self.rng.randint(2**30))
@@ -539,6 +550,7 @@ class DeterministicInference(Inference):
     hist: Array
 
     def __init__(self, approx: VectorisedApproximation, *, random_seed: int | None = None) -> None:
+        require_double_precision(self)
         super().__init__(KL, approx, None)
         self.random_seed = random_seed
         self._callbacks: Sequence[Callable[..., Any]] = ()

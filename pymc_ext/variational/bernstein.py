@@ -11,6 +11,7 @@ import pymc as pm
 
 from pymc_ext.maths.autoregressive import check_hidden
 from pymc_ext.maths.bernstein_basis import check_order
+from pymc_ext.variational.base import require_double_precision
 from pymc_ext.variational.bernstein_approximation import BernsteinApproximation
 from pymc_ext.variational.bernstein_base import check_base
 from pymc_ext.variational.bernstein_group import CONDITIONING, INPUT_MAPS, TAILS
@@ -137,6 +138,7 @@ class BernsteinVI(FlowInference):
         start: Mapping[str, Any] | None = None,
         random_seed: int | None = None,
     ) -> None:
+        require_double_precision(self)
         _one_of("input_map", input_map, INPUT_MAPS)
         latent = resolve_latent(latent)
         if tails is None:

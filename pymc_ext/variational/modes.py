@@ -18,7 +18,7 @@ from pymc_ext.variational.base import (
     stream,
 )
 from pymc_ext.variational.density import FlatDensity
-from pymc_ext.variational.monitor import Monitor
+from pymc_ext.variational.monitor import STOPPED, Monitor
 
 logger = logging.getLogger(__name__)
 
@@ -193,7 +193,11 @@ class LaplaceSearch:
         fits: list[LaplaceFit] = []
         failures: list[str] = []
         limit, longest = max_iterations, 0
+        tried = 0
         for start in starts:
+            if monitor is not None and monitor.stopped:
+                break
+            tried += 1
             try:
                 fit = self._climb(start, limit, monitor)
             except NoModeError as error:
@@ -207,9 +211,9 @@ class LaplaceSearch:
             raise NoModeError(failures[0])
         self.notes = []
         if failures:
-            self.notes.append(
-                f"{len(failures)} of {len(starts)} starts reached no mode ({failures[0]})"
-            )
+            self.notes.append(f"{len(failures)} of {tried} starts reached no mode ({failures[0]})")
+        if tried < len(starts):
+            self.notes.append(f"{STOPPED} after {tried} of {len(starts)} starts")
         return fits
 
     def _climb(self, start: Array, max_iterations: int, monitor: Monitor | None) -> LaplaceFit:

@@ -12,6 +12,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 Array = NDArray[np.floating]
 
 
+STOPPED = "stopped by a callback"
+
+
 class Monitor:
     """Collects losses and runs the user's callbacks, as PyMC's own loop does.
 
@@ -38,6 +41,7 @@ class Monitor:
         progressbar: bool,
     ) -> None:
         self.approx, self.callbacks, self.first = approx, callbacks, first
+        self.stopped = False  # by a callback: what comes after it stops at once
         self._losses: list[float] = []
         self._kept: Array | None = None
         self._progress = Progress(
@@ -71,8 +75,14 @@ class Monitor:
         self._kept = np.asarray(losses, dtype=float)
 
     def __call__(self, loss: float) -> None:
-        """Record one iteration."""
+        """Record one iteration; raises StopIteration if a callback has."""
+        if self.stopped:
+            raise StopIteration
         self._losses.append(float(loss))
         self._progress.update(self._task, advance=1, loss=f"{loss:,.5g}")
-        for callback in self.callbacks:
-            callback(self.approx, self.losses, self.first + len(self._losses))
+        try:
+            for callback in self.callbacks:
+                callback(self.approx, self.losses, self.first + len(self._losses))
+        except StopIteration:
+            self.stopped = True
+            raise

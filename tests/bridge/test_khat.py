@@ -135,6 +135,21 @@ def test_ratios_without_a_khat_say_why(spoil, reason: str) -> None:
 def test_few_draws_have_no_tail() -> None:
     lp, lq = plane(0.3, 1, 20, seed=11)
     assert "tail of 20 draws" in str(pareto_khat(lp, lq).reason)
+    assert "tail of 1 draws" in str(pareto_khat(np.array([-1.0]), np.array([-3.0])).reason)
+
+
+@pytest.mark.parametrize("edge", [1.5, 1.75, 2.5])
+def test_a_tail_that_is_all_there_is_gives_no_number(edge: float) -> None:
+    """N(0.3, 1) above an edge that few draws of N(0, 1) pass: PSIS smooths all of them away."""
+    x = np.random.default_rng(0).normal(size=(4, 5000))
+    lp = np.where(x > edge, stats.norm.logpdf(x, 0.3, 1), -np.inf)
+    khat = pareto_khat(lp, stats.norm.logpdf(x))
+    if edge == 1.5:
+        error = khat.log_marginal_is - stats.norm.logsf(edge, 0.3)
+        assert abs(error) < monte_carlo(khat.log_marginal_is_se)
+    else:
+        assert "draws have a weight, k̂ needs more than the 213 of the tail" in str(khat.reason)
+        assert np.isnan(khat.log_marginal_is)
 
 
 def test_a_large_khat_is_a_number_with_a_warning() -> None:

@@ -298,3 +298,16 @@ def test_undefined_densities_are_refused(statement, message):
     source = f"parameters {{ real x; }}\nmodel {{ {statement} }}\n"
     with pytest.raises(UndefinedDensityError, match=message):
         bridge.stan_model(StanProgram(source, name="undefined_density"))
+
+
+def test_programs_that_reject_the_origin() -> None:
+    """A unit vector has no value there."""
+    code = "parameters { unit_vector[3] u; } model { u ~ normal([1, 0, 0]', 1); }"
+    sphere = StanProgram(code, name="sphere")
+    target = bridge.stan_target(sphere.density())
+    assert target.parameter_names == ("u",)
+    model = bridge.stan_model(sphere)
+    theta = np.array([0.3, -0.4, 1.2])
+    assert model.compile_logp()({model.value_vars[0].name: theta}) == pytest.approx(
+        target.log_density(theta[None])[0], rel=EXACT
+    )

@@ -235,6 +235,7 @@ class PlainDensity:
 
     dimension = 11
     order = np.r_[5:11, 0:5]
+    parameter_names = ("w", "tau", "u", "v")
 
     def to_a(self, theta: np.ndarray) -> np.ndarray:
         points = np.empty_like(theta)

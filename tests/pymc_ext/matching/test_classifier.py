@@ -106,6 +106,16 @@ def test_elbo_is_below_the_evidence_and_equals_its_monte_carlo_mean():
     assert abs(evidence - log_evidence) < monte_carlo(weight.std() / np.sqrt(4000))
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_weighted_draws_know_their_weights(classes):
+    X, y = IRIS
+    X, y = X[y < classes], y[y < classes]
+    ours = px.MatchedClassifier(n_draws=4096).fit(X, y, sample_weight=np.full(len(y), 3))
+    weighted = ours.to_inference_data(50, 1, X, y, np.full(len(y), 3))["sample_stats"]
+    repeated = ours.to_inference_data(50, 1, np.repeat(X, 3, 0), np.repeat(y, 3))["sample_stats"]
+    np.testing.assert_allclose(weighted["lp"], repeated["lp"], rtol=EXACT)
+
+
 def test_softmax_elbo_equals_its_monte_carlo_mean():
     X, y = IRIS
     ours = px.MatchedClassifier(n_draws=4096).fit(X, y)

@@ -1,11 +1,13 @@
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
 from scipy import stats
 from scipy.optimize import approx_fprime
 
 import pymc_ext as px
+from bridge import pymc_target
 from pymc_ext.maths.trust_region import find_mode
 from pymc_ext.variational import modes
 from pymc_ext.variational.density import FlatDensity
@@ -300,3 +302,35 @@ def test_restart_fits_new_data_without_compiling_again():
         assert second.result.compile_seconds < 0.01
         with model:
             pm.set_data({"y_data": np.array([1.0, 2.0, 4.0])})
+
+
+def test_a_callback_may_stop_the_search(skewed):
+    calls = []
+
+    def enough(approx, losses, i):
+        calls.append(i)
+        raise StopIteration
+
+    approx = pm.fit(
+        method=px.LaplaceVI(model=skewed, random_seed=1),
+        model=skewed, callbacks=[enough], progressbar=False,
+    )  # fmt: skip
+    assert calls == [1]
+    assert any(note.startswith("stopped by a callback after 1 of") for note in approx.result.notes)
+
+
+def test_densities_on_a_circle_are_refused():
+    with pm.Model() as model:
+        pm.VonMises("angle", 0, 1)
+        pm.Normal("x")
+    with pytest.raises(ValueError, match=r"angle is on a circle, .* use pm\.sample"):
+        px.LaplaceVI(model=model)
+    with pytest.raises(ValueError, match="angle is on a circle"):
+        pymc_target(model)
+
+
+def test_single_precision_is_refused(skewed):
+    with pytensor.config.change_flags(floatX="float32"):
+        for family in (px.LaplaceVI, px.BernsteinVI):
+            with pytest.raises(ValueError, match=r"works in double precision: .* got 'float32'"):
+                family(model=skewed)

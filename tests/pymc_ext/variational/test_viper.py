@@ -487,6 +487,15 @@ def half_an_outcome(X, y):
     pm.Bernoulli("y", logit_p=X @ beta, observed=pm.Data("outcome", y))
 
 
+def softmax_over(axis):
+    def build(X, y):
+        eta = X @ pm.Normal("beta", shape=X.shape[1])
+        p = pm.math.softmax(pm.math.stack([0 * eta, eta], axis=-1), axis=axis)
+        pm.Categorical("y", p=p, observed=y)
+
+    return build
+
+
 REFUSED = {
     "exponential": (bernoulli(lambda X, b: X @ pt.exp(b)), r"not affine in beta"),
     "square": (bernoulli(lambda X, b: (X @ b) ** 2), r"not affine in beta"),
@@ -523,6 +532,8 @@ REFUSED = {
     "more successes than trials": (trials(0), r"between 0 and 0, got 1 at index"),
     "nan predictor": (bernoulli(with_nan), r"not finite at 1 of 120 rows, first at row 3"),
     "infinite offset": (bernoulli(lambda X, b: X @ b + np.inf), r"not finite at 120 of 120 rows"),
+    "remainder of the coefficients": (bernoulli(lambda X, b: X @ (b % 1.5)), r"not affine in beta"),
+    "softmax over everything": (softmax_over(None), r"must run over the last axis, axis=-1"),
     "nothing observed": (lambda X, y: pm.Normal("beta"), r"no observed variable"),
 }
 
@@ -586,3 +597,36 @@ def test_iterations_callbacks_refine_and_samples(data):
     np.testing.assert_allclose(
         approx.log_q(draws), posterior.sample_stats["lq"].to_numpy()[0], rtol=1e-8
     )
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["newton", "minibatch"])
+def test_a_callback_may_stop_it(data, batch):
+    X, y = data
+
+    def enough(approx, losses, i):
+        if i == 2:
+            raise StopIteration
+
+    with pm.Model():
+        options = {}
+        if batch:
+            X, y = pm.Minibatch(X, y.astype("int32"), batch_size=20)
+            options = {"total_size": len(data[1])}
+        beta = pm.Normal("beta", 0, PRIOR_SD, shape=3)
+        pm.Bernoulli("y", logit_p=X @ beta, observed=y, **options)
+        approx = pm.fit(30, method=ViperVI(), callbacks=[enough], progressbar=False)
+    assert approx.result.stop_reason == "stopped by a callback"
+    assert not approx.result.converged
+    assert approx.result.iterations == len(approx.hist) == 2
+
+
+def test_a_restart_forgets_the_fit(data):
+    with pm.Model():
+        basic(data)()
+        inference = ViperVI(random_seed=1)
+        first = pm.fit(method=inference, progressbar=False).result
+        losses = inference.hist
+        inference.restart()
+        again = inference.fit(progressbar=False).result
+    assert again.iterations == first.iterations > 2
+    np.testing.assert_array_equal(inference.hist, losses)
