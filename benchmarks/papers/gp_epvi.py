@@ -112,10 +112,15 @@ def predictive(gp: Any, point: dict[str, Any], train: Any, test: np.ndarray) -> 
 
     X, y = train
     inputs = (np.zeros(len(y)), cov(X, X))
-    w, F, G = gp.solver.solve(y, np.empty(0), inputs).fixed_point.posterior.weights()
-    cross = cov(test, X)
+    posterior = gp.solver.solve(y, np.empty(0), inputs).fixed_point.posterior
+    return gp.likelihood.predict(*latent(posterior, cov(test, X), s2), np.empty(0))[0]
+
+
+def latent(posterior: Any, cross: np.ndarray, s2: float) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of the latent at test inputs of prior mean 0 and variance s2."""
+    w, F, G = posterior.weights()
     variance = s2 - np.sum((cross @ F) ** 2, axis=1) + np.sum((cross @ G) ** 2, axis=1)
-    return gp.likelihood.predict(cross @ w, np.maximum(variance, 0), np.empty(0))[0]
+    return cross @ w, np.maximum(variance, 0)
 
 
 def run(name: str, rule: str, seeds: list[int], done: dict[str, Any], ard: bool, keep: Any) -> None:

@@ -26,7 +26,7 @@ from sklearn.model_selection import KFold
 
 import pymc_ext as px
 from benchmarks import record
-from benchmarks.papers.gp_epvi import load
+from benchmarks.papers.gp_epvi import latent, load
 from pymc_ext.gp.sampling import annealed_evidence, sample_latents
 from pymc_ext.gp.solver import Solver
 
@@ -82,10 +82,8 @@ def point(name: str, log_ell: float, log_sigma: float, steps: int, share: float)
         except (px.gp.ConvergenceError, ValueError) as error:
             out[method] = {"failed": str(error)[:100]}
             continue
-        w, F, G = solution.fixed_point.posterior.weights()
-        k = cross[:, at]
-        variance = sigma**2 - np.sum((k @ F) ** 2, axis=1) + np.sum((k @ G) ** 2, axis=1)
-        p = likelihood.predict(k @ w, np.maximum(variance, 0), none)[0]
+        moments = latent(solution.fixed_point.posterior, cross[:, at], sigma**2)
+        p = likelihood.predict(*moments, none)[0]
         test = np.log(np.where(y_test == 1, p, 1 - p)).mean()
         out[method] = {"evidence": solution.value / n, "test": float(test)}
     if steps:

@@ -15,14 +15,14 @@ from scipy.optimize import minimize
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.loops import Adam, alternate, minibatch
-from pymc_ext.gp.points import context, refuse_other_observations, refuse_unknown, sources
+from pymc_ext.gp.points import context, refuse_other_observations, sources
+from pymc_ext.gp.search_space import active_bounds, box_of, start_values
 from pymc_ext.gp.solver import Solver
 from pymc_ext.variational.monitor import Monitor
 
 logger = logging.getLogger(__name__)
 
 METHODS = ("l-bfgs", "alternating", "minibatch")
-DEFAULT_BOUND = 12.0  # e^±12 for a log-transformed hyperparameter
 WINDOW = 1.0  # reach of one L-BFGS run: its line search else leaps to far and lower maxima
 # smallest relative gain of a step: no window is searched to the end whose maximum is at its edge
 FIRST_GAIN, LAST_GAIN = 1e-4, 1e-9
@@ -155,9 +155,9 @@ def fit_hyperparameters(
     _check_model(gp, method, model)
     graph = gp.graph(model)
     refuse_other_observations(gp.observed, model)
-    values = _start(graph, start or {})
+    values = start_values(graph, start or {})
     theta = graph.flatten(values)
-    box = _box(graph, bounds or {}, values)
+    box = box_of(graph, bounds or {}, values)
     theta = np.clip(theta, *box)
     log_prior = graph.forward(theta)[1]
     if not np.isfinite(log_prior):
@@ -176,7 +176,7 @@ def fit_hyperparameters(
             limits = e_steps, m_steps, max_iterations, tolerance
             found = alternate(gp.solver, graph, theta, adam, *limits, monitor)
     theta, evidence, objective, reason, converged, steps = found
-    active = tuple(_active(graph, theta, box))
+    active = tuple(active_bounds(graph, theta, box))
     if active:
         logger.warning("%s: at a bound of the search", ", ".join(active))
     seconds = time.perf_counter() - begin
@@ -212,106 +212,6 @@ def _check_model(gp: Any, method: str, model: pm.Model) -> None:
     if method == "minibatch" and random:
         names = ", ".join(rv.name for rv in random)
         raise ValueError(f"method='minibatch' takes rows of X, which here depends on {names}")
-
-
-def _inside(
-    graph: HyperparameterGraph,
-    point: dict[str, Any],
-    what: str,
-    around: dict[str, np.ndarray] | None = None,
-) -> dict[str, np.ndarray]:
-    """Value variables of a constrained point; raises ValueError outside the closed support."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        values = graph.transformed(point, around)
-    for rv in graph.model.free_RVs:
-        if rv.name in point and np.isnan(values[graph.model.rvs_to_values[rv].name]).any():
-            raise ValueError(
-                f"{what} of {rv.name} must lie inside its support, got {point[rv.name]}"
-            )
-    return values
-
-
-def _start(graph: HyperparameterGraph, point: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Value variables of a point that may hold more than the constrained hyperparameters."""
-    model = graph.model
-    values = {rv.name: model.rvs_to_values[rv].name for rv in model.free_RVs}
-    refuse_unknown(point, [*values, *values.values(), *(v.name for v in model.deterministics)])
-    out = _inside(graph, {name: point[name] for name in values if name in point}, "start")
-    for name, value in values.items():
-        if name not in point and value in point:
-            out[value] = np.broadcast_to(np.asarray(point[value], float), out[value].shape)
-    if bad := sorted(name for name, value in out.items() if not np.isfinite(value).all()):
-        raise ValueError(f"start of {', '.join(bad)} must be finite, got {point}")
-    return out
-
-
-def _box(
-    graph: HyperparameterGraph,
-    bounds: dict[str, tuple[float | None, float | None]],
-    start: dict[str, np.ndarray],
-) -> np.ndarray:
-    """(2, D) bounds on the unconstrained scale, of supports as they are at the start."""
-    box = {
-        name: np.stack([np.full(v.shape, -DEFAULT_BOUND), np.full(v.shape, DEFAULT_BOUND)])
-        for name, v in graph.start_point.items()
-    }
-    for name, pair in bounds.items():
-        if not hasattr(pair, "__len__") or len(pair) != 2:
-            raise ValueError(f"bounds of {name} must be a pair (low, high), got {pair!r}")
-    ends = [
-        _inside(
-            graph, {n: p[side] for n, p in bounds.items() if p[side] is not None}, "bounds", start
-        )
-        for side in (0, 1)
-    ]
-    for rv in graph.model.free_RVs:
-        if rv.name not in bounds:
-            continue
-        value = graph.model.rvs_to_values[rv].name
-        falls = _falls(graph, rv, start)
-        for side in (0, 1):
-            if bounds[rv.name][side] is not None:
-                row = np.where(falls, 1 - side, side)
-                end = ends[side][value]
-                beyond = np.isinf(end) & (np.sign(end) == 2 * row - 1)  # the end of the support
-                place = np.where(beyond, (2 * row - 1) * DEFAULT_BOUND, end)
-                box[value] = np.where(np.stack([row == 0, row == 1]), place, box[value])
-    flat = np.array([graph.flatten({n: b[side] for n, b in box.items()}) for side in (0, 1)])
-    if np.any(flat[0] >= flat[1]):
-        raise ValueError(f"bounds must be (low, high) with low < high, got {bounds}")
-    return flat
-
-
-def _falls(graph: HyperparameterGraph, rv: Any, start: dict[str, np.ndarray]) -> np.ndarray:
-    """Where a hyperparameter falls as its unconstrained value grows, as with an upper bound alone.
-
-    Raises
-    ------
-    ValueError
-        An entry of it depends on several unconstrained ones, as of a simplex.
-    """
-    value = graph.model.rvs_to_values[rv].name
-    here = graph.constrained(graph.flatten(start))[rv.name]
-    size = start[value].size
-    moves = np.zeros((here.size, size))
-    for i, column in enumerate(moves.T):
-        moved = start[value].copy()
-        step = -0.5 if moved.flat[i] > 0 else 0.5  # not round a circle
-        moved.flat[i] += step
-        there = graph.constrained(graph.flatten(start | {value: moved}))[rv.name]
-        column[:] = np.ravel(there - here) / step
-    if here.size != size or np.any(moves[~np.eye(size, dtype=bool)]):
-        raise ValueError(
-            f"bounds of {rv.name} cannot be kept: its entries depend on each other "
-            f"({type(graph.model.rvs_to_transforms[rv]).__name__}); bound it by its prior"
-        )
-    return np.reshape(np.diag(moves) < 0, here.shape)
-
-
-def _active(graph: HyperparameterGraph, theta: np.ndarray, box: np.ndarray) -> list[str]:
-    names = [n for n in graph.names for _ in range(graph.start_point[n].size)]
-    at = np.isclose(theta, box[0], atol=1e-6) | np.isclose(theta, box[1], atol=1e-6)
-    return sorted({name for name, hit in zip(names, at, strict=True) if hit})
 
 
 def _wall(best: np.ndarray, value: float, theta: np.ndarray) -> tuple[float, np.ndarray]:

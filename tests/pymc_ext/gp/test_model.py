@@ -12,7 +12,7 @@ import xarray as xr
 from scipy.special import ndtr
 
 import pymc_ext as px
-from pymc_ext.gp.learning import _box
+from pymc_ext.gp.search_space import box_of
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 
@@ -559,7 +559,7 @@ def test_starts_and_bounds_of_dependent_supports_are_exact() -> None:
         found = graph.constrained(graph.flatten(start))
         assert [found["ls"], found["upper"]] == pytest.approx([0.5, at], rel=1e-9)
     bounds = {"ls": (0.3, 0.6), "upper": (0.7, 3.0)}
-    box = _box(graph, bounds, graph.transformed({"upper": 2.0}))
+    box = box_of(graph, bounds, graph.transformed({"upper": 2.0}))
     np.testing.assert_allclose(box[:, 0], np.log([0.7, 3.0]), rtol=1e-9)
     np.testing.assert_allclose(box[:, 1], logit(np.array([0.3, 0.6]), 2.0), rtol=1e-9)
 
@@ -671,7 +671,7 @@ def test_open_ends_of_bounds_are_the_default(fitted) -> None:
     model, gp, _ = fitted
     graph = gp.graph(model)
     boxes = [
-        _box(graph, bounds, graph.start_point)
+        box_of(graph, bounds, graph.start_point)
         for bounds in ({"scale": (None, 2.0)}, {"scale": (0.0, 2.0)}, {"scale": (None, None)}, {})
     ]
     np.testing.assert_array_equal(boxes[0], boxes[1])
