@@ -79,7 +79,8 @@ def pareto_khat(lp: np.ndarray, lq: np.ndarray) -> KHat:
     -------
     KHat
         With ``reason`` and NaN instead of a number where a ratio is NaN or +inf, where all are
-        -inf, or where fewer than five distinct ratios, or draws of zero weight, form the tail.
+        -inf, where the tail has fewer than six distinct ratios, or where the draws of positive
+        weight are no more than the tail.
 
     Raises
     ------
