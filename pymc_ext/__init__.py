@@ -11,17 +11,17 @@ from pymc_ext.matching import MatchingState, matched_targets
 from pymc_ext.maths.trust_region import NoModeError
 from pymc_ext.ops.bernstein import bernstein_map
 from pymc_ext.ops.expected_softplus import expected_softplus
-from pymc_ext.variational.affine import AffinityError
-from pymc_ext.variational.bernstein import BernsteinVI
-from pymc_ext.variational.bernstein_latents import Logistic, Normal, StudentT
-from pymc_ext.variational.importance_weighted import ImportanceWeighted
-from pymc_ext.variational.jaakkola import JaakkolaVI
-from pymc_ext.variational.laplace import LaplaceVI
-from pymc_ext.variational.matching import MatchingVI, matched_start
-from pymc_ext.variational.mixed import DiagonalVI, MixedVI
-from pymc_ext.variational.mixture import MixtureVI
-from pymc_ext.variational.monte_carlo import MonteCarloVI
-from pymc_ext.variational.viper import ViperVI
+from pymc_ext.variational.bernstein.latents import Logistic, Normal, StudentT
+from pymc_ext.variational.bernstein.polish.weighted import ImportanceWeighted
+from pymc_ext.variational.bernstein.vi import BernsteinVI
+from pymc_ext.variational.gaussian.laplace import LaplaceVI
+from pymc_ext.variational.gaussian.mixed import DiagonalVI, MixedVI
+from pymc_ext.variational.gaussian.mixture import MixtureVI
+from pymc_ext.variational.gaussian.monte_carlo import MonteCarloVI
+from pymc_ext.variational.logistic.affine import AffinityError
+from pymc_ext.variational.logistic.jaakkola import JaakkolaVI
+from pymc_ext.variational.logistic.matching import MatchingVI, matched_start
+from pymc_ext.variational.logistic.viper import ViperVI
 
 __all__ = [
     "AffinityError",

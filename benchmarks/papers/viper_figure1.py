@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 from benchmarks.record import write
 from pymc_ext.ops.expected_softplus_numpy import expected_softplus_derivatives
 from pymc_ext.ops.expected_softplus_series import series
-from pymc_ext.variational.jaakkola import jaakkola_bound
+from pymc_ext.variational.logistic.jaakkola import jaakkola_bound
 
 THETA = np.linspace(-3, 3, 25)
 TAU = np.concatenate([[0.01, 0.05], np.linspace(0.1, 3, 30)])

@@ -36,8 +36,8 @@ import pymc_ext as px
 from benchmarks import record
 from benchmarks.papers.bfvi_cases import eight_schools_ncp
 from pymc_ext.maths.bernstein_basis import bernstein_polynomial
-from pymc_ext.variational.base import TRAIN
-from pymc_ext.variational.flow_inference import StepOptions
+from pymc_ext.variational.bernstein.inference import StepOptions
+from pymc_ext.variational.core.base import TRAIN
 
 ORDER, ROWS, DRAWS = 50, 100, 10
 FLOWS: dict[str, dict[str, str]] = {

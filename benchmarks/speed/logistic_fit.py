@@ -30,8 +30,8 @@ from scipy.special import expit
 import pymc_ext as px
 from benchmarks.papers.viper_simulator import simulate
 from benchmarks.record import write
-from pymc_ext.variational.affine_newton import Gaussian, expand
-from pymc_ext.variational.affine_numbers import GaussianPrior, LogisticData
+from pymc_ext.variational.logistic.newton import Gaussian, expand
+from pymc_ext.variational.logistic.numbers import GaussianPrior, LogisticData
 
 LIMITS = {"1000": 0.05, "10000": 0.5, "1000000": 60.0, "cold": 10.0, "memory_GiB": 4.0}
 P = 25

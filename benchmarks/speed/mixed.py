@@ -32,8 +32,8 @@ from scipy.stats import linregress, multivariate_normal
 
 import pymc_ext as px
 from benchmarks import record
-from pymc_ext.variational.fixed_draws import FixedDrawsObjective, base_draws
-from pymc_ext.variational.monitor import Monitor
+from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.gaussian.fixed_draws import FixedDrawsObjective, base_draws
 
 DRAWS, BLOCK, CLOSE = 10_000, 1000, 0.05
 FULL = 20  # dimension up to which a full-rank fit is in the comparison

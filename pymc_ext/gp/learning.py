@@ -18,7 +18,7 @@ from pymc_ext.gp.loops import Adam, alternate, minibatch
 from pymc_ext.gp.points import context, refuse_other_observations, sources
 from pymc_ext.gp.search_space import active_bounds, box_of, start_values
 from pymc_ext.gp.solver import Solver
-from pymc_ext.variational.monitor import Monitor
+from pymc_ext.variational.core.monitor import Monitor
 
 logger = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ import pytensor.tensor as pt
 import pytest
 from scipy import stats
 
-from pymc_ext.variational.base import (
+from pymc_ext.variational.core.base import (
     DeterministicInference,
     StochasticInference,
     TransformGroup,
     VectorisedApproximation,
 )
-from pymc_ext.variational.result import FitResult, FreshDraws
+from pymc_ext.variational.core.result import FitResult, FreshDraws
 from tests.tolerances import EXACT, monte_carlo
 
 

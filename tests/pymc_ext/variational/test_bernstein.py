@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 import pymc_ext as px
-from pymc_ext.variational.bernstein_latents import LATENTS, Normal, TruncatedNormal
-from pymc_ext.variational.importance_weighted import ImportanceWeighted
+from pymc_ext.variational.bernstein.latents import LATENTS, Normal, TruncatedNormal
+from pymc_ext.variational.bernstein.polish.weighted import ImportanceWeighted
 
 PYTHON = {"mode": "FAST_COMPILE"}  # no C compiler: these functions are called a few times only
 FLOWS = [

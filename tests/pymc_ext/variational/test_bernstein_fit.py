@@ -14,9 +14,9 @@ import pytest
 from scipy import integrate, stats
 
 import pymc_ext as px
-from pymc_ext.variational import flow_inference
-from pymc_ext.variational.flow_training import LONGEST, GuardedOptimizer, Plateau
-from pymc_ext.variational.importance_weighted import Stage, better
+from pymc_ext.variational.bernstein import inference as flow_inference
+from pymc_ext.variational.bernstein.polish.weighted import Stage, better
+from pymc_ext.variational.bernstein.training.trainer import LONGEST, GuardedOptimizer, Plateau
 
 CAUCHY_Y = np.array([1.2083935, -2.7329216, 4.1769943, 1.9710574, -4.2004027, -2.384988])
 CAUCHY_LOG_Z = -21.430686

@@ -3,8 +3,8 @@ import pymc as pm
 import pytest
 
 import pymc_ext as px
-from pymc_ext.variational.fixed_draws import FixedDrawsObjective
-from pymc_ext.variational.monitor import Monitor
+from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.gaussian.fixed_draws import FixedDrawsObjective
 from tests.pymc_ext.variational.targets import eight_schools, two_gaussians, two_gaussians_kl
 from tests.tolerances import NUMERIC
 

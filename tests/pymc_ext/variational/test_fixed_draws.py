@@ -4,9 +4,9 @@ from scipy import stats
 from scipy.optimize import approx_fprime
 
 import pymc_ext as px
-from pymc_ext.variational.base import TRAIN, stream
-from pymc_ext.variational.fixed_draws import FixedDrawsObjective, base_draws, overfits
-from pymc_ext.variational.result import FreshDraws
+from pymc_ext.variational.core.base import TRAIN, stream
+from pymc_ext.variational.core.result import FreshDraws
+from pymc_ext.variational.gaussian.fixed_draws import FixedDrawsObjective, base_draws, overfits
 from tests.pymc_ext.variational.targets import two_gaussians
 from tests.tolerances import EXACT
 

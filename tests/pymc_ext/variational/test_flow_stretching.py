@@ -12,9 +12,10 @@ import pytest
 
 import pymc_ext as px
 from pymc_ext.maths.stretched_tails import START, stretch, unstretch
-from pymc_ext.variational import flow_stretching, importance_weighted
-from pymc_ext.variational.flow_stretching import DRAWS, LENGTHS, fitted_tails
-from pymc_ext.variational.importance_weighted import Stage, judge
+from pymc_ext.variational.bernstein.polish import stretching as flow_stretching
+from pymc_ext.variational.bernstein.polish import weighted as importance_weighted
+from pymc_ext.variational.bernstein.polish.stretching import DRAWS, LENGTHS, fitted_tails
+from pymc_ext.variational.bernstein.polish.weighted import Stage, judge
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 PYTHON = {"mode": "FAST_COMPILE"}

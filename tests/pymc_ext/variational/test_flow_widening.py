@@ -7,9 +7,10 @@ import pymc as pm
 import pytest
 
 import pymc_ext as px
-from pymc_ext.variational import flow_widening, importance_weighted
-from pymc_ext.variational.flow_widening import COSTS, factors, widen
-from pymc_ext.variational.importance_weighted import Stage, judge
+from pymc_ext.variational.bernstein.polish import weighted as importance_weighted
+from pymc_ext.variational.bernstein.polish import widening as flow_widening
+from pymc_ext.variational.bernstein.polish.weighted import Stage, judge
+from pymc_ext.variational.bernstein.polish.widening import COSTS, factors, widen
 from tests.tolerances import EXACT
 
 

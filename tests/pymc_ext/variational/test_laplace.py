@@ -9,10 +9,10 @@ from scipy.optimize import approx_fprime
 import pymc_ext as px
 from bridge import pymc_target
 from pymc_ext.maths.trust_region import find_mode
-from pymc_ext.variational import modes
-from pymc_ext.variational.density import FlatDensity
-from pymc_ext.variational.empirical import LaplaceEvidence
-from pymc_ext.variational.modes import LaplaceSearch, covariance_root, modified_root
+from pymc_ext.variational.gaussian import modes
+from pymc_ext.variational.gaussian.density import FlatDensity
+from pymc_ext.variational.gaussian.empirical import LaplaceEvidence
+from pymc_ext.variational.gaussian.modes import LaplaceSearch, covariance_root, modified_root
 from tests.pymc_ext.variational.targets import (
     cauchy_location,
     eight_schools,

@@ -6,8 +6,8 @@ import pytest
 
 import pymc_ext as px
 from pymc_ext.matching import METHODS, MatchingState
-from pymc_ext.variational.affine import AffinityError
-from pymc_ext.variational.matching import MatchingVI, matched_start
+from pymc_ext.variational.logistic.affine import AffinityError
+from pymc_ext.variational.logistic.matching import MatchingVI, matched_start
 from tests.tolerances import EXACT, monte_carlo
 
 RNG = np.random.default_rng(5)

@@ -4,7 +4,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_ext as px
-from pymc_ext.variational.mixed import eigen_root
+from pymc_ext.variational.gaussian.mixed import eigen_root
 from tests.pymc_ext.variational.targets import (
     eight_schools,
     ridge,

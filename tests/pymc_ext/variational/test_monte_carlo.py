@@ -5,8 +5,8 @@ import pymc as pm
 import pytest
 from scipy.special import expit
 
-from pymc_ext.variational.monte_carlo import MonteCarloVI
-from pymc_ext.variational.viper import ViperVI
+from pymc_ext.variational.gaussian.monte_carlo import MonteCarloVI
+from pymc_ext.variational.logistic.viper import ViperVI
 from tests.tolerances import monte_carlo
 
 

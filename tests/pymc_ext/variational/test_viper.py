@@ -9,9 +9,9 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import norm
 
-from pymc_ext.variational.affine import AffinityError
-from pymc_ext.variational.affine_hierarchical import HierarchicalObjective
-from pymc_ext.variational.viper import ViperVI
+from pymc_ext.variational.logistic.affine import AffinityError
+from pymc_ext.variational.logistic.hierarchical import HierarchicalObjective
+from pymc_ext.variational.logistic.viper import ViperVI
 from tests.tolerances import NUMERIC, monte_carlo
 
 SEED = 4

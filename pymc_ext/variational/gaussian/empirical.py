@@ -1,0 +1,94 @@
+r"""Hyperparameters as point values that maximise the Laplace estimate of the log evidence.
+
+.. math:: F(x) = \log\tilde p(\theta^*(x), x) + \tfrac12 \log|2\pi(-H)^{-1}|
+
+Derivation of ∇F, with f = log p̃, g = ∇_θ f, G(θ, x) = −½ log|−H(θ, x)| and θ* = θ*(x):
+1. g(θ*, x) = 0, so df(θ*, x)/dx = ∂f/∂x, and dθ*/dx = (−H)⁻¹ ∂g/∂x.
+2. dG/dx = ∂G/∂x + (∂G/∂θ) dθ*/dx = ∂G/∂x + ∂(gᵀw)/∂x with w = (−H)⁻¹ ∂G/∂θ held fixed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from pymc_ext.maths.trust_region import NoModeError
+from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.gaussian.modes import LaplaceFit, LaplaceSearch
+
+Array = NDArray[np.floating]
+TOLERANCE = 1e-8  # relative change of F at which the search stops
+
+
+class LaplaceEvidence:
+    """F(x) and ∇F(x) for the point values x of the hyperparameters."""
+
+    def __init__(self, search: LaplaceSearch) -> None:
+        self.approx, self.search = search.approx, search
+        point_group: Any = self.approx.point_group
+        self.point = point_group.params_dict["point"]
+        self.fit: LaplaceFit | None = None
+        with self.approx.building():
+            self._build()
+
+    def _build(self) -> None:
+        theta, point = self.approx.group.input, self.point
+        f = self.approx.flat_logp()
+        g = pt.grad(f, theta)
+        direction = pt.vector("direction", shape=(self.approx.group.ddim,))
+        product: Any = pt.grad(pt.dot(g, direction), theta)
+        eye = pt.eye(self.approx.group.ddim)
+        H = self.approx.over_draws([product], eye, direction)[0]
+        G = -0.5 * pt.linalg.slogdet(-H)[1]
+        slopes: Any = pt.grad(G, [theta, point], disconnected_inputs="ignore")
+        f_x = pt.grad(f, point, disconnected_inputs="ignore")
+        self._slopes = self.approx.compile([theta], [f_x, *slopes])
+        mixed = pt.grad(pt.dot(g, direction), point, disconnected_inputs="ignore")
+        self._mixed = self.approx.compile([theta, direction], mixed, on_unused_input="ignore")
+
+    def value_and_gradient(self, x: Array, max_iterations: int) -> tuple[float, Array]:
+        """F and ∇F at x, from the mode reached from the last one."""
+        self.point.set_value(x)
+        starts = None if self.fit is None else [self.fit.theta]
+        fit = max(self.search.modes(max_iterations, starts=starts), key=lambda f: f.mode.value)
+        f_x, G_theta, G_x = self._slopes(fit.theta)
+        w = fit.factor @ (fit.factor.T @ G_theta)
+        gradient = f_x + G_x + self._mixed(fit.theta, w)
+        self.fit = fit
+        return fit.log_marginal, np.asarray(gradient, dtype=float)
+
+
+def maximise_evidence(evidence: LaplaceEvidence, n: int, monitor: Monitor) -> LaplaceFit:
+    """Set the hyperparameters to the maximum of F and return the Laplace fit there.
+
+    Raises
+    ------
+    NoModeError
+        If the density has no mode at the start of the hyperparameters.
+    """
+    evidence.fit = None
+    x = evidence.point.get_value()
+    evidence.value_and_gradient(x, n)  # an error here is the user's to see
+
+    def loss(x: Array) -> tuple[float, Array]:
+        try:
+            value, gradient = evidence.value_and_gradient(x, n)
+        except NoModeError:
+            return 1e100, np.zeros_like(x)  # a wall for the line search to back off from
+        return -value, -gradient
+
+    out = minimize(
+        loss,
+        x,
+        jac=True,
+        method="L-BFGS-B",
+        callback=lambda intermediate_result: monitor(float(intermediate_result.fun)),
+        options={"maxiter": n, "ftol": TOLERANCE},
+    )
+    evidence.value_and_gradient(out.x, n)
+    assert evidence.fit is not None
+    return evidence.search.report([evidence.fit])

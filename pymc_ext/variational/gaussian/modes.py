@@ -1,0 +1,285 @@
+"""Search for modes from several starts, and the Laplace approximation at each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cholesky, eigh, solve_triangular
+
+from pymc_ext.maths.trust_region import Mode, NoModeError, curvature_scale, find_mode
+from pymc_ext.variational.core.base import (
+    LOG_2PI,
+    STARTS,
+    VectorisedApproximation,
+    stream,
+)
+from pymc_ext.variational.core.monitor import STOPPED, Monitor
+from pymc_ext.variational.gaussian.density import FlatDensity
+
+logger = logging.getLogger(__name__)
+
+Array = NDArray[np.floating]
+MOST_STARTS, ONE_START = 12, 200  # starts are 200/D within 1..12, as Hessians cost D³
+PATIENCE, LEAST_PATIENCE = 10, 100  # times the longest climb to a mode; iterations at least
+JITTER = 2.0  # further starts: first start + U(−2, 2), the range of Stan's random inits
+SAME_MODE = 1e-3  # distance in posterior standard deviations
+FLAT = 1e-10  # relative curvature below which a direction counts as flat
+AT_BOUNDARY = 8.0  # |log| or |logit| beyond which a bounded variable is at its end for a search
+SLOW_DECAY = 0.25  # share of the Gaussian drop of log p̃ at two sd below which the result warns
+ALTERNATIVES = (
+    "reparametrise (non-centred), or fit without a mode: MixedVI(..., base='unit'), "
+    "DiagonalVI(base='unit')"
+)
+
+
+@dataclass(frozen=True)
+class LaplaceFit:
+    """A mode with a root of its covariance: Σ = C Cᵀ, C (D, D), and C⁻¹.
+
+    ``path`` holds log p̃ along the climb that ended there.
+    """
+
+    mode: Mode
+    factor: Array
+    factor_inverse: Array
+    path: Array
+    notes: tuple[str, ...] = ()
+
+    @property
+    def theta(self) -> Array:
+        """θ*, shape (D,)."""
+        return self.mode.theta
+
+    @property
+    def log_marginal(self) -> float:
+        """log p̃(θ*) + ½ log|2πΣ|, the Laplace estimate of log Z."""
+        log_det = np.linalg.slogdet(self.factor)[1]
+        return float(self.mode.value + log_det + 0.5 * len(self.theta) * LOG_2PI)
+
+    @property
+    def losses(self) -> Array:
+        """The climb on the scale of the evidence: ends at −:attr:`log_marginal`."""
+        return self.mode.value - self.path - self.log_marginal
+
+
+def covariance_root(hessian: Array) -> tuple[Array, Array] | None:
+    """C and C⁻¹ with CCᵀ = (−H)⁻¹, scaled so that units do not matter; None if indefinite."""
+    s = curvature_scale(hessian)
+    scaled = -hessian * np.outer(s, s)
+    try:
+        R = cholesky(scaled, lower=True)  # −H = S⁻¹ R Rᵀ S⁻¹, so C = S R⁻ᵀ
+    except np.linalg.LinAlgError:
+        return None
+    if np.min(np.diag(R)) ** 2 < FLAT * len(s):
+        return None
+    inverse = R.T / s
+    return s[:, None] * solve_triangular(R, np.eye(len(s)), lower=True).T, inverse
+
+
+def modified_root(hessian: Array) -> tuple[Array, Array]:
+    """As :func:`covariance_root`, from |eigenvalues| kept above 1e-6 of the largest."""
+    s = curvature_scale(hessian)
+    values, Q = eigh(-hessian * np.outer(s, s))
+    curvature = np.maximum(np.abs(values), 1e-6 * max(np.abs(values).max(), 1e-300))
+    factor = s[:, None] * Q / np.sqrt(curvature)
+    return factor, (np.sqrt(curvature)[:, None] * Q.T) / s
+
+
+def flat_directions(hessian: Array, names: Sequence[str]) -> list[str]:
+    """Names of the entries that dominate the directions in which −H is not positive."""
+    s = curvature_scale(hessian)
+    values, Q = eigh(-hessian * np.outer(s, s))
+    bad = values <= FLAT * len(s) * max(np.abs(values).max(), 1.0)
+    weight = np.abs(Q[:, bad]).max(axis=1) if bad.any() else np.zeros(len(s))
+    return [name for name, w in zip(names, weight, strict=True) if w > 0.3]
+
+
+def _no_mode_message(mode: Mode, start: Array, names: Sequence[str], bounded: Sequence[str]) -> str:
+    distance = np.abs(mode.theta - start)
+    moved = distance * (np.abs(mode.gradient) if mode.gradient.any() else 1.0)
+    far = np.isin(names, bounded) & (np.abs(mode.theta) > AT_BOUNDARY)
+    worst = int(np.argmax(np.where(far, np.inf, moved) if far.any() else moved))
+    return (
+        f"no mode found after {mode.iterations} Newton iterations: log p̃ = {mode.value:.6g} and "
+        f"still changes along {names[worst]} = {mode.theta[worst]:.4g} "
+        f"(gradient {mode.gradient[worst]:.3g}); the density may be improper, unbounded, or have "
+        f"its mode at infinity or at a hard edge of its support; {ALTERNATIVES}"
+    )
+
+
+def check_search_options(starts: int | None, indefinite: str) -> None:
+    """Raise ValueError for options that :class:`LaplaceSearch` cannot work with."""
+    if starts is not None and (not isinstance(starts, int | np.integer) or starts < 1):
+        raise ValueError(f"starts must be an integer >= 1, got {starts!r}")
+    if indefinite not in ("refuse", "modify"):
+        raise ValueError(f"indefinite must be 'refuse' or 'modify', got {indefinite!r}")
+
+
+def transformed_names(approx: VectorisedApproximation) -> list[str]:
+    """Entries of θ that a transform maps to a bounded variable."""
+    model = approx.model
+    transformed = {
+        model.rvs_to_values[rv].name
+        for rv in approx.group.group
+        if model.rvs_to_transforms[rv] is not None
+    }
+    return [name for name in approx.parameter_names() if name.split("[")[0] in transformed]
+
+
+class LaplaceSearch:
+    """Finds the best mode from several starts and the Laplace approximation there."""
+
+    def __init__(
+        self,
+        approx: VectorisedApproximation,
+        *,
+        starts: int | None,
+        indefinite: str,
+        random_seed: int | None,
+        spread: float = JITTER,
+    ) -> None:
+        approx.require_exact_logp()
+        self.approx, self.indefinite = approx, indefinite
+        self.density = FlatDensity(approx)
+        first = approx.group.start
+        if starts is None:
+            starts = min(max(ONE_START // len(first), 1), MOST_STARTS)
+        rng = stream(random_seed, STARTS)
+        jitter = rng.uniform(-spread, spread, (starts - 1, len(first)))
+        self.starts = [first, *(first + jitter)]
+        self.names = approx.parameter_names()
+        self.notes: list[str] = []
+
+    def run(self, max_iterations: int, monitor: Monitor | None = None) -> LaplaceFit:
+        """The highest of the modes that the starts reach.
+
+        Raises
+        ------
+        NoModeError
+            If no start reaches a mode; the message is that of the first start.
+        """
+        return self.report(self.modes(max_iterations, monitor))
+
+    def report(self, modes: Sequence[LaplaceFit]) -> LaplaceFit:
+        """The highest of ``modes`` with everything a user must know about it."""
+        best = max(modes, key=lambda fit: fit.mode.value)
+        others = [fit for fit in modes if fit is not best]
+        notes = [*self.notes, *best.notes, *self.boundary_notes(best)]
+        if others:
+            lower = ", ".join(f"{best.mode.value - fit.mode.value:.3g}" for fit in others)
+            notes.append(
+                f"{len(others)} other mode(s) found with log p̃ lower by {lower}: see MixtureVI"
+            )
+        return replace(best, notes=tuple(notes))
+
+    def modes(
+        self,
+        max_iterations: int,
+        monitor: Monitor | None = None,
+        starts: Sequence[Array] | None = None,
+    ) -> list[LaplaceFit]:
+        """The distinct modes that the starts reach; failures of single starts go to ``notes``.
+
+        Once there is a mode, a start that takes ten times the longest climb so far is given up:
+        from absurd points, where log p̃ is −1e14, the climb can take for ever.
+        """
+        starts = self.starts if starts is None else starts
+        if starts is self.starts:
+            self.density.reset_counts()
+        fits: list[LaplaceFit] = []
+        failures: list[str] = []
+        limit, longest = max_iterations, 0
+        tried = 0
+        for start in starts:
+            if monitor is not None and monitor.stopped:
+                break
+            tried += 1
+            try:
+                fit = self._climb(start, limit, monitor)
+            except NoModeError as error:
+                failures.append(str(error))
+                continue
+            longest = max(longest, fit.mode.iterations)
+            limit = min(max_iterations, max(PATIENCE * longest, LEAST_PATIENCE))
+            if not any(self._same(fit, known) for known in fits):
+                fits.append(fit)
+        if not fits:
+            raise NoModeError(failures[0])
+        self.notes = []
+        if failures:
+            self.notes.append(f"{len(failures)} of {tried} starts reached no mode ({failures[0]})")
+        if tried < len(starts):
+            self.notes.append(f"{STOPPED} after {tried} of {len(starts)} starts")
+        return fits
+
+    def _climb(self, start: Array, max_iterations: int, monitor: Monitor | None) -> LaplaceFit:
+        path: list[float] = []
+
+        def report(theta: Array, value: float) -> None:
+            self.approx.group.move_to(theta)
+            path.append(value)
+            if monitor is not None:
+                monitor(-value)
+
+        with np.errstate(all="ignore"):  # the search backs off from points that are not finite
+            mode = find_mode(
+                self.density.value_and_gradient,
+                self.density.hessian,
+                start,
+                max_iterations=max_iterations,
+                callback=report,
+            )
+        values = np.array([*path, mode.value])
+        root = covariance_root(mode.hessian)
+        if mode.converged and root is not None:
+            return LaplaceFit(mode, *root, values)
+        return self._indefinite(mode, start, values, max_iterations)
+
+    def _indefinite(self, mode: Mode, start: Array, path: Array, max_iterations: int) -> LaplaceFit:
+        """A stationary point with flat directions is refused or modified; others are no mode."""
+        s = curvature_scale(mode.hessian)
+        stationary = np.linalg.norm(s * mode.gradient) < 1e-4
+        flat = flat_directions(mode.hessian, self.names)
+        if not (stationary and flat):
+            message = _no_mode_message(mode, start, self.names, transformed_names(self.approx))
+            if mode.iterations >= max_iterations:
+                message = (
+                    f"stopped at the limit of {max_iterations} iterations, n of pm.fit or less: "
+                    f"{message}"
+                )
+            raise NoModeError(message)
+        if self.indefinite == "refuse":
+            raise NoModeError(
+                f"the Hessian at the stationary point is not negative definite: log p̃ is flat, "
+                f"or has a kink, along {flat}; identify these directions with a (smooth) prior or "
+                "pass indefinite='modify', which widens q there"
+            )
+        note = f"Hessian not negative definite along {flat}: its eigenvalues were modified"
+        logger.warning(note)
+        return LaplaceFit(mode, *modified_root(mode.hessian), path, (note,))
+
+    @staticmethod
+    def _same(a: LaplaceFit, b: LaplaceFit) -> bool:
+        return bool(np.linalg.norm(b.factor_inverse @ (a.theta - b.theta)) < SAME_MODE)
+
+    def boundary_notes(self, fit: LaplaceFit) -> list[str]:
+        """Bounded variables towards whose ends log p̃ falls far more slowly than a Gaussian."""
+        sd = np.sqrt(np.sum(fit.factor**2, axis=1))
+        axes = (fit.factor @ fit.factor.T / sd).T  # row i: E[θ − θ* | θ_i one sd up]
+        notes = []
+        for name, sign in ((n, sg) for n in transformed_names(self.approx) for sg in (-1, 1)):
+            i = self.names.index(name)
+            value, _ = self.density.value_and_gradient(fit.theta + 2 * sign * axes[i])
+            drop = fit.mode.value - value
+            if drop < SLOW_DECAY * 2:
+                side = "lower" if sign < 0 else "upper"
+                notes.append(
+                    f"the posterior of {name} hardly falls towards its {side} end (log p̃ drops "
+                    f"{drop:.2g} over two sd, a Gaussian 2): the mode is near a boundary and "
+                    "Laplace misplaces q; use MixedVI, or a flow"
+                )
+        return notes

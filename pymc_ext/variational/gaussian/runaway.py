@@ -1,0 +1,50 @@
+"""Fits under an improper posterior: the ELBO rises for ever, or does not depend on a mean."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pymc_ext.variational.core.base import FRESH, VectorisedApproximation, stream
+from pymc_ext.variational.gaussian.modes import transformed_names
+
+ABSURD = 1e10  # of the unit base, by which a free coordinate's mean or sd, or 1/sd, may differ
+ABSURD_LOG = 100.0  # the same for coordinates that are logarithms or logits of bounded variables
+DRAWS = 64  # enough to tell such numbers
+PROBES, FAR = 2, 1e6  # draws moved along each coordinate, and by how many sd: a vague prior shows
+
+
+def refuse_runaway(approx: VectorisedApproximation, random_seed: int | None) -> None:
+    """Raise ValueError where q, started at a unit scale, ended at an absurd location or scale.
+
+    Or where log p̃ is constant along a coordinate: a family that leaves q's scale as it was has
+    nothing that could run away.
+    """
+    names = approx.parameter_names()
+    theta, _, _ = approx.draws_with_logs(DRAWS, stream(random_seed, FRESH))
+    _refuse_flat(approx, names, theta)
+    with np.errstate(all="ignore"):
+        location, sd = np.abs(theta.mean(axis=0)), theta.std(axis=0)
+        size = np.maximum(location, sd)
+        absurd = ~(size < ABSURD) | (sd < 1 / ABSURD)
+        absurd |= np.isin(names, transformed_names(approx)) & ~(size < ABSURD_LOG)
+    if absurd.any():
+        i = int(np.argmax(absurd))
+        raise ValueError(
+            f"the ELBO kept rising along {[n for n, a in zip(names, absurd, strict=True) if a]}: "
+            f"{names[i]} has mean about {theta[:, i].mean():.3g} and sd {sd[i]:.3g}; the posterior "
+            "is improper or unbounded there: give these variables proper priors (or, where the "
+            "numbers are meant, rescale the data)"
+        )
+
+
+def _refuse_flat(approx: VectorisedApproximation, names: list[str], theta: np.ndarray) -> None:
+    probes, D = theta[:PROBES], theta.shape[1]
+    steps = FAR * np.diag(theta.std(axis=0))  # one coordinate at a time
+    moved = probes[:, None, :] + steps
+    before, after = approx.log_p(probes), approx.log_p(moved.reshape(-1, D)).reshape(-1, D)
+    flat = np.all(after == before[:, None], axis=0)
+    if flat.any():
+        raise ValueError(
+            f"log p̃ does not depend on {[n for n, a in zip(names, flat, strict=True) if a]}: the "
+            "posterior is improper there; give these variables proper priors"
+        )

@@ -1,0 +1,97 @@
+r"""Jaakkola and Jordan's quadratic bound (= Pólya–Gamma mean field), for comparison with VI-PER."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.tensor import TensorVariable
+from scipy.special import log_expit
+
+from pymc_ext.variational.logistic.inference import AffineInference
+from pymc_ext.variational.logistic.newton import Softplus
+
+Array = NDArray[np.floating]
+
+
+def jaakkola_bound(theta: Array, tau: Array) -> tuple[Array, Array, Array]:
+    r"""Upper bound on E[log(1 + e^X)], X ~ N(theta, tau²), at its optimal t, with derivatives.
+
+    .. math:: -\log\sigma(t) + \tfrac12(\vartheta + t), \qquad t^2 = \vartheta^2 + \tau^2
+
+    Returns the bound, its slope in ϑ and its curvature a(t) = (σ(t) − ½)/t = 2 ∂/∂τ².
+    """
+    t = np.hypot(theta, tau)
+    small = t < 1e-4
+    safe = np.where(small, 1.0, t)
+    a = np.where(small, 0.25 - t**2 / 48, np.tanh(safe / 2) / (2 * safe))
+    return -log_expit(t) + 0.5 * (theta + t), 0.5 + a * theta, a
+
+
+class JaakkolaVI(AffineInference):
+    r"""Gaussian variational inference with the Jaakkola–Jordan bound, the paper's VI-PG.
+
+    .. math:: \log(1 + e^x) \le -\log\sigma(t) + \tfrac12 (x + t)
+              + \tfrac12 a(t) (x^2 - t^2), \qquad a(t) = (\sigma(t) - \tfrac12)/t
+
+    Closed-form updates (t, then q), the same models and interface as :class:`ViperVI`. Its bound is
+    not tight: q is too narrow.
+
+    Parameters
+    ----------
+    covariance
+        ``"full"`` or ``"diagonal"``.
+    tolerance
+        Updates stop when the natural gradient promises less than this, in nats.
+    draws, model, start, random_seed
+        As in :class:`ViperVI`.
+
+    Raises
+    ------
+    AffinityError
+        As :class:`ViperVI`.
+
+    Examples
+    --------
+    >>> with model:
+    ...     approx = pm.fit(method=px.JaakkolaVI("full"))
+
+    References
+    ----------
+    Jaakkola & Jordan (2000), doi:10.1023/A:1008932416310; Durante & Rigon (2019),
+    doi:10.1214/19-STS712.
+    """
+
+    label = "jaakkola"
+    elbo_note = "train_elbo is a lower bound on the ELBO (quadratic bound)"
+    maximises_elbo = False
+
+    def __init__(
+        self,
+        covariance: str = "full",
+        *,
+        tolerance: float = 1e-10,
+        draws: int = 128,
+        model: pm.Model | None = None,
+        start: Mapping[str, Any] | None = None,
+        random_seed: int | None = None,
+    ) -> None:
+        super().__init__(
+            covariance,
+            tolerance=tolerance,
+            draws=draws,
+            model=model,
+            start=start,
+            random_seed=random_seed,
+        )
+
+    def symbolic(self, theta: TensorVariable, tau: TensorVariable) -> TensorVariable:
+        t = pt.sqrt(theta**2 + tau**2)
+        return pt.softplus(-t) + 0.5 * (theta + t)
+
+    def numeric(self) -> Softplus:
+        return jaakkola_bound

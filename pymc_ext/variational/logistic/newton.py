@@ -1,0 +1,172 @@
+"""Natural-gradient ascent of a Gaussian ELBO, closed form in a logistic model affine in β.
+
+ELBO(μ, Σ) = Σ_i weight_i [y_i ϑ_i − trials_i E(ϑ_i, τ_i)] + E_q log p(β) + ½ log|2πe Σ|,
+ϑ = a + Xμ, τ_i² = x_iᵀΣx_i; E is the expected softplus or a bound on it. In natural parameters the
+gradient step of length 1 is Λ ← P + Xᵀ diag(w h) X, h = 2∂E/∂τ², then μ ← μ + Λ⁻¹ ∂ELBO/∂μ: Newton
+in μ; a fixed point in Σ. With Jaakkola and Jordan's bound it is their closed-form update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+
+from pymc_ext.ops.expected_softplus_numpy import expected_softplus_derivatives
+from pymc_ext.ops.expected_softplus_series import DEFAULT_TERMS, series
+from pymc_ext.variational.core.monitor import STOPPED
+from pymc_ext.variational.logistic.numbers import GaussianPrior, LogisticData
+
+Array = NDArray[np.floating]
+# (ϑ, τ) -> E, ∂E/∂ϑ, h = 2∂E/∂τ², each (n,)
+Softplus = Callable[[Array, Array], tuple[Array, Array, Array]]
+
+ROWS = 1 << 16  # rows of X per block: bounds working memory
+LOG_2PI_E = float(np.log(2 * np.pi) + 1)
+
+
+def exact_softplus(theta: Array, tau: Array) -> tuple[Array, Array, Array]:
+    """The expected softplus itself as a `Softplus`, without compilation."""
+    numbers = series(0, DEFAULT_TERMS, "cohen-villegas-zagier")
+    value, slope, by_tau = expected_softplus_derivatives(theta, tau, numbers)
+    return value, slope, by_tau / np.where(tau > 0, tau, 1.0)  # τ = 0: curvature never used
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """N(mean, Σ), Σ⁻¹ = RRᵀ with R lower triangular; R = None: Σ = diag(scale²)."""
+
+    mean: Array
+    R: Array | None
+    scale: Array = field(default_factory=lambda: np.empty(0))
+
+    def standard_deviations(self, X: Array) -> Array:
+        """τ_i = (x_iᵀ Σ x_i)^½ for each row."""
+        if self.R is None:
+            return np.sqrt((X * X) @ self.scale**2)
+        return np.sqrt(np.sum(solve_triangular(self.R, X.T, lower=True) ** 2, axis=0))
+
+    @property
+    def log_det(self) -> float:
+        """log|Σ|."""
+        if self.R is None:
+            return float(2 * np.sum(np.log(self.scale)))
+        return float(-2 * np.sum(np.log(np.diag(self.R))))
+
+    def trace(self, P: Array) -> float:
+        """tr(PΣ)."""
+        if self.R is None:
+            return float(np.diag(P) @ self.scale**2)
+        return float(np.trace(cho_solve((self.R, True), P)))
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """ELBO at a Gaussian with the gradient in μ and −2∂/∂Σ of its non-entropy part."""
+
+    elbo: float
+    gradient: Array
+    precision: Array
+
+
+def expand(q: Gaussian, data: LogisticData, prior: GaussianPrior, softplus: Softplus) -> Expansion:
+    """One pass over the data, a block of rows at a time."""
+    p, P = len(q.mean), prior.precision
+    elbo = data.constant + prior.constant + prior.slope @ q.mean
+    elbo += -0.5 * (q.mean @ P @ q.mean + q.trace(P)) + 0.5 * (q.log_det + p * LOG_2PI_E)
+    gradient, precision = prior.slope - P @ q.mean, P.copy()
+    for i in range(0, len(data.y), ROWS):
+        rows = slice(i, i + ROWS)
+        X, y, w = data.X[rows], data.y[rows], data.weight[rows]
+        trials = data.trials[rows] * w
+        theta = data.offset[rows] + X @ q.mean
+        value, slope, h = softplus(theta, q.standard_deviations(X))
+        elbo += w * y @ theta - trials @ value
+        gradient += X.T @ (w * y - trials * slope)
+        precision += X.T @ (X * (trials * h)[:, None])
+    return Expansion(float(elbo), gradient, (precision + precision.T) / 2)
+
+
+def mismatch(q: Gaussian, at: Expansion) -> float:
+    """Distance to the fixed point in nats, ½ gᵀΣg + ¼‖Σ^½ (Λ' − Λ) Σ^½‖², at q's own Σ."""
+    if q.R is None:
+        step = q.scale * at.gradient
+        gap = np.diag(at.precision) * q.scale**2 - 1
+    else:
+        step = solve_triangular(q.R, at.gradient, lower=True)
+        half = solve_triangular(q.R, at.precision, lower=True)
+        gap = solve_triangular(q.R, half.T, lower=True) - np.eye(len(step))
+    return float(0.5 * step @ step + 0.25 * np.sum(gap**2))
+
+
+def step(q: Gaussian, at: Expansion, rate: float) -> Gaussian | None:
+    """Natural-gradient step of length ``rate``; None where it has no positive precision.
+
+    A diagonal Σ keeps the full Hessian for its mean, which then converges as fast as for full Σ.
+    """
+    try:
+        if q.R is None:
+            precision = (1 - rate) / q.scale**2 + rate * np.diag(at.precision)
+            root = cholesky(at.precision, lower=True)
+            mean = q.mean + rate * cho_solve((root, True), at.gradient)
+            return Gaussian(mean, None, precision**-0.5) if precision.min() > 0 else None
+        precision = (1 - rate) * (q.R @ q.R.T) + rate * at.precision
+        R = cholesky(precision, lower=True)
+        return Gaussian(q.mean + rate * cho_solve((R, True), at.gradient), R)
+    except np.linalg.LinAlgError:  # a truncated bound need not be convex
+        return None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The Gaussian at which :func:`maximise` stopped."""
+
+    q: Gaussian
+    elbo: float
+    iterations: int
+    evaluations: int
+    converged: bool
+    reason: str
+
+
+def maximise(
+    data: LogisticData,
+    prior: GaussianPrior,
+    softplus: Softplus,
+    q: Gaussian,
+    *,
+    iterations: int,
+    tolerance: float,
+    report: Callable[[Gaussian, float], None],
+) -> Fit:
+    """Ascend until the mismatch is below ``tolerance`` nats; steps that lose ELBO are halved."""
+    at, rate, evaluations = expand(q, data, prior, softplus), 1.0, 1
+    for i in range(iterations):
+        gap = mismatch(q, at)
+        if gap < tolerance:
+            return Fit(q, at.elbo, i, evaluations, True, f"natural gradient {gap:.1e} nats")
+        while True:
+            trial = step(q, at, rate)
+            if trial is not None:
+                new = expand(trial, data, prior, softplus)
+                evaluations += 1
+                if new.elbo >= at.elbo - 1e-12 * abs(at.elbo):
+                    break
+            rate /= 2
+            if rate < 1e-6:
+                reason = f"no step raises the ELBO; natural gradient {gap:.1e} nats"
+                return Fit(q, at.elbo, i, evaluations, False, reason)
+        q, at, rate = trial, new, min(1.0, 2 * rate)
+        try:
+            report(q, at.elbo)
+        except StopIteration:
+            return Fit(q, at.elbo, i + 1, evaluations, False, STOPPED)
+    gap = mismatch(q, at)
+    done = gap < tolerance
+    reason = f"natural gradient {gap:.1e} nats" + (
+        "" if done else f" after {iterations} iterations"
+    )
+    return Fit(q, at.elbo, iterations, evaluations, done, reason)
