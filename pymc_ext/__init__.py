@@ -1,32 +1,85 @@
-"""Variational families, Gaussian-process methods and Ops for PyMC: ``import pymc_ext as px``."""
+"""Variational families, Gaussian-process methods and Ops for PyMC: ``import pymc_ext as px``.
 
-import pymc_ext.requirements  # checks versions before anything imports PyMC
+What lives here: ``density`` (log p̃ with its score, of a model or a callable), ``variational`` (the
+families), ``gp``, ``matching``, ``ops`` (PyTensor Ops with their kernels) and ``maths`` (NumPy
+alone). Names are imported when they are first asked for: algorithms on a density that is not
+PyMC's, a Stan program's say, load neither PyMC nor PyTensor.
+"""
 
-# isort: split
-import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before anything compiles
+from __future__ import annotations
 
-# isort: split
-from pymc_ext import gp
-from pymc_ext.matching import MatchingState, matched_targets
-from pymc_ext.maths.trust_region import NoModeError
-from pymc_ext.ops.bernstein import bernstein_map
-from pymc_ext.ops.expected_softplus import expected_softplus
-from pymc_ext.variational.bernstein.latents import Logistic, Normal, StudentT
-from pymc_ext.variational.bernstein.polish.weighted import ImportanceWeighted
-from pymc_ext.variational.bernstein.vi import BernsteinVI
-from pymc_ext.variational.gaussian.laplace import LaplaceVI
-from pymc_ext.variational.gaussian.mixed import DiagonalVI, MixedVI
-from pymc_ext.variational.gaussian.mixture import MixtureVI
-from pymc_ext.variational.gaussian.monte_carlo import MonteCarloVI
-from pymc_ext.variational.logistic.affine import AffinityError
-from pymc_ext.variational.logistic.jaakkola import JaakkolaVI
-from pymc_ext.variational.logistic.matching import MatchingVI, matched_start
-from pymc_ext.variational.logistic.viper import ViperVI
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import pymc_ext.requirements  # noqa: F401  # checks versions before anything imports PyMC
+
+if TYPE_CHECKING:
+    from pymc_ext import gp
+    from pymc_ext.density import CallableDensity, DensityError
+    from pymc_ext.density.model import PyMCDensity
+    from pymc_ext.matching import MatchedClassifier, MatchingState, matched_targets
+    from pymc_ext.maths.trust_region import NoModeError
+    from pymc_ext.ops.bernstein import bernstein_map
+    from pymc_ext.ops.expected_softplus import expected_softplus
+    from pymc_ext.variational.bernstein.latents import Logistic, Normal, StudentT
+    from pymc_ext.variational.bernstein.polish.weighted import ImportanceWeighted, Polish
+    from pymc_ext.variational.bernstein.shape import FlowShape
+    from pymc_ext.variational.bernstein.vi import BernsteinVI
+    from pymc_ext.variational.core.inference import AlgorithmVI
+    from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
+    from pymc_ext.variational.gaussian.laplace_vi import LaplaceVI
+    from pymc_ext.variational.gaussian.mixed_vi import DiagonalVI, MixedVI
+    from pymc_ext.variational.gaussian.mixture_vi import MixtureVI
+    from pymc_ext.variational.gaussian.modes import ModeSearch
+    from pymc_ext.variational.gaussian.monte_carlo_vi import MonteCarloVI
+    from pymc_ext.variational.logistic.affine import AffinityError
+    from pymc_ext.variational.logistic.jaakkola import JaakkolaVI
+    from pymc_ext.variational.logistic.matching import MatchingVI, matched_start
+    from pymc_ext.variational.logistic.viper import ViperVI
+
+_VARIATIONAL = "pymc_ext.variational."
+_HOMES = {
+    "AffinityError": _VARIATIONAL + "logistic.affine",
+    "AlgorithmVI": _VARIATIONAL + "core.inference",
+    "BernsteinVI": _VARIATIONAL + "bernstein.vi",
+    "CallableDensity": "pymc_ext.density",
+    "DensityError": "pymc_ext.density",
+    "DiagonalVI": _VARIATIONAL + "gaussian.mixed_vi",
+    "FixedDraws": _VARIATIONAL + "gaussian.fixed_draws",
+    "ImportanceWeighted": _VARIATIONAL + "bernstein.polish.weighted",
+    "JaakkolaVI": _VARIATIONAL + "logistic.jaakkola",
+    "LaplaceVI": _VARIATIONAL + "gaussian.laplace_vi",
+    "Logistic": _VARIATIONAL + "bernstein.latents",
+    "MatchedClassifier": "pymc_ext.matching",  # needs scikit-learn, which the rest does not
+    "MatchingState": "pymc_ext.matching",
+    "MatchingVI": _VARIATIONAL + "logistic.matching",
+    "MixedVI": _VARIATIONAL + "gaussian.mixed_vi",
+    "MixtureVI": _VARIATIONAL + "gaussian.mixture_vi",
+    "ModeSearch": _VARIATIONAL + "gaussian.modes",
+    "MonteCarloVI": _VARIATIONAL + "gaussian.monte_carlo_vi",
+    "NoModeError": "pymc_ext.maths.trust_region",
+    "FlowShape": _VARIATIONAL + "bernstein.shape",
+    "Normal": _VARIATIONAL + "bernstein.latents",
+    "Polish": _VARIATIONAL + "bernstein.polish.weighted",
+    "PyMCDensity": "pymc_ext.density.model",
+    "StudentT": _VARIATIONAL + "bernstein.latents",
+    "ViperVI": _VARIATIONAL + "logistic.viper",
+    "bernstein_map": "pymc_ext.ops.bernstein",
+    "expected_softplus": "pymc_ext.ops.expected_softplus",
+    "gp": "pymc_ext.gp",
+    "matched_start": _VARIATIONAL + "logistic.matching",
+    "matched_targets": "pymc_ext.matching",
+}
 
 __all__ = [
     "AffinityError",
+    "AlgorithmVI",
     "BernsteinVI",
+    "CallableDensity",
+    "DensityError",
     "DiagonalVI",
+    "FixedDraws",
+    "FlowShape",
     "ImportanceWeighted",
     "JaakkolaVI",
     "LaplaceVI",
@@ -36,9 +89,12 @@ __all__ = [
     "MatchingVI",
     "MixedVI",
     "MixtureVI",
+    "ModeSearch",
     "MonteCarloVI",
     "NoModeError",
     "Normal",
+    "Polish",
+    "PyMCDensity",
     "StudentT",
     "ViperVI",
     "bernstein_map",
@@ -50,11 +106,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name == "MatchedClassifier":  # needs scikit-learn, which the rest does not
-        from pymc_ext import matching
-
-        return matching.MatchedClassifier
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = import_module(_HOMES[name])
+    return home if name == "gp" else getattr(home, name)
 
 
 def __dir__() -> list[str]:

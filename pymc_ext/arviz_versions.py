@@ -22,7 +22,7 @@ def from_groups(groups: Mapping[str, Mapping[str, Any]], **kwargs: Any) -> Any:
     return az.from_dict(dict(groups), **kwargs)
 
 
-def psislw(log_ratios: NDArray[np.floating]) -> tuple[Any, Any]:
+def arviz_psislw(log_ratios: NDArray[np.floating]) -> tuple[Any, Any]:
     """Smoothed normalised log weights (..., N) and k̂ (...,) of log importance ratios (..., N).
 
     ArviZ 0.x takes log ratios; ArviZ 1.x takes minus log ratios (log likelihoods) and lives in

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pytensor
 import pytensor.tensor as pt
+from pymc.data import MinibatchOp
 from pymc.logprob.utils import (
     CheckParameterValue,
     local_check_parameter_to_ninf_switch,
@@ -13,9 +15,10 @@ from pymc.logprob.utils import (
 )
 from pytensor.graph.basic import Constant
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import clone_replace, vectorize_graph
+from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import in2out
 from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.scan.op import Scan
 
 
 def over_draws(
@@ -39,6 +42,29 @@ def over_draws(
         new if new.ndim > old.ndim else pt.broadcast_to(new, (rows, *tuple(new.shape)))
         for old, new in zip(nodes, batched, strict=True)
     ]
+
+
+def scan_draws(
+    nodes: Sequence[Any], variable: Any, rows: Any, check_bounds: bool = True
+) -> list[Any]:
+    """As :func:`over_draws` for graphs with a loop, which is run for one draw after another."""
+    nodes = checked(nodes, check_bounds)
+    out = pytensor.scan(
+        lambda row, *_: graph_replace(nodes, {variable: row}, strict=False),
+        sequences=[rows],
+        non_sequences=[v for v in ancestors(nodes) if _is_minibatch_index(v)],
+        return_updates=False,
+    )
+    return list(out) if isinstance(out, list | tuple) else [out]
+
+
+def _is_minibatch_index(variable: Any) -> bool:
+    return variable.owner is not None and isinstance(variable.owner.op, MinibatchOp)
+
+
+def has_scan(nodes: Sequence[Any]) -> bool:
+    """Whether a graph contains a loop, which cannot be vectorised over draws."""
+    return any(v.owner is not None and isinstance(v.owner.op, Scan) for v in ancestors(nodes))
 
 
 def checked(nodes: Sequence[Any], check_bounds: bool = True) -> list[Any]:

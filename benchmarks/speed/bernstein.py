@@ -37,7 +37,7 @@ from benchmarks import record
 from benchmarks.papers.bfvi_cases import eight_schools_ncp
 from pymc_ext.maths.bernstein_basis import bernstein_polynomial
 from pymc_ext.variational.bernstein.inference import StepOptions
-from pymc_ext.variational.core.base import TRAIN
+from pymc_ext.variational.core.seeds import Purpose
 
 ORDER, ROWS, DRAWS = 50, 100, 10
 FLOWS: dict[str, dict[str, str]] = {
@@ -91,7 +91,7 @@ def loop_row(backend: str, steps: int, order: int, **options: str) -> dict[str, 
         order, backend=backend, model=eight_schools_ncp(), random_seed=1, **options
     )
     begin = time.perf_counter()
-    trainer = method._new_trainer(StepOptions(draws=DRAWS), TRAIN)
+    trainer = method._new_trainer(StepOptions(draws=DRAWS), Purpose.TRAIN)
     trainer.optimizer.rate.set_value(0.01)
     trainer.loop.run(100)
     compiled = time.perf_counter() - begin
@@ -112,7 +112,7 @@ def growth(steps: int = 200) -> list[dict[str, float]]:
         with pm.Model() as model:
             pm.Normal("x", 0.0, 1.0, shape=D)
         trainer = px.BernsteinVI(10, model=model, random_seed=1)._new_trainer(
-            StepOptions(draws=DRAWS), TRAIN
+            StepOptions(draws=DRAWS), Purpose.TRAIN
         )
         trainer.optimizer.rate.set_value(0.01)
         row = {"D": D, "microseconds": cpu(lambda t=trainer: t.loop.run(1), steps)}

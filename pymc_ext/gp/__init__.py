@@ -1,5 +1,6 @@
 """Gaussian processes with any factorising likelihood: ``px.gp``."""
 
+import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before it compiles
 from pymc_ext.gp.errors import ConvergenceError, HyperparameterError, ImproperPosteriorError
 from pymc_ext.gp.learning import HyperparameterFit, fit_hyperparameters
 from pymc_ext.gp.likelihoods import (

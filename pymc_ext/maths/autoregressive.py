@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pytensor.tensor import TensorVariable
+
+from pymc_ext.maths.namespace import NUMPY
 
 Array = NDArray[np.floating]
 
@@ -103,18 +103,21 @@ class MaskedNetwork:
         return values
 
     def __call__(
-        self, parameters: Mapping[str, Any], inputs: TensorVariable
-    ) -> dict[str, TensorVariable]:
-        """Outputs of every head at ``inputs`` (N, D): name -> (N, D - first, w)."""
+        self, parameters: Mapping[str, Any], inputs: Any, xp: Any = NUMPY
+    ) -> dict[str, Any]:
+        """Outputs of every head at ``inputs`` (N, D): name -> (N, D - first, w).
+
+        ``xp`` is ``NUMPY``, or ``pytensor.tensor`` for graphs.
+        """
         h = inputs
         if "W0" not in parameters:  # one variable, or no layers: nothing to condition on
-            zero = pt.zeros_like(h[:, self.first :])[..., None]
+            zero = xp.zeros_like(h[:, self.first :])[..., None]
             return {name: parameters[f"b_{name}"] + zero for name in self.heads}
         for i, mask in enumerate(self.masks):
-            h = pt.softplus(h @ (parameters[f"W{i}"] * mask) + parameters[f"b{i}"]) - np.log(2)
+            h = xp.softplus(h @ (parameters[f"W{i}"] * mask) + parameters[f"b{i}"]) - np.log(2)
         return {name: self._head(parameters, h, name) for name in self.heads}
 
-    def _head(self, parameters: Mapping[str, Any], h: TensorVariable, name: str) -> TensorVariable:
+    def _head(self, parameters: Mapping[str, Any], h: Any, name: str) -> Any:
         width = self.heads[name]
         mask = np.repeat(self.output_mask, width, axis=1)
         flat = h @ (parameters[f"W_{name}"] * mask)

@@ -4,15 +4,15 @@ r"""A monotone map of R that leaves the middle as it is and moves the tails outw
     t = (|v| - 1.5)_+, \quad a \ge 0,
 
 with an a for each side. Its slope is continuous and at most 1 + 8a/27, and s(v) - v stays below a:
-draws far out hardly go farther, which keeps E log p finite under steep targets.
+draws far out hardly go farther, which keeps E log p finite under steep targets. ``xp`` is
+``NUMPY``, or ``pytensor.tensor`` for graphs.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytensor.tensor as pt
-from pytensor.tensor import TensorVariable
+from pymc_ext.maths.namespace import NUMPY
 
 START = 1.5
 NEWTON_STEPS = 12
@@ -36,17 +36,17 @@ def excess_inverse(s: Any, a: Any) -> Any:
     return t
 
 
-def stretch(v: TensorVariable, a: Any) -> tuple[TensorVariable, TensorVariable]:
+def stretch(v: Any, a: Any, xp: Any = NUMPY) -> tuple[Any, Any]:
     """s(v) and log ds/dv, elementwise; ``a`` (2, D) of the left and of the right, v (N, D)."""
-    side, t = _amount(v, a), pt.maximum(abs(v) - START, 0.0)
-    return v + pt.sign(v) * (excess(t, side) - t), pt.log(excess_slope(t, side))
+    side, t = _amount(v, a, xp), xp.maximum(abs(v) - START, 0.0)
+    return v + xp.sign(v) * (excess(t, side) - t), xp.log(excess_slope(t, side))
 
 
-def unstretch(s: TensorVariable, a: Any) -> TensorVariable:
+def unstretch(s: Any, a: Any, xp: Any = NUMPY) -> Any:
     """v with s(v) = s."""
-    beyond = pt.maximum(abs(s) - START, 0.0)
-    return s - pt.sign(s) * (beyond - excess_inverse(beyond, _amount(s, a)))
+    beyond = xp.maximum(abs(s) - START, 0.0)
+    return s - xp.sign(s) * (beyond - excess_inverse(beyond, _amount(s, a, xp)))
 
 
-def _amount(x: TensorVariable, a: Any) -> TensorVariable:
-    return pt.switch(x > 0, a[1], a[0])
+def _amount(x: Any, a: Any, xp: Any) -> Any:
+    return xp.switch(x > 0, a[1], a[0])

@@ -1,4 +1,7 @@
-"""The triangular Bernstein flow as a PyMC variational group.
+"""The triangular Bernstein flow as a PyMC variational group, in symbols.
+
+Fits use the same flow in numbers (:mod:`.flow`), which a test holds against this one; graphs are
+for PyMC's own machinery and for the loop that JAX compiles.
 
 Notation of Dürr et al. (2024): latent v, x = αs(v) + β, u = σ(x), where s, the identity unless a
 polish has stretched the tails of q, is not the paper's; component j of y is a Bernstein
@@ -11,9 +14,8 @@ makes is relative to the scale: in a funnel's neck its errors shrink with it. θ
 
 from __future__ import annotations
 
-import itertools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,23 +28,18 @@ from pytensor.tensor import TensorVariable
 from scipy.stats import norm as normal
 from scipy.stats import qmc
 
-from pymc_ext.maths.autoregressive import MaskedNetwork
-from pymc_ext.maths.bernstein_basis import identity_coefficients, inverse_softplus
-from pymc_ext.maths.stretched_tails import stretch, unstretch
+from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.ops.bernstein import bernstein_map
-from pymc_ext.variational.bernstein.latents import Latent, TruncatedNormal
-from pymc_ext.variational.core.base import TransformGroup, standard_normal_logp
+from pymc_ext.variational.bernstein.flow import MOMENT_DRAWS, BernsteinFlow
+from pymc_ext.variational.bernstein.input_maps import MAPS
+from pymc_ext.variational.bernstein.shape import Block, FlowShape, variable_order
+from pymc_ext.variational.core.groups import TransformGroup
 from pymc_ext.variational.gaussian.groups import shared
+from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 logger = logging.getLogger(__name__)
 
 Array = NDArray[np.floating]
-INPUT_MAPS = ("f1", "f2", "f3")
-TAILS = {"bounded": 0, "linear": 2, "quadratic": 4}  # slopes of each component
-CONDITIONING = ("latent", "squashed", "hierarchical")
-QUADRATIC_START = 0.02
-TAIL_SHARE = 0.5  # share of the identity that the tails carry at the start
-MOMENT_DRAWS = 1024  # Sobol points behind mean, std and cov
 
 
 class Conditionals(NamedTuple):
@@ -63,84 +60,75 @@ class Conditionals(NamedTuple):
 
 
 class BernsteinGroup(TransformGroup):
-    """q of θ = μ + L·flow(v); options are those of :class:`BernsteinVI`."""
+    """q of θ = μ + L·flow(v); ``shape`` is its :class:`FlowShape`."""
 
     def __init_group__(self, group: list[TensorVariable]) -> None:
-        option = self._kwargs
-        self.order: int = option["order"]
-        self.input_map: str = option["input_map"]
-        self.tails: str = option["tails"]
-        self.conditioning: str = option["conditioning"]
-        self.whitened: bool = option["whitened"]
-        # f3 brings its own law of the latent variables
-        self.law: Latent = TruncatedNormal() if self.input_map == "f3" else option["latent"]
+        self.shape: FlowShape = self._kwargs["shape"]
+        self.whitened: bool = self._kwargs["whitened"]
+        self.law, self.input_map = self.shape.law, MAPS[self.shape.input_map]
         super().__init_group__(group)
 
     def create_shared_params(self, start: Array) -> dict[str, Any]:
-        D = self.ddim
-        self.permutation, self.leading = variable_order(self, self._kwargs["ordering"])
-        split = self.conditioning == "hierarchical" and 0 < self.leading < D
-        heads = {"raw": self.order, "local": 1 + TAILS[self.tails] + self._scaled}
-        self.stages = [
-            MaskedNetwork(stop, self._kwargs["hidden"], heads, first)
-            for first, stop in ([(0, self.leading), (self.leading, D)] if split else [(0, D)])
-        ]
+        self.permutation, self.leading = variable_order(self._blocks(), self.shape.ordering)
+        rng = np.random.default_rng(self.rng.randint(2**30))
+        self.flow_numbers = BernsteinFlow(self.shape, self.permutation, self.leading, start, rng)
+        self.layout = self.flow_numbers.layout
+        self.stages = self.layout.stages
         if self.stages[-1].grouped:
+            width = self.ddim - 1
             logger.info(
-                f"hidden layers of {self.stages[-1].hidden} units are narrower than the {D - 1} "
+                f"hidden layers of {self.stages[-1].hidden} units are narrower than the {width} "
                 "variables conditioned on, which are therefore seen in groups; pass "
-                f"hidden=({D - 1}, {D - 1}) for full conditioning"
+                f"hidden=({width}, {width}) for full conditioning"
             )
         self.center = shared(start[self.permutation], "center")
-        self.factor = shared(np.eye(D), "factor")
-        self.stretch = shared(np.zeros((2, D)), "stretch")  # not trained: `flow_stretching`
-        rng = np.random.default_rng(self.rng.randint(2**30))
-        return {name: _fixed_shape(v, name) for name, v in self._initial_values(rng).items()}
+        self.factor = shared(np.eye(self.ddim), "factor")
+        self.stretch = shared(np.zeros((2, self.ddim)), "stretch")  # not trained: `stretching`
+        return {name: _fixed_shape(v, name) for name, v in self.flow_numbers.values.items()}
+
+    def _blocks(self) -> list[Block]:
+        """The variables in the flat θ; see :attr:`PyMCDensity.blocks`."""
+        blocks = []
+        for rv in self.group:
+            where = self.ordering[self.model.rvs_to_values[rv].name][1]
+            parts = getattr(rv.tag, "blocks", {rv.name: where.stop - where.start})
+            bounded = self.model.rvs_to_transforms[rv] is not None
+            blocks += [Block(name, size, bounded) for name, size in parts.items()]
+        return blocks
 
     @property
     def latent_dim(self) -> int:
         return self.ddim * self.law.normals
 
-    @property
-    def _scaled(self) -> bool:
-        """Whether components before j enter linearly: a Gaussian's, or a funnel's, dependence."""
-        return self.conditioning != "squashed" and self.ddim > 1
+    # ---- numbers ---------------------------------------------------------------------------
 
-    def _initial_values(self, rng: np.random.Generator) -> dict[str, Array]:
-        offset, increments = self._identity()
-        slopes = [TAIL_SHARE, TAIL_SHARE, QUADRATIC_START, QUADRATIC_START][: TAILS[self.tails]]
-        tails = [float(inverse_softplus(np.array(slope))) for slope in slopes]
-        local = np.array([offset, *tails] + [0.0] * self._scaled)
-        values: dict[str, Array] = {}
-        for k, network in enumerate(self.stages):
-            shape = (network.outputs, 1)
-            biases = {
-                "raw": np.tile(inverse_softplus(increments), shape),
-                "local": np.tile(local, shape),
-            }
-            own = network.initial(rng, biases)
-            if self._scaled:
-                square = np.zeros((network.inputs, network.outputs))
-                own |= {"skip": square, "skip_scale": square.copy()}
-            values |= {f"{name}_{k}": value for name, value in own.items()}
-        if self.input_map == "f1":
-            values["alpha"] = np.full(self.ddim, inverse_softplus(np.array(1.0)))
-            values["beta"] = np.zeros(self.ddim)
-        return values
+    def posterior(self) -> BernsteinFlow:
+        flow = self.flow_numbers
+        values = (self.params_dict[name].get_value(borrow=True) for name in flow.values)
+        flow.set(np.concatenate([np.ravel(value) for value in values]))
+        flow.stretch[...] = self.stretch.get_value(borrow=True)
+        flow.center = self.center.get_value()
+        flow.factor = self.factor.get_value() if self.whitened else None
+        return flow
 
-    def _identity(self) -> tuple[float, Array]:
-        slope = 1 - TAIL_SHARE if TAILS[self.tails] else 1.0
-        if self.input_map == "f3":  # u is near (0.5, 0.15) already: y = (u - 0.5) / 0.15
-            return -0.5 / 0.15, np.full(self.order, 1 / 0.15 / self.order)
-        return identity_coefficients(self.order, slope)
-
-    # ---- base and coordinates --------------------------------------------------------------
+    def hold(self, q: BernsteinFlow | Gaussian) -> None:
+        """Take over a fitted flow; a Gaussian, which a search for a base passes through, is not."""
+        if isinstance(q, Gaussian):
+            return
+        for name, param in self.params_dict.items():
+            param.set_value(q.values[name].copy())
+        self.stretch.set_value(q.stretch.copy())
+        self.center.set_value(q.center)
+        if q.factor is not None:
+            self.factor.set_value(q.factor)
 
     def set_base(self, mean: Array, cov: Array) -> None:
         """Whiten with N(mean (D,), cov (D, D)), both in the model's order."""
         p = self.permutation
         self.center.set_value(np.asarray(mean, dtype=float)[p])
         self.factor.set_value(np.linalg.cholesky(np.asarray(cov, dtype=float)[np.ix_(p, p)]))
+
+    # ---- base and coordinates --------------------------------------------------------------
 
     def from_coordinates(self, y: TensorVariable) -> TensorVariable:
         """θ in the model's order from the flow's y in the conditioning order."""
@@ -155,11 +143,6 @@ class BernsteinGroup(TransformGroup):
         )
         return pt.concatenate([pieces[i] for i in np.argsort([run[0] for run in runs])], axis=1)
 
-    def to_coordinates(self, theta: Array) -> Array:
-        """Inverse of :meth:`from_coordinates`, NumPy."""
-        y = (theta[:, self.permutation] - self.center.get_value()).T
-        return (np.linalg.solve(self.factor.get_value(), y) if self.whitened else y).T
-
     def log_det_base(self) -> TensorVariable:
         """log|det L|."""
         return pt.log(pt.diag(self.factor)).sum() if self.whitened else pt.constant(0.0)
@@ -168,31 +151,7 @@ class BernsteinGroup(TransformGroup):
 
     def logit_input(self, v: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
         """x = logit of the polynomial's argument and Σ log dx/dv; (N, D) -> (N, D), (N,)."""
-        if self.input_map == "f2":
-            return v, pt.zeros_like(v[:, 0])
-        if self.input_map == "f3":
-            return pt.log(v) - pt.log1p(-v), -(pt.log(v) + pt.log1p(-v)).sum(-1)
-        alpha = pt.softplus(self.params_dict["alpha"])
-        s, log_ds = stretch(v, self.stretch)
-        return alpha * s + self.params_dict["beta"], pt.log(alpha).sum() + log_ds.sum(-1)
-
-    def latent_input(self, x: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
-        """v and Σ log dx/dv from x: the inverse of :meth:`logit_input`."""
-        if self.input_map == "f2":
-            v = x
-        elif self.input_map == "f3":
-            v = pt.sigmoid(x)
-        else:
-            s = (x - self.params_dict["beta"]) / pt.softplus(self.params_dict["alpha"])
-            v = unstretch(s, self.stretch)
-        return v, self.logit_input(v)[1]
-
-    def on_support(self, x: Array) -> NDArray[np.bool_]:
-        """Whether x (N, D) can be drawn: f3's input ends at 1e-4 and 1 - 1e-4."""
-        if not isinstance(self.law, TruncatedNormal):
-            return np.ones(len(x), dtype=bool)
-        limit = np.log1p(-self.law.margin) - np.log(self.law.margin)
-        return np.all(np.abs(x) <= limit, axis=1)
+        return self.input_map.forward(v, self.params_dict, self.stretch, pt)
 
     def flow(self, x: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
         """y (N, D) and Σ log dy/dx (N,)."""
@@ -200,21 +159,9 @@ class BernsteinGroup(TransformGroup):
         y = pt.concatenate([y for _, y, _ in pieces], axis=1) if len(pieces) > 1 else pieces[0][1]
         return y, sum(log_slope for _, _, log_slope in pieces)
 
-    def conditionals(self, x: TensorVariable) -> Conditionals:
-        """What those before j say of j, for all j."""
-        given = [part for part, _, _ in self._staged(x)]
-        if len(given) == 1:
-            return given[0]
-        return Conditionals(
-            *(
-                pt.concatenate(field, axis=1)
-                for field in zip(*(g.present() for g in given), strict=True)
-            )
-        )
-
     def _staged(self, x: TensorVariable) -> Iterator[tuple[Conditionals, Any, Any]]:
         """Conditionals, y and Σ log dy/dx of each stage; a later one sees the values of earlier."""
-        seen = pt.sigmoid(x) - 0.5 if self.conditioning == "squashed" else x
+        seen = pt.sigmoid(x) - 0.5 if self.shape.conditioning == "squashed" else x
         values: list[Any] = []  # a scale is a simple function of a hyperparameter's value, not of x
         for k, network in enumerate(self.stages):
             rest = seen[:, network.first : network.inputs]
@@ -226,16 +173,15 @@ class BernsteinGroup(TransformGroup):
 
     def _conditionals(self, k: int, seen: TensorVariable) -> Conditionals:
         network = self.stages[k]
-        suffix = f"_{k}"
-        own = {n.removesuffix(suffix): p for n, p in self.params_dict.items() if n.endswith(suffix)}
-        heads = network(own, seen)
+        own = self.layout.own(k, self.params_dict)
+        heads = network(own, seen, pt)
         width = network.heads["local"]
         columns: Any = pt.split(heads["local"], splits_size=[1] * width, n_splits=width, axis=2)
         columns = [pt.squeeze(c, axis=2) for c in (columns if width > 1 else [heads["local"]])]
-        slopes = [pt.softplus(c) for c in columns[1 : 1 + TAILS[self.tails]]]
+        slopes = [pt.softplus(c) for c in columns[1 : 1 + self.shape.slopes]]
         shift = log_scale = pt.zeros_like(columns[0])
-        if self._scaled:
-            mask = np.triu(np.ones((network.inputs, network.inputs)), 1)[:, network.first :]
+        if self.layout.scaled:
+            mask = self.layout.skip_mask(network)
             shift = seen @ (own["skip"] * mask)
             log_scale = columns[-1] + seen @ (own["skip_scale"] * mask)
         return Conditionals(heads["raw"], columns[0], shift, log_scale, *slopes)
@@ -243,17 +189,17 @@ class BernsteinGroup(TransformGroup):
     def push(self, x: TensorVariable, given: Conditionals) -> tuple[Any, Any]:
         """y (N, d) and Σ log dy/dx (N,)."""
         value, log_slope = bernstein_map(x, given.raw)
-        if TAILS[self.tails]:
+        if self.shape.slopes:
             tail, derivative = self.tail(x, given)
             value, log_slope = value + tail, pt.logaddexp(log_slope, pt.log(derivative))
         y = given.shift + pt.exp(given.log_scale) * (given.offset + value)
         return y, (log_slope + given.log_scale).sum(-1)
 
     def transform(self, z: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
-        v = self.law.draw(z, self.ddim)
+        v = self.law.draw(z, self.ddim, pt)
         x, log_dx = self.logit_input(v)
         y, log_dy = self.flow(x)
-        log_q = self.law.log_density(v).sum(-1) - log_dx - log_dy - self.log_det_base()
+        log_q = self.law.log_density(v, pt).sum(-1) - log_dx - log_dy - self.log_det_base()
         # with one normal per latent variable this is log|det ∂θ/∂z|; with two (Student-t) only
         # log q has a meaning, and log q is what the base class makes of it
         return self.from_coordinates(y), standard_normal_logp(z) - log_q
@@ -264,7 +210,7 @@ class BernsteinGroup(TransformGroup):
         d_right, d_left = pt.sigmoid(x), pt.sigmoid(-x)
         value = given.right * right - given.left * left
         derivative = given.right * d_right + given.left * d_left
-        if self.tails == "quadratic":
+        if self.shape.slopes == 4:
             value += 0.5 * (given.right_bend * right**2 - given.left_bend * left**2)
             derivative += given.right_bend * right * d_right + given.left_bend * left * d_left
         return value, derivative
@@ -293,43 +239,3 @@ class BernsteinGroup(TransformGroup):
 def _fixed_shape(value: Array, name: str) -> Any:
     value = pm.pytensorf.floatX(value)  # a static shape spares every step its run-time checks
     return pytensor.shared(value, name, shape=value.shape)
-
-
-def variable_order(
-    group: TransformGroup, ordering: Sequence[str] | None
-) -> tuple[NDArray[np.intp], int]:
-    """Permutation of the flat θ, and how many of its first entries are scalar variables.
-
-    Entry k is conditioned on the entries before it. None puts the variables with few elements
-    first (a model's hyperparameters), among equals those with a transform (scales: given them, what
-    they scale is often Gaussian), then the model's order. A sequence of names gives the order. A
-    variable that holds several, as the flat vector of a Stan program does, says so in
-    ``tag.blocks``: their names with their sizes.
-    """
-    slices, transformed = _blocks(group)
-    sizes = {name: s.stop - s.start for name, s in slices.items()}
-    if ordering is None:
-        names = sorted(slices, key=lambda name: (sizes[name], not transformed[name]))
-    else:
-        names = list(ordering)
-        if sorted(names) != sorted(slices):
-            raise ValueError(
-                f"ordering must name each free variable once, got {names}; the model has "
-                f"{list(slices)}"
-            )
-    scalars = list(itertools.takewhile(lambda name: sizes[name] == 1, names))
-    entries = [np.arange(slices[name].start, slices[name].stop) for name in names]
-    return np.concatenate(entries), len(scalars)
-
-
-def _blocks(group: TransformGroup) -> tuple[dict[str, slice], dict[str, bool]]:
-    """Where each variable is in the flat θ, and whether it has a transform."""
-    slices, transformed = {}, {}
-    for rv in group.group:
-        whole = group.ordering[group.model.rvs_to_values[rv].name][1]
-        start = whole.start
-        for name, size in getattr(rv.tag, "blocks", {rv.name: whole.stop - start}).items():
-            slices[name] = slice(start, start + size)
-            transformed[name] = group.model.rvs_to_transforms[rv] is not None
-            start += size
-    return slices, transformed

@@ -1,23 +1,24 @@
-"""Laws of the flow's latent variables, made from standard normals so that every draw is seeded."""
+"""Laws of the flow's latent variables, made from standard normals so that every draw is seeded.
+
+``xp`` is where functions come from: ``NUMPY``, or ``pytensor.tensor`` for graphs.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-import pytensor.tensor as pt
-from pytensor.tensor import TensorVariable
-from scipy.special import gammaln, ndtr
-from scipy.stats import t as student_t
+from scipy.special import gammaln, ndtr, stdtrit
 
-LOG_2PI = float(np.log(2 * np.pi))
+from pymc_ext.maths.namespace import NUMPY
+from pymc_ext.maths.normal import LOG_2PI
 
 
-def _log_ndtr(z: TensorVariable) -> TensorVariable:
+def _log_ndtr(z: Any, xp: Any) -> Any:
     # |z| < 37 always holds for a normal draw, and erfc is relatively exact there
-    return pt.log(0.5 * pt.erfc(-z / np.sqrt(2.0)))
+    return xp.log(0.5 * xp.erfc(-z / np.sqrt(2.0)))
 
 
 class Latent(ABC):
@@ -26,11 +27,11 @@ class Latent(ABC):
     normals: ClassVar[int] = 1  # standard normals behind one latent variable
 
     @abstractmethod
-    def draw(self, z: TensorVariable, dim: int) -> TensorVariable:
+    def draw(self, z: Any, dim: int, xp: Any = NUMPY) -> Any:
         """Latent variables (N, dim) from normals (N, normals * dim)."""
 
     @abstractmethod
-    def log_density(self, v: TensorVariable) -> TensorVariable:
+    def log_density(self, v: Any, xp: Any = NUMPY) -> Any:
         """Elementwise normalised log density."""
 
 
@@ -38,10 +39,10 @@ class Latent(ABC):
 class Normal(Latent):
     """N(0, 1), the paper's."""
 
-    def draw(self, z: TensorVariable, dim: int) -> TensorVariable:
+    def draw(self, z: Any, dim: int, xp: Any = NUMPY) -> Any:
         return z
 
-    def log_density(self, v: TensorVariable) -> TensorVariable:
+    def log_density(self, v: Any, xp: Any = NUMPY) -> Any:
         return -0.5 * v**2 - 0.5 * LOG_2PI
 
 
@@ -53,12 +54,12 @@ class Logistic(Latent):
     def scale(self) -> float:
         return float(np.sqrt(3) / np.pi)
 
-    def draw(self, z: TensorVariable, dim: int) -> TensorVariable:
-        return self.scale * (_log_ndtr(z) - _log_ndtr(-z))
+    def draw(self, z: Any, dim: int, xp: Any = NUMPY) -> Any:
+        return self.scale * (_log_ndtr(z, xp) - _log_ndtr(-z, xp))
 
-    def log_density(self, v: TensorVariable) -> TensorVariable:
+    def log_density(self, v: Any, xp: Any = NUMPY) -> Any:
         x = v / self.scale
-        return -pt.softplus(x) - pt.softplus(-x) - np.log(self.scale)
+        return -xp.softplus(x) - xp.softplus(-x) - np.log(self.scale)
 
 
 @dataclass(frozen=True)
@@ -74,18 +75,18 @@ class StudentT(Latent):
 
     @property
     def scale(self) -> float:
-        return float(0.6744897501960817 / student_t.ppf(0.75, self.df))
+        return float(0.6744897501960817 / stdtrit(self.df, 0.75))
 
-    def draw(self, z: TensorVariable, dim: int) -> TensorVariable:
+    def draw(self, z: Any, dim: int, xp: Any = NUMPY) -> Any:
         """Bailey (1994), doi:10.1090/S0025-5718-1994-1219702-8, polar method; z = 0 gives 0."""
-        log_radius, angle = _log_ndtr(z[:, :dim]), 0.5 * pt.erfc(-z[:, dim:] / np.sqrt(2.0))
-        radius = pt.sqrt(self.df * pt.expm1(-2 / self.df * log_radius))
-        return self.scale * radius * pt.sin(2 * np.pi * (angle - 0.5))
+        log_radius, angle = _log_ndtr(z[:, :dim], xp), 0.5 * xp.erfc(-z[:, dim:] / np.sqrt(2.0))
+        radius = xp.sqrt(self.df * xp.expm1(-2 / self.df * log_radius))
+        return self.scale * radius * xp.sin(2 * np.pi * (angle - 0.5))
 
-    def log_density(self, v: TensorVariable) -> TensorVariable:
+    def log_density(self, v: Any, xp: Any = NUMPY) -> Any:
         half = 0.5 * (self.df + 1)
         constant = gammaln(half) - gammaln(self.df / 2) - 0.5 * np.log(self.df * np.pi)
-        return constant - np.log(self.scale) - half * pt.log1p((v / self.scale) ** 2 / self.df)
+        return constant - np.log(self.scale) - half * xp.log1p((v / self.scale) ** 2 / self.df)
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,12 @@ class TruncatedNormal(Latent):
         edge = (self.mean - self.margin) / self.sd
         return float(ndtr(edge) - ndtr(-edge))
 
-    def draw(self, z: TensorVariable, dim: int) -> TensorVariable:
+    def draw(self, z: Any, dim: int, xp: Any = NUMPY) -> Any:
         # Φ(w) - 1/2 = mass (Φ(z) - 1/2), solved for w
-        w = np.sqrt(2.0) * pt.erfinv(self.mass * pt.erf(z / np.sqrt(2.0)))
+        w = np.sqrt(2.0) * xp.erfinv(self.mass * xp.erf(z / np.sqrt(2.0)))
         return self.mean + self.sd * w
 
-    def log_density(self, v: TensorVariable) -> TensorVariable:
+    def log_density(self, v: Any, xp: Any = NUMPY) -> Any:
         w = (v - self.mean) / self.sd
         return -0.5 * w**2 - 0.5 * LOG_2PI - np.log(self.sd * self.mass)
 

@@ -2,27 +2,33 @@ r"""Bernstein flow variational inference: ``pm.fit(20_000, method=BernsteinVI())
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import pymc as pm
+from numpy.typing import NDArray
 
-from pymc_ext.maths.autoregressive import check_hidden
-from pymc_ext.maths.bernstein_basis import check_order
+from pymc_ext.variational.bernstein.algorithm import Bernstein, FittedFlow
 from pymc_ext.variational.bernstein.approximation import BernsteinApproximation
-from pymc_ext.variational.bernstein.group import CONDITIONING, INPUT_MAPS, TAILS
-from pymc_ext.variational.bernstein.inference import FlowInference
-from pymc_ext.variational.bernstein.latents import Latent, Normal, resolve_latent
-from pymc_ext.variational.bernstein.polish.weighted import ImportanceWeighted
-from pymc_ext.variational.bernstein.training.loops import LOOPS
-from pymc_ext.variational.bernstein.training.trainer import OPTIMIZERS
-from pymc_ext.variational.bernstein.whitening import check_base
-from pymc_ext.variational.core.base import require_double_precision
+from pymc_ext.variational.bernstein.group import BernsteinGroup
+from pymc_ext.variational.bernstein.polish.weighted import PolishOption
+from pymc_ext.variational.bernstein.shape import FlowShape, one_of
+from pymc_ext.variational.bernstein.training.loops import StepOptions
+from pymc_ext.variational.bernstein.user_steps import normals_from, update_from
+from pymc_ext.variational.bernstein.whitening import Base
+from pymc_ext.variational.core.algorithm import Fitted
+from pymc_ext.variational.core.inference import AlgorithmVI
+from pymc_ext.variational.core.options import refuse_unknown, settings_from
+
+Array = NDArray[np.floating]
+BACKENDS = ("pytensor", "jax")
 
 
-class BernsteinVI(FlowInference):
+class BernsteinVI(AlgorithmVI):
     r"""Bernstein flow variational inference as a PyMC inference.
 
     .. math:: \theta_j = \mu + L y,\quad y_j = \vartheta^j_0 + \sum_{k=1}^M
@@ -40,18 +46,39 @@ class BernsteinVI(FlowInference):
     order
         M, 1..1000. More never hurts the fit, only the speed.
     hidden
-        Widths of the hidden layers. Layers narrower than D − 1 condition in groups: each output
-        then sees the first variables singly and the later ones coarsely, besides a linear term
-        in all of them (``conditioning="latent"``), so that cost grows as D² at most.
-    input_map
-        ``"f1"``: σ(αv + β); ``"f2"``: σ(v); ``"f3"``: v itself, normal(0.5, 0.15) truncated to
-        [1e-4, 1 − 1e-4].
+        Widths of the hidden layers; None: two of 2 D units, at least 10 and at most 32. Layers
+        narrower than D − 1 condition in groups: each output then sees the first variables singly
+        and the later ones coarsely, besides a linear term in all of them
+        (``conditioning="latent"``), so that cost grows as D² at most.
     base
         Coordinates the flow works in, θ = μ + L y: ``"identity"`` (μ the initial point, L = I),
         ``"laplace"`` (the identity, with a warning, where there is no mode), ``"gaussian"`` (a
         full-rank Gaussian fitted by :class:`MixedVI`), ``"auto"`` (the one of these with the
         highest ELBO on fresh draws), or ``(mean, cov)`` on the unconstrained space in the model's
         order.
+    polish
+        A second phase that lowers k̂ at the price of a few hundredths of a nat of ELBO:
+        ``"auto"`` runs it after a fit of at least 3000 steps, unless k̂ < 0.3 or the relative
+        ESS > 0.999 already. It first tries longer tails of single latent variables, fitted to
+        the importance weights, and latent variables a little wider than the ELBO makes them;
+        then, where k̂ is still 0.4 or more, it trains on the importance-weighted bound with
+        default settings, from the longest tails tried; what is best on fresh draws is kept.
+        ``"widening"`` leaves out the training, which takes 768,000 gradients.
+        :class:`ImportanceWeighted` settings run always, None never; a :class:`Polish` says each
+        of these. Nothing is kept that makes q worse, in its ELBO or an sd, than the base.
+    model, start, random_seed
+        As :class:`LaplaceVI`; ``pm.fit`` ignores its own seed and start with an instance, and needs
+        ``model=`` of its own outside ``with model:`` (``BernsteinVI(model=model).fit()`` does not).
+    settings
+        ``shape``, a :class:`FlowShape`, or singly its other fields ``input_map``, ``latent``,
+        ``tails``, ``conditioning``, ``ordering``; ``optimizer``, ``learning_rate`` and ``backend``:
+        see Other parameters.
+
+    Other Parameters
+    ----------------
+    input_map
+        ``"f1"``: σ(αv + β); ``"f2"``: σ(v); ``"f3"``: v itself, normal(0.5, 0.15) truncated to
+        [1e-4, 1 − 1e-4].
     latent
         Law of v: ``"normal"``, ``"logistic"``, ``"student-t"`` (5 degrees of freedom), or
         e.g. ``StudentT(df=3)``. The first has the paper's tails, the others longer ones.
@@ -70,26 +97,14 @@ class BernsteinVI(FlowInference):
     ordering
         Names of the free variables in the order of conditioning. None puts variables of few
         elements first, and among those the ones with a transform (scales).
-    polish
-        A second phase that lowers k̂ at the price of a few hundredths of a nat of ELBO:
-        ``"auto"`` runs it after a fit of at least 3000 steps, unless k̂ < 0.3 or the relative
-        ESS > 0.999 already. It first tries longer tails of single latent variables, fitted to
-        the importance weights, and latent variables a little wider than the ELBO makes them;
-        then, where k̂ is still 0.4 or more, it trains on the importance-weighted bound with
-        default settings, from the longest tails tried; what is best on fresh draws is kept.
-        ``"widening"`` leaves out the training, which takes 768,000 gradients.
-        :class:`ImportanceWeighted` settings run always, None never.
     optimizer, learning_rate
         ``"adam"`` or ``"rmsprop"``; full rate. ``pm.fit(obj_optimizer=...)`` replaces both.
     backend
         ``"pytensor"``, or ``"jax"``: whole blocks of steps in one compiled loop (callbacks are
-        then called once a block of 100 steps), two to three times as fast and, on a machine whose
-        PyTensor has not compiled such a flow before, ready in seconds instead of a minute. Up to
+        then called once a block of 100 steps), up to twice as fast where JAX can trace the
+        model. Up to
         some ten parameters JAX's threads cost more than they bring: set ``NPROC=1`` in the
         environment before Python starts.
-    model, start, random_seed
-        As :class:`LaplaceVI`; ``pm.fit`` ignores its own seed and start with an instance, and needs
-        ``model=`` of its own outside ``with model:`` (``BernsteinVI(model=model).fit()`` does not).
 
     Raises
     ------
@@ -117,71 +132,118 @@ class BernsteinVI(FlowInference):
     arXiv:2202.05650.
     """
 
-    name = "bernstein"
+    algorithm: Bernstein
 
     def __init__(
         self,
         order: int = 50,
-        hidden: Sequence[int] = (10, 10),
+        hidden: Sequence[int] | None = None,
         *,
-        input_map: str = "f1",
-        base: Any = "identity",
-        latent: str | Latent = "normal",
-        tails: str | None = None,
-        conditioning: str = "hierarchical",
-        ordering: Sequence[str] | None = None,
-        polish: ImportanceWeighted | str | None = "auto",
-        optimizer: str = "adam",
-        learning_rate: float = 0.005,
-        backend: str = "pytensor",
+        base: Base = "identity",
+        polish: PolishOption = "auto",
         model: pm.Model | None = None,
         start: Mapping[str, Any] | None = None,
         random_seed: int | None = None,
+        **settings: Any,
     ) -> None:
-        require_double_precision(self)
-        _one_of("input_map", input_map, INPUT_MAPS)
-        latent = resolve_latent(latent)
-        if tails is None:
-            unbounded = "quadratic" if isinstance(latent, Normal) else "linear"
-            tails = "bounded" if input_map == "f3" else unbounded
-        _one_of("tails", tails, tuple(TAILS))
-        _one_of("conditioning", conditioning, CONDITIONING)
-        _one_of("optimizer", optimizer, OPTIMIZERS)
-        _one_of("backend", backend, tuple(LOOPS))
-        check_base(base)
-        if not isinstance(polish, ImportanceWeighted):
-            _one_of("polish", polish, ("auto", "widening", None))
+        given = settings_from(settings.pop("shape", FlowShape()), settings)
+        shape = replace(given, order=order, hidden=hidden) if order != 50 or hidden else given
+        learning_rate = settings.get("learning_rate", StepOptions.learning_rate)
         if not (isinstance(learning_rate, Real) and 0 < learning_rate < np.inf):
             raise ValueError(f"learning_rate must be > 0, got {learning_rate!r}")
-        if isinstance(ordering, str):
-            raise ValueError(f"ordering must be a sequence of names, got the text {ordering!r}")
-        approx = BernsteinApproximation(
+        self.backend = settings.pop("backend", "pytensor")
+        one_of("backend", self.backend, BACKENDS)
+        names = ("optimizer", "learning_rate")
+        step = StepOptions(**{name: settings.pop(name) for name in names if name in settings})
+        refuse_unknown(type(self), settings)
+        algorithm = Bernstein(shape, base=base, polish=polish, step=step, random_seed=random_seed)
+        super().__init__(
+            algorithm,
+            BernsteinGroup,
             model=model,
             start=start,
             random_seed=random_seed,
-            order=check_order(order),
-            hidden=check_hidden(hidden),
-            input_map=input_map,
-            latent=latent,
-            tails=tails,
-            conditioning=conditioning,
-            ordering=ordering,
+            approximation=BernsteinApproximation,
+            shape=shape,
             whitened=not (isinstance(base, str) and base == "identity"),
         )
-        super().__init__(
-            approx,
-            base=base,
-            polish=polish,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            backend=backend,
-            start=start,
-            random_seed=random_seed,
+
+    def fit(  # type: ignore[override]  # what PyMC's own loop takes, by name
+        self,
+        n: int = 20_000,
+        score: bool | None = None,
+        callbacks: Sequence[Callable[..., Any]] | None = None,
+        progressbar: bool = True,
+        progressbar_theme: Any = None,
+        *,
+        obj_n_mc: int = 10,
+        obj_optimizer: Callable[..., Any] | None = None,
+        total_grad_norm_constraint: float | None = None,
+        more_obj_params: Sequence[Any] | None = None,
+        more_updates: Mapping[Any, Any] | None = None,
+        more_replacements: Mapping[Any, Any] | None = None,
+        **kwargs: Any,
+    ) -> BernsteinApproximation:
+        """Fit and return the approximation; arguments as :meth:`pymc.Inference.fit`.
+
+        ``obj_optimizer`` replaces the built-in optimiser with its schedule and average.
+        ``more_obj_params`` are shared variables (a network's weights, say) trained jointly.
+        ``callbacks`` may raise StopIteration; the fit so far is then returned.
+        """
+        for label, value, least in (("n", n, 0), ("obj_n_mc", obj_n_mc, 1)):
+            if not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{label} must be an integer >= {least}, got {value!r}")
+        approx, replacements = self.approx, dict(more_replacements or {})
+        z = replacements.pop(approx.group.symbolic_initial, None)
+        self._changes: dict[str, Any] = {
+            "trained": tuple(more_obj_params or ()),
+            "updates": dict(more_updates or {}),
+            "replacements": replacements,
+        }
+        self.algorithm.step = replace(
+            self.algorithm.step,
+            draws=int(obj_n_mc),
+            max_norm=total_grad_norm_constraint,
+            normals=None if z is None else normals_from(z),
+            update=None
+            if obj_optimizer is None
+            else update_from(
+                approx, self._changes["trained"], obj_optimizer, total_grad_norm_constraint
+            ),
         )
-        if isinstance(base, str) and base != "identity":
-            self.name = f"bernstein-{base}"
+        self.algorithm.restart()
+        return super().fit(n, score, callbacks, progressbar, progressbar_theme, **kwargs)
 
+    def refine(self, n: int, progressbar: bool = True, progressbar_theme: Any = None) -> None:
+        """Continue the ELBO training from the present parameters for at most ``n`` steps."""
+        if self.algorithm.flow is None:
+            raise TypeError("call fit before refine")
+        super().refine(n, progressbar, progressbar_theme)
 
-def _one_of(label: str, value: Any, allowed: Sequence[Any]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{label} must be one of {tuple(allowed)}, got {value!r}")
+    def _run(self, n: int, score: bool, progressbar: bool) -> Any:
+        approx = self.approx
+        if any(self._changes.values()):
+            approx.__dict__["density"] = approx.make_density(**self._changes)
+        if self.backend == "jax":
+            from pymc_ext.variational.bernstein.training.jax_loop import JaxLoop
+
+            self.algorithm.make_loop = partial(JaxLoop, approx)
+        self._require_finite_start()
+        polish = self.algorithm.polish
+        if polish is not None and polish.always:
+            approx.require_exact_logp()
+        return super()._run(n, score, progressbar)
+
+    def _require_finite_start(self) -> None:
+        if self.approx.has_minibatch:
+            return
+        value = self.approx.log_p_at_start()
+        if not np.isfinite(value):
+            raise ValueError(
+                f"log p̃ is {value} at the starting point {self.approx.group.start}: give start= a "
+                "point where the density is positive and finite, by variable name"
+            )
+
+    def keep(self, fitted: Fitted[Any]) -> None:
+        if isinstance(fitted, FittedFlow):
+            self.approx.stages = fitted.stages

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from pymc_ext.density import CountedDensity
 from pymc_ext.maths.trust_region import NoModeError
-from pymc_ext.variational.core.base import VectorisedApproximation
-from pymc_ext.variational.gaussian.laplace import LaplaceVI
-from pymc_ext.variational.gaussian.mixed import MixedVI
+from pymc_ext.variational.core.algorithm import Algorithm
+from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.posterior import fresh_draws
+from pymc_ext.variational.core.result import FreshDraws
+from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.gaussian.laplace import Laplace
+from pymc_ext.variational.gaussian.mixed import Mixed
+from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 logger = logging.getLogger(__name__)
 
 Array = NDArray[np.floating]
+Base = str | tuple[ArrayLike, ArrayLike]
 BASES = ("identity", "laplace", "gaussian", "auto")
-ITERATIONS = 10_000  # bound on the quasi-Newton iterations behind a base
+ITERATIONS = 10_000  # bound on the iterations behind a base: none has needed a tenth of them
 
 
-def check_base(base: Any) -> None:
+class Whitening(NamedTuple):
+    """The Gaussian to whiten with, None for the identity at the start, and a note on the choice."""
+
+    q: Gaussian | None
+    note: str = ""
+
+
+def check_base(base: object) -> None:
     """ValueError unless ``base`` is one of the names or a pair (mean, cov)."""
     if isinstance(base, str):
         if base not in BASES:
@@ -31,76 +44,56 @@ def check_base(base: Any) -> None:
 
 
 def resolve_base(
-    base: Any,
-    approx: VectorisedApproximation,
-    *,
-    start: Mapping[str, Any] | None,
-    random_seed: int | None,
-) -> tuple[Array, Array, str]:
-    """Mean (D,), covariance (D, D) in the model's order, and a note on the choice."""
+    base: Base, density: CountedDensity, start: Array, random_seed: int | None
+) -> Whitening:
+    """What ``base`` names, fitted where it has to be; its effort is counted by ``density``."""
     if not isinstance(base, str):
-        return (*_given(base, approx.group.ddim), "")
-    common: dict[str, Any] = {"model": approx.model, "start": start, "random_seed": random_seed}
-    D = approx.group.ddim
-    if base == "laplace":
-        return _laplace_or_start(common, approx)
-    if base == "gaussian":
-        return *_moments(_gaussian(common, D)), ""
-    return _best(common, approx)
-
-
-def _laplace(common: Mapping[str, Any]) -> Any:
-    return LaplaceVI(**common).fit(ITERATIONS, progressbar=False)
-
-
-def _laplace_or_start(
-    common: Mapping[str, Any], approx: VectorisedApproximation
-) -> tuple[Array, Array, str]:
-    """The Laplace approximation; the initial point and unit scales where there is no mode."""
+        return Whitening(given_base(base, density.dimension))
+    if base == "identity":
+        return Whitening(None)
+    if base == "auto":
+        return _best(density, start, random_seed)
     try:
-        return *_moments(_laplace(common)), ""
+        return Whitening(_fit(base, density, start, random_seed)[0])
     except NoModeError as error:
         note = f"base identity, as there is no Laplace approximation: {error}"
         logger.warning(note)
-        return approx.group.start, np.eye(approx.group.ddim), note
+        return Whitening(None, note)
 
 
-def _gaussian(common: Mapping[str, Any], D: int) -> Any:
-    inference = MixedVI("lr", rank=D, base="unit", **common)
-    return inference.fit(ITERATIONS, progressbar=False)
+def _fit(
+    name: str, density: CountedDensity, start: Array, random_seed: int | None
+) -> tuple[Gaussian, FreshDraws]:
+    """A Gaussian fitted with the density's other parameters as they are, and its fresh draws."""
+    algorithm: Algorithm = Laplace(random_seed=random_seed)
+    if name == "gaussian":
+        algorithm = Mixed("lr", density.dimension, base="unit", random_seed=random_seed)
+    with density.extras_fixed(), Monitor.silent() as monitor:
+        fitted = algorithm.run(density, start, ITERATIONS, monitor)
+    assert fitted.result.fresh is not None
+    return fitted.q, fitted.result.fresh
 
 
-def _moments(fitted: Any) -> tuple[Array, Array]:
-    return np.asarray(fitted.mean.eval()), np.asarray(fitted.cov.eval())
-
-
-def _best(common: Mapping[str, Any], approx: VectorisedApproximation) -> tuple[Array, Array, str]:
+def _best(density: CountedDensity, start: Array, random_seed: int | None) -> Whitening:
     """The base with the highest ELBO of its own on fresh draws."""
-    D = approx.group.ddim
-    candidates: dict[str, tuple[float, Array, Array]] = {
-        "identity": (
-            approx.evaluate(random_seed=common["random_seed"]).elbo,
-            approx.group.start,
-            np.eye(D),
-        )
-    }
-    for name, fit in (("laplace", _laplace), ("gaussian", lambda c: _gaussian(c, D))):
+    eye = np.eye(density.dimension)
+    rng = stream(random_seed, Purpose.FRESH)
+    plain = fresh_draws(Gaussian(start, eye, eye), density, rng)
+    candidates: dict[str, tuple[float, Gaussian | None]] = {"identity": (plain.elbo, None)}
+    for name in ("laplace", "gaussian"):
         try:
-            fitted = fit(common)
-        except (NoModeError, TypeError) as error:  # no mode, or no second derivatives
+            q, fresh = _fit(name, density, start, random_seed)
+        except (NoModeError, ValueError) as error:  # no mode; or q ran away
             logger.info("base %s is not available: %s", name, error)
             continue
-        candidates[name] = (fitted.result.elbo, *_moments(fitted))
-    name = max(candidates, key=lambda key: _finite(candidates[key][0]))
+        candidates[name] = (fresh.elbo, q)
+    name = max(candidates, key=lambda key: np.nan_to_num(candidates[key][0], nan=-np.inf))
     elbos = ", ".join(f"{key} {value[0]:.4g}" for key, value in candidates.items())
-    return candidates[name][1], candidates[name][2], f"base {name}, by fresh ELBO ({elbos})"
+    return Whitening(candidates[name][1], f"base {name}, by fresh ELBO ({elbos})")
 
 
-def _finite(elbo: float) -> float:
-    return elbo if np.isfinite(elbo) else -np.inf
-
-
-def _given(base: Any, D: int) -> tuple[Array, Array]:
+def given_base(base: tuple[ArrayLike, ArrayLike], D: int) -> Gaussian:
+    """The pair (mean (D,), cov (D, D)) as a Gaussian; ValueError if it is none."""
     mean, cov = (np.asarray(part, dtype=float) for part in base)
     if mean.shape != (D,) or cov.shape != (D, D):
         raise ValueError(
@@ -108,7 +101,6 @@ def _given(base: Any, D: int) -> tuple[Array, Array]:
             f"{cov.shape}"
         )
     try:
-        np.linalg.cholesky(cov)
+        return Gaussian(mean, np.linalg.cholesky(cov))
     except np.linalg.LinAlgError as error:
         raise ValueError("the covariance given as base must be positive definite") from error
-    return mean, cov

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from pymc_ext.variational.core.posterior import Posterior
+
 Array = NDArray[np.floating]
+Callback = Callable[[object, Array, int], object]
 
 
 STOPPED = "stopped by a callback"
@@ -30,17 +32,20 @@ class Monitor:
         Upper bound on the iterations, for the bar.
     progressbar
         Whether to show the bar.
+    show
+        Puts a q into ``approx``; called before the callbacks.
     """
 
     def __init__(
         self,
-        approx: Any,
-        callbacks: Sequence[Callable[..., Any]],
+        approx: object,
+        callbacks: Sequence[Callback],
         first: int,
         total: int,
         progressbar: bool,
+        show: Callable[[Posterior], None] = lambda q: None,
     ) -> None:
-        self.approx, self.callbacks, self.first = approx, callbacks, first
+        self.approx, self.callbacks, self.first, self.show = approx, callbacks, first, show
         self.stopped = False  # by a callback: what comes after it stops at once
         self._losses: list[float] = []
         self._kept: Array | None = None
@@ -53,11 +58,16 @@ class Monitor:
         )
         self._task = self._progress.add_task("Fitting", total=total, loss="")
 
+    @classmethod
+    def silent(cls) -> Monitor:
+        """One that nobody watches."""
+        return cls(None, (), 0, 0, False)
+
     def __enter__(self) -> Monitor:
         self._progress.start()
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     @property
@@ -74,12 +84,23 @@ class Monitor:
         """Show only ``losses``: of a search in stages, the one comparable trace that won."""
         self._kept = np.asarray(losses, dtype=float)
 
-    def __call__(self, loss: float) -> None:
-        """Record one iteration; raises StopIteration if a callback has."""
+    def block(self, losses: Array, q: Callable[[], Posterior]) -> None:
+        """Record several iterations at once, then run the callbacks once."""
+        self._losses.extend(map(float, losses))
+        self._progress.update(self._task, completed=len(self._losses), loss=f"{losses[-1]:,.5g}")
+        self._call_back(q)
+
+    def __call__(self, loss: float, q: Callable[[], Posterior] | None = None) -> None:
+        """Record one iteration, after which q is ``q()``; StopIteration if a callback raises it."""
         if self.stopped:
             raise StopIteration
         self._losses.append(float(loss))
         self._progress.update(self._task, advance=1, loss=f"{loss:,.5g}")
+        self._call_back(q)
+
+    def _call_back(self, q: Callable[[], Posterior] | None) -> None:
+        if self.callbacks and q is not None:
+            self.show(q())
         try:
             for callback in self.callbacks:
                 callback(self.approx, self.losses, self.first + len(self._losses))

@@ -16,7 +16,9 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from pymc_ext.density.model import PyMCDensity
 from pymc_ext.maths.trust_region import NoModeError
+from pymc_ext.over_draws import over_draws
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.gaussian.modes import LaplaceFit, LaplaceSearch
 
@@ -28,31 +30,29 @@ class LaplaceEvidence:
     """F(x) and ∇F(x) for the point values x of the hyperparameters."""
 
     def __init__(self, search: LaplaceSearch) -> None:
-        self.approx, self.search = search.approx, search
-        point_group: Any = self.approx.point_group
-        self.point = point_group.params_dict["point"]
+        self.search, self.density = search, search.density
         self.fit: LaplaceFit | None = None
-        with self.approx.building():
-            self._build()
+        with self.density.clock.compiling():
+            self._build(self.density.density)
 
-    def _build(self) -> None:
-        theta, point = self.approx.group.input, self.point
-        f = self.approx.flat_logp()
+    def _build(self, density: PyMCDensity) -> None:
+        theta, f, (point, *_) = density.theta, density.logp, density.extras
         g = pt.grad(f, theta)
-        direction = pt.vector("direction", shape=(self.approx.group.ddim,))
+        direction = pt.vector("direction", shape=(density.dimension,))
         product: Any = pt.grad(pt.dot(g, direction), theta)
-        eye = pt.eye(self.approx.group.ddim)
-        H = self.approx.over_draws([product], eye, direction)[0]
+        eye = pt.eye(density.dimension)
+        check = density.model.check_bounds
+        H = over_draws([product], {direction: eye}, density.dimension, check)[0]
         G = -0.5 * pt.linalg.slogdet(-H)[1]
         slopes: Any = pt.grad(G, [theta, point], disconnected_inputs="ignore")
         f_x = pt.grad(f, point, disconnected_inputs="ignore")
-        self._slopes = self.approx.compile([theta], [f_x, *slopes])
+        self._slopes = density.compile([theta], [f_x, *slopes])
         mixed = pt.grad(pt.dot(g, direction), point, disconnected_inputs="ignore")
-        self._mixed = self.approx.compile([theta, direction], mixed, on_unused_input="ignore")
+        self._mixed = density.compile([theta, direction], mixed)
 
     def value_and_gradient(self, x: Array, max_iterations: int) -> tuple[float, Array]:
         """F and ∇F at x, from the mode reached from the last one."""
-        self.point.set_value(x)
+        self.density.extra = x
         starts = None if self.fit is None else [self.fit.theta]
         fit = max(self.search.modes(max_iterations, starts=starts), key=lambda f: f.mode.value)
         f_x, G_theta, G_x = self._slopes(fit.theta)
@@ -71,7 +71,7 @@ def maximise_evidence(evidence: LaplaceEvidence, n: int, monitor: Monitor) -> La
         If the density has no mode at the start of the hyperparameters.
     """
     evidence.fit = None
-    x = evidence.point.get_value()
+    x = evidence.density.extra
     evidence.value_and_gradient(x, n)  # an error here is the user's to see
 
     def loss(x: Array) -> tuple[float, Array]:

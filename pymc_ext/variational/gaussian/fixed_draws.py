@@ -1,32 +1,27 @@
 """Deterministic variational inference: base draws z fixed once, quasi-Newton on the parameters.
 
-Objective (Gianniotis, eq. 6): (1/S) Σ_s [log p̃(T(z_s)) − log q(T(z_s))], any TransformGroup T.
+Objective (Gianniotis, eq. 6): (1/S) Σ_s [log p̃(T(z_s)) − log q(T(z_s))], any :class:`Family` T.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
-import pytensor
-import pytensor.tensor as pt
 from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
-from scipy.stats import norm, qmc
+from scipy.special import ndtri
 
-from pymc_ext.variational.core.base import (
-    CHUNK,
-    TRAIN,
-    DeterministicInference,
-    VectorisedApproximation,
-    stream,
-)
+from pymc_ext.density import CountedDensity
+from pymc_ext.variational.core.algorithm import Algorithm, Fitted
+from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.posterior import Posterior, fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
+from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.gaussian.whitened import Family
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +31,43 @@ OPTIMIZERS = ("lbfgs", "trust-krylov")
 SOBOL_RATIO = 8  # draws per dimension from which whitened Sobol points beat random ones
 TOLERANCE = 1e-5  # nats gained in one iteration below which the optimiser stops
 GRADIENT_TOLERANCE = 1e-4  # nats per unit of the whitened parameters
+CHUNK = 4096  # base draws together: bounds memory at CHUNK points and scores
+DIFFERENCE = float(np.finfo(float).eps ** (1 / 3))  # step of a second-order difference of gradients
 GAP_TOLERANCE = 0.02  # nats by which train and fresh ELBO may always differ
+
+
+@dataclass(frozen=True)
+class FixedDraws:
+    """How a fit on fixed draws is made.
+
+    Parameters
+    ----------
+    draws, max_draws
+        Number S of base draws at first, and at most: S is multiplied by four as long as the
+        training ELBO exceeds the fresh one by more than chance.
+    base_draws
+        ``"sobol"``, or ``"iid"`` as in the paper; see :func:`base_draws`.
+    optimizer
+        ``"lbfgs"`` or ``"trust-krylov"``.
+    """
+
+    draws: int = 1024
+    max_draws: int = 16_384
+    base_draws: str = "sobol"
+    optimizer: str = "lbfgs"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.draws, int | np.integer) or self.draws < 2:
+            raise ValueError(f"draws must be an integer >= 2, got {self.draws!r}")
+        if not isinstance(self.max_draws, int | np.integer) or self.max_draws < self.draws:
+            raise ValueError(
+                f"max_draws must be an integer of at least draws = {self.draws}, got "
+                f"{self.max_draws!r}"
+            )
+        if self.base_draws not in BASES:
+            raise ValueError(f"base_draws must be one of {BASES}, got {self.base_draws!r}")
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"optimizer must be one of {OPTIMIZERS}, got {self.optimizer!r}")
 
 
 def base_draws(draws: int, dim: int, kind: str, rng: np.random.Generator) -> Array:
@@ -65,9 +96,11 @@ def base_draws(draws: int, dim: int, kind: str, rng: np.random.Generator) -> Arr
 
 
 def _sobol_normals(draws: int, dim: int, rng: np.random.Generator) -> Array:
+    from scipy.stats import qmc  # half a second to import, which a Laplace fit does without
+
     sobol = qmc.Sobol(dim, scramble=True, bits=48, rng=rng)
     u = sobol.random_base2(int(np.ceil(np.log2(draws))))[:draws]
-    return norm.ppf(np.clip(u, 1e-15, 1 - 1e-15))  # scrambling can give 0
+    return ndtri(np.clip(u, 1e-15, 1 - 1e-15))  # scrambling can give 0
 
 
 @dataclass(frozen=True)
@@ -79,88 +112,59 @@ class Optimum:
     converged: bool
     stop_reason: str
     iterations: int
-    evaluations: int
+    x: Array = field(repr=False)
 
 
 class FixedDrawsObjective:
-    """−ELBO on fixed draws with its gradient in the flat vector of all trainable parameters.
+    """−ELBO of a family on fixed draws, in x = (the family's numbers, the density's extras).
 
     Parameters
     ----------
-    approx
-        The approximation; its parameters are read and written.
-    hessian_products
-        Whether to compile products with the Hessian too, for ``trust-krylov``.
+    family
+        q; its numbers are read and written.
+    density
+        What is approximated; its hyperparameters, if any, are optimised too.
     """
 
-    def __init__(self, approx: VectorisedApproximation, hessian_products: bool = False) -> None:
-        approx.require_exact_logp()
-        self.approx = approx
-        self.params = approx.params
-        self.evaluations = 0
-        with approx.building():
-            self._build(hessian_products)
-
-    def _build(self, hessian_products: bool) -> None:
-        z = self.approx.group.symbolic_initial
-        theta, log_q, weight = self.approx.group.weighted_draws()
-        loss = pt.sum(weight * (log_q - self.approx.vectorised_logp(theta)))
-        gradient: Any = pt.grad(loss, self.params, disconnected_inputs="ignore")
-        self._loss = self.approx.compile([z], [loss, *gradient])
-        if hessian_products:
-            direction = [p.type(f"d_{p.name}") for p in self.params]
-            slope: Any = sum(pt.sum(g * d) for g, d in zip(gradient, direction, strict=True))
-            product: Any = pt.grad(slope, self.params, disconnected_inputs="ignore")
-            inputs = [z, *direction]
-            self._product = self.approx.compile(inputs, product, on_unused_input="ignore")
+    def __init__(self, family: Family, density: CountedDensity) -> None:
+        self.family, self.density = family, density
 
     @property
     def x(self) -> Array:
-        """All trainable parameters in one vector."""
-        return np.concatenate([p.get_value().ravel() for p in self.params]).astype(float)
+        """All that is free, in one vector."""
+        return np.concatenate([self.family.x, self.density.extra])
 
     @x.setter
     def x(self, x: Array) -> None:
-        for p, value in zip(self.params, self._split(x), strict=True):
-            p.set_value(value)
-
-    def _split(self, x: Array) -> list[Array]:
-        shapes = [p.get_value(borrow=True).shape for p in self.params]
-        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
-        parts = np.split(np.asarray(x, dtype=pytensor.config.floatX), ends)
-        return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+        size = len(self.family.x)
+        self.family.x, self.density.extra = np.array(x[:size], dtype=float), x[size:]
 
     def value_and_gradient(self, x: Array, z: Array) -> tuple[float, Array]:
         """−ELBO on draws z (S, K) and its gradient, a chunk of draws at a time."""
         self.x = x
-        self.evaluations += len(z)
-        total: list[Any] = [0.0] * (1 + len(self.params))
+        value, gradient = 0.0, np.zeros(len(x))
         for i in range(0, len(z), CHUNK):
-            total = [t + part for t, part in zip(total, self._loss(z[i : i + CHUNK]), strict=True)]
-        gradient = np.concatenate([np.ravel(g) for g in total[1:]]) / len(z)
-        return float(total[0]) / len(z), gradient.astype(float)
-
-    def gradients(self, z: Array) -> dict[str, Array]:
-        """Gradient of −ELBO at the present parameters, by name of the shared variable."""
-        _, gradient = self.value_and_gradient(self.x, z)
-        return {p.name: g for p, g in zip(self.params, self._split(gradient), strict=True)}
+            chunk = z[i : i + CHUNK]
+            theta, weights = self.family.draws(chunk)
+            log_p, scores, by_extra = self.density.weighted_gradients(theta, weights)
+            part, by_family = self.family.loss(chunk, log_p, scores)
+            value, gradient = value + part, gradient + np.concatenate([by_family, -by_extra])
+        return value / len(z), gradient / len(z)
 
     def hessian_product(self, x: Array, direction: Array, z: Array) -> Array:
-        """Hessian of −ELBO times ``direction``."""
-        self.x = x
-        self.evaluations += len(z)
-        total: list[Any] = [0.0] * len(self.params)
-        for i in range(0, len(z), CHUNK):
-            parts = self._product(z[i : i + CHUNK], *self._split(direction))
-            total = [t + part for t, part in zip(total, parts, strict=True)]
-        return np.concatenate([np.ravel(g) for g in total]) / len(z)
+        """Hessian of −ELBO times ``direction``, by central differences of the gradient."""
+        size = np.linalg.norm(direction)
+        if size == 0:
+            return np.zeros_like(x)
+        h = DIFFERENCE * max(1.0, float(np.linalg.norm(x))) / size
+        up, down = (self.value_and_gradient(x + s * h * direction, z)[1] for s in (1, -1))
+        return (up - down) / (2 * h)
 
     def maximise(self, z: Array, n: int, monitor: Monitor, optimizer: str = "lbfgs") -> Optimum:
-        """Optimise the parameters on the draws z from where they are, at most n iterations."""
-        if optimizer not in OPTIMIZERS:
-            raise ValueError(f"optimizer must be one of {OPTIMIZERS}, got {optimizer!r}")
-        x, before = self.x, self.evaluations
-        start, slope = self.value_and_gradient(x, z)
+        """Optimise on the draws z from where the family is, at most n iterations."""
+        x = self.x
+        with np.errstate(all="ignore"):
+            start, slope = self.value_and_gradient(x, z)
         if not (np.isfinite(start) and np.all(np.isfinite(slope))):
             raise ValueError(
                 f"the ELBO on the base draws is {-start} at the start, or its gradient not finite: "
@@ -180,10 +184,27 @@ class FixedDrawsObjective:
         def report(intermediate_result: OptimizeResult) -> None:
             self.x = intermediate_result.x
             losses.append(float(intermediate_result.fun))
-            monitor(float(intermediate_result.fun))
+            monitor(float(intermediate_result.fun), self.family.posterior)
 
-        arguments = self._scipy_arguments(z, n, optimizer, start)
-        out = minimize(loss, x, jac=True, callback=report, **arguments)
+        if optimizer == "trust-krylov":
+            out = minimize(
+                loss,
+                x,
+                jac=True,
+                callback=report,
+                method="trust-krylov",
+                hessp=lambda x, d: self.hessian_product(x, d, z),
+                options={"maxiter": n, "gtol": GRADIENT_TOLERANCE},
+            )
+        else:
+            options = {
+                "maxiter": n,
+                "maxfun": 20 * n,
+                "maxcor": 20,
+                "ftol": TOLERANCE / max(abs(start), 1.0),
+                "gtol": GRADIENT_TOLERANCE,
+            }
+            out = minimize(loss, x, jac=True, callback=report, method="L-BFGS-B", options=options)
         self.x = out.x
         return Optimum(
             elbo=-float(out.fun),
@@ -191,25 +212,8 @@ class FixedDrawsObjective:
             converged=bool(out.success),
             stop_reason=str(out.message),
             iterations=int(out.nit),
-            evaluations=self.evaluations - before,
+            x=self.x,
         )
-
-    def _scipy_arguments(self, z: Array, n: int, optimizer: str, start: float) -> dict[str, Any]:
-        """Arguments of `scipy.optimize.minimize` for a loss that is ``start`` at first."""
-        if optimizer == "trust-krylov":
-            return {
-                "method": "trust-krylov",
-                "hessp": lambda x, d: self.hessian_product(x, d, z),
-                "options": {"maxiter": n, "gtol": GRADIENT_TOLERANCE},
-            }
-        options = {
-            "maxiter": n,
-            "maxfun": 20 * n,
-            "maxcor": 20,
-            "ftol": TOLERANCE / max(abs(start), 1.0),
-            "gtol": GRADIENT_TOLERANCE,
-        }
-        return {"method": "L-BFGS-B", "options": options}
 
 
 def overfits(train_elbo: float, fresh: FreshDraws) -> bool:
@@ -218,141 +222,115 @@ def overfits(train_elbo: float, fresh: FreshDraws) -> bool:
     return bool(gap > GAP_TOLERANCE + 3 * fresh.elbo_se)
 
 
-class FixedDrawsInference(DeterministicInference):
+class FixedDrawsAlgorithm(Algorithm[Posterior]):
     """Fit of any family on fixed draws: several starts, then more draws while it overfits.
+
+    A subclass gives :meth:`prepare`. What was fitted stays, so that another run goes on from there,
+    until :meth:`restart`.
 
     Parameters
     ----------
-    approx
-        The approximation to fit.
-    draws, max_draws
-        Number S of base draws at first, and at most: S is multiplied by four as long as the
-        training ELBO exceeds the fresh one by more than chance.
-    base_draws
-        ``"sobol"`` or ``"iid"``, see :func:`base_draws`.
-    optimizer
-        ``"lbfgs"`` or ``"trust-krylov"``.
+    engine
+        Draws and optimiser.
     random_seed
         Seeds base draws, starts and fresh draws.
     """
 
-    def __init__(
-        self,
-        approx: VectorisedApproximation,
-        *,
-        draws: int = 1024,
-        max_draws: int = 16_384,
-        base_draws: str = "sobol",
-        optimizer: str = "lbfgs",
-        random_seed: int | None = None,
-    ) -> None:
-        check_engine_options(draws, max_draws, base_draws, optimizer)
-        super().__init__(approx, random_seed=random_seed)
-        self.draws, self.max_draws = draws, max_draws
-        self.base_draws, self.optimizer = base_draws, optimizer
-        self._objective: FixedDrawsObjective | None = None
-        self._prepared = False
-        self._notes: tuple[str, ...] = ()
+    def __init__(self, engine: FixedDraws | None = None, *, random_seed: int | None = None) -> None:
+        self.engine, self.random_seed = engine or FixedDraws(), random_seed
+        self.family: Family | None = None
+        self.notes: tuple[str, ...] = ()
 
     @abstractmethod
-    def prepare(self, n: int, monitor: Monitor, objective: FixedDrawsObjective) -> list[Array]:
-        """Place q before the first fit; returns parameter vectors to start from."""
-
-    def prepared_evaluations(self) -> tuple[int, int]:
-        """Density and gradient evaluations spent in :meth:`prepare` outside the objective."""
-        return 0, 0
+    def prepare(
+        self, density: CountedDensity, start: Array, n: int, monitor: Monitor
+    ) -> tuple[Family, list[Array]]:
+        """The family in place for the first fit, and vectors x of it to start from."""
 
     def restart(self) -> None:
-        super().restart()
-        self._prepared = False
+        self.family = None
 
-    def _base_draws(self, draws: int) -> Array:
-        rng = stream(self.random_seed, TRAIN)
-        z = base_draws(draws, self.approx.group.latent_dim, self.base_draws, rng)
-        return z.astype(pytensor.config.floatX)
+    def base_draws(self, draws: int, latent_dimension: int) -> Array:
+        """z of the fit, (draws, K)."""
+        rng = stream(self.random_seed, Purpose.TRAIN)
+        return base_draws(draws, latent_dimension, self.engine.base_draws, rng)
 
-    def optimise(self, n: int, monitor: Monitor) -> FitResult:
-        approx, compiled, begin = self.approx, self.approx.compile_seconds, time.perf_counter()
-        if self._objective is None:
-            self._objective = FixedDrawsObjective(approx, self.optimizer == "trust-krylov")
-        objective = self._objective
-        objective.evaluations = 0
-        starts = [objective.x] if self._prepared else self.prepare(n, monitor, objective)
-        self._prepared = True
-        draws = self.draws
-        optimum = self._best(starts, self._base_draws(draws), n, monitor)
-        fresh = self.fresh_draws()
-        while overfits(optimum.elbo, fresh) and 4 * draws <= self.max_draws:
+    def run(
+        self, density: CountedDensity, start: Array, n: int, monitor: Monitor
+    ) -> Fitted[Posterior]:
+        effort = Effort(density)
+        if self.family is None:
+            family, starts = self.prepare(density, start, n, monitor)
+            self.family = family
+        else:
+            family, starts = self.family, [self.family.x]
+        objective = FixedDrawsObjective(family, density)
+        starts = [np.concatenate([x, density.extra]) for x in starts]
+        draws = self.engine.draws
+        optimum = self._best(objective, starts, draws, n, monitor)
+        fresh = self._fresh(objective)
+        while overfits(optimum.elbo, fresh) and 4 * draws <= self.engine.max_draws:
             draws *= 4
             logger.info("training ELBO %.4f, fresh %.4f: %d draws", optimum.elbo, fresh.elbo, draws)
-            optimum = self._best(
-                starts, self._base_draws(draws), n, monitor
-            )  # not from the overfit
-            fresh = self.fresh_draws()
-        notes = self._notes
+            # not from where the overfit ended
+            optimum = self._best(objective, starts, draws, n, monitor)
+            fresh = self._fresh(objective)
+        notes = self.notes
         if overfits(optimum.elbo, fresh):
             notes += (
                 f"the training ELBO {optimum.elbo:.4g} exceeds the fresh one {fresh.elbo:.4g} with "
                 f"{draws} draws: raise max_draws or use a smaller family",
             )
-            fresh, taken_back = self._take_back(starts, fresh)
+            fresh, taken_back = self._take_back(objective, starts, fresh)
             notes += taken_back
         monitor.keep(optimum.losses)
-        extra = self.prepared_evaluations()
-        compile_seconds = approx.compile_seconds - compiled
-        return FitResult(
+        result = FitResult(
             method=self.name,
             converged=optimum.converged,
             stop_reason=optimum.stop_reason,
             iterations=len(monitor.losses),
-            seconds=time.perf_counter() - begin - compile_seconds,
-            compile_seconds=compile_seconds,
-            density_evaluations=objective.evaluations + extra[0],
-            gradient_evaluations=objective.evaluations + extra[1],
+            **effort.spent(),
             random_seed=self.random_seed,
             train_elbo=optimum.elbo,
             train_draws=draws,
             fresh=fresh,
             notes=notes,
         )
+        return Fitted(family.posterior(), result)
+
+    def _fresh(self, objective: FixedDrawsObjective) -> FreshDraws:
+        q, rng = objective.family.posterior(), stream(self.random_seed, Purpose.FRESH)
+        return fresh_draws(q, objective.density, rng)
 
     def _take_back(
-        self, starts: list[Array], fresh: FreshDraws
+        self, objective: FixedDrawsObjective, starts: list[Array], fresh: FreshDraws
     ) -> tuple[FreshDraws, tuple[str, ...]]:
         """The start with the highest fresh ELBO where an overfitted optimum is below it."""
-        assert self._objective is not None
-        best = self._objective.x
+        best = objective.x
         notes: tuple[str, ...] = ()
         for x in starts:
-            self._objective.x = x
-            start = self.fresh_draws()
+            objective.x = x
+            start = self._fresh(objective)
             if start.elbo > fresh.elbo:
                 best, fresh = x, start
                 notes = ("its fresh ELBO is below that of the start, which was kept instead",)
-        self._objective.x = best
+        objective.x = best
         return fresh, notes
 
-    def _best(self, starts: list[Array], z: Array, n: int, monitor: Monitor) -> Optimum:
-        """The best optimum over the starts, with the parameters left there."""
-        assert self._objective is not None
-        ends = []
+    def _best(
+        self,
+        objective: FixedDrawsObjective,
+        starts: list[Array],
+        draws: int,
+        n: int,
+        monitor: Monitor,
+    ) -> Optimum:
+        """The best optimum over the starts, with the family left there."""
+        z = self.base_draws(draws, objective.family.latent_dimension)
+        optima = []
         for x in starts:
-            self._objective.x = x
-            optimum = self._objective.maximise(z, n, monitor, self.optimizer)
-            ends.append((optimum, self._objective.x))
-        optimum, self._objective.x = max(ends, key=lambda end: end[0].elbo)
-        return optimum
-
-
-def check_engine_options(draws: int, max_draws: int, base_draws: str, optimizer: str) -> None:
-    """Raise ValueError for options that :class:`FixedDrawsInference` cannot work with."""
-    if not isinstance(draws, int | np.integer) or draws < 2:
-        raise ValueError(f"draws must be an integer >= 2, got {draws!r}")
-    if not isinstance(max_draws, int | np.integer) or max_draws < draws:
-        raise ValueError(
-            f"max_draws must be an integer of at least draws = {draws}, got {max_draws!r}"
-        )
-    if base_draws not in BASES:
-        raise ValueError(f"base_draws must be one of {BASES}, got {base_draws!r}")
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer must be one of {OPTIMIZERS}, got {optimizer!r}")
+            objective.x = x
+            optima.append(objective.maximise(z, n, monitor, self.engine.optimizer))
+        best = max(optima, key=lambda optimum: optimum.elbo)
+        objective.x = best.x
+        return best

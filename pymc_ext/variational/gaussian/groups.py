@@ -1,8 +1,4 @@
-"""Gaussian families in coordinates whitened by a base N(μ₀, CCᵀ): θ = μ₀ + C(m + A z).
-
-With the Laplace approximation as base, m and A are near 0 and I whatever the units of θ, which is
-what a quasi-Newton method wants. Families differ in A: see Table I of Gianniotis.
-"""
+"""Fitted Gaussians as PyMC's groups: what ``pm.fit`` shows of q, whatever family it came from."""
 
 from __future__ import annotations
 
@@ -16,8 +12,9 @@ from numpy.typing import NDArray
 from pymc.variational.opvi import node_property
 from pytensor.tensor import TensorVariable
 
-from pymc_ext.maths import lowrank
-from pymc_ext.variational.core.base import TransformGroup, standard_normal_logp
+from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.variational.core.groups import TransformGroup
+from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian, GaussianMixture
 
 Array = NDArray[np.floating]
 
@@ -27,70 +24,49 @@ def shared(value: Array, name: str) -> Any:
     return pytensor.shared(pm.pytensorf.floatX(np.asarray(value, dtype=float)), name)
 
 
-def check_rank(rank: int, dim: int) -> None:
-    """Raise ValueError unless 1 <= rank <= dim."""
-    if not isinstance(rank, int | np.integer) or not 1 <= rank <= dim:
-        raise ValueError(f"rank must be between 1 and the dimension {dim}, got {rank}")
-
-
 class GaussianGroup(TransformGroup):
-    """q = N(μ₀ + C m, (CA)(CA)ᵀ) with A = I: only the mean moves (MVI-μ, eq. 8; and Laplace)."""
+    """q = N(μ, LLᵀ): parameters ``mean`` (D,) and ``root`` L (D, D)."""
 
     def create_shared_params(self, start: Array) -> dict[str, Any]:
         eye = np.eye(self.ddim)
-        self.center = shared(start, "center")
-        self.factor, self.factor_inverse = shared(eye, "C"), shared(eye, "C_inverse")
-        self.factor_log_det = shared(np.zeros(()), "log_det_C")
-        return {"m": shared(np.zeros(self.ddim), "m"), **self.create_noise_params()}
+        self.root_inverse = shared(eye, "root_inverse")
+        return {"mean": shared(start, "mean"), "root": shared(eye, "root")}
 
-    def create_noise_params(self) -> dict[str, Any]:
-        """Shared variables of A, at A = I."""
-        return {}
+    def set_base(self, mean: Array, root: Array, root_inverse: Array) -> None:
+        """Set μ (D,), L and L⁻¹ (D, D)."""
+        self.hold(Gaussian(mean, root, root_inverse))
 
-    def set_base(self, center: Array, factor: Array, factor_inverse: Array) -> None:
-        """Set μ₀ (D,), C and C⁻¹ (D, D), and m = 0; A stays."""
-        self.center.set_value(pm.pytensorf.floatX(center))
-        self.factor.set_value(pm.pytensorf.floatX(factor))
-        self.factor_inverse.set_value(pm.pytensorf.floatX(factor_inverse))
-        self.factor_log_det.set_value(pm.pytensorf.floatX(np.linalg.slogdet(factor)[1]))
-        self.params_dict["m"].set_value(np.zeros_like(center))
+    def hold(self, q: Gaussian) -> None:
+        """Take over a fitted Gaussian."""
+        self.params_dict["mean"].set_value(pm.pytensorf.floatX(q.mean))
+        self.params_dict["root"].set_value(pm.pytensorf.floatX(q.root))
+        self.root_inverse.set_value(pm.pytensorf.floatX(q.root_inverse))
 
-    def move_to(self, theta: Array) -> None:
-        """Centre q at θ (D,): what callbacks see during a mode search."""
-        self.center.set_value(pm.pytensorf.floatX(theta))
+    def posterior(self) -> Gaussian:
+        mean, root = (self.params_dict[name].get_value() for name in ("mean", "root"))
+        return Gaussian(mean, root, self.root_inverse.get_value())
 
-    def noise(self, z: TensorVariable) -> TensorVariable:
-        """A z, row by row."""
-        return z
+    @property
+    def root(self) -> TensorVariable:
+        """L, shape (D, D), with Cov θ = LLᵀ."""
+        return self.params_dict["root"]
 
-    def noise_inverse(self, x: TensorVariable) -> TensorVariable:
-        """A⁻¹ x, row by row."""
-        return x
-
-    def noise_log_det(self) -> TensorVariable:
-        """log|det A|."""
-        return pt.constant(0.0)
-
+    @node_property
     def log_det(self) -> TensorVariable:
-        """log|det CA|."""
-        return self.factor_log_det + self.noise_log_det()
+        """log|det L|."""
+        return pt.linalg.slogdet(self.root)[1]
 
     def transform(self, z: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
-        theta = self.center + (self.params_dict["m"] + self.noise(z)) @ self.factor.T
-        return theta, self.log_det() + pt.zeros_like(z[:, 0])
+        theta = self.params_dict["mean"] + z @ self.root.T
+        return theta, self.log_det + pt.zeros_like(z[:, 0])
 
     def log_density(self, theta: TensorVariable) -> TensorVariable:
-        x = (theta - self.center) @ self.factor_inverse.T - self.params_dict["m"]
-        return standard_normal_logp(self.noise_inverse(x)) - self.log_det()
+        z = (theta - self.params_dict["mean"]) @ self.root_inverse.T
+        return standard_normal_logp(z) - self.log_det
 
     @node_property
     def mean(self) -> TensorVariable:
-        return self.center + self.factor @ self.params_dict["m"]
-
-    @node_property
-    def root(self) -> TensorVariable:
-        """L = CA, shape (D, D), with Cov θ = LLᵀ."""
-        return self.factor @ self.noise(pt.eye(self.ddim)).T
+        return self.params_dict["mean"]
 
     @node_property
     def cov(self) -> TensorVariable:
@@ -101,74 +77,117 @@ class GaussianGroup(TransformGroup):
         return pt.sqrt(pt.sum(self.root**2, axis=1))
 
 
-class ScaledGroup(GaussianGroup):
-    """A = diag(e^s): with C = Q diag(r_LA) this is MVI-eig, r = r_LA e^s (eq. 10)."""
-
-    def create_noise_params(self) -> dict[str, Any]:
-        return {"s": shared(np.zeros(self.ddim), "s")}
-
-    def noise(self, z: TensorVariable) -> TensorVariable:
-        return z * pt.exp(self.params_dict["s"])
-
-    def noise_inverse(self, x: TensorVariable) -> TensorVariable:
-        return x * pt.exp(-self.params_dict["s"])
-
-    def noise_log_det(self) -> TensorVariable:
-        return pt.sum(self.params_dict["s"])
-
-
-class LowRankGroup(GaussianGroup):
-    """A = I + u vᵀ, u and v (D, r): MVI-lr with U = C u, V = v (eq. 11)."""
-
-    def create_noise_params(self) -> dict[str, Any]:
-        rank = self._kwargs.get("rank", 1)
-        check_rank(rank, self.ddim)
-        zero = np.zeros((self.ddim, rank))
-        return {"u": shared(zero, "u"), "v": shared(zero, "v")}
-
-    def noise(self, z: TensorVariable) -> TensorVariable:
-        return lowrank.multiply(z, self.params_dict["u"], self.params_dict["v"])
-
-    def noise_inverse(self, x: TensorVariable) -> TensorVariable:
-        return lowrank.solve(x, self.params_dict["u"], self.params_dict["v"])
-
-    def noise_log_det(self) -> TensorVariable:
-        return lowrank.log_abs_det(self.params_dict["u"], self.params_dict["v"])
-
-
-class DiagonalGroup(ScaledGroup):
-    """Independent components: C = diag(c) kept as a vector, O(D) a draw (VI-diag, eq. 12)."""
+class DiagonalGroup(TransformGroup):
+    """q = N(μ, diag(σ²)) in O(D) a draw: parameters ``mean`` and ``sd`` (D,)."""
 
     def create_shared_params(self, start: Array) -> dict[str, Any]:
-        self.center, self.scale = shared(start, "center"), shared(np.ones(self.ddim), "c")
-        return {"m": shared(np.zeros(self.ddim), "m"), **self.create_noise_params()}
+        return {"mean": shared(start, "mean"), "sd": shared(np.ones(self.ddim), "sd")}
 
-    def set_scale(self, center: Array, scale: Array) -> None:
-        """Set μ₀ and c (D,), and m = s = 0."""
-        self.center.set_value(pm.pytensorf.floatX(center))
-        self.scale.set_value(pm.pytensorf.floatX(scale))
-        for name in ("m", "s"):
-            self.params_dict[name].set_value(np.zeros_like(center))
+    def set_scale(self, mean: Array, scale: Array) -> None:
+        """Set μ and σ (D,)."""
+        self.params_dict["mean"].set_value(pm.pytensorf.floatX(mean))
+        self.params_dict["sd"].set_value(pm.pytensorf.floatX(scale))
 
-    def log_det(self) -> TensorVariable:
-        return pt.sum(pt.log(self.scale)) + self.noise_log_det()
+    def hold(self, q: DiagonalGaussian | Gaussian) -> None:
+        """Take over a fitted Gaussian, or the scales of one that a search passes through."""
+        self.set_scale(q.mean, q.std)
+
+    def posterior(self) -> DiagonalGaussian:
+        mean, sd = (self.params_dict[name].get_value() for name in ("mean", "sd"))
+        return DiagonalGaussian(mean, sd)
 
     def transform(self, z: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
-        theta = self.center + self.scale * (self.params_dict["m"] + self.noise(z))
-        return theta, self.log_det() + pt.zeros_like(z[:, 0])
+        sd = self.params_dict["sd"]
+        theta = self.params_dict["mean"] + sd * z
+        return theta, pt.log(sd).sum() + pt.zeros_like(z[:, 0])
 
     def log_density(self, theta: TensorVariable) -> TensorVariable:
-        x = (theta - self.center) / self.scale - self.params_dict["m"]
-        return standard_normal_logp(self.noise_inverse(x)) - self.log_det()
+        sd = self.params_dict["sd"]
+        return standard_normal_logp((theta - self.params_dict["mean"]) / sd) - pt.log(sd).sum()
 
     @node_property
     def mean(self) -> TensorVariable:
-        return self.center + self.scale * self.params_dict["m"]
+        return self.params_dict["mean"]
 
     @node_property
     def std(self) -> TensorVariable:
-        return self.scale * pt.exp(self.params_dict["s"])
+        return self.params_dict["sd"]
 
     @node_property
-    def root(self) -> TensorVariable:
-        return pt.diag(self.std)
+    def cov(self) -> TensorVariable:
+        return pt.diag(self.std**2)
+
+
+class MixtureGroup(TransformGroup):
+    """q = Σ_k w_k N(μ_k, L_k L_kᵀ): ``log_weights`` (K,), ``means`` (K, D), ``roots`` (K, D, D)."""
+
+    @property
+    def latent_dim(self) -> int:
+        """One normal chooses the component, D make the draw."""
+        return self.ddim + 1
+
+    def create_shared_params(self, start: Array) -> dict[str, Any]:
+        eye = np.eye(self.ddim)[None]
+        self.root_inverses = shared(eye, "root_inverses")
+        return {
+            "log_weights": shared(np.zeros(1), "log_weights"),
+            "means": shared(start[None], "means"),
+            "roots": shared(eye, "roots"),
+        }
+
+    def hold(self, q: GaussianMixture | Gaussian) -> None:
+        """Take over a fitted mixture, or the one Gaussian that a search passes through."""
+        if isinstance(q, Gaussian):
+            q = GaussianMixture(np.zeros(1), (q,))
+        self.params_dict["log_weights"].set_value(q.log_weights)
+        self.params_dict["means"].set_value(np.array([c.mean for c in q.components]))
+        self.params_dict["roots"].set_value(np.array([c.root for c in q.components]))
+        self.root_inverses.set_value(np.array([c.root_inverse for c in q.components]))
+
+    def posterior(self) -> GaussianMixture:
+        p = {name: v.get_value() for name, v in self.params_dict.items()}
+        parts = zip(p["means"], p["roots"], self.root_inverses.get_value(), strict=True)
+        return GaussianMixture(p["log_weights"], tuple(Gaussian(*part) for part in parts))
+
+    @property
+    def log_weights(self) -> TensorVariable:
+        """log w, shape (K,)."""
+        return self.params_dict["log_weights"]
+
+    def transform(self, z: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
+        """Draws of the mixture; there is no single Jacobian: see :meth:`log_density`."""
+        u = 0.5 * pt.erfc(-z[:, 0] / np.sqrt(2.0))  # Φ(z₀) is uniform
+        k = pt.sum(u[:, None] > pt.cumsum(pt.exp(self.log_weights))[:-1], axis=1)
+        images = z[:, 1:] @ pt.swapaxes(self.params_dict["roots"], -1, -2)  # (K, N, D)
+        theta = (self.component_means[:, None] + images)[k, pt.arange(z.shape[0])]
+        return theta, standard_normal_logp(z) - self.log_density(theta)
+
+    def log_density(self, theta: TensorVariable) -> TensorVariable:
+        difference = theta[None] - self.component_means[:, None]
+        z = difference @ pt.swapaxes(self.root_inverses, -1, -2)
+        each = standard_normal_logp(z) + pt.linalg.slogdet(self.root_inverses)[1][:, None]
+        return pt.logsumexp(self.log_weights[:, None] + each, axis=0)
+
+    @property
+    def component_means(self) -> TensorVariable:
+        """Means of the components, (K, D)."""
+        return self.params_dict["means"]
+
+    @node_property
+    def component_covs(self) -> TensorVariable:
+        """Covariances of the components, (K, D, D)."""
+        roots = self.params_dict["roots"]
+        return roots @ pt.swapaxes(roots, -1, -2)
+
+    @node_property
+    def mean(self) -> TensorVariable:
+        return pt.exp(self.log_weights) @ self.component_means
+
+    @node_property
+    def cov(self) -> TensorVariable:
+        w, d = pt.exp(self.log_weights), self.component_means - self.mean
+        return (w[:, None, None] * (self.component_covs + d[:, :, None] * d[:, None, :])).sum(0)
+
+    @node_property
+    def std(self) -> TensorVariable:
+        return pt.sqrt(pt.diag(self.cov))

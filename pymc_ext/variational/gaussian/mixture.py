@@ -6,201 +6,113 @@ Laplace fit: θ = μ_k + C_k(m_k + A_k z). Shapes: K components, N draws, D para
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-import pymc as pm
-import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.variational.opvi import node_property
-from pytensor.tensor import TensorVariable
+from scipy.special import log_softmax, logsumexp
 
-from pymc_ext.maths import lowrank
-from pymc_ext.variational.core.base import (
-    INITIAL,
-    TransformGroup,
-    VectorisedApproximation,
-    standard_normal_logp,
-    stream,
-)
+from pymc_ext.density import CountedDensity
+from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.gaussian.fixed_draws import FixedDrawsInference, FixedDrawsObjective
-from pymc_ext.variational.gaussian.groups import check_rank, shared
-from pymc_ext.variational.gaussian.mixed import LOW_RANK_SD, eigen_root
-from pymc_ext.variational.gaussian.modes import (
-    LaplaceFit,
-    LaplaceSearch,
-    check_search_options,
+from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.gaussian.fixed_draws import FixedDraws, FixedDrawsAlgorithm
+from pymc_ext.variational.gaussian.mixed import (
+    LOW_RANK_SD,
+    check_variant,
+    eigen_root,
+    make_noise,
 )
+from pymc_ext.variational.gaussian.modes import LaplaceFit, LaplaceSearch, ModeSearch
+from pymc_ext.variational.gaussian.posteriors import GaussianMixture
+from pymc_ext.variational.gaussian.whitened import Family, WhitenedGaussian
 
 Array = NDArray[np.floating]
-VARIANTS = ("mu", "eig", "lr")
 LEAST_LOG_WEIGHT = -10.0  # start of a component whose Laplace evidence is negligible
+SEARCH = ModeSearch(starts=20, spread=4.0)  # wider than Laplace's: it is after every mode
 
 
-class MixtureGroup(TransformGroup):
-    """q = Σ_k w_k N(μ_k + C_k m_k, (C_k A_k)(C_k A_k)ᵀ), w = softmax(logits), A as in MixedVI."""
+class WhitenedMixture(Family):
+    """Σ_k w_k of :class:`WhitenedGaussian`; x = (logits of w, x of each component).
+
+    Draws are stratified: all components see all base draws (of which the first normal, that a
+    draw's component comes from, is not used), weighted by w.
+    """
+
+    def __init__(self, components: Sequence[WhitenedGaussian], logits: Array) -> None:
+        self.components = list(components)
+        self.latent_dimension = self.components[0].dimension + 1
+        self.logits = np.asarray(logits, dtype=float)
 
     @property
-    def latent_dim(self) -> int:
-        """One normal chooses the component, D make the draw."""
-        return self.ddim + 1
+    def x(self) -> Array:  # type: ignore[override]  # of the parts, which hold it
+        """Logits, then the components' numbers."""
+        return np.concatenate([self.logits, *(c.x for c in self.components)])
 
-    def create_shared_params(self, start: Array) -> dict[str, Any]:
-        self.variant, self.rank = self._kwargs["variant"], self._kwargs["rank"]
-        if self.variant == "lr":
-            check_rank(self.rank, self.ddim)
-        eye = np.eye(self.ddim)[None]
-        self.center = shared(start[None], "centers")
-        self.factor, self.factor_inverse = shared(eye, "C"), shared(eye, "C_inverse")
-        params = {
-            "logits": shared(np.zeros(1), "logits"),
-            "m": shared(np.zeros_like(start[None]), "m"),
-        }
-        if self.variant == "eig":
-            params["s"] = shared(np.zeros((1, self.ddim)), "s")
-        if self.variant == "lr":
-            zero = np.zeros((1, self.ddim, self.rank))
-            params |= {"u": shared(zero, "u"), "v": shared(zero, "v")}
-        return params
+    @x.setter
+    def x(self, x: Array) -> None:
+        K = len(self.components)
+        self.logits = x[:K]
+        for component, part in zip(self.components, np.split(x[K:], K), strict=True):
+            component.x = part
 
-    def set_components(
-        self, fits: Sequence[LaplaceFit], log_weights: Array, rng: np.random.Generator
-    ) -> None:
-        """One component at each Laplace fit, with the given log weights (K,)."""
-        roots = [(f.factor, f.factor_inverse) for f in fits]
-        if self.variant == "eig":
-            roots = [eigen_root(f.factor) for f in fits]
-        self.center.set_value(np.array([f.theta for f in fits]))
-        self.factor.set_value(np.array([factor for factor, _ in roots]))
-        self.factor_inverse.set_value(np.array([inverse for _, inverse in roots]))
-        for name, param in self.params_dict.items():
-            shape = (len(fits), *param.get_value(borrow=True).shape[1:])
-            value = np.zeros(shape)
-            if name == "logits":
-                value = np.asarray(log_weights, dtype=float)
-            elif name in ("u", "v"):  # u = v = 0 is a saddle
-                value = LOW_RANK_SD * rng.standard_normal(shape)
-            param.set_value(value)
+    def posterior(self) -> GaussianMixture:
+        return GaussianMixture(
+            log_softmax(self.logits), tuple(c.posterior() for c in self.components)
+        )
 
-    def move_to(self, theta: Array) -> None:
-        """Centre the first component at θ (D,): what callbacks see during the mode search."""
-        self.center.set_value(theta[None])
+    def draws(self, z: Array) -> tuple[Array, Array]:
+        theta = np.concatenate([c.draws(z[:, 1:])[0] for c in self.components])
+        return theta, np.repeat(np.exp(log_softmax(self.logits)), len(z))
 
-    def _noise(self, z: TensorVariable) -> TensorVariable:
-        p = self.params_dict
-        if self.variant == "eig":
-            return z * pt.exp(p["s"])[:, None]
-        return lowrank.multiply(z, p["u"], p["v"]) if self.variant == "lr" else z
+    def loss(self, z: Array, log_p: Array, scores: Array) -> tuple[float, Array]:
+        # L = Σ_m weight_m f(θ_m), f = log q − log p̃, θ_m from component k, weight_m = w_k
+        K, N = len(self.components), len(z)
+        theta, weight = self.draws(z)
+        at = [self._at(component, theta) for component in self.components]
+        log_w = log_softmax(self.logits)
+        joint = log_w[:, None] + np.stack([log_q for _, log_q, _ in at])  # (K, M)
+        log_q = logsumexp(joint, axis=0)
+        r = np.exp(joint - log_q)  # responsibilities
+        f, w = log_q - log_p, np.exp(log_w)
+        # of q's own density at fixed θ, in θ: Σ_j r_j (−Σ_j⁻¹)(θ − mean_j)
+        slope = sum(r_j[:, None] * g for r_j, (_, _, g) in zip(r, at, strict=True))
+        by_theta = weight[:, None] * (slope - scores)
+        by_logits = w * (f.reshape(K, N).sum(axis=1) - weight @ f) + r @ weight - N * w
+        parts = [by_logits]
+        for k, component in enumerate(self.components):
+            own = component._whiten_scores(by_theta[k * N : (k + 1) * N])
+            # of log N_k at fixed θ: −½|z|² − log|det A| with z = A⁻¹(C⁻¹(θ − μ) − m)
+            z_k, rw = at[k][0], r[k] * weight
+            back = rw[:, None] * component.noise.solve_transposed(component.p, z_k)
+            by_m = own.sum(axis=0) + back.sum(axis=0)
+            by_p = component.noise.pullback(component.p, own, z[:, 1:])
+            by_p = by_p + component.noise.pullback(component.p, back, z_k)
+            by_p = by_p - rw.sum() * component.noise.log_det_gradient(component.p)
+            parts += [by_m, by_p]
+        return float(weight @ f), np.concatenate(parts)
 
-    def _noise_inverse(self, x: TensorVariable) -> TensorVariable:
-        p = self.params_dict
-        if self.variant == "eig":
-            return x * pt.exp(-p["s"])[:, None]
-        return lowrank.solve(x, p["u"], p["v"]) if self.variant == "lr" else x
-
-    def _log_det(self) -> TensorVariable:
-        p, base = self.params_dict, pt.linalg.slogdet(self.factor)[1]
-        if self.variant == "eig":
-            return base + p["s"].sum(-1)
-        return base + lowrank.log_abs_det(p["u"], p["v"]) if self.variant == "lr" else base
-
-    @node_property
-    def log_weights(self) -> TensorVariable:
-        """log w, shape (K,)."""
-        return pt.special.log_softmax(self.params_dict["logits"])
-
-    def component_draws(self, z: TensorVariable) -> TensorVariable:
-        """Every component's image of z (N, D), shape (K, N, D)."""
-        x = self.params_dict["m"][:, None] + self._noise(pt.tile(z, (self.center.shape[0], 1, 1)))
-        return self.center[:, None] + x @ lowrank.transpose(self.factor)
-
-    def transform(self, z: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
-        """Draws of the mixture; there is no single Jacobian: see :meth:`log_density`."""
-        u = 0.5 * pt.erfc(-z[:, 0] / np.sqrt(2.0))  # Φ(z₀) is uniform
-        edges = pt.cumsum(pt.exp(self.log_weights))[:-1]
-        k = pt.sum(u[:, None] > edges, axis=1)
-        theta = self.component_draws(z[:, 1:])[k, pt.arange(z.shape[0])]
-        return theta, standard_normal_logp(z) - self.log_density(theta)
-
-    def log_density(self, theta: TensorVariable) -> TensorVariable:
-        difference = theta[None] - self.center[:, None]
-        x = difference @ lowrank.transpose(self.factor_inverse) - self.params_dict["m"][:, None]
-        each = standard_normal_logp(self._noise_inverse(x)) - self._log_det()[:, None]
-        return pt.logsumexp(self.log_weights[:, None] + each, axis=0)
-
-    def weighted_draws(self) -> tuple[TensorVariable, TensorVariable, TensorVariable]:
-        """Stratified: all components see all base draws, weighted by w."""
-        theta = self.component_draws(self.symbolic_initial[:, 1:])
-        weight = pt.exp(self.log_weights)[:, None] + pt.zeros_like(theta[..., 0])
-        theta = theta.reshape((-1, self.ddim))
-        return theta, self.log_density(theta), weight.ravel()
-
-    @node_property
-    def component_means(self) -> TensorVariable:
-        """Means of the components, (K, D)."""
-        return self.center + (self.factor @ self.params_dict["m"][..., None])[..., 0]
-
-    @node_property
-    def component_covs(self) -> TensorVariable:
-        """Covariances of the components, (K, D, D)."""
-        eye = pt.tile(pt.eye(self.ddim), (self.center.shape[0], 1, 1))
-        root = self.factor @ lowrank.transpose(self._noise(eye))
-        return root @ lowrank.transpose(root)
-
-    @node_property
-    def mean(self) -> TensorVariable:
-        return pt.exp(self.log_weights) @ self.component_means
-
-    @node_property
-    def cov(self) -> TensorVariable:
-        w, d = pt.exp(self.log_weights), self.component_means - self.mean
-        return (w[:, None, None] * (self.component_covs + d[:, :, None] * d[:, None, :])).sum(0)
-
-    @node_property
-    def std(self) -> TensorVariable:
-        return pt.sqrt(pt.diag(self.cov))
+    @staticmethod
+    def _at(component: WhitenedGaussian, theta: Array) -> tuple[Array, Array, Array]:
+        """z behind θ, log N_k, and its gradient in θ; (M, D), (M,), (M, D)."""
+        noise, p = component.noise, component.p
+        x = (theta - component.center) @ component.factor_inverse.T - component.m
+        z = noise.solve(p, x)
+        log_q = standard_normal_logp(z) - component._log_det() - noise.log_det(p)
+        return z, log_q, -noise.solve_transposed(p, z) @ component.factor_inverse
 
 
-class MixtureVI(FixedDrawsInference):
-    r"""Mixture of Gaussians at the posterior's modes: ``pm.fit(method=MixtureVI())``.
-
-    .. math:: q = \sum_k w_k N(\mu_k, L_k L_k^\top)
-
-    Modes are found from many starts; each gives a Laplace approximation; weights and the part of
-    each component that ``variant`` frees then maximise the ELBO on fixed draws, stratified over
-    the components. log q is the exact mixture density.
+class Mixture(FixedDrawsAlgorithm):
+    """Engine of :class:`pymc_ext.MixtureVI`, for any density.
 
     Parameters
     ----------
-    variant
-        What is free in each component, as in :class:`MixedVI`.
-    rank
-        Columns of U_k and V_k, for ``"lr"``.
+    variant, rank
+        What is free in each component, as in :class:`Mixed`.
     components
         At most so many modes are kept, those of highest Laplace evidence.
-    starts, spread
-        Number of starts of the mode search, and half the side of the cube around the initial
-        point, on the unconstrained space, from which they are drawn.
-    draws, max_draws, base_draws, optimizer, indefinite, model, start, random_seed
-        As :class:`MixedVI`.
-
-    Raises
-    ------
-    NoModeError
-        From ``fit``, if no start reaches a mode.
-
-    Examples
-    --------
-    >>> with model:
-    ...     approx = pm.fit(method=px.MixtureVI(random_seed=1))
-    >>> np.exp(approx.group.log_weights.eval())
-
-    References
-    ----------
-    Gianniotis (2019), section VI, doi:10.1109/IJCNN.2019.8852348; Gershman, Hoffman & Blei (2012),
-    arXiv:1206.4665.
+    search, engine, random_seed
+        As :class:`Mixed`.
     """
 
     name = "mixture"
@@ -208,65 +120,38 @@ class MixtureVI(FixedDrawsInference):
     def __init__(
         self,
         variant: str = "eig",
-        *,
         rank: int = 1,
+        *,
         components: int = 8,
-        starts: int = 20,
-        spread: float = 4.0,
-        draws: int = 1024,
-        max_draws: int = 16_384,
-        base_draws: str = "sobol",
-        optimizer: str = "lbfgs",
-        indefinite: str = "refuse",
-        model: pm.Model | None = None,
-        start: Mapping[str, Any] | None = None,
+        search: ModeSearch | None = None,
+        engine: FixedDraws | None = None,
         random_seed: int | None = None,
     ) -> None:
-        check_search_options(starts, indefinite)
-        if variant not in VARIANTS:
-            raise ValueError(f"variant must be one of {VARIANTS}, got {variant!r}")
-        if rank != 1 and variant != "lr":
-            raise ValueError(f"rank applies to variant 'lr' only, got rank={rank} with {variant!r}")
+        check_variant(variant, rank)
         if not isinstance(components, int | np.integer) or components < 1:
             raise ValueError(f"components must be an integer >= 1, got {components!r}")
-        if not 0 < spread < np.inf:
-            raise ValueError(f"spread must be > 0 and finite, got {spread!r}")
-        approx = VectorisedApproximation(
-            MixtureGroup,
-            model=model,
-            start=start,
-            random_seed=random_seed,
-            variant=variant,
-            rank=rank,
-        )
-        super().__init__(
-            approx,
-            draws=draws,
-            max_draws=max_draws,
-            base_draws=base_draws,
-            optimizer=optimizer,
-            random_seed=random_seed,
-        )
-        self.components, self.starts, self.spread = components, starts, spread
-        self.indefinite = indefinite
-        self._search: LaplaceSearch | None = None
+        super().__init__(engine, random_seed=random_seed)
+        self.variant, self.rank, self.components = variant, rank, components
+        self.search = search or SEARCH
 
-    def prepare(self, n: int, monitor: Monitor, objective: FixedDrawsObjective) -> list[Array]:
-        if self._search is None:
-            self._search = LaplaceSearch(
-                self.approx,
-                starts=self.starts,
-                spread=self.spread,
-                indefinite=self.indefinite,
-                random_seed=self.random_seed,
-            )
-        fits = sorted(self._search.modes(n, monitor), key=lambda fit: -fit.log_marginal)
+    def prepare(
+        self, density: CountedDensity, start: Array, n: int, monitor: Monitor
+    ) -> tuple[Family, list[Array]]:
+        search = LaplaceSearch(density, start, self.search, self.random_seed)
+        fits = sorted(search.modes(n, monitor), key=lambda fit: -fit.log_marginal)
         kept = fits[: self.components]
         evidence = np.array([fit.log_marginal for fit in kept])
         weights = np.maximum(evidence - evidence.max(), LEAST_LOG_WEIGHT)
-        self.approx.group.set_components(kept, weights, stream(self.random_seed, INITIAL))
-        self._notes = (f"{len(kept)} of {len(fits)} modes found from {self.starts} starts",)
-        return [objective.x]
+        rng = stream(self.random_seed, Purpose.INITIAL)
+        family = WhitenedMixture([self._component(fit, rng) for fit in kept], weights)
+        self.notes = (f"{len(kept)} of {len(fits)} modes found from {self.search.starts} starts",)
+        return family, [family.x]
 
-    def prepared_evaluations(self) -> tuple[int, int]:
-        return (0, 0) if self._search is None else self._search.density.counts
+    def _component(self, fit: LaplaceFit, rng: np.random.Generator) -> WhitenedGaussian:
+        D = len(fit.theta)
+        component = WhitenedGaussian(make_noise(self.variant, D, self.rank), fit.theta)
+        root = fit.factor, fit.factor_inverse
+        component.set_base(fit.theta, *(eigen_root(root[0]) if self.variant == "eig" else root))
+        if self.variant == "lr":  # u = v = 0 is a saddle
+            component.x[D:] = LOW_RANK_SD * rng.standard_normal(component.noise.size)
+        return component

@@ -10,15 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, eigh, solve_triangular
 
+from pymc_ext.density import CountedDensity, DifferenceHessian
+from pymc_ext.maths.normal import LOG_2PI
 from pymc_ext.maths.trust_region import Mode, NoModeError, curvature_scale, find_mode
-from pymc_ext.variational.core.base import (
-    LOG_2PI,
-    STARTS,
-    VectorisedApproximation,
-    stream,
-)
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
-from pymc_ext.variational.gaussian.density import FlatDensity
+from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +31,47 @@ ALTERNATIVES = (
     "reparametrise (non-centred), or fit without a mode: MixedVI(..., base='unit'), "
     "DiagonalVI(base='unit')"
 )
+
+
+@dataclass(frozen=True)
+class ModeSearch:
+    """Where modes are looked for, and what counts as one.
+
+    Parameters
+    ----------
+    starts
+        Number of starting points: the initial point, then jittered copies of it. None means
+        200/D, at least 1 and at most 12.
+    indefinite
+        What to do where the Hessian at the stationary point is not negative definite:
+        ``"refuse"`` raises, ``"modify"`` replaces its eigenvalues and says so in ``result.notes``.
+    spread
+        Half the side of the cube around the initial point, on the unconstrained space, from which
+        further starts are drawn.
+    """
+
+    starts: int | None = None
+    indefinite: str = "refuse"
+    spread: float = JITTER
+
+    def __post_init__(self) -> None:
+        if self.starts is not None and (
+            not isinstance(self.starts, int | np.integer) or self.starts < 1
+        ):
+            raise ValueError(f"starts must be an integer >= 1, got {self.starts!r}")
+        if self.indefinite not in ("refuse", "modify"):
+            raise ValueError(f"indefinite must be 'refuse' or 'modify', got {self.indefinite!r}")
+        if not 0 < self.spread < np.inf:
+            raise ValueError(f"spread must be > 0 and finite, got {self.spread!r}")
+
+    def points(self, start: Array, random_seed: int | None) -> list[Array]:
+        """The starting points, ``start`` (D,) first."""
+        starts = self.starts
+        if starts is None:
+            starts = min(max(ONE_START // len(start), 1), MOST_STARTS)
+        rng = stream(random_seed, Purpose.STARTS)
+        jitter = rng.uniform(-self.spread, self.spread, (starts - 1, len(start)))
+        return [start, *(start + jitter)]
 
 
 @dataclass(frozen=True)
@@ -91,6 +129,8 @@ def modified_root(hessian: Array) -> tuple[Array, Array]:
 
 def flat_directions(hessian: Array, names: Sequence[str]) -> list[str]:
     """Names of the entries that dominate the directions in which −H is not positive."""
+    if not np.isfinite(hessian).all():
+        return []
     s = curvature_scale(hessian)
     values, Q = eigh(-hessian * np.outer(s, s))
     bad = values <= FLAT * len(s) * max(np.abs(values).max(), 1.0)
@@ -111,48 +151,22 @@ def _no_mode_message(mode: Mode, start: Array, names: Sequence[str], bounded: Se
     )
 
 
-def check_search_options(starts: int | None, indefinite: str) -> None:
-    """Raise ValueError for options that :class:`LaplaceSearch` cannot work with."""
-    if starts is not None and (not isinstance(starts, int | np.integer) or starts < 1):
-        raise ValueError(f"starts must be an integer >= 1, got {starts!r}")
-    if indefinite not in ("refuse", "modify"):
-        raise ValueError(f"indefinite must be 'refuse' or 'modify', got {indefinite!r}")
-
-
-def transformed_names(approx: VectorisedApproximation) -> list[str]:
-    """Entries of θ that a transform maps to a bounded variable."""
-    model = approx.model
-    transformed = {
-        model.rvs_to_values[rv].name
-        for rv in approx.group.group
-        if model.rvs_to_transforms[rv] is not None
-    }
-    return [name for name in approx.parameter_names() if name.split("[")[0] in transformed]
-
-
 class LaplaceSearch:
     """Finds the best mode from several starts and the Laplace approximation there."""
 
     def __init__(
         self,
-        approx: VectorisedApproximation,
-        *,
-        starts: int | None,
-        indefinite: str,
+        density: CountedDensity,
+        start: Array,
+        options: ModeSearch,
         random_seed: int | None,
-        spread: float = JITTER,
     ) -> None:
-        approx.require_exact_logp()
-        self.approx, self.indefinite = approx, indefinite
-        self.density = FlatDensity(approx)
-        first = approx.group.start
-        if starts is None:
-            starts = min(max(ONE_START // len(first), 1), MOST_STARTS)
-        rng = stream(random_seed, STARTS)
-        jitter = rng.uniform(-spread, spread, (starts - 1, len(first)))
-        self.starts = [first, *(first + jitter)]
-        self.names = approx.parameter_names()
+        self.density, self.indefinite = density, options.indefinite
+        self.hessian = DifferenceHessian(density)
+        self.starts = options.points(start, random_seed)
+        self.names = density.unconstrained_names
         self.notes: list[str] = []
+        self.warnings: list[str] = []  # of the climb in progress
 
     def run(self, max_iterations: int, monitor: Monitor | None = None) -> LaplaceFit:
         """The highest of the modes that the starts reach.
@@ -188,8 +202,6 @@ class LaplaceSearch:
         from absurd points, where log p̃ is −1e14, the climb can take for ever.
         """
         starts = self.starts if starts is None else starts
-        if starts is self.starts:
-            self.density.reset_counts()
         fits: list[LaplaceFit] = []
         failures: list[str] = []
         limit, longest = max_iterations, 0
@@ -218,26 +230,50 @@ class LaplaceSearch:
 
     def _climb(self, start: Array, max_iterations: int, monitor: Monitor | None) -> LaplaceFit:
         path: list[float] = []
+        self.warnings = []
 
         def report(theta: Array, value: float) -> None:
-            self.approx.group.move_to(theta)
             path.append(value)
             if monitor is not None:
-                monitor(-value)
+                eye = np.eye(len(theta))
+                monitor(-value, lambda: Gaussian(theta, eye, eye))
 
         with np.errstate(all="ignore"):  # the search backs off from points that are not finite
             mode = find_mode(
-                self.density.value_and_gradient,
-                self.density.hessian,
+                self.value_and_gradient,
+                self.hessian,
                 start,
                 max_iterations=max_iterations,
                 callback=report,
             )
         values = np.array([*path, mode.value])
+        mode = self._with_true_hessian(mode)
         root = covariance_root(mode.hessian)
         if mode.converged and root is not None:
-            return LaplaceFit(mode, *root, values)
+            return LaplaceFit(mode, *root, values, tuple(self.warnings))
         return self._indefinite(mode, start, values, max_iterations)
+
+    def value_and_gradient(self, theta: Array) -> tuple[float, Array]:
+        """log p̃ and its gradient at one point (D,)."""
+        value, gradient = self.density.log_density_gradient(theta[None])
+        return float(value[0]), np.asarray(gradient[0], dtype=float)
+
+    def _with_true_hessian(self, mode: Mode) -> Mode:
+        """The mode with the exact Hessian where differences of scores show a kink there."""
+        with np.errstate(all="ignore"):
+            self.hessian(mode.theta)
+        exact = getattr(self.density.density, "hessian", None)
+        if not self.hessian.rough:
+            return mode
+        if exact is None:
+            rough = [self.names[i] for i in self.hessian.rough]
+            self.warnings.append(
+                f"the score jumps, or is noisy, along {rough}: the curvature there is not reliable"
+            )
+            return mode
+        logger.info("log p̃ is not smooth at the stationary point: its exact Hessian is compiled")
+        self.density.gradients += len(mode.theta)
+        return replace(mode, hessian=exact(mode.theta))
 
     def _indefinite(self, mode: Mode, start: Array, path: Array, max_iterations: int) -> LaplaceFit:
         """A stationary point with flat directions is refused or modified; others are no mode."""
@@ -245,7 +281,7 @@ class LaplaceSearch:
         stationary = np.linalg.norm(s * mode.gradient) < 1e-4
         flat = flat_directions(mode.hessian, self.names)
         if not (stationary and flat):
-            message = _no_mode_message(mode, start, self.names, transformed_names(self.approx))
+            message = _no_mode_message(mode, start, self.names, self.density.bounded_names)
             if mode.iterations >= max_iterations:
                 message = (
                     f"stopped at the limit of {max_iterations} iterations, n of pm.fit or less: "
@@ -271,9 +307,9 @@ class LaplaceSearch:
         sd = np.sqrt(np.sum(fit.factor**2, axis=1))
         axes = (fit.factor @ fit.factor.T / sd).T  # row i: E[θ − θ* | θ_i one sd up]
         notes = []
-        for name, sign in ((n, sg) for n in transformed_names(self.approx) for sg in (-1, 1)):
+        for name, sign in ((n, sg) for n in self.density.bounded_names for sg in (-1, 1)):
             i = self.names.index(name)
-            value, _ = self.density.value_and_gradient(fit.theta + 2 * sign * axes[i])
+            value, _ = self.value_and_gradient(fit.theta + 2 * sign * axes[i])
             drop = fit.mode.value - value
             if drop < SLOW_DECAY * 2:
                 side = "lower" if sign < 0 else "upper"

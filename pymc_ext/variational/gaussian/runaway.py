@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pymc_ext.variational.core.base import FRESH, VectorisedApproximation, stream
-from pymc_ext.variational.gaussian.modes import transformed_names
+from pymc_ext.density import CountedDensity
+from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.core.seeds import Purpose, stream
 
+Array = NDArray[np.floating]
 ABSURD = 1e10  # of the unit base, by which a free coordinate's mean or sd, or 1/sd, may differ
 ABSURD_LOG = 100.0  # the same for coordinates that are logarithms or logits of bounded variables
 DRAWS = 64  # enough to tell such numbers
 PROBES, FAR = 2, 1e6  # draws moved along each coordinate, and by how many sd: a vague prior shows
 
 
-def refuse_runaway(approx: VectorisedApproximation, random_seed: int | None) -> None:
+def refuse_runaway(q: Posterior, density: CountedDensity, random_seed: int | None) -> None:
     """Raise ValueError where q, started at a unit scale, ended at an absurd location or scale.
 
     Or where log p̃ is constant along a coordinate: a family that leaves q's scale as it was has
     nothing that could run away.
     """
-    names = approx.parameter_names()
-    theta, _, _ = approx.draws_with_logs(DRAWS, stream(random_seed, FRESH))
-    _refuse_flat(approx, names, theta)
+    names = density.unconstrained_names
+    rng = stream(random_seed, Purpose.FRESH)
+    theta, _ = q.forward(rng.standard_normal((DRAWS, q.latent_dimension)))
+    _refuse_flat(density, names, theta)
     with np.errstate(all="ignore"):
         location, sd = np.abs(theta.mean(axis=0)), theta.std(axis=0)
         size = np.maximum(location, sd)
         absurd = ~(size < ABSURD) | (sd < 1 / ABSURD)
-        absurd |= np.isin(names, transformed_names(approx)) & ~(size < ABSURD_LOG)
+        absurd |= np.isin(names, density.bounded_names) & ~(size < ABSURD_LOG)
     if absurd.any():
         i = int(np.argmax(absurd))
         raise ValueError(
@@ -37,11 +41,13 @@ def refuse_runaway(approx: VectorisedApproximation, random_seed: int | None) -> 
         )
 
 
-def _refuse_flat(approx: VectorisedApproximation, names: list[str], theta: np.ndarray) -> None:
+def _refuse_flat(density: CountedDensity, names: list[str], theta: Array) -> None:
     probes, D = theta[:PROBES], theta.shape[1]
     steps = FAR * np.diag(theta.std(axis=0))  # one coordinate at a time
     moved = probes[:, None, :] + steps
-    before, after = approx.log_p(probes), approx.log_p(moved.reshape(-1, D)).reshape(-1, D)
+    with np.errstate(all="ignore"):
+        before = density.log_density(probes)
+        after = density.log_density(moved.reshape(-1, D)).reshape(-1, D)
     flat = np.all(after == before[:, None], axis=0)
     if flat.any():
         raise ValueError(

@@ -22,8 +22,9 @@ from pytensor.gradient import grad
 from pytensor.graph.replace import graph_replace
 from pytensor.tensor import TensorVariable
 
+from pymc_ext.maths.normal import LOG_2PI
 from pymc_ext.over_draws import over_draws
-from pymc_ext.variational.core.base import LOG_2PI, VectorisedApproximation
+from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.logistic.affine import LogisticTerm
 
 Array = NDArray[np.floating]

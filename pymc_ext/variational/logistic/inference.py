@@ -20,14 +20,11 @@ from pytensor.tensor import TensorVariable
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import OptimizeResult, minimize
 
-from pymc_ext.variational.core.base import (
-    TRAIN,
-    DeterministicInference,
-    VectorisedApproximation,
-    stream,
-)
+from pymc_ext.variational.core.approximation import VectorisedApproximation
+from pymc_ext.variational.core.inference import DeterministicInference
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
 from pymc_ext.variational.core.result import FitResult
+from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.fixed_draws import base_draws, overfits
 from pymc_ext.variational.gaussian.groups import DiagonalGroup, GaussianGroup
 from pymc_ext.variational.logistic.affine import logistic_terms, split_affine
@@ -235,7 +232,9 @@ class AffineInference(DeterministicInference):
         with self.approx.building():
             objective = HierarchicalObjective(self.approx, self.terms, layout, self.symbolic)
         observations = self._observations()
-        eps = base_draws(self.draws, len(layout.given), "sobol", stream(self.random_seed, TRAIN))
+        eps = base_draws(
+            self.draws, len(layout.given), "sobol", stream(self.random_seed, Purpose.TRAIN)
+        )
         x = layout.start() if self._x is None else self._x
 
         def report(intermediate_result: OptimizeResult) -> None:

@@ -19,7 +19,9 @@ from pymc_ext.matching.predict import (
     normal_draws,
 )
 from pymc_ext.matching.table import check_method, match_beta, match_gamma
-from pymc_ext.variational.core.base import LOG_2PI, DeterministicInference, VectorisedApproximation
+from pymc_ext.maths.normal import LOG_2PI
+from pymc_ext.variational.core.approximation import VectorisedApproximation
+from pymc_ext.variational.core.inference import DeterministicInference
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.gaussian.groups import GaussianGroup

@@ -17,7 +17,7 @@ from pytensor.compile.mode import Mode
 from pytensor.gradient import grad
 from scipy.special import gammaln
 
-from pymc_ext.variational.core.base import VectorisedApproximation
+from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.logistic.affine import AffinityError, LogisticTerm
 
 Array = NDArray[np.floating]

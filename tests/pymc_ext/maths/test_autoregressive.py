@@ -17,7 +17,7 @@ def jacobian(D: int, hidden: tuple[int, ...], seed: int = 1) -> np.ndarray:
     start = network.initial(rng, {"a": np.zeros((D, 2)), "b": np.zeros((D, 1))})
     parameters = {k: pt.constant(rng.normal(size=v.shape)) for k, v in start.items()}
     x, j = pt.matrix("x"), pt.iscalar("j")
-    out = network(parameters, x)["a"][0, j].sum()
+    out = network(parameters, x, pt)["a"][0, j].sum()
     f = pytensor.function([x, j], pt.grad(out, x)[0], mode="FAST_COMPILE")
     point = rng.normal(size=(1, D))
     return np.abs([f(point, j) for j in range(D)])
@@ -51,7 +51,7 @@ def test_outputs_start_at_the_biases():
     network = MaskedNetwork(4, (5, 5), {"a": 3})
     bias = np.arange(12.0).reshape(4, 3)
     parameters = network.initial(np.random.default_rng(1), {"a": bias})
-    out = network(parameters, pt.constant(np.ones((2, 4))))["a"].eval()
+    out = network(parameters, pt.constant(np.ones((2, 4))), pt)["a"].eval()
     np.testing.assert_array_equal(out, np.stack([bias, bias]))
     assert not network.grouped
     assert MaskedNetwork(4, (2, 5), {"a": 3}).grouped
@@ -63,7 +63,7 @@ def test_one_variable_or_no_layer_has_no_network(D, hidden):
     bias = np.arange(2.0 * D).reshape(D, 2)
     parameters = network.initial(np.random.default_rng(1), {"a": bias, "b": np.zeros((D, 1))})
     assert set(parameters) == {"b_a", "b_b"}
-    out = network(parameters, pt.constant(np.ones((3, D))))["a"].eval()
+    out = network(parameters, pt.constant(np.ones((3, D))), pt)["a"].eval()
     np.testing.assert_array_equal(out, np.tile(bias, (3, 1, 1)))
 
 
@@ -79,6 +79,6 @@ def test_outputs_go_on_with_another_slope_on_each_side() -> None:
     values = network.initial(np.random.default_rng(1), {"a": np.zeros((2, 1))})
     values["W_a"][:] = np.random.default_rng(2).standard_normal(values["W_a"].shape)
     x = np.array([[-60.0, 0], [-50, 0], [50, 0], [60, 0]])
-    out = network(values, pt.as_tensor(x))["a"].eval()[:, 1, 0]
+    out = network(values, pt.as_tensor(x), pt)["a"].eval()[:, 1, 0]
     left, right = (out[1] - out[0]) / 10, (out[3] - out[2]) / 10
     assert abs(left - right) > 0.1 and min(abs(left), abs(right)) > 0.01

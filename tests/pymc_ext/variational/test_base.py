@@ -10,12 +10,10 @@ import pytensor.tensor as pt
 import pytest
 from scipy import stats
 
-from pymc_ext.variational.core.base import (
-    DeterministicInference,
-    StochasticInference,
-    TransformGroup,
-    VectorisedApproximation,
-)
+from pymc_ext.variational.core.approximation import VectorisedApproximation
+from pymc_ext.variational.core.groups import TransformGroup
+from pymc_ext.variational.core.inference import DeterministicInference
+from pymc_ext.variational.core.pymc_loop import StochasticInference
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from tests.tolerances import EXACT, monte_carlo
 

@@ -46,7 +46,8 @@ def disturbed(seed: int = 1, model: pm.Model | None = None, **options) -> px.Ber
     if isinstance(group.law, Normal):  # as a polish leaves them
         group.stretch.set_value(rng.uniform(0, 3, group.stretch.get_value().shape))
     inference.approx.compile_kwargs = PYTHON
-    inference._use_base()
+    if isinstance(options.get("base"), tuple):
+        group.set_base(*options["base"])
     return inference
 
 
@@ -55,6 +56,38 @@ def test_log_q_at_drawn_points_is_that_of_the_draws(options):
     approx = disturbed(**options).approx
     theta, _, lq = approx.draws_with_logs(40, random_seed=2)
     np.testing.assert_allclose(approx.log_q(theta), lq, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("options", FLOWS, ids=str)
+def test_numbers_are_those_of_the_graphs_and_pull_back_right(options):
+    group = disturbed(**options).approx.group
+    z = np.random.default_rng(4).standard_normal((7, group.latent_dim))
+    graph = pytensor.function(
+        [group.symbolic_initial],
+        [group.symbolic_random, group.symbolic_logq_not_scaled],
+        mode="FAST_COMPILE",
+    )
+    flow = group.posterior()
+    tape = flow.trace(z)
+    for numbers, symbols in zip((tape.theta, tape.log_q), graph(z), strict=True):
+        np.testing.assert_allclose(numbers, symbols, rtol=1e-11, atol=1e-11)
+    rng = np.random.default_rng(5)
+    by_theta, by_log_det = rng.standard_normal(tape.theta.shape), rng.standard_normal(len(z))
+    law = flow.law.log_density(tape.v).sum(-1)
+
+    def total():
+        theta, log_q = flow.forward(z)
+        return np.sum(by_theta * theta) + by_log_det @ (law - log_q)
+
+    gradient = flow.pullback(tape, by_theta, by_log_det)
+    for i in np.flatnonzero(flow.mask):
+        before = flow.x[i]
+        flow.x[i] = before + 1e-5
+        above = total()
+        flow.x[i] = before - 1e-5
+        difference = (above - total()) / 2e-5
+        flow.x[i] = before
+        np.testing.assert_allclose(gradient[i], difference, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("options", [f for f in FLOWS if "latent" not in f] + FLOWS[4:5], ids=str)
@@ -75,7 +108,7 @@ def test_q_integrates_to_one(options):
         pm.Normal("x")
     approx = disturbed(model=model, **options).approx
     theta = np.sort(approx.draws_with_logs(4000, random_seed=1)[0][:, 0])
-    if approx.group.tails == "bounded":
+    if approx.group.shape.tails == "bounded":
         grid = np.linspace(theta[0] - 1, theta[-1] + 1, 20_001)
     else:
         grid = np.sinh(np.linspace(-12, 12, 20_001))
@@ -86,7 +119,8 @@ def test_q_integrates_to_one(options):
 @pytest.mark.parametrize("latent", [*LATENTS.values(), TruncatedNormal()], ids=str)
 def test_latents_have_the_law_they_say(latent):
     z = np.random.default_rng(7).standard_normal((20_000, latent.normals))
-    v = latent.draw(pt.constant(z), 1).eval(mode="FAST_COMPILE")[:, 0]
+    v = latent.draw(pt.constant(z), 1, pt).eval(mode="FAST_COMPILE")[:, 0]
+    np.testing.assert_allclose(latent.draw(z, 1)[:, 0], v, rtol=1e-10, atol=1e-12)
     if isinstance(latent, TruncatedNormal):
         edge = (0.5 - 1e-4) / 0.15
         law = stats.truncnorm(-edge, edge, 0.5, 0.15)
@@ -96,9 +130,10 @@ def test_latents_have_the_law_they_say(latent):
             type(latent).__name__, stats.t(5, scale=scale)
         )
     assert stats.kstest(v, law.cdf).pvalue > 1e-3
-    log_density = latent.log_density(pt.constant(v[:50])).eval(mode="FAST_COMPILE")
+    log_density = latent.log_density(pt.constant(v[:50]), pt).eval(mode="FAST_COMPILE")
+    np.testing.assert_allclose(latent.log_density(v[:50]), log_density, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(log_density, law.logpdf(v[:50]), rtol=1e-10, atol=1e-12)
-    zero = latent.draw(pt.zeros((1, latent.normals)), 1).eval(mode="FAST_COMPILE")
+    zero = latent.draw(pt.zeros((1, latent.normals)), 1, pt).eval(mode="FAST_COMPILE")
     np.testing.assert_allclose(zero, law.median(), atol=1e-12)  # what deterministic draws use
 
 
@@ -193,15 +228,16 @@ def test_bad_options(options, message):
         px.BernsteinVI(model=three_normals(), **options)
 
 
-def test_bad_bases():
-    def use(base):
-        inference = px.BernsteinVI(3, base=base, model=three_normals())
-        inference._use_base()
-
-    with pytest.raises(ValueError, match="must have shapes"):
-        use((np.zeros(2), np.eye(2)))
-    with pytest.raises(ValueError, match="positive definite"):
-        use((np.zeros(3), -np.eye(3)))
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        ((np.zeros(2), np.eye(2)), "must have shapes"),
+        ((np.zeros(3), -np.eye(3)), "positive definite"),
+    ],
+)
+def test_bad_bases(base, message):
+    with pytest.raises(ValueError, match=message):
+        px.BernsteinVI(3, base=base, model=three_normals()).fit(1, progressbar=False)
 
 
 @pytest.mark.parametrize(
@@ -224,13 +260,6 @@ def test_student_t_needs_degrees_of_freedom():
 
 def uncompiled(model: pm.Model, **options):
     return px.BernsteinVI(4, (5, 5), model=model, random_seed=1, **options).approx
-
-
-def test_log_p_at_the_start_needs_no_compilation():
-    approx = uncompiled(three_normals())
-    value = approx.log_p_at_start()
-    assert "log_p" not in approx.__dict__.get("_functions", {})
-    assert value == pytest.approx(3 * stats.norm.logpdf(0.0), rel=1e-12)
 
 
 def test_log_p_at_the_start_is_the_rewritten_one_where_the_plain_graph_overflows():

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pymc as pm
 import pytest
 
 import pymc_ext as px
-from pymc_ext.variational.bernstein.polish import weighted as importance_weighted
-from pymc_ext.variational.bernstein.polish import widening as flow_widening
-from pymc_ext.variational.bernstein.polish.weighted import Stage, judge
-from pymc_ext.variational.bernstein.polish.widening import COSTS, factors, widen
+from pymc_ext.density import CountedDensity
+from pymc_ext.variational.bernstein.polish import stages
+from pymc_ext.variational.bernstein.polish.policy import POLICY
+from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, judge
+from pymc_ext.variational.bernstein.polish.widening import factors, widen
 from tests.tolerances import EXACT
 
 
@@ -19,10 +22,13 @@ def flow(sd: float, D: int = 1, **options):
     with pm.Model():
         pm.Normal("x", 0.0, sd, shape=D)
         method = px.BernsteinVI(10, (4,), polish=None, random_seed=1, **options)
-        return pm.fit(0, method=method, progressbar=False, compile_kwargs={"mode": "FAST_COMPILE"})
+        approx = pm.fit(
+            0, method=method, progressbar=False, compile_kwargs={"mode": "FAST_COMPILE"}
+        )
+    return FlowFit(approx.group.posterior(), CountedDensity(approx.density))
 
 
-@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("cost", POLICY.widening_costs)
 @pytest.mark.parametrize(("leading", "dim"), [(0, 1), (2, 2), (2, 10), (1, 300)])
 def test_the_cost_does_not_depend_on_the_number_of_variables(cost, leading, dim):
     s = factors(cost, leading, dim)
@@ -36,14 +42,16 @@ def test_the_cost_does_not_depend_on_the_number_of_variables(cost, leading, dim)
 def test_widening_lowers_khat_of_a_flow_with_light_tails():
     approx = flow(sd=1.06, D=2, tails="linear")
     z = np.random.default_rng(3).standard_normal((50_000, 2))
-    plain, alpha = judge("ELBO", approx, z), approx.group.params_dict["alpha"].get_value()
+    plain, alpha = judge("ELBO", approx, z), approx.flow.values["alpha"].copy()
     assert plain.khat > 0.3
-    wide = widen(approx, z, plain, good=-1.0, floor=-np.inf)
+    wide = widen(approx, z, plain, -np.inf, policy=replace(POLICY, good_khat=-1.0))
     assert wide.khat < 0.2
-    assert plain.elbo - 1.5 * COSTS[-1] < wide.elbo < plain.elbo
-    new = approx.group.params_dict["alpha"].get_value()
+    assert plain.elbo - 1.5 * POLICY.widening_costs[-1] < wide.elbo < plain.elbo
+    new = approx.flow.values["alpha"].copy()
     np.testing.assert_allclose(
-        np.logaddexp(0, new), (1 + np.sqrt(COSTS[-1] / 2)) * np.logaddexp(0, alpha), rtol=EXACT
+        np.logaddexp(0, new),
+        (1 + np.sqrt(POLICY.widening_costs[-1] / 2)) * np.logaddexp(0, alpha),
+        rtol=EXACT,
     )
     again = judge("", approx, z)
     assert (again.elbo, again.khat) == (wide.elbo, wide.khat)  # what was chosen is in place
@@ -61,27 +69,25 @@ def test_widening_lowers_khat_of_a_flow_with_light_tails():
 )
 def test_choice(khats, elbo, chosen, monkeypatch):
     approx, scripted, seen = flow(sd=1.0, D=3), iter(khats), []
-    alpha = approx.group.params_dict["alpha"]
-    before = alpha.get_value()
+    alpha = approx.flow.values["alpha"]
+    before = alpha.copy()
 
     def next_stage(name, approx, z):
-        seen.append(alpha.get_value())
+        seen.append(alpha.copy())
         return Stage(name, elbo, next(scripted), 0.9)
 
-    monkeypatch.setattr(importance_weighted, "judge", next_stage)
-    monkeypatch.setattr(flow_widening, "COSTS", (0.03, 0.045))
-    stage = widen(approx, None, Stage("ELBO", 0.0, 0.5, 0.9), good=0.3, floor=-1.0)
+    monkeypatch.setattr(stages, "judge", next_stage)
+    two = replace(POLICY, widening_costs=(0.03, 0.045))
+    stage = widen(approx, None, Stage("ELBO", 0.0, 0.5, 0.9), -1.0, policy=two)
     if chosen is None:
         assert stage is None
-        np.testing.assert_array_equal(alpha.get_value(), before)
+        np.testing.assert_array_equal(alpha.copy(), before)
     else:
         assert stage.khat == khats[chosen]
-        np.testing.assert_array_equal(alpha.get_value(), seen[chosen])
+        np.testing.assert_array_equal(alpha.copy(), seen[chosen])
         assert len(seen) == (1 if khats[chosen] < 0.3 else 2)
 
 
 def test_an_input_map_without_a_scale_is_left_alone():
     approx = flow(sd=1.25, input_map="f2")
-    assert (
-        widen(approx, np.zeros((10, 1)), Stage("ELBO", 0.0, 0.5, 0.9), good=0.3, floor=-1.0) is None
-    )
+    assert widen(approx, np.zeros((10, 1)), Stage("ELBO", 0.0, 0.5, 0.9), -1.0) is None

@@ -62,8 +62,9 @@ def test_variants_keep_what_the_paper_keeps(figure_1):
     T = fit("eig", figure_1).cov.eval()
     np.testing.assert_allclose(S @ T, T @ S, atol=1e-10)  # same eigenvectors
     C = np.linalg.cholesky(S)
-    lr = fit("lr", figure_1)
-    L, x = lr.group.root.eval(), lr.group.factor.get_value()
+    lr = px.MixedVI("lr", model=figure_1, random_seed=1)
+    pm.fit(method=lr, model=figure_1, progressbar=False)
+    L, x = lr.approx.group.root.eval(), lr.algorithm.family.factor
     assert np.linalg.matrix_rank(L - x, tol=1e-8) == 1
     np.testing.assert_allclose(x @ x.T, C @ C.T, rtol=1e-8)
 

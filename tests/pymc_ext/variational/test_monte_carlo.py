@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 from scipy.special import expit
 
-from pymc_ext.variational.gaussian.monte_carlo import MonteCarloVI
+from pymc_ext.variational.gaussian.monte_carlo_vi import MonteCarloVI
 from pymc_ext.variational.logistic.viper import ViperVI
 from tests.tolerances import monte_carlo
 

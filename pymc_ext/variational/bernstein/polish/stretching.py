@@ -14,64 +14,72 @@ heavy, but has no draws to make them heavier.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
-from pymc_ext.arviz_versions import psislw
+from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.stretched_tails import START, excess, excess_inverse, excess_slope
 from pymc_ext.variational.bernstein.latents import Normal
-from pymc_ext.variational.bernstein.polish.weighted import Stage, keep_best
+from pymc_ext.variational.bernstein.polish.policy import POLICY, Policy
+from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, keep_best
 
 Array = NDArray[np.floating]
-DRAWS, ROUNDS = 50_000, 2  # behind a fit of the tails; each round has new weights
-LARGEST = 4.0  # a of a fit
-LENGTHS = (1.0, 1.5)  # of the fitted a
 
 
-def fitted_tails(approx: Any, plain: Stage, seed: Any) -> Array:
+def fitted_tails(
+    fit: FlowFit, plain: Stage, rng: np.random.Generator, policy: Policy = POLICY
+) -> Array:
     """Amounts (L, 2, D) of stretching to try, the shortest tails first; none where L = 0.
 
-    Only flows with the input map f1 and normal latent variables have tails to stretch. ``seed`` is
+    Only flows with the input map f1 and normal latent variables have tails to stretch. ``rng`` is
     of the draws that they are fitted to.
     """
-    group = approx.group
-    before = group.stretch.get_value()
-    stretchable = group.input_map == "f1" and isinstance(group.law, Normal)
+    flow = fit.flow
+    before = flow.stretch.copy()
+    stretchable = flow.shape.input_map == "f1" and isinstance(flow.law, Normal)
     if not (stretchable and np.isfinite(plain.khat)):  # ±∞: hardly any weight, or all the same
         return np.empty((0, *before.shape))
-    fitted = _fitted(approx, approx.latent_draws(DRAWS, seed))
-    group.stretch.set_value(before)
-    return np.array([length * fitted for length in LENGTHS])
+    z = rng.standard_normal((policy.stretching_draws, flow.latent_dimension))
+    fitted = _fitted(fit, z, policy)
+    flow.stretch[...] = before
+    return np.array([length * fitted for length in policy.stretching_lengths])
 
 
 def stretch(
-    approx: Any, z: Array, plain: Stage, good: float, floor: float, tails: Array
+    fit: FlowFit,
+    z: Array,
+    plain: Stage,
+    floor: float,
+    tails: Array,
+    allowed: Callable[[], bool] = lambda: True,
+    policy: Policy = POLICY,
 ) -> Stage | None:
     """Stretch to one of ``tails`` as :func:`keep_best` says."""
-    names = (f"stretching tails to {length:g} of their fit" for length in LENGTHS)
+    names = (f"stretching tails to {length:g} of their fit" for length in policy.stretching_lengths)
     settings = zip(names, tails, strict=False)  # there may be no tails
-    return keep_best(approx.group.stretch, settings, approx, z, plain=plain, good=good, floor=floor)
+    return keep_best(
+        fit.flow.stretch, settings, fit, z, plain=plain, floor=floor, allowed=allowed, policy=policy
+    )
 
 
-def _fitted(approx: Any, z: Array) -> Array:
+def _fitted(fit: FlowFit, z: Array, policy: Policy = POLICY) -> Array:
     """a of each tail, (2, D); leaves it set."""
-    tails = approx.group.stretch
-    for _ in range(ROUNDS):
-        log_ratio = approx.log_ratios(z)
+    tails = fit.flow.stretch
+    for _ in range(policy.stretching_rounds):
+        log_ratio = fit.log_ratios(z)
         finite = np.isfinite(log_ratio)
         weights = np.exp(psislw(log_ratio[finite])[0])
-        sides = [
-            [_fit(sign * v, weights, a) for v, a in zip(z[finite].T, present, strict=True)]
-            for sign, present in zip((-1, 1), tails.get_value(), strict=True)
+        tails[...] = [
+            [_fit(sign * v, weights, a, policy) for v, a in zip(z[finite].T, present, strict=True)]
+            for sign, present in zip((-1, 1), tails, strict=True)
         ]
-        tails.set_value(np.array(sides, dtype=tails.dtype))
-    return tails.get_value()
+    return tails.copy()
 
 
-def _fit(z: Array, weights: Array, present: float) -> float:
+def _fit(z: Array, weights: Array, present: float, policy: Policy) -> float:
     """a of the right tail most likely for the weighted draws s(z) made with the present a."""
     beyond = z > START
     s, w = excess(z[beyond] - START, present), weights[beyond]
@@ -80,4 +88,5 @@ def _fit(z: Array, weights: Array, present: float) -> float:
         t = excess_inverse(s, a)
         return float(w @ (0.5 * (START + t) ** 2 + np.log(excess_slope(t, a))))
 
-    return float(minimize_scalar(loss, bounds=(0.0, LARGEST), method="bounded").x)
+    bounds = (0.0, policy.longest_stretch)
+    return float(minimize_scalar(loss, bounds=bounds, method="bounded").x)

@@ -1,21 +1,8 @@
-"""Second phase of a flow's training: the importance-weighted bound, and the choice by k̂."""
+"""Settings of a flow's training on the importance-weighted bound."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import logsumexp
-
-from pymc_ext.arviz_versions import psislw
-
-Array = NDArray[np.floating]
-RELIABLE = 0.7  # k̂ beyond which importance weights are of no use (Vehtari et al. 2024)
-LARGEST_PRICE = 1.0  # nats of ELBO; where polishing is of use it costs some hundredths
-SCATTER = 0.05  # about one standard deviation of k̂ from 50,000 draws
 
 
 @dataclass(frozen=True)
@@ -24,7 +11,7 @@ class ImportanceWeighted:
 
     Reverse KL hardly sees where q is too light; this bound does, and so lowers k̂, at the price of
     a lower ELBO. The better of the two by k̂ on fresh draws is kept, by the ELBO where both k̂ are
-    beyond use; one that costs more than `LARGEST_PRICE` is not.
+    beyond use; one that costs more than a nat is not.
 
     Parameters
     ----------
@@ -67,96 +54,36 @@ class ImportanceWeighted:
 
 
 @dataclass(frozen=True)
-class Stage:
-    """ELBO, k̂ and relative effective sample size of q after one phase, on fresh draws."""
-
-    objective: str
-    elbo: float
-    khat: float
-    relative_ess: float
-    kept: bool = False
-
-    def describe(self) -> str:
-        """One sentence for ``result.notes``."""
-        return (
-            f"after {self.objective}: ELBO {self.elbo:.4f}, k̂ {self.khat:.2f}, "
-            f"ESS {self.relative_ess:.2f} N{' (kept)' if self.kept else ''}"
-        )
-
-
-def pareto_khat(log_ratios: Array) -> float:
-    """k̂ of log importance ratios, shape (N,); −inf where they are constant (q = p)."""
-    if np.std(log_ratios) < 1e-8:
-        return -np.inf
-    return float(psislw(log_ratios)[1])
-
-
-def judge(objective: str, approx: Any, z: Array) -> Stage:
-    """Measures q on the draws made from the normals ``z``."""
-    log_ratio = approx.log_ratios(z)
-    inside = np.where(np.isfinite(log_ratio), log_ratio, -np.inf)
-    weights = np.exp(inside - logsumexp(inside))
-    finite = inside[np.isfinite(inside)]
-    khat = pareto_khat(finite) if len(finite) > 100 else np.inf
-    return Stage(objective, float(inside.mean()), khat, float(1 / np.sum(weights**2) / len(z)))
-
-
-def keep_best(
-    variable: Any,
-    settings: Iterable[tuple[str, Array]],
-    approx: Any,
-    z: Array,
-    *,
-    plain: Stage,
-    good: float,
-    floor: float,
-) -> Stage | None:
-    """Set ``variable`` to the first setting with k̂ < ``good``, or to that with the lowest k̂.
+class Polish:
+    """Which ways of polishing are tried.
 
     Parameters
     ----------
-    variable
-        Shared variable of the flow.
-    settings
-        Name and value of each setting, those that cost the least ELBO first.
-    approx, z
-        The flow, and the normals behind the draws on which ``plain`` was judged.
-    plain
-        The present setting, judged.
-    good
-        k̂ beyond which nothing more is to be gained.
-    floor
-        ELBO below which no setting is taken.
-
-    Returns
-    -------
-    Stage or None
-        The one chosen; None, with the variable as it was, if k̂ falls by less than its scatter.
+    stretch, widen
+        Whether tails of latent variables may be stretched to fit the importance weights, and
+        latent variables widened.
+    weighted
+        Settings of the importance-weighted phase; None leaves it out.
+    always
+        Whether that phase runs whatever k̂ is.
     """
-    before = variable.get_value()
-    best, chosen = plain, before
-    for name, value in settings:
-        variable.set_value(np.asarray(value, dtype=before.dtype))
-        stage = judge(name, approx, z)
-        if stage.khat < best.khat and stage.elbo >= floor:
-            best, chosen = stage, variable.get_value()
-        if best.khat < good:
-            break
-    gained = best.khat < plain.khat - SCATTER
-    variable.set_value(chosen if gained else before)
-    return best if gained else None
+
+    stretch: bool = True
+    widen: bool = True
+    weighted: ImportanceWeighted | None = ImportanceWeighted()
+    always: bool = False
 
 
-def better(polished: Stage, plain: Stage) -> bool:
-    """Whether k̂ fell by more than its own scatter; where it hardly changed the higher ESS wins.
+PolishOption = Polish | ImportanceWeighted | str | None
 
-    Where both k̂ are beyond `RELIABLE` neither they nor the ESS mean much, and the higher ELBO wins.
-    A lower k̂ at the price of more than `LARGEST_PRICE` is no gain: q lies thinly over everything.
-    """
-    if min(polished.khat, plain.khat) > RELIABLE:
-        return polished.elbo > plain.elbo
-    if polished.elbo < plain.elbo - LARGEST_PRICE:
-        return False
-    if abs(polished.khat - plain.khat) < SCATTER:
-        return polished.relative_ess > plain.relative_ess
-    return polished.khat < plain.khat
+
+def resolve_polish(polish: PolishOption) -> Polish | None:
+    """The option as settings; ValueError for anything else."""
+    if polish is None or isinstance(polish, Polish):
+        return polish
+    if isinstance(polish, ImportanceWeighted):
+        return Polish(weighted=polish, always=True)
+    named = {"auto": Polish(), "widening": Polish(weighted=None)}
+    if not isinstance(polish, str) or polish not in named:
+        raise ValueError(f"polish must be one of ('auto', 'widening', None), got {polish!r}")
+    return named[polish]

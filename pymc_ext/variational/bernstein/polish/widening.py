@@ -8,40 +8,48 @@ few leading scalars, on which all else depends, bear most of it.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.maths.bernstein_basis import inverse_softplus
-from pymc_ext.variational.bernstein.polish.weighted import Stage, keep_best
+from pymc_ext.variational.bernstein.polish.policy import POLICY, Policy
+from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, keep_best
 
 Array = NDArray[np.floating]
-COSTS = (0.015, 0.02, 0.03, 0.045)  # nats of ELBO where q was right; smaller ones can raise k̂
-LEADING_SHARE = 0.7
 
 
-def factors(cost: float, leading: int, dim: int) -> Array:
-    """Factor of each latent variable, shape (dim,); ``leading`` of them are leading scalars."""
+def factors(cost: float, leading: int, dim: int, share: float = POLICY.leading_share) -> Array:
+    """Factor of each latent variable, (dim,); ``leading`` scalars bear ``share`` of the cost."""
     if not 0 < leading < dim:
         return np.full(dim, 1 + np.sqrt(cost / dim))
-    share = np.full(dim, (1 - LEADING_SHARE) / (dim - leading))
-    share[:leading] = LEADING_SHARE / leading
-    return 1 + np.sqrt(cost * share)
+    shares = np.full(dim, (1 - share) / (dim - leading))
+    shares[:leading] = share / leading
+    return 1 + np.sqrt(cost * shares)
 
 
-def widen(approx: Any, z: Array, plain: Stage, good: float, floor: float) -> Stage | None:
+def widen(
+    fit: FlowFit,
+    z: Array,
+    plain: Stage,
+    floor: float,
+    allowed: Callable[[], bool] = lambda: True,
+    policy: Policy = POLICY,
+) -> Stage | None:
     """Widen as :func:`keep_best` says, the cheapest first; only the input map f1 has scales."""
-    group = approx.group
-    alpha = group.params_dict.get("alpha")
+    flow = fit.flow
+    alpha = flow.values.get("alpha")
     if alpha is None:
         return None
-    scale = np.logaddexp(0, alpha.get_value())
+    scale = np.logaddexp(0, alpha)
     settings = [
         (
             f"widening at {cost} nats",
-            inverse_softplus(factors(cost, group.leading, group.ddim) * scale),
+            inverse_softplus(factors(cost, flow.leading, flow.dimension) * scale),
         )
-        for cost in COSTS
+        for cost in policy.widening_costs
     ]
-    return keep_best(alpha, settings, approx, z, plain=plain, good=good, floor=floor)
+    return keep_best(
+        alpha, settings, fit, z, plain=plain, floor=floor, allowed=allowed, policy=policy
+    )

@@ -1,173 +1,165 @@
-"""Two ways to take optimiser steps: a PyTensor function each, or a loop compiled by JAX."""
+"""Optimiser steps on fresh draws: scores of any density, pulled back through q."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from importlib.util import find_spec
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
-import pytensor
 from numpy.typing import NDArray
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import graph_inputs
-from pytensor.tensor import TensorType, TensorVariable
+from scipy.special import logsumexp
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.maths import flow_kernels as kernels
+from pymc_ext.variational.bernstein.flow import BernsteinFlow
 
 Array = NDArray[np.floating]
+Normals = Callable[[int], Array]  # number of steps -> z (steps, S, K)
+Update = Callable[[Array, Array], None]  # changes the vector in place, given the gradient
 BLOCK = 100  # most steps taken between two looks at the learning rate
+OPTIMIZERS = ("adam", "rmsprop")
 
 
-class Loop(ABC):
-    """Takes optimiser steps on fresh normals; the same seed gives the same normals to each kind.
+@dataclass(frozen=True)
+class StepOptions:
+    """What one optimiser step is made of.
 
     Parameters
     ----------
-    approx
-        Compiles with its backend and counts the seconds.
-    z
-        Symbolic normals of one step, (S, K).
-    loss
-        Scalar loss.
-    updates
-        Shared variable -> value after the step.
     draws
-        S.
-    rng
-        Makes the normals.
+        S, draws in each step.
+    group
+        Draws in one group of the importance-weighted bound; 1 is the ELBO.
+    learning_rate
+        Full rate.
+    optimizer
+        ``"adam"`` or ``"rmsprop"``.
+    max_norm
+        Gradients longer than this are shortened to it. None: to three times the running mean of
+        their norms, for a few draws far out, where an exponential explodes, would otherwise fill
+        Adam's second moment and stop it for a thousand steps.
+    update
+        Takes the place of the optimiser, its schedule and its average.
+    normals
+        Takes the place of fresh normals.
     """
+
+    draws: int = 10
+    group: int = 1
+    learning_rate: float = 0.005
+    optimizer: str = "adam"
+    max_norm: float | None = None
+    update: Update | None = None
+    normals: Normals | None = None
+
+
+class Loop(Protocol):
+    """Takes steps; ``vector`` (P + H,) holds q's parameters and the density's extra ones."""
+
+    draws: int
+
+    @property
+    def vector(self) -> Array:
+        """Present parameters."""
+
+    @vector.setter
+    def vector(self, value: Array) -> None: ...
+
+    @property
+    def average(self) -> Array:
+        """Average of the last iterates."""
+
+    @average.setter
+    def average(self, value: Array) -> None: ...
+
+    def run(self, steps: int, rate: float, weight: float) -> Array:
+        """Losses of ``steps`` steps, at most `BLOCK`; ``weight`` is that of a new iterate."""
+
+
+LoopMaker = Callable[[BernsteinFlow, CountedDensity, StepOptions, np.random.Generator], Loop]
+
+
+class DensityLoop:
+    """Steps in numbers: draw, ask for scores, pull back, step."""
 
     def __init__(
         self,
-        approx: Any,
-        z: TensorVariable,
-        loss: TensorVariable,
-        updates: Mapping[Any, Any],
-        draws: int,
+        flow: BernsteinFlow,
+        density: CountedDensity,
+        options: StepOptions,
         rng: np.random.Generator,
     ) -> None:
-        self.draws, self.rng = draws, rng
-        self.shape = (draws, approx.group.latent_dim)
-        seed = int(rng.integers(2**31))
-        with approx.building():
-            self.build(approx, z, loss, dict(updates), seed)
+        self.flow, self.density, self.options, self.rng = flow, density, options, rng
+        self.draws, self.size = options.draws, len(flow.x)
+        H = density.extra_size
+        self._vector = np.concatenate([flow.x, density.extra])
+        self._mask = np.concatenate([flow.mask, np.ones(H)])
+        self._average = self._vector.copy()
+        self._first, self._second = np.zeros_like(self._vector), np.zeros_like(self._vector)
+        self._state = np.zeros(2)  # Adam's steps, running limit of the gradient's norm
 
-    @abstractmethod
-    def build(
-        self, approx: Any, z: TensorVariable, loss: TensorVariable, updates: dict, seed: int
-    ) -> None:
-        """Compile; ``seed`` is for random numbers of the model's own (minibatches)."""
+    @property
+    def vector(self) -> Array:
+        return np.concatenate([self.flow.x, self.density.extra])
 
-    @abstractmethod
-    def run(self, steps: int) -> Array:
-        """Losses of ``steps`` steps, taken one after another; at most `BLOCK` of them."""
+    @vector.setter
+    def vector(self, value: Array) -> None:
+        self._vector[...] = value
+        self.flow.set(value[: self.size])
+        if len(value) > self.size:
+            self.density.extra = value[self.size :]
 
-    def normals(self, steps: int) -> Array:
-        """Normals of the next ``steps`` steps, (steps, S, K)."""
-        z = self.rng.standard_normal((steps, *self.shape))
-        return z.astype(pytensor.config.floatX)
+    @property
+    def average(self) -> Array:
+        return self._average
 
+    @average.setter
+    def average(self, value: Array) -> None:
+        self._average[...] = value
 
-class PyTensorLoop(Loop):
-    """Each step is a call of one compiled function."""
+    def run(self, steps: int, rate: float, weight: float) -> Array:
+        with np.errstate(all="ignore"):  # a step that is not finite is left out
+            return np.array([self._step(z, rate, weight) for z in self._normals(steps)])
 
-    def build(
-        self, approx: Any, z: TensorVariable, loss: TensorVariable, updates: dict, seed: int
-    ) -> None:
-        self.step = approx.compile(
-            [z], loss, updates=updates, random_seed=seed, on_unused_input="ignore"
-        )
-        self.step.trust_input = True
+    def _normals(self, steps: int) -> Array:
+        if self.options.normals is not None:
+            return self.options.normals(steps)
+        return self.rng.standard_normal((steps, self.draws, self.flow.latent_dimension))
 
-    def run(self, steps: int) -> Array:
-        return np.array([float(self.step(z)) for z in self.normals(steps)])
+    def _step(self, z: Array, rate: float, weight: float) -> float:
+        loss, gradient = self.loss_and_gradient(z)
+        options, vector = self.options, self._vector
+        vector[: self.size] = self.flow.x
+        if options.update is not None:
+            options.update(vector, gradient * self._mask)
+        else:
+            if not np.isfinite(loss):
+                gradient[0] = np.nan
+            kernels.adam(
+                vector, self._average, self._first, self._second, gradient, self._mask,
+                rate, weight, self._state, options.optimizer == "adam", options.max_norm or 0.0,
+            )  # fmt: skip
+        self.vector = vector
+        return loss
 
-
-class JaxLoop(Loop):
-    """All steps of a block inside one loop compiled by JAX."""
-
-    def build(
-        self, approx: Any, z: TensorVariable, loss: TensorVariable, updates: dict, seed: int
-    ) -> None:
-        if find_spec("jax") is None:
-            raise ImportError("backend='jax' needs JAX: pip install 'trusted-posteriors[jax]'")
-        if approx.has_minibatch:
-            raise ValueError(
-                "backend='jax' compiles the whole loop and cannot draw pm.Minibatch batches "
-                "inside it: use backend='pytensor'"
-            )
-        import jax
-        import jax.numpy as jnp
-
-        self.state = list(updates)
-        function, self.fixed = jax_function(self.state, z, [*updates.values(), loss])
-
-        @jax.jit
-        def block(carried: Any, fixed: Any, normals: Any, steps: Any) -> Any:
-            def one(i: Any, inner: Any) -> Any:
-                values, losses = inner
-                *after, loss = function(*values, *fixed, normals[i])
-                return tuple(after), losses.at[i].set(loss)
-
-            # a number of steps known only when it runs: one compilation serves all blocks
-            return jax.lax.fori_loop(0, steps, one, (carried, jnp.zeros(len(normals))))
-
-        self._block = block
-
-    def run(self, steps: int) -> Array:
-        normals = self.normals(steps)
-        room = np.zeros((BLOCK - steps, *self.shape), dtype=normals.dtype)
-        carried = tuple(v.get_value(borrow=True) for v in self.state)
-        fixed = tuple(v.get_value(borrow=True) for v in self.fixed)
-        after, losses = self._block(carried, fixed, np.concatenate([normals, room]), steps)
-        for variable, value in zip(self.state, after, strict=True):
-            variable.set_value(np.array(value), borrow=True)
-        return np.asarray(losses, dtype=float)[:steps]
-
-
-def _fixed_shape(variable: Any) -> Any:
-    """A plain variable like a shared one, of its present shape: JAX needs shapes when it traces."""
-    value = variable.get_value(borrow=True)
-    if not isinstance(variable.type, TensorType):
-        return variable.type(name=variable.name)
-    return TensorType(variable.type.dtype, shape=np.shape(value))(name=variable.name)
-
-
-def jax_function(first: list[Any], z: Any, outputs: list[Any]) -> tuple[Any, list[Any]]:
-    """A graph as a JAX function of the shared variables ``first``, of all others in it, and of z.
-
-    The other shared variables are returned with it, in their order as arguments.
-    """
-    from pytensor.link.jax.dispatch import jax_funcify
-
-    others = [
-        v
-        for v in dict.fromkeys(graph_inputs(outputs))
-        if isinstance(v, SharedVariable) and v not in first
-    ]
-    plain = {v: _fixed_shape(v) for v in [*first, *others]}
-    replaced = clone_replace(outputs, plain, rebuild_strict=False)
-    graph = FunctionGraph([*plain.values(), z], replaced, clone=True)
-    pytensor.compile.mode.get_mode("JAX").optimizer.rewrite(graph)
-    return jax_funcify(graph), others
-
-
-def jax_of_rows(z: TensorVariable, output: TensorVariable) -> Callable[[Array], list[Array]]:
-    """``output`` (N,) as a function of z (at most N, K), whose type says N, compiled by JAX."""
-    import jax
-
-    function, held = jax_function([], z, [output])
-    compiled = jax.jit(function)
-
-    def call(rows: Array) -> list[Array]:
-        padded = np.zeros(z.type.shape, dtype=z.dtype)
-        padded[: len(rows)] = rows
-        (out,) = compiled(*(v.get_value(borrow=True) for v in held), padded)
-        return [np.array(out)[: len(rows)]]
-
-    return call
-
-
-LOOPS: dict[str, type[Loop]] = {"pytensor": PyTensorLoop, "jax": JaxLoop}
+    def loss_and_gradient(self, z: Array) -> tuple[float, Array]:
+        """−bound on the draws of normals z (S, K), and its gradient (P + H,)."""
+        tape = self.flow.trace(z)
+        S, K = len(z), self.options.group
+        w = np.full(S, 1 / S)
+        if K == 1:
+            log_p, scores, by_extra = self.density.weighted_gradients(tape.theta, w)
+            loss = float(np.mean(tape.log_q - log_p))
+        else:
+            log_p, scores = self.density.log_density_gradient(tape.theta)
+            log_ratio = (log_p - tape.log_q).reshape(-1, K)
+            total = logsumexp(log_ratio, axis=1)
+            w = np.exp(log_ratio - total[:, None]).ravel() * K / S
+            loss = -float(np.mean(total - np.log(K)))
+            by_extra = np.empty(0)
+            if self.density.extra_size:  # their weights are known only now
+                by_extra = self.density.weighted_gradients(tape.theta, w)[2]
+            scores = np.where(w[:, None] > 0, scores, 0.0)
+        gradient = self.flow.pullback(tape, -w[:, None] * scores, -w)
+        return loss, np.concatenate([gradient, -by_extra]) if len(by_extra) else gradient

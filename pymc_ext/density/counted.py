@@ -1,0 +1,120 @@
+"""A density that counts what is asked of it, and the clock of its compilation."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from pymc_ext.density.protocol import Array, Density, bounded_names, coordinate_names
+
+
+class Clock:
+    """Seconds spent compiling, apart from those of the fit."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._running = False
+
+    @contextlib.contextmanager
+    def compiling(self) -> Iterator[None]:
+        """What happens inside is compilation; may be nested."""
+        if self._running:
+            yield
+            return
+        self._running, begin = True, time.perf_counter()
+        try:
+            yield
+        finally:
+            self._running = False
+            self.seconds += time.perf_counter() - begin
+
+
+class CountedDensity:
+    """``density`` with the number of log densities and of scores asked of it, rows each.
+
+    Parameters that a density has beside θ (hyperparameters, a network's weights trained with q)
+    are one flat vector :attr:`extra`, with gradients from :meth:`weighted_gradients`.
+    """
+
+    def __init__(self, density: Density) -> None:
+        self.density: Any = density
+        self.clock: Clock = getattr(density, "clock", None) or Clock()
+        self.values = self.gradients = 0
+        self._extras_fixed = False
+
+    @property
+    def noisy(self) -> bool:
+        """Whether each call gives another estimate of log p̃ (``pm.Minibatch``)."""
+        return bool(getattr(self.density, "noisy", False))
+
+    def require_exact(self) -> None:
+        """Raise ValueError where log p̃ is noisy."""
+        if self.noisy:
+            raise ValueError(
+                "log p̃ is only a noisy estimate with pm.Minibatch data: build the model on all "
+                "data to evaluate it"
+            )
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return int(self.density.dimension)
+
+    @property
+    def unconstrained_names(self) -> list[str]:
+        """Names of the coordinates."""
+        return coordinate_names(self.density)
+
+    @property
+    def bounded_names(self) -> list[str]:
+        """Coordinates of bounded variables."""
+        return bounded_names(self.density)
+
+    def log_density(self, theta: Array) -> Array:
+        """log p̃, (N, D) -> (N,)."""
+        self.values += len(theta)
+        return self.density.log_density(theta)
+
+    def log_density_gradient(self, theta: Array) -> tuple[Array, Array]:
+        """log p̃ and score, (N, D) -> (N,), (N, D)."""
+        self.values += len(theta)
+        self.gradients += len(theta)
+        return self.density.log_density_gradient(theta)
+
+    # ---- parameters beside θ ---------------------------------------------------------------
+
+    @property
+    def extra_size(self) -> int:
+        """H, the number of parameters beside θ that are free."""
+        return 0 if self._extras_fixed else int(getattr(self.density, "extra_size", 0))
+
+    @contextlib.contextmanager
+    def extras_fixed(self) -> Iterator[None]:
+        """Context in which the parameters beside θ stay as they are."""
+        before, self._extras_fixed = self._extras_fixed, True
+        try:
+            yield
+        finally:
+            self._extras_fixed = before
+
+    @property
+    def extra(self) -> Array:
+        """Their values, (H,)."""
+        return self.density.extra if self.extra_size else np.empty(0)
+
+    @extra.setter
+    def extra(self, value: Array) -> None:
+        if self.extra_size:
+            self.density.extra = value
+
+    def weighted_gradients(self, theta: Array, weights: Array) -> tuple[Array, Array, Array]:
+        """log p̃ (N,), scores (N, D), and ∂ Σ_n w_n log p̃_n / ∂ extra (H,)."""
+        if not self.extra_size:
+            return *self.log_density_gradient(theta), np.empty(0)
+        self.values += len(theta)
+        self.gradients += len(theta)
+        return self.density.weighted_gradients(theta, weights)

@@ -1,0 +1,342 @@
+"""The density of a PyMC model: value and score over rows, compiled once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pymc.data import MinibatchOp
+from pytensor.gradient import NullTypeGradError
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors
+
+import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before it compiles
+from pymc_ext.density.counted import Clock
+from pymc_ext.density.protocol import Array
+from pymc_ext.over_draws import checked, has_scan, over_draws
+
+logger = logging.getLogger(__name__)
+
+ELEMENTS = 2**18  # numbers in the widest array of one call: about 2 MB, a cache's worth
+FEWEST_ROWS, MOST_ROWS = 16, 4096  # of one call, whatever the widths that the graph declares
+VALUE_ROWS = 50_000  # values asked for from which on compiling them without the score pays
+HESSIAN_ROWS = 256  # directions differentiated together: bounds memory at 256 gradients
+
+
+class PyMCDensity:
+    """log p̃ of a model on its unconstrained space, log-Jacobian and constants included.
+
+    θ (D,) holds the raveled value variables of ``variables`` in their order. One function of rows
+    is compiled, at first use: value and score; another for the values alone once more than
+    ``VALUE_ROWS`` were asked for; a Hessian only when asked for.
+
+    Parameters
+    ----------
+    model
+        The model; its free variables must be continuous.
+    variables
+        Free variables that θ consists of; None takes all.
+    point
+        Free variables held at a point instead, with the shared variable (H,) of their raveled
+        unconstrained values. Their prior counts without Jacobian, as in ``pm.find_MAP``.
+    compile_kwargs
+        Of ``pymc.pytensorf.compile``: ``mode``, ...
+    clock
+        Counts the seconds of compilation, those of the first call included (numba compiles then).
+    trained
+        More shared variables (a network's weights) with respect to which gradients are wanted.
+    replacements, updates
+        Variable -> replacement in the model's graph, and shared variable -> value after a call of
+        value and score; as ``more_replacements`` and ``more_updates`` of ``pm.fit``.
+    random_seed
+        Of random numbers in the model's graph (``pm.Minibatch``).
+
+    Examples
+    --------
+    >>> with pm.Model() as model:
+    ...     tau = pm.HalfNormal("tau")
+    >>> PyMCDensity(model).log_density_gradient(np.zeros((1, 1)))
+    (array([-0.72579135]), array([[0.]]))
+    """
+
+    def __init__(
+        self,
+        model: pm.Model,
+        variables: Sequence[Any] | None = None,
+        *,
+        point: tuple[Sequence[Any], Any] | None = None,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+        trained: Sequence[Any] = (),
+        replacements: Mapping[Any, Any] | None = None,
+        updates: Mapping[Any, Any] | None = None,
+        random_seed: int | None = None,
+    ) -> None:
+        self.model = model
+        self.clock = clock or Clock()
+        self._variables = list(model.free_RVs if variables is None else variables)
+        self._point = point
+        self._compile_kwargs = dict(compile_kwargs or {})
+        self._replacements, self._updates = dict(replacements or {}), dict(updates or {})
+        self._random_seed = random_seed
+        self._layout = _layout(model, self._variables)
+        self.dimension = self._layout[-1][1].stop
+        self.extras: list[Any] = ([] if point is None else [point[1]]) + list(trained)
+        self._rows_seen = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        for compiled in ("_both", "_value", "_products"):
+            state.pop(compiled, None)  # compiled again on demand
+        return state
+
+    # ---- coordinates -----------------------------------------------------------------------
+
+    @cached_property
+    def unconstrained_names(self) -> list[str]:
+        """Name of each entry of θ: ``"mu"``, ``"theta[3]"``, ``"log_sd_log__"``."""
+        return [
+            name + ("[" + ",".join(map(str, i)) + "]" if i else "")
+            for name, _, shape, _ in self._layout
+            for i in np.ndindex(*shape)
+        ]
+
+    @cached_property
+    def noisy(self) -> bool:
+        """Whether log p̃ is an estimate from ``pm.Minibatch`` data."""
+        nodes = ancestors([self.logp])
+        return any(v.owner is not None and isinstance(v.owner.op, MinibatchOp) for v in nodes)
+
+    @cached_property
+    def blocks(self) -> list[tuple[str, int, bool]]:
+        """Name, number of entries, and whether a transform bounds it, of each free variable.
+
+        A variable that holds several, as the flat vector of a Stan program does, says so in
+        ``tag.blocks``: their names with their sizes.
+        """
+        blocks = []
+        for rv, (_, where, _, _) in zip(self._variables, self._layout, strict=True):
+            parts = getattr(rv.tag, "blocks", {rv.name: where.stop - where.start})
+            bounded = self.model.rvs_to_transforms[rv] is not None
+            blocks += [(name, size, bounded) for name, size in parts.items()]
+        return blocks
+
+    @cached_property
+    def bounded_names(self) -> list[str]:
+        """Entries of θ that a transform maps to a bounded variable."""
+        model = self.model
+        bounded = {
+            model.rvs_to_values[rv].name
+            for rv in self._variables
+            if model.rvs_to_transforms[rv] is not None
+        }
+        return [name for name in self.unconstrained_names if name.split("[")[0] in bounded]
+
+    # ---- graphs ----------------------------------------------------------------------------
+
+    @cached_property
+    def theta(self) -> Any:
+        """The flat θ (D,), symbolic."""
+        return pt.vector("theta", shape=(self.dimension,))
+
+    @cached_property
+    def logp(self) -> Any:
+        """log p̃ as a scalar graph in :attr:`theta` (and in the extras)."""
+        model = self.model
+        if self._point is None:
+            graph = model.logp()
+        else:
+            prior = model.logp(vars=self._variables)
+            graph = prior + model.logp(vars=list(self._point[0]), jacobian=False) + model.datalogp
+        values = _pieces(model, self._layout, self.theta)
+        if self._point is not None:
+            rvs, shared = self._point
+            values |= _pieces(model, _layout(model, rvs), shared)
+        graph = graph_replace(graph, values, strict=False)
+        if self._replacements:
+            graph = graph_replace(graph, self._replacements, strict=False)
+        return graph
+
+    def compile(self, inputs: list[Any], outputs: Any, **kwargs: Any) -> Callable[..., Any]:
+        """A compiled function; its seconds go to the clock."""
+        options = {**self._compile_kwargs, **kwargs}
+        with self.clock.compiling():
+            return pm.pytensorf.compile(inputs, outputs, on_unused_input="ignore", **options)
+
+    def _over_rows(self, with_score: bool) -> Callable[..., list[Any]]:
+        """Rows (N, D), and weights (N,) where there are extras, -> what was asked for, by rows."""
+        check = self.model.check_bounds
+        if has_scan([self.logp]):
+            logger.info("the model contains a scan: draws are evaluated one after another")
+            return self._one_by_one(with_score)
+        with self.clock.compiling():
+            rows = pt.matrix("rows", shape=(None, self.dimension))
+            (lp,) = over_draws([self.logp], {self.theta: rows}, rows.shape[0], check)
+            inputs, outputs = [rows], [lp]
+            if with_score:
+                outputs.append(pt.grad(lp.sum(), rows, disconnected_inputs="ignore"))
+                if self.extras:
+                    weights = pt.vector("weights")
+                    inputs.append(weights)
+                    total = (weights * lp).sum()
+                    outputs += pt.grad(total, self.extras, disconnected_inputs="ignore")
+            f = self._compiled(inputs, outputs, with_score)
+            size = _rows_per_call(f)
+        return lambda theta, *weights: _in_blocks(f, size, theta, *weights)
+
+    def _one_by_one(self, with_score: bool) -> Callable[..., list[Any]]:
+        with self.clock.compiling():
+            (lp,) = checked([self.logp], self.model.check_bounds)
+            outputs = [lp]
+            if with_score:
+                outputs.append(pt.grad(lp, self.theta, disconnected_inputs="ignore"))
+                if self.extras:
+                    outputs += pt.grad(lp, self.extras, disconnected_inputs="ignore")
+            f = self._compiled([self.theta], outputs, with_score)
+
+        def over_rows(theta: Array, *weights: Array) -> list[Any]:
+            columns = list(zip(*(f(row) for row in theta), strict=True))
+            out = [np.array(column, dtype=float) for column in columns[:2]]
+            return [*out, *(np.tensordot(weights[0], np.array(c), 1) for c in columns[2:])]
+
+        return over_rows
+
+    def _compiled(self, inputs: list[Any], outputs: list[Any], stepping: bool) -> Any:
+        updates = self._updates if stepping else {}
+        f = self.compile(inputs, outputs, updates=updates, random_seed=self._random_seed)
+        if not updates:  # numba compiles at the first call: that is no part of a fit
+            point = np.zeros((1, self.dimension) if inputs[0].ndim == 2 else self.dimension)
+            with self.clock.compiling(), np.errstate(all="ignore"):
+                f(point, *(np.ones(1) for _ in inputs[1:]))
+        return f
+
+    # ---- numbers ---------------------------------------------------------------------------
+
+    @cached_property
+    def _both(self) -> Callable[..., list[Any]]:
+        return self._over_rows(with_score=True)
+
+    @cached_property
+    def _value(self) -> Callable[..., list[Any]]:
+        return self._over_rows(with_score=False)
+
+    def log_density(self, theta: Array) -> Array:
+        """log p̃, (N, D) -> (N,); −inf outside the support."""
+        rows = self._points(theta)
+        self._rows_seen += len(rows)
+        alone = "_value" in self.__dict__ or self._rows_seen > VALUE_ROWS or self._updates
+        if alone:
+            return self._value(rows)[0]
+        return self._both(rows, *self._unit_weights(rows))[0]
+
+    def log_density_gradient(self, theta: Array) -> tuple[Array, Array]:
+        """log p̃ and its gradient in θ, (N, D) -> (N,), (N, D)."""
+        rows = self._points(theta)
+        lp, gradient = self._both(rows, *self._unit_weights(rows))[:2]
+        return lp, gradient
+
+    def _unit_weights(self, rows: Array) -> list[Array]:
+        return [np.ones(len(rows))] if self.extras else []
+
+    def _points(self, theta: Array) -> Array:
+        rows = np.ascontiguousarray(theta, dtype=float)
+        if rows.ndim != 2 or rows.shape[1] != self.dimension:
+            raise ValueError(f"theta must have shape (N, {self.dimension}), got {rows.shape}")
+        return rows
+
+    # ---- parameters beside θ ---------------------------------------------------------------
+
+    @property
+    def extra_size(self) -> int:
+        """Number of hyperparameters and trained parameters, H."""
+        return sum(int(v.get_value(borrow=True).size) for v in self.extras)
+
+    @property
+    def extra(self) -> Array:
+        """Their values, (H,)."""
+        return np.concatenate([np.ravel(v.get_value()) for v in self.extras]).astype(float)
+
+    @extra.setter
+    def extra(self, value: Array) -> None:
+        begin = 0
+        for v in self.extras:
+            old = v.get_value(borrow=True)
+            v.set_value(value[begin : begin + old.size].reshape(old.shape).astype(old.dtype))
+            begin += old.size
+
+    def weighted_gradients(self, theta: Array, weights: Array) -> tuple[Array, Array, Array]:
+        """log p̃ (N,), scores (N, D), ∂ Σ_n w_n log p̃_n / ∂ extra (H,)."""
+        lp, scores, *sums = self._both(self._points(theta), weights)
+        return lp, scores, np.concatenate([np.ravel(s) for s in sums]).astype(float)
+
+    # ---- second derivatives ----------------------------------------------------------------
+
+    @cached_property
+    def _products(self) -> Callable[..., Any]:
+        with self.clock.compiling():
+            gradient = pt.grad(self.logp, self.theta, disconnected_inputs="ignore")
+            direction = pt.vector("direction", shape=(self.dimension,))
+            directions = pt.matrix("directions", shape=(None, self.dimension))
+            try:
+                product: Any = pt.grad(
+                    pt.dot(gradient, direction), self.theta, disconnected_inputs="ignore"
+                )
+            except (NotImplementedError, NullTypeGradError) as error:
+                raise TypeError(
+                    f"the log density of this model cannot be differentiated twice ({error}); fit "
+                    "it with MixedVI('eig', base='unit'), which needs gradients only"
+                ) from error
+            many = over_draws(
+                [product], {direction: directions}, directions.shape[0], self.model.check_bounds
+            )[0]
+            return self.compile([self.theta, directions], many)
+
+    def hessian(self, theta: Array) -> Array:
+        """∇² log p̃ at θ (D,), exact and symmetrised; compiled when first asked for."""
+        eye = np.eye(self.dimension)
+        blocks = range(0, self.dimension, HESSIAN_ROWS)
+        H = np.concatenate([self._products(theta, eye[i : i + HESSIAN_ROWS]) for i in blocks])
+        return (H + H.T) / 2
+
+
+def _layout(model: pm.Model, rvs: Sequence[Any]) -> list[tuple[str, slice, tuple[int, ...], str]]:
+    """Name of the value variable, place in the flat vector, shape and dtype, of each variable."""
+    point, begin, layout = model.initial_point(), 0, []
+    for rv in rvs:
+        name = str(model.rvs_to_values[rv].name)
+        value = np.asarray(point[name])
+        layout.append((name, slice(begin, begin + value.size), value.shape, str(value.dtype)))
+        begin += value.size
+    return layout
+
+
+def _pieces(model: pm.Model, layout: Sequence[Any], flat: Any) -> dict[Any, Any]:
+    """Value variable -> its entries of the flat vector."""
+    values = {v.name: v for v in model.value_vars}
+    pieces = {}
+    for name, where, shape, dtype in layout:
+        piece = flat[where].reshape(shape).astype(dtype)
+        pieces[values[name]] = pt.specify_shape(piece, shape) if shape else piece
+    return pieces
+
+
+def _in_blocks(f: Callable[..., Any], size: int, theta: Array, *weights: Array) -> list[Any]:
+    """``f`` over blocks of rows; per-row outputs are joined, sums over rows are added."""
+    if len(theta) <= size:
+        return f(theta, *weights)
+    starts = range(0, len(theta), size)
+    blocks = [f(theta[i : i + size], *(w[i : i + size] for w in weights)) for i in starts]
+    joined = [np.concatenate(parts) for parts in list(zip(*blocks, strict=True))[:2]]
+    return [*joined, *(sum(parts) for parts in list(zip(*blocks, strict=True))[2:])]
+
+
+def _rows_per_call(function: Any) -> int:
+    """Rows of one call so that its widest array stays within `ELEMENTS`."""
+    shapes = [getattr(v.type, "shape", ()) for v in function.maker.fgraph.variables]
+    widest = max(np.prod([s for s in shape if s], dtype=float) for shape in shapes)
+    return int(np.clip(ELEMENTS // widest, FEWEST_ROWS, MOST_ROWS))

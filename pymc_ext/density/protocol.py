@@ -1,0 +1,41 @@
+"""What a density is; and the names of its coordinates, for messages."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.floating]
+
+
+class Density(Protocol):
+    """log p̃ on R^D, unnormalised, with its gradient (the score), over rows of points.
+
+    Structural: any object with these members is a density. Optional members, used where they are
+    there: ``unconstrained_names`` (D names, for messages), ``bounded_names`` (those of them that a
+    transform maps to a bounded variable), ``hessian`` (θ (D,) -> (D, D), exact; else differences of
+    scores serve), ``clock`` (:class:`pymc_ext.density.counted.Clock`, seconds of compilation).
+    """
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+
+    def log_density(self, theta: Array) -> Array:
+        """log p̃, (N, D) -> (N,); −inf outside the support."""
+
+    def log_density_gradient(self, theta: Array) -> tuple[Array, Array]:
+        """log p̃ and its gradient, (N, D) -> (N,), (N, D)."""
+
+
+def coordinate_names(density: Density) -> list[str]:
+    """Names of the D coordinates; ``theta[i]`` where the density has none."""
+    names = getattr(density, "unconstrained_names", None)
+    return [f"theta[{i}]" for i in range(density.dimension)] if names is None else list(names)
+
+
+def bounded_names(density: Density) -> list[str]:
+    """Coordinates that a transform maps to a bounded variable; none where it is not known."""
+    return list(getattr(density, "bounded_names", ()))

@@ -1,0 +1,80 @@
+r"""Pareto-smoothed importance sampling on arrays, without importing ArviZ (three seconds).
+
+The largest M = min(N/5, 3√N) of N ratios are replaced by quantiles of a generalised Pareto
+distribution fitted to them, with shape k̂ and scale σ:
+
+.. math:: F(x) = 1 - (1 + k x / \sigma)^{-1/k}.
+
+The fit is the posterior mean of Zhang & Stephens (2009), doi:10.1198/tech.2009.08017, with k̂ pulled
+towards 0.5 by a prior worth ten ratios. Vehtari, Simpson, Gelman, Yao & Gabry (2024), JMLR 25(72),
+arXiv:1507.02646, sections 3 and appendix C. Tested against ArviZ's own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+Array = NDArray[np.floating]
+FEWEST_TAIL = 5  # ratios of a tail to which a Pareto distribution is fitted
+GRID = 30  # points at which the profile posterior is evaluated, beside √M more
+PRIOR_WEIGHT = 10  # ratios that the prior k = 0.5 is worth
+LOG_TINY = float(np.log(np.finfo(float).tiny))  # a log ratio that far below the largest is zero
+
+
+def psislw(log_ratios: Array) -> tuple[Array, Array]:
+    """Smoothed normalised log weights (..., N) and k̂ (...,) of log importance ratios (..., N).
+
+    k̂ is infinite where fewer than five ratios lie in the tail; −inf ratios are zero weights.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(1).standard_normal(4000)
+    >>> log_weights, khat = psislw(0.2 * x**2)  # tail index 0.4
+    >>> bool(0.2 < khat < 0.6)
+    True
+    """
+    log_ratios = np.asarray(log_ratios, dtype=float)
+    rows = log_ratios.reshape(-1, log_ratios.shape[-1])
+    out, khat = np.empty_like(rows), np.empty(len(rows))
+    for i, row in enumerate(rows):
+        out[i], khat[i] = _smooth(row)
+    return out.reshape(log_ratios.shape), khat.reshape(log_ratios.shape[:-1])
+
+
+def _smooth(log_ratios: Array) -> tuple[Array, float]:
+    n = len(log_ratios)
+    x = log_ratios - log_ratios.max()
+    order = np.argsort(x)
+    size = int(np.ceil(min(n / 5, 3 * np.sqrt(n))))
+    cutoff = max(float(x[order[-size - 1]]), LOG_TINY)
+    tail = np.flatnonzero(x > cutoff)
+    if len(tail) < FEWEST_TAIL:
+        return x - logsumexp(x), np.inf
+    ranked = tail[np.argsort(x[tail])]
+    threshold = np.exp(cutoff)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        k, sigma = generalised_pareto(np.exp(x[ranked]) - threshold)
+        if np.isfinite(k):
+            p = (np.arange(len(ranked)) + 0.5) / len(ranked)
+            quantile = sigma / k * np.expm1(-k * np.log1p(-p)) if k != 0 else -sigma * np.log1p(-p)
+            x[ranked] = np.log(threshold + quantile)
+    x = np.minimum(x, 0.0)  # no weight above the largest ratio
+    return x - logsumexp(x), k
+
+
+def generalised_pareto(excess: Array) -> tuple[float, float]:
+    """Shape k and scale σ of sorted positive ``excess`` (M,)."""
+    m = len(excess)
+    points = GRID + int(np.sqrt(m))
+    b = 1 - np.sqrt(points / (np.arange(1, points + 1) - 0.5))
+    b = b / (3 * excess[int(m / 4 + 0.5) - 1]) + 1 / excess[-1]
+    k = np.mean(np.log1p(-b[:, None] * excess), axis=1)
+    log_likelihood = m * (np.log(-b / k) - k - 1)
+    weight = np.exp(log_likelihood - logsumexp(log_likelihood))
+    real = weight >= 10 * np.finfo(float).eps
+    mean_b = float(b[real] @ (weight[real] / weight[real].sum()))
+    shape = float(np.mean(np.log1p(-mean_b * excess)))
+    sigma = -shape / mean_b
+    return (m * shape + PRIOR_WEIGHT * 0.5) / (m + PRIOR_WEIGHT), sigma

@@ -1,0 +1,83 @@
+"""From a latent variable v to the logit x of the polynomial's argument: the paper's f1, f2, f3.
+
+One class a map, with its inverse and its pullback; ``xp`` is ``NUMPY`` or ``pytensor.tensor``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_ext.maths.namespace import NUMPY
+from pymc_ext.maths.stretched_tails import stretch, unstretch
+
+Array = NDArray[np.floating]
+Parameters = Mapping[str, Any]
+
+
+class InputMap(ABC):
+    """x = l(v), elementwise; parameters by name."""
+
+    @abstractmethod
+    def forward(self, v: Any, p: Parameters, amount: Any, xp: Any = NUMPY) -> tuple[Any, Any]:
+        """x (N, D) and Σ log dx/dv (N,); ``amount`` (2, D) stretches the tails of v."""
+
+    @abstractmethod
+    def inverse(self, x: Any, p: Parameters, amount: Any, xp: Any = NUMPY) -> Any:
+        """v (N, D)."""
+
+    def pullback(
+        self, v: Array, p: Parameters, amount: Array, g_x: Array, g_log: Array
+    ) -> dict[str, Array]:
+        """Gradients by name, from the cotangents of x (N, D) and of Σ log dx/dv (N,)."""
+        return {}
+
+
+class Scaled(InputMap):
+    """f1: x = α s(v) + β with α = softplus(alpha), s the identity but for stretched tails."""
+
+    def forward(self, v: Any, p: Parameters, amount: Any, xp: Any = NUMPY) -> tuple[Any, Any]:
+        alpha = xp.softplus(p["alpha"])
+        if xp is NUMPY and not amount.any():
+            return alpha * v + p["beta"], np.full(len(v), np.log(alpha).sum())
+        s, log_ds = stretch(v, amount, xp)
+        return alpha * s + p["beta"], xp.log(alpha).sum() + log_ds.sum(-1)
+
+    def inverse(self, x: Any, p: Parameters, amount: Any, xp: Any = NUMPY) -> Any:
+        return unstretch((x - p["beta"]) / xp.softplus(p["alpha"]), amount, xp)
+
+    def pullback(
+        self, v: Array, p: Parameters, amount: Array, g_x: Array, g_log: Array
+    ) -> dict[str, Array]:
+        s = stretch(v, amount)[0] if amount.any() else v
+        alpha = NUMPY.softplus(p["alpha"])
+        by_alpha = (g_x * s).sum(axis=0) + g_log.sum() / alpha
+        return {"alpha": by_alpha * NUMPY.sigmoid(p["alpha"]), "beta": g_x.sum(axis=0)}
+
+
+class Plain(InputMap):
+    """f2: x = v."""
+
+    def forward(self, v: Any, p: Parameters, amount: Any, xp: Any = NUMPY) -> tuple[Any, Any]:
+        return v, xp.zeros_like(v[:, 0])
+
+    def inverse(self, x: Any, p: Parameters, amount: Any, xp: Any = NUMPY) -> Any:
+        return x
+
+
+class Logit(InputMap):
+    """f3: v in (0, 1) is the polynomial's argument itself, x = log v − log(1 − v)."""
+
+    def forward(self, v: Any, p: Parameters, amount: Any, xp: Any = NUMPY) -> tuple[Any, Any]:
+        log_v, log_rest = xp.log(v), xp.log1p(-v)
+        return log_v - log_rest, -(log_v + log_rest).sum(-1)
+
+    def inverse(self, x: Any, p: Parameters, amount: Any, xp: Any = NUMPY) -> Any:
+        return xp.sigmoid(x)
+
+
+MAPS: dict[str, InputMap] = {"f1": Scaled(), "f2": Plain(), "f3": Logit()}

@@ -1,0 +1,137 @@
+"""A flow judged on fresh draws, and the choice between settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.maths.psis import psislw
+from pymc_ext.variational.bernstein.flow import BernsteinFlow
+from pymc_ext.variational.bernstein.polish.policy import POLICY, Policy
+
+Array = NDArray[np.floating]
+
+
+class HasLogRatios(Protocol):
+    """Whatever gives log p̃ − log q of the draws that normals make."""
+
+    def log_ratios(self, z: Array) -> Array:
+        """(N, K) -> (N,)."""
+
+
+@dataclass
+class FlowFit:
+    """A flow and what it approximates."""
+
+    flow: BernsteinFlow
+    density: CountedDensity
+
+    def log_ratios(self, z: Array) -> Array:
+        """log p̃ − log q of the draws made from normals z, (N, K) -> (N,)."""
+        theta, log_q = self.flow.forward(z)
+        with np.errstate(all="ignore"):
+            return self.density.log_density(theta) - log_q
+
+
+@dataclass(frozen=True)
+class Stage:
+    """ELBO, k̂ and relative effective sample size of q after one phase, on fresh draws."""
+
+    objective: str
+    elbo: float
+    khat: float
+    relative_ess: float
+    kept: bool = False
+
+    def describe(self) -> str:
+        """One sentence for ``result.notes``."""
+        return (
+            f"after {self.objective}: ELBO {self.elbo:.4f}, k̂ {self.khat:.2f}, "
+            f"ESS {self.relative_ess:.2f} N{' (kept)' if self.kept else ''}"
+        )
+
+
+def pareto_khat(log_ratios: Array) -> float:
+    """k̂ of log importance ratios, shape (N,); −inf where they are constant (q = p)."""
+    if np.std(log_ratios) < 1e-8:
+        return -np.inf
+    return float(psislw(log_ratios)[1])
+
+
+def judge(objective: str, fit: HasLogRatios, z: Array) -> Stage:
+    """Measures q on the draws made from the normals ``z``."""
+    log_ratio = fit.log_ratios(z)
+    inside = np.where(np.isfinite(log_ratio), log_ratio, -np.inf)
+    with np.errstate(invalid="ignore"):  # where no draw is inside
+        weights = np.exp(inside - logsumexp(inside))
+    finite = inside[np.isfinite(inside)]
+    khat = pareto_khat(finite) if len(finite) > 100 else np.inf
+    return Stage(objective, float(inside.mean()), khat, float(1 / np.sum(weights**2) / len(z)))
+
+
+def keep_best(
+    place: Array,
+    settings: Iterable[tuple[str, Array]],
+    fit: HasLogRatios,
+    z: Array,
+    *,
+    plain: Stage,
+    floor: float,
+    allowed: Callable[[], bool] = lambda: True,
+    policy: Policy = POLICY,
+) -> Stage | None:
+    """Set ``place`` to the first setting with a good k̂, or to that with the lowest k̂.
+
+    Parameters
+    ----------
+    place
+        Numbers of the flow, changed in place.
+    settings
+        Name and value of each setting, those that cost the least ELBO first.
+    fit, z
+        The flow on its density, and the normals behind the draws on which ``plain`` was judged.
+    plain
+        The present setting, judged.
+    floor
+        ELBO below which no setting is taken.
+    allowed
+        Asked of a setting in place that would be chosen.
+
+    Returns
+    -------
+    Stage or None
+        The one chosen; None, with the numbers as they were, if k̂ falls by less than its scatter.
+    """
+    before = place.copy()
+    best, chosen = plain, before
+    for name, value in settings:
+        place[...] = value
+        stage = judge(name, fit, z)
+        if stage.khat < best.khat and stage.elbo >= floor and allowed():
+            best, chosen = stage, place.copy()
+        if best.khat < policy.good_khat:
+            break
+    gained = best.khat < plain.khat - policy.scatter
+    place[...] = chosen if gained else before
+    return best if gained else None
+
+
+def better(polished: Stage, plain: Stage, policy: Policy = POLICY) -> bool:
+    """Whether k̂ fell by more than its own scatter; where it hardly changed the higher ESS wins.
+
+    Where both k̂ are beyond use neither they nor the ESS mean much, and the higher ELBO wins. A
+    lower k̂ at the largest price is no gain: q lies thinly over everything.
+    """
+    if min(polished.khat, plain.khat) > policy.reliable_khat:
+        return polished.elbo > plain.elbo
+    if polished.elbo < plain.elbo - policy.largest_price:
+        return False
+    if abs(polished.khat - plain.khat) < policy.scatter:
+        return polished.relative_ess > plain.relative_ess
+    return polished.khat < plain.khat

@@ -1,0 +1,260 @@
+"""Whole blocks of optimiser steps inside one loop that JAX compiles, for PyMC models it can trace.
+
+The loss of the model and the flow, and the optimiser's step, are one PyTensor graph, which JAX
+compiles. Draws, schedule and average are those of :class:`.loops.DensityLoop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import clone_replace, graph_replace
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor import TensorType, TensorVariable
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.variational.bernstein.approximation import BernsteinApproximation
+from pymc_ext.variational.bernstein.flow import BernsteinFlow
+from pymc_ext.variational.bernstein.training.loops import BLOCK, StepOptions
+
+Array = NDArray[np.floating]
+LONGEST, MEMORY = 3.0, 0.99  # of a gradient, in running means of the norm, and their memory
+TINY = 1e-30  # below any norm that matters: keeps 0/0 away
+
+
+def importance_weighted_bound(log_ratio: TensorVariable, group: int) -> TensorVariable:
+    """E log (1/K) Σ p̃/q over groups of K draws; K = 1 is the ELBO (Burda et al. 2016)."""
+    if group == 1:
+        return log_ratio.mean()
+    return (pt.logsumexp(log_ratio.reshape((-1, group)), axis=1) - np.log(group)).mean()
+
+
+class GuardedOptimizer:
+    """A step that leaves out a loss or gradient that is not finite, and keeps an average.
+
+    All parameters are one vector inside the step: :meth:`load` and :meth:`store` carry values
+    between it and the parameters themselves.
+
+    Parameters
+    ----------
+    name
+        ``"adam"`` or ``"rmsprop"``.
+    max_norm
+        Gradients longer than this are shortened to it. None: to `LONGEST` times the running mean
+        of their norms, for a few draws far out, where an exponential explodes, would otherwise fill
+        Adam's second moment and stop it for a thousand steps.
+    """
+
+    def __init__(self, name: str = "adam", max_norm: float | None = None) -> None:
+        self.name, self.max_norm = name, max_norm
+        self.rate = pytensor.shared(pm.pytensorf.floatX(0.0), "rate")
+        self.weight = pytensor.shared(pm.pytensorf.floatX(1.0), "weight")
+        self.longest = pytensor.shared(pm.pytensorf.floatX(0.0), "longest")
+
+    def __call__(
+        self, loss: TensorVariable, params: Sequence[Any]
+    ) -> tuple[TensorVariable, dict[Any, Any]]:
+        """The loss as a function of the vector, and the updates of one step."""
+        self.params = list(params)
+        values = [np.asarray(p.get_value()) for p in self.params]
+        self.shapes = [value.shape for value in values]
+        self.ends = np.cumsum([value.size for value in values])
+        self.vector, self.average = self._state("vector"), self._state("average")
+        self.load()
+        self.restart_average()
+        pieces = [self.vector[a:b].reshape(shape) for a, b, shape in self._spans()]
+        replacements = dict(zip(self.params, pieces, strict=True))
+        of_vector: Any = graph_replace(loss, replacements, strict=False)
+        gradients: Any = pt.grad(of_vector, pieces, disconnected_inputs="ignore")
+        gradient = pt.concatenate([g.ravel() for g in gradients]).astype(self.vector.dtype)
+        return of_vector, self._updates(of_vector, gradient)
+
+    def _updates(self, loss: TensorVariable, gradient: TensorVariable) -> dict[Any, Any]:
+        norm: Any = pt.sqrt((gradient**2).sum())
+        good = pt.lt(norm, np.inf) & pt.lt(pt.abs(loss), np.inf)  # false for NaN too
+        updates: dict[Any, Any] = {}
+        limit: Any = self.max_norm
+        if limit is None:
+            limit = pt.switch(self.longest > 0, self.longest, LONGEST * norm)  # 0 before the first
+            longest = limit + (1 - MEMORY) * (LONGEST * pt.minimum(norm, limit) - limit)
+            updates[self.longest] = pt.switch(good, longest, self.longest)
+        scale: Any = pt.minimum(1.0, limit / pt.maximum(norm, TINY))
+        g = pt.switch(good, gradient * scale, 0.0)
+        adam = self.name == "adam"
+        b1, b2 = (0.9, 0.999) if adam else (0.0, 0.9)
+        p, v = self.vector, self._state("square")
+        v_new = b2 * v + (1 - b2) * g**2
+        updates[v] = pt.switch(good, v_new, v)
+        move, size = self.rate * g, pt.sqrt(v_new)
+        if adam:
+            m, steps = self._state("momentum"), pytensor.shared(pm.pytensorf.floatX(0.0), "steps")
+            t = steps + 1
+            m_new = b1 * m + (1 - b1) * g
+            move, size = self.rate / (1 - b1**t) * m_new, size / pt.sqrt(1 - b2**t)
+            updates |= {m: pt.switch(good, m_new, m), steps: pt.switch(good, t, steps)}
+        p_new = pt.switch(good, p - move / (size + 1e-8), p)
+        updates |= {p: p_new, self.average: self.average + self.weight * (p_new - self.average)}
+        return {
+            key: key.type.filter_variable(value.astype(key.type.dtype), allow_convert=True)
+            for key, value in updates.items()
+        }
+
+    def _state(self, name: str) -> Any:
+        zeros = np.zeros(self.ends[-1], dtype=pytensor.config.floatX)
+        return pytensor.shared(zeros, name, shape=zeros.shape)
+
+    def _spans(self) -> list[tuple[int, int, tuple[int, ...]]]:
+        begins = [0, *self.ends[:-1]]
+        return [
+            (int(a), int(b), shape)
+            for a, b, shape in zip(begins, self.ends, self.shapes, strict=True)
+        ]
+
+    def load(self) -> None:
+        """Parameters into the vector."""
+        values = [np.ravel(p.get_value()) for p in self.params]
+        self.vector.set_value(np.concatenate(values).astype(self.vector.dtype))
+
+    def store(self, averaged: bool = False) -> None:
+        """The vector, or its average, into the parameters."""
+        values = (self.average if averaged else self.vector).get_value(borrow=True)
+        for p, (a, b, shape) in zip(self.params, self._spans(), strict=True):
+            p.set_value(values[a:b].reshape(shape).astype(p.dtype))
+
+    def restart_average(self) -> None:
+        """Begin the average anew, at the present vector."""
+        self.average.set_value(self.vector.get_value())
+
+
+class JaxLoop:
+    """See the module; ``trained`` are shared variables trained with the flow's parameters."""
+
+    def __init__(
+        self,
+        approx: BernsteinApproximation,
+        flow: BernsteinFlow,
+        density: CountedDensity,
+        options: StepOptions,
+        rng: np.random.Generator,
+    ) -> None:
+        if find_spec("jax") is None:
+            raise ImportError("backend='jax' needs JAX: pip install 'trusted-posteriors[jax]'")
+        if density.noisy:
+            raise ValueError(
+                "backend='jax' compiles the whole loop and cannot draw pm.Minibatch batches "
+                "inside it: use backend='pytensor'"
+            )
+        if options.update is not None or options.normals is not None:
+            raise ValueError(
+                "backend='jax' runs its own optimiser on fresh draws: leave out obj_optimizer and "
+                "more_replacements, or use backend='pytensor'"
+            )
+        self.approx, self.flow, self.density, self.draws = approx, flow, density, options.draws
+        self.rng, self.shape = rng, (options.draws, flow.latent_dimension)
+        approx.group.hold(flow)
+        z = pt.matrix("z", shape=self.shape)  # JAX compiles for one shape
+        loss = -importance_weighted_bound(self._log_ratio(z), options.group)
+        self.optimizer = GuardedOptimizer(options.optimizer, options.max_norm)
+        params = [*approx.group.params, *density.density.extras]
+        loss, updates = self.optimizer(loss, params)
+        self._compile(z, loss, updates)
+
+    def _log_ratio(self, z: TensorVariable) -> TensorVariable:
+        theta, log_det = self.approx.group.transform(z)  # log_det is log N(z) − log q
+        return self.approx.vectorised_logp(theta) - standard_normal_logp(z) + log_det
+
+    def _compile(self, z: TensorVariable, loss: TensorVariable, updates: dict[Any, Any]) -> None:
+        import jax
+        import jax.numpy as jnp
+
+        self.state = list(updates)
+        function, self.fixed = jax_function(self.state, z, [*updates.values(), loss])
+
+        @jax.jit
+        def block(carried: Any, fixed: Any, normals: Any, steps: Any) -> Any:
+            def one(i: Any, inner: Any) -> Any:
+                values, losses = inner
+                *after, loss = function(*values, *fixed, normals[i])
+                return tuple(after), losses.at[i].set(loss)
+
+            # a number of steps known only when it runs: one compilation serves all blocks
+            return jax.lax.fori_loop(0, steps, one, (carried, jnp.zeros(len(normals))))
+
+        self._block = block
+        self._take(0)  # JAX compiles at the first call: that is no part of a fit
+
+    @property
+    def vector(self) -> Array:
+        return self.optimizer.vector.get_value()
+
+    @vector.setter
+    def vector(self, value: Array) -> None:
+        self.optimizer.vector.set_value(np.array(value))
+        size = len(self.flow.x)
+        self.flow.set(value[:size])
+        if len(value) > size:
+            self.density.extra = value[size:]
+
+    @property
+    def average(self) -> Array:
+        return self.optimizer.average.get_value()
+
+    @average.setter
+    def average(self, value: Array) -> None:
+        self.optimizer.average.set_value(np.array(value))
+
+    def run(self, steps: int, rate: float, weight: float) -> Array:
+        self.optimizer.rate.set_value(pm.pytensorf.floatX(rate))
+        self.optimizer.weight.set_value(pm.pytensorf.floatX(weight))
+        losses = self._take(steps)
+        self.density.values += steps * self.draws
+        self.density.gradients += steps * self.draws
+        self.vector = self.vector
+        return losses
+
+    def _take(self, steps: int) -> Array:
+        normals = np.zeros((BLOCK, *self.shape))
+        normals[:steps] = self.rng.standard_normal((steps, *self.shape))
+        carried = tuple(v.get_value(borrow=True) for v in self.state)
+        fixed = tuple(v.get_value(borrow=True) for v in self.fixed)
+        after, losses = self._block(carried, fixed, normals, steps)
+        for variable, value in zip(self.state, after, strict=True):
+            variable.set_value(np.array(value), borrow=True)
+        return np.asarray(losses, dtype=float)[:steps]
+
+
+def _fixed_shape(variable: Any) -> Any:
+    """A plain variable like a shared one, of its present shape: JAX needs shapes when it traces."""
+    value = variable.get_value(borrow=True)
+    if not isinstance(variable.type, TensorType):
+        return variable.type(name=variable.name)
+    return TensorType(variable.type.dtype, shape=np.shape(value))(name=variable.name)
+
+
+def jax_function(first: list[Any], z: Any, outputs: list[Any]) -> tuple[Any, list[Any]]:
+    """A graph as a JAX function of the shared variables ``first``, of all others in it, and of z.
+
+    The other shared variables are returned with it, in their order as arguments.
+    """
+    from pytensor.link.jax.dispatch import jax_funcify
+
+    others = [
+        v
+        for v in dict.fromkeys(graph_inputs(outputs))
+        if isinstance(v, SharedVariable) and v not in first
+    ]
+    plain = {v: _fixed_shape(v) for v in [*first, *others]}
+    replaced = clone_replace(outputs, plain, rebuild_strict=False)
+    graph = FunctionGraph([*plain.values(), z], replaced, clone=True)
+    pytensor.compile.mode.get_mode("JAX").optimizer.rewrite(graph)
+    return jax_funcify(graph), others

@@ -1,0 +1,57 @@
+"""What is asked of a model and of arguments before a fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+
+
+def require_double_precision(inference: Any) -> None:
+    """ValueError under PyTensor's floatX='float32'."""
+    if pytensor.config.floatX != "float64":
+        raise ValueError(
+            f"{type(inference).__name__} works in double precision: set PyTensor's floatX to "
+            f"'float64', got {pytensor.config.floatX!r}"
+        )
+
+
+def check_start(model: pm.Model, start: Mapping[str, Any] | None) -> None:
+    """Raise ValueError unless ``start`` names free variables and has their shapes."""
+    free = {rv.name: rv.type.shape for rv in model.free_RVs}
+    values = {model.rvs_to_values[rv].name for rv in model.free_RVs}
+    for name, value in (start or {}).items():
+        if name in free:
+            shape, got = free[name], np.shape(value)
+            if len(shape) != len(got) or any(
+                n not in (None, m) for n, m in zip(shape, got, strict=True)
+            ):
+                raise ValueError(f"start of {name!r} must have shape {shape}, got {got}")
+        elif name not in values:
+            raise ValueError(
+                f"start must name free variables of the model, got {name!r}; the model has "
+                f"{list(free)}"
+            )
+
+
+def resolve_hyperparameters(model: pm.Model, hyperparameters: Sequence[Any]) -> list[Any]:
+    """The model's free variables named in ``hyperparameters`` (variables or names), model order."""
+    if isinstance(hyperparameters, str):
+        hyperparameters = [hyperparameters]
+    names = [h if isinstance(h, str) else getattr(h, "name", repr(h)) for h in hyperparameters]
+    free = [rv.name for rv in model.free_RVs]
+    unknown = [name for name in names if name not in free]
+    if unknown:
+        raise ValueError(
+            f"hyperparameters must be free variables of the model, got {unknown}; the model has "
+            f"{free}"
+        )
+    if names and set(names) == set(free):
+        raise ValueError(
+            f"every free variable {free} is listed as a hyperparameter: leave at least one to be "
+            "approximated, or use pm.find_MAP"
+        )
+    return [rv for rv in model.free_RVs if rv.name in names]

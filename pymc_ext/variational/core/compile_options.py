@@ -1,0 +1,24 @@
+"""Options of PyTensor's compilation, as PyMC 5 and 6 take them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+
+def resolve_compile_kwargs(
+    backend: str | None, compile_kwargs: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Keyword arguments of PyTensor's compilation; ``backend`` as in PyMC 6."""
+    kwargs = dict(compile_kwargs or {})
+    if backend is None:
+        return kwargs
+    with contextlib.suppress(ImportError):
+        from pymc.pytensorf import resolve_backend_compile_kwargs
+
+        return resolve_backend_compile_kwargs(backend, kwargs)
+    raise TypeError(
+        "backend= of pm.fit needs PyMC 6; on PyMC 5 pass compile_kwargs={'mode': ...} "
+        "(BernsteinVI has a backend= of its own)"
+    )

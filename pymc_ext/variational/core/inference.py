@@ -1,0 +1,189 @@
+"""A fit under ``pm.fit`` that is not PyMC's own loop; and the thin plug-in of any algorithm."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from numpy.typing import NDArray
+from pymc.variational.inference import Inference
+from pymc.variational.operators import KL
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.variational.core.algorithm import Algorithm, Fitted
+from pymc_ext.variational.core.approximation import VectorisedApproximation
+from pymc_ext.variational.core.checks import require_double_precision
+from pymc_ext.variational.core.compile_options import resolve_compile_kwargs
+from pymc_ext.variational.core.groups import FittedGroup, TransformGroup
+from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.core.result import FitResult, FreshDraws
+from pymc_ext.variational.core.seeds import Purpose, stream
+
+Array = NDArray[np.floating]
+
+
+class DeterministicInference(Inference):
+    """A fit whose ``fit`` maximises a deterministic objective instead of following noisy gradients.
+
+    A subclass gives :meth:`optimise`. Works as ``pm.fit(n, method=instance)``; ``n`` bounds the
+    iterations and 0 only initialises.
+    """
+
+    name = "deterministic"
+    hist: Array
+
+    def __init__(self, approx: VectorisedApproximation, *, random_seed: int | None = None) -> None:
+        require_double_precision(self)
+        super().__init__(KL, approx, None)
+        self.random_seed = random_seed
+        self._callbacks: Sequence[Callable[..., Any]] = ()
+        self._unfitted = [(v, v.get_value()) for v in approx.shared_variables()]
+
+    @abstractmethod
+    def optimise(self, n: int, monitor: Monitor) -> FitResult:
+        """Move the parameters of ``self.approx`` to the optimum, in at most ``n`` iterations."""
+
+    def fit(
+        self,
+        n: int = 10_000,
+        score: bool | None = None,
+        callbacks: Sequence[Callable[..., Any]] | None = None,
+        progressbar: bool = True,
+        progressbar_theme: Any = None,
+        *,
+        backend: str | None = None,
+        include_transformed: bool = False,
+        compile_kwargs: Mapping[str, Any] | None = None,
+        **unsupported: Any,
+    ) -> VectorisedApproximation:
+        """Fit and return the approximation; arguments as :meth:`pymc.Inference.fit`.
+
+        ``callbacks`` are called as ``callback(approx, losses, i)`` after each iteration and may
+        raise StopIteration. ``score=False`` keeps no loss history.
+        """
+        if unsupported:
+            raise TypeError(
+                f"{type(self).__name__}.fit optimises deterministically and does not take "
+                f"{sorted(unsupported)}: these belong to PyMC's stochastic loop"
+            )
+        if not isinstance(n, int | np.integer) or n < 0:
+            raise ValueError(f"n must be an integer >= 0, got {n!r}")
+        self.approx.use_compile_kwargs(resolve_compile_kwargs(backend, compile_kwargs))
+        for group in self.approx.groups:
+            group.include_transformed = include_transformed
+        self._callbacks = tuple(callbacks or ())
+        return self._run(n, score is None or score, progressbar)
+
+    def show(self, q: Posterior) -> None:
+        """Put q into ``approx`` during a fit; families whose group holds a fixed q do so."""
+
+    def _run(self, n: int, score: bool, progressbar: bool) -> VectorisedApproximation:
+        first, show = len(self.hist), self.show
+        with Monitor(self.approx, self._callbacks, first, n, progressbar, show) as monitor:
+            self.approx.result = self.optimise(n, monitor) if n else self._initial_result()
+        if score:
+            self.hist = np.concatenate([self.hist, monitor.history])
+        self.approx.hist = self.hist
+        return self.approx
+
+    def restart(self) -> None:
+        """Forget the fit but not the compiled functions.
+
+        For the same model on other data (``pm.set_data``): the next ``fit`` starts afresh without
+        compiling again.
+        """
+        for variable, value in self._unfitted:
+            variable.set_value(value)
+        self.hist = self.approx.hist = np.asarray(())
+        self.approx.result = None
+
+    def refine(self, n: int, progressbar: bool = True, progressbar_theme: Any = None) -> None:
+        """Continue from the present parameters for at most ``n`` iterations."""
+        if self.approx.result is None:
+            raise TypeError("call fit before refine")
+        self._run(n, True, progressbar)
+
+    def fresh_draws(self) -> FreshDraws:
+        """Estimates from draws of the fitted q on a random stream of their own."""
+        return self.approx.evaluate(random_seed=stream(self.random_seed, Purpose.FRESH))
+
+    def _initial_result(self) -> FitResult:
+        return FitResult(
+            method=self.name,
+            converged=False,
+            stop_reason="n = 0: initialised only",
+            iterations=0,
+            seconds=0.0,
+            compile_seconds=self.approx.compile_seconds,
+            random_seed=self.random_seed,
+        )
+
+
+class AlgorithmVI(DeterministicInference):
+    """Any :class:`Algorithm` as a method of ``pm.fit``: makes the density, runs it, keeps q.
+
+    Parameters
+    ----------
+    algorithm
+        What fits q to the model's density.
+    family
+        PyMC's view of q: a group that can hold what the algorithm returns. The default takes any q.
+    model, start, hyperparameters, random_seed
+        As :class:`pymc_ext.LaplaceVI`.
+    approximation, options
+        Class of what ``pm.fit`` returns, and what the group is to be told.
+
+    Examples
+    --------
+    >>> with model:
+    ...     approx = pm.fit(method=AlgorithmVI(Laplace(random_seed=1)))
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm[Any],
+        family: type[TransformGroup] = FittedGroup,
+        *,
+        model: pm.Model | None = None,
+        start: Mapping[str, Any] | None = None,
+        hyperparameters: Sequence[Any] = (),
+        random_seed: int | None = None,
+        approximation: type[VectorisedApproximation] = VectorisedApproximation,
+        **options: Any,
+    ) -> None:
+        approx = approximation(
+            family,
+            model=model,
+            hyperparameters=hyperparameters,
+            start=start,
+            random_seed=random_seed,
+            **options,
+        )
+        super().__init__(approx, random_seed=random_seed)
+        self.algorithm = algorithm
+        if algorithm.random_seed is None:
+            algorithm.random_seed = random_seed
+        self.name = algorithm.name
+
+    def optimise(self, n: int, monitor: Monitor) -> FitResult:
+        if not self.algorithm.takes_noise:
+            self.approx.require_exact_logp()
+        density = CountedDensity(self.approx.density)
+        fitted = self.algorithm.run(density, self.approx.group.start, n, monitor)
+        self.approx.group.hold(fitted.q)
+        self.keep(fitted)
+        return fitted.result
+
+    def keep(self, fitted: Fitted[Any]) -> None:
+        """What else of the fit the approximation remembers."""
+
+    def show(self, q: Posterior) -> None:
+        self.approx.group.hold(q)
+
+    def restart(self) -> None:
+        super().restart()
+        self.algorithm.restart()

@@ -1,0 +1,174 @@
+r"""Mixed variational inference, and its mean-field relative, as methods of ``pm.fit``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pymc as pm
+
+from pymc_ext.variational.core.approximation import VectorisedApproximation
+from pymc_ext.variational.core.inference import AlgorithmVI
+from pymc_ext.variational.core.options import refuse_unknown, settings_from
+from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
+from pymc_ext.variational.gaussian.groups import DiagonalGroup, GaussianGroup
+from pymc_ext.variational.gaussian.mixed import Base, Diagonal, LaplaceBasedAlgorithm, Mixed
+from pymc_ext.variational.gaussian.modes import LaplaceFit, ModeSearch
+from pymc_ext.variational.gaussian.noise import check_rank
+
+
+class _LaplaceBasedVI(AlgorithmVI):
+    """What :class:`MixedVI` and :class:`DiagonalVI` share: a base that may be a fit made before."""
+
+    algorithm: LaplaceBasedAlgorithm
+
+    def _take_base(self, base: str | VectorisedApproximation) -> None:
+        if isinstance(base, VectorisedApproximation):
+            check_same_variables(base, self.approx)
+
+    def _given_base(self, base: VectorisedApproximation) -> LaplaceFit:
+        if base.laplace is None:
+            raise ValueError("base has not been fitted: run pm.fit with LaplaceVI first")
+        for mine, given in zip(self.approx.groups[1:], base.groups[1:], strict=True):
+            mine.params_dict["point"].set_value(given.params_dict["point"].get_value())
+        return base.laplace
+
+    def _base(self, base: str | VectorisedApproximation) -> Base:
+        if isinstance(base, VectorisedApproximation):
+            return lambda: self._given_base(base)
+        return base
+
+
+def check_same_variables(base: VectorisedApproximation, approx: VectorisedApproximation) -> None:
+    """Raise ValueError unless both have the same variables and hyperparameters."""
+    names = [[list(g.ordering) for g in a.groups] for a in (base, approx)]
+    if names[0] != names[1]:
+        raise ValueError(f"base approximates {names[0]}, this fit {names[1]}: they must agree")
+
+
+def _settings(cls: type, settings: dict[str, Any]) -> dict[str, Any]:
+    """``search`` and ``engine`` of an algorithm, from themselves or from their single fields."""
+    search = settings_from(settings.pop("search", ModeSearch()), settings)
+    engine = settings_from(settings.pop("engine", FixedDraws()), settings)
+    refuse_unknown(cls, settings)
+    return {"search": search, "engine": engine}
+
+
+class MixedVI(_LaplaceBasedVI):
+    r"""Mixed variational inference: ``pm.fit(method=MixedVI("lr"))``.
+
+    Maximises the ELBO on fixed base draws,
+
+    .. math:: \tfrac1S \sum_s \log\tilde p(\mu + L z_s) + \tfrac12 \log|2\pi e L L^\top|,
+
+    over μ and part of L, where C is a root of the Laplace covariance Σ_LA = CCᵀ = Q diag(r²)Qᵀ:
+    ``"mu"``: L = C; ``"eig"``: L = Q diag(r), r free; ``"lr"``: L = C + U Vᵀ of ``rank`` columns.
+
+    Parameters
+    ----------
+    variant
+        ``"mu"`` (eq. 8), ``"eig"`` (eq. 10) or ``"lr"`` (eq. 11).
+    rank
+        Columns of U and V, for ``"lr"``; ``rank`` = D is a full-rank Gaussian.
+    base
+        ``"laplace"``, a fit by :class:`LaplaceVI` to start from, or, where the density has no
+        mode, ``"unit"``: q starts at N(start, I).
+    hyperparameters
+        Free variables (or names) optimised as point values with the ELBO (empirical Bayes);
+        their prior counts on the constrained scale, without Jacobian.
+    model, start, random_seed
+        As :class:`LaplaceVI`.
+    settings
+        ``engine``, a :class:`FixedDraws`, or singly its ``draws`` (1024) and ``max_draws``
+        (16,384): number of base draws at first, and at most (see ``result.train_elbo`` and
+        ``result.elbo``: training and fresh ELBO), ``base_draws`` (``"sobol"``, or ``"iid"`` as in
+        the paper), ``optimizer`` (``"lbfgs"`` or ``"trust-krylov"``); and ``search``, a
+        :class:`ModeSearch`, or singly its ``starts`` and ``indefinite``, as :class:`LaplaceVI`'s.
+
+    Raises
+    ------
+    NoModeError
+        From ``fit``, if ``base="laplace"`` and there is no mode.
+    ValueError
+        From ``fit``, if ``base="unit"`` and q runs away, as under an improper posterior.
+
+    Examples
+    --------
+    >>> with model:
+    ...     approx = pm.fit(method=px.MixedVI("eig", random_seed=1))
+    >>> idata = approx.sample(1000)
+
+    References
+    ----------
+    Gianniotis (2019), Mixed Variational Inference, IJCNN, doi:10.1109/IJCNN.2019.8852348.
+    """
+
+    def __init__(
+        self,
+        variant: str = "lr",
+        *,
+        rank: int = 1,
+        base: str | VectorisedApproximation = "laplace",
+        hyperparameters: Sequence[Any] = (),
+        model: pm.Model | None = None,
+        start: Mapping[str, Any] | None = None,
+        random_seed: int | None = None,
+        **settings: Any,
+    ) -> None:
+        algorithm = Mixed(
+            variant,
+            rank,
+            base=self._base(base),
+            random_seed=random_seed,
+            **_settings(type(self), settings),
+        )
+        super().__init__(
+            algorithm,
+            GaussianGroup,
+            model=model,
+            hyperparameters=hyperparameters,
+            start=start,
+            random_seed=random_seed,
+        )
+        if variant == "lr":
+            check_rank(rank, self.approx.group.ddim)
+        self._take_base(base)
+
+
+class DiagonalVI(_LaplaceBasedVI):
+    r"""Gaussian with independent components: ``pm.fit(method=DiagonalVI())``.
+
+    .. math:: q = N(\mu, \mathrm{diag}(\sigma^2))
+
+    by the ELBO on fixed base draws (eq. 12), from two starts of which the better one is kept:
+    σ² = diag Σ_LA and σ² = 1e-4, both at the Laplace mode. Arguments, errors and reference as
+    :class:`MixedVI`.
+
+    Examples
+    --------
+    >>> with model:
+    ...     approx = pm.fit(method=px.DiagonalVI(random_seed=1))
+    """
+
+    def __init__(
+        self,
+        *,
+        base: str | VectorisedApproximation = "laplace",
+        hyperparameters: Sequence[Any] = (),
+        model: pm.Model | None = None,
+        start: Mapping[str, Any] | None = None,
+        random_seed: int | None = None,
+        **settings: Any,
+    ) -> None:
+        algorithm = Diagonal(
+            base=self._base(base), random_seed=random_seed, **_settings(type(self), settings)
+        )
+        super().__init__(
+            algorithm,
+            DiagonalGroup,
+            model=model,
+            hyperparameters=hyperparameters,
+            start=start,
+            random_seed=random_seed,
+        )
+        self._take_base(base)

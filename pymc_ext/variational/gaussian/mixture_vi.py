@@ -1,0 +1,84 @@
+r"""A mixture of Gaussians at several modes, as a method of ``pm.fit``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pymc as pm
+
+from pymc_ext.variational.core.inference import AlgorithmVI
+from pymc_ext.variational.core.options import refuse_unknown, settings_from
+from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
+from pymc_ext.variational.gaussian.groups import MixtureGroup
+from pymc_ext.variational.gaussian.mixture import SEARCH, Mixture
+from pymc_ext.variational.gaussian.noise import check_rank
+
+
+class MixtureVI(AlgorithmVI):
+    r"""Mixture of Gaussians at the posterior's modes: ``pm.fit(method=MixtureVI())``.
+
+    .. math:: q = \sum_k w_k N(\mu_k, L_k L_k^\top)
+
+    Modes are found from many starts; each gives a Laplace approximation; weights and the part of
+    each component that ``variant`` frees then maximise the ELBO on fixed draws, stratified over
+    the components. log q is the exact mixture density.
+
+    Parameters
+    ----------
+    variant
+        What is free in each component, as in :class:`MixedVI`.
+    rank
+        Columns of U_k and V_k, for ``"lr"``.
+    components
+        At most so many modes are kept, those of highest Laplace evidence.
+    model, start, random_seed
+        As :class:`MixedVI`.
+    settings
+        ``search``, a :class:`ModeSearch`, or singly its ``starts`` (20), ``indefinite``, and
+        ``spread`` (4): half the side of the cube around the initial point, on the unconstrained
+        space, from which starts are drawn; and ``engine`` or its single fields, as
+        :class:`MixedVI`.
+
+    Raises
+    ------
+    NoModeError
+        From ``fit``, if no start reaches a mode.
+
+    Examples
+    --------
+    >>> with model:
+    ...     approx = pm.fit(method=px.MixtureVI(random_seed=1))
+    >>> np.exp(approx.group.log_weights.eval())
+
+    References
+    ----------
+    Gianniotis (2019), section VI, doi:10.1109/IJCNN.2019.8852348; Gershman, Hoffman & Blei (2012),
+    arXiv:1206.4665.
+    """
+
+    def __init__(
+        self,
+        variant: str = "eig",
+        *,
+        rank: int = 1,
+        components: int = 8,
+        model: pm.Model | None = None,
+        start: Mapping[str, Any] | None = None,
+        random_seed: int | None = None,
+        **settings: Any,
+    ) -> None:
+        search = settings_from(settings.pop("search", SEARCH), settings)
+        engine = settings_from(settings.pop("engine", FixedDraws()), settings)
+        refuse_unknown(type(self), settings)
+        algorithm = Mixture(
+            variant,
+            rank,
+            components=components,
+            search=search,
+            engine=engine,
+            random_seed=random_seed,
+        )
+        super().__init__(algorithm, MixtureGroup, model=model, start=start, random_seed=random_seed)
+        if variant == "lr":
+            check_rank(rank, self.approx.group.ddim)

@@ -1,0 +1,148 @@
+"""Fitted Gaussians and their mixtures, in numbers: draws, log q, moments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp, ndtr
+
+from pymc_ext.maths.normal import standard_normal_logp
+
+Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """N(μ, LLᵀ).
+
+    Parameters
+    ----------
+    mean
+        μ, shape (D,).
+    root
+        L, any root of the covariance, shape (D, D).
+    inverse
+        L⁻¹; None computes it.
+    """
+
+    mean: Array
+    root: Array
+    inverse: Array | None = None
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return len(self.mean)
+
+    latent_dimension = dimension
+
+    @cached_property
+    def root_inverse(self) -> Array:
+        """L⁻¹, (D, D)."""
+        return np.linalg.inv(self.root) if self.inverse is None else self.inverse
+
+    @cached_property
+    def log_det(self) -> float:
+        """log|det L|."""
+        return float(np.linalg.slogdet(self.root)[1])
+
+    def forward(self, z: Array) -> tuple[Array, Array]:
+        """θ = μ + L z and log q, (N, D) -> (N, D), (N,)."""
+        return self.mean + z @ self.root.T, standard_normal_logp(z) - self.log_det
+
+    def log_density(self, theta: Array) -> Array:
+        """Normalised log q, (N, D) -> (N,)."""
+        z = (theta - self.mean) @ self.root_inverse.T
+        return standard_normal_logp(z) - self.log_det
+
+    @property
+    def cov(self) -> Array:
+        """(D, D)."""
+        return self.root @ self.root.T
+
+    @property
+    def std(self) -> Array:
+        """(D,)."""
+        return np.sqrt(np.sum(self.root**2, axis=1))
+
+
+@dataclass(frozen=True)
+class DiagonalGaussian:
+    """N(μ, diag(σ²)), in O(D) a draw; ``mean`` and ``std`` (D,)."""
+
+    mean: Array
+    std: Array
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return len(self.mean)
+
+    latent_dimension = dimension
+
+    def forward(self, z: Array) -> tuple[Array, Array]:
+        """θ = μ + σ z and log q, (N, D) -> (N, D), (N,)."""
+        return self.mean + self.std * z, standard_normal_logp(z) - np.log(self.std).sum()
+
+    def log_density(self, theta: Array) -> Array:
+        """Normalised log q, (N, D) -> (N,)."""
+        return standard_normal_logp((theta - self.mean) / self.std) - np.log(self.std).sum()
+
+    @property
+    def cov(self) -> Array:
+        """(D, D)."""
+        return np.diag(self.std**2)
+
+
+@dataclass(frozen=True)
+class GaussianMixture:
+    """Σ_k w_k N(μ_k, L_k L_kᵀ); ``log_weights`` (K,), normalised."""
+
+    log_weights: Array
+    components: tuple[Gaussian, ...]
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return self.components[0].dimension
+
+    @property
+    def latent_dimension(self) -> int:
+        """One normal chooses the component, D make the draw."""
+        return self.dimension + 1
+
+    def forward(self, z: Array) -> tuple[Array, Array]:
+        """Draws and log q, (N, 1 + D) -> (N, D), (N,)."""
+        edges = np.cumsum(np.exp(self.log_weights))[:-1]
+        k = (ndtr(z[:, :1]) > edges).sum(axis=1)  # Φ(z₀) is uniform
+        theta = np.empty((len(z), self.dimension))
+        for i, component in enumerate(self.components):
+            theta[k == i] = component.forward(z[k == i, 1:])[0]
+        return theta, self.log_density(theta)
+
+    def log_density(self, theta: Array) -> Array:
+        """Normalised log q, (N, D) -> (N,)."""
+        each = np.stack([component.log_density(theta) for component in self.components])
+        return logsumexp(self.log_weights[:, None] + each, axis=0)
+
+    @property
+    def mean(self) -> Array:
+        """(D,)."""
+        return np.exp(self.log_weights) @ np.stack([c.mean for c in self.components])
+
+    @property
+    def cov(self) -> Array:
+        """(D, D)."""
+        centred = np.stack([c.mean for c in self.components]) - self.mean
+        within = np.stack([c.cov for c in self.components])
+        return np.tensordot(
+            np.exp(self.log_weights), within + centred[:, :, None] * centred[:, None, :], 1
+        )
+
+    @property
+    def std(self) -> Array:
+        """(D,)."""
+        return np.sqrt(np.diag(self.cov))

@@ -1,0 +1,146 @@
+"""The density of a PyMC model: values and scores against PyMC's own and finite differences."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+import pymc_ext as px
+from pymc_ext.density import PyMCDensity
+from pymc_ext.density import model as module
+from tests.tolerances import EXACT
+
+
+def regression():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(20, 2))
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 2, shape=2)
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.Normal("y", x @ beta, sigma, observed=x @ [1.0, -1.0] + rng.normal(size=20))
+        pm.Potential("nudge", -(beta[0] ** 2))
+    return model
+
+
+def differences(f, x, h=1e-6):
+    return np.array([(f(x + e) - f(x - e)) / (2 * h) for e in h * np.eye(len(x))])
+
+
+def test_values_and_scores_are_the_models():
+    model = regression()
+    density, theta = PyMCDensity(model), np.random.default_rng(1).normal(size=(7, 3))
+    logp, dlogp = model.compile_logp(), model.compile_dlogp()
+    points = [{"beta": t[:2], "sigma_log__": t[2]} for t in theta]
+    lp, gradient = density.log_density_gradient(theta)
+    np.testing.assert_allclose(lp, [logp(p) for p in points], rtol=EXACT)
+    np.testing.assert_allclose(gradient, [dlogp(p) for p in points], rtol=1e-8)
+    np.testing.assert_allclose(density.log_density(theta), lp, rtol=EXACT)
+    assert density.unconstrained_names == ["beta[0]", "beta[1]", "sigma_log__"]
+    assert density.bounded_names == ["sigma_log__"]
+    assert density.blocks == [("beta", 2, False), ("sigma", 1, True)]
+    assert density.clock.seconds > 0
+
+
+def test_exact_hessian_against_differences_of_the_score():
+    density, theta = PyMCDensity(regression()), np.array([0.3, -0.2, 0.1])
+    score = lambda t: density.log_density_gradient(t[None])[1][0]  # noqa: E731
+    np.testing.assert_allclose(density.hessian(theta), differences(score, theta), rtol=1e-6)
+
+
+def test_rows_outside_the_support_are_minus_infinity_and_harm_no_others():
+    with pm.Model() as model:
+        x = pm.Normal("x", 1.0, 0.3)
+        pm.Normal("y", 0.0, x, observed=np.ones(3))  # x is the scale, and may be negative
+    lp, gradient = PyMCDensity(model).log_density_gradient(np.array([[-0.5], [1.0]]))
+    assert lp[0] == -np.inf and np.isfinite(lp[1]) and np.isfinite(gradient[1]).all()
+
+
+def test_many_values_are_compiled_without_the_score(monkeypatch):
+    monkeypatch.setattr(module, "VALUE_ROWS", 10)
+    density, theta = PyMCDensity(regression()), np.zeros((6, 3))
+    first = density.log_density(theta)
+    assert "_value" not in density.__dict__
+    np.testing.assert_allclose(density.log_density(theta), first, rtol=EXACT)
+    assert "_value" in density.__dict__
+
+
+def test_long_calls_are_cut_into_blocks(monkeypatch):
+    monkeypatch.setattr(module, "MOST_ROWS", 16)
+    weight = pytensor.shared(0.7, "weight")
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("p", weight * x)
+    density = PyMCDensity(model, trained=[weight])
+    theta, w = np.random.default_rng(2).normal(size=(50, 1)), np.linspace(0, 1, 50)
+    lp, scores, extra = density.weighted_gradients(theta, w)
+    assert lp.shape == (50,) and scores.shape == (50, 1)
+    np.testing.assert_allclose(extra, [w @ theta[:, 0]], rtol=EXACT)
+    np.testing.assert_allclose(scores, 0.7 - theta, rtol=EXACT)
+
+
+def test_gradients_of_hyperparameters_and_trained_variables():
+    shift = pytensor.shared(np.array([0.2, -0.1]), "shift")
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1, shape=2)
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.Normal("y", x + shift, sigma, observed=np.array([[0.5, 1.0], [2.0, -1.0]]))
+    approx = px.LaplaceVI(hyperparameters=["sigma"], model=model).approx
+    density = approx.make_density(trained=[shift])
+    theta = np.random.default_rng(1).normal(size=(5, 2))
+    w = np.array([0.1, 0.4, 0.2, 0.2, 0.1])
+    start = density.extra
+    assert density.extra_size == 3
+    _, _, gradient = density.weighted_gradients(theta, w)
+
+    def total(extra):
+        density.extra = extra
+        return w @ density.log_density(theta)
+
+    np.testing.assert_allclose(gradient, differences(total, start), rtol=1e-6)
+    density.extra = start
+    logp = model.compile_logp(jacobian=False)  # a hyperparameter's prior has no Jacobian
+    point = {"sigma_log__": start[0]}
+    expected = [logp({"x": t, **point}) for t in theta]
+    np.testing.assert_allclose(density.log_density(theta), expected, rtol=EXACT)
+
+
+def test_minibatches_give_new_estimates_and_say_so():
+    y = np.random.default_rng(0).normal(2.0, 1.0, size=500)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 10)
+        pm.Normal("y", mu, 1, observed=pm.Minibatch(y, batch_size=50), total_size=500)
+    density = PyMCDensity(model, random_seed=1)
+    assert density.noisy and not PyMCDensity(regression()).noisy
+    values = [density.log_density_gradient(np.array([[2.0]]))[0][0] for _ in range(200)]
+    assert len(set(values)) > 100
+    with pm.Model() as full:
+        mu = pm.Normal("mu", 0, 10)
+        pm.Normal("y", mu, 1, observed=y)
+    exact = PyMCDensity(full).log_density(np.array([[2.0]]))[0]
+    assert abs(np.mean(values) - exact) < 4 * np.std(values) / np.sqrt(200)
+    again = PyMCDensity(model, random_seed=1).log_density_gradient(np.array([[2.0]]))[0][0]
+    assert again == PyMCDensity(model, random_seed=1).log_density_gradient(np.array([[2.0]]))[0][0]
+
+
+def test_a_model_with_a_scan_is_evaluated_row_by_row():
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 1, shape=4)
+        path = pytensor.scan(
+            lambda step, level: 0.5 * level + step,
+            sequences=[b],
+            outputs_info=[pt.zeros(())],
+            return_updates=False,
+        )
+        pm.Normal("y", path, 1, observed=np.arange(4.0))
+    density, theta = PyMCDensity(model), np.random.default_rng(5).normal(size=(6, 4))
+    logp = model.compile_logp()
+    lp, gradient = density.log_density_gradient(theta)
+    np.testing.assert_allclose(lp, [logp({"b": t}) for t in theta], rtol=EXACT)
+    value = lambda t: density.log_density(t[None])[0]  # noqa: E731
+    np.testing.assert_allclose(gradient[2], differences(value, theta[2]), rtol=1e-6)
+
+
+def test_wrong_shapes_are_refused():
+    with pytest.raises(ValueError, match=r"theta must have shape \(N, 3\), got \(2, 2\)"):
+        PyMCDensity(regression()).log_density(np.zeros((2, 2)))
