@@ -14,7 +14,7 @@ from pytensor.graph.utils import MethodNotDefined
 from pytensor.tensor import TensorVariable
 from scipy.optimize.elementwise import bracket_root, find_root
 
-from pymc_ext.ops import bernstein_numpy as kernel
+from pymc_ext.maths import bernstein_numpy as kernel
 from pymc_ext.over_draws import checked
 from pymc_ext.variational.base import (
     CHUNK,
