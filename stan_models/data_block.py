@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from stan_models.program import StanProgram
+from stan_models.stanc import Source, run_stanc
 
 
-def declared_data(program: StanProgram) -> dict[str, dict[str, Any]]:
+def declared_data(program: Source) -> dict[str, dict[str, Any]]:
     """Stan's type and number of dimensions of each variable of the data block."""
-    from stan_models.program import run_stanc
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{program.name}.stan"
-        path.write_text(program.source)
-        return json.loads(run_stanc(program, ["--info", str(path)]))["inputs"]
+    return json.loads(run_stanc(program, ["--info"]))["inputs"]
 
 
-def misfit(program: StanProgram, data: str) -> str:
+def misfit(program: Source, data: str) -> str:
     """What is missing from ``data`` (JSON text) or has the wrong number of dimensions.
 
     Stan stops at the first variable it cannot read and then speaks of its dimensions even where it

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,12 +22,17 @@ from stan_models.data_block import misfit
 from stan_models.errors import StanDataError, StanError
 from stan_models.layout import array_dimensions, in_order
 from stan_models.library import import_bridgestan
-
-if TYPE_CHECKING:
-    from stan_models.program import StanProgram
+from stan_models.stanc import Source
 
 Array = NDArray[np.float64]
 Data = Mapping[str, Any] | str | PathLike[str] | None
+
+
+class Compilable(Source, Protocol):
+    """A Stan program that compiles to a library with its log density; a `StanProgram` is one."""
+
+    def library(self) -> Path:
+        """Path of the C library, compiled if it is not yet."""
 
 
 class StanDensity:
@@ -56,7 +61,7 @@ class StanDensity:
     >>> lp, gradient = density.log_density_gradient([[0.0], [1.0]])  # -exp(t) + t
     """
 
-    def __init__(self, program: StanProgram, data: Data = None) -> None:
+    def __init__(self, program: Compilable, data: Data = None) -> None:
         self.program = program
         self.data = data
         self._model = _load(program, as_json(data))
@@ -263,7 +268,7 @@ def as_json(data: Data) -> str:
     return text
 
 
-def _load(program: StanProgram, data: str) -> Any:
+def _load(program: Compilable, data: str) -> Any:
     library = program.library()
     try:
         # Stan's own print() statements are kept; reloading a library that has not changed is safe
