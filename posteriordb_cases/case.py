@@ -23,6 +23,10 @@ _PORTS = Path(__file__).resolve().parent / "models"
 _PROGRAMS = (_PORTS, _database.EMBEDDED / "models" / "stan")
 
 
+class NoPortError(LookupError):
+    """There is no PyMC port of a case's model; an error inside a port is never one of these."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One posterior of a posteriordb database; files are read when first asked for.
@@ -126,11 +130,11 @@ class Case:
 
         Raises
         ------
-        LookupError
+        NoPortError
             If there is no port of this model.
         """
         if not self.has_port:
-            raise LookupError(
+            raise NoPortError(
                 f"no PyMC port of model {self.model_name!r}; there are ports of "
                 f"{', '.join(_port_names())}: use the Stan program, or add "
                 f"posteriordb_cases/models/{self.model_name}.py with a function model(data)"
@@ -145,11 +149,9 @@ class Case:
         """
         if not (self.has_port and hasattr(self._port, "recover")):
             return dict(draws)
-        try:
-            recovered = self._port.recover(draws, self.data)
-        except KeyError:  # what they would be made of is lacking too
+        if not set(self._port.RECOVERED_FROM) <= set(draws):
             return dict(draws)
-        return {**recovered, **draws}
+        return {**self._port.recover(draws, self.data), **draws}
 
     @property
     def reference_name(self) -> str | None:

@@ -7,5 +7,6 @@ A port says ``SLOW = True`` where its gradient at a batch of points takes minute
 many times as long as the Stan program's to run: scans, solvers, stacks of factorisations.
 
 A port whose parameters posteriordb's reference draws do not hold, only what is made of them, has
-``recover(draws, data)``: the missing parameters by name, from named draws (N, *shape).
+``recover(draws, data)``: the missing parameters by name, from named draws (N, *shape) of the
+variables that its ``RECOVERED_FROM`` names.
 """

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
+RECOVERED_FROM = ("theta", "mu", "tau")  # the draws that `recover` needs
+
 
 def model(data: Mapping[str, Any]) -> pm.Model:
     """Return the PyMC model; tau has a normalised half-Cauchy(5) prior.

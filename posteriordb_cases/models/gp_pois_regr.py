@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 
 SLOW = True  # see posteriordb_cases.models
 JITTER = 1e-10
+RECOVERED_FROM = ("f", "alpha", "rho")  # the draws that `recover` needs
 
 
 def model(data: Mapping[str, Any]) -> pm.Model:
