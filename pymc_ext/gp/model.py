@@ -23,6 +23,7 @@ from pymc_ext.gp.arrays import (
     predictions,
     row_labels,
 )
+from pymc_ext.gp.failures import Failures, OnFailure
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.likelihoods.base import Likelihood
 from pymc_ext.gp.ops import SiteEvidence, SiteWeights
@@ -90,7 +91,7 @@ class Approximate:
         likelihood: Likelihood,
         rule: Rule | None = None,
         learning: str | None = None,
-        on_failure: str | None = None,
+        on_failure: OnFailure | None = None,
     ):
         if not isinstance(likelihood, Likelihood):
             raise TypeError(f"likelihood must be a px.gp likelihood, got {likelihood!r}")
@@ -103,13 +104,11 @@ class Approximate:
             raise TypeError(
                 f"mean_func must be a function such as pm.gp.mean.Constant(1.0), got {mean_func!r}"
             )
-        if on_failure not in (None, "raise", "reject"):
-            raise ValueError(f"on_failure must be None, 'raise' or 'reject', got {on_failure!r}")
         self.mean_func = pm.gp.mean.Zero() if mean_func is None else mean_func
         self.cov_func = cov_func
         self.solver = Solver(likelihood, rule, learning)
         self.likelihood = self.solver.likelihood
-        self.evidence = SiteEvidence(self.solver, on_failure, [])
+        self.evidence = SiteEvidence(self.solver, Failures(on_failure))
         self.inputs: tuple[TensorVariable, ...] = ()  # (y, φ, *prior inputs) once there are data
         self.observed: TensorVariable | None = None  # the model's variable, once there are data
         self._at: Any = None
@@ -123,7 +122,7 @@ class Approximate:
         See ``on_failure``; of `pm.sample` on several cores those are the start's only: every
         process logs its first failure, ``cores=1`` keeps all.
         """
-        return self.evidence.failures
+        return self.evidence.failures.reasons
 
     def marginal_likelihood(
         self, name: str, X: Any, y: Any, Xu: Any = None, **kwargs: Any
@@ -168,7 +167,8 @@ class Approximate:
         prior = self._prior(fixed_columns(X), None if Xu is None else fixed_columns(self.Xu))
         self._at = X if Xu is None else self.Xu
         given = {"X": X, "Xu": self.Xu}
-        self.evidence.data = {k: v for k, v in given.items() if isinstance(v, SharedVariable)}
+        shared = {k: v for k, v in given.items() if isinstance(v, SharedVariable)}
+        self.evidence.failures.data.update(shared)
         self.inputs = (pt.as_tensor_variable(y_data), phi, *prior)
         signature = "(p),(n),(n,n)->(n)" if Xu is None else "(p),(n),(m,m),(n,m),(n)->(n)"
         self.observed = pm.CustomDist(

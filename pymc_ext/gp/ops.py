@@ -1,11 +1,14 @@
-"""The evidence of a Gaussian process as a differentiable term of a PyTensor graph."""
+"""The evidence of a Gaussian process as a differentiable term of a PyTensor graph.
+
+An Op here is what ``__props__`` says and nothing else: a `Solver`, which keeps its last solution,
+and for the evidence the `Failures` it records to. Both are compared as objects, so that PyTensor
+merges two nodes only where they share all that can change between calls.
+"""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,22 +16,19 @@ import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType, grad_undefined
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
-from pytensor.tensor.sharedvar import SharedVariable
 
-from pymc_ext.gp.arrays import as_matrix
 from pymc_ext.gp.errors import ConvergenceError, HyperparameterError, ImproperPosteriorError
+from pymc_ext.gp.failures import Failures
 from pymc_ext.gp.solver import Solver
 from pymc_ext.ops import callback
 
-logger = logging.getLogger(__name__)
-
-FAILURES = (ConvergenceError, ImproperPosteriorError, HyperparameterError)
+KNOWN_ERRORS = (ConvergenceError, ImproperPosteriorError, HyperparameterError)
 
 
 class _SolverOp(Op):
     """Inputs (y, φ, *prior inputs) of one `Solver`, which keeps its last solution."""
 
-    __props__ = ("solver",)
+    __props__: tuple[str, ...] = ("solver",)
 
     def __init__(self, solver: Solver):
         self.solver = solver
@@ -47,39 +47,16 @@ class _SolverOp(Op):
 
 
 class _EvidenceOp(_SolverOp):
-    """What `SiteEvidence` and its gradient do where the solver fails.
+    """What `SiteEvidence` and its gradient share: where the failures of the solver go."""
 
-    Parameters
-    ----------
-    solver
-    on_failure
-        As of `px.gp.Approximate`.
-    failures
-        Where the reasons of what did not raise are kept.
+    __props__ = ("solver", "failures")
 
-    Attributes
-    ----------
-    data
-        The inputs, by name, that `pm.set_data` may change: faults of theirs always raise.
-    """
-
-    data: Mapping[str, SharedVariable] = MappingProxyType({})
-
-    def __init__(self, solver: Solver, on_failure: str | None, failures: list[str]):
+    def __init__(self, solver: Solver, failures: Failures):
         super().__init__(solver)
-        self.on_failure, self.failures = on_failure, failures
+        self.failures = failures
 
     def _reject(self, what: str, error: Exception) -> None:
-        """Keep the reason, or raise the error."""
-        for name, data in self.data.items():
-            as_matrix(data.get_value(borrow=True), name)
-        if self.on_failure == "raise" or (self.on_failure is None and not self.solver.has_solved):
-            raise error
-        if not self.failures:
-            logger.warning(
-                "%s: %s (said once a process; its failures are in the GP's `failures`)", what, error
-            )
-        self.failures.append(str(error))
+        self.failures.reject(what, error, known=self.solver.has_solved)
 
 
 class SiteEvidence(_EvidenceOp):
@@ -92,7 +69,7 @@ class SiteEvidence(_EvidenceOp):
         y, phi, *prior = inputs
         try:
             value = self.solver.solve(y, phi, tuple(prior)).value
-        except FAILURES as error:
+        except KNOWN_ERRORS as error:
             self._reject("evidence set to -inf", error)
             value = -np.inf
         outputs[0][0] = np.array(value)
@@ -117,7 +94,7 @@ class SiteEvidenceGradient(_EvidenceOp):
         y, phi, *prior = inputs
         try:
             gradients = self.solver.gradient(y, phi, tuple(prior))
-        except FAILURES as error:
+        except KNOWN_ERRORS as error:
             self._reject("gradient of the evidence set to 0", error)
             gradients = tuple(np.zeros_like(x) for x in (phi, *prior))
         for storage, gradient in zip(outputs, gradients, strict=True):
@@ -134,9 +111,7 @@ class SiteEvidenceGradient(_EvidenceOp):
 
 
 def _gradient_of(op: SiteEvidence) -> SiteEvidenceGradient:
-    gradient = SiteEvidenceGradient(op.solver, op.on_failure, op.failures)
-    gradient.data = op.data
-    return gradient
+    return SiteEvidenceGradient(op.solver, op.failures)
 
 
 class SiteWeights(_SolverOp):
