@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import cast
 
 import pytensor.tensor as pt
 from pymc.logprob.utils import (
@@ -11,16 +11,20 @@ from pymc.logprob.utils import (
     local_check_parameter_to_ninf_switch,
     local_remove_check_parameter,
 )
-from pytensor.graph.basic import Constant
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import in2out
 from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.tensor import TensorLike, TensorVariable
 
 
 def over_draws(
-    nodes: Sequence[Any], replace: Mapping[Any, Any], rows: Any, check_bounds: bool = True
-) -> list[Any]:
+    nodes: Sequence[Variable],
+    replace: Mapping[Variable, Variable],
+    rows: TensorLike,
+    check_bounds: bool = True,
+) -> list[TensorVariable]:
     """Graphs with a leading axis of draws; what depends on no variable is repeated.
 
     Parameters
@@ -34,14 +38,15 @@ def over_draws(
     check_bounds
         The model's: whether a parameter outside its domain gives −∞, or is not looked at.
     """
-    batched: list[Any] = vectorize_graph(checked(nodes, check_bounds), dict(replace))
+    single = cast("Sequence[TensorVariable]", nodes)
+    batched = vectorize_graph(checked(nodes, check_bounds), dict(replace))
     return [
         new if new.ndim > old.ndim else pt.broadcast_to(new, (rows, *tuple(new.shape)))
-        for old, new in zip(nodes, batched, strict=True)
+        for old, new in zip(single, cast("list[TensorVariable]", batched), strict=True)
     ]
 
 
-def checked(nodes: Sequence[Any], check_bounds: bool = True) -> list[Any]:
+def checked(nodes: Sequence[Variable], check_bounds: bool = True) -> list[Variable]:
     """PyMC's checks of parameters as switches to −∞.
 
     Vectorised, a check holds for all draws or for none: one draw outside would make all others −∞.

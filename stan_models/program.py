@@ -8,7 +8,7 @@ import tempfile
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stan_models.density import Data, StanDensity
 from stan_models.errors import StanCompileError
@@ -58,7 +58,7 @@ class StanProgram:
     def __repr__(self) -> str:
         return f"StanProgram(name={self.name!r}, path={str(self.path) if self.path else None!r})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _from_text, (self._text, self.name, self.path)
 
     @cached_property

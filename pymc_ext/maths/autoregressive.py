@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -103,7 +102,7 @@ class MaskedNetwork:
         return values
 
     def __call__(
-        self, parameters: Mapping[str, Any], inputs: TensorVariable
+        self, parameters: Mapping[str, TensorVariable], inputs: TensorVariable
     ) -> dict[str, TensorVariable]:
         """Outputs of every head at ``inputs`` (N, D): name -> (N, D - first, w)."""
         h = inputs
@@ -114,7 +113,9 @@ class MaskedNetwork:
             h = pt.softplus(h @ (parameters[f"W{i}"] * mask) + parameters[f"b{i}"]) - np.log(2)
         return {name: self._head(parameters, h, name) for name in self.heads}
 
-    def _head(self, parameters: Mapping[str, Any], h: TensorVariable, name: str) -> TensorVariable:
+    def _head(
+        self, parameters: Mapping[str, TensorVariable], h: TensorVariable, name: str
+    ) -> TensorVariable:
         width = self.heads[name]
         mask = np.repeat(self.output_mask, width, axis=1)
         flat = h @ (parameters[f"W_{name}"] * mask)

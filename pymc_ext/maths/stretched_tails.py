@@ -12,23 +12,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytensor.tensor as pt
-from pytensor.tensor import TensorVariable
+from pytensor.tensor import TensorLike, TensorVariable
 
+Elementwise = Any  # a NumPy array or a PyTensor variable: their operators share no type
 START = 1.5
 NEWTON_STEPS = 12
 
 
-def excess(t: Any, a: Any) -> Any:
+def excess(t: Elementwise, a: Elementwise) -> Elementwise:
     """t + a (t / (1 + t))², t >= 0."""
     return t + a * (t / (1 + t)) ** 2
 
 
-def excess_slope(t: Any, a: Any) -> Any:
+def excess_slope(t: Elementwise, a: Elementwise) -> Elementwise:
     """Derivative of :func:`excess` in t."""
     return 1 + 2 * a * t / (1 + t) ** 3
 
 
-def excess_inverse(s: Any, a: Any) -> Any:
+def excess_inverse(s: Elementwise, a: Elementwise) -> Elementwise:
     """t with ``excess(t, a) = s``, to rounding for a <= 10, by Newton's method."""
     t = s
     for _ in range(NEWTON_STEPS):
@@ -36,17 +37,18 @@ def excess_inverse(s: Any, a: Any) -> Any:
     return t
 
 
-def stretch(v: TensorVariable, a: Any) -> tuple[TensorVariable, TensorVariable]:
+def stretch(v: TensorVariable, a: TensorLike) -> tuple[TensorVariable, TensorVariable]:
     """s(v) and log ds/dv, elementwise; ``a`` (2, D) of the left and of the right, v (N, D)."""
     side, t = _amount(v, a), pt.maximum(abs(v) - START, 0.0)
     return v + pt.sign(v) * (excess(t, side) - t), pt.log(excess_slope(t, side))
 
 
-def unstretch(s: TensorVariable, a: Any) -> TensorVariable:
+def unstretch(s: TensorVariable, a: TensorLike) -> TensorVariable:
     """v with s(v) = s."""
     beyond = pt.maximum(abs(s) - START, 0.0)
     return s - pt.sign(s) * (beyond - excess_inverse(beyond, _amount(s, a)))
 
 
-def _amount(x: TensorVariable, a: Any) -> TensorVariable:
-    return pt.switch(x > 0, a[1], a[0])
+def _amount(x: TensorVariable, a: TensorLike) -> TensorVariable:
+    sides = pt.as_tensor_variable(a)
+    return pt.switch(x > 0, sides[1], sides[0])
