@@ -8,19 +8,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from posteriordb_cases import database as _database
 from posteriordb_cases.draws import read_draws
-from posteriordb_cases.files import read_json, read_zipped_json
+from posteriordb_cases.files import Json, read_json, read_zipped_json
 
 if TYPE_CHECKING:
     import pymc as pm
 
+    from posteriordb_cases.inference_data import ArvizData
+
 _PORTS = Path(__file__).resolve().parent / "models"
 _PROGRAMS = (_PORTS, _database.EMBEDDED / "models" / "stan")
+
+
+class NoPortError(LookupError):
+    """There is no PyMC port of a case's model; an error inside a port is never one of these."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ class Case:
 
     name: str
     database: Path
-    info: dict[str, Any] = field(repr=False, compare=False)
+    info: dict[str, Json] = field(repr=False, compare=False)
 
     @property
     def model_name(self) -> str:
@@ -66,7 +73,7 @@ class Case:
         return self.info["dimensions"]
 
     @property
-    def exact(self) -> dict[str, Any] | None:
+    def exact(self) -> dict[str, Json] | None:
         """Answers known without Monte Carlo, or None.
 
         ``log_evidence`` (natural log, all constants of the Stan program included), ``mean`` and
@@ -76,12 +83,12 @@ class Case:
         return self.info.get("exact")
 
     @cached_property
-    def model_info(self) -> dict[str, Any]:
+    def model_info(self) -> dict[str, Json]:
         """The model's JSON file: title, description, references, implementations."""
         return read_json(self.database / "models" / "info" / f"{self.model_name}.info.json")
 
     @cached_property
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, Json]:
         """Data of the Stan program: int, np.float64, and np.ndarray for JSON's lists."""
         info = read_json(self.database / "data" / "info" / f"{self.data_name}.info.json")
         path = self.database / f"{info['data_file']}.zip"
@@ -118,7 +125,7 @@ class Case:
         return self.has_port and getattr(self._port, "SLOW", False)
 
     @property
-    def _port(self) -> Any:
+    def _port(self) -> ModuleType:
         return importlib.import_module(f"{__package__}.models.{self.model_name}")
 
     def model(self) -> pm.Model:
@@ -126,11 +133,11 @@ class Case:
 
         Raises
         ------
-        LookupError
+        NoPortError
             If there is no port of this model.
         """
         if not self.has_port:
-            raise LookupError(
+            raise NoPortError(
                 f"no PyMC port of model {self.model_name!r}; there are ports of "
                 f"{', '.join(_port_names())}: use the Stan program, or add "
                 f"posteriordb_cases/models/{self.model_name}.py with a function model(data)"
@@ -145,11 +152,9 @@ class Case:
         """
         if not (self.has_port and hasattr(self._port, "recover")):
             return dict(draws)
-        try:
-            recovered = self._port.recover(draws, self.data)
-        except KeyError:  # what they would be made of is lacking too
+        if not set(self._port.RECOVERED_FROM) <= set(draws):
             return dict(draws)
-        return {**recovered, **draws}
+        return {**self._port.recover(draws, self.data), **draws}
 
     @property
     def reference_name(self) -> str | None:
@@ -168,7 +173,7 @@ class Case:
         return self.reference_path is not None and self.reference_path.is_file()
 
     @cached_property
-    def reference_info(self) -> dict[str, Any] | None:
+    def reference_info(self) -> dict[str, Json] | None:
         """How the reference draws were made, their diagnostics and checks; None if unknown."""
         folder = self.database / "reference_posteriors" / "draws" / "info"
         path = folder / f"{self.reference_name}.info.json"
@@ -180,7 +185,7 @@ class Case:
         checks = (self.reference_info or {}).get("checks_made") or {}
         return [name for name, passed in checks.items() if passed is False]
 
-    def reference_draws(self) -> Any:
+    def reference_draws(self) -> ArvizData:
         """Return the reference draws as ArviZ data with the group ``posterior``.
 
         Variables are those of ``dimensions``, in the constrained space, with dimensions
@@ -254,7 +259,7 @@ def _port_names() -> list[str]:
     return sorted(path.stem for path in _PORTS.glob("*.py") if not path.stem.startswith("_"))
 
 
-def _as_data(value: Any) -> Any:
+def _as_data(value: Json) -> Json:
     if isinstance(value, list):
         return np.array(value)
     return np.float64(value) if isinstance(value, float) else value  # see posteriordb_cases.models

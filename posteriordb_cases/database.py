@@ -7,12 +7,15 @@ import difflib
 import io
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
 from posteriordb import PosteriorDatabase
 
 from posteriordb_cases.files import read_json
+
+if TYPE_CHECKING:
+    from posteriordb import PosteriorDatabaseGithub
 
 EMBEDDED = Path(__file__).resolve().parent / "database"
 ENVIRONMENT_VARIABLE = "POSTERIORDB_PATH"
@@ -82,7 +85,7 @@ def match_name(name: str, names: list[str], aliases: dict[str, str], where: str)
     )
 
 
-def github_client() -> Any:
+def github_client() -> PosteriorDatabaseGithub:
     """Return posteriordb's GitHub client, its files kept in this user's cache.
 
     Raises
@@ -106,7 +109,7 @@ def github_client() -> Any:
     return database
 
 
-def download_case(database: Any, name: str) -> tuple[Path, str]:
+def download_case(database: PosteriorDatabaseGithub, name: str) -> tuple[Path, str]:
     """Download every file of one case; return the local database folder and the case's name."""
     root = Path(database.path)
     aliases = _download(database, root / "alias" / "posteriors.json")
@@ -121,7 +124,7 @@ def download_case(database: Any, name: str) -> tuple[Path, str]:
     return root, found
 
 
-def _download_files(database: Any, name: str) -> list[Path]:
+def _download_files(database: PosteriorDatabaseGithub, name: str) -> list[Path]:
     with contextlib.redirect_stdout(io.StringIO()):
         posterior = database.posterior(name)
         wanted = [database.get_dataset_path(posterior.data.name)]
@@ -134,7 +137,7 @@ def _download_files(database: Any, name: str) -> list[Path]:
     return wanted
 
 
-def _download(database: Any, path: Path) -> Path:
+def _download(database: PosteriorDatabaseGithub, path: Path) -> Path:
     from posteriordb.posterior_database_github import download_file
 
     link = database._links.get(path)  # the client has no public way to an alias or a draws file

@@ -9,11 +9,10 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from posteriordb_cases.files import read_zipped_json
+from posteriordb_cases.files import Json, read_zipped_json
 
 _FLAT_NAME = re.compile(r"^(?P<name>[^\[\]]+)(\[(?P<index>\d+(,\d+)*)\])?$")
 
@@ -72,7 +71,7 @@ def flatten(draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return flat
 
 
-def _as_matrix(chains: Any) -> dict[str, np.ndarray]:
+def _as_matrix(chains: Json) -> dict[str, np.ndarray]:
     if not isinstance(chains, Sequence) or not chains or not isinstance(chains[0], Mapping):
         raise ValueError("expected a list of chains, each of them a dictionary of variables")
     names = list(chains[0])
@@ -85,7 +84,7 @@ def _as_matrix(chains: Any) -> dict[str, np.ndarray]:
     return {name: _column(name, chains, n_draws) for name in names}
 
 
-def _column(name: str, chains: Sequence[Mapping[str, Any]], n_draws: int) -> np.ndarray:
+def _column(name: str, chains: Sequence[Mapping[str, Json]], n_draws: int) -> np.ndarray:
     if not all(isinstance(chain[name], list) for chain in chains):
         raise ValueError(f"the draws of {name} are not a list in every chain")
     lengths = [len(chain[name]) for chain in chains]

@@ -8,8 +8,10 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+Json = Any  # what the json module gives for a file: its caller knows the form
 
-def read_json(path: Path) -> Any:
+
+def read_json(path: Path) -> Json:
     """Return the content of a JSON file; ``ValueError`` names a file that is not JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -17,7 +19,7 @@ def read_json(path: Path) -> Any:
         raise ValueError(f"{path} is not valid JSON ({error}): restore the file") from error
 
 
-def read_zipped_json(path: Path) -> Any:
+def read_zipped_json(path: Path) -> Json:
     """Return the JSON content of a zip archive that holds one file.
 
     Raises

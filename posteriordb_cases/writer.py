@@ -10,11 +10,11 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from posteriordb_cases.draws import flatten
+from posteriordb_cases.files import Json
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # zip's earliest time: equal content gives equal bytes
 _INFO_KEYS = (
@@ -32,7 +32,7 @@ _INFO_KEYS = (
 def write_reference_draws(
     database: Path,
     draws: Mapping[str, np.ndarray],
-    info: Mapping[str, Any],
+    info: Mapping[str, Json],
     *,
     digits: int = 8,
 ) -> Path:
@@ -76,7 +76,7 @@ def write_reference_draws(
     return draws_path
 
 
-def zipped_json(content: Any, inner_name: str) -> bytes:
+def zipped_json(content: Json, inner_name: str) -> bytes:
     """Return a zip archive of one JSON file; equal content gives equal bytes."""
     entry = zipfile.ZipInfo(inner_name, date_time=_EPOCH)
     entry.compress_type = zipfile.ZIP_DEFLATED

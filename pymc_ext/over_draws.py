@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import cast
 
 import pytensor
 import pytensor.tensor as pt
@@ -13,17 +13,21 @@ from pymc.logprob.utils import (
     local_check_parameter_to_ninf_switch,
     local_remove_check_parameter,
 )
-from pytensor.graph.basic import Constant
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import in2out
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.scan.op import Scan
+from pytensor.tensor import TensorLike, TensorVariable
 
 
 def over_draws(
-    nodes: Sequence[Any], replace: Mapping[Any, Any], rows: Any, check_bounds: bool = True
-) -> list[Any]:
+    nodes: Sequence[Variable],
+    replace: Mapping[Variable, Variable],
+    rows: TensorLike,
+    check_bounds: bool = True,
+) -> list[TensorVariable]:
     """Graphs with a leading axis of draws; what depends on no variable is repeated.
 
     Parameters
@@ -37,16 +41,17 @@ def over_draws(
     check_bounds
         The model's: whether a parameter outside its domain gives −∞, or is not looked at.
     """
-    batched: list[Any] = vectorize_graph(checked(nodes, check_bounds), dict(replace))
+    single = cast("Sequence[TensorVariable]", nodes)
+    batched = vectorize_graph(checked(nodes, check_bounds), dict(replace))
     return [
         new if new.ndim > old.ndim else pt.broadcast_to(new, (rows, *tuple(new.shape)))
-        for old, new in zip(nodes, batched, strict=True)
+        for old, new in zip(single, cast("list[TensorVariable]", batched), strict=True)
     ]
 
 
 def scan_draws(
-    nodes: Sequence[Any], variable: Any, rows: Any, check_bounds: bool = True
-) -> list[Any]:
+    nodes: Sequence[Variable], variable: Variable, rows: TensorVariable, check_bounds: bool = True
+) -> list[Variable]:
     """As :func:`over_draws` for graphs with a loop, which is run for one draw after another."""
     nodes = checked(nodes, check_bounds)
     out = pytensor.scan(
@@ -58,16 +63,16 @@ def scan_draws(
     return list(out) if isinstance(out, list | tuple) else [out]
 
 
-def _is_minibatch_index(variable: Any) -> bool:
+def _is_minibatch_index(variable: Variable) -> bool:
     return variable.owner is not None and isinstance(variable.owner.op, MinibatchOp)
 
 
-def has_scan(nodes: Sequence[Any]) -> bool:
+def has_scan(nodes: Sequence[Variable]) -> bool:
     """Whether a graph contains a loop, which cannot be vectorised over draws."""
     return any(v.owner is not None and isinstance(v.owner.op, Scan) for v in ancestors(nodes))
 
 
-def checked(nodes: Sequence[Any], check_bounds: bool = True) -> list[Any]:
+def checked(nodes: Sequence[Variable], check_bounds: bool = True) -> list[Variable]:
     """PyMC's checks of parameters as switches to −∞.
 
     Vectorised, a check holds for all draws or for none: one draw outside would make all others −∞.

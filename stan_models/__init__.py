@@ -1,15 +1,24 @@
 """Stan programs compiled, cached and run: real Stan as the baseline of every comparison.
 
+`StanProgram` is a program, `StanDensity` (``program.density(data)``) its log density with gradient
+and transforms; `nuts`, `advi`, `laplace` and `pathfinder` run Stan's own methods on it. Take `nuts`
+for the truth, the others for what they are worth beside it. ``program_path(name)`` gives the
+programs kept here. Importing this package loads neither cmdstanpy nor ArviZ; what needs them does
+so when called.
+
+To add a method of Stan: a file with a function of ``(program, data, *, random_seed, ...)`` that
+calls CmdStan in `runs.cmdstan_run`, reads `results.Draws` and returns
+`approximations.approximation_result`; export it in `baselines` and here; add it to
+``tests/stan_models/test_baselines.py``. To add a program: a ``.stan`` file in ``programs/``.
+
 >>> from stan_models import StanProgram, nuts
 >>> idata = nuts(StanProgram("eight_schools.stan"), data, random_seed=1)
-
-Importing this package loads neither cmdstanpy nor ArviZ; what needs them does so when called.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stan_models.errors import (
     StanCompileError,
@@ -53,7 +62,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'stan_models' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal, Required, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from stan_models.gaussian import (
     mixture_log_density,
 )
 from stan_models.inference_data import (
+    ArvizData,
     make_inference_data,
     optimization_trace,
     variables,
@@ -28,7 +29,7 @@ from stan_models.inference_data import (
 )
 from stan_models.program import StanProgram
 from stan_models.results import Draws, given, posterior_groups
-from stan_models.runs import Run, cmdstan_run, positive, random_seed_or_new
+from stan_models.runs import Inits, Run, cmdstan_run, positive, random_seed_or_new
 
 Array = NDArray[np.float64]
 
@@ -53,7 +54,7 @@ def advi(
     require_converged: bool = True,
     inits: float | None = None,
     timeout: float | None = None,
-) -> Any:
+) -> ArvizData:
     """Fit a Gaussian on the unconstrained space by automatic differentiation VI.
 
     Parameters
@@ -129,9 +130,18 @@ def advi(
     )  # fmt: skip
 
 
-def _advi_facts(console: str, limit: int, grad_samples: int) -> dict[str, Any]:
+class Facts(TypedDict, total=False):
+    """What ADVI's console says of a run."""
+
+    converged: Required[bool]
+    elbo: float
+    iterations: int
+    gradient_evaluations: int
+
+
+def _advi_facts(console: str, limit: int, grad_samples: int) -> Facts:
     """Whether it converged, the last ELBO and the gradients computed, from what Stan printed."""
-    facts: dict[str, Any] = {"converged": "may not have converged" not in console}
+    facts: Facts = {"converged": "may not have converged" not in console}
     adaptation = re.findall(r"Iteration:\s*(\d+) / +\d+ .*\(Adaptation\)", console)
     trace = _elbo_trace(console)
     if trace:
@@ -156,9 +166,9 @@ def laplace(
     random_seed: int | None = None,
     algorithm: str = "lbfgs",
     iter: int = 2000,
-    inits: Any = None,
+    inits: Inits = None,
     timeout: float | None = None,
-) -> Any:
+) -> ArvizData:
     """Fit the Gaussian at the mode of the unconstrained log density, Jacobian included.
 
     q = N(θ̂, (-∇² log p̃(θ̂))⁻¹); Stan finds θ̂ by quasi-Newton and the Hessian by differences
@@ -244,10 +254,10 @@ def approximation_result(
     draws: Draws,
     run: Run,
     components: list[Gaussian],
-    extra: Mapping[str, NDArray[Any]] | None = None,
+    extra: Mapping[str, NDArray] | None = None,
     trace: list[tuple[int, float]] | None = None,
-    **facts: Any,
-) -> Any:
+    **facts: object,
+) -> ArvizData:
     """The result of an approximation: ``draws`` from the equal-weight mixture of ``components``."""
     groups = posterior_groups(draws, run, **facts)
     if trace:

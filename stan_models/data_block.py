@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TypedDict
 
-if TYPE_CHECKING:
-    from stan_models.program import StanProgram
+from stan_models.stanc import Source, run_stanc
 
 
-def declared_data(program: StanProgram) -> dict[str, dict[str, Any]]:
+class Declaration(TypedDict):
+    """A variable of the data block, as stanc's ``--info`` describes it."""
+
+    type: str
+    dimensions: int
+
+
+def declared_data(program: Source) -> dict[str, Declaration]:
     """Stan's type and number of dimensions of each variable of the data block."""
-    from stan_models.program import run_stanc
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{program.name}.stan"
-        path.write_text(program.source)
-        return json.loads(run_stanc(program, ["--info", str(path)]))["inputs"]
+    return json.loads(run_stanc(program, ["--info"]))["inputs"]
 
 
-def misfit(program: StanProgram, data: str) -> str:
+def misfit(program: Source, data: str) -> str:
     """What is missing from ``data`` (JSON text) or has the wrong number of dimensions.
 
     Stan stops at the first variable it cannot read and then speaks of its dimensions even where it
@@ -42,21 +41,21 @@ def misfit(program: StanProgram, data: str) -> str:
     return "\n".join(lines)
 
 
-def _described(name: str, kind: dict[str, Any]) -> str:
+def _described(name: str, kind: Declaration) -> str:
     count = kind.get("dimensions", 0)
     return f"{name} ({kind['type']}{f', {count}-dimensional' if count else ''})"
 
 
-def _fits(kind: dict[str, Any], value: Any) -> bool:
+def _fits(kind: Declaration, value: object) -> bool:
     """Whether the nesting agrees; empty lists and Stan's tuples and complex numbers may."""
     if kind["type"] not in ("int", "real") or _is_empty(value):
         return True
     return _dimensions(value) == kind["dimensions"]
 
 
-def _dimensions(value: Any) -> int:
+def _dimensions(value: object) -> int:
     return 1 + _dimensions(value[0]) if isinstance(value, list) and value else 0
 
 
-def _is_empty(value: Any) -> bool:
+def _is_empty(value: object) -> bool:
     return isinstance(value, list) and (not value or _is_empty(value[0]))

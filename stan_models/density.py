@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,12 +22,21 @@ from stan_models.data_block import misfit
 from stan_models.errors import StanDataError, StanError
 from stan_models.layout import array_dimensions, in_order
 from stan_models.library import import_bridgestan
+from stan_models.stanc import Source
 
 if TYPE_CHECKING:
-    from stan_models.program import StanProgram
+    import bridgestan
+    import stanio
 
 Array = NDArray[np.float64]
-Data = Mapping[str, Any] | str | PathLike[str] | None
+Data = Mapping[str, ArrayLike] | str | PathLike[str] | None
+
+
+class Compilable(Source, Protocol):
+    """A Stan program that compiles to a library with its log density; a `StanProgram` is one."""
+
+    def library(self) -> Path:
+        """Path of the C library, compiled if it is not yet."""
 
 
 class StanDensity:
@@ -56,7 +65,7 @@ class StanDensity:
     >>> lp, gradient = density.log_density_gradient([[0.0], [1.0]])  # -exp(t) + t
     """
 
-    def __init__(self, program: StanProgram, data: Data = None) -> None:
+    def __init__(self, program: Compilable, data: Data = None) -> None:
         self.program = program
         self.data = data
         self._model = _load(program, as_json(data))
@@ -66,7 +75,7 @@ class StanDensity:
                 "there is no posterior to compute"
             )
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return StanDensity, (self.program, self.data)
 
     def __repr__(self) -> str:
@@ -183,7 +192,7 @@ class StanDensity:
         """Number of Stan's columns of the parameters and, if asked for, what derives from them."""
         return int(self._model.param_num(include_tp=transformed, include_gq=generated))
 
-    def _columns(self, name: str, value: NDArray[Any]) -> Array:
+    def _columns(self, name: str, value: NDArray) -> Array:
         shape = self.shapes[name]
         if value.shape[1:] != shape or value.ndim != len(shape) + 1:
             raise ValueError(f"{name} must have shape (N, {', '.join(map(str, shape))}), "
@@ -193,7 +202,7 @@ class StanDensity:
         # Stan's order is column-major: the first index runs fastest
         return value.reshape(len(value), -1, order="F")
 
-    def _variables(self, transformed: bool, generated: bool) -> dict[str, Any]:
+    def _variables(self, transformed: bool, generated: bool) -> dict[str, stanio.Variable]:
         import stanio
 
         names = self._model.param_names(include_tp=transformed, include_gq=generated)
@@ -225,11 +234,12 @@ class StanDensity:
 
     def _one(self, point: Array) -> tuple[float, Array]:
         try:
-            return self._model.log_density_gradient(point, propto=False, jacobian=True)
+            lp, gradient = self._model.log_density_gradient(point, propto=False, jacobian=True)
+            return lp, np.asarray(gradient)
         except RuntimeError:
             return -np.inf, np.full(self.dimension, np.nan)
 
-    def _call(self, method: str, *arguments: Any, **options: Any) -> None:
+    def _call(self, method: str, *arguments: object, **options: object) -> None:
         try:
             getattr(self._model, method)(*arguments, **options)
         except RuntimeError as error:
@@ -263,7 +273,7 @@ def as_json(data: Data) -> str:
     return text
 
 
-def _load(program: StanProgram, data: str) -> Any:
+def _load(program: Compilable, data: str) -> bridgestan.StanModel:
     library = program.library()
     try:
         # Stan's own print() statements are kept; reloading a library that has not changed is safe

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from stan_models.gaussian import Gaussian
 
 Array = NDArray[np.float64]
+Plain = int | float | str  # what an attribute of NetCDF holds
+ArvizData = Any  # az.InferenceData of ArviZ 0.x, xarray.DataTree of ArviZ 1.x: no common class
 
 
-def make_inference_data(groups: Mapping[str, xr.Dataset]) -> Any:
+def make_inference_data(groups: Mapping[str, xr.Dataset]) -> ArvizData:
     """`az.InferenceData` of the groups (ArviZ 0.x), or the `DataTree` of ArviZ 1."""
     if int(az.__version__.split(".")[0]) < 1:
         return az.InferenceData(**dict(groups))  # type: ignore[arg-type]
@@ -24,14 +26,14 @@ def make_inference_data(groups: Mapping[str, xr.Dataset]) -> Any:
 
 
 def variables(
-    values: Mapping[str, NDArray[Any]], attrs: Mapping[str, Any] | None = None
+    values: Mapping[str, NDArray], attrs: Mapping[str, Plain] | None = None
 ) -> xr.Dataset:
     """Arrays of shape (chain, draw, *shape) as a dataset with ArviZ's dimension names."""
     arrays = {name: _array(name, value) for name, value in values.items()}
     return xr.Dataset(arrays, attrs=dict(attrs or {}))
 
 
-def _array(name: str, value: NDArray[Any]) -> xr.DataArray:
+def _array(name: str, value: NDArray) -> xr.DataArray:
     extra = [f"{name}_dim_{i}" for i in range(value.ndim - 2)]
     dims = ["chain", "draw", *extra]
     coords = {dim: np.arange(size) for dim, size in zip(dims, value.shape, strict=True)}
@@ -78,13 +80,13 @@ def optimization_trace(trace: list[tuple[int, float]]) -> xr.Dataset:
     )
 
 
-def provenance(**facts: Any) -> dict[str, Any]:
+def provenance(**facts: object) -> dict[str, Plain]:
     """Attributes that NetCDF can hold: numbers and text as they are, the rest as JSON."""
     kept = {name: value for name, value in facts.items() if value is not None}
     return {name: _plain(value) for name, value in kept.items()}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Plain:
     if isinstance(value, bool):
         return int(value)
     return value if isinstance(value, int | float | str) else json.dumps(value, default=str)

@@ -8,17 +8,13 @@ indices belong to an array is read from stanc's formatting of the program.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterable
 from itertools import groupby
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from stan_models.program import StanProgram
+from stan_models.stanc import Source, run_stanc
 
 
-def array_dimensions(program: StanProgram) -> dict[str, int]:
+def array_dimensions(program: Source) -> dict[str, int]:
     """Number of array indices of each array in the parameters block."""
     block = re.search(r"^parameters \{\n(.*?)^\}", _formatted(program), re.M | re.S)
     lines = block[1].splitlines() if block else []
@@ -36,14 +32,9 @@ def _reordered(names: Iterable[str], count: int) -> list[str]:
     return sorted(names, key=lambda name: [int(i) for i in name.split(".")[1 : count + 1]])
 
 
-def _formatted(program: StanProgram) -> str:
-    from stan_models.program import run_stanc
-
+def _formatted(program: Source) -> str:
     options = ["--auto-format", "--canonicalize=strip-comments", "--max-line-length=1000000"]
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"{program.name}.stan"
-        path.write_text(program.source)
-        return run_stanc(program, [*options, str(path)])
+    return run_stanc(program, options)
 
 
 def _declared(line: str) -> list[str]:

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from stan_models.errors import StanCompileError, ToolchainError
 from stan_models.toolchain import Toolchain
@@ -16,7 +16,7 @@ from stan_models.toolchain.compiler import make_command
 from stan_models.toolchain.progress import step
 
 
-def import_bridgestan() -> Any:
+def import_bridgestan() -> ModuleType:
     """bridgestan, or one sentence that says how to get it."""
     try:
         import bridgestan

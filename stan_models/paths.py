@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 import numpy as np
 
 from stan_models.approximations import approximation_result, draws_to_ask
 from stan_models.density import Data
 from stan_models.gaussian import gaussian_of
+from stan_models.inference_data import ArvizData
 from stan_models.program import StanProgram
 from stan_models.results import Draws, given
-from stan_models.runs import cmdstan_run, positive, random_seed_or_new
+from stan_models.runs import Inits, cmdstan_run, positive, random_seed_or_new
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +27,9 @@ def pathfinder(
     num_elbo_draws: int = 25,
     history_size: int = 5,
     max_lbfgs_iters: int = 1000,
-    inits: Any = None,
+    inits: Inits = None,
     timeout: float | None = None,
-) -> Any:
+) -> ArvizData:
     """Fit a Gaussian along each of several optimisation paths; q is their equal-weight mixture.
 
     Stan's importance resampling between paths is left out, because its draws follow no density

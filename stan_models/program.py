@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import tempfile
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from stan_models.density import Data, StanDensity
 from stan_models.errors import StanCompileError
 from stan_models.library import build_beside, build_with_bridgestan, library_of
+from stan_models.stanc import run_stanc
 from stan_models.toolchain import Toolchain, cache_directory, find_toolchain, import_cmdstanpy
 from stan_models.toolchain.cache import digest, only_builder
 from stan_models.toolchain.progress import step
 
 if TYPE_CHECKING:
     import cmdstanpy
-
-    from stan_models.density import Data, StanDensity
 
 INCLUDE = re.compile(r"^\s*#include\b", re.M)
 
@@ -59,7 +58,7 @@ class StanProgram:
     def __repr__(self) -> str:
         return f"StanProgram(name={self.name!r}, path={str(self.path) if self.path else None!r})"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _from_text, (self._text, self.name, self.path)
 
     @cached_property
@@ -117,8 +116,6 @@ class StanProgram:
 
     def density(self, data: Data = None) -> StanDensity:
         """The program's log density given ``data``: a mapping, a JSON file's path, or None."""
-        from stan_models.density import StanDensity
-
         return StanDensity(self, data)
 
     def _build(self, directory: Path) -> None:
@@ -142,7 +139,7 @@ class StanProgram:
             shutil.rmtree(work, ignore_errors=True)
 
     def _check(self, stan_file: Path) -> None:
-        run_stanc(self, ["--o", str(stan_file.with_suffix(".hpp")), str(stan_file)])
+        run_stanc(self, ["--o", str(stan_file.with_suffix(".hpp"))], stan_file)
 
 
 def _compile(stan_file: Path) -> None:
@@ -162,18 +159,6 @@ def _drop_intermediate(stan_file: Path) -> None:
         stan_file.with_suffix(suffix).unlink(missing_ok=True)
 
 
-def run_stanc(program: StanProgram, arguments: list[str]) -> str:
-    """Output of stanc; its own message where the program is not valid."""
-    shown = program.path.name if program.path else f"{program.name}.stan"
-    command = [str(program.toolchain.stanc), f"--filename-in-msg={shown}", *arguments]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    if answer.returncode:
-        raise StanCompileError(
-            f"Stan program {program.name!r} is not valid:\n{answer.stderr.strip()}"
-        )
-    return answer.stdout
-
-
 def _inline_includes(program: StanProgram) -> str:
     if program.path is None:
         raise ValueError(
@@ -182,7 +167,7 @@ def _inline_includes(program: StanProgram) -> str:
         )
     folder = program.path.parent.resolve()
     arguments = [f"--include-paths={folder}", "--auto-format", "--canonicalize=includes"]
-    return run_stanc(program, [*arguments, str(program.path)])
+    return run_stanc(program, arguments, program.path)
 
 
 def _as_path(source: str | PathLike[str]) -> Path | None:

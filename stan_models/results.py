@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -45,7 +44,7 @@ class Draws:
         _require_finite(theta, "draws mapped back to the unconstrained space")
         return cls(density, method, model, theta.reshape(*table.shape[:2], -1))
 
-    def __getitem__(self, index: Any) -> Draws:
+    def __getitem__(self, index: slice | NDArray[np.integer]) -> Draws:
         """The draws at ``index`` of the draw axis."""
         method = {name: column[:, index] for name, column in self.method.items()}
         return Draws(self.density, method, self.model[:, index], self.theta[:, index])
@@ -78,7 +77,7 @@ def _require_finite(values: Array, what: str) -> None:
         )
 
 
-def posterior_groups(draws: Draws, run: Run, **facts: Any) -> dict[str, xr.Dataset]:
+def posterior_groups(draws: Draws, run: Run, **facts: object) -> dict[str, xr.Dataset]:
     """Groups ``posterior``, ``unconstrained_posterior`` and ``generated_quantities``."""
     toolchain = run.program.toolchain
     attrs = provenance(
@@ -99,6 +98,6 @@ def posterior_groups(draws: Draws, run: Run, **facts: Any) -> dict[str, xr.Datas
     return groups
 
 
-def given(**arguments: Any) -> dict[str, Any]:
+def given(**arguments: object) -> dict[str, object]:
     """The arguments that were set, for the call and for the record."""
     return {name: value for name, value in arguments.items() if value is not None}

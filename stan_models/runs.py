@@ -6,17 +6,21 @@ import re
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from stan_models.errors import StanRunError
 from stan_models.program import StanProgram
 from stan_models.toolchain import import_cmdstanpy
 
+Inits = float | Mapping[str, ArrayLike] | str | PathLike[str] | None  # as cmdstanpy takes them
+Fit = Any  # of cmdstanpy, which has another class for each method
 SIGNIFICANT_FIGURES = 18  # decimals that give back the same double
 COMPLAINT = re.compile(
     r"^(E[rx].*|.*(?:rror|xception|ailed|failure|converged|diverg|ill-conditioned).*)$", re.M
@@ -36,7 +40,7 @@ class Run:
         """What Stan printed, all processes one after the other."""
         return "\n".join(file.read_text() for file in sorted(self.folder.glob("*-stdout*.txt")))
 
-    def call(self, method: str, **arguments: Any) -> Any:
+    def call(self, method: str, **arguments: object) -> Fit:
         """Call a method of the CmdStanModel; keep the wall time."""
         start = time.perf_counter()
         try:

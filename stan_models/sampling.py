@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import xarray as xr
+from numpy.typing import NDArray
 
 from stan_models.density import Data
-from stan_models.inference_data import make_inference_data, unconstrained, variables
+from stan_models.inference_data import ArvizData, make_inference_data, unconstrained, variables
 from stan_models.program import StanProgram
 from stan_models.results import Draws, given, posterior_groups
-from stan_models.runs import cmdstan_run, positive, random_seed_or_new
+from stan_models.runs import Inits, cmdstan_run, positive, random_seed_or_new
 
 ARVIZ_NAMES = {
     "accept_stat__": "acceptance_rate",
@@ -34,10 +33,10 @@ def nuts(
     adapt_delta: float = 0.8,
     max_treedepth: int = 10,
     metric: str = "diag_e",
-    inits: Any = None,
+    inits: Inits = None,
     parallel_chains: int | None = None,
     timeout: float | None = None,
-) -> Any:
+) -> ArvizData:
     """Draw from the posterior with Stan's No-U-Turn sampler.
 
     Parameters
@@ -111,7 +110,7 @@ def nuts(
 
 
 def _sample_stats(draws: Draws) -> xr.Dataset:
-    stats: dict[str, Any] = {"lp": draws.log_density()}
+    stats: dict[str, NDArray] = {"lp": draws.log_density()}
     for column, name in ARVIZ_NAMES.items():
         values = draws.method[column]
         stats[name] = values.astype(int) if name in INTEGER else values

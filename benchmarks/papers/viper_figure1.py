@@ -18,8 +18,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from benchmarks.record import write
-from pymc_ext.ops.expected_softplus_numpy import expected_softplus_derivatives
-from pymc_ext.ops.expected_softplus_series import series
+from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
+from pymc_ext.maths.expected_softplus_series import series
 from pymc_ext.variational.logistic.jaakkola import jaakkola_bound
 
 THETA = np.linspace(-3, 3, 25)

@@ -25,9 +25,9 @@ from numpy.polynomial.hermite_e import hermegauss
 from scipy.special import expit
 
 from benchmarks.record import write
+from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
+from pymc_ext.maths.expected_softplus_series import ERFCX, series
 from pymc_ext.ops.expected_softplus import value_and_gradients
-from pymc_ext.ops.expected_softplus_numpy import expected_softplus_derivatives
-from pymc_ext.ops.expected_softplus_series import ERFCX, series
 
 CVZ = "cohen-villegas-zagier"
 LIMITS = {

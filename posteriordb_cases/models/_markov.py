@@ -1,14 +1,15 @@
 """Likelihood of a hidden Markov model without a loop over time."""
 
-from typing import Any
-
 import pytensor.tensor as pt
 from pymc.distributions.transforms import Ordered
+from pytensor.tensor import TensorVariable
 
 positive_ordered = Ordered(positive=True)
 
 
-def log_likelihood(transition: Any, log_density: Any, length: int) -> Any:
+def log_likelihood(
+    transition: TensorVariable, log_density: TensorVariable, length: int
+) -> TensorVariable:
     """Return log p(observations), the first state being uniform.
 
     ``transition`` (K, K) has a row for each present state; ``log_density`` (length, K) is that of

@@ -5,15 +5,15 @@ extrapolated to n = infinity. Hairer, Norsett and Wanner (1993), Solving ODEs I,
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from pytensor.tensor import TensorVariable
 
 from posteriordb_cases.models import _scan
 
-State = Sequence[Any]
+State = Sequence[TensorVariable]
 Step = Callable[..., State]
 
 
@@ -21,11 +21,11 @@ def solve(
     step: Step,
     start: State,
     grid: np.ndarray,
-    parameters: Sequence[Any],
+    parameters: Sequence[TensorVariable],
     *,
     levels: int,
     power: int,
-) -> list[Any]:
+) -> list[TensorVariable]:
     """Return each component of the solution at ``grid[1:]``.
 
     ``step(t, h, *state, *parameters)`` moves the scalars of ``state`` from time t to t + h by a
@@ -35,7 +35,9 @@ def solve(
 
     _scan.register()
 
-    def interval(t: Any, h: Any, *arguments: Any) -> list[Any]:
+    def interval(
+        t: TensorVariable, h: TensorVariable, *arguments: TensorVariable
+    ) -> list[TensorVariable]:
         state, fixed = arguments[: len(start)], arguments[len(start) :]
         return _extrapolate(
             [_repeat(step, t, h, state, fixed, n + 1) for n in range(levels)], power
@@ -57,13 +59,20 @@ def refine(times: np.ndarray, steps: int) -> np.ndarray:
     return np.append(parts.ravel(), times[-1])
 
 
-def _repeat(step: Step, t: Any, h: Any, state: State, fixed: Sequence[Any], n: int) -> State:
+def _repeat(
+    step: Step,
+    t: TensorVariable,
+    h: TensorVariable,
+    state: State,
+    fixed: Sequence[TensorVariable],
+    n: int,
+) -> State:
     for i in range(n):
         state = step(t + h * i / n, h / n, *state, *fixed)
     return state
 
 
-def _extrapolate(table: list[State], power: int) -> list[Any]:
+def _extrapolate(table: list[State], power: int) -> list[TensorVariable]:
     """Aitken and Neville's scheme; ``table[i]`` was reached in i + 1 steps."""
     for j in range(1, len(table)):
         for i in range(len(table) - 1, j - 1, -1):

@@ -1,15 +1,17 @@
 """Normal linear regressions with flat coefficients, the form of Gelman and Hill's (2006) models."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pymc as pm
 from numpy.typing import ArrayLike
+from pytensor.tensor import TensorVariable
 
 
 def regression(
-    outcome: np.ndarray, *predictors: ArrayLike, noise_prior: Callable[..., Any] = pm.HalfFlat
+    outcome: np.ndarray,
+    *predictors: ArrayLike,
+    noise_prior: Callable[[str], TensorVariable] = pm.HalfFlat,
 ) -> pm.Model:
     """Return outcome ~ normal(X beta, sigma), X's columns being 1 and the predictors (N,).
 
@@ -23,6 +25,6 @@ def regression(
     return port
 
 
-def half_cauchy(name: str) -> Any:
+def half_cauchy(name: str) -> TensorVariable:
     """Return a half-Cauchy variable with scale 2.5."""
     return pm.HalfCauchy(name, np.float64(2.5))

@@ -5,18 +5,22 @@ draw and, in PyTensor 2.38, can no longer be differentiated once it has been com
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
 import pytensor.tensor as pt
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import _vectorize_node, vectorize_graph
 from pytensor.raise_op import Assert
 from pytensor.scan.op import Scan
+from pytensor.tensor import TensorVariable
 from pytensor.tensor.blockwise import vectorize_node_fallback
 
+Tensors = list[TensorVariable]  # what PyTensor calls variables of any kind
 _SAME_STEPS = Assert("a scan takes the same number of steps for every draw")
 
 
-def vectorize_scan(op: Scan, node: Any, *batched: Any) -> Sequence[Any]:
+def vectorize_scan(op: Scan, node: Apply, *batched: TensorVariable) -> Sequence[Variable]:
     """Return the outputs of ``node`` for inputs with batch dimensions on the left.
 
     Every draw must ask for the same number of steps. Scans with a stopping condition or with states
@@ -34,7 +38,8 @@ def vectorize_scan(op: Scan, node: Any, *batched: Any) -> Sequence[Any]:
     rank = max(extra)
     if not rank:
         return op.make_node(*batched).outputs
-    batch = sum(_leading(x, n, rank) for x, n in zip(batched, extra, strict=True) if n)
+    first, *others = (_leading(x, n, rank) for x, n in zip(batched, extra, strict=True) if n)
+    batch = sum(others, first)
     timed = range(1, states.stop)  # sequences and states have time as their first core dimension
     is_batched = [n > 0 for n in extra]
     is_batched[states] = [True] * len(info.tap_array)
@@ -51,42 +56,43 @@ def vectorize_scan(op: Scan, node: Any, *batched: Any) -> Sequence[Any]:
         for x, lifted in zip(step.inputs, inner_batched, strict=True)
     ]
     replace = dict(zip(step.inputs, inner, strict=True))
-    outputs = vectorize_graph(step.outputs, replace=replace)
+    outputs = cast("Tensors", vectorize_graph(step.outputs, replace=replace))
     within = next(x for x, lifted in zip(inner, inner_batched, strict=True) if lifted).shape[:rank]
     outputs = [
         new if new.ndim > old.ndim else pt.broadcast_to(new, (*within, *new.shape))
-        for new, old in zip(outputs, step.outputs, strict=True)
+        for new, old in zip(outputs, cast("Tensors", step.outputs), strict=True)
     ]
-    new_op = Scan(inner, outputs, info, mode=op.mode, truncate_gradient=op.truncate_gradient,
+    new_op = Scan(inner, list(outputs), info, mode=op.mode, truncate_gradient=op.truncate_gradient,
                   name=op.name, allow_gc=op.allow_gc, strict=op.strict)  # fmt: skip
-    results: Any = new_op(*outer, return_list=True)
+    results = cast("Tensors", new_op(*outer, return_list=True))
     return [pt.moveaxis(x, 0, rank) for x in results]
 
 
-def _mutable(graph: Any) -> Any:
+def _mutable(graph: FunctionGraph) -> FunctionGraph:
     """The graph of a step whose nodes may enter another one: PyTensor 3 freezes them."""
     return graph.unfreeze() if hasattr(graph, "unfreeze") else graph
 
 
-def _common(length: Any) -> Any:
+def _common(length: TensorVariable) -> TensorVariable:
     """The one value of a number of steps given for every draw."""
     if length.type.ndim == 0:
         return length
     first = length.ravel()[0]
-    return _SAME_STEPS(first, pt.eq(length, first).all())
+    return cast("TensorVariable", _SAME_STEPS(first, pt.eq(length, first).all()))
 
 
-def _leading(x: Any, extra: int, rank: int) -> Any:
+def _leading(x: TensorVariable, extra: int, rank: int) -> TensorVariable:
     """An array with the batch dimensions of ``x``, ``extra`` of ``rank``; its values do not matter.
 
     Only its shape is used, and by an elementwise op: PyTensor deduces the static shape of an
     allocated array by rewriting the graph behind it, in a time exponential in nested scans.
     """
     flags = pt.neq(x, x).any(axis=tuple(range(extra, x.type.ndim))) if x.type.ndim > extra else x
-    return pt.expand_dims(flags.astype("int8"), tuple(range(rank - extra)))
+    flags = pt.expand_dims(flags.astype("int8"), tuple(range(rank - extra)))
+    return cast("TensorVariable", flags)
 
 
-def _lift(x: Any, core: int, batch: Any, time: bool) -> Any:
+def _lift(x: TensorVariable, core: int, batch: TensorVariable, time: bool) -> TensorVariable:
     """Give ``x`` all batch dimensions, placed behind the time axis where it has one."""
     rank = batch.type.ndim
     x = pt.expand_dims(x, tuple(range(rank + core - x.type.ndim)))

@@ -1,13 +1,12 @@
 """Autoregression of order K, conditional on the first K values."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pymc as pm
 
+from posteriordb_cases.models._data import Data
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+
+def model(data: Data) -> pm.Model:
     """Return the PyMC model; sigma has a normalised half-Cauchy(2.5) prior.
 
     ``data``: order K, time series y (T,).

@@ -1,12 +1,11 @@
 """Bernoulli trials with a beta prior."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pymc as pm
 
+from posteriordb_cases.models._data import Data
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+
+def model(data: Data) -> pm.Model:
     """Return the PyMC model.
 
     ``data``: outcomes y (N,), parameters prior_successes and prior_failures of the beta prior.

@@ -1,13 +1,12 @@
 """Linear regression without intercept, with wide normal and half-normal priors."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pymc as pm
 
+from posteriordb_cases.models._data import Data
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+
+def model(data: Data) -> pm.Model:
     """Return the PyMC model.
 
     ``data``: predictors X (N, D), observations y (N,).

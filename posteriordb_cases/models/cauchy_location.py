@@ -1,12 +1,11 @@
 """Location of Cauchy observations with known scale: Dürr et al. (2024)."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pymc as pm
 
+from posteriordb_cases.models._data import Data
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+
+def model(data: Data) -> pm.Model:
     """Return the PyMC model.
 
     ``data``: observations y (N,), their known scale.

@@ -1,13 +1,12 @@
 """Log price of diamonds on 24 highly correlated predictors: Bales et al. (2019)."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pymc as pm
 
+from posteriordb_cases.models._data import Data
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+
+def model(data: Data) -> pm.Model:
     """Return the PyMC model; Intercept is that of the centred predictors.
 
     ``data``: log prices Y (N,), design matrix X (N, K) with ones in the first column.

@@ -1,13 +1,12 @@
 """Eight schools, centred: Rubin (1981)."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pymc as pm
 
+from posteriordb_cases.models._data import Data
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+
+def model(data: Data) -> pm.Model:
     """Return the PyMC model; tau has a normalised half-Cauchy(5) prior.
 
     ``data``: J schools, estimated effects y (J,), their standard errors sigma (J,).

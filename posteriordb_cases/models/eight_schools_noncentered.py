@@ -1,13 +1,16 @@
 """Eight schools, non-centred: Rubin (1981)."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pymc as pm
 
+from posteriordb_cases.models._data import Data
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+RECOVERED_FROM = ("theta", "mu", "tau")  # the draws that `recover` needs
+
+
+def model(data: Data) -> pm.Model:
     """Return the PyMC model; tau has a normalised half-Cauchy(5) prior.
 
     ``data``: J schools, estimated effects y (J,), their standard errors sigma (J,).
@@ -21,7 +24,7 @@ def model(data: Mapping[str, Any]) -> pm.Model:
     return port
 
 
-def recover(draws: Mapping[str, np.ndarray], data: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def recover(draws: Mapping[str, np.ndarray], data: Data) -> dict[str, np.ndarray]:
     """theta_trans (N, J) of draws of theta, mu and tau."""
     mu, tau = draws["mu"][:, None], draws["tau"][:, None]
     return {"theta_trans": (draws["theta"] - mu) / tau}

@@ -1,15 +1,15 @@
 """GARCH(1, 1) with flat priors on the region of finite variance."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.tensor import TensorVariable
+
+from posteriordb_cases.models._data import Data
 
 SLOW = True  # see posteriordb_cases.models
 
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+def model(data: Data) -> pm.Model:
     """Return the PyMC model.
 
     ``data``: time series y (T,), scale sigma1 of its first value.
@@ -27,7 +27,7 @@ def model(data: Mapping[str, Any]) -> pm.Model:
     return port
 
 
-def _recurrence(u: Any, decay: Any, length: int) -> Any:
+def _recurrence(u: TensorVariable, decay: TensorVariable, length: int) -> TensorVariable:
     """x[t] = u[t] + decay x[t - 1], all t at once: every pass doubles the number of terms."""
     reach = 1
     while reach < length:

@@ -1,13 +1,12 @@
 """Gaussian target with a chosen log evidence."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pymc as pm
 import pytensor.tensor as pt
 
+from posteriordb_cases.models._data import Data
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+
+def model(data: Data) -> pm.Model:
     """Return the PyMC model: a normal density times exp(log_evidence).
 
     ``data``: mean mu (D,), lower Cholesky factor scale_tril (D, D) of the covariance, log_evidence.

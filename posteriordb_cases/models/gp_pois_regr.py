@@ -1,17 +1,19 @@
 """Poisson regression on a Gaussian process with an exponentiated quadratic kernel."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+from posteriordb_cases.models._data import Data
+
 SLOW = True  # see posteriordb_cases.models
 JITTER = 1e-10
+RECOVERED_FROM = ("f", "alpha", "rho")  # the draws that `recover` needs
 
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+def model(data: Data) -> pm.Model:
     """Return the PyMC model.
 
     ``data``: inputs x (N,), counts k (N,).
@@ -28,7 +30,7 @@ def model(data: Mapping[str, Any]) -> pm.Model:
     return port
 
 
-def recover(draws: Mapping[str, np.ndarray], data: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def recover(draws: Mapping[str, np.ndarray], data: Data) -> dict[str, np.ndarray]:
     """f_tilde (N, length of x) of draws of f, alpha and rho."""
     squares = np.subtract.outer(data["x"], data["x"]) ** 2
     alpha, rho = draws["alpha"][:, None, None], draws["rho"][:, None, None]

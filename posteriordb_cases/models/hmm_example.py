@@ -1,18 +1,16 @@
 """Hidden Markov model with normal observations of unit variance."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+from posteriordb_cases.models._data import Data
 from posteriordb_cases.models._markov import log_likelihood, positive_ordered
 
 SLOW = True  # see posteriordb_cases.models
 
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+def model(data: Data) -> pm.Model:
     """Return the PyMC model.
 
     ``data``: observations y (N,); K = 2 states.

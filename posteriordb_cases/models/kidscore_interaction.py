@@ -3,15 +3,13 @@
 Gelman and Hill (2006).
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import pymc as pm
 
+from posteriordb_cases.models._data import Data
 from posteriordb_cases.models._regression import half_cauchy, regression
 
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+def model(data: Data) -> pm.Model:
     """Return the PyMC model.
 
     ``data``: children's test scores kid_score; mom_hs, 1 if the mother finished high school;

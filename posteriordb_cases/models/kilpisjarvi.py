@@ -1,12 +1,11 @@
 """Summer temperature linear in the year: Bales et al. (2019), arXiv:1905.11916."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pymc as pm
 
+from posteriordb_cases.models._data import Data
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+
+def model(data: Data) -> pm.Model:
     """Return the PyMC model; sigma is flat.
 
     ``data``: years x (N,), temperatures y (N,), prior mean and sd of alpha (pmualpha, psalpha) and

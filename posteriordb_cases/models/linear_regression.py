@@ -1,13 +1,12 @@
 """Linear regression with a lognormal noise scale: the toy regression of Dürr et al. (2024)."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pymc as pm
 
+from posteriordb_cases.models._data import Data
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+
+def model(data: Data) -> pm.Model:
     """Return the PyMC model.
 
     ``data``: predictors x (N, K), observations y (N,).

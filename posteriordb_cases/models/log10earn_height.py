@@ -1,15 +1,13 @@
 """log10 earnings linear in height: Gelman and Hill (2006), ch. 4."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pymc as pm
 
+from posteriordb_cases.models._data import Data
 from posteriordb_cases.models._regression import regression
 
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+def model(data: Data) -> pm.Model:
     """Return the PyMC model.
 
     ``data``: yearly earnings earn in dollars; height in inches; each (N,).

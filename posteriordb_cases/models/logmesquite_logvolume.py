@@ -1,15 +1,13 @@
 """Log leaf weight of mesquite bushes linear in log canopy volume: Gelman and Hill (2006)."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pymc as pm
 
+from posteriordb_cases.models._data import Data
 from posteriordb_cases.models._regression import regression
 
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+def model(data: Data) -> pm.Model:
     """Return the PyMC model.
 
     ``data``: leaf weight, canopy diameters diam1 and diam2, canopy_height; each (N,).

@@ -1,12 +1,11 @@
 """Hares and lynxes in a year: the Lotka-Volterra equations with lognormal errors."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.tensor import TensorVariable
 
+from posteriordb_cases.models._data import Data
 from posteriordb_cases.models._ode import refine, solve
 
 STEPS = 2  # a year; leaves an error below 1e-7 of the log density
@@ -14,7 +13,7 @@ STEPS = 2  # a year; leaves an error below 1e-7 of the log density
 SLOW = True  # see posteriordb_cases.models
 
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+def model(data: Data) -> pm.Model:
     """Return the PyMC model.
 
     ``data``: years ts (N,) since the first counts, first counts y_init (2,) of hares and lynxes in
@@ -36,7 +35,13 @@ def model(data: Mapping[str, Any]) -> pm.Model:
     return port
 
 
-def _step(t: Any, h: Any, u: Any, v: Any, *theta: Any) -> tuple[Any, Any]:
+def _step(
+    t: TensorVariable,
+    h: TensorVariable,
+    u: TensorVariable,
+    v: TensorVariable,
+    *theta: TensorVariable,
+) -> tuple[TensorVariable, TensorVariable]:
     """Move the logarithms of hares and lynxes: half a step of u, a step of v, half one of u."""
     birth, loss, death, gain = theta
     u = u + h / 2 * (birth - loss * pt.exp(v))

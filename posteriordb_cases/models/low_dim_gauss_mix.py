@@ -1,15 +1,14 @@
 """Mixture of two normal distributions, the means in increasing order."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.transforms import ordered
 
+from posteriordb_cases.models._data import Data
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+
+def model(data: Data) -> pm.Model:
     """Return the PyMC model; theta is the weight of the component with the smaller mean.
 
     ``data``: observations y (N,).

@@ -1,14 +1,12 @@
 """Party identification in an election year: Gelman and Hill (2006)."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import pymc as pm
 
+from posteriordb_cases.models._data import Data
 from posteriordb_cases.models._regression import regression
 
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+def model(data: Data) -> pm.Model:
     """Return the PyMC model.
 
     ``data``: party partyid7, ideology real_ideo, race_adj, age group age_discrete (1 to 4),

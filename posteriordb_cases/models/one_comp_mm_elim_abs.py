@@ -1,12 +1,11 @@
 """Drug concentration in one compartment: first-order absorption, Michaelis-Menten elimination."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.tensor import TensorVariable
 
+from posteriordb_cases.models._data import Data
 from posteriordb_cases.models._ode import refine, solve
 
 STEPS = 2  # between measurements; leaves an error below 1e-7 of the log density
@@ -15,7 +14,7 @@ FIRST = 16  # before the first one, shortest at t0 where elimination sets in
 SLOW = True  # see posteriordb_cases.models
 
 
-def model(data: Mapping[str, Any]) -> pm.Model:
+def model(data: Data) -> pm.Model:
     """Return the PyMC model; the priors are half-Cauchy(1).
 
     ``data``: times (N,), concentrations C_hat (N,), the D given at t0, the volume V.
@@ -34,7 +33,15 @@ def model(data: Mapping[str, Any]) -> pm.Model:
     return port
 
 
-def _step(t: Any, h: Any, C: Any, k_a: Any, K_m: Any, rate: Any, dose: Any) -> tuple[Any]:
+def _step(
+    t: TensorVariable,
+    h: TensorVariable,
+    C: TensorVariable,
+    k_a: TensorVariable,
+    K_m: TensorVariable,
+    rate: TensorVariable,
+    dose: TensorVariable,
+) -> tuple[TensorVariable]:
     """Implicit Euler step, exact in the absorption: positive and stable for every K_m.
 
     The new C solves C + h rate C / (K_m + C) = supply, that is

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
+import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
+from numpy.typing import ArrayLike
 from pytensor.tensor.sharedvar import SharedVariable
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_ext.arviz_versions import from_groups
+from pymc_ext.arviz_versions import ArvizData, from_groups
 
+Matrix = np.ndarray | TensorVariable  # TensorVariable: a variable of a model, or `pm.Data`
+Inputs = ArrayLike | TensorVariable  # what users pass as a matrix
 OWN_NAMES = ("chain", "draw", "class", "f", "mean", "y")  # of sample_predictions
 
 
@@ -28,7 +31,7 @@ def draw_latents(rng: np.random.Generator, mu: np.ndarray, cov: np.ndarray, n: i
     )
 
 
-def posterior_draws(idata: Any) -> xr.Dataset:
+def posterior_draws(idata: ArvizData | xr.Dataset) -> xr.Dataset:
     """The group posterior, or the data set given; raises ValueError where there are no draws."""
     found = idata if isinstance(idata, xr.Dataset) else getattr(idata, "posterior", None)
     if found is None or not {"chain", "draw"} <= set(found.dims):
@@ -39,7 +42,7 @@ def posterior_draws(idata: Any) -> xr.Dataset:
     return found
 
 
-def row_labels(model: Any, dims: str, n: int) -> dict[str, np.ndarray]:
+def row_labels(model: pm.Model, dims: str, n: int) -> dict[str, np.ndarray]:
     """Coords of n rows where the model has that dimension.
 
     Raises
@@ -60,13 +63,15 @@ def row_labels(model: Any, dims: str, n: int) -> dict[str, np.ndarray]:
     return {dims: np.asarray(labels)}
 
 
-def predictions(variables: dict[str, np.ndarray], rows: str, coords: Mapping[str, Any]) -> Any:
+def predictions(
+    variables: dict[str, np.ndarray], rows: str, coords: Mapping[str, np.ndarray]
+) -> ArvizData:
     """Group posterior_predictive of arrays (chain, draw, n*) or (chain, draw, n*, K)."""
     dims = {name: [rows, "class"][: v.ndim - 2] for name, v in variables.items()}
     return from_groups({"posterior_predictive": variables}, dims=dims, coords=dict(coords))
 
 
-def as_matrix(X: Any, name: str, columns: int | None = None) -> Any:
+def as_matrix(X: Inputs, name: str, columns: int | None = None) -> Matrix:
     """A (n, d) variable, or copy of an array; raises ValueError on other shapes and on NaN."""
     if np.ma.is_masked(X):
         X = np.ma.filled(np.ma.asarray(X, dtype=float), np.nan)
@@ -86,18 +91,18 @@ def as_matrix(X: Any, name: str, columns: int | None = None) -> Any:
     return X
 
 
-def fixed_columns(X: Any) -> Any:
+def fixed_columns(X: Matrix) -> Matrix:
     """X, its columns checked at run time too: `pm.set_data` may bring others."""
     return pt.specify_shape(X, (None, n_columns(X))) if isinstance(X, SharedVariable) else X
 
 
-def n_rows(x: Any) -> int | None:
+def n_rows(x: Matrix) -> int | None:
     if isinstance(x, SharedVariable):
         return x.get_value(borrow=True).shape[0]
     return x.shape[0] if isinstance(x, np.ndarray) else None
 
 
-def n_columns(x: Any) -> int | None:
+def n_columns(x: Matrix) -> int | None:
     if isinstance(x, SharedVariable):
         return x.get_value(borrow=True).shape[1]
     return x.shape[1] if isinstance(x, np.ndarray) else None

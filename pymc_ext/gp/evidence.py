@@ -18,6 +18,7 @@ import numpy as np
 
 from pymc_ext.gp.errors import ImproperPosteriorError
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters, Tilted
+from pymc_ext.gp.posterior import Posterior
 from pymc_ext.gp.sites import GaussianSites
 
 NARROW = 1e-6  # V, in squared widths of p(y|f), below which ℓ's third order is enough
@@ -42,7 +43,9 @@ class Correction:
 Formula = Callable[..., Correction]
 
 
-def elbo(post, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters) -> Correction:
+def elbo(
+    post: Posterior, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+) -> Correction:
     """The evidence lower bound: E_q log p(y|f) − KL(q‖p), as −KL = log Z_sites − E_q log t."""
     tau, mu, v = sites.precision, post.mean, post.variance
     e = lik.expectations(mu, v + post.residual, y, phi)
@@ -59,7 +62,7 @@ def elbo(post, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parame
 
 
 def laplace(
-    post, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+    post: Posterior, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
 ) -> Correction:
     """Laplace's approximation around the posterior mean of the sites, R&W (3.32).
 
@@ -78,7 +81,9 @@ def laplace(
     )
 
 
-def cavities(post, sites: GaussianSites, power: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def cavities(
+    post: Posterior, sites: GaussianSites, power: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and variance of q without t^power, and k = 1 − power τ v (> 0 iff it is proper)."""
     k = 1 - power * sites.precision * post.variance
     v_c = post.variance / k
@@ -102,7 +107,7 @@ def tilted_slopes(
 
 
 def expectation_propagation(
-    post,
+    post: Posterior,
     sites: GaussianSites,
     lik: Likelihood,
     y: np.ndarray,
@@ -137,7 +142,7 @@ def expectation_propagation(
 
 
 def exact_under_sites(
-    post, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+    post: Posterior, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
 ) -> Correction:
     """The exact evidence of the model with likelihood N(ν/τ | f, 1/τ), all τ > 0.
 

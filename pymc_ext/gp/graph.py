@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, cached_property
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import pymc as pm
@@ -12,9 +12,21 @@ import pytensor.tensor as pt
 from pymc.pytensorf import join_nonshared_inputs
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.variable import TensorVariable
 
-from pymc_ext.gp.points import refuse_unknown, sources
-from pymc_ext.gp.solver import Arrays
+from pymc_ext.gp.points import ModelVariable, Point, refuse_unknown, sources
+from pymc_ext.gp.posterior import Arrays
+
+
+class Process(Protocol):
+    """A Gaussian process with data in a model; `px.gp.Approximate` is one."""
+
+    @property
+    def inputs(self) -> tuple[TensorVariable, ...]:
+        """(y, φ, *prior inputs)."""
+
+    def prior_graphs(self, X: TensorVariable) -> tuple[TensorVariable, ...]:
+        """(φ, *prior inputs) at other rows X."""
 
 
 class HyperparameterGraph:
@@ -37,7 +49,7 @@ class HyperparameterGraph:
         `conditional` already.
     """
 
-    def __init__(self, gp: Any, model: pm.Model, batch: bool = False):
+    def __init__(self, gp: Process, model: pm.Model, batch: bool = False):
         sources(gp.inputs, model)
         self.model = model
         self.names = [v.name for v in model.value_vars]
@@ -83,12 +95,12 @@ class HyperparameterGraph:
         """Σ barsᵀ ∂inputs/∂θ + ∂ log prior/∂θ."""
         return np.asarray(self._backward(theta.astype(self._dtype), *X, *bars), dtype=float)
 
-    def flatten(self, point: dict[str, Any]) -> np.ndarray:
+    def flatten(self, point: Point) -> np.ndarray:
         """θ of a point of value variables."""
         return np.concatenate([np.ravel(point[name]) for name in self.names])
 
     def transformed(
-        self, point: dict[str, Any], around: dict[str, np.ndarray] | None = None
+        self, point: Point, around: dict[str, np.ndarray] | None = None
     ) -> dict[str, np.ndarray]:
         """Value variables of constrained hyperparameters; the rest at the model's start.
 
@@ -108,7 +120,9 @@ class HyperparameterGraph:
         return out
 
     @cache  # noqa: B019 (one graph a GP; compiling is the cost)
-    def _transform(self, rv: Any) -> Callable[[np.ndarray, dict[str, np.ndarray]], np.ndarray]:
+    def _transform(
+        self, rv: ModelVariable
+    ) -> Callable[[np.ndarray, dict[str, np.ndarray]], np.ndarray]:
         transform = self.model.rvs_to_transforms[rv]
         if transform is None:
             return lambda x, others: x

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import pymc as pm
-from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.graph import HyperparameterGraph
-from pymc_ext.gp.loops import Adam, alternate, minibatch
-from pymc_ext.gp.points import context, refuse_other_observations, sources
+from pymc_ext.gp.loops import Adam, Found, Watch, alternate, minibatch
+from pymc_ext.gp.model import Approximate
+from pymc_ext.gp.points import Point, context, refuse_other_observations, sources
 from pymc_ext.gp.search_space import active_bounds, box_of, start_values
 from pymc_ext.gp.solver import Solver
 from pymc_ext.variational.core.monitor import Monitor
@@ -72,10 +73,10 @@ class HyperparameterFit:
 
 
 def fit_hyperparameters(
-    gp: Any,
+    gp: Approximate,
     method: str = "l-bfgs",
-    start: dict[str, ArrayLike] | None = None,
-    bounds: dict[str, tuple[float | None, float | None]] | None = None,
+    start: Point | None = None,
+    bounds: Mapping[str, tuple[float | None, float | None]] | None = None,
     max_iterations: int = 500,
     e_steps: int = 20,
     m_steps: int = 20,
@@ -186,12 +187,12 @@ def fit_hyperparameters(
     )  # fmt: skip
 
 
-def _check_method(gp: Any, method: str) -> None:
+def _check_method(gp: Approximate, method: str) -> None:
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
     if not gp.inputs:
         raise ValueError("no data yet: call marginal_likelihood first")
-    if method != "l-bfgs" and not hasattr(gp.solver.rule, "rho"):
+    if method != "l-bfgs" and gp.solver.rule.rho is None:
         raise ValueError(f"method={method!r} needs rule=CVI(), got {gp.solver.rule}")
     if method == "minibatch" and (gp.Xu is None or gp.solver.learning != "elbo"):
         raise ValueError("method='minibatch' needs inducing inputs Xu and learning='elbo'")
@@ -202,7 +203,7 @@ def _check_method(gp: Any, method: str) -> None:
         )
 
 
-def _check_model(gp: Any, method: str, model: pm.Model) -> None:
+def _check_model(gp: Approximate, method: str, model: pm.Model) -> None:
     if not model.free_RVs:
         raise ValueError("the model has no free hyperparameter to learn")
     if model.discrete_value_vars:
@@ -220,9 +221,25 @@ def _wall(best: np.ndarray, value: float, theta: np.ndarray) -> tuple[float, np.
     return height - value, 2 * height * away / max(away @ away, 1e-12)
 
 
-def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iterations, monitor):
+class _Best(TypedDict, total=False):
+    """The highest point met, and what was found there; empty before the first."""
+
+    value: float
+    evidence: float
+    theta: np.ndarray
+    gradient: np.ndarray
+
+
+def _lbfgs(
+    solver: Solver,
+    graph: HyperparameterGraph,
+    theta: np.ndarray,
+    box: np.ndarray,
+    max_iterations: int,
+    monitor: Watch,
+) -> Found:
     y, refused = graph.y, ""  # why the last trial of a window was no number
-    best: dict[str, Any] = {}
+    best = _Best()
 
     def negative(theta: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal refused
@@ -243,7 +260,8 @@ def _lbfgs(solver: Solver, graph: HyperparameterGraph, theta, box, max_iteration
         value = evidence + log_prior
         if not best or value > best["value"]:
             gradient = graph.backward(theta, bars)
-            best.update(value=value, evidence=evidence, theta=theta.copy(), gradient=gradient)
+            best.update({"value": value, "evidence": evidence, "theta": theta.copy()})
+            best["gradient"] = gradient
             return -value, -gradient
         return -value, -graph.backward(theta, bars)
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
+from pymc_ext.gp.graph import HyperparameterGraph
+from pymc_ext.gp.likelihoods.base import Parameters
 from pymc_ext.gp.minibatch import BatchTerms, WhitenedGaussian, batch_terms
+from pymc_ext.gp.model import Approximate
+from pymc_ext.gp.posterior import Arrays, Prior
 from pymc_ext.gp.sites import GaussianSites
 from pymc_ext.gp.solver import Solver, make_prior
 from pymc_ext.gp.sparse import SparsePrior
+
+Watch = Callable[[float], object]  # called with −objective after every iteration
+Found = tuple[np.ndarray, float, float, str, bool, int]  # as `HyperparameterFit` has it
 
 
 class Adam:
@@ -18,8 +25,7 @@ class Adam:
 
     def __init__(self, rate: float, box: np.ndarray):
         self.rate, self.box = rate, box
-        self._m: Any = 0.0
-        self._v: Any = 0.0
+        self._m, self._v = np.zeros(()), np.zeros(())
         self._t = 0
 
     def step(self, theta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
@@ -30,7 +36,17 @@ class Adam:
         return np.clip(theta + self.rate * m / (np.sqrt(v) + 1e-8), *self.box)
 
 
-def alternate(solver, graph, theta, adam, e_steps, m_steps, max_iterations, tolerance, monitor):
+def alternate(
+    solver: Solver,
+    graph: HyperparameterGraph,
+    theta: np.ndarray,
+    adam: Adam,
+    e_steps: int,
+    m_steps: int,
+    max_iterations: int,
+    tolerance: float,
+    monitor: Watch,
+) -> Found:
     """E- and M-steps until the objective falls, and the best of their points and the start.
 
     A fall in the first iteration does not stop it: Adam's first steps have full length however
@@ -78,16 +94,34 @@ def _moved(theta: np.ndarray, start: np.ndarray) -> float:
     return float(np.max(np.abs(theta - start) / (1 + np.abs(theta))))
 
 
-def natural_step(q, prior, solver, y, phi, n) -> tuple[WhitenedGaussian, BatchTerms]:
+def natural_step(
+    q: WhitenedGaussian | None,
+    prior: SparsePrior,
+    solver: Solver,
+    y: np.ndarray,
+    phi: Parameters,
+    n: int,
+) -> tuple[WhitenedGaussian, BatchTerms]:
     """One damped natural-gradient step on a batch, and the batch's terms after it."""
-    lik, rho = solver.likelihood, solver.rule.rho
+    lik, rho = solver.likelihood, step_of(solver)
     q = WhitenedGaussian.standard(len(prior.L)) if q is None else q
     target = batch_terms(q, prior, lik, y, phi, n).target
     q = WhitenedGaussian((1 - rho) * q.H + rho * target.H, (1 - rho) * q.B + rho * target.B)
     return q, batch_terms(q, prior, lik, y, phi, n)
 
 
-def minibatch(gp, graph, batches, theta, adam, batch_size, passes, rng, monitor):
+def minibatch(
+    gp: Approximate,
+    graph: HyperparameterGraph,
+    batches: HyperparameterGraph,
+    theta: np.ndarray,
+    adam: Adam,
+    batch_size: int,
+    passes: int,
+    rng: np.random.Generator,
+    monitor: Watch,
+) -> Found:
+    """Passes over the data in random batches; ``batches`` takes the rows of X of each."""
     X, y = gp.input_values(), graph.y
     n, q, steps = len(y), None, 0
     for _ in range(passes):
@@ -112,7 +146,13 @@ def minibatch(gp, graph, batches, theta, adam, batch_size, passes, rng, monitor)
     return theta, evidence, evidence + log_prior, reason, False, steps
 
 
-def _held_value(solver, graph, y, theta, sites) -> tuple[float, float]:
+def _held_value(
+    solver: Solver,
+    graph: HyperparameterGraph,
+    y: np.ndarray,
+    theta: np.ndarray,
+    sites: GaussianSites,
+) -> tuple[float, float]:
     inputs, log_prior = graph.forward(theta)
     post = make_prior(inputs[1:]).condition(sites)
     if not np.isfinite(log_prior):
@@ -121,14 +161,24 @@ def _held_value(solver, graph, y, theta, sites) -> tuple[float, float]:
     return evidence, evidence + log_prior
 
 
-def _e_step(solver: Solver, y, inputs, sites: GaussianSites, steps: int) -> GaussianSites:
+def step_of(solver: Solver) -> float:
+    """ρ of a rule whose sites move by damped updates; TypeError for the others."""
+    if solver.rule.rho is None:
+        raise TypeError(f"{solver.rule} has no damped step: use rule=CVI()")
+    return solver.rule.rho
+
+
+def _e_step(
+    solver: Solver, y: np.ndarray, inputs: Arrays, sites: GaussianSites, steps: int
+) -> GaussianSites:
     """Damped updates of the sites at fixed hyperparameters; a step that is improper is halved."""
-    rule: Any = solver.rule  # CVI, whose step is rho
-    prior = make_prior(inputs[1:])
-    post = prior.condition(sites) if steps else None
+    if not steps:
+        return sites
+    prior: Prior = make_prior(inputs[1:])
+    post = prior.condition(sites)
     for _ in range(steps):
-        target = rule.update(post, sites, solver.likelihood, y, inputs[0])
-        step = rule.rho
+        target = solver.rule.update(post, sites, solver.likelihood, y, inputs[0])
+        step = step_of(solver)
         while True:
             try:
                 proposal = sites.step(target, step)

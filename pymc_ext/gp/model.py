@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+import xarray as xr
+from numpy.typing import ArrayLike
 from pymc.gp.util import stabilize
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.sharedvar import SharedVariable
 from pytensor.tensor.variable import TensorVariable
 from scipy.special import ndtri
 
+from pymc_ext.arviz_versions import ArvizData
 from pymc_ext.gp.arrays import (
+    Inputs,
+    Matrix,
     as_matrix,
     draw_latents,
     fixed_columns,
@@ -23,13 +29,16 @@ from pymc_ext.gp.arrays import (
     predictions,
     row_labels,
 )
+from pymc_ext.gp.failures import Failures, OnFailure
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.likelihoods.base import Likelihood
 from pymc_ext.gp.ops import SiteEvidence, SiteWeights
-from pymc_ext.gp.points import context, function_of, numbers_at
+from pymc_ext.gp.points import Point, context, function_of, numbers_at
+from pymc_ext.gp.posterior import Prior
 from pymc_ext.gp.rules import CVI, Rule
 from pymc_ext.gp.solver import Solver, make_prior
 
+Function = Callable[..., TensorVariable]  # of pm.gp.mean or pm.gp.cov, of the rows of inputs
 JITTER = 1e-6  # of sampled conditionals only, as in pm.gp
 
 
@@ -85,12 +94,12 @@ class Approximate:
     def __init__(
         self,
         *,
-        mean_func: Any = None,
-        cov_func: Any,
+        mean_func: Function | None = None,
+        cov_func: Function,
         likelihood: Likelihood,
         rule: Rule | None = None,
         learning: str | None = None,
-        on_failure: str | None = None,
+        on_failure: OnFailure | None = None,
     ):
         if not isinstance(likelihood, Likelihood):
             raise TypeError(f"likelihood must be a px.gp likelihood, got {likelihood!r}")
@@ -103,18 +112,16 @@ class Approximate:
             raise TypeError(
                 f"mean_func must be a function such as pm.gp.mean.Constant(1.0), got {mean_func!r}"
             )
-        if on_failure not in (None, "raise", "reject"):
-            raise ValueError(f"on_failure must be None, 'raise' or 'reject', got {on_failure!r}")
         self.mean_func = pm.gp.mean.Zero() if mean_func is None else mean_func
         self.cov_func = cov_func
         self.solver = Solver(likelihood, rule, learning)
         self.likelihood = self.solver.likelihood
-        self.evidence = SiteEvidence(self.solver, on_failure, [])
+        self.evidence = SiteEvidence(self.solver, Failures(on_failure))
         self.inputs: tuple[TensorVariable, ...] = ()  # (y, φ, *prior inputs) once there are data
         self.observed: TensorVariable | None = None  # the model's variable, once there are data
-        self._at: Any = None
+        self._at: Matrix | None = None
         self._graph: HyperparameterGraph | None = None
-        self._graph_of: tuple[Any, ...] = ()  # what it was made of
+        self._graph_of: tuple[object, ...] = ()  # what it was made of
 
     @property
     def failures(self) -> list[str]:
@@ -123,10 +130,10 @@ class Approximate:
         See ``on_failure``; of `pm.sample` on several cores those are the start's only: every
         process logs its first failure, ``cores=1`` keeps all.
         """
-        return self.evidence.failures
+        return self.evidence.failures.reasons
 
     def marginal_likelihood(
-        self, name: str, X: Any, y: Any, Xu: Any = None, **kwargs: Any
+        self, name: str, X: Inputs, y: Inputs, Xu: Inputs | None = None, **kwargs: object
     ) -> TensorVariable:
         """Observe ``y`` with the latents integrated out; adds one variable to the model.
 
@@ -165,10 +172,11 @@ class Approximate:
         phi = self._phi()
         self._check_columns(X)
         self.X, self.Xu = X, None if Xu is None else as_matrix(Xu, "Xu", n_columns(X))
-        prior = self._prior(fixed_columns(X), None if Xu is None else fixed_columns(self.Xu))
-        self._at = X if Xu is None else self.Xu
-        given = {"X": X, "Xu": self.Xu}
-        self.evidence.data = {k: v for k, v in given.items() if isinstance(v, SharedVariable)}
+        prior = self._prior(fixed_columns(X), None if self.Xu is None else fixed_columns(self.Xu))
+        self._at = X if self.Xu is None else self.Xu
+        for key, given in (("X", X), ("Xu", self.Xu)):
+            if isinstance(given, SharedVariable):
+                self.evidence.failures.data[key] = given
         self.inputs = (pt.as_tensor_variable(y_data), phi, *prior)
         signature = "(p),(n),(n,n)->(n)" if Xu is None else "(p),(n),(m,m),(n,m),(n)->(n)"
         self.observed = pm.CustomDist(
@@ -183,16 +191,16 @@ class Approximate:
         )
         return self.observed
 
-    def _check_columns(self, X: Any) -> None:
+    def _check_columns(self, X: Matrix) -> None:
         """A covariance of more inputs than X has columns fails late and with an unclear error."""
         wanted, got = getattr(self.cov_func, "input_dim", None), n_columns(X)
         if isinstance(wanted, int) and got is not None and wanted > got:
             raise ValueError(f"cov_func has input_dim={wanted}, X has {got} columns")
 
-    def _observations(self, y: Any) -> Any:
+    def _observations(self, y: Inputs) -> Matrix:
         if isinstance(y, SharedVariable):
             self.likelihood.check(y.get_value())
-            data: Any = y
+            data = cast("TensorVariable", y)
             return data.astype("float64") if data.dtype != "float64" else data
         if isinstance(y, TensorVariable):
             raise TypeError("y must be an array or pm.Data, got a random or symbolic variable")
@@ -215,7 +223,7 @@ class Approximate:
         """φ and the prior's inputs at other rows X, with the inducing inputs of the data."""
         return self._phi(), *self._prior(X, self.Xu)
 
-    def _prior(self, X: Any, Xu: Any) -> tuple[TensorVariable, ...]:
+    def _prior(self, X: Matrix, Xu: Matrix | None) -> tuple[TensorVariable, ...]:
         mean = pt.as_tensor_variable(self.mean_func(X))
         if mean.ndim != 1:
             raise ValueError(
@@ -226,14 +234,16 @@ class Approximate:
             return mean, self.cov_func(X)
         return mean, self.cov_func(Xu), self.cov_func(X, Xu), self.cov_func(X, diag=True)
 
-    def _draw_prior(self, *args: Any, rng: np.random.Generator, size: Any = None) -> np.ndarray:
+    def _draw_prior(
+        self, *args: ArrayLike, rng: np.random.Generator, size: ArrayLike | None = None
+    ) -> np.ndarray:
         phi, *inputs = (np.asarray(a) for a in args)
         prior = make_prior(tuple(inputs))
         shape = () if size is None else tuple(np.atleast_1d(size))
         draws = [self._draw_one(prior, phi, rng) for _ in range(int(np.prod(shape)))]
         return np.reshape(draws, (*shape, *draws[0].shape))
 
-    def _draw_one(self, prior: Any, phi: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _draw_one(self, prior: Prior, phi: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         f = [prior.draw(rng) for _ in range(self.likelihood.n_latent)]
         latents = f[0] if self.likelihood.n_latent == 1 else np.stack(f, axis=1)
         return self.likelihood.draw(rng, latents, phi)
@@ -249,7 +259,7 @@ class Approximate:
         assert self._graph is not None
         return self._graph
 
-    def latent(self, Xnew: Any, diag: bool = False) -> tuple[TensorVariable, TensorVariable]:
+    def latent(self, Xnew: Inputs, diag: bool = False) -> tuple[TensorVariable, TensorVariable]:
         """Graphs of the latent's posterior mean and covariance (or variance) at ``Xnew``.
 
         With L > 1 latents mean and variance gain a last axis L, the covariance a first one.
@@ -257,8 +267,8 @@ class Approximate:
         if not self.inputs:
             raise ValueError("no data yet: call marginal_likelihood first")
         Xnew = as_matrix(Xnew, "Xnew", n_columns(self.X))
-        weights: Any = SiteWeights(self.solver)(*self.inputs)
-        w, F, G = weights
+        weights = SiteWeights(self.solver)(*self.inputs, return_list=True)
+        w, F, G = cast("list[TensorVariable]", weights)
         cross = self.cov_func(Xnew, self._at)
         mean = self.mean_func(Xnew)
         mu = cross @ w + (mean if self.likelihood.n_latent == 1 else mean[:, None])
@@ -269,7 +279,9 @@ class Approximate:
         change = given @ given.mT - taken @ taken.mT
         return mu, self.cov_func(Xnew) + change
 
-    def conditional(self, name: str, Xnew: Any, jitter: float = JITTER, **kwargs: Any) -> Any:
+    def conditional(
+        self, name: str, Xnew: Inputs, jitter: float = JITTER, **kwargs: object
+    ) -> TensorVariable:
         """Latent function at new inputs as a variable of the model, N(μ*, S*).
 
         For `pm.sample_posterior_predictive`: add it after sampling the hyperparameters.
@@ -289,8 +301,8 @@ class Approximate:
 
     def predict(
         self,
-        Xnew: Any,
-        point: dict[str, Any] | None = None,
+        Xnew: Inputs,
+        point: Point | None = None,
         diag: bool = False,
         pred_noise: bool = False,
         model: pm.Model | None = None,
@@ -326,7 +338,7 @@ class Approximate:
         return self.likelihood.predict(mu, cov, phi) if pred_noise else (mu, cov)
 
     def _numbers(
-        self, Xnew: Any, point: dict[str, Any] | None, diag: bool, model: pm.Model | None
+        self, Xnew: Inputs, point: Point | None, diag: bool, model: pm.Model | None
     ) -> tuple[np.ndarray, ...]:
         mu, cov = self.latent(Xnew, diag)
         outputs = [mu, cov, self.inputs[1]]
@@ -334,9 +346,9 @@ class Approximate:
 
     def log_predictive(
         self,
-        Xnew: Any,
-        ynew: Any,
-        point: dict[str, Any] | None = None,
+        Xnew: Inputs,
+        ynew: ArrayLike,
+        point: Point | None = None,
         model: pm.Model | None = None,
     ) -> np.ndarray:
         """log p(y* | y, θ) of every new observation, (n*,); arguments as in `predict`."""
@@ -348,9 +360,9 @@ class Approximate:
 
     def quantiles(
         self,
-        Xnew: Any,
-        q: Any,
-        point: dict[str, Any] | None = None,
+        Xnew: Inputs,
+        q: ArrayLike,
+        point: Point | None = None,
         of: str = "mean",
         model: pm.Model | None = None,
     ) -> np.ndarray:
@@ -378,14 +390,14 @@ class Approximate:
 
     def sample_predictions(
         self,
-        Xnew: Any,
-        idata: Any = None,
-        point: dict[str, Any] | None = None,
+        Xnew: Inputs,
+        idata: ArvizData | xr.Dataset | None = None,
+        point: Point | None = None,
         draws: int = 1000,
         random_seed: int | None = None,
         dims: str | None = None,
         model: pm.Model | None = None,
-    ) -> Any:
+    ) -> ArvizData:
         """Draws of f, E[y | f] and y at new inputs, hyperparameters integrated out or given.
 
         Parameters
@@ -426,7 +438,7 @@ class Approximate:
             numbers = numbers_at(outputs, point, model)
             f = draw_latents(rng, numbers[0], numbers[1], draws)[None]
             phi = np.broadcast_to(numbers[2], (1, draws, len(numbers[2])))
-            coords: dict[str, Any] = {}
+            coords: dict[str, np.ndarray] = {}
         else:
             posterior = posterior_draws(idata)
             f, phi = self._over_posterior(outputs, posterior, model, rng)
@@ -447,7 +459,11 @@ class Approximate:
         return self.likelihood.moments(f, phi)[0], self.likelihood.draw(rng, f, phi)
 
     def _over_posterior(
-        self, outputs: list[Any], posterior: Any, model: pm.Model, rng: np.random.Generator
+        self,
+        outputs: list[TensorVariable],
+        posterior: xr.Dataset,
+        model: pm.Model,
+        rng: np.random.Generator,
     ) -> tuple[np.ndarray, np.ndarray]:
         above = set(ancestors(outputs))
         given = [v for v in model.free_RVs if v in above and v.name in posterior]

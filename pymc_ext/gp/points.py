@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pymc as pm
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.variable import TensorVariable
 
+Value = float | Sequence[float] | np.ndarray
+Point = Mapping[str, Value]  # hyperparameters by name
+ModelVariable = Any  # of a PyMC model: it has a name for sure, which PyTensor's type denies
 ROUND_TRIP = 1e-5  # relative error of a vector transformed and back, in single precision too
 
 
@@ -30,7 +35,9 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str]) -> None:
         )
 
 
-def sources(outputs: Iterable[Any], model: pm.Model, given: Iterable[Any] = ()) -> list[Any]:
+def sources(
+    outputs: Iterable[Variable], model: pm.Model, given: Iterable[ModelVariable] = ()
+) -> list[ModelVariable]:
     """The model's random variables, and the variables given, that the outputs are functions of.
 
     Raises
@@ -49,7 +56,7 @@ def sources(outputs: Iterable[Any], model: pm.Model, given: Iterable[Any] = ()) 
     return [v for v in above if v in stops]
 
 
-def refuse_other_observations(observed: Any, model: pm.Model) -> None:
+def refuse_other_observations(observed: ModelVariable, model: pm.Model) -> None:
     """ValueError unless ``observed`` is all of the model's data that inform free variables."""
     if observed not in model.observed_RVs:
         raise ValueError(
@@ -66,20 +73,20 @@ def refuse_other_observations(observed: Any, model: pm.Model) -> None:
         )
 
 
-def _drawn(v: Any) -> bool:
+def _drawn(v: Variable) -> bool:
     """Whether evaluating v draws random numbers."""
     takes = () if v.owner is None else v.owner.inputs
     return not isinstance(v.type, RandomType) and any(isinstance(i.type, RandomType) for i in takes)
 
 
 def function_of(
-    outputs: list[Any],
-    given: Iterable[Any],
+    outputs: list[TensorVariable],
+    given: Iterable[ModelVariable],
     model: pm.Model,
     what: str,
     lacking: Callable[[str], str],
     edges: bool = False,
-) -> Callable[[dict[str, Any]], list[np.ndarray]]:
+) -> Callable[[Point], list[np.ndarray]]:
     """The outputs at values, by name, of the variables given; observed ones are as observed.
 
     The function raises ValueError where a value lies outside its support, or at its edge unless
@@ -106,8 +113,8 @@ def function_of(
     support = pm.compile(inputs, there_and_back, **options)
     function = pm.compile(inputs, outputs, **options)
 
-    def at(values: dict[str, Any]) -> list[np.ndarray]:
-        numbers = [(values | data)[v.name] for v in inputs]
+    def at(values: Point) -> list[np.ndarray]:
+        numbers = [{**values, **data}[v.name] for v in inputs]
         checks = support(*numbers)
         for (rv, _), there, back in zip(changed, checks[::2], checks[1::2], strict=True):
             got = values[rv.name]
@@ -122,7 +129,7 @@ def function_of(
 
 
 def numbers_at(
-    outputs: list[Any], point: dict[str, Any] | None, model: pm.Model
+    outputs: list[TensorVariable], point: Point | None, model: pm.Model
 ) -> list[np.ndarray]:
     """The outputs at a point of constrained hyperparameters.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
@@ -236,7 +235,11 @@ def sample_latents(
 
 
 def _checked(
-    likelihood: Likelihood, mean: Any, K: np.ndarray, y: np.ndarray, phi: Parameters | None
+    likelihood: Likelihood,
+    mean: np.ndarray | float,
+    K: np.ndarray,
+    y: np.ndarray,
+    phi: Parameters | None,
 ) -> tuple[np.ndarray, np.ndarray, Parameters]:
     if likelihood.n_latent > 1:
         raise ValueError(

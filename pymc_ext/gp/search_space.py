@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
 from pymc_ext.gp.graph import HyperparameterGraph
-from pymc_ext.gp.points import refuse_unknown
+from pymc_ext.gp.points import ModelVariable, Point, refuse_unknown
 
 DEFAULT_BOUND = 12.0  # e^±12 for a log-transformed hyperparameter
 
 
 def inside(
     graph: HyperparameterGraph,
-    point: dict[str, Any],
+    point: Point,
     what: str,
     around: dict[str, np.ndarray] | None = None,
 ) -> dict[str, np.ndarray]:
@@ -29,7 +29,7 @@ def inside(
     return values
 
 
-def start_values(graph: HyperparameterGraph, point: dict[str, Any]) -> dict[str, np.ndarray]:
+def start_values(graph: HyperparameterGraph, point: Point) -> dict[str, np.ndarray]:
     """Value variables of a point that may hold more than the constrained hyperparameters."""
     model = graph.model
     values = {rv.name: model.rvs_to_values[rv].name for rv in model.free_RVs}
@@ -45,7 +45,7 @@ def start_values(graph: HyperparameterGraph, point: dict[str, Any]) -> dict[str,
 
 def box_of(
     graph: HyperparameterGraph,
-    bounds: dict[str, tuple[float | None, float | None]],
+    bounds: Mapping[str, tuple[float | None, float | None]],
     start: dict[str, np.ndarray],
 ) -> np.ndarray:
     """(2, D) bounds on the unconstrained scale, of supports as they are at the start."""
@@ -58,7 +58,10 @@ def box_of(
             raise ValueError(f"bounds of {name} must be a pair (low, high), got {pair!r}")
     ends = [
         inside(
-            graph, {n: p[side] for n, p in bounds.items() if p[side] is not None}, "bounds", start
+            graph,
+            {n: end for n, p in bounds.items() if (end := p[side]) is not None},
+            "bounds",
+            start,
         )
         for side in (0, 1)
     ]
@@ -70,9 +73,9 @@ def box_of(
         for side in (0, 1):
             if bounds[rv.name][side] is not None:
                 row = np.where(falls, 1 - side, side)
-                end = ends[side][value]
-                beyond = np.isinf(end) & (np.sign(end) == 2 * row - 1)  # the end of the support
-                place = np.where(beyond, (2 * row - 1) * DEFAULT_BOUND, end)
+                edge = ends[side][value]
+                beyond = np.isinf(edge) & (np.sign(edge) == 2 * row - 1)  # the end of the support
+                place = np.where(beyond, (2 * row - 1) * DEFAULT_BOUND, edge)
                 box[value] = np.where(np.stack([row == 0, row == 1]), place, box[value])
     flat = np.array([graph.flatten({n: b[side] for n, b in box.items()}) for side in (0, 1)])
     if np.any(flat[0] >= flat[1]):
@@ -80,7 +83,9 @@ def box_of(
     return flat
 
 
-def _falls(graph: HyperparameterGraph, rv: Any, start: dict[str, np.ndarray]) -> np.ndarray:
+def _falls(
+    graph: HyperparameterGraph, rv: ModelVariable, start: dict[str, np.ndarray]
+) -> np.ndarray:
     """Where a hyperparameter falls as its unconstrained value grows, as with an upper bound alone.
 
     Raises

@@ -317,8 +317,15 @@ class StackedPosterior:
     def centred_log_normaliser(self) -> float:
         return sum(p.centred_log_normaliser for p in self.parts)
 
-    def gradient(self, *marginals: np.ndarray) -> tuple[np.ndarray, ...]:
-        columns = zip(self.parts, *(m.T for m in marginals), strict=True)
+    def gradient(
+        self,
+        mean: np.ndarray | None = None,
+        variance: np.ndarray | None = None,
+        residual: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, ...]:
+        none = [None] * len(self.parts)
+        marginals = (none if m is None else m.T for m in (mean, variance, residual))
+        columns = zip(self.parts, *marginals, strict=True)
         return _sum(p.gradient(*c) for p, *c in columns)
 
     def pull_back_to_sites(

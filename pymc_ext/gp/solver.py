@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, gmres
@@ -16,6 +15,7 @@ from scipy.sparse.linalg import LinearOperator, gmres
 from pymc_ext.gp.errors import ConvergenceError, HyperparameterError, ImproperPosteriorError
 from pymc_ext.gp.evidence import FORMULAS, Correction
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.posterior import Arrays, Posterior, Prior
 from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes
 from pymc_ext.gp.sites import FullPrior, GaussianSites
 from pymc_ext.gp.sparse import SparsePrior
@@ -24,7 +24,6 @@ logger = logging.getLogger(__name__)
 
 ABOVE_ONE = 1e-6  # nats by which rounding may take a log probability above 0
 ADJOINT_TOLERANCE = 1e-7  # relative residual accepted where rounding keeps it above 1e-11
-Arrays = tuple[np.ndarray, ...]
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class Solver:
         self._last = (tuple(np.array(k) for k in key), solution)
         return solution
 
-    def posterior(self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays) -> Any:
+    def posterior(self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays) -> Posterior:
         """The posterior at the fixed point, also where the evidence is undefined there."""
         try:
             return self.solve(y, phi, prior_inputs).fixed_point.posterior
@@ -134,7 +133,7 @@ class Solver:
             raise ValueError(f"X has {n} rows, y has {len(y)} entries: pm.set_data sets both")
         self.likelihood.check(y)
 
-    def _from_last(self, prior: Any, y: np.ndarray, phi: Parameters) -> FixedPoint:
+    def _from_last(self, prior: Prior, y: np.ndarray, phi: Parameters) -> FixedPoint:
         """Warm start where the fixed point is unique; from scratch if that fails."""
         args = (prior, self.likelihood, y, phi)
         if self._last is None or not self.likelihood.log_concave:
@@ -148,13 +147,13 @@ class Solver:
             return self.rule.solve(*args)
 
     def correct(
-        self, posterior: Any, sites: GaussianSites, y: np.ndarray, phi: Parameters
+        self, posterior: Posterior, sites: GaussianSites, y: np.ndarray, phi: Parameters
     ) -> Correction:
         """The evidence formula's correction at any sites."""
         options = self.rule.options(self.learning)
         return FORMULAS[self.learning](posterior, sites, self.likelihood, y, phi, **options)
 
-    def evidence(self, posterior: Any, correction: Correction) -> float:
+    def evidence(self, posterior: Posterior, correction: Correction) -> float:
         """Both terms together; raises ConvergenceError unless the sum can be a log probability."""
         value = posterior.centred_log_normaliser + correction.value
         if not np.isfinite(value):
@@ -181,7 +180,7 @@ class Solver:
             return c.parameters, *post.gradient(c.mean, c.variance, c.residual)
         return c.parameters, *post.gradient()
 
-    def _marginals_matter(self, post: Any, c: Correction) -> bool:
+    def _marginals_matter(self, post: Posterior, c: Correction) -> bool:
         """At a stationary point the correction's slopes in the marginals vanish, but for d."""
         scale = 1e-7 * (1 + abs(c.value))
         return bool(
@@ -243,7 +242,7 @@ def _pull(slopes: Slopes, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _adjoint(
-    post: Any, slopes: Slopes, by_linear: np.ndarray, by_precision: np.ndarray
+    post: Posterior, slopes: Slopes, by_linear: np.ndarray, by_precision: np.ndarray
 ) -> np.ndarray:
     """Solve w − (∂marginals/∂λ)ᵀ (∂map/∂marginals)ᵀ w = ∂L/∂λ, (2, n)."""
     n = len(by_linear)

@@ -1,6 +1,24 @@
-"""Likelihood matching: non-Gaussian likelihoods replaced once, in closed form, by Gaussians."""
+"""Likelihood matching: non-Gaussian likelihoods replaced once, in closed form, by Gaussians.
 
-from typing import TYPE_CHECKING, Any
+Which to take: `MatchedClassifier` for logistic and multinomial regression with scikit-learn's
+verbs; `MatchingState` for the same without scikit-learn, exact under updates in any order, merges
+and files; `class_sites` and `matched_targets` for models of your own; `px.gp.Matching` for
+Gaussian processes and `px.MatchingVI` for PyMC models. `AssumedDensityFilter` is the baseline.
+
+To add a density: a function ``match_...`` of its parameters and ``method`` in `table`, which gives
+the mean and the variance for each of `METHODS`; export it here; add its rows to
+``tests/pymc_ext/matching/test_table.py``, which compares every method with quadrature.
+
+>>> from pymc_ext.matching import MatchingState
+>>> state = MatchingState([0, 1], n_features=2, link="logit")
+>>> state.update(X, y)
+>>> state.posterior.mean.shape  # one latent; two weights and the intercept
+(1, 3)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from pymc_ext.matching.active import ActiveRun, Pool, active_learning
 from pymc_ext.matching.adf import AssumedDensityFilter
@@ -46,7 +64,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> type[MatchedClassifier]:
     if name != "MatchedClassifier":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -18,8 +18,8 @@ from scipy.special import softmax
 
 from pymc_ext.matching.predict import N_DRAWS, normal_draws
 from pymc_ext.matching.state import MatchingState
-from pymc_ext.ops.expected_softplus_numpy import expected_softplus_derivatives
-from pymc_ext.ops.expected_softplus_series import DEFAULT_TERMS, series
+from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
+from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, series
 
 LARGEST_SHRINKAGE = 0.999
 

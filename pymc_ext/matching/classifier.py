@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from pymc_ext.arviz_versions import ArvizData
 from pymc_ext.matching import alpha as alpha_choice
 from pymc_ext.matching.export import inference_data
 from pymc_ext.matching.predict import N_DRAWS, log_expected_probabilities, normal_draws
@@ -88,7 +88,9 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
 
     # ---- fitting -----------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> MatchedClassifier:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> MatchedClassifier:
         """Fit to rows X (n, n_features) with labels y (n,), forgetting earlier data."""
         X, y, weight = self._checked(X, y, sample_weight, reset=True)
         state = self._new_state(np.unique(y), X.shape[1])
@@ -100,7 +102,11 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
         return self._adopt(state, choice)
 
     def partial_fit(
-        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> MatchedClassifier:
         """Update exactly with more rows; the first call names all ``classes``.
 
@@ -128,12 +134,14 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
         self.state_.update(X, y, weight)
         return self
 
-    def _checked(self, X: Any, y: Any, sample_weight: Any, reset: bool) -> tuple[Any, Any, Any]:
-        X, y = validate_data(self, X, y, reset=reset, dtype=np.float64)
-        check_classification_targets(y)
-        if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        return X, y, sample_weight
+    def _checked(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        rows, labels = validate_data(self, X, y, reset=reset, dtype=np.float64)
+        check_classification_targets(labels)
+        if sample_weight is None:
+            return rows, labels, None
+        return rows, labels, _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
 
     def _new_state(self, classes: np.ndarray, n_features: int) -> MatchingState:
         if len(classes) < 2:
@@ -157,7 +165,9 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
             fit_intercept=self.fit_intercept,
         )
 
-    def _adopt(self, state: MatchingState, choice: Any) -> MatchedClassifier:
+    def _adopt(
+        self, state: MatchingState, choice: alpha_choice.AlphaChoice | None
+    ) -> MatchedClassifier:
         self.state_ = state
         self.classes_ = state.classes
         self.alpha_ = state.alpha
@@ -167,26 +177,26 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
 
     # ---- prediction --------------------------------------------------------------------------
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
+    def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Logarithm of `predict_proba`, accurate where probabilities underflow."""
         mean, variance = self.predict_latents(X)
         return log_expected_probabilities(mean, variance, self.n_draws)
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Posterior predictive probabilities of the classes, (n, n_classes)."""
         return np.exp(self.predict_log_proba(X))
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Most probable label of each row, (n,)."""
         log_p = self.predict_log_proba(X)
         return self.classes_[np.argmax(log_p, axis=1)]
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Log predictive probabilities (n, n_classes); for two classes their difference (n,)."""
         log_p = self.predict_log_proba(X)
         return log_p[:, 1] - log_p[:, 0] if log_p.shape[1] == 2 else log_p
 
-    def predict_latents(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
+    def predict_latents(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of the latents (logits), each (n, n_latents)."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
@@ -205,7 +215,7 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
 
     # ---- the posterior as a whole ------------------------------------------------------------
 
-    def elbo(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def elbo(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """ELBO under the exact likelihood (`matching.alpha.elbo`); X, y are all the data seen."""
         check_is_fitted(self)
         X, y, weight = self._checked(X, y, sample_weight, reset=False)
@@ -215,10 +225,10 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
         self,
         draws: int = 1000,
         random_seed: int | None = None,
-        X: Any = None,
-        y: Any = None,
-        sample_weight: Any = None,
-    ) -> Any:
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> ArvizData:
         """Posterior draws as ArviZ InferenceData (ArviZ 1: DataTree).
 
         Parameters
@@ -235,7 +245,7 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if (X is None) != (y is None):
             raise ValueError("give both X and y, or neither")
-        data = None if X is None else self._checked(X, y, sample_weight, reset=False)
+        data = None if X is None or y is None else self._checked(X, y, sample_weight, reset=False)
         return inference_data(self.state_, draws, random_seed, data)
 
     def merge(self, *others: MatchedClassifier) -> MatchedClassifier:
@@ -257,11 +267,12 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
         The file holds the state and its settings; ``n_draws`` is the default again.
         """
         state = MatchingState.load(path)
-        settings = {k: _one_number(v) for k, v in state.settings.items() if k != "classes"}
-        return cls(**settings)._adopt(state, None)
+        numbers = _one_number(state.alpha), _one_number(state.prior_precision)
+        new = cls(state.method, *numbers, link=state.link, fit_intercept=state.fit_intercept)
+        return new._adopt(state, None)
 
 
-def _one_number(setting: Any) -> Any:
+def _one_number(setting: ArrayLike) -> ArrayLike:
     """A float for an array of equal ones, which then suits any number of features or classes."""
     if np.issubdtype(np.asarray(setting).dtype, np.floating) and np.ptp(setting) == 0:
         return float(np.ravel(setting)[0])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import log_expit, log_softmax
 
-from pymc_ext.arviz_versions import from_groups
+from pymc_ext.arviz_versions import ArvizData, from_groups
 from pymc_ext.matching.state import MatchingState
 
 DIMS = {"coef": ["latent", "feature"], "intercept": ["latent"]}
@@ -18,7 +17,7 @@ def inference_data(
     draws: int,
     random_seed: int | None,
     data: tuple[np.ndarray, np.ndarray, np.ndarray | None] | None,
-) -> Any:
+) -> ArvizData:
     """Draws of the weights with ``lq`` and, given all data (X, y, weight), ``lp``; one chain."""
     if not isinstance(draws, int | np.integer) or draws < 1:
         raise ValueError(f"draws must be an integer >= 1, got {draws!r}")
@@ -39,7 +38,11 @@ def inference_data(
 
 
 def log_joint(
-    state: MatchingState, weights: np.ndarray, X: Any, y: Any, sample_weight: Any
+    state: MatchingState,
+    weights: np.ndarray,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
 ) -> np.ndarray:
     """log prior + exact log-likelihood at weights (draws, K, p), normalised, (draws,)."""
     design, labels = state.design(X), state.encode(y)

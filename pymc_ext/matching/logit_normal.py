@@ -15,8 +15,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtri
 
-from pymc_ext.ops.expected_softplus_numpy import expected_softplus_derivatives
-from pymc_ext.ops.expected_softplus_series import DEFAULT_TERMS, series
+from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
+from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, series
 
 _ACCELERATED = "cohen-villegas-zagier"
 TOLERANCE = 1e-13  # relative, on the last Newton step

@@ -16,9 +16,9 @@ import pytensor.tensor as pt
 from scipy.special import log_softmax, logsumexp, ndtri
 from scipy.stats import qmc
 
+from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
+from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, series
 from pymc_ext.ops.expected_softplus import expected_softplus
-from pymc_ext.ops.expected_softplus_numpy import expected_softplus_derivatives
-from pymc_ext.ops.expected_softplus_series import DEFAULT_TERMS, series
 
 N_DRAWS = 512
 CHUNK = 2_000_000  # numbers held at once

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,7 +24,20 @@ from pymc_ext.matching.table import Matched
 from pymc_ext.matching.targets import class_sites
 
 FORMAT = 1
-_SETTINGS = ("classes", "alpha", "method", "link", "prior_precision", "fit_intercept")
+
+
+class Settings(TypedDict, total=False):
+    """Keyword arguments of `MatchingState` that say how rows are taken in."""
+
+    classes: ArrayLike
+    alpha: ArrayLike
+    method: str
+    link: str
+    prior_precision: ArrayLike
+    fit_intercept: bool
+
+
+_SETTINGS = tuple(Settings.__annotations__)
 
 
 class MatchingState:
@@ -177,16 +190,24 @@ class MatchingState:
     # ---- shards, copies, files ---------------------------------------------------------------
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Settings:
         """Everything but the data, as keyword arguments."""
-        return {name: getattr(self, name) for name in _SETTINGS}
+        return {
+            "classes": self.classes,
+            "alpha": self.alpha,
+            "method": self.method,
+            "link": self.link,
+            "prior_precision": self.prior_precision,
+            "fit_intercept": self.fit_intercept,
+        }
 
-    def replace(self, **settings: Any) -> MatchingState:
+    def replace(self, **settings: Unpack[Settings]) -> MatchingState:
         """The same data under another ``alpha``, ``method``, ``link`` or ``prior_precision``."""
         fixed = {"classes", "fit_intercept", "n_features"} & set(settings)
         if fixed:
             raise ValueError(f"{sorted(fixed)} belong to the data seen and cannot be replaced")
-        new = MatchingState(**{**self.settings, **settings}, n_features=self.n_features)
+        changed: Settings = {**self.settings, **settings}
+        new = MatchingState(**changed, n_features=self.n_features)
         new.counts, new.first = self.counts.copy(), self.first.copy()
         new.second = self.second.copy()
         return new
@@ -238,8 +259,14 @@ class MatchingState:
             If the file is damaged or is no matching state of this version.
         """
         arrays = read_arrays(Path(path), (*_SETTINGS, "counts", "first", "second"), FORMAT)
-        settings: dict[str, Any] = {name: arrays[name][()] for name in _SETTINGS}
-        settings |= {name: str(arrays[name]) for name in ("method", "link")}
+        settings: Settings = {
+            "classes": arrays["classes"],
+            "alpha": arrays["alpha"][()],
+            "method": str(arrays["method"]),
+            "link": str(arrays["link"]),
+            "prior_precision": arrays["prior_precision"][()],
+            "fit_intercept": bool(arrays["fit_intercept"]),
+        }
         p = arrays["first"].shape[-1]
         state = cls(**settings, n_features=p - int(settings["fit_intercept"]))
         for name in ("counts", "first", "second"):
@@ -249,7 +276,7 @@ class MatchingState:
             setattr(state, name, array.astype(float))
         return state
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {k: v for k, v in self.__dict__.items() if k != "posterior"}  # cheap to rebuild
 
 

@@ -1,4 +1,4 @@
-r"""Monotone Bernstein polynomials of a sigmoid, in pure PyTensor, and their inverse.
+r"""Monotone Bernstein polynomials of a sigmoid, in pure PyTensor.
 
 Notation: ``M`` order, u = sigmoid(x), B_{n,j}(u) = binom(n, j) u^j (1-u)^(n-j). With coefficients
 ϑ_k = ϑ_0 + inc_1 + ... + inc_k the polynomial is ϑ_0 + Σ_k inc_k P(Bin(M, u) >= k), and its
@@ -14,9 +14,8 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.tensor import TensorLike, TensorVariable
 from scipy.optimize import nnls
-from scipy.optimize.elementwise import bracket_root, find_root
 
-from pymc_ext.ops import bernstein_numpy as kernel
+from pymc_ext.maths import bernstein_numpy as kernel
 
 Array = NDArray[np.floating]
 MAX_ORDER = 1000  # beyond it binom(n, n/2) leaves the range of a double
@@ -61,14 +60,6 @@ def bernstein_basis(x: TensorLike, degree: int) -> TensorVariable:
     return pt.exp(log_binomials(degree) + j * log_u + (degree - j) * log_v)
 
 
-def increasing_coefficients(offset: TensorLike, raw: TensorLike) -> TensorVariable:
-    """ϑ_0 = ``offset`` (...), ϑ_k = ϑ_{k-1} + softplus(raw_k); raw (..., M) -> (..., M + 1)."""
-    first = pt.as_tensor_variable(offset)[..., None]
-    return first + pt.concatenate(
-        [pt.zeros_like(first), pt.cumsum(pt.softplus(raw), axis=-1)], axis=-1
-    )
-
-
 def bernstein_polynomial(x: TensorLike, raw: TensorLike) -> tuple[TensorVariable, TensorVariable]:
     r"""Increasing Bernstein polynomial of sigmoid(x), zero at x = −∞, and its log derivative.
 
@@ -102,46 +93,6 @@ def bernstein_polynomial(x: TensorLike, raw: TensorLike) -> tuple[TensorVariable
     log_slope = -pt.softplus(-x) - pt.softplus(x)
     log_derivative = pt.log(M * (increments * b).sum(-1)) + log_slope
     return (increments * survival).sum(-1), log_derivative
-
-
-def invert_bernstein(value: Array, raw: Array) -> Array:
-    """x with f(x) = ``value``, f as in :func:`bernstein_polynomial`.
-
-    Parameters
-    ----------
-    value
-        Shape (N,), strictly between 0 and f(∞) = Σ softplus(raw).
-    raw
-        Unconstrained increments, shape (N, M).
-
-    Raises
-    ------
-    ValueError
-        A value lies outside the range of its polynomial.
-    """
-    value, raw = np.asarray(value, dtype=float), np.asarray(raw, dtype=float)
-    total = kernel.softplus_and_slope(raw)[0].sum(axis=1)
-    outside = ~((value > 0) & (value < total))
-    if outside.any():
-        i = int(np.flatnonzero(outside)[0])
-        raise ValueError(
-            f"value must lie strictly between 0 and the sum of the increments, got {value[i]} "
-            f"with sum {total[i]} at position {i}"
-        )
-    rows = np.arange(len(value))
-
-    def distance(x: Array, i: Array) -> Array:
-        i = i.astype(int)
-        return kernel.bernstein(x.ravel(), raw[i.ravel()])[0].reshape(x.shape) - value[i]
-
-    guess = np.log(value) - np.log(total - value)  # exact for M = 1
-    bracket = bracket_root(distance, guess - 1, guess + 1, args=(rows,), maxiter=1100)
-    root = find_root(distance, bracket.bracket, args=(rows,), tolerances={"xatol": 1e-14})
-    if not np.all(root.success):
-        raise ArithmeticError(
-            f"{np.sum(~root.success)} of {len(value)} inversions did not converge"
-        )
-    return root.x
 
 
 def identity_coefficients(order: int, slope: float = 1.0) -> tuple[float, Array]:

@@ -14,21 +14,22 @@ from typing import Any
 
 from pymc_ext.maths.namespace import NUMPY
 
+Elementwise = Any  # a NumPy array or a PyTensor variable: their operators share no type
 START = 1.5
 NEWTON_STEPS = 12
 
 
-def excess(t: Any, a: Any) -> Any:
+def excess(t: Elementwise, a: Elementwise) -> Elementwise:
     """t + a (t / (1 + t))², t >= 0."""
     return t + a * (t / (1 + t)) ** 2
 
 
-def excess_slope(t: Any, a: Any) -> Any:
+def excess_slope(t: Elementwise, a: Elementwise) -> Elementwise:
     """Derivative of :func:`excess` in t."""
     return 1 + 2 * a * t / (1 + t) ** 3
 
 
-def excess_inverse(s: Any, a: Any) -> Any:
+def excess_inverse(s: Elementwise, a: Elementwise) -> Elementwise:
     """t with ``excess(t, a) = s``, to rounding for a <= 10, by Newton's method."""
     t = s
     for _ in range(NEWTON_STEPS):

@@ -11,18 +11,19 @@ import hashlib
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import pytensor
 import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.replace import graph_replace
 from pytensor.link.c.op import COp
 from pytensor.tensor import TensorLike, TensorVariable
 
+from pymc_ext.maths import bernstein_numpy
 from pymc_ext.maths.bernstein_basis import bernstein_polynomial, check_order
-from pymc_ext.ops import bernstein_numba, bernstein_numpy
+from pymc_ext.ops import bernstein_numba
 
 __all__ = ["BernsteinMap", "BernsteinMapPullback", "bernstein_map"]
 
@@ -110,19 +111,22 @@ class BernsteinMapPullback(_RowOp):
         x, raw, g_value, g_log, c_x, c_raw = stand_ins = [v.type() for v in given]
         value, log_derivative = bernstein_polynomial(x, raw)
         inner = (value * g_value).sum() + (log_derivative * g_log).sum()
-        first: Any = pytensor.grad(inner, [x, raw])
-        outer: Any = sum(
+        first = cast("list[TensorVariable]", pytensor.grad(inner, [x, raw]))
+        outer: TensorVariable = sum(
             (c * f).sum()
             for c, f, cotangent in zip((c_x, c_raw), first, cotangents, strict=True)
             if not _disconnected(cotangent)
         )
-        second: Any = pytensor.grad(outer, stand_ins[:4], disconnected_inputs="ignore")
+        second = cast(
+            "list[Variable]",
+            pytensor.grad(outer, stand_ins[:4], disconnected_inputs="ignore"),
+        )
         return graph_replace(second, dict(zip(stand_ins, given, strict=True)), strict=False)
 
     L_op = pullback
 
 
-def _disconnected(cotangent: Any) -> bool:
+def _disconnected(cotangent: Variable) -> bool:
     return isinstance(cotangent.type, DisconnectedType)
 
 
@@ -180,15 +184,14 @@ def bernstein_map(x: TensorLike, raw: TensorLike) -> tuple[TensorVariable, Tenso
         check_order(raw.type.shape[-1])
     _register_jax()
     dtype = pytensor.scalar.upcast(pytensor.config.floatX, x.dtype, raw.dtype)
-    x_full: Any
     x_full, row = pt.broadcast_arrays(x, raw[..., 0])
     raw_full = raw
     if None in row.type.shape or raw.type.shape[:-1] != row.type.shape:
         raw_full = pt.broadcast_to(raw, (*tuple(row.shape), raw.shape[-1]))
     flat = raw_full.reshape((-1, raw.shape[-1])).astype("float64")
     flat = pt.specify_shape(flat, (None, raw.type.shape[-1]))
-    outputs: Any = BernsteinMap()(x_full.reshape((-1,)).astype("float64"), flat)
-    value, log_derivative = outputs
+    outputs = BernsteinMap()(x_full.reshape((-1,)).astype("float64"), flat)
+    value, log_derivative = cast("list[TensorVariable]", outputs)
     shape = x_full.shape
     return (
         value.reshape(shape, ndim=x_full.ndim).astype(dtype),

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from numpy.typing import ArrayLike
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op, OutputStorageType
 from pytensor.link.numba.dispatch.basic import get_numba_type, register_funcify_and_cache_key
 
+OpType = TypeVar("OpType", bound=Op)
+JaxArray = Any  # jax.Array: JAX need not be installed
 Shapes = Sequence[tuple[int, ...]]
 
 
-def compute(op: Any, node: Any, inputs: Sequence[Any]) -> tuple[np.ndarray, ...]:
+def compute(op: Op, node: Apply, inputs: Sequence[ArrayLike]) -> tuple[np.ndarray, ...]:
     """The outputs of ``op.perform`` as arrays of the node's types."""
-    storage: list[list[Any]] = [[None] for _ in node.outputs]
+    storage: OutputStorageType = [[None] for _ in node.outputs]
     op.perform(node, [np.asarray(value) for value in inputs], storage)
     return tuple(
         np.asarray(cell[0], dtype=out.type.dtype)
@@ -32,11 +37,11 @@ def register_numba(op_type: type) -> None:
     """Teach PyTensor's numba backend to call ``perform`` of the Ops of a type."""
 
     @register_funcify_and_cache_key(op_type)
-    def funcify(op: Any, node: Any, **kwargs: Any) -> tuple[Callable[..., Any], None]:
+    def funcify(op: Op, node: Apply, **kwargs: object) -> tuple[Callable, None]:
         types = [get_numba_type(output.type) for output in node.outputs]
         result = types[0] if len(types) == 1 else numba.types.Tuple(types)
 
-        def run(inputs: tuple[Any, ...]) -> Any:
+        def run(inputs: tuple[np.ndarray, ...]) -> np.ndarray | tuple[np.ndarray, ...]:
             values = compute(op, node, inputs)
             return values[0] if len(values) == 1 else values
 
@@ -50,9 +55,9 @@ def register_numba(op_type: type) -> None:
 
 
 def register_jax(
-    op_type: type,
-    shapes: Callable[[Any, Shapes], Shapes],
-    gradient: Callable[[Any], Any] | None = None,
+    op_type: type[OpType],
+    shapes: Callable[[OpType, Shapes], Shapes],
+    gradient: Callable[[OpType], Op] | None = None,
 ) -> None:
     """Teach PyTensor's JAX backend the same; nothing where JAX is not installed.
 
@@ -72,11 +77,11 @@ def register_jax(
     import jax.numpy as jnp
     from pytensor.link.jax.dispatch.basic import jax_funcify
 
-    def call(op: Any, node: Any, *inputs: Any) -> Any:
-        def on_arrays(*arrays: Any) -> Any:
+    def call(op: Op, node: Apply, *inputs: JaxArray) -> Sequence[JaxArray]:
+        def on_arrays(*arrays: JaxArray) -> tuple[np.ndarray, ...]:
             return compute(op, node, arrays)
 
-        found = shapes(op, [x.shape for x in inputs])
+        found = shapes(cast("OpType", op), [x.shape for x in inputs])
         types = tuple(
             jax.ShapeDtypeStruct(shape, output.type.dtype)
             for shape, output in zip(found, node.outputs, strict=True)
@@ -84,21 +89,21 @@ def register_jax(
         return jax.pure_callback(on_arrays, types, *inputs, vmap_method="sequential")
 
     @jax_funcify.register(op_type)
-    def funcify(op: Any, node: Any, **kwargs: Any) -> Callable[..., Any]:
-        def value(*inputs: Any) -> Any:
+    def funcify(op: OpType, node: Apply, **kwargs: object) -> Callable:
+        def value(*inputs: JaxArray) -> JaxArray | Sequence[JaxArray]:
             out = call(op, node, *inputs)
             return out[0] if len(out) == 1 else out
 
         return value if gradient is None else differentiable(value, gradient(op), node)
 
-    def differentiable(value: Callable[..., Any], slope: Any, node: Any) -> Callable[..., Any]:
+    def differentiable(value: Callable, slope: Op, node: Apply) -> Callable:
         slope_node = slope.make_node(*node.inputs)
         function = jax.custom_vjp(value)
 
-        def forward(*inputs: Any) -> Any:
+        def forward(*inputs: JaxArray) -> tuple[JaxArray, tuple[JaxArray, ...]]:
             return value(*inputs), inputs
 
-        def backward(inputs: Any, cotangent: Any) -> Any:
+        def backward(inputs: tuple[JaxArray, ...], cotangent: JaxArray) -> tuple[JaxArray, ...]:
             derivatives = call(slope, slope_node, *inputs)
             return (jnp.zeros_like(inputs[0]), *(cotangent * d for d in derivatives))
 

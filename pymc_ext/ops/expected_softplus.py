@@ -21,9 +21,8 @@ from pytensor.tensor import TensorLike, as_tensor_variable
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_ext.ops import expected_softplus_numba
-from pymc_ext.ops.expected_softplus_numpy import expected_softplus_derivatives
-from pymc_ext.ops.expected_softplus_series import (
+from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
+from pymc_ext.maths.expected_softplus_series import (
     ASYMPTOTIC,
     DEFAULT_TERMS,
     ERFCX,
@@ -37,6 +36,7 @@ from pymc_ext.ops.expected_softplus_series import (
     Series,
     series,
 )
+from pymc_ext.ops import expected_softplus_numba
 
 __all__ = ["ExpectedSoftplus", "expected_softplus"]
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from pytensor.link.jax.dispatch.basic import jax_funcify
 
-from pymc_ext.ops.expected_softplus_series import (
+from pymc_ext.maths.expected_softplus_series import (
     ASYMPTOTIC,
     ERFCX,
     HUGE_SIGMA,

@@ -12,8 +12,8 @@ import numpy as np
 from pytensor.link.numba.dispatch import scalar as numba_scalar
 from pytensor.link.numba.dispatch.basic import register_funcify_and_cache_key
 
-from pymc_ext.ops import expected_softplus_series as constants
-from pymc_ext.ops.expected_softplus_series import ERFCX, Series
+from pymc_ext.maths import expected_softplus_series as constants
+from pymc_ext.maths.expected_softplus_series import ERFCX, Series
 
 # PyTensor 3 also casts the outputs to the node's types; PyTensor 2 does so when storing them.
 _register = getattr(numba_scalar, "register_scalar_funcify", register_funcify_and_cache_key)

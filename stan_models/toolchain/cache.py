@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_path
@@ -65,7 +64,7 @@ def only_builder(target: Path) -> Iterator[None]:
         lock.release()
 
 
-def digest(*parts: Any) -> str:
+def digest(*parts: object) -> str:
     """Hexadecimal SHA-256, cut to 20 digits, of JSON-serialisable ``parts``."""
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:20]

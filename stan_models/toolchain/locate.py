@@ -6,7 +6,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from stan_models.errors import ToolchainError
 from stan_models.toolchain.assemble import RECORD, assembled, complete
@@ -41,7 +41,7 @@ class Toolchain:
         import_cmdstanpy().set_cmdstan_path(str(self.path))
 
 
-def import_cmdstanpy() -> Any:
+def import_cmdstanpy() -> ModuleType:
     """cmdstanpy, or one sentence that says how to get it."""
     try:
         import cmdstanpy

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from posteriordb_cases import EMBEDDED, Case, list_cases, load_case
+from posteriordb_cases import EMBEDDED, Case, NoPortError, list_cases, load_case, models
 from tests.posteriordb_cases.densities import (
     LOG_JOINT,
     parameter_shapes,
@@ -60,5 +65,43 @@ def test_port_works_with_the_data_of_a_foreign_posteriordb(corpus) -> None:
 def test_model_without_a_port_says_which_ports_there_are() -> None:
     case = Case("d-m", EMBEDDED, {"model_name": "no_such_model"})
     assert not case.has_port
-    with pytest.raises(LookupError, match=r"no_such_model.*eight_schools_noncentered"):
+    with pytest.raises(NoPortError, match=r"no_such_model.*eight_schools_noncentered"):
         case.model()
+
+
+@pytest.fixture
+def odd_port(monkeypatch: pytest.MonkeyPatch) -> Case:
+    """A case whose port looks for something in the data that they do not hold."""
+
+    def asks_too_much(*arguments: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        return {"theta_trans": arguments[-1]["no such data"]}
+
+    port = importlib.import_module("posteriordb_cases.models.eight_schools_noncentered")
+    monkeypatch.setattr(port, "model", asks_too_much)
+    monkeypatch.setattr(port, "recover", asks_too_much)
+    return load_case("eight_schools-eight_schools_noncentered", EMBEDDED)
+
+
+def test_a_key_error_inside_a_port_is_not_a_missing_port(odd_port: Case) -> None:
+    with pytest.raises(KeyError, match="no such data") as error:
+        odd_port.model()
+    assert not isinstance(error.value, NoPortError)
+    draws = {name: np.ones((2, 8)) for name in ("theta", "mu", "tau")}
+    with pytest.raises(KeyError, match="no such data"):
+        odd_port.recover(draws)
+
+
+def test_nothing_is_recovered_from_draws_that_lack_what_it_is_made_of(odd_port: Case) -> None:
+    draws = {"mu": np.ones(2)}
+    assert odd_port.recover(draws) == draws
+
+
+def test_a_port_that_recovers_says_from_what() -> None:
+    folder = Path(models.__file__).parent
+    names = [p.stem for p in folder.glob("*.py") if "def recover" in p.read_text("utf-8")]
+    assert len(names) == 2
+    for name in names:
+        port = importlib.import_module(f"posteriordb_cases.models.{name}")
+        assert port.RECOVERED_FROM and all(
+            f'draws["{n}"]' in inspect.getsource(port.recover) for n in port.RECOVERED_FROM
+        )

@@ -8,10 +8,11 @@ shape (..., n) against y (n,).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from pytensor.tensor import TensorLike
 from scipy.special import logsumexp
 
 from pymc_ext.gp.errors import HyperparameterError
@@ -51,7 +52,7 @@ class Likelihood(ABC):
     discrete: ClassVar[bool] = False  # p(y|f) is a probability, at most 1
     n_latent: int = 1
 
-    def __init__(self, **parameters: Any):
+    def __init__(self, **parameters: TensorLike):
         self.parameters = parameters
 
     @abstractmethod

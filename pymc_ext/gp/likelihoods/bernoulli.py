@@ -18,9 +18,9 @@ from pymc_ext.gp.likelihoods.base import (
     check_finite,
 )
 from pymc_ext.matching.targets import class_sites
+from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
+from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, series
 from pymc_ext.ops.expected_softplus import expected_softplus
-from pymc_ext.ops.expected_softplus_numpy import expected_softplus_derivatives
-from pymc_ext.ops.expected_softplus_series import DEFAULT_TERMS, series
 
 FAR = -8.0  # below it z + r cancels and the continued fraction is used
 LEVELS = 40

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
+from pytensor.tensor import TensorLike
 from scipy.special import betaln, digamma, expit, gammaln
 
 from pymc_ext.gp.likelihoods.base import Expectations, Likelihood, Parameters, check_counts
@@ -111,7 +112,7 @@ class NegativeBinomial(Likelihood):
     names = ("alpha",)
     discrete = True
 
-    def __init__(self, alpha: object = 1.0):
+    def __init__(self, alpha: TensorLike = 1.0):
         super().__init__(alpha=alpha)
 
     def check(self, y: ArrayLike) -> np.ndarray:

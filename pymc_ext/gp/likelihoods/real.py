@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike
+from pytensor.tensor import TensorLike
 from scipy.special import betaln, digamma
 
 from pymc_ext.gp.likelihoods.base import (
@@ -32,7 +33,7 @@ class Gaussian(Likelihood):
 
     names = ("sigma",)
 
-    def __init__(self, sigma: object = 1.0):
+    def __init__(self, sigma: TensorLike = 1.0):
         super().__init__(sigma=sigma)
 
     def check(self, y: ArrayLike) -> np.ndarray:
@@ -131,7 +132,7 @@ class StudentT(Likelihood):
     names = ("nu", "sigma")
     log_concave = False
 
-    def __init__(self, nu: object = 4.0, sigma: object = 1.0):
+    def __init__(self, nu: TensorLike = 4.0, sigma: TensorLike = 1.0):
         super().__init__(nu=nu, sigma=sigma)
 
     def check(self, y: ArrayLike) -> np.ndarray:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from pymc_ext.gp.quadrature import MIDDLE, SPAN, Nodes, gaussian_nodes, peak_nodes
-
-if TYPE_CHECKING:
-    from pymc_ext.gp.likelihoods.base import Likelihood
 
 PLACE = 1e-5  # accuracy, in sd, of where the nodes are laid
 DOUBLINGS = 60  # most steps, of a cavity sd times 2^k, to the bracket of a mode
@@ -20,6 +17,20 @@ FAR, PULL = 6.0, 3.0  # sd from the mean beyond which the nodes around it may mi
 CLIMBS = 40  # steps to the peaks of a tilted density that may have two
 PEAK = 3.5  # Gauss–Hermite nodes for a cavity of at most 1 or 2 sd of p(y|f): errors below 1e-6
 HELD = 6.0  # a panel of 16 Gauss–Legendre nodes resolves a peak if it is at most 6 of its sd long
+
+
+class Shape(Protocol):
+    """What the nodes take from a likelihood, ℓ = log p(y|f); every `Likelihood` has it."""
+
+    log_concave: ClassVar[bool]
+
+    def derivatives(
+        self, f: np.ndarray, y: np.ndarray, phi: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The first three derivatives of ℓ in f."""
+
+    def scale(self, y: np.ndarray, phi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Centre and width of ℓ's features, each (n,)."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +48,7 @@ class TiltedDensity:
         Positive.
     """
 
-    likelihood: Likelihood
+    likelihood: Shape
     mean: np.ndarray
     variance: np.ndarray
     y: np.ndarray

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.posterior import Posterior, Prior
 from pymc_ext.gp.sites import GaussianSites
 
 
@@ -27,7 +28,7 @@ class FixedPoint:
     """
 
     sites: GaussianSites
-    posterior: Any
+    posterior: Posterior
     iterations: int
     residual: float
 
@@ -61,6 +62,7 @@ class Rule(ABC):
     default: ClassVar[str]
     stationary: ClassVar[frozenset[str]] = frozenset()
     allowed: ClassVar[frozenset[str]]
+    rho: float | None = None  # step of a damped update, for rules whose sites can be moved by parts
 
     def prepare(self, lik: Likelihood) -> Likelihood:
         """The likelihood the rule works with; raises ValueError where the rule does not apply."""
@@ -77,14 +79,19 @@ class Rule(ABC):
 
     @abstractmethod
     def update(
-        self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+        self,
+        posterior: Posterior,
+        sites: GaussianSites,
+        lik: Likelihood,
+        y: np.ndarray,
+        phi: Parameters,
     ) -> GaussianSites:
         """The sites that one full (undamped) update of all of them gives."""
 
     @abstractmethod
     def solve(
         self,
-        prior: Any,
+        prior: Prior,
         lik: Likelihood,
         y: np.ndarray,
         phi: Parameters,
@@ -94,12 +101,26 @@ class Rule(ABC):
 
     @abstractmethod
     def slopes(
-        self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+        self,
+        posterior: Posterior,
+        sites: GaussianSites,
+        lik: Likelihood,
+        y: np.ndarray,
+        phi: Parameters,
     ) -> Slopes:
         """Derivatives of the update map at the fixed point."""
 
 
-def check_limits(rule: Any) -> None:
+class Iterative(Protocol):
+    """A rule whose iteration ends by a tolerance, or after so many updates."""
+
+    @property
+    def tolerance(self) -> float: ...
+    @property
+    def max_iterations(self) -> int: ...
+
+
+def check_limits(rule: Iterative) -> None:
     """Raise ValueError unless the rule's tolerance and max_iterations can end its iteration."""
     if not rule.tolerance > 0:
         raise ValueError(f"tolerance must be > 0, got {rule.tolerance!r}")

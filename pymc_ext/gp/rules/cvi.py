@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.posterior import Posterior, Prior
 from pymc_ext.gp.rules.anderson import Anderson
 from pymc_ext.gp.rules.base import (
     FixedPoint,
@@ -27,6 +27,8 @@ from pymc_ext.gp.sites import GaussianSites
 SMALLEST_STEP = 1e-4
 FLAT = 1e-9  # changes of the ELBO, relative or an observation, that may be quadrature error
 ROUNDING = 1e-5  # a residual below it where no step raises the ELBO is rounding, not a failure
+
+State = tuple[GaussianSites, Posterior, GaussianSites]  # sites, what they make, their full update
 
 
 @dataclass(frozen=True)
@@ -67,13 +69,18 @@ class CVI(Rule):
         return lik
 
     def update(
-        self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+        self,
+        posterior: Posterior,
+        sites: GaussianSites,
+        lik: Likelihood,
+        y: np.ndarray,
+        phi: Parameters,
     ) -> GaussianSites:
         return _target(posterior, lik, y, phi)[0]
 
     def solve(
         self,
-        prior: Any,
+        prior: Prior,
         lik: Likelihood,
         y: np.ndarray,
         phi: Parameters,
@@ -120,7 +127,12 @@ class CVI(Rule):
         )
 
     def slopes(
-        self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+        self,
+        posterior: Posterior,
+        sites: GaussianSites,
+        lik: Likelihood,
+        y: np.ndarray,
+        phi: Parameters,
     ) -> Slopes:
         mu = posterior.mean
         e = lik.expectations(mu, posterior.variance + posterior.residual, y, phi, order=4)
@@ -146,7 +158,7 @@ def _start(lik: Likelihood, y: np.ndarray, phi: Parameters, mean: np.ndarray) ->
     return GaussianSites.flat(len(y), lik.n_latent)
 
 
-def _gain(old: tuple[Any, ...], new: tuple[Any, ...]) -> float:
+def _gain(old: State, new: State) -> float:
     """The ELBO's change by the trapezoid rule in the marginals: no difference of large numbers.
 
     Its slopes at fixed marginals are E ℓ' − α in μ and (τ − τ_target)/2 in v.
@@ -160,7 +172,9 @@ def _gain(old: tuple[Any, ...], new: tuple[Any, ...]) -> float:
     return 0.5 * float(total)
 
 
-def _target(post, lik, y, phi) -> tuple[GaussianSites, float]:
+def _target(
+    post: Posterior, lik: Likelihood, y: np.ndarray, phi: Parameters
+) -> tuple[GaussianSites, float]:
     """The full update, and the ELBO at the present sites."""
     mu, v = post.mean, post.variance
     e = lik.expectations(mu, v + post.residual, y, phi)

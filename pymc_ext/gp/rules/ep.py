@@ -8,13 +8,13 @@ moments gives a τ = −h/(1 + v_c h) = −h V²/(V d_i + v_c v̂) and a ν = g 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.evidence import cavities, tilted_slopes
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.posterior import Posterior, Prior
 from pymc_ext.gp.rules.anderson import Anderson
 from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes, check_limits
 from pymc_ext.gp.sites import GaussianSites
@@ -72,7 +72,12 @@ class EP(Rule):
         return {"power": self.power}
 
     def update(
-        self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+        self,
+        posterior: Posterior,
+        sites: GaussianSites,
+        lik: Likelihood,
+        y: np.ndarray,
+        phi: Parameters,
     ) -> GaussianSites:
         a = self.power
         m_c, v_c, k = cavities(posterior, sites, a)
@@ -86,7 +91,7 @@ class EP(Rule):
 
     def solve(
         self,
-        prior: Any,
+        prior: Prior,
         lik: Likelihood,
         y: np.ndarray,
         phi: Parameters,
@@ -135,6 +140,11 @@ class EP(Rule):
         )
 
     def slopes(
-        self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+        self,
+        posterior: Posterior,
+        sites: GaussianSites,
+        lik: Likelihood,
+        y: np.ndarray,
+        phi: Parameters,
     ) -> Slopes:
         raise TypeError("the EP energy is stationary in EP's sites: no slopes are needed")

@@ -9,12 +9,12 @@ cost n² where a factorisation costs n³/3 (the chord method).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.posterior import Posterior, Prior
 from pymc_ext.gp.rules.base import (
     FixedPoint,
     Rule,
@@ -65,14 +65,19 @@ class Laplace(Rule):
         check_limits(self)
 
     def update(
-        self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+        self,
+        posterior: Posterior,
+        sites: GaussianSites,
+        lik: Likelihood,
+        y: np.ndarray,
+        phi: Parameters,
     ) -> GaussianSites:
         d1, d2, _ = lik.derivatives(posterior.mean, y, phi)
         return from_derivatives(posterior.mean, d1, d2)
 
     def solve(
         self,
-        prior: Any,
+        prior: Prior,
         lik: Likelihood,
         y: np.ndarray,
         phi: Parameters,
@@ -158,7 +163,12 @@ class Laplace(Rule):
             ) from error
 
     def slopes(
-        self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+        self,
+        posterior: Posterior,
+        sites: GaussianSites,
+        lik: Likelihood,
+        y: np.ndarray,
+        phi: Parameters,
     ) -> Slopes:
         f = posterior.mean
         d3 = lik.derivatives(f, y, phi)[2]

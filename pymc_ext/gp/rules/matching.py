@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
 
 import numpy as np
 
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.posterior import Posterior, Prior
 from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes
 from pymc_ext.gp.sites import GaussianSites
 from pymc_ext.matching.table import check_method
@@ -59,24 +59,37 @@ class Matching(Rule):
         return lik
 
     def update(
-        self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+        self,
+        posterior: Posterior,
+        sites: GaussianSites,
+        lik: Likelihood,
+        y: np.ndarray,
+        phi: Parameters,
     ) -> GaussianSites:
-        mean, variance = lik.matched(y, phi, self.method, self.alpha)
-        return GaussianSites(mean / variance, 1 / variance)
+        return self._sites(lik, y, phi)
 
     def solve(
         self,
-        prior: Any,
+        prior: Prior,
         lik: Likelihood,
         y: np.ndarray,
         phi: Parameters,
         start: GaussianSites | None = None,
     ) -> FixedPoint:
-        sites = self.update(None, GaussianSites.flat(len(y)), lik, y, phi)
+        sites = self._sites(lik, y, phi)
         return FixedPoint(sites, prior.condition(sites), 1, 0.0)
 
+    def _sites(self, lik: Likelihood, y: np.ndarray, phi: Parameters) -> GaussianSites:
+        mean, variance = lik.matched(y, phi, self.method, self.alpha)
+        return GaussianSites(mean / variance, 1 / variance)
+
     def slopes(
-        self, posterior: Any, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+        self,
+        posterior: Posterior,
+        sites: GaussianSites,
+        lik: Likelihood,
+        y: np.ndarray,
+        phi: Parameters,
     ) -> Slopes:
         mean = sites.linear / sites.precision
         zero = np.zeros_like(mean)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
-from pymc_ext.ops.expected_softplus_numpy import expected_softplus_derivatives
-from pymc_ext.ops.expected_softplus_series import DEFAULT_TERMS, series
+from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
+from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, series
 from pymc_ext.variational.core.monitor import STOPPED
 from pymc_ext.variational.logistic.numbers import GaussianPrior, LogisticData
 

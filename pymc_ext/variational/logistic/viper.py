@@ -11,8 +11,8 @@ import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.tensor import TensorVariable
 
+from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, Acceleration, series
 from pymc_ext.ops.expected_softplus import expected_softplus, value_and_gradients
-from pymc_ext.ops.expected_softplus_series import DEFAULT_TERMS, Acceleration, series
 from pymc_ext.variational.logistic.inference import AffineInference
 from pymc_ext.variational.logistic.newton import Softplus
 

@@ -10,8 +10,8 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
+from pymc_ext.maths import bernstein_numpy
 from pymc_ext.maths.bernstein_basis import bernstein_polynomial
-from pymc_ext.ops import bernstein_numpy
 from pymc_ext.ops.bernstein import BernsteinMap, BernsteinMapPullback, bernstein_map
 
 ORDERS = [1, 2, 3, 10, 50, 200]

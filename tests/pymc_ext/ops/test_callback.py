@@ -15,6 +15,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 import pymc_ext as px
+from pymc_ext.gp.failures import Failures
 from pymc_ext.gp.ops import SiteEvidence, SiteEvidenceGradient, SiteWeights
 from tests.tolerances import NUMERIC
 
@@ -118,6 +119,6 @@ def test_jax_differentiates_the_evidence(process) -> None:
 def test_errors_of_the_computation_reach_the_caller(process, mode) -> None:
     model, gp = process
     y, phi, mean, K = gp.inputs
-    evidence = SiteEvidence(gp.solver, "raise", [])
+    evidence = SiteEvidence(gp.solver, Failures("raise"))
     with pytest.raises(Exception, match="holds NaN or infinity"):
         compiled(model, [evidence(y, phi, mean + np.nan, K)], mode)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
+from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
+from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, series
 from pymc_ext.ops.expected_softplus import ExpectedSoftplus, _VectorisedElemwise, expected_softplus
-from pymc_ext.ops.expected_softplus_numpy import expected_softplus_derivatives
-from pymc_ext.ops.expected_softplus_series import DEFAULT_TERMS, series
 from tests.pymc_ext.ops.expected_softplus_judge import (
     by_quadrature,
     by_series,

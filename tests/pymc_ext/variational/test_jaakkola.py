@@ -5,8 +5,8 @@ import pymc as pm
 import pytest
 from scipy.special import expit
 
-from pymc_ext.ops.expected_softplus_numpy import expected_softplus_derivatives
-from pymc_ext.ops.expected_softplus_series import series
+from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
+from pymc_ext.maths.expected_softplus_series import series
 from pymc_ext.variational.logistic.jaakkola import JaakkolaVI, jaakkola_bound
 from pymc_ext.variational.logistic.viper import ViperVI
 from tests.tolerances import EXACT, NUMERIC, monte_carlo

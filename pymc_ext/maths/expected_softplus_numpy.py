@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import erfcx, expit
 
-from pymc_ext.ops.expected_softplus_series import (
+from pymc_ext.maths.expected_softplus_series import (
     ASYMPTOTIC,
     HUGE_SIGMA,
     LARGE_SIGMA,
