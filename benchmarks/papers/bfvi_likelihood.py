@@ -26,7 +26,7 @@ from scipy.special import logsumexp
 import pymc_ext as px
 from benchmarks import record
 from benchmarks.papers import bfvi_cases as cases
-from bridge.khat import pareto_khat
+from bridge.measures.khat import pareto_khat
 from pymc_ext.variational.flow_loops import jax_function
 
 BATCH, RATE, LONGEST = 256, 0.003, 20.0

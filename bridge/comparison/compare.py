@@ -2,76 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import threading
 import time
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import pandas as pd
 from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 
-from bridge.errors import DiskFullError, UnreliableReferenceError
-from bridge.judge import judge
-from bridge.methods import METHODS, find_methods
-from bridge.problem import Problem
-from bridge.records import Records
-from bridge.storage import store
-from bridge.time_limit import can_limit, time_limit
+from bridge.comparison.records import Record, Records
+from bridge.comparison.run import Run, Settings, require_picklable, run_one
+from bridge.errors import UnreliableReferenceError
+from bridge.methods.base import Method
+from bridge.methods.table import METHODS, find_methods
 from posteriordb_cases import Case, load_case
 
+__all__ = ["compare"]
+
 _log = logging.getLogger(__name__)
-_TURN = threading.Lock()  # two threads in one compiled PyTensor function end the process
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a run depends on besides case, method and seed."""
-
-    draws: int = 20_000
-    repetitions: int = 5
-    database: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.repetitions < 1 or self.draws < 200 * self.repetitions:
-            raise ValueError(
-                "need repetitions >= 1 and at least 200 draws for each k̂, got "
-                f"draws={self.draws}, repetitions={self.repetitions}"
-            )
-
-    def key(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
-
-
-@dataclass(frozen=True)
-class Run:
-    """One cell of a comparison."""
-
-    case_name: str
-    method: str
-    seed: int
-    settings: Settings
-
-    @property
-    def key(self) -> tuple[str, str, int, str]:
-        return (self.case_name, self.method, self.seed, self.settings.key())
-
-    @property
-    def draws_file(self) -> str:
-        return f"draws/{self.case_name}/{self.method}-{self.seed}.nc"
+_T = TypeVar("_T", bound=Hashable)
 
 
 def compare(
     cases: Sequence[str] | str,
-    methods: Sequence[str] | None = None,
+    methods: Sequence[str | Method] | str | Method | None = None,
     seeds: int | Sequence[int] = 3,
     *,
     out: str | os.PathLike[str],
@@ -81,7 +39,7 @@ def compare(
     retry_failed: bool = False,
     budget: float | None = None,
     run_limit: float | None = None,
-    on_record: Callable[[dict[str, Any], int, int], None] | None = None,
+    on_record: Callable[[Record, int, int], None] | None = None,
 ) -> pd.DataFrame:
     """Run methods on cases and judge each run against the cases' reference draws.
 
@@ -96,7 +54,8 @@ def compare(
     cases
         Names of posteriors in the database.
     methods
-        Names from ``python -m bridge list``; those it marks as default for None.
+        Names from ``python -m bridge list``, or methods of your own (:class:`bridge.Method`), which
+        records call by their name; those it marks as default for None.
     seeds
         How many (seeds 1..n), or which.
     out
@@ -124,13 +83,15 @@ def compare(
     -------
     pandas.DataFrame
         One row a run: ``status`` is "ok" or "failed" (then ``reason`` says why), and the columns of
-        :func:`bridge.judge.judge`; ``cpu_seconds`` is the fit's CPU time, that of programs it ran
-        included, which other load on the machine does not lengthen.
+        :func:`bridge.comparison.judge.judge`; ``cpu_seconds`` is the fit's CPU time, that of
+        programs it ran included, which other load on the machine does not lengthen.
 
     Raises
     ------
     UnknownMethodError, ValueError
-        No such method or case, with the near names.
+        No such method or case, with the near names; two methods of one name.
+    BrokenMethodError
+        A method of an installed package cannot be loaded, or a given one not be pickled.
     UnreliableReferenceError
         The reference draws of a case failed checks of posteriordb's.
     DiskFullError
@@ -143,17 +104,26 @@ def compare(
     """
     names = [cases] if isinstance(cases, str) else cases
     case_names = _unique(_admitted(load_case(name, database=database)) for name in names)
-    chosen = _unique(method.name for method in find_methods(methods))
+    chosen = find_methods(methods)
+    given = [method for method in chosen if METHODS.get(method.name) is not method]
+    for method in given:
+        require_picklable(method)
     seed_list = _unique(range(1, seeds + 1) if isinstance(seeds, int) else seeds)
     if not (case_names and chosen and seed_list):
         raise ValueError(
-            f"expected at least one case, method and seed, got {case_names}, {chosen}, {seed_list}"
+            f"expected at least one case, method and seed, got {case_names}, "
+            f"{[method.name for method in chosen]}, {seed_list}"
         )
     where = None if database is None else os.fspath(database)
     settings = Settings(draws=draws, repetitions=repetitions, database=where)
     out = Path(out)
     records = Records(out / "records.sqlite")
-    runs = [Run(c, m, s, settings) for c in case_names for m in chosen for s in seed_list]
+    runs = [
+        Run(c, m.name, s, settings, m if m in given else None)
+        for c in case_names
+        for m in chosen
+        for s in seed_list
+    ]
     done = records.keys(status="ok" if retry_failed else None)
     pending = [run for run in runs if run.key not in done]
     if len(pending) < len(runs):
@@ -175,7 +145,7 @@ def _rows_of(runs: Sequence[Run], frame: pd.DataFrame) -> pd.DataFrame:
     return frame.iloc[[at[run.key] for run in runs if run.key in at]].reset_index(drop=True)
 
 
-def _unique(values: Iterable[Any]) -> list[Any]:
+def _unique(values: Iterable[_T]) -> list[_T]:
     return list(dict.fromkeys(values))
 
 
@@ -190,7 +160,7 @@ def _admitted(case: Case) -> str:
     return case.name
 
 
-def _finished(tasks: Iterator[Any]) -> Iterator[dict[str, Any]]:
+def _finished(tasks: Iterator[object]) -> Iterator[Record]:
     """Results of joblib's ``tasks`` as they end, or a round at a time where it cannot say more."""
     backend, _ = get_active_backend()
     if backend.supports_return_generator:
@@ -208,63 +178,3 @@ def _until(pending: Sequence[Run], budget: float | None) -> Iterator[Run]:
             _log.info("budget of %g s used up: %d runs left", budget, len(pending) - number)
             return
         yield run
-
-
-def run_one(run: Run, out: Path, run_limit: float | None = None) -> dict[str, Any]:
-    """Fit, judge and store one run; a failure becomes a record with its reason."""
-    record: dict[str, Any] = {
-        "case_name": run.case_name,
-        "method": run.method,
-        "seed": run.seed,
-        "settings": run.settings.key(),
-    }
-    logging.getLogger("pymc").setLevel(logging.WARNING)  # pm.fit announces the end of every run
-    logging.getLogger("pytensor.tensor.blas").setLevel(logging.ERROR)  # that pip brings no BLAS
-    with _TURN:
-        start = time.perf_counter()
-        record |= _outcome(run, out, run_limit)
-        return record | {"total_seconds": time.perf_counter() - start}
-
-
-def _outcome(run: Run, out: Path, run_limit: float | None) -> dict[str, Any]:
-    """Scores, or the reason why there are none."""
-    try:
-        with time_limit(run_limit if can_limit() else None):
-            record = _fit_and_judge(run, out)
-    except DiskFullError:  # says nothing about the method: the run is made when there is room
-        raise
-    except Exception as error:
-        _log.debug("%s failed", run, exc_info=True)
-        reason = f"{type(error).__name__}: {error}"
-        return {"status": "failed", "reason": reason, "traceback": traceback.format_exc()}
-    if run_limit is not None and not can_limit():
-        text = "time limit not enforced: this worker's runs are not in its main thread"
-        record["notes"] = "; ".join(filter(None, [record.get("notes"), text]))
-    return record
-
-
-def _fit_and_judge(run: Run, out: Path) -> dict[str, Any]:
-    problem = _problem(run.case_name, run.settings.database)
-    record: dict[str, Any] = {"representation": _representation(problem, run.method)}
-    before = _cpu_seconds()
-    fit = METHODS[run.method].run(problem, run.settings.draws, run.seed)
-    record["cpu_seconds"] = _cpu_seconds() - before
-    record |= judge(problem, fit, repetitions=run.settings.repetitions)
-    store(fit, out / run.draws_file)
-    return record | {"status": "ok", "draws_file": run.draws_file}
-
-
-def _cpu_seconds() -> float:
-    """CPU time of this process and of the programs it ran: what other load does not lengthen."""
-    return sum(os.times()[:4])
-
-
-def _representation(problem: Problem, method: str) -> str:
-    """The form of the posterior the method works on."""
-    form = METHODS[method].representation
-    return "stan in pymc" if form == "pymc" and not problem.uses_port else form
-
-
-@lru_cache(maxsize=4)
-def _problem(case_name: str, database: str | None) -> Problem:
-    return Problem(load_case(case_name, database=database))

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import arviz as az
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.divergence import kl_from_q, kl_to_q
+from bridge.comparison.problem import CaseProblem
+from bridge.comparison.records import Record
 from bridge.errors import IncompleteReferenceError
-from bridge.khat import pareto_khat
-from bridge.methods import Fit
-from bridge.moments import moment_errors, worst
-from bridge.problem import Problem
+from bridge.measures.divergence import kl_from_q, kl_to_q
+from bridge.measures.khat import pareto_khat
+from bridge.measures.moments import moment_errors, worst
+from bridge.methods.base import Fit
 
 
-def judge(problem: Problem, fit: Fit, *, repetitions: int) -> dict[str, Any]:
+def judge(problem: CaseProblem, fit: Fit, *, repetitions: int) -> Record:
     """Judge a fit against the case's reference draws.
 
     Parameters
@@ -39,7 +38,7 @@ def judge(problem: Problem, fit: Fit, *, repetitions: int) -> dict[str, Any]:
         What does not apply is None, with the reason in ``notes``.
     """
     notes: list[str] = []
-    record: dict[str, Any] = {
+    record: Record = {
         "dimension": fit.target.dimension,
         "draws": int(fit.lp.size),
         "seconds": fit.seconds,
@@ -58,7 +57,7 @@ def judge(problem: Problem, fit: Fit, *, repetitions: int) -> dict[str, Any]:
     return record
 
 
-def _sampler_diagnostics(fit: Fit) -> dict[str, Any]:
+def _sampler_diagnostics(fit: Fit) -> Record:
     theta = az.convert_to_dataset({"theta": fit.theta})
     return {
         "ess": float(az.ess(theta, method="bulk")["theta"].min()),
@@ -68,7 +67,7 @@ def _sampler_diagnostics(fit: Fit) -> dict[str, Any]:
 
 def _importance(
     fit: Fit, repetitions: int, notes: list[str]
-) -> tuple[dict[str, Any], NDArray[np.floating] | None]:
+) -> tuple[Record, NDArray[np.floating] | None]:
     """k̂, ELBO and importance-sampling evidence; and PSIS weights of all draws together."""
     assert fit.lq is not None
     lp, lq = fit.lp.ravel(), fit.lq.ravel()
@@ -79,7 +78,7 @@ def _importance(
     if k.reason:
         notes.append(k.reason)
     ratios = lp - lq
-    record = {
+    record: Record = {
         "khat": None if k.exact else k.value,
         "khat_sd": None if k.exact else k.sd,
         "khat_exact": k.exact,
@@ -92,31 +91,32 @@ def _importance(
     return record, whole.weights
 
 
-def _moments(problem: Problem, fit: Fit, weights: NDArray[np.floating] | None) -> dict[str, float]:
+def _moments(
+    problem: CaseProblem, fit: Fit, weights: NDArray[np.floating] | None
+) -> dict[str, float]:
     """Errors of the worst parameter, of the plain draws and of the PSIS-weighted ones."""
     draws = fit.target.constrain(fit.theta.reshape(-1, fit.theta.shape[-1]))
     record: dict[str, float] = {}
     for suffix, w in (("", None), ("_psis", weights)):
         if suffix and w is None:
             continue
-        errors = moment_errors(draws, problem.reference_moments, weights=w)
-        largest = worst(errors)
+        largest = worst(moment_errors(draws, problem.reference_moments, weights=w))
         record |= {
             f"mean_error{suffix}": largest.mean,
             f"sd_error{suffix}": largest.sd,
             f"quantile_error{suffix}": largest.quantile,
-            f"mean_error_mcse{suffix}": float(errors["mean_error_mcse"].abs().max()),
+            f"mean_error_mcse{suffix}": largest.mean_mcse,
         }
     return record
 
 
-def _divergences(problem: Problem, fit: Fit, notes: list[str]) -> dict[str, Any]:
+def _divergences(problem: CaseProblem, fit: Fit, notes: list[str]) -> Record:
     try:
         evidence = problem.log_evidence(fit.target)
     except IncompleteReferenceError as error:
         notes.append(f"log evidence and KL not available: {error}")
         return {}
-    record: dict[str, Any] = {"log_evidence": evidence.value, "log_evidence_se": evidence.se}
+    record: Record = {"log_evidence": evidence.value, "log_evidence_se": evidence.se}
     if not evidence.reliable:
         notes.append(f"log evidence unreliable: {evidence.reason}")
     if fit.lq is not None:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import timeit
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bridge.divergence import LogEvidence, log_evidence
 from bridge.errors import IncompleteReferenceError, NoModelError
-from bridge.moments import reference_moments
-from bridge.stan_to_pymc import stan_model
-from bridge.target import Target, pymc_target, stan_target
+from bridge.measures.evidence import LogEvidence, log_evidence
+from bridge.measures.moments import reference_moments
+from bridge.stan.stan_to_pymc import stan_model
+from bridge.stan.timing import gradient_seconds
+from bridge.targets.base import Target
+from bridge.targets.draws import InferenceData
+from bridge.targets.pymc import pymc_target
+from bridge.targets.stan import stan_target
 from posteriordb_cases import Case
 
 if TYPE_CHECKING:
     import pymc as pm
 
-    from stan_models import StanDensity, StanProgram
+    from stan_models import StanProgram
+    from stan_models.density import Data
 
 
 @cache
@@ -38,17 +42,11 @@ def can_compile_stan() -> bool:
     return find_spec("cmdstanpy") is not None
 
 
-def gradient_seconds(density: StanDensity, model: pm.Model) -> float:
-    """Time of a gradient at the model's initial point, the least of five batches of ten."""
-    (start,) = model.initial_point().values()
-    batch = np.tile(start, (10, 1))
-    times = timeit.repeat(lambda: density.log_density_gradient(batch), number=1, repeat=5)
-    return min(times) / len(batch)
-
-
 @dataclass(frozen=True)
-class Problem:
+class CaseProblem:
     """A case seen from Stan and from PyMC, with reference draws on either's unconstrained space.
+
+    A `bridge.methods.base.Problem` that knows the truth, which judging needs.
 
     Raises
     ------
@@ -57,6 +55,14 @@ class Problem:
     """
 
     case: Case
+
+    @property
+    def has_program(self) -> bool:
+        return self.case.stan_code is not None
+
+    @property
+    def data(self) -> Data:
+        return self.case.data
 
     @cached_property
     def program(self) -> StanProgram:
@@ -72,7 +78,7 @@ class Problem:
 
     @cached_property
     def stan_target(self) -> Target:
-        return stan_target(self.program.density(self.case.data), name=self.case.name)
+        return stan_target(self.program.density(self.data), name=self.case.name)
 
     @property
     def uses_port(self) -> bool:
@@ -87,7 +93,7 @@ class Problem:
     @cached_property
     def model(self) -> pm.Model:
         """The PyMC port, or the Stan program as a PyMC model: see `uses_port`."""
-        return self.case.model() if self.uses_port else stan_model(self.program, self.case.data)
+        return self.case.model() if self.uses_port else stan_model(self.program, self.data)
 
     @cached_property
     def pymc_target(self) -> Target:
@@ -101,10 +107,10 @@ class Problem:
         """Time of a gradient where methods of PyMC run on a Stan program; None on a port."""
         if self.uses_port:
             return None
-        return gradient_seconds(self.program.density(self.case.data), self.model)
+        return gradient_seconds(self.program.density(self.data), self.model)
 
     @cached_property
-    def reference(self) -> Any:
+    def reference(self) -> InferenceData:
         """InferenceData of the reference draws, constrained space."""
         return self.case.reference_draws()
 
@@ -128,7 +134,7 @@ class Problem:
         key = id(target)
         if key not in self._reference_theta:
             posterior = self.reference["posterior"]
-            arrays = {name: posterior[name].values for name in posterior.data_vars}
+            arrays = {str(name): posterior[name].values for name in posterior.data_vars}
             chains, draws = next(iter(arrays.values())).shape[:2]
             flat = {k: v.reshape(chains * draws, *v.shape[2:]) for k, v in arrays.items()}
             flat = self.case.recover(flat)

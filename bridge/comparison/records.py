@@ -8,12 +8,13 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bridge.errors import DiskFullError, RecordsError
 
+Record = dict[str, object]  # columns of one run: text, numbers, truth values, or None
 _KEY = ("case_name", "method", "seed", "settings")
 
 
@@ -47,7 +48,7 @@ class Records:
                 "or remove the file if it is not a record database"
             ) from error
 
-    def add(self, record: dict[str, Any]) -> None:
+    def add(self, record: Record) -> None:
         """Commit one record; a record of the same key is replaced.
 
         Raises
@@ -91,9 +92,9 @@ class Records:
             yield connection
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """A JSON value: NumPy scalars unwrapped, infinities by name ('inf', '-inf'), NaN as null."""
-    if hasattr(value, "item"):
+    if isinstance(value, np.generic | np.ndarray):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)

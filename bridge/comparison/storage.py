@@ -6,13 +6,13 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import xarray as xr
 
 from bridge.errors import DiskFullError
-from bridge.methods import Fit
+from bridge.methods.base import Fit
 
 _MAX_STORED_DRAWS = 4_000
 _MARGIN = 1_000_000  # bytes: headers, and what other workers write meanwhile
@@ -73,7 +73,7 @@ def _labelled(name: str, values: np.ndarray) -> tuple[tuple[str, ...], np.ndarra
     return ("chain", "draw", *(f"{name}_dim_{i}" for i in range(values.ndim - 2))), values
 
 
-def _trace(fit: Fit, most: int = 2_000) -> dict[str, Any]:
+def _trace(fit: Fit, most: int = 2_000) -> dict[str, tuple[str, np.ndarray]]:
     """At most ``most`` block means of the losses, each with the iteration its block starts at."""
     losses, iterations = fit.losses, fit.loss_iterations
     if losses is None:
@@ -83,4 +83,4 @@ def _trace(fit: Fit, most: int = 2_000) -> dict[str, Any]:
     size = -(-losses.size // most)
     starts = np.arange(0, losses.size, size)
     means = np.array([losses[i : i + size].mean() for i in starts])
-    return {"loss": ("iteration", means), "iteration": iterations[starts]}
+    return {"loss": ("iteration", means), "iteration": ("iteration", iterations[starts])}

@@ -6,7 +6,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 
 def can_limit() -> bool:
@@ -25,7 +24,7 @@ def time_limit(seconds: float | None) -> Iterator[None]:
         yield
         return
 
-    def ring(*_: Any) -> None:
+    def ring(*_: object) -> None:
         raise TimeoutError(f"stopped at the limit of {seconds:g} s a run")
 
     before = signal.signal(signal.SIGALRM, ring)

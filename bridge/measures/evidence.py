@@ -8,22 +8,17 @@ arrays ``(chains, draws)``: their autocorrelation then enters every standard err
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import arviz as az
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from bridge.khat import CONSTANT
+from bridge.measures.limits import BRIDGE_FEWEST_TERMS, CONSTANT_RATIOS
+from bridge.targets.base import Target
 
-if TYPE_CHECKING:
-    from bridge.target import Target
+__all__ = ["LogEvidence", "bridge_sampling", "log_evidence", "paired", "standard_error"]
 
-__all__ = ["LogEvidence", "bridge_sampling", "bridge_with_influence", "log_evidence"]
-__all__ += ["log_ratios", "paired", "standard_error"]
-
-EFFECTIVE = 100  # effective terms each side of the bridge needs: relative error below 14 %
 STREAM = 0xB41D6E  # a stream of its own: the reference draws may stem from the same small seed
 
 
@@ -102,7 +97,23 @@ def bridge_sampling(
     Meng and Wong (1996), Statistica Sinica 6, 831. Frühwirth-Schnatter (2004), Econometrics J. 7,
     143, doi:10.1111/j.1368-423X.2004.00125.x. Gronau et al. (2017), arXiv:1703.05984.
     """
-    return bridge_with_influence(*log_ratios(lp_p, lq_p, lp_q, lq_q), ess_p)[0]
+    l_p, l_q = _log_ratios(lp_p, lq_p, lp_q, lq_q)
+    l_p, l_q = np.atleast_2d(l_p), l_q.reshape(1, -1)
+    problem = _unusable(l_p, l_q)
+    if problem:
+        return LogEvidence(np.nan, np.nan, False, problem, 0, np.nan, np.nan)
+    n_p = _effective_size(expit(l_p - np.median(l_q))) if ess_p is None else float(ess_p)
+    log_odds = np.log(n_p / l_q.size)
+    c, iterations = _root(l_p, l_q, log_odds, n_p)
+    h_p = expit(c - l_p - log_odds)  # s_q q / (s_p p + s_q q) at draws of p
+    h_q = expit(l_q - c + log_odds)  # s_p p / (s_p p + s_q q) at draws of q
+    # the influence of every draw on log Z
+    psi_p, psi_q = 1 - h_p / np.mean(h_p), h_q / h_q.mean() - 1
+    se = float(np.hypot(standard_error(psi_p, ess_p), standard_error(psi_q)))
+    efficiency = min(_effective_size(psi_p) if ess_p is None else float(ess_p), l_p.size) / l_p.size
+    effective_p, effective_q = _kish(h_p) * efficiency, _kish(h_q)
+    reason = _overlap(effective_p, effective_q)
+    return LogEvidence(c, se, not reason, reason, iterations, effective_p, effective_q)
 
 
 def log_evidence(
@@ -144,29 +155,6 @@ def log_evidence(
     if not swap:
         return first
     return _average(first, _warped(target, theta[:, half:], theta[:, :half], rng))
-
-
-def bridge_with_influence(
-    l_p: np.ndarray, l_q: np.ndarray, ess_p: float | None
-) -> tuple[LogEvidence, np.ndarray, np.ndarray]:
-    """Log Z, and the influence of every draw of p (chains, draws) and q (1, M) on it."""
-    l_p, l_q = np.atleast_2d(l_p), l_q.reshape(1, -1)
-    problem = _unusable(l_p, l_q)
-    if problem:
-        nothing = LogEvidence(np.nan, np.nan, False, problem, 0, np.nan, np.nan)
-        return nothing, np.full(l_p.shape, np.nan), np.full(l_q.shape, np.nan)
-    n_p = _effective_size(expit(l_p - np.median(l_q))) if ess_p is None else float(ess_p)
-    log_odds = np.log(n_p / l_q.size)
-    c, iterations = _root(l_p, l_q, log_odds, n_p)
-    h_p = expit(c - l_p - log_odds)  # s_q q / (s_p p + s_q q) at draws of p
-    h_q = expit(l_q - c + log_odds)  # s_p p / (s_p p + s_q q) at draws of q
-    psi_p, psi_q = 1 - h_p / np.mean(h_p), h_q / h_q.mean() - 1
-    se = float(np.hypot(standard_error(psi_p, ess_p), standard_error(psi_q)))
-    efficiency = min(_effective_size(psi_p) if ess_p is None else float(ess_p), l_p.size) / l_p.size
-    effective_p, effective_q = _kish(h_p) * efficiency, _kish(h_q)
-    reason = _overlap(effective_p, effective_q)
-    evidence = LogEvidence(c, se, not reason, reason, iterations, effective_p, effective_q)
-    return evidence, psi_p, psi_q
 
 
 def _root(l_p: np.ndarray, l_q: np.ndarray, log_odds: float, n_p: float) -> tuple[float, int]:
@@ -233,7 +221,7 @@ def standard_error(terms: np.ndarray, ess: float | None = None) -> float:
 
 def _effective_size(terms: np.ndarray) -> float:
     """Effective sample size of chains of terms; their number for one row (independent draws)."""
-    if terms.shape[0] == 1 or terms.std() < CONSTANT:
+    if terms.shape[0] == 1 or terms.std() < CONSTANT_RATIOS:
         return float(terms.size)
     if terms.shape[1] < 4:
         raise ValueError(f"chains must have at least 4 draws each, got {terms.shape[1]}")
@@ -245,11 +233,11 @@ def _kish(h: np.ndarray) -> float:
 
 
 def _overlap(effective_p: float, effective_q: float) -> str | None:
-    if min(effective_p, effective_q) >= EFFECTIVE:
+    if min(effective_p, effective_q) >= BRIDGE_FEWEST_TERMS:
         return None
     return (
         f"poor overlap: {effective_p:.0f} effective terms from p and {effective_q:.0f} from q, "
-        f"expected at least {EFFECTIVE} of each"
+        f"expected at least {BRIDGE_FEWEST_TERMS} of each"
     )
 
 
@@ -267,7 +255,7 @@ def _unusable(l_p: np.ndarray, l_q: np.ndarray) -> str | None:
     return None
 
 
-def log_ratios(
+def _log_ratios(
     lp_p: np.ndarray, lq_p: np.ndarray, lp_q: np.ndarray, lq_q: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     lp_p, lq_p = paired(lp_p, lq_p, "draws of p")

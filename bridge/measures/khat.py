@@ -1,8 +1,9 @@
 """Importance sampling diagnostics of an approximation: k̂, effective sample size, evidence.
 
 Notation: ``l = log p̃ - log q`` at draws of q, arrays ``(R, N)``: R independent repetitions of N
-draws each. PSIS is ArviZ's. Ratios whose sd is below `CONSTANT` (q is p up to rounding) are never
-passed to PSIS, which turns rounding noise into noise in k̂: they are reported as ``exact``.
+draws each. PSIS is ArviZ's. Ratios whose sd is below `CONSTANT_RATIOS` (q is p up to rounding)
+are never passed to PSIS, which turns rounding noise into noise in k̂: they are reported as
+``exact``.
 """
 
 from __future__ import annotations
@@ -12,13 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import logsumexp
 
+from bridge.measures.limits import CONSTANT_RATIOS, KHAT_FEWEST_TAIL, KHAT_USABLE
 from pymc_ext.arviz_versions import psislw
 
-__all__ = ["CONSTANT", "KHat", "pareto_khat", "psis"]
-
-CONSTANT = 1e-8  # sd of log ratios below which they count as constant
-TAIL = 5  # the fewest tail ratios a generalised Pareto distribution is fitted to
-GOOD = 0.7  # Vehtari et al. (2024): beyond this the smoothed estimate is not trustworthy
+__all__ = ["KHat", "pareto_khat", "psis"]
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,11 @@ def pareto_khat(lp: np.ndarray, lq: np.ndarray) -> KHat:
     ratios, zero, reason = _log_ratios(lp, lq)
     if reason:
         return _without_value(ratios, zero, reason)
-    if ratios.size > TAIL and np.isfinite(ratios).all() and np.std(ratios) < CONSTANT:
+    if (
+        ratios.size > KHAT_FEWEST_TAIL
+        and np.isfinite(ratios).all()
+        and np.std(ratios) < CONSTANT_RATIOS
+    ):
         return _exact(ratios, np.shape(lp))
     reason = _tail_problem(ratios)
     if reason:
@@ -121,9 +123,15 @@ def pareto_khat(lp: np.ndarray, lq: np.ndarray) -> KHat:
         log_marginal_is_se=log_z_se,
         draws=ratios.shape[1],
         zero_weights=zero,
-        reason=f"k̂ = {value:.2f} > {GOOD}: importance weights unreliable" if value > GOOD else None,
+        reason=_distrust(value),
         weights=weights.reshape(np.shape(lp)),
     )
+
+
+def _distrust(khat: float) -> str | None:
+    if khat <= KHAT_USABLE:
+        return None
+    return f"k̂ = {khat:.2f} > {KHAT_USABLE:g}: importance weights unreliable"
 
 
 def psis(log_ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -160,8 +168,9 @@ def _tail_problem(ratios: np.ndarray) -> str | None:
     n = ratios.shape[1]
     size = int(np.ceil(min(n / 5, 3 * np.sqrt(n))))  # Vehtari et al. (2024), section 3
     distinct = min(len(np.unique(row[np.isfinite(row)])) for row in np.sort(ratios)[:, -size:])
-    if distinct < TAIL + 1:
-        return f"tail of {n} draws has {distinct} distinct ratios, k̂ needs at least {TAIL + 1}"
+    fewest = KHAT_FEWEST_TAIL + 1
+    if distinct < fewest:
+        return f"tail of {n} draws has {distinct} distinct ratios, k̂ needs at least {fewest}"
     weighty = int(np.isfinite(ratios).sum(axis=1).min())
     if weighty <= size:
         return f"{weighty} of {n} draws have a weight, k̂ needs more than the {size} of the tail"

@@ -9,35 +9,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import arviz as az
 import numpy as np
 import pandas as pd
 
+from bridge.measures.limits import CONSTANT_QUANTITY
+from bridge.targets.draws import InferenceData
+
 __all__ = ["QUANTILES", "MomentSummary", "moment_errors", "reference_moments", "worst"]
 
 QUANTILES = {"q5": 0.05, "q50": 0.5, "q95": 0.95}
 STATISTICS = ("mean", "sd", *QUANTILES)
-ROUNDING = 1e-12  # relative spread below which a quantity is a constant with rounding noise
+Reference = InferenceData | Mapping[str, np.ndarray]  # of (chains, draws, *shape)
 
 
 @dataclass(frozen=True)
 class MomentSummary:
-    """The largest errors over all scalars, in posterior standard deviations, and where they are."""
+    """The largest absolute errors over all scalars.
+
+    Attributes
+    ----------
+    mean, sd, quantile
+        In posterior standard deviations; ``quantile`` of all of `QUANTILES`.
+    mean_mcse
+        Of a mean, in Monte Carlo standard errors of the reference's own mean.
+    """
 
     mean: float
-    mean_parameter: str
     sd: float
-    sd_parameter: str
     quantile: float
-    quantile_parameter: str
-    mean_rms: float
-    sd_rms: float
+    mean_mcse: float
 
 
 def moment_errors(
-    draws: Mapping[str, np.ndarray], reference: Any, weights: np.ndarray | None = None
+    draws: Mapping[str, np.ndarray],
+    reference: Reference | pd.DataFrame,
+    weights: np.ndarray | None = None,
 ) -> pd.DataFrame:
     """Errors of mean, sd and quantiles of every scalar against reference draws.
 
@@ -49,7 +58,7 @@ def moment_errors(
         The reference draws, or what `reference_moments` made of them (several approximations of
         one posterior need it once).
     weights : array of N numbers, optional
-        Importance weights of the draws (`bridge.khat`); normalised here.
+        Importance weights of the draws (`bridge.measures.khat`); normalised here.
 
     Returns
     -------
@@ -89,7 +98,7 @@ def moment_errors(
     return pd.DataFrame(table, index=reference.index)
 
 
-def reference_moments(reference: Any) -> pd.DataFrame:
+def reference_moments(reference: Reference) -> pd.DataFrame:
     """Mean, sd and quantiles of reference draws with their Monte Carlo standard errors (ArviZ).
 
     Parameters
@@ -103,7 +112,7 @@ def reference_moments(reference: Any) -> pd.DataFrame:
         ``attrs["shapes"]`` holds the shapes of the variables.
     """
     arrays = _arrays(reference)
-    rows: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, float]] = {}
     for name, array in arrays.items():
         if array.ndim < 2 or not np.isfinite(array).all():
             raise ValueError(
@@ -119,29 +128,23 @@ def reference_moments(reference: Any) -> pd.DataFrame:
 
 
 def worst(errors: pd.DataFrame) -> MomentSummary:
-    """Largest absolute errors, in posterior sd, of a table of `moment_errors`, and their places.
+    """The largest errors of a table of `moment_errors`."""
 
-    The root mean squares leave out constants that the approximation got right.
-    """
-    mean, sd = errors["mean_error"].abs(), errors["sd_error"].abs()
-    quantile = errors[[f"{q}_error" for q in QUANTILES]].abs().max(axis=1)
-    counted = ~errors["constant"] | (mean + sd > 0)
+    def largest(*columns: str) -> float:
+        return float(errors[list(columns)].abs().max().max())
+
     return MomentSummary(
-        mean=float(mean.max()),
-        mean_parameter=str(mean.idxmax()),
-        sd=float(sd.max()),
-        sd_parameter=str(sd.idxmax()),
-        quantile=float(quantile.max()),
-        quantile_parameter=str(quantile.idxmax()),
-        mean_rms=float(np.sqrt(np.mean(mean[counted] ** 2))),
-        sd_rms=float(np.sqrt(np.mean(sd[counted] ** 2))),
+        mean=largest("mean_error"),
+        sd=largest("sd_error"),
+        quantile=largest(*(f"{q}_error" for q in QUANTILES)),
+        mean_mcse=largest("mean_error_mcse"),
     )
 
 
-def _arrays(reference: Any) -> dict[str, np.ndarray]:
-    if not hasattr(reference, "posterior") and isinstance(reference, Mapping):
+def _arrays(reference: Reference) -> dict[str, np.ndarray]:
+    if isinstance(reference, Mapping) and not hasattr(reference, "posterior"):  # no DataTree
         return {name: np.asarray(value, dtype=float) for name, value in reference.items()}
-    variables = reference.posterior.data_vars.items()
+    variables = cast(InferenceData, reference)["posterior"].data_vars.items()
     return {str(k): np.asarray(v.transpose("chain", "draw", ...), float) for k, v in variables}
 
 
@@ -152,8 +155,8 @@ def _labels(name: str, shape: tuple[int, ...]) -> list[str]:
     return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]
 
 
-def _reference_row(scalar: np.ndarray) -> dict[str, Any]:
-    row: dict[str, Any] = {k: v[0] for k, v in _summarise(scalar.reshape(-1, 1), None).items()}
+def _reference_row(scalar: np.ndarray) -> dict[str, float]:
+    row: dict[str, float] = {k: v[0] for k, v in _summarise(scalar.reshape(-1, 1), None).items()}
     if row["sd"] == 0:
         return row | {f"{s}_mcse": 0.0 for s in STATISTICS} | {"constant": True}
     row |= {"mean_mcse": _mcse_mean(scalar), "sd_mcse": _mcse_sd(scalar)}
@@ -219,7 +222,7 @@ def _summarise(x: np.ndarray, weights: np.ndarray | None) -> dict[str, np.ndarra
         spread, share = weights @ (x - mean) ** 2, 1 - np.sum(weights**2)
         sd = np.sqrt(spread / share if share > 0 else spread)  # one draw with all the weight: 0
         quantiles = _weighted_quantiles(x, weights, probs)
-    sd = np.where(sd <= ROUNDING * np.abs(x).max(axis=0), 0.0, sd)
+    sd = np.where(sd <= CONSTANT_QUANTITY * np.abs(x).max(axis=0), 0.0, sd)
     return {"mean": mean, "sd": sd, **dict(zip(QUANTILES, quantiles, strict=True))}
 
 
@@ -235,7 +238,9 @@ def _weighted_quantiles(x: np.ndarray, weights: np.ndarray, probs: list[float]) 
 def _difference(ours: np.ndarray, truth: np.ndarray, reference: pd.DataFrame) -> np.ndarray:
     """Ours minus the truth; rounding noise on a constant is no difference."""
     difference = ours - truth
-    noise = ROUNDING * np.maximum(np.abs(reference["mean"].to_numpy()), np.finfo(float).tiny)
+    noise = CONSTANT_QUANTITY * np.maximum(
+        np.abs(reference["mean"].to_numpy()), np.finfo(float).tiny
+    )
     exact = reference["constant"].to_numpy(dtype=bool) & (np.abs(difference) <= 10 * noise)
     return np.where(exact, 0.0, difference)
 

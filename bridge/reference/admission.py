@@ -9,10 +9,11 @@ independent and so always have an E-FMI near 2).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypedDict
 
 import numpy as np
+import xarray as xr
 
 from bridge.errors import BridgeError
 from posteriordb_cases.draws import flatten
@@ -21,9 +22,9 @@ __all__ = ["KEPT_DRAWS", "AdmissionError", "admission_checks", "diagnose"]
 __all__ += ["require_admitted", "too_dependent"]
 
 KEPT_DRAWS = 10_000
-R_HAT_BOUND = 1.01
-E_FMI_BOUND = 0.2
-LAG1_BOUND = 0.05
+R_HAT_BOUND = 1.01  # the largest R-hat of a variable, by posteriordb's definition
+E_FMI_BOUND = 0.2  # the smallest E-FMI of a chain, by posteriordb's definition
+LAG1_BOUND = 0.05  # the largest mean lag-1 autocorrelation of a variable, by the same
 
 _LONGER = "raise thin, or warmup"
 _CALMER = "raise adapt_delta towards 1, or sample another parametrisation of the same posterior"
@@ -40,11 +41,27 @@ _ADVICE = {
 }
 
 
+class Diagnostics(TypedDict):
+    """What posteriordb records of reference draws; lists have one entry a variable or a chain."""
+
+    diagnostic_information: Mapping[str, Sequence[str]]
+    ndraws: int
+    nchains: int
+    effective_sample_size_bulk: Sequence[float]
+    effective_sample_size_tail: Sequence[float]
+    r_hat: Sequence[float]
+    divergent_transitions: Sequence[int]
+    expected_fraction_of_missing_information: Sequence[float]
+    mean_lag1_ac: Sequence[float]
+
+
 class AdmissionError(BridgeError):
     """Reference draws fail one of posteriordb's checks; nothing was written."""
 
 
-def diagnose(draws: Mapping[str, np.ndarray], sample_stats: Any) -> dict[str, Any]:
+def diagnose(
+    draws: Mapping[str, np.ndarray], sample_stats: Mapping[str, np.ndarray] | xr.Dataset
+) -> Diagnostics:
     """Return posteriordb's diagnostics of kept draws and of the transitions behind them.
 
     Parameters
@@ -79,11 +96,12 @@ def _tail_ess(x: np.ndarray) -> float:
     return float(az.ess(x, method="tail", prob=(0.05, 0.95)))
 
 
-def admission_checks(diagnostics: Mapping[str, Any]) -> dict[str, bool]:
+def admission_checks(diagnostics: Diagnostics) -> dict[str, bool]:
     """Return posteriordb's checks of diagnostics, by its names, and that nothing diverged."""
     low, high = _ess_bounds(diagnostics["ndraws"])
-    bulk, tail = (np.array(diagnostics[f"effective_sample_size_{k}"]) for k in ("bulk", "tail"))
-    ess = np.concatenate([bulk, tail])
+    ess = np.concatenate(
+        [diagnostics["effective_sample_size_bulk"], diagnostics["effective_sample_size_tail"]]
+    )
     e_fmi = np.array(diagnostics["expected_fraction_of_missing_information"])
     checks = {
         "ndraws_is_10k": diagnostics["ndraws"] == KEPT_DRAWS,
@@ -119,7 +137,7 @@ def _lag1(x: np.ndarray) -> np.ndarray:
     return (centred[:, 1:] * centred[:, :-1]).sum(axis=1) / (centred**2).sum(axis=1)
 
 
-def require_admitted(name: str, checks: Mapping[str, bool], diagnostics: Mapping[str, Any]) -> None:
+def require_admitted(name: str, checks: Mapping[str, bool], diagnostics: Diagnostics) -> None:
     """Raise ``AdmissionError`` with the worst value and the remedy of every failed check."""
     failed = [check for check, passed in checks.items() if not passed]
     if failed:
@@ -128,12 +146,12 @@ def require_admitted(name: str, checks: Mapping[str, bool], diagnostics: Mapping
         raise AdmissionError(f"reference draws of {name} are not written, failed checks: {reasons}")
 
 
-def _found(check: str, diagnostics: Mapping[str, Any]) -> str:
+def _found(check: str, diagnostics: Diagnostics) -> str:
     """The worst value behind a check, in words."""
     names = diagnostics["diagnostic_information"]["names"]
 
-    def worst(key: str, score: Any) -> str:
-        values = np.array(diagnostics[key])
+    def worst(found: Sequence[float], score: Callable[[np.ndarray], np.ndarray]) -> str:
+        values = np.array(found)
         at = int(np.argmax(score(values)))
         return f"{values[at]:.4g} for {names[at]}"
 
@@ -147,13 +165,14 @@ def _found(check: str, diagnostics: Mapping[str, Any]) -> str:
             return f"{diagnostics['nchains']} chains"
         case "ess_within_bounds":
             low, high = _ess_bounds(diagnostics["ndraws"])
-            found = (worst(f"effective_sample_size_{k}", off_target) for k in ("bulk", "tail"))
-            return f"expected {low:.0f} to {high:.0f}, got bulk {next(found)}, tail {next(found)}"
+            bulk = worst(diagnostics["effective_sample_size_bulk"], off_target)
+            tail = worst(diagnostics["effective_sample_size_tail"], off_target)
+            return f"expected {low:.0f} to {high:.0f}, got bulk {bulk}, tail {tail}"
         case "r_hat_below_1_01":
-            return worst("r_hat", lambda r: r)
+            return worst(diagnostics["r_hat"], lambda r: r)
         case "efmi_above_0_2":
             return f"{min(diagnostics['expected_fraction_of_missing_information']):.3g}"
         case "abs_mean_lag1_ac_below_0_05":
-            return worst("mean_lag1_ac", np.abs)
+            return worst(diagnostics["mean_lag1_ac"], np.abs)
         case _:
             return f"{sum(diagnostics['divergent_transitions'])} divergent transitions"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
-from bridge.admission import (
+from bridge.errors import NoModelError
+from bridge.reference.admission import (
     KEPT_DRAWS,
     AdmissionError,
     admission_checks,
@@ -19,15 +20,32 @@ from bridge.admission import (
     require_admitted,
     too_dependent,
 )
-from bridge.errors import NoModelError
+from bridge.targets.draws import InferenceData
 from posteriordb_cases import Case, list_cases, load_case, write_reference_draws
 from posteriordb_cases.database import is_github
 
 __all__ = ["AdmissionError", "generate"]
 
-THINNING = (10, 30, 100)
-ADAPT_DELTAS = (0.95, 0.99, 0.999)
+THINNING = (10, 30, 100)  # tried in this order until the draws are independent enough
+ADAPT_DELTAS = (0.95, 0.99, 0.999)  # tried in this order until no transition diverges
 _log = logging.getLogger(__name__)
+
+
+class Control(TypedDict):
+    """posteriordb's ``control`` of a sampler."""
+
+    adapt_delta: float
+
+
+class Settings(TypedDict):
+    """posteriordb's ``method_arguments``."""
+
+    chains: int
+    iter: int
+    warmup: int
+    thin: int
+    seed: int
+    control: Control
 
 
 def generate(
@@ -158,8 +176,7 @@ def _check_arguments(case: Case, chains: int, thin: int | None, adapt_delta: flo
 
 def _settings(
     chains: int, warmup: int, thin: int, random_seed: int, adapt_delta: float
-) -> dict[str, Any]:
-    """posteriordb's ``method_arguments``."""
+) -> Settings:
     return {
         "chains": chains,
         "iter": warmup + KEPT_DRAWS // chains * thin,
@@ -170,7 +187,7 @@ def _settings(
     }
 
 
-def _sample(case: Case, settings: Mapping[str, Any]) -> Any:
+def _sample(case: Case, settings: Settings) -> InferenceData:
     from stan_models import StanProgram, nuts
 
     assert case.stan_code is not None  # checked by _check_arguments
@@ -186,7 +203,7 @@ def _sample(case: Case, settings: Mapping[str, Any]) -> Any:
     )
 
 
-def _kept(case: Case, fit: Any, thin: int) -> dict[str, np.ndarray]:
+def _kept(case: Case, fit: InferenceData, thin: int) -> dict[str, np.ndarray]:
     posterior = fit["posterior"]
     missing = [name for name in case.dimensions if name not in posterior]
     if missing:
@@ -211,7 +228,7 @@ def _comments(case: Case) -> str | None:
     )
 
 
-def _versions(fit: Any) -> dict[str, str]:
+def _versions(fit: InferenceData) -> dict[str, str]:
     attributes = fit["posterior"].attrs
     keys = ("engine", "stan_version", "cmdstanpy_version")
     return {key: str(attributes[key]) for key in keys if key in attributes}

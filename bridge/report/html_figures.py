@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from bridge.report import loss_name, loss_range, open_group, scalars, shown_names
-from bridge.scores import GOOD, SMALL_ERROR, USABLE
+from bridge.measures.limits import KHAT_GOOD, KHAT_USABLE, KHAT_WORST_SHOWN, SMALL_ERROR
+from bridge.report.metrics import label
+from bridge.report.panels import khat_text, loss_name, loss_range, shown_names
+from bridge.report.stored import Trace, open_group, scalars
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-_TOP = 1.4  # k̂ from which on the colour stays
+_TOP = KHAT_WORST_SHOWN
 # green is good, yellow usable, orange to red neither; the numbers stand in the cells as well
 _COLOURS = [
     [0.0, "#1a9850"],
-    [GOOD / _TOP, "#b8e186"],
-    [GOOD / _TOP, "#fee08b"],
-    [USABLE / _TOP, "#fdd06b"],
-    [USABLE / _TOP, "#f8965a"],
+    [KHAT_GOOD / _TOP, "#b8e186"],
+    [KHAT_GOOD / _TOP, "#fee08b"],
+    [KHAT_USABLE / _TOP, "#fdd06b"],
+    [KHAT_USABLE / _TOP, "#f8965a"],
     [1.0, "#a50026"],
 ]
 _BINS = 60
@@ -48,7 +50,11 @@ def khat_map(khats: pd.DataFrame, failed: pd.DataFrame) -> Figure:
             zmax=_TOP,
             xgap=1,
             ygap=1,
-            colorbar={"x": 1.08, "title": {"text": "k̂"}, "tickvals": [0, GOOD, USABLE, 1, _TOP]},
+            colorbar={
+                "x": 1.08,
+                "title": {"text": "k̂"},
+                "tickvals": [0, KHAT_GOOD, KHAT_USABLE, 1, _TOP],
+            },
         )
     )
     figure.update_layout(height=170 + 24 * len(khats), margin={"l": 10, "r": 10, "t": 10, "b": 10})
@@ -57,63 +63,45 @@ def khat_map(khats: pd.DataFrame, failed: pd.DataFrame) -> Figure:
     return figure
 
 
-def khat_text(value: float, failed: bool) -> str:
-    """What stands in a cell of the map of k̂."""
-    if failed:
-        return "failed"
-    if value == 0:
-        return "exact"  # as `bridge.scores` says; an estimated k̂ is never quite 0
-    return "" if np.isnan(value) else ("∞" if np.isinf(value) else f"{value:.2f}")
-
-
 def error_scatter(details: pd.DataFrame) -> Figure:
     """Worst error of a mean, in posterior sds against Monte Carlo standard errors, by method."""
-    figure = _by_method(
-        details,
-        ("mean_error_psis", "worst error of a mean after PSIS (posterior sd)"),
-        ("mean_error_mcse_psis", "the same in Monte Carlo standard errors of the reference"),
-    )
+    figure = _by_method(details, "mean_error_psis", "mean_error_mcse_psis")
     figure.add_vline(x=SMALL_ERROR, line={"dash": "dash", "width": 1})
     return figure
 
 
 def effort_scatter(details: pd.DataFrame) -> Figure:
     """Seconds against gradient evaluations, a point a posterior."""
-    return _by_method(
-        details,
-        ("seconds", "CPU seconds of a fit"),
-        ("gradient_evaluations", "gradient evaluations"),
-    )
+    return _by_method(details, "cpu_seconds", "gradient_evaluations")
 
 
 def divergence_scatter(details: pd.DataFrame) -> Figure:
     """KL(q‖p) against k̂, a point a posterior."""
-    return _by_method(details, ("khat", "k̂"), ("kl_qp", "KL(q‖p), nats"), log_x=False)
+    return _by_method(details, "khat", "kl_qp", log_x=False)
 
 
-def _by_method(
-    details: pd.DataFrame, x: tuple[str, str], y: tuple[str, str], *, log_x: bool = True
-) -> Figure:
+def _by_method(details: pd.DataFrame, x: str, y: str, *, log_x: bool = True) -> Figure:
+    """A point a posterior and method: the metric ``y`` against the metric ``x``."""
     from plotly.graph_objects import Figure, Scatter
 
     figure = Figure()
-    table = details.reindex(columns=["case_name", "method", x[0], y[0]])
+    table = details.reindex(columns=["case_name", "method", x, y])
     for method, rows in table.groupby("method", sort=False):
-        values = rows[[x[0], y[0]]].apply(pd.to_numeric, errors="coerce")
-        kept = values.notna().all(axis=1) & (values[y[0]] > 0) & (not log_x or values[x[0]] > 0)
+        values = rows[[x, y]].apply(pd.to_numeric, errors="coerce")
+        kept = values.notna().all(axis=1) & (values[y] > 0) & (not log_x or values[x] > 0)
         if kept.any():
             figure.add_trace(
                 Scatter(
-                    x=values[x[0]][kept].to_numpy(),
-                    y=values[y[0]][kept].to_numpy(),
+                    x=values[x][kept].to_numpy(),
+                    y=values[y][kept].to_numpy(),
                     mode="markers",
                     name=str(method),
                     text=rows["case_name"][kept],
                     hovertemplate="%{text}<br>%{x:.3g}, %{y:.3g}",
                 )
             )
-    figure.update_xaxes(title=x[1], type="log" if log_x else "linear")
-    figure.update_yaxes(title=y[1], type="log")
+    figure.update_xaxes(title=label(x), type="log" if log_x else "linear")
+    figure.update_yaxes(title=label(y), type="log")
     figure.update_layout(height=460, showlegend=True, margin={"t": 20, "r": 10})
     return figure
 
@@ -159,7 +147,7 @@ def _marginal(
     pad = 0.1 * (high - low) or 0.5 * max(abs(low), 1.0)  # a constant has a bin of its own
     edges = np.linspace(low - pad, high + pad, _BINS + 1)
     first = place == {"row": 1, "col": 1}
-    style: dict[str, Any] = {"fill": "tozeroy", "line": {"color": "lightgrey", "shape": "hvh"}}
+    style: dict[str, object] = {"fill": "tozeroy", "line": {"color": "lightgrey", "shape": "hvh"}}
     lines = {"reference": (reference, style)}
     for number, (method, values) in enumerate(draws.items()):
         if name in values:
@@ -168,14 +156,14 @@ def _marginal(
             lines[method] = (
                 values[name], {"line": {"color": colour, "dash": dash, "width": 1.5}}
             )  # fmt: skip
-    for label, (sample, options) in lines.items():
+    for source, (sample, options) in lines.items():
         density = np.histogram(sample, bins=edges)[0] / sample.size / np.diff(edges)
         figure.add_trace(
             Scatter(
                 x=_short(edges[:-1] + np.diff(edges) / 2),
                 y=_short(density),
-                name=label,
-                legendgroup=label,
+                name=source,
+                legendgroup=source,
                 showlegend=first,
                 mode="lines",
                 hoverinfo="name",
@@ -185,7 +173,7 @@ def _marginal(
         )
 
 
-def loss_curves(traces: Mapping[str, Sequence[tuple[np.ndarray, np.ndarray]]]) -> Figure:
+def loss_curves(traces: Mapping[str, Sequence[Trace]]) -> Figure:
     """The objective against iterations: a panel a method, a line a seed."""
     from plotly.graph_objects import Scatter
     from plotly.subplots import make_subplots

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -150,6 +150,6 @@ def plain_table(table: pd.DataFrame, formats: dict[str, str]) -> str:
     return f'<div class="plain">{shown.to_html(index=False, border=0, na_rep="–")}</div>'
 
 
-def _rounded(value: Any, form: str) -> float:
+def _rounded(value: float | None, form: str) -> float:
     """Numbers stay numbers, so that they are sorted as such."""
-    return np.nan if pd.isna(value) else float(format(float(value), form))
+    return np.nan if value is None or pd.isna(value) else float(format(float(value), form))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bridge.stan_op import (
+from bridge.stan.stan_op import (
     StanConstrain,
     StanHessianProduct,
     StanLogDensity,
@@ -20,6 +20,9 @@ from bridge.stan_op import (
     log_density_gradient,
 )
 from pymc_ext.ops.callback import register_numba
+
+if TYPE_CHECKING:
+    from stan_models import StanDensity
 
 
 @lru_cache(maxsize=1)
@@ -41,11 +44,11 @@ def _register_jax() -> None:
 
         return jax.pure_callback(on_arrays, shapes, *inputs, vmap_method="broadcast_all")
 
-    def shape_of(x: Any, drop: int = 0, dtype: Any = None) -> Any:
-        return jax.ShapeDtypeStruct(x.shape[: x.ndim - drop], dtype or x.dtype)
+    def shape_of(x: Any, drop: int = 0) -> Any:
+        return jax.ShapeDtypeStruct(x.shape[: x.ndim - drop], x.dtype)
 
     @jax_funcify.register(StanLogDensity)
-    def density_and_gradient(op: StanLogDensity, **kwargs: Any) -> Callable[..., Any]:
+    def density_and_gradient(op: StanLogDensity, **kwargs: object) -> Callable[..., Any]:
         @jax.custom_vjp
         def value(theta: Any) -> Any:
             shapes = (shape_of(theta, 1), shape_of(theta))
@@ -70,7 +73,7 @@ def _register_jax() -> None:
         return value
 
     @jax_funcify.register(StanLogDensityAlone)
-    def density_alone(op: StanLogDensityAlone, **kwargs: Any) -> Callable[..., Any]:
+    def density_alone(op: StanLogDensityAlone, **kwargs: object) -> Callable[..., Any]:
         @jax.custom_vjp
         def value(theta: Any) -> Any:
             return callback(lambda t: [log_density(op.density, t)], (shape_of(theta, 1),), theta)[0]
@@ -85,18 +88,18 @@ def _register_jax() -> None:
         value.defvjp(forward, backward)
         return value
 
-    def hessian(density: Any, theta: Any, v: Any) -> Any:
+    def hessian(density: StanDensity, theta: Any, v: Any) -> Any:
         theta, v = jnp.broadcast_arrays(theta, v)
         return callback(
             lambda t, g: [hessian_product(density, t, g)], (shape_of(theta),), theta, v
         )[0]
 
     @jax_funcify.register(StanHessianProduct)
-    def product(op: StanHessianProduct, **kwargs: Any) -> Callable[..., Any]:
+    def product(op: StanHessianProduct, **kwargs: object) -> Callable[..., Any]:
         return lambda theta, v: hessian(op.density, theta, v)
 
     @jax_funcify.register(StanConstrain)
-    def constrain(op: StanConstrain, **kwargs: Any) -> Callable[..., Any]:
+    def constrain(op: StanConstrain, **kwargs: object) -> Callable[..., Any]:
         def value(theta: Any) -> Any:
             batch = theta.shape[:-1]
             shapes = tuple(

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.gradient import grad_undefined
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.replace import _vectorize_node
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor.rewriting.basic import register_specialize
+from pytensor.tensor.variable import TensorVariable
+
+if TYPE_CHECKING:
+    from stan_models import StanDensity
 
 Array = NDArray[np.float64]
+Shapes = Sequence[Sequence[TensorVariable]]  # of the outputs
 # relative step of the fourth-order difference: balances h⁴ against rounding / h
 STEP = float(np.finfo(float).eps ** 0.2)
 
@@ -28,20 +34,22 @@ STEP = float(np.finfo(float).eps ** 0.2)
 class StanOp(Op):
     """Base: an Op of ``theta`` that needs no more than ``compute`` and the output types."""
 
-    def __init__(self, density: Any) -> None:
+    def __init__(self, density: StanDensity) -> None:
         self.density = density
 
     def __str__(self) -> str:
         return f"{type(self).__name__}{{{self.density.program.name}}}"
 
-    def do_constant_folding(self, fgraph: Any, node: Any) -> bool:
+    def do_constant_folding(self, fgraph: FunctionGraph, node: Apply) -> bool:
         return False  # a constant theta must not run Stan while a graph is rewritten
 
     def compute(self, *inputs: Array) -> Sequence[Array]:
         """The outputs as arrays."""
         raise TypeError(f"{type(self).__name__} has no computation of its own")
 
-    def perform(self, node: Any, inputs: Any, outputs: Any) -> None:
+    def perform(
+        self, node: Apply, inputs: Sequence[Array], outputs: Sequence[list[Array | None]]
+    ) -> None:
         for storage, value in zip(outputs, self.compute(*inputs), strict=True):
             storage[0] = value
 
@@ -52,20 +60,25 @@ class StanLogDensity(StanOp):
     Where the program rejects θ the density is -inf and the gradient NaN.
     """
 
-    def make_node(self, *inputs: Any) -> Apply:
+    def make_node(self, *inputs: Variable) -> Apply:
         theta = _points(*inputs)
         batch = theta.type.shape[:-1]
         gradient = pt.tensor("gradient", dtype="float64", shape=theta.type.shape)
         return Apply(self, [theta], [pt.tensor("lp", dtype="float64", shape=batch), gradient])
 
-    def infer_shape(self, *args: Any) -> Any:
+    def infer_shape(self, *args: Any) -> Shapes:
         (shape,) = args[-1]  # (fgraph, node, shapes) in PyTensor 2, (node, shapes) in 3
         return [shape[:-1], shape]
 
     def compute(self, *inputs: Array) -> Sequence[Array]:
         return log_density_gradient(self.density, inputs[0])
 
-    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+    def pullback(
+        self,
+        inputs: Sequence[TensorVariable],
+        outputs: Sequence[TensorVariable],
+        cotangents: Sequence[TensorVariable],
+    ) -> list[Variable]:
         """Cotangents of (lp, gradient) to that of θ; the second needs the Hessian."""
         g_lp, g_gradient = cotangents
         total = pt.zeros_like(inputs[0])
@@ -77,7 +90,7 @@ class StanLogDensity(StanOp):
 
     L_op: Any = pullback  # its name in PyTensor 2
 
-    def connection_pattern(self, node: Any) -> list[list[bool]]:
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
         return [[True, True]]
 
 
@@ -85,19 +98,24 @@ class StanLogDensityAlone(StanOp):
     """log p̃(θ) without its gradient, (..., D) -> (...): several times cheaper where Stan solves
     an ODE or runs a filter. Graphs get it by :func:`leave_out_gradient`."""
 
-    def make_node(self, *inputs: Any) -> Apply:
+    def make_node(self, *inputs: Variable) -> Apply:
         theta = _points(*inputs)
         return Apply(self, [theta], [pt.tensor("lp", dtype="float64", shape=theta.type.shape[:-1])])
 
-    def infer_shape(self, *args: Any) -> Any:
+    def infer_shape(self, *args: Any) -> Shapes:
         return [args[-1][0][:-1]]
 
     def compute(self, *inputs: Array) -> Sequence[Array]:
         return [log_density(self.density, inputs[0])]
 
-    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+    def pullback(
+        self,
+        inputs: Sequence[TensorVariable],
+        outputs: Sequence[TensorVariable],
+        cotangents: Sequence[TensorVariable],
+    ) -> list[Variable]:
         """Cotangent of lp to that of θ."""
-        _, gradient = cast("list[Any]", StanLogDensity(self.density)(inputs[0]))
+        _, gradient = cast("list[TensorVariable]", StanLogDensity(self.density)(inputs[0]))
         return [cotangents[0][..., None] * gradient]
 
     L_op: Any = pullback
@@ -105,12 +123,13 @@ class StanLogDensityAlone(StanOp):
 
 @register_specialize
 @node_rewriter([StanLogDensity])
-def leave_out_gradient(fgraph: Any, node: Any) -> dict[Any, Any] | None:
+def leave_out_gradient(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | None:
     """The density alone where a compiled function does not use the gradient."""
     lp, gradient = node.outputs
     if fgraph.clients[gradient]:
         return None
-    return {lp: StanLogDensityAlone(node.op.density)(*node.inputs)}
+    (alone,) = StanLogDensityAlone(node.op.density).make_node(*node.inputs).outputs
+    return {lp: alone}
 
 
 class StanHessianProduct(StanOp):
@@ -119,17 +138,22 @@ class StanHessianProduct(StanOp):
     Truncation and rounding together are of the order 1e-12 of the largest entry.
     """
 
-    def make_node(self, *inputs: Any) -> Apply:
+    def make_node(self, *inputs: Variable) -> Apply:
         theta, v = pt.broadcast_arrays(*map(_points, inputs))
         return Apply(self, [theta, v], [pt.tensor("Hv", dtype="float64", shape=v.type.shape)])
 
-    def infer_shape(self, *args: Any) -> Any:
+    def infer_shape(self, *args: Any) -> Shapes:
         return [args[-1][0]]
 
     def compute(self, *inputs: Array) -> Sequence[Array]:
         return [hessian_product(self.density, *inputs)]
 
-    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+    def pullback(
+        self,
+        inputs: Sequence[TensorVariable],
+        outputs: Sequence[TensorVariable],
+        cotangents: Sequence[TensorVariable],
+    ) -> list[Variable]:
         """None: Stan's third derivatives are not computed."""
         return [grad_undefined(self, i, x, "no third derivatives") for i, x in enumerate(inputs)]
 
@@ -144,7 +168,7 @@ class StanConstrain(StanOp):
     whatever else is computed, different θ give independent ones.
     """
 
-    def __init__(self, density: Any, random_seed: int | None = None) -> None:
+    def __init__(self, density: StanDensity, random_seed: int | None = None) -> None:
         super().__init__(density)
         self.random_seed = random_seed
         which = True, random_seed is not None
@@ -152,7 +176,7 @@ class StanConstrain(StanOp):
         self.shapes = {name: value.shape[1:] for name, value in blank.items()}
         self.dtypes = {name: str(value.dtype) for name, value in blank.items()}
 
-    def make_node(self, *inputs: Any) -> Apply:
+    def make_node(self, *inputs: Variable) -> Apply:
         theta = _points(*inputs)
         batch = theta.type.shape[:-1]
         outputs = [
@@ -161,7 +185,7 @@ class StanConstrain(StanOp):
         ]
         return Apply(self, [theta], outputs)
 
-    def infer_shape(self, *args: Any) -> Any:
+    def infer_shape(self, *args: Any) -> Shapes:
         (theta,) = args[-1]
         return [(*theta[:-1], *map(pt.constant, shape)) for shape in self.shapes.values()]
 
@@ -175,13 +199,18 @@ class StanConstrain(StanOp):
             found = {k: np.concatenate([one[k] for one in each]) for k in self.shapes}
         return [found[k].reshape((*theta.shape[:-1], *s)) for k, s in self.shapes.items()]
 
-    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+    def pullback(
+        self,
+        inputs: Sequence[TensorVariable],
+        outputs: Sequence[TensorVariable],
+        cotangents: Sequence[TensorVariable],
+    ) -> list[Variable]:
         """None: what is computed from the constrained values is for reading, not for fitting."""
         return [grad_undefined(self, 0, inputs[0], "constrained values carry no gradient")]
 
     L_op: Any = pullback
 
-    def connection_pattern(self, node: Any) -> list[list[bool]]:
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:
         return [[True] * len(self.shapes)]
 
     def _constrain(self, theta: Array) -> dict[str, Array]:
@@ -192,19 +221,19 @@ class StanConstrain(StanOp):
         return self.density.constrain(theta, generated=True, random_seed=seed)
 
 
-def log_density(density: Any, theta: Array) -> Array:
+def log_density(density: StanDensity, theta: Array) -> Array:
     """``density.log_density`` for any number of leading axes."""
     lp: Array = density.log_density(theta.reshape(-1, theta.shape[-1]))
     return lp.reshape(theta.shape[:-1])
 
 
-def log_density_gradient(density: Any, theta: Array) -> tuple[Array, Array]:
+def log_density_gradient(density: StanDensity, theta: Array) -> tuple[Array, Array]:
     """``density.log_density_gradient`` for any number of leading axes."""
     lp, gradient = density.log_density_gradient(theta.reshape(-1, theta.shape[-1]))
     return lp.reshape(theta.shape[:-1]), gradient.reshape(theta.shape)
 
 
-def hessian_product(density: Any, theta: Array, v: Array) -> Array:
+def hessian_product(density: StanDensity, theta: Array, v: Array) -> Array:
     """∇² log p̃(θ) v, (..., D), from the gradients at θ ± h v and θ ± 2h v.
 
     No coordinate moves further than its own size: one of 1e5 beside the log of a scale must not
@@ -220,18 +249,18 @@ def hessian_product(density: Any, theta: Array, v: Array) -> Array:
 
 
 @_vectorize_node.register(StanOp)
-def _vectorize(op: StanOp, node: Any, *batched: Any) -> Any:
+def _vectorize(op: StanOp, node: Apply, *batched: TensorVariable) -> Apply:
     return op.make_node(*batched)
 
 
-def _points(theta: Any) -> Any:
-    theta = pt.as_tensor_variable(theta)
+def _points(variable: Variable) -> TensorVariable:
+    theta = pt.as_tensor_variable(variable)
     if theta.type.ndim == 0:
         raise ValueError("theta must have shape (..., D), got a scalar")
     return theta.astype("float64")
 
 
-def _disconnected(cotangent: Any) -> bool:
+def _disconnected(cotangent: Variable) -> bool:
     from pytensor.gradient import DisconnectedType
 
     return isinstance(cotangent.type, DisconnectedType)

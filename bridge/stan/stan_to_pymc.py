@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
 from bridge.errors import UndefinedDensityError
-from bridge.stan_backends import register_backends
-from bridge.stan_op import StanConstrain, StanLogDensity
+from bridge.stan.stan_backends import register_backends
+from bridge.stan.stan_op import StanConstrain, StanLogDensity
 
 if TYPE_CHECKING:
     from os import PathLike
 
-    from stan_models import StanProgram
+    from pytensor.tensor.variable import TensorVariable
 
-START_RADIUS, START_TRIES = 2.0, 100  # Stan's own initial values: uniform on (-2, 2)
+    from stan_models import StanDensity, StanProgram
+    from stan_models.density import Data
+
+START_RADIUS = 2.0  # Stan's own initial values: uniform on (-2, 2), unconstrained space
+START_TRIES = 100  # Stan gives up after as many
 
 
 def stan_model(
     program: StanProgram | str | PathLike[str],
-    data: Any = None,
+    data: Data = None,
     *,
     generated: bool = False,
     random_seed: int | None = None,
@@ -84,21 +88,21 @@ def stan_model(
     with pm.Model() as model:
         theta = pm.Flat(name, shape=density.dimension, initval=_start(density))
         theta.tag.blocks = Counter(name.split(".")[0] for name in density.unconstrained_names)
-        lp, _ = cast("list[Any]", StanLogDensity(density)(theta))
+        lp, _ = cast("list[TensorVariable]", StanLogDensity(density)(theta))
         pm.Potential(f"{density.program.name}_log_density", lp)
-        values = cast("list[Any]", constrain(theta, return_list=True))
+        values = cast("list[TensorVariable]", constrain(theta, return_list=True))
         for variable, value in zip(constrain.shapes, values, strict=True):
             pm.Deterministic(variable, value)
     return model
 
 
-def _program(program: Any) -> StanProgram:
+def _program(program: StanProgram | str | PathLike[str]) -> StanProgram:
     from stan_models import StanProgram
 
     return program if isinstance(program, StanProgram) else StanProgram(program)
 
 
-def _start(density: Any) -> NDArray[np.float64]:
+def _start(density: StanDensity) -> NDArray[np.float64]:
     """The origin, or else the first random start, where density and gradient are finite."""
     rng = np.random.default_rng(0)
     starts = rng.uniform(-START_RADIUS, START_RADIUS, (START_TRIES, density.dimension))

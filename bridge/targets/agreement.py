@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from bridge.target import Target
+from bridge.targets.base import Target
 
 __all__ = ["Agreement", "check_agreement"]
 

@@ -1,14 +1,9 @@
-"""Targets: the log density of a posterior on R^D, from a PyMC model or a Stan program.
-
-``theta`` is always a matrix of unconstrained points, one row a draw, shape ``(N, D)``.
-``log_density`` is log p(data, theta), every constant and the log-Jacobian of the constraining
-transforms included, so that its integral over R^D is the evidence of the model.
-"""
+"""The target of a PyMC model: compiled once, vectorised over draws."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -19,43 +14,13 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
-from bridge.agreement import Agreement, check_agreement
+from bridge.targets.base import Draws, as_points, select
 from pymc_ext.over_draws import over_draws
 from pymc_ext.periodic import refuse_periodic
 
-__all__ = ["Agreement", "PyMCTarget", "StanTarget", "Target", "check_agreement"]
-__all__ += ["pymc_target", "stan_target"]
+__all__ = ["BLOCK_ELEMENTS", "PyMCTarget", "pymc_target"]
 
-Draws = Mapping[str, np.ndarray]
 BLOCK_ELEMENTS = 2**18  # numbers in the widest array of one call: about 2 MB, a cache's worth
-
-
-class Target(Protocol):
-    """An unnormalised log density on R^D together with the names of what it is a density of."""
-
-    @property
-    def name(self) -> str:
-        """Name of the posterior, for tables."""
-
-    @property
-    def dimension(self) -> int:
-        """D, the number of unconstrained coordinates."""
-
-    @property
-    def parameter_names(self) -> tuple[str, ...]:
-        """Names of the constrained parameters, without the quantities derived from them."""
-
-    def log_density(self, theta: np.ndarray) -> np.ndarray:
-        """Log p̃ at unconstrained points: (N, D) -> (N,)."""
-
-    def log_density_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Log p̃ and its gradient: (N, D) -> (N,), (N, D)."""
-
-    def constrain(self, theta: np.ndarray) -> dict[str, np.ndarray]:
-        """Parameters and derived quantities by name: (N, D) -> (N, *shape) each."""
-
-    def unconstrain(self, draws: Draws) -> np.ndarray:
-        """Inverse of `constrain` from the parameters alone: (N, *shape) each -> (N, D)."""
 
 
 def pymc_target(model: pm.Model, name: str | None = None) -> PyMCTarget:
@@ -90,15 +55,6 @@ def pymc_target(model: pm.Model, name: str | None = None) -> PyMCTarget:
     array([-0.72579135])
     """
     return PyMCTarget(model, name or model.name or "pymc")
-
-
-def stan_target(density: Any, name: str | None = None) -> StanTarget:
-    """Wrap a compiled Stan log density (``StanProgram.density(data)``) as a target.
-
-    Stan drops the constants of a distribution only in ``~`` statements; the density is that of the
-    program as `stan_models` compiles it (``propto=False``), Jacobian included.
-    """
-    return StanTarget(density, name or getattr(density, "name", None) or "stan")
 
 
 class PyMCTarget:
@@ -150,7 +106,7 @@ class PyMCTarget:
         ValueError
             If a free variable is missing, has another shape, or lies outside its support.
         """
-        given = _select(draws, self.parameter_names)
+        given = select(draws, self.parameter_names)
         shapes = {rv.name: s for rv, s in zip(self.model.free_RVs, self._rv_shapes(), strict=True)}
         _check_shapes(given, shapes)
         parts = self._function("unconstrain", self._make_unconstrain)(*given.values())
@@ -191,36 +147,10 @@ class PyMCTarget:
         return [point[name].shape[1:] for name in self.parameter_names]
 
     def _call(self, function: Callable, theta: np.ndarray) -> list[np.ndarray]:
-        theta = _as_points(theta, self.dimension)
+        theta = as_points(theta, self.dimension)
         starts = range(0, max(len(theta), 1), self._rows)
         blocks = [function(theta[i : i + self._rows]) for i in starts]
         return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
-
-
-class StanTarget:
-    """`Target` of a compiled Stan program; made by `stan_target`."""
-
-    def __init__(self, density: Any, name: str):
-        self.name = name
-        self.density = density
-        self.dimension = int(density.dimension)
-        self.parameter_names = tuple(density.parameter_names)
-
-    def log_density(self, theta: np.ndarray) -> np.ndarray:
-        """Log p̃ at unconstrained points, (N, D) -> (N,)."""
-        return self.density.log_density(_as_points(theta, self.dimension))
-
-    def log_density_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Log p̃ and its gradient at unconstrained points, (N, D) -> (N,), (N, D)."""
-        return self.density.log_density_gradient(_as_points(theta, self.dimension))
-
-    def constrain(self, theta: np.ndarray) -> dict[str, np.ndarray]:
-        """Parameters and transformed parameters by name, (N, D) -> (N, *shape) each."""
-        return self.density.constrain(_as_points(theta, self.dimension), transformed=True)
-
-    def unconstrain(self, draws: Draws) -> np.ndarray:
-        """Unconstrained points of named draws of the parameters, (N, *shape) each -> (N, D)."""
-        return self.density.unconstrain(_select(draws, self.parameter_names))
 
 
 def _check_continuous(model: pm.Model) -> None:
@@ -266,20 +196,6 @@ def _rows_per_call(function: Callable) -> int:
     shapes = [getattr(v.type, "shape", ()) for v in graph.variables]
     widest = max(np.prod([s for s in shape if s], dtype=float) for shape in shapes)
     return int(np.clip(BLOCK_ELEMENTS // widest, 16, BLOCK_ELEMENTS))
-
-
-def _as_points(theta: np.ndarray, dimension: int) -> np.ndarray:
-    theta = np.ascontiguousarray(theta, dtype=float)
-    if theta.ndim != 2 or theta.shape[1] != dimension:
-        raise ValueError(f"theta must have shape (N, {dimension}), got {theta.shape}")
-    return theta
-
-
-def _select(draws: Draws, names: Sequence[str]) -> dict[str, np.ndarray]:
-    missing = [name for name in names if name not in draws]
-    if missing:
-        raise ValueError(f"draws lack the parameters {missing}: they hold {sorted(draws)}")
-    return {name: np.asarray(draws[name], dtype=float) for name in names}
 
 
 def _check_shapes(draws: Draws, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -14,18 +14,20 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bridge import report
-from bridge.compare import _problem, compare
+from bridge.comparison.compare import compare
+from bridge.comparison.problem import CaseProblem
+from bridge.comparison.records import Records
+from bridge.comparison.run import _problem
+from bridge.comparison.sweep import cases_with_reference
 from bridge.errors import (
     DiskFullError,
     IncompleteReferenceError,
     UnknownMethodError,
     UnreliableReferenceError,
 )
-from bridge.methods import METHODS, Method
-from bridge.problem import Problem
-from bridge.records import Records
-from bridge.sweep import cases_with_reference
+from bridge.methods.base import Method
+from bridge.methods.table import METHODS
+from bridge.report.files import write
 from tests.bridge.conftest import GAUSSIAN, gaussian_fit
 from tests.tolerances import EXACT, monte_carlo
 
@@ -100,7 +102,7 @@ def test_a_fit_is_judged_without_divergences_where_the_reference_lacks_parameter
         raise IncompleteReferenceError("the reference draws hold ['y'] and not x")
 
     _problem.cache_clear()
-    monkeypatch.setattr(Problem, "reference_theta", lacking)
+    monkeypatch.setattr(CaseProblem, "reference_theta", lacking)
     row = run(["shifted"]).iloc[0]
     assert row["status"] == "ok" and np.isfinite(row["khat"])
     assert "kl_qp" not in row and "not available: the reference draws hold ['y']" in row["notes"]
@@ -229,7 +231,7 @@ def test_the_progress_callback_sees_every_run(run) -> None:
 
 def test_report_writes_tables_and_figures(run, tmp_path) -> None:
     frame = run(["wide", "equal", "broken"], seeds=2)
-    paths = report.write(frame, tmp_path)
+    paths = write(frame, tmp_path)
     assert {p.name for p in paths} == {
         "table.csv",
         "records.csv",

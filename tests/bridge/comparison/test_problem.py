@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import bridge.problem
+import bridge.stan.timing
 import posteriordb_cases.case
+from bridge.comparison.problem import CaseProblem, can_compile_stan
 from bridge.errors import IncompleteReferenceError
-from bridge.problem import Problem, can_compile_stan
-from bridge.target import pymc_target
+from bridge.targets.pymc import pymc_target
 from posteriordb_cases import Case, load_case
 from posteriordb_cases.models import eight_schools_noncentered as noncentered
 from posteriordb_cases.models import gp_pois_regr
@@ -33,25 +33,25 @@ def _case(model: str, database: Path) -> Case:
 
 @pytest.mark.parametrize(("model", "uses_port"), [("arK", True), ("hmm_example", False)])
 def test_a_slow_port_gives_way_to_its_stan_program(model, uses_port, tmp_path) -> None:
-    assert Problem(_case(model, tmp_path)).uses_port is uses_port
+    assert CaseProblem(_case(model, tmp_path)).uses_port is uses_port
 
 
 @pytest.mark.stan
 def test_gradients_are_timed_where_the_stan_program_is_used(monkeypatch) -> None:
     case = load_case("correlated_5-gaussian")
-    assert Problem(case).gradient_seconds is None  # the port is used
-    monkeypatch.setattr(Problem, "uses_port", False)
+    assert CaseProblem(case).gradient_seconds is None  # the port is used
+    monkeypatch.setattr(CaseProblem, "uses_port", False)
     ticks = iter([0, 5, 0, 2, 0, 4, 0, 3, 0, 6])  # the fastest of five batches of ten
     timed = partial(timeit.repeat, timer=lambda: float(next(ticks)))
-    monkeypatch.setattr(bridge.problem, "timeit", SimpleNamespace(repeat=timed))
-    assert Problem(case).gradient_seconds == 0.2
+    monkeypatch.setattr(bridge.stan.timing, "timeit", SimpleNamespace(repeat=timed))
+    assert CaseProblem(case).gradient_seconds == 0.2
 
 
 def test_a_slow_port_is_used_where_there_is_no_stan_program(tmp_path, monkeypatch) -> None:
     case = _case("hmm_example", tmp_path)
     monkeypatch.setattr(posteriordb_cases.case, "_PROGRAMS", (tmp_path,))
     assert case.stan_code is None
-    assert Problem(case).uses_port
+    assert CaseProblem(case).uses_port
 
 
 def test_a_slow_port_is_used_where_nothing_compiles_stan(tmp_path, monkeypatch) -> None:
@@ -59,7 +59,7 @@ def test_a_slow_port_is_used_where_nothing_compiles_stan(tmp_path, monkeypatch) 
     monkeypatch.delenv("CXX", raising=False)
     can_compile_stan.cache_clear()
     try:
-        assert Problem(_case("hmm_example", tmp_path)).uses_port
+        assert CaseProblem(_case("hmm_example", tmp_path)).uses_port
     finally:
         can_compile_stan.cache_clear()
 
@@ -83,7 +83,7 @@ def test_parameters_that_a_reference_leaves_out_are_recovered(model, data) -> No
 
 
 def test_a_reference_without_a_parameter_is_named_as_the_reason() -> None:
-    problem = Problem(load_case("eight_schools-eight_schools_noncentered"))
+    problem = CaseProblem(load_case("eight_schools-eight_schools_noncentered"))
     draws = np.ones((1, 4))
     problem.__dict__["reference"] = {"posterior": xr.Dataset({"mu": (("chain", "draw"), draws)})}
     with pytest.raises(IncompleteReferenceError, match=r"\['mu'\] and not theta_trans, tau"):

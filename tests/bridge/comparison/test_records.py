@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bridge.comparison.records import Records
 from bridge.errors import RecordsError
-from bridge.records import Records
 
 
 def record(**changes):

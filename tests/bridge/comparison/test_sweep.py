@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 
@@ -12,11 +11,13 @@ from joblib._parallel_backends import ThreadingBackend
 from joblib.parallel import BACKENDS
 
 from bridge.__main__ import main
-from bridge.compare import compare
+from bridge.comparison.cluster import cluster
+from bridge.comparison.compare import compare
+from bridge.comparison.sweep import cases_with_reference, sweep
+from bridge.comparison.time_limit import time_limit
 from bridge.errors import BridgeError
-from bridge.methods import METHODS, Method
-from bridge.sweep import cases_with_reference, cluster, sweep
-from bridge.time_limit import time_limit
+from bridge.methods.base import Method
+from bridge.methods.table import METHODS
 from posteriordb_cases import EMBEDDED, list_cases
 from tests.bridge.conftest import GAUSSIAN
 
@@ -33,8 +34,11 @@ def test_a_sweep_takes_the_cases_with_reference_draws(tmp_path: Path) -> None:
 
 def test_methods_by_default_are_the_general_ones(gaussian_database, tmp_path, monkeypatch) -> None:
     seen = []
-    module = sys.modules["bridge.sweep"]  # the name in the package is the function
-    monkeypatch.setattr(module, "compare", lambda cases, methods, *_, **__: seen.extend(methods))
+
+    def record(cases, methods, *_, **__):
+        seen.extend(methods)
+
+    monkeypatch.setattr("bridge.comparison.sweep.compare", record)
     sweep([GAUSSIAN], database=gaussian_database, out=tmp_path)
     assert {"stan-nuts", "laplace", "bernstein-laplace"} <= set(seen)
     assert "viper-full" not in seen

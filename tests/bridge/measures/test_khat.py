@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from bridge.khat import pareto_khat, psis
+from bridge.measures.khat import pareto_khat, psis
 from tests.tolerances import EXACT, monte_carlo
 
 
@@ -64,7 +64,7 @@ def test_evidence_and_its_standard_error() -> None:
 
 
 def test_constant_ratios_are_exact_and_never_reach_psis(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bridge.khat.psis", lambda ratios: pytest.fail("PSIS was called"))
+    monkeypatch.setattr("bridge.measures.khat.psis", lambda ratios: pytest.fail("PSIS was called"))
     lq = np.random.default_rng(4).normal(size=(3, 500))
     khat = pareto_khat(lq + 2 + 1e-12 * np.sign(lq), lq)
     assert khat.exact and np.isnan(khat.value) and khat.reason is None

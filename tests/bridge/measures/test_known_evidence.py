@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from bridge.divergence import log_evidence
-from bridge.target import pymc_target
+from bridge.measures.evidence import log_evidence
+from bridge.targets.pymc import pymc_target
 from tests.tolerances import NUMERIC, monte_carlo
 
 EFFECT = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])

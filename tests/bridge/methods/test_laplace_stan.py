@@ -11,7 +11,7 @@ import pymc as pm
 import pytest
 
 import pymc_ext as px
-from bridge.khat import pareto_khat
+from bridge.measures.khat import pareto_khat
 from posteriordb_cases import EMBEDDED, load_case
 from stan_models import StanError, StanProgram, laplace
 

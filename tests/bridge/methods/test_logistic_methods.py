@@ -6,8 +6,8 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from bridge.methods import METHODS
-from bridge.target import pymc_target
+from bridge.methods.table import METHODS
+from bridge.targets.pymc import pymc_target
 from tests.tolerances import EXACT
 
 

@@ -7,9 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bridge.judge import judge
-from bridge.methods import METHODS, find_methods, flow_options, gaussian_mixture_log_q
-from bridge.problem import Problem
+from bridge.comparison.judge import judge
+from bridge.comparison.problem import CaseProblem
+from bridge.methods.families import flow_options
+from bridge.methods.gaussian import gaussian_mixture_log_q
+from bridge.methods.table import METHODS, find_methods
 from posteriordb_cases import load_case
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
@@ -20,13 +22,13 @@ DRAWS = 4000
 
 
 @pytest.fixture(scope="module")
-def problem() -> Problem:
-    return Problem(load_case(BERNOULLI))
+def problem() -> CaseProblem:
+    return CaseProblem(load_case(BERNOULLI))
 
 
 @pytest.mark.stan
 @pytest.mark.parametrize("name", STAN)
-def test_stan_methods_report_their_densities(problem: Problem, name: str) -> None:
+def test_stan_methods_report_their_densities(problem: CaseProblem, name: str) -> None:
     fit = METHODS[name].run(problem, DRAWS, 1)
     flat = fit.theta.reshape(-1, 1)
     np.testing.assert_allclose(fit.target.log_density(flat), fit.lp.ravel(), rtol=EXACT)
@@ -44,7 +46,7 @@ def test_stan_methods_report_their_densities(problem: Problem, name: str) -> Non
 
 
 @pytest.mark.stan
-def test_nuts_agrees_with_the_exact_moments(problem: Problem) -> None:
+def test_nuts_agrees_with_the_exact_moments(problem: CaseProblem) -> None:
     fit = METHODS["stan-nuts"].run(problem, 8000, 1)
     record = judge(problem, fit, repetitions=1)
     se = np.hypot(1 / np.sqrt(record["ess"]), 1 / np.sqrt(10_000))
@@ -52,13 +54,13 @@ def test_nuts_agrees_with_the_exact_moments(problem: Problem) -> None:
     assert record["rhat"] < 1.01
 
 
-def test_gaussian_variational_inference_reaches_the_best_gaussian(problem: Problem) -> None:
+def test_gaussian_variational_inference_reaches_the_best_gaussian(problem: CaseProblem) -> None:
     fit = METHODS["mixed-eig"].run(problem, 40_000, 1)
     record = judge(problem, fit, repetitions=4)
     assert record["kl_qp"] == pytest.approx(BEST_GAUSSIAN_KL, abs=monte_carlo(record["kl_qp_se"]))
 
 
-def test_pymc_advi_is_near_the_best_gaussian(problem: Problem) -> None:
+def test_pymc_advi_is_near_the_best_gaussian(problem: CaseProblem) -> None:
     fit = METHODS["pymc-advi"].run(problem, DRAWS, 1)
     record = judge(problem, fit, repetitions=4)
     slack = monte_carlo(record["kl_qp_se"])
@@ -81,10 +83,10 @@ def test_flows_are_adapted_to_the_problem(seconds, frugal, monkeypatch) -> None:
         seen.update(options, polish=method.polish, seed=method.random_seed)
         raise InterruptedError
 
-    monkeypatch.setattr(Problem, "gradient_seconds", seconds)
+    monkeypatch.setattr(CaseProblem, "gradient_seconds", seconds)
     monkeypatch.setattr("pymc.fit", fit)
     with pytest.raises(InterruptedError):
-        METHODS["bernstein-laplace"].run(Problem(load_case(BERNOULLI)), DRAWS, 7)
+        METHODS["bernstein-laplace"].run(CaseProblem(load_case(BERNOULLI)), DRAWS, 7)
     assert seen == {"polish": "auto", **frugal, "seed": 7, "progressbar": False}
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-import bridge.generate
-from bridge.admission import AdmissionError, admission_checks, diagnose
+import bridge.reference.generate
 from bridge.errors import NoModelError
-from bridge.generate import generate
+from bridge.reference.admission import AdmissionError, admission_checks, diagnose
+from bridge.reference.generate import generate
 from posteriordb_cases import EMBEDDED, list_cases, load_case
 from tests.tolerances import monte_carlo
 
@@ -72,7 +72,7 @@ def sampler(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
             change(fit)
             return fit
 
-        monkeypatch.setattr(bridge.generate, "_sample", sample)
+        monkeypatch.setattr(bridge.reference.generate, "_sample", sample)
         return sampled
 
     return install
@@ -194,7 +194,7 @@ def test_counts_out_of_range(database: Path, sampler, counts: dict, message: str
 def test_dependent_draws_are_thinned_more(
     database: Path, sampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bridge.generate, "THINNING", (1, 3, 9))
+    monkeypatch.setattr(bridge.reference.generate, "THINNING", (1, 3, 9))
     sampled = sampler(sticky)
     generate(GAUSSIAN, database=database)
     assert sampled == [GAUSSIAN, GAUSSIAN]
@@ -226,7 +226,7 @@ def test_smallest_steps_are_judged_too(database: Path, sampler) -> None:
 def test_the_last_thinning_is_judged_too(
     database: Path, sampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bridge.generate, "THINNING", (1, 2))
+    monkeypatch.setattr(bridge.reference.generate, "THINNING", (1, 2))
     sampled = sampler(shifted_chain)
     with pytest.raises(AdmissionError, match="r_hat_below_1_01"):
         generate(GAUSSIAN, database=database)
@@ -237,7 +237,7 @@ def test_database_that_cannot_be_written(
     database: Path, sampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sampled = sampler()
-    monkeypatch.setattr(bridge.generate.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(bridge.reference.generate.os, "access", lambda path, mode: False)
     with pytest.raises(PermissionError, match=r"cannot be written.*--database"):
         generate(GAUSSIAN, database=database)
     assert sampled == []

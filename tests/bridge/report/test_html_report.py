@@ -15,12 +15,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bridge import report, scores
 from bridge.__main__ import main
-from bridge.compare import compare
+from bridge.comparison.compare import compare
+from bridge.comparison.records import Records
 from bridge.errors import BridgeError, RecordsError
-from bridge.records import Records
-from bridge.report import failure_lines
+from bridge.measures import scores
+from bridge.report.html_figures import loss_curves
+from bridge.report.html_report import html_report
+from bridge.report.stored import read_records
+from bridge.report.summary import best, failure_lines, failures, summary
 from tests.bridge.conftest import GAUSSIAN
 
 # whatever a browser would fetch by itself; a link that has to be clicked is none
@@ -59,7 +62,7 @@ def made_up(tmp_path: Path) -> Path:
 def test_an_infinite_khat_has_no_spread(tmp_path: Path) -> None:
     for seed, khat in enumerate([0.2, np.inf, np.inf], start=1):
         add(tmp_path, khat=khat, elbo=-1.0, seed=seed)
-    (row,) = report.summary(Records(tmp_path / "records.sqlite").frame()).to_dict("records")
+    (row,) = summary(Records(tmp_path / "records.sqlite").frame()).to_dict("records")
     assert row["khat"] == np.inf and np.isnan(row["khat_spread"])
 
 
@@ -72,13 +75,13 @@ def compared(gaussian_database: Path, gaussian_methods: list[str], tmp_path: Pat
 
 
 def test_khat_is_the_median_with_failures_infinite(made_up: Path) -> None:
-    k = scores.khats(scores.read_records(made_up))
+    k = scores.khats(read_records(made_up))
     assert list(k.columns) == ["laplace", "bernstein"]  # in the order of METHODS, no sampler
     assert k.loc["a"].tolist() == [0.6, 0.0] and k.loc["b"].tolist() == [np.inf, 0.4]
 
 
 def test_shares_count_every_posterior_on_record(made_up: Path) -> None:
-    table = scores.shares(scores.read_records(made_up))
+    table = scores.shares(read_records(made_up))
     laplace, flow, best = table.loc["laplace"], table.loc["bernstein"], table.loc[scores.BEST]
     expected = ["khat_usable", "khat_good", "small_errors", "in_time"]
     assert laplace[expected].tolist() == [0.5, 0.0, 0.5, 0.5] and laplace["failed"] == 2
@@ -89,30 +92,30 @@ def test_shares_count_every_posterior_on_record(made_up: Path) -> None:
 
 def test_cpu_seconds_count_where_they_are_known(made_up: Path) -> None:
     add(made_up, case_name="c", khat=0.1, elbo=-1.0, seconds=500.0, cpu_seconds=2.0)
-    frame = scores.read_records(made_up)
-    assert frame.loc[frame["case_name"] == "c", "seconds"].tolist() == [2.0]
+    frame = read_records(made_up)
+    assert frame.loc[frame["case_name"] == "c", "cpu_seconds"].tolist() == [2.0]
     assert scores.shares(frame).loc["laplace", "in_time"] == pytest.approx(2 / 3)
 
 
 def test_the_best_method_has_the_smallest_median_khat(made_up: Path) -> None:
-    table = scores.best(scores.read_records(made_up))
+    table = best(read_records(made_up))
     assert table["method"].to_dict() == {"a": "bernstein", "b": "bernstein"}
     assert table["khat"].to_dict() == {"a": 0.0, "b": 0.4}
 
 
 def test_a_negative_khat_is_no_better_than_zero(made_up: Path) -> None:
     add(made_up, method="stan-laplace", khat=-0.1, elbo=-1.0, seconds=2.0)
-    best = scores.best(scores.read_records(made_up))
-    assert best.loc["a", "method"] == "bernstein"  # exact, and faster
+    found = best(read_records(made_up))
+    assert found.loc["a", "method"] == "bernstein"  # exact, and faster
     add(made_up, method="stan-laplace", khat=-0.1, elbo=-1.0, seconds=0.5)
-    assert scores.best(scores.read_records(made_up)).loc["a", "method"] == "stan-laplace"
+    assert best(read_records(made_up)).loc["a", "method"] == "stan-laplace"
 
 
 def test_a_posterior_that_resists_says_why(made_up: Path) -> None:
     add(made_up, case_name="c", khat=0.8, elbo=-1.0, notes="k̂ = 0.8 > 0.7; one draw")
     add(made_up, case_name="c", seed=3, khat=0.9, elbo=-1.0, notes="k̂ = 0.9 > 0.7")
     add(made_up, case_name="c", seed=2, status="failed", reason="ValueError: no mode")
-    why = scores.best(scores.read_records(made_up))["why"]
+    why = best(read_records(made_up))["why"]
     assert why["c"] == "k̂ = 0.8 > 0.7; one draw; ValueError: no mode"
     assert why["a"] == "" and why["b"] == ""
 
@@ -120,15 +123,15 @@ def test_a_posterior_that_resists_says_why(made_up: Path) -> None:
 def test_where_no_khat_is_finite_no_method_is_best(tmp_path: Path) -> None:
     add(tmp_path, method="laplace", status="failed", reason="ValueError: no mode")
     add(tmp_path, method="bernstein", khat=float("inf"), elbo=-1.0)
-    best = scores.best(scores.read_records(tmp_path)).loc["a"]
-    assert best["method"] == scores.NONE and best["khat"] == float("inf")
-    assert best["why"] == "laplace: ValueError: no mode"
-    assert scores.shares(scores.read_records(tmp_path)).loc[scores.BEST, "khat_usable"] == 0
+    found = best(read_records(tmp_path)).loc["a"]
+    assert found["method"] == scores.NONE and found["khat"] == float("inf")
+    assert found["why"] == "laplace: ValueError: no mode"
+    assert scores.shares(read_records(tmp_path)).loc[scores.BEST, "khat_usable"] == 0
 
 
 def test_runs_of_other_settings_are_left_out(made_up: Path) -> None:
     add(made_up, settings="{}", khat=9.0)
-    frame = scores.read_records(made_up)
+    frame = read_records(made_up)
     assert frame.attrs["left_out"] == 1 and frame["settings"].nunique() == 1
 
 
@@ -151,7 +154,7 @@ def test_a_single_run_makes_a_page(tmp_path: Path, record: dict[str, object]) ->
 
 def test_a_posterior_that_only_nuts_has_run_counts_against_the_others(made_up: Path) -> None:
     add(made_up, case_name="c", method="stan-nuts", rhat=1.0, seconds=1.0)
-    table = scores.shares(scores.read_records(made_up))
+    table = scores.shares(read_records(made_up))
     assert table.loc[scores.BEST, "khat_usable"] == pytest.approx(2 / 3)
     assert table.loc["laplace", "posteriors"] == 2
 
@@ -162,13 +165,11 @@ def test_folder_without_records(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert not (tmp_path / "none").exists()
     Records(tmp_path / "records.sqlite")
     with pytest.raises(RecordsError, match="holds no run yet"):
-        scores.read_records(tmp_path)
+        read_records(tmp_path)
 
 
 @pytest.mark.parametrize("module", ["plotly", "itables"])
 def test_a_missing_library_names_the_extra(made_up: Path, monkeypatch, module: str) -> None:
-    from bridge.html_report import html_report
-
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(BridgeError, match=rf"{module}.*\[report\]"):
         html_report(made_up)
@@ -198,8 +199,6 @@ def test_page_and_tables_are_written_from_a_comparison(compared: Path, tmp_path:
 
 def test_long_loss_curves_are_thinned_to_means_of_blocks() -> None:
     _libraries()
-    from bridge.html_figures import loss_curves
-
     iteration = np.arange(0, 10_010, 10)
     (line,) = loss_curves({"m": [(iteration, 2.0 * iteration)]}).data
     assert len(line.x) == 334 and line.x[1] == 30  # blocks of three of 1,001 values
@@ -236,8 +235,6 @@ def test_lost_draws_leave_a_note_in_place_of_the_marginals(compared: Path, caplo
 
 def test_names_and_reasons_are_text_not_tags(made_up: Path) -> None:
     _libraries()
-    from bridge.html_report import html_report
-
     add(made_up, method="</script><b>", khat=0.3, elbo=-1.0)
     page = html_report(made_up)[0].read_text()  # cases no database knows: sections without draws
     assert "</script><b>" in _figure(page, "khat-map")["data"][0]["x"]
@@ -248,8 +245,6 @@ def test_names_and_reasons_are_text_not_tags(made_up: Path) -> None:
 
 def test_a_partial_sweep_says_how_much_is_missing(made_up: Path) -> None:
     _libraries()
-    from bridge.html_report import html_report
-
     page = html_report(made_up)[0].read_text()  # bernstein has one seed on a, NUTS one on both
     assert "Not complete: 6 runs are not on record." in page
 
@@ -304,8 +299,8 @@ def test_failures_are_told_apart_from_runs_that_did_not_converge(tmp_path: Path)
         add(tmp_path, case_name=case, status="failed", reason="ValueError: no mode\nat all")
     add(tmp_path, method="bernstein", khat=0.3, elbo=-1.0, converged=False)
     add(tmp_path, method="stan-advi-full", khat=0.3, elbo=-1.0, converged=True)
-    frame = scores.read_records(tmp_path)
-    table = report.failures(frame).set_index(["case_name", "method"])["reason"].to_dict()
+    frame = read_records(tmp_path)
+    table = failures(frame).set_index(["case_name", "method"])["reason"].to_dict()
     assert table == {
         ("a", "laplace"): "failed: ValueError: no mode",
         ("b", "laplace"): "failed: ValueError: no mode",
@@ -320,7 +315,7 @@ def test_what_fails_everywhere_for_one_reason_is_said_once(tmp_path: Path) -> No
     add(tmp_path, method="bernstein", khat=0.3, elbo=-1.0, converged=False)
     for case, method in (("a", "mixture"), ("b", "mixture"), ("b", "mixed-mu")):
         add(tmp_path, case_name=case, method=method, status="failed", reason="E: diverged")
-    lines = list(failure_lines(scores.read_records(tmp_path)))
+    lines = list(failure_lines(read_records(tmp_path)))
     assert lines == [
         "laplace, mixed-eig on 2 posteriors: failed: E: no compiler",
         "mixture, mixed-mu on 2 posteriors (not each on all): failed: E: diverged",

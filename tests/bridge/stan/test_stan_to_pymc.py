@@ -12,8 +12,8 @@ import pytest
 import bridge
 import pymc_ext as px
 from bridge.errors import UndefinedDensityError
-from bridge.stan_backends import register_backends
-from bridge.stan_op import (
+from bridge.stan.stan_backends import register_backends
+from bridge.stan.stan_op import (
     StanConstrain,
     StanHessianProduct,
     StanLogDensity,

@@ -12,8 +12,8 @@ from pymc.gp.util import stabilize
 
 import pymc_ext as px
 from bridge import pymc_target, stan_target
-from bridge.agreement import check_agreement
-from bridge.moments import reference_moments
+from bridge.measures.moments import reference_moments
+from bridge.targets.agreement import check_agreement
 from stan_models import StanProgram, nuts, program_path
 from tests.tolerances import monte_carlo
 

@@ -13,7 +13,9 @@ from pymc.blocking import DictToArrayBijection, RaveledVars
 from scipy import stats
 from scipy.special import expit
 
-from bridge.target import BLOCK_ELEMENTS, PyMCTarget, check_agreement, pymc_target, stan_target
+from bridge.targets.agreement import check_agreement
+from bridge.targets.pymc import BLOCK_ELEMENTS, PyMCTarget, pymc_target
+from bridge.targets.stan import stan_target
 from tests.tolerances import EXACT, NUMERIC
 
 ROUNDED = 2e-9 * 20  # PyMC's log(2 pi) is short of digits: 1.9e-9 a normal variable
