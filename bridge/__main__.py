@@ -34,6 +34,7 @@ from bridge.report.terminal import LEGEND, rich_tables
 from posteriordb_cases import list_cases, load_case
 from stan_models.errors import StanError
 
+Adder = Callable[..., argparse.ArgumentParser]  # adds a command by its name
 EMBEDDED_SCHOOLS = (
     "eight_schools-eight_schools_noncentered",
     "eight_schools-eight_schools_centered",
@@ -76,8 +77,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bridge", description=__doc__)
     parser.add_argument("--verbose", action="store_true", help="say what is being done")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for add in (_add_compare, _add_sweep, _add_report, _add_fit, _add_list_and_generate):
+        add(commands.add_parser)
+    return parser
 
-    command = commands.add_parser("compare", help="judge methods against reference draws")
+
+def _add_compare(add_command: Adder) -> None:
+    command = add_command("compare", help="judge methods against reference draws")
     command.add_argument(
         "cases",
         nargs="*",
@@ -88,7 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     _comparison_arguments(command, "those that `list` marks", 3, "results/compare")
     command.set_defaults(run=_compare)
 
-    command = commands.add_parser("sweep", help="every posterior with reference draws")
+
+def _add_sweep(add_command: Adder) -> None:
+    command = add_command("sweep", help="every posterior with reference draws")
     _comparison_arguments(command, "all that work on any posterior", 5, "results/sweep")
     command.add_argument(
         "--budget", type=float, metavar="S", help="seconds after which no further run is started"
@@ -103,12 +111,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.set_defaults(run=_sweep)
 
-    command = commands.add_parser("report", help="one HTML page on the records of a sweep")
+
+def _add_report(add_command: Adder) -> None:
+    command = add_command("report", help="one HTML page on the records of a sweep")
     command.add_argument("folder", type=Path, metavar="DIR", help="where records.sqlite is")
     command.add_argument("--out", type=Path, metavar="DIR", help="folder (default: DIR itself)")
     command.set_defaults(run=_report)
 
-    command = commands.add_parser("fit", help="the first approximation of a posterior to trust")
+
+def _add_fit(add_command: Adder) -> None:
+    command = add_command("fit", help="the first approximation of a posterior to trust")
     command.add_argument("program", type=Path, help="a .stan file")
     command.add_argument("data", nargs="?", type=Path, help="its data, a JSON file")
     command.add_argument(
@@ -126,16 +138,17 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--overwrite", action="store_true", help="replace the file --out")
     command.set_defaults(run=_fit)
 
-    command = commands.add_parser("list", help="cases and methods")
+
+def _add_list_and_generate(add_command: Adder) -> None:
+    command = add_command("list", help="cases and methods")
     _database_argument(command)
     command.set_defaults(run=_list)
 
-    command = commands.add_parser("generate", help="make reference draws of a case with Stan NUTS")
+    command = add_command("generate", help="make reference draws of a case with Stan NUTS")
     command.add_argument("name")
     command.add_argument("--seed", type=int, default=1)
     _database_argument(command)
     command.set_defaults(run=_generate)
-    return parser
 
 
 def _comparison_arguments(

@@ -102,28 +102,11 @@ def compare(
     >>> frame = compare("eight_schools_noncentered", ["pymc-advi"], seeds=1, out="results")
     ... # doctest: +SKIP
     """
-    names = [cases] if isinstance(cases, str) else cases
-    case_names = _unique(_admitted(load_case(name, database=database)) for name in names)
-    chosen = find_methods(methods)
-    given = [method for method in chosen if METHODS.get(method.name) is not method]
-    for method in given:
-        require_picklable(method)
-    seed_list = _unique(range(1, seeds + 1) if isinstance(seeds, int) else seeds)
-    if not (case_names and chosen and seed_list):
-        raise ValueError(
-            f"expected at least one case, method and seed, got {case_names}, "
-            f"{[method.name for method in chosen]}, {seed_list}"
-        )
     where = None if database is None else os.fspath(database)
     settings = Settings(draws=draws, repetitions=repetitions, database=where)
+    runs = _runs([cases] if isinstance(cases, str) else cases, methods, seeds, settings)
     out = Path(out)
     records = Records(out / "records.sqlite")
-    runs = [
-        Run(c, m.name, s, settings, m if m in given else None)
-        for c in case_names
-        for m in chosen
-        for s in seed_list
-    ]
     done = records.keys(status="ok" if retry_failed else None)
     pending = [run for run in runs if run.key not in done]
     if len(pending) < len(runs):
@@ -134,6 +117,32 @@ def compare(
         if on_record is not None:
             on_record(record, number, len(runs))
     return _rows_of(runs, records.frame())
+
+
+def _runs(
+    cases: Sequence[str],
+    methods: Sequence[str | Method] | str | Method | None,
+    seeds: int | Sequence[int],
+    settings: Settings,
+) -> list[Run]:
+    """Every case × method × seed; what is wrong with one of them is said before any run."""
+    names = _unique(_admitted(load_case(name, database=settings.database)) for name in cases)
+    chosen = find_methods(methods)
+    given = [method for method in chosen if METHODS.get(method.name) is not method]
+    for method in given:
+        require_picklable(method)
+    numbers = _unique(range(1, seeds + 1) if isinstance(seeds, int) else seeds)
+    if not (names and chosen and numbers):
+        raise ValueError(
+            f"expected at least one case, method and seed, got {names}, "
+            f"{[method.name for method in chosen]}, {numbers}"
+        )
+    return [
+        Run(name, method.name, seed, settings, method if method in given else None)
+        for name in names
+        for method in chosen
+        for seed in numbers
+    ]
 
 
 def _rows_of(runs: Sequence[Run], frame: pd.DataFrame) -> pd.DataFrame:
