@@ -56,7 +56,7 @@ class Records:
         DiskFullError
             The records of before stay as they were.
         """
-        clean = {name: _plain(value) for name, value in record.items()}
+        clean = plain(record)
         row = (*(clean[name] for name in _KEY), json.dumps(clean, allow_nan=False))
         try:
             with self._connection() as connection:
@@ -92,10 +92,25 @@ class Records:
             yield connection
 
 
-def _plain(value: object) -> object:
-    """A JSON value: NumPy scalars unwrapped, infinities by name ('inf', '-inf'), NaN as null."""
-    if isinstance(value, np.generic | np.ndarray):
+def plain(record: Record) -> Record:
+    """The record as JSON has it: NumPy scalars unwrapped, infinities by name, NaN as None.
+
+    Raises
+    ------
+    TypeError
+        A value is neither text nor a number, a truth value or None.
+    """
+    return {name: _plain(name, value) for name, value in record.items()}
+
+
+def _plain(name: str, value: object) -> object:
+    if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
-    return value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise TypeError(
+        f"column {name!r} of a record must be text, a number, a truth value or None, got "
+        f"{type(value).__name__}: a method puts it into `Fit.info`"
+    )

@@ -17,7 +17,7 @@ from joblib.externals.loky.backend.reduction import dumps
 
 from bridge.comparison.judge import judge
 from bridge.comparison.problem import CaseProblem
-from bridge.comparison.records import Record
+from bridge.comparison.records import Record, plain
 from bridge.comparison.storage import store
 from bridge.comparison.time_limit import can_limit, time_limit
 from bridge.errors import BrokenMethodError, DiskFullError
@@ -133,6 +133,7 @@ def _fit_and_judge(run: Run, out: Path) -> Record:
     fit = method.run(problem, run.settings.draws, run.seed)
     record["cpu_seconds"] = _cpu_seconds() - before
     record |= judge(problem, fit, repetitions=run.settings.repetitions)
+    plain(record)  # what cannot be recorded is this run's failure, not the comparison's
     store(fit, out / run.draws_file)
     return record | {"status": "ok", "draws_file": run.draws_file}
 

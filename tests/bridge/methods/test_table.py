@@ -96,6 +96,16 @@ def test_what_cannot_be_sent_to_a_process_is_refused_before_any_run(
     assert not (tmp_path / "records.sqlite").exists()
 
 
+def test_what_no_record_can_hold_is_a_failure_of_the_run(gaussian_database, tmp_path) -> None:
+    def chatty(problem: Problem, draws: int, seed: int) -> Fit:
+        return replace(THEIRS.run(problem, draws, seed), info={"trace": np.zeros(3)})
+
+    methods = [replace(THEIRS, name="chatty", run=chatty), THEIRS]
+    frame = compare(GAUSSIAN, methods, 1, out=tmp_path, database=gaussian_database, draws=2000)
+    assert list(frame["status"]) == ["failed", "ok"]
+    assert frame["reason"][0].startswith("TypeError: column 'trace' of a record must be text")
+
+
 def test_fit_takes_a_method_of_ones_own() -> None:
     def exact(problem: Problem, draws: int, seed: int) -> Fit:
         theta = np.random.default_rng(seed).standard_normal((1, draws, 1))
