@@ -16,7 +16,7 @@ READY_MINIMUM := $(VENV_MINIMUM)/.installed
 # what .ci/run runs on PyMC 6: every place where the versions differ, in about three minutes
 PYMC6_SHORT := tests/test_versions.py tests/test_architecture.py tests/pymc_ext/gp/test_model.py \
 	tests/pymc_ext/ops/test_callback.py tests/pymc_ext/variational/test_diagonal.py \
-	tests/posteriordb_cases/test_case.py tests/bridge/test_moments.py tests/bridge/test_khat.py \
+	tests/posteriordb_cases/test_case.py tests/bridge/measures/test_moments.py tests/bridge/measures/test_khat.py \
 	tests/pymc_ext/test_over_draws.py
 export OMP_NUM_THREADS ?= 1
 

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import record
-from bridge.moments import STATISTICS, reference_moments
-from bridge.problem import Problem
+from bridge.comparison.problem import CaseProblem
+from bridge.measures.moments import STATISTICS, reference_moments
 from posteriordb_cases import EMBEDDED, list_cases, load_case
 from stan_models import nuts
 
@@ -37,7 +37,7 @@ SEEDS = (1, 2)
 Run = dict[str, Any]
 
 
-def densities(problem: Problem) -> Run:
+def densities(problem: CaseProblem) -> Run:
     """Log density and gradient at 10 points, uniform on (-2, 2) as Stan's initial values."""
     density = problem.program.density(problem.case.data)
     theta = np.random.default_rng(1).uniform(-2, 2, (10, density.dimension))
@@ -45,7 +45,7 @@ def densities(problem: Problem) -> Run:
     return {"theta": theta.tolist(), "lp": lp.tolist(), "gradient": gradient.tolist()}
 
 
-def sampled(problem: Problem, seed: int) -> Run:
+def sampled(problem: CaseProblem, seed: int) -> Run:
     """Moments of 4 chains of 2,500 draws, with standard errors, by parameter."""
     idata = nuts(
         problem.program, problem.case.data, draws=2500, adapt_delta=0.99, random_seed=seed,
@@ -57,7 +57,7 @@ def sampled(problem: Problem, seed: int) -> Run:
 def measured(database: str | Path) -> Run:
     run: Run = {"densities": {}, "nuts": {}}
     for name in list_cases(database):
-        problem = Problem(load_case(name, database))
+        problem = CaseProblem(load_case(name, database))
         if problem.case.stan_code is None:
             continue
         run["densities"][name] = densities(problem)

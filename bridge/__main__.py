@@ -9,25 +9,32 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import arviz as az
 import joblib
+import pandas as pd
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from bridge import report
 from bridge.advice import LADDER, fit
-from bridge.compare import compare
+from bridge.comparison.cluster import cluster
+from bridge.comparison.compare import compare
+from bridge.comparison.records import Record
+from bridge.comparison.sweep import cases_with_reference, sweep
 from bridge.errors import BridgeError
-from bridge.html_report import html_report
-from bridge.methods import METHODS
-from bridge.sweep import cases_with_reference, cluster, sweep
+from bridge.measures.limits import KHAT_USABLE
+from bridge.methods.base import Method
+from bridge.methods.table import METHODS, installed_methods
+from bridge.report.files import write
+from bridge.report.html_report import html_report
+from bridge.report.summary import failure_lines
+from bridge.report.terminal import LEGEND, rich_tables
 from posteriordb_cases import list_cases, load_case
 from stan_models.errors import StanError
 
+Adder = Callable[..., argparse.ArgumentParser]  # adds a command by its name
 EMBEDDED_SCHOOLS = (
     "eight_schools-eight_schools_noncentered",
     "eight_schools-eight_schools_centered",
@@ -70,8 +77,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bridge", description=__doc__)
     parser.add_argument("--verbose", action="store_true", help="say what is being done")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for add in (_add_compare, _add_sweep, _add_report, _add_fit, _add_list_and_generate):
+        add(commands.add_parser)
+    return parser
 
-    command = commands.add_parser("compare", help="judge methods against reference draws")
+
+def _add_compare(add_command: Adder) -> None:
+    command = add_command("compare", help="judge methods against reference draws")
     command.add_argument(
         "cases",
         nargs="*",
@@ -82,7 +94,9 @@ def _parser() -> argparse.ArgumentParser:
     _comparison_arguments(command, "those that `list` marks", 3, "results/compare")
     command.set_defaults(run=_compare)
 
-    command = commands.add_parser("sweep", help="every posterior with reference draws")
+
+def _add_sweep(add_command: Adder) -> None:
+    command = add_command("sweep", help="every posterior with reference draws")
     _comparison_arguments(command, "all that work on any posterior", 5, "results/sweep")
     command.add_argument(
         "--budget", type=float, metavar="S", help="seconds after which no further run is started"
@@ -97,34 +111,44 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.set_defaults(run=_sweep)
 
-    command = commands.add_parser("report", help="one HTML page on the records of a sweep")
+
+def _add_report(add_command: Adder) -> None:
+    command = add_command("report", help="one HTML page on the records of a sweep")
     command.add_argument("folder", type=Path, metavar="DIR", help="where records.sqlite is")
     command.add_argument("--out", type=Path, metavar="DIR", help="folder (default: DIR itself)")
     command.set_defaults(run=_report)
 
-    command = commands.add_parser("fit", help="the first approximation of a posterior to trust")
+
+def _add_fit(add_command: Adder) -> None:
+    command = add_command("fit", help="the first approximation of a posterior to trust")
     command.add_argument("program", type=Path, help="a .stan file")
     command.add_argument("data", nargs="?", type=Path, help="its data, a JSON file")
     command.add_argument(
         "--methods", nargs="+", metavar="METHOD", default=list(LADDER), help="in this order"
     )
-    command.add_argument("--khat", type=float, default=0.7, help="good enough below (default 0.7)")
+    command.add_argument(
+        "--khat",
+        type=float,
+        default=KHAT_USABLE,
+        help=f"good enough below (default {KHAT_USABLE:g})",
+    )
     command.add_argument("--draws", type=int, default=4_000, help="draws to write")
     command.add_argument("--seed", type=int, default=1)
     command.add_argument("--out", type=Path, default=Path("posterior.nc"), help="NetCDF file")
     command.add_argument("--overwrite", action="store_true", help="replace the file --out")
     command.set_defaults(run=_fit)
 
-    command = commands.add_parser("list", help="cases and methods")
+
+def _add_list_and_generate(add_command: Adder) -> None:
+    command = add_command("list", help="cases and methods")
     _database_argument(command)
     command.set_defaults(run=_list)
 
-    command = commands.add_parser("generate", help="make reference draws of a case with Stan NUTS")
+    command = add_command("generate", help="make reference draws of a case with Stan NUTS")
     command.add_argument("name")
     command.add_argument("--seed", type=int, default=1)
     _database_argument(command)
     command.set_defaults(run=_generate)
-    return parser
 
 
 def _comparison_arguments(
@@ -163,7 +187,7 @@ def _sweep(arguments: argparse.Namespace, console: Console) -> int:
 def _run(
     arguments: argparse.Namespace,
     console: Console,
-    runner: Callable[..., Any],
+    runner: Callable[..., pd.DataFrame],
     cases: Sequence[str],
     **limits: float | None,
 ) -> int:
@@ -176,7 +200,7 @@ def _run(
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("preparing", total=None)
 
-        def on_record(record: dict[str, Any], done: int, total: int) -> None:
+        def on_record(record: Record, done: int, total: int) -> None:
             text = f"{record['method']} on {record['case_name']}: {record['status']}"
             progress.update(task, description=text, completed=done, total=total)
 
@@ -196,21 +220,17 @@ def _run(
         progress.update(
             task, description="writing tables and figures", total=len(frame), completed=len(frame)
         )
-        paths = report.write(frame, arguments.out)
+        paths = write(frame, arguments.out)
     _print_results(frame, console)
     console.print(f"{len(paths)} files in {arguments.out}: {', '.join(p.name for p in paths)}")
     return 0 if (frame["status"] == "ok").any() else 1
 
 
-def _print_results(frame: Any, wide: Console) -> None:
-    for table in report.rich_tables(frame):
+def _print_results(frame: pd.DataFrame, wide: Console) -> None:
+    for table in rich_tables(frame):
         wide.print(table)
-    wide.print(
-        "k̂ < 0.5 good, < 0.7 usable; ELBO and KL in nats; errors of the worst parameter in "
-        "posterior standard deviations; ? = unreliable, see `notes` in records.csv.",
-        highlight=False,
-    )
-    for line in report.failure_lines(frame):
+    wide.print(LEGEND, highlight=False)
+    for line in failure_lines(frame):
         wide.print(line, highlight=False, markup=False)
 
 
@@ -258,14 +278,18 @@ def _list(arguments: argparse.Namespace, console: Console) -> int:
         table.add_row(name, *marks, "–" if evidence is None else f"{evidence:.4f}")
     console.print(table)
     table = Table("method", "what it is", "default", title="methods")
-    for method in METHODS.values():
-        table.add_row(method.name, method.description, "yes" if method.default else "–")
+    for name, method in (METHODS | installed_methods()).items():
+        if isinstance(method, Method):
+            default = "yes" if name in METHODS and method.default else "–"
+            table.add_row(name, method.description, default)
+        else:
+            table.add_row(name, str(method), "broken")
     console.print(table)
     return 0
 
 
 def _generate(arguments: argparse.Namespace, console: Console) -> int:
-    from bridge.generate import generate
+    from bridge.reference.generate import generate
 
     path = generate(arguments.name, database=arguments.database, random_seed=arguments.seed)
     console.print(f"reference draws written to {path}")

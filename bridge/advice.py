@@ -3,26 +3,55 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pymc as pm
-import xarray as xr
+from pytensor.gradient import NullTypeGradError
+from pytensor.graph.utils import MethodNotDefined
 
-from bridge.khat import KHat, pareto_khat
-from bridge.methods import METHODS, Fit, find_methods
-from bridge.problem import gradient_seconds
-from bridge.stan_to_pymc import stan_model
-from bridge.target import Target, pymc_target, stan_target
-from stan_models.inference_data import make_inference_data
+from bridge.errors import BridgeError
+from bridge.measures.khat import KHat, pareto_khat
+from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
+from bridge.methods.base import Fit, Method
+from bridge.methods.problems import ModelProblem, StanProblem, as_problem
+from bridge.methods.resampling import resampled
+from bridge.methods.table import find_methods
+from bridge.targets.draws import InferenceData
+from stan_models import StanError
+
+if TYPE_CHECKING:
+    from stan_models import StanProgram
+    from stan_models.density import Data
+
+__all__ = ["EXPECTED_FAILURES", "LADDER", "Advice", "Attempt", "fit"]
 
 _log = logging.getLogger(__name__)
 LADDER = ("laplace", "mixed-eig", "bernstein-laplace", "bernstein")
 REPETITIONS = 5
+
+# What a method may fail with on a posterior that does not suit it, so that the next one is tried:
+# no mode, a model that the family does not take, data outside a domain (ValueError, with it
+# NoModeError, StanDataError and LinAlgError); overflow and the like (ArithmeticError); a sampler or
+# an optimiser that gives up (RuntimeError, with it StanError); matrices beyond the memory; files
+# and programs (OSError, with it TimeoutError); an Op without a derivative. All else is a fault in
+# code, ours or the caller's, that has to be seen: AssertionError, TypeError, AttributeError,
+# LookupError, NameError.
+NO_DERIVATIVE = (NullTypeGradError, MethodNotDefined, NotImplementedError)
+EXPECTED_FAILURES = (
+    ValueError,
+    ArithmeticError,
+    RuntimeError,
+    MemoryError,
+    OSError,
+    StanError,
+    BridgeError,
+    *NO_DERIVATIVE,
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +91,7 @@ class Advice:
     Attributes
     ----------
     method
-        The method of the draws: one of `METHODS`, or ``"nuts"``.
+        The name of the method of the draws, or ``"nuts"``.
     idata
         Draws on the constrained space with the model's coords and dims; ``sample_stats`` has
         ``lp``. PSIS-resampled where the method is an approximation.
@@ -73,7 +102,7 @@ class Advice:
     """
 
     method: str
-    idata: Any
+    idata: InferenceData
     attempts: tuple[Attempt, ...]
     fit: Fit | None
 
@@ -85,11 +114,11 @@ class Advice:
 
 
 def fit(
-    model: pm.Model | Any = None,
-    data: Any = None,
+    model: pm.Model | StanProgram | str | os.PathLike[str] | None = None,
+    data: Data = None,
     *,
-    methods: Sequence[str] = LADDER,
-    khat: float = 0.7,
+    methods: Sequence[str | Method] | str | Method = LADDER,
+    khat: float = KHAT_USABLE,
     draws: int = 4_000,
     fresh_draws: int = 20_000,
     random_seed: int | None = None,
@@ -113,7 +142,8 @@ def fit(
     data
         Data of a Stan program: a mapping, the path of a JSON file, or None.
     methods
-        Names from `python -m bridge list` of approximations, in the order to try them.
+        Approximations in the order to try them: names from `python -m bridge list`, or methods of
+        your own (:class:`bridge.Method`).
     khat
         The largest k̂ that is good enough, in (0, 1]; 0.7 is the limit of Vehtari et al. (2024).
     draws
@@ -138,6 +168,8 @@ def fit(
         Of a Stan program that no method can run on.
     ValueError
         A limit is out of range, a method is a sampler, or ``data`` is given with a PyMC model.
+    Exception
+        Of a method that fails with anything but `EXPECTED_FAILURES`: an error in its code.
 
     Examples
     --------
@@ -155,15 +187,15 @@ def fit(
     chosen = _approximations(methods)
     _check(khat, draws, fresh_draws)
     seed = int(np.random.default_rng(random_seed).integers(2**31))
-    problem = _problem(model, data)
+    problem = as_problem(model, data)
     attempts: list[Attempt] = []
-    for name in chosen:
-        _log.info("trying %s", name)
-        attempt, found, k = _try(name, problem, khat, fresh_draws, seed)
+    for method in chosen:
+        _log.info("trying %s", method.name)
+        attempt, found, k = _try(method, problem, khat, fresh_draws, seed)
         attempts.append(attempt)
-        if found is not None and k is not None:
-            idata = _resampled(problem, found, k, draws, seed)
-            return Advice(name, idata, tuple(attempts), found)
+        if found is not None and k is not None and k.weights is not None:
+            idata = resampled(problem, found, k.weights, draws, seed)
+            return Advice(method.name, idata, tuple(attempts), found)
     _log.info("no approximation is good enough: running NUTS")
     idata = problem.nuts(draws, seed, progressbar)
     return Advice("nuts", idata, tuple(attempts), None)
@@ -172,109 +204,45 @@ def fit(
 def _check(khat: float, draws: int, fresh_draws: int) -> None:
     if not 0 < khat <= 1:
         raise ValueError(f"khat must be in (0, 1], got {khat}")
-    if draws < 4 or fresh_draws < 200 * REPETITIONS:
-        raise ValueError(
-            f"need draws >= 4 and fresh_draws >= {200 * REPETITIONS}, got {draws}, {fresh_draws}"
-        )
+    fewest = KHAT_FEWEST_DRAWS * REPETITIONS
+    if draws < 4 or fresh_draws < fewest:
+        raise ValueError(f"need draws >= 4 and fresh_draws >= {fewest}, got {draws}, {fresh_draws}")
 
 
-def _approximations(names: Sequence[str]) -> list[str]:
-    found = [method.name for method in find_methods([names] if isinstance(names, str) else names)]
-    samplers = [name for name in found if name == "stan-nuts"]
-    if samplers or not found:
+def _approximations(methods: Sequence[str | Method] | str | Method) -> list[Method]:
+    found = find_methods(methods)
+    if not found or any(method.sampler for method in found):
         raise ValueError(
-            f"methods must name approximations, got {found}: NUTS runs by itself if all fail"
+            f"methods must name approximations, got {[method.name for method in found]}: NUTS runs "
+            "by itself if all fail"
         )
     return found
 
 
-@dataclass(frozen=True)
-class _ModelProblem:
-    """What a method needs of a posterior that is no case: a PyMC model."""
-
-    model: pm.Model
-    gradient_seconds = None  # of a Stan program only
-
-    @cached_property
-    def pymc_target(self) -> Target:
-        return pymc_target(self.model)
-
-    def nuts(self, draws: int, seed: int, progressbar: bool) -> Any:
-        with self.model:
-            return pm.sample(-(-draws // 4), chains=4, random_seed=seed, progressbar=progressbar)
-
-
-@dataclass(frozen=True)
-class _StanProblem:
-    """A Stan program with data."""
-
-    program: Any
-    data: Any
-
-    @property
-    def case(self) -> Any:
-        return self  # Stan's methods read `problem.case.data`
-
-    @cached_property
-    def model(self) -> pm.Model:
-        return stan_model(self.program, self.data)
-
-    @cached_property
-    def gradient_seconds(self) -> float:
-        return gradient_seconds(self.program.density(self.data), self.model)
-
-    @cached_property
-    def stan_target(self) -> Target:
-        return stan_target(self.program.density(self.data))
-
-    @property
-    def pymc_target(self) -> Target:
-        return self.stan_target
-
-    def nuts(self, draws: int, seed: int, progressbar: bool) -> Any:
-        from stan_models import nuts
-
-        return nuts(self.program, self.data, draws=-(-draws // 4), chains=4, random_seed=seed)
-
-
-def _problem(model: Any, data: Any) -> Any:
-    if model is None or isinstance(model, pm.Model):
-        if data is not None:
-            raise ValueError(
-                "data belong to a Stan program: a PyMC model already holds its own; use pm.set_data"
-            )
-        return _ModelProblem(pm.modelcontext(model))
-    from stan_models import StanProgram
-
-    program = model if isinstance(model, StanProgram) else StanProgram(model)
-    problem = _StanProblem(program, data)
-    _ = problem.model  # what is wrong with program or data is said at once, not by every method
-    return problem
-
-
 def _try(
-    name: str, problem: Any, limit: float, draws: int, seed: int
+    method: Method, problem: ModelProblem | StanProblem, limit: float, draws: int, seed: int
 ) -> tuple[Attempt, Fit | None, KHat | None]:
     """The attempt, and the fit with its k̂ over all draws where it is good enough."""
     begin, nan = time.perf_counter(), float("nan")
-    if METHODS[name].representation == "stan" and isinstance(problem, _ModelProblem):
+    if method.representation == "stan" and not problem.has_program:
         verdict = "not tried: it needs a Stan program"
-        return Attempt(name, nan, nan, nan, False, 0.0, verdict), None, None
+        return Attempt(method.name, nan, nan, nan, False, 0.0, verdict), None, None
     try:
-        found = METHODS[name].run(problem, draws, seed)
-        assert found.lq is not None
-        lp, lq = found.lp.ravel(), found.lq.ravel()
-        size = lp.size // REPETITIONS
-        batches = [x[: size * REPETITIONS].reshape(REPETITIONS, size) for x in (lp, lq)]
-        k = pareto_khat(*batches)
-    except Exception as error:
-        _log.debug("%s failed", name, exc_info=True)
+        found = method.run(problem, draws, seed)
+    except (*EXPECTED_FAILURES, TypeError) as error:
+        if not _is_expected(error):
+            raise
+        _log.debug("%s failed", method.name, exc_info=True)
         verdict = f"failed: {type(error).__name__}: {error}"
         seconds = time.perf_counter() - begin
-        return Attempt(name, nan, nan, nan, False, seconds, verdict), None, None
+        return Attempt(method.name, nan, nan, nan, False, seconds, verdict), None, None
+    lp, lq = _log_densities(method, found)
+    size = lp.size // REPETITIONS
+    lp_batches, lq_batches = (x[: size * REPETITIONS].reshape(REPETITIONS, size) for x in (lp, lq))
+    k = pareto_khat(lp_batches, lq_batches)
     good = k.exact or k.value < limit
     attempt = Attempt(
-        method=name,
+        method=method.name,
         khat=k.value,
         khat_sd=k.sd,
         elbo=float((lp - lq).mean()),
@@ -285,6 +253,21 @@ def _try(
     return attempt, found if good else None, pareto_khat(lp, lq) if good else None
 
 
+def _is_expected(error: Exception) -> bool:
+    """Families say with a TypeError, raised from PyTensor's, that a model lacks a derivative."""
+    return isinstance(error, EXPECTED_FAILURES) or isinstance(error.__cause__, NO_DERIVATIVE)
+
+
+def _log_densities(method: Method, found: Fit) -> tuple[np.ndarray, np.ndarray]:
+    """log p̃ and log q of all draws."""
+    if found.lq is None:
+        raise TypeError(
+            f"method {method.name} gave draws without log q, by which it would be judged: mark it "
+            "as sampler=True, or let its Fit have lq"
+        )
+    return found.lp.ravel(), found.lq.ravel()
+
+
 def _verdict(k: KHat, limit: float) -> str:
     if k.exact:
         return "exact: its log ratios to the posterior are constant"
@@ -292,31 +275,3 @@ def _verdict(k: KHat, limit: float) -> str:
         return f"refused: no k̂ ({k.reason})"
     sign, word = ("<", "good enough") if k.value < limit else (">=", "refused")
     return f"{word}: k̂ = {k.value:.2f} {sign} {limit:g}"
-
-
-def _resampled(problem: Any, found: Fit, k: KHat, draws: int, seed: int) -> Any:
-    """Draws with replacement, in proportion to the smoothed weights."""
-    assert k.weights is not None
-    rng = np.random.default_rng([seed, 1])
-    rows = rng.choice(k.weights.size, draws, p=k.weights.ravel())
-    theta = found.theta.reshape(-1, found.theta.shape[-1])[rows]
-    values = found.target.constrain(theta)
-    posterior = _dataset({name: value[None] for name, value in values.items()}, problem)
-    stats = _dataset({"lp": found.lp.ravel()[rows][None]}, problem)
-    return make_inference_data({"posterior": posterior, "sample_stats": stats})
-
-
-def _dataset(values: dict[str, np.ndarray], problem: Any) -> xr.Dataset:
-    """Arrays (chain, draw, *shape) with the dims and coords of a PyMC model."""
-    model = problem.model if isinstance(problem, _ModelProblem) else None
-    known = {} if model is None else model.named_vars_to_dims
-    coords = {} if model is None else {k: v for k, v in model.coords.items() if v is not None}
-    arrays = {}
-    for name, value in values.items():
-        named = known.get(name) or [None] * (value.ndim - 2)
-        labels = [dim or f"{name}_dim_{i}" for i, dim in enumerate(named)]
-        arrays[name] = (["chain", "draw", *labels], value)
-    sizes = dict(zip(("chain", "draw"), next(iter(values.values())).shape[:2], strict=True))
-    dataset = xr.Dataset(arrays, coords={dim: np.arange(size) for dim, size in sizes.items()})
-    used = {dim: list(coords[dim]) for dim in dataset.dims if dim in coords}
-    return dataset.assign_coords(used)

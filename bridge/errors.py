@@ -33,3 +33,7 @@ class UnreliableReferenceError(BridgeError):
 
 class DiskFullError(RecordsError):
     """There is no room for the draws or the record of a run."""
+
+
+class BrokenMethodError(BridgeError):
+    """A method of another package that cannot be loaded, or not be sent to another process."""

@@ -1,9 +1,10 @@
-"""The data flow is one way: only ``bridge`` may import the three leaf packages."""
+"""The data flow is one way: only ``bridge`` may import the three leaves, and nothing in circles."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,112 @@ def test_the_check_of_maths_sees_every_form_of_import() -> None:
 def test_the_check_sees_lazy_imports() -> None:
     source = "def f():\n    from stan_models import nuts\n    import pymc_ext.ops as ops\n"
     assert set(imported_packages(source)) == {"stan_models", "pymc_ext"}
+
+
+# ---------------------------------------------------------------- no import circles
+
+
+def module_names(root: Path, package: str) -> dict[str, Path]:
+    """Dotted names of a package's modules; a package itself is its ``__init__.py``."""
+    files = sorted((root / package).rglob("*.py"))
+    dotted = {path: ".".join(path.relative_to(root).with_suffix("").parts) for path in files}
+    return {name.removesuffix(".__init__"): path for path, name in dotted.items()}
+
+
+def imported_modules(name: str, path: Path, known: Container[str]) -> set[str]:
+    """The modules of ``known`` that a module imports, inside functions and TYPE_CHECKING too.
+
+    ``from package import x`` is the module ``package.x`` where there is one, else ``package``. That
+    importing ``a.b`` runs ``a/__init__.py`` before is not counted: every module of ``a`` does that.
+    """
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            parts = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+            start = parts[: len(parts) - node.level + 1] if node.level else []
+            origin = ".".join([*start, *([node.module] if node.module else [])])
+            members = {f"{origin}.{alias.name}" for alias in node.names}
+            found |= {member if member in known else origin for member in members}
+    return {module for module in found if module in known} - {name}
+
+
+def import_graph(root: Path, package: str) -> dict[str, set[str]]:
+    """Module to the modules of the same package that it imports."""
+    modules = module_names(root, package)
+    return {name: imported_modules(name, path, modules) for name, path in modules.items()}
+
+
+def rooms(graph: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """The same between the sub-packages (and the files beside them) of a package."""
+
+    def room(name: str) -> str:
+        return ".".join(name.split(".")[:2])
+
+    found: dict[str, set[str]] = {}
+    for name, imports in graph.items():
+        found.setdefault(room(name), set()).update(
+            {room(other) for other in imports} - {room(name)}
+        )
+    return found
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """The names of one circle, from a module back to itself; none if there is none."""
+    sorter = TopologicalSorter(graph)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+WITHOUT_CIRCLES = ["bridge"]
+
+
+@pytest.mark.parametrize("package", WITHOUT_CIRCLES)
+def test_no_module_imports_itself_by_a_detour(package: str) -> None:
+    graph = import_graph(ROOT, package)
+    assert len(graph) > 1
+    assert not circle(graph), " <- ".join(circle(graph))
+
+
+@pytest.mark.parametrize("package", WITHOUT_CIRCLES)
+def test_no_room_imports_itself_by_a_detour(package: str) -> None:
+    found = rooms(import_graph(ROOT, package))
+    assert not circle(found), " <- ".join(circle(found))
+
+
+LAZY = "def f():\n    from shop.a import g\n"
+TYPES = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from shop import a\n"
+
+
+@pytest.mark.parametrize(
+    "back", [LAZY, TYPES, "import shop.a\n", "from . import a\n", "from .a import g\n"]
+)
+def test_the_check_sees_circles_however_they_are_closed(back: str, tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("from shop.a import g\n")
+    (folder / "a.py").write_text("from shop.b import h\n")
+    (folder / "b.py").write_text("import numpy\n")
+    assert not circle(import_graph(tmp_path, "shop"))
+    (folder / "b.py").write_text(back)
+    assert set(circle(import_graph(tmp_path, "shop"))) == {"shop.a", "shop.b"}
+
+
+def test_the_check_sees_circles_of_rooms_whose_files_have_none(tmp_path: Path) -> None:
+    sources = {
+        "a/one": "",
+        "a/two": "import shop.b.four",
+        "b/three": "import shop.a.one",
+        "b/four": "",
+    }
+    for name, source in sources.items():
+        path = tmp_path / "shop" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    graph = import_graph(tmp_path, "shop")
+    assert not circle(graph)
+    assert set(circle(rooms(graph))) == {"shop.a", "shop.b"}

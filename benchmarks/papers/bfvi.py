@@ -29,7 +29,7 @@ from scipy.special import logsumexp
 import pymc_ext as px
 from benchmarks import record
 from benchmarks.papers import bfvi_cases as cases
-from bridge.khat import pareto_khat
+from bridge.measures.khat import pareto_khat
 
 DRAWS = 50_000
 HEAVIEST, RARE = 200, 0.01  # weights looked at; share of the draws below which a copy is rare

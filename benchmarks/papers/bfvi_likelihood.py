@@ -26,8 +26,8 @@ from scipy.special import logsumexp
 import pymc_ext as px
 from benchmarks import record
 from benchmarks.papers import bfvi_cases as cases
-from bridge.khat import pareto_khat
-from pymc_ext.variational.bernstein.training.loops import jax_function
+from bridge.measures.khat import pareto_khat
+from pymc_ext.variational.bernstein.training.jax_loop import jax_function
 
 BATCH, RATE, LONGEST = 256, 0.003, 20.0
 NEWTON_STEPS = 4  # from the place where a draw was when last visited

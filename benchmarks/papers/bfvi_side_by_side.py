@@ -22,7 +22,7 @@ import pymc as pm
 import pymc_ext as px
 from benchmarks import record
 from benchmarks.papers.bfvi_cases import eight_schools_ncp
-from bridge.khat import pareto_khat
+from bridge.measures.khat import pareto_khat
 
 DRAWS = 50_000
 SCRIPT = Path(__file__).with_name("bfvi_numpyro.py")

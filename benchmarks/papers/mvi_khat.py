@@ -25,9 +25,9 @@ import pymc as pm
 
 import pymc_ext as px
 from benchmarks import record
-from bridge.khat import pareto_khat
-from bridge.problem import Problem
-from bridge.time_limit import time_limit
+from bridge.comparison.problem import CaseProblem
+from bridge.comparison.time_limit import time_limit
+from bridge.measures.khat import pareto_khat
 from posteriordb_cases import EMBEDDED, list_cases, load_case
 from stan_models import laplace
 
@@ -74,7 +74,7 @@ def ours(model: pm.Model, seeds: range) -> tuple[list[dict[str, Any]], Moments]:
     return runs, (approx.mean.eval(), approx.cov.eval())
 
 
-def stans(problem: Problem, seed: int) -> tuple[list[dict[str, Any]], Moments]:
+def stans(problem: CaseProblem, seed: int) -> tuple[list[dict[str, Any]], Moments]:
     """CmdStan's laplace, with mean and covariance."""
     idata = laplace(problem.program, problem.case.data, draws=DRAWS, random_seed=seed)
     stats, q = idata["sample_stats"], idata["variational_parameters"]
@@ -106,7 +106,7 @@ def gaps(ours: Moments, stans: Moments) -> dict[str, float]:
 
 def study(name: str, database: Path, seeds: int) -> dict[str, Any]:
     """All fits of one case."""
-    problem, numbers = Problem(load_case(name, database)), range(1, seeds + 1)
+    problem, numbers = CaseProblem(load_case(name, database)), range(1, seeds + 1)
     runs: dict[str, list[dict]] = {"port": [], "program": [], "stan": []}
     if problem.case.has_port:
         runs["port"], _ = attempt(lambda: ours(problem.model, numbers))
@@ -121,7 +121,7 @@ def study(name: str, database: Path, seeds: int) -> dict[str, Any]:
     return out | {kind: summary(those) for kind, those in runs.items() if those}
 
 
-def stan_form(problem: Problem) -> pm.Model:
+def stan_form(problem: CaseProblem) -> pm.Model:
     """The Stan program as a PyMC model."""
     from bridge import stan_model
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks import stan_versions
-from bridge.problem import Problem
+from bridge.comparison.problem import CaseProblem
 from posteriordb_cases import EMBEDDED, list_cases, load_case
 from tests.tolerances import EXACT
 
@@ -30,7 +30,7 @@ def test_the_recorded_versions_agree() -> None:
 @pytest.mark.stan
 @pytest.mark.parametrize("name", list_cases(EMBEDDED))
 def test_the_installed_stan_agrees_with_the_record(name: str) -> None:
-    now = {"densities": {name: stan_versions.densities(Problem(load_case(name, EMBEDDED)))}}
+    now = {"densities": {name: stan_versions.densities(CaseProblem(load_case(name, EMBEDDED)))}}
     (gaps,) = stan_versions.density_gaps(RUNS[min(RUNS)], now).values()
     assert max(gaps) < EXACT
 

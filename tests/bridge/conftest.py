@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from bridge.methods import METHODS, Fit, Method
-from bridge.problem import Problem
+from bridge.methods.base import Fit, Method, Problem
+from bridge.methods.table import METHODS
 from posteriordb_cases import EMBEDDED, load_case, write_reference_draws
 
 GAUSSIAN = "correlated_5-gaussian"
@@ -36,7 +36,7 @@ def gaussian_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def gaussian_fit(problem: Problem, draws: int, seed: int, *, shift: float, scale: float) -> Fit:
     """q = N(mu + shift·L e₁, scale² L Lᵀ): every score is known in closed form."""
-    data = problem.case.data
+    data = problem.data
     L = data["scale_tril"]
     q = multivariate_normal(data["mu"] + shift * L[:, 0], scale**2 * L @ L.T)
     theta = np.atleast_2d(q.rvs(draws, random_state=seed))

@@ -5,14 +5,21 @@ from __future__ import annotations
 import arviz as az
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
+from pymc.exceptions import SamplingError
+from pytensor.gradient import NullTypeGradError
+from pytensor.graph.op import Op
+from pytensor.graph.utils import MethodNotDefined
 
 import bridge
 from bridge.__main__ import main
 from bridge.advice import LADDER
-from bridge.errors import UnknownMethodError
+from bridge.errors import BridgeError, UnknownMethodError
+from bridge.methods.base import Fit, Method
 from posteriordb_cases import load_case
-from stan_models import StanCompileError, StanProgram
+from pymc_ext.maths.trust_region import NoModeError
+from stan_models import StanCompileError, StanProgram, StanRunError
 from tests.tolerances import monte_carlo
 
 
@@ -139,3 +146,70 @@ def test_bad_input(options, message):
 def test_unknown_method():
     with pytest.raises(UnknownMethodError, match="laplace"):
         bridge.fit(gaussian_model(), methods=["laplac"])
+
+
+def failing(error: Exception) -> Method:
+    def run(problem, draws, seed):
+        raise error
+
+    return Method("failing", "fails on purpose", "pymc", run)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [AssertionError("a bug"), TypeError("a bug"), AttributeError("a bug"), KeyError("a bug"),
+     IndexError("a bug"), NameError("a bug")],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_an_error_in_the_code_of_a_method_is_seen(error):
+    with pytest.raises(type(error), match="a bug"):
+        bridge.fit(gaussian_model(), methods=[failing(error), "laplace"], random_seed=1)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NoModeError("no mode"), FloatingPointError("overflow"), np.linalg.LinAlgError("singular"),
+     StanRunError("killed"), BridgeError("no"), SamplingError("no"), MemoryError("large"),
+     TimeoutError("late"), NullTypeGradError("no derivative"), MethodNotDefined("grad")],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_what_a_method_may_fail_with_is_a_reason_to_go_on(error):
+    advice = bridge.fit(gaussian_model(), methods=[failing(error), "laplace"], random_seed=1)
+    assert advice.method == "laplace"
+    assert advice.attempts[0].verdict.startswith(f"failed: {type(error).__name__}: ")
+
+
+def test_a_model_without_second_derivatives_is_a_reason_to_go_on():
+    """Families say so with a TypeError, as for a fault in code: PyTensor's error is its cause."""
+
+    class Square(Op):
+        itypes = otypes = (pt.dscalar,)
+
+        def perform(self, node, inputs, outputs):
+            outputs[0][0] = np.asarray(inputs[0] ** 2)
+
+        def pullback(self, inputs, outputs, cotangents):
+            return [cotangents[0] * Double()(inputs[0])]
+
+        L_op = pullback
+
+    class Double(Op):
+        itypes = otypes = (pt.dscalar,)
+
+        def perform(self, node, inputs, outputs):
+            outputs[0][0] = np.asarray(2 * inputs[0])
+
+    with pm.Model() as model:
+        pm.Potential("square", -Square()(pm.Flat("x")) / 2)
+    methods = ["laplace", failing(ValueError("stop here"))]
+    advice = bridge.fit(model, methods=methods, random_seed=1, draws=40, progressbar=False)
+    assert advice.attempts[0].verdict.startswith("failed: TypeError: the log density of this model")
+
+
+def test_draws_without_log_q_are_an_error_of_the_method():
+    def run(problem, draws, seed):
+        theta = np.zeros((1, draws, problem.pymc_target.dimension))
+        return Fit(problem.pymc_target, theta, np.zeros((1, draws)), 0.0)
+
+    with pytest.raises(TypeError, match="draws without log q"):
+        bridge.fit(gaussian_model(), methods=[Method("m", "", "pymc", run)], random_seed=1)

@@ -11,7 +11,9 @@ import pymc as pm
 import pytest
 
 import posteriordb_cases
-from bridge.target import PyMCTarget, StanTarget, check_agreement, pymc_target, stan_target
+from bridge.targets.agreement import check_agreement
+from bridge.targets.pymc import PyMCTarget, pymc_target
+from bridge.targets.stan import StanTarget, stan_target
 from stan_models import StanProgram
 from tests.posteriordb_cases.synthetic import GENERATORS, MARKOV, ODE
 from tests.tolerances import EXACT

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from bridge.moments import QUANTILES, reference_moments
+from bridge.measures.moments import QUANTILES, reference_moments
 from posteriordb_cases import Case, load_case
 from stan_models import StanProgram, nuts
 

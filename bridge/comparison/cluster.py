@@ -1,0 +1,84 @@
+"""Where runs go: processes here, or the cluster of Dask or Ray."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import joblib
+
+from bridge.errors import BridgeError
+
+__all__ = ["cluster"]
+
+
+@contextmanager
+def cluster(backend: str, jobs: int) -> Iterator[None]:
+    """Runs go to joblib's ``backend``: "loky", or "dask" or "ray".
+
+    Dask: the address of the scheduler in ``DASK_SCHEDULER_ADDRESS``, else a local cluster of
+    ``jobs`` single-threaded worker processes for as long as the block lasts. Ray: the cluster you
+    are connected to, or the one at ``RAY_ADDRESS``, else a local one of ``jobs`` CPUs for as long
+    as the block lasts; runs then go out a round at a time, as Ray answers when all of them are
+    done.
+
+    Raises
+    ------
+    BridgeError
+        The backend is unknown, or its package is not installed.
+    """
+    if backend == "loky":
+        with joblib.parallel_config(n_jobs=jobs):
+            yield
+    elif backend == "dask":
+        with _dask(jobs), joblib.parallel_config(backend="dask"):
+            yield
+    elif backend == "ray":
+        with _ray(jobs), joblib.parallel_config(backend="ray", n_jobs=jobs):
+            yield
+    else:
+        raise BridgeError(f"backend must be loky, dask or ray, got {backend!r}")
+
+
+@contextmanager
+def _dask(jobs: int) -> Iterator[None]:
+    distributed = _require("dask[distributed]", "distributed")
+    address = os.environ.get("DASK_SCHEDULER_ADDRESS")
+    if address:
+        with distributed.Client(address):
+            yield
+        return
+    workers = joblib.cpu_count() if jobs < 1 else jobs
+    with (
+        distributed.LocalCluster(
+            n_workers=workers, threads_per_worker=1, dashboard_address=None
+        ) as local,
+        distributed.Client(local),
+    ):
+        yield
+
+
+@contextmanager
+def _ray(jobs: int) -> Iterator[None]:
+    ray = _require("ray", "ray")
+    _require("ray", "ray.util.joblib").register_ray()
+    if ray.is_initialized():
+        yield
+        return
+    found = os.environ.get("RAY_ADDRESS")
+    options = {} if found or jobs < 1 else {"num_cpus": jobs, "include_dashboard": False}
+    ray.init(log_to_driver=False, **options)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _require(package: str, module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise BridgeError(f"this backend needs {package}: pip install '{package}'") from error

@@ -1,0 +1,189 @@
+"""Cases × methods × seeds, each run judged against the truth, under joblib, resumable."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import pandas as pd
+from joblib import Parallel, delayed, effective_n_jobs
+from joblib.parallel import get_active_backend
+
+from bridge.comparison.records import Record, Records
+from bridge.comparison.run import Run, Settings, require_picklable, run_one
+from bridge.errors import UnreliableReferenceError
+from bridge.methods.base import Method
+from bridge.methods.table import METHODS, find_methods
+from posteriordb_cases import Case, load_case
+
+__all__ = ["compare"]
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T", bound=Hashable)
+
+
+def compare(
+    cases: Sequence[str] | str,
+    methods: Sequence[str | Method] | str | Method | None = None,
+    seeds: int | Sequence[int] = 3,
+    *,
+    out: str | os.PathLike[str],
+    database: str | os.PathLike[str] | None = None,
+    draws: int = 20_000,
+    repetitions: int = 5,
+    retry_failed: bool = False,
+    budget: float | None = None,
+    run_limit: float | None = None,
+    on_record: Callable[[Record, int, int], None] | None = None,
+) -> pd.DataFrame:
+    """Run methods on cases and judge each run against the cases' reference draws.
+
+    Each finished run is committed to ``out/records.sqlite`` before the next is awaited, and its
+    draws are stored in ``out/draws``; a comparison that was interrupted goes on where it stopped.
+    Runs go through :class:`joblib.Parallel`, so ``joblib.parallel_config(n_jobs=…, backend=…)``
+    around the call says where. Threads of one process take turns, as PyTensor's functions need:
+    only processes make it faster.
+
+    Parameters
+    ----------
+    cases
+        Names of posteriors in the database.
+    methods
+        Names from ``python -m bridge list``, or methods of your own (:class:`bridge.Method`), which
+        records call by their name; those it marks as default for None.
+    seeds
+        How many (seeds 1..n), or which.
+    out
+        Folder of the results.
+    database
+        A posteriordb: its folder, "github", or None for ``POSTERIORDB_PATH``, else the embedded
+        one.
+    draws
+        Draws from each approximation.
+    repetitions
+        Batches the draws are cut into for the spread of k̂.
+    retry_failed
+        Run again what is recorded as failed.
+    budget
+        Seconds after which no further run is given to joblib; those it has, at most its number of
+        jobs, are finished, the rest are left for the next call. None is no limit.
+    run_limit
+        Seconds after which a run is stopped and recorded as failed. Enforced in the main thread of
+        a process, as in joblib's own workers but not in Dask's; where it cannot be, the record's
+        ``notes`` say so.
+    on_record
+        Called as ``on_record(record, done, total)`` after each run, for progress.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a run: ``status`` is "ok" or "failed" (then ``reason`` says why), and the columns of
+        :func:`bridge.comparison.judge.judge`; ``cpu_seconds`` is the fit's CPU time, that of
+        programs it ran included, which other load on the machine does not lengthen.
+
+    Raises
+    ------
+    UnknownMethodError, ValueError
+        No such method or case, with the near names; two methods of one name.
+    BrokenMethodError
+        A method of an installed package cannot be loaded, or a given one not be pickled.
+    UnreliableReferenceError
+        The reference draws of a case failed checks of posteriordb's.
+    DiskFullError
+        What was done by then is on record.
+
+    Examples
+    --------
+    >>> frame = compare("eight_schools_noncentered", ["pymc-advi"], seeds=1, out="results")
+    ... # doctest: +SKIP
+    """
+    where = None if database is None else os.fspath(database)
+    settings = Settings(draws=draws, repetitions=repetitions, database=where)
+    runs = _runs([cases] if isinstance(cases, str) else cases, methods, seeds, settings)
+    out = Path(out)
+    records = Records(out / "records.sqlite")
+    done = records.keys(status="ok" if retry_failed else None)
+    pending = [run for run in runs if run.key not in done]
+    if len(pending) < len(runs):
+        _log.info("%d of %d runs are on record in %s", len(runs) - len(pending), len(runs), out)
+    tasks = (delayed(run_one)(run, out, run_limit) for run in _until(pending, budget))
+    for number, record in enumerate(_finished(tasks), start=len(runs) - len(pending) + 1):
+        records.add(record)
+        if on_record is not None:
+            on_record(record, number, len(runs))
+    return _rows_of(runs, records.frame())
+
+
+def _runs(
+    cases: Sequence[str],
+    methods: Sequence[str | Method] | str | Method | None,
+    seeds: int | Sequence[int],
+    settings: Settings,
+) -> list[Run]:
+    """Every case × method × seed; what is wrong with one of them is said before any run."""
+    names = _unique(_admitted(load_case(name, database=settings.database)) for name in cases)
+    chosen = find_methods(methods)
+    given = [method for method in chosen if METHODS.get(method.name) is not method]
+    for method in given:
+        require_picklable(method)
+    numbers = _unique(range(1, seeds + 1) if isinstance(seeds, int) else seeds)
+    if not (names and chosen and numbers):
+        raise ValueError(
+            f"expected at least one case, method and seed, got {names}, "
+            f"{[method.name for method in chosen]}, {numbers}"
+        )
+    return [
+        Run(name, method.name, seed, settings, method if method in given else None)
+        for name in names
+        for method in chosen
+        for seed in numbers
+    ]
+
+
+def _rows_of(runs: Sequence[Run], frame: pd.DataFrame) -> pd.DataFrame:
+    """The records of these runs, in their order."""
+    columns = ["case_name", "method", "seed", "settings"]
+    if frame.empty:  # the budget was used up before the first run
+        return pd.DataFrame(columns=[*columns, "status"])
+    at = {key: i for i, key in enumerate(frame[columns].itertuples(index=False, name=None))}
+    return frame.iloc[[at[run.key] for run in runs if run.key in at]].reset_index(drop=True)
+
+
+def _unique(values: Iterable[_T]) -> list[_T]:
+    return list(dict.fromkeys(values))
+
+
+def _admitted(case: Case) -> str:
+    """The name of a case, if its reference draws are fit to judge by."""
+    if case.failed_checks:
+        raise UnreliableReferenceError(
+            f"the reference draws of {case.name} failed the admission checks "
+            f"{', '.join(case.failed_checks)}: nothing can be judged by them; make others with "
+            f"`python -m bridge generate {case.name}`"
+        )
+    return case.name
+
+
+def _finished(tasks: Iterator[object]) -> Iterator[Record]:
+    """Results of joblib's ``tasks`` as they end, or a round at a time where it cannot say more."""
+    backend, _ = get_active_backend()
+    if backend.supports_return_generator:
+        yield from Parallel(return_as="generator_unordered", pre_dispatch="n_jobs")(tasks)
+        return
+    while batch := list(islice(tasks, effective_n_jobs())):  # ray, which answers when all is done
+        yield from Parallel()(batch)
+
+
+def _until(pending: Sequence[Run], budget: float | None) -> Iterator[Run]:
+    """The runs, until ``budget`` seconds have passed."""
+    begin = time.monotonic()
+    for number, run in enumerate(pending):
+        if budget is not None and time.monotonic() - begin > budget:
+            _log.info("budget of %g s used up: %d runs left", budget, len(pending) - number)
+            return
+        yield run

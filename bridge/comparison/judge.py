@@ -1,0 +1,137 @@
+"""How far one fit is from the truth: k̂, evidence, KL both ways, moment errors, effort."""
+
+from __future__ import annotations
+
+import arviz as az
+import numpy as np
+from numpy.typing import NDArray
+
+from bridge.comparison.problem import CaseProblem
+from bridge.comparison.records import Record
+from bridge.errors import IncompleteReferenceError
+from bridge.measures.divergence import kl_from_q, kl_to_q
+from bridge.measures.khat import pareto_khat
+from bridge.measures.moments import moment_errors, worst
+from bridge.methods.base import Fit
+
+
+def judge(problem: CaseProblem, fit: Fit, *, repetitions: int) -> Record:
+    """Judge a fit against the case's reference draws.
+
+    Parameters
+    ----------
+    problem
+        The case; its reference draws are the truth.
+    fit
+        What the method returned.
+    repetitions
+        The draws of an approximation are cut into this many independent batches; k̂ is the median
+        over batches and ``khat_sd`` its Monte Carlo spread.
+
+    Returns
+    -------
+    dict
+        One flat record. ``elbo`` is E_q[log p̃ − log q]; ``log_marginal_is`` the importance
+        sampling estimate of log Z; ``kl_qp`` = KL(q‖p) and ``kl_pq`` = KL(p‖q) use
+        ``log_evidence``, the bridge-sampling log Z of the same target; errors of moments are in
+        posterior standard deviations, ``*_mcse`` in Monte Carlo standard errors of the reference.
+        What does not apply is None, with the reason in ``notes``.
+    """
+    notes: list[str] = []
+    record: Record = {
+        "dimension": fit.target.dimension,
+        "draws": int(fit.lp.size),
+        "seconds": fit.seconds,
+        "gradient_evaluations": fit.gradient_evaluations,
+        **fit.info,
+    }
+    weights = None
+    if fit.lq is None:
+        record |= _sampler_diagnostics(fit)
+    else:
+        khat_record, weights = _importance(fit, repetitions, notes)
+        record |= khat_record
+    record |= _moments(problem, fit, weights)
+    record |= _divergences(problem, fit, notes)
+    record["notes"] = "; ".join(notes) or None
+    return record
+
+
+def _sampler_diagnostics(fit: Fit) -> Record:
+    theta = az.convert_to_dataset({"theta": fit.theta})
+    return {
+        "ess": float(az.ess(theta, method="bulk")["theta"].min()),
+        "rhat": float(az.rhat(theta)["theta"].max()),
+    }
+
+
+def _importance(
+    fit: Fit, repetitions: int, notes: list[str]
+) -> tuple[Record, NDArray[np.floating] | None]:
+    """k̂, ELBO and importance-sampling evidence; and PSIS weights of all draws together."""
+    assert fit.lq is not None
+    lp, lq = fit.lp.ravel(), fit.lq.ravel()
+    size = lp.size // repetitions
+    used = repetitions * size
+    k = pareto_khat(lp[:used].reshape(repetitions, size), lq[:used].reshape(repetitions, size))
+    whole = pareto_khat(lp, lq)
+    if k.reason:
+        notes.append(k.reason)
+    ratios = lp - lq
+    record: Record = {
+        "khat": None if k.exact else k.value,
+        "khat_sd": None if k.exact else k.sd,
+        "khat_exact": k.exact,
+        "elbo": float(ratios.mean()),
+        "elbo_se": float(ratios.std(ddof=1) / np.sqrt(lp.size)),
+        "log_marginal_is": whole.log_marginal_is,
+        "log_marginal_is_se": whole.log_marginal_is_se,
+        "ess": whole.ess,
+    }
+    return record, whole.weights
+
+
+def _moments(
+    problem: CaseProblem, fit: Fit, weights: NDArray[np.floating] | None
+) -> dict[str, float]:
+    """Errors of the worst parameter, of the plain draws and of the PSIS-weighted ones."""
+    draws = fit.target.constrain(fit.theta.reshape(-1, fit.theta.shape[-1]))
+    record: dict[str, float] = {}
+    for suffix, w in (("", None), ("_psis", weights)):
+        if suffix and w is None:
+            continue
+        largest = worst(moment_errors(draws, problem.reference_moments, weights=w))
+        record |= {
+            f"mean_error{suffix}": largest.mean,
+            f"sd_error{suffix}": largest.sd,
+            f"quantile_error{suffix}": largest.quantile,
+            f"mean_error_mcse{suffix}": largest.mean_mcse,
+        }
+    return record
+
+
+def _divergences(problem: CaseProblem, fit: Fit, notes: list[str]) -> Record:
+    try:
+        evidence = problem.log_evidence(fit.target)
+    except IncompleteReferenceError as error:
+        notes.append(f"log evidence and KL not available: {error}")
+        return {}
+    record: Record = {"log_evidence": evidence.value, "log_evidence_se": evidence.se}
+    if not evidence.reliable:
+        notes.append(f"log evidence unreliable: {evidence.reason}")
+    if fit.lq is not None:
+        kl = kl_from_q(fit.lp.ravel(), fit.lq.ravel(), evidence)
+        record |= {"kl_qp": kl.value, "kl_qp_se": kl.se, "kl_qp_reliable": kl.reliable}
+        if not kl.reliable:
+            notes.append(f"KL(q‖p) unreliable: {kl.reason}")
+    if fit.log_q is not None:
+        theta = problem.reference_theta(fit.target)
+        flat = theta.reshape(-1, theta.shape[-1])
+        lp, lq = (f(flat).reshape(theta.shape[:2]) for f in (fit.target.log_density, fit.log_q))
+        kl = kl_to_q(lp, lq, evidence)
+        record |= {"kl_pq": kl.value, "kl_pq_se": kl.se, "kl_pq_reliable": kl.reliable}
+        if not kl.reliable:
+            notes.append(f"KL(p‖q) unreliable: {kl.reason}")
+    elif fit.lq is not None:
+        notes.append("KL(p‖q) not available: the method does not give log q at other points")
+    return record

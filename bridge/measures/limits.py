@@ -1,0 +1,57 @@
+"""Every limit a number is judged by, once: what it bounds, in which unit, and where it is from.
+
+[V] Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling,
+JMLR 25(72), arXiv:1507.02646.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# ---------------------------------------------------------------- k̂, the Pareto shape (no unit)
+
+# From this k̂ on the smoothed importance sampling estimate is not to be trusted, and no draw of the
+# approximation is repaired by its weight: the limit that [V] gives for any number of draws.
+KHAT_USABLE: Final = 0.7
+
+# Below this k̂ the importance weights have a finite variance, so that plain importance sampling
+# would converge at the usual rate: moments of order 1/k of a generalised Pareto tail, [V].
+KHAT_GOOD: Final = 0.5
+
+# From this k̂ on the colour of a map stays the same: a choice for the eye, twice `KHAT_USABLE`, at
+# which nothing is left to tell apart.
+KHAT_WORST_SHOWN: Final = 1.4
+
+# The fewest ratios a generalised Pareto distribution is fitted to: ArviZ's PSIS smooths no shorter
+# tail and returns k̂ = ∞.
+KHAT_FEWEST_TAIL: Final = 5
+
+# The fewest draws of a batch that has a k̂ of its own: by [V] the tail of 200 draws holds 40, with
+# which the prior on its shape, worth 10 observations, has a fifth of the weight.
+KHAT_FEWEST_DRAWS: Final = 200
+
+# Standard deviation, in nats, below which log ratios count as constant, so that q is p: rounding
+# alone spreads sums of a thousand terms by about 1e-12, and PSIS turns that noise into noise in k̂.
+CONSTANT_RATIOS: Final = 1e-8
+
+# ---------------------------------------------------------------- evidence and divergences
+
+# The fewest effective terms on either side of a bridge whose estimate of Z is reliable: with 100 on
+# both its relative error is sqrt(2 / 100), 14 %, and the delta method's standard error holds.
+BRIDGE_FEWEST_TERMS: Final = 100
+
+# The fewest effective draws that may carry the variance of log ratios whose mean is a divergence:
+# with fewer the standard error is itself the outcome of a handful of draws.
+KL_FEWEST_TERMS: Final = 20
+
+# ---------------------------------------------------------------- moments and effort
+
+# Error of a mean or an sd, in posterior standard deviations, that counts as small: of a normal it
+# moves the coverage of a 90 % interval by 0.2 (mean) or 3.5 (sd) percentage points.
+SMALL_ERROR: Final = 0.1
+
+# Relative spread below which a quantity is a constant with rounding noise (a thousand roundings).
+CONSTANT_QUANTITY: Final = 1e-12
+
+# CPU seconds of a fit that somebody waits for at a screen: a choice of the reports, no measurement.
+MOST_SECONDS: Final = 60.0

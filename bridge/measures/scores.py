@@ -1,0 +1,125 @@
+"""What the records of a sweep amount to: k̂ by posterior and method, shares, the best methods.
+
+A failed run counts as k̂ = infinity and an error of infinity, so that failures never improve a
+method's median; a k̂ that is `exact` (q equals p up to a constant) counts as 0. Samplers have no k̂
+and stay out of the shares. The denominator of every share is all posteriors on record.
+
+Records are a table with one row a run: ``case_name``, ``method``, ``seed``, ``status`` and the
+columns of `bridge.comparison.judge.judge`. Time is ``cpu_seconds``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from bridge.measures.limits import KHAT_GOOD, KHAT_USABLE, MOST_SECONDS, SMALL_ERROR
+
+__all__ = ["BEST", "NONE", "best_methods", "khats", "largest_errors", "shares"]
+
+BEST = "best of each posterior"
+NONE = "none"  # instead of a method where no approximation has a finite k̂
+
+
+def khats(frame: pd.DataFrame) -> pd.DataFrame:
+    """Median k̂ over seeds, posteriors × methods; infinite where runs failed, NaN where none is."""
+    return _median(frame, _khat(frame), _approximations(frame))
+
+
+def largest_errors(frame: pd.DataFrame) -> pd.DataFrame:
+    """Worst error of a mean or sd after PSIS (posterior sd), median over seeds, as `khats`."""
+    columns = frame.reindex(columns=["mean_error_psis", "sd_error_psis"])
+    largest = columns.apply(pd.to_numeric, errors="coerce").max(axis=1, skipna=False)
+    return _median(frame, largest, _approximations(frame))
+
+
+def best_methods(frame: pd.DataFrame) -> pd.DataFrame:
+    """The approximation with the smallest median k̂ of each posterior (the faster one of equals).
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a posterior on which an approximation ran: ``method``, and its median ``khat``.
+        Where that is infinite no method is better than another.
+    """
+    k, seconds = khats(frame), _by(frame, "cpu_seconds", "median")
+    table = frame[["case_name", "method"]].drop_duplicates()
+    table = table[table["method"].isin(k.columns)].reset_index(drop=True)
+    pairs = list(table.itertuples(index=False, name=None))
+    table["khat"] = [k.at[pair] for pair in pairs]
+    table["rank"] = table["khat"].clip(lower=0)  # below 0 every weight is bounded: equally good
+    table["seconds"] = [seconds.at[pair] for pair in pairs]
+    table = table.sort_values(["rank", "seconds"], na_position="last", kind="stable")
+    table = table.drop_duplicates("case_name").set_index("case_name")[["method", "khat"]]
+    return table.reindex([case for case in k.index if case in table.index])
+
+
+def shares(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row a method, and one for the best method of each posterior.
+
+    Columns: ``posteriors`` tried; shares of all posteriors on record whose k̂ is usable and good,
+    whose errors of all means and sds after PSIS are small, and whose every fit is in time (limits:
+    `bridge.measures.limits`); ``failed`` runs; medians over posteriors of seconds and gradient
+    evaluations.
+    """
+    k, errors = khats(frame), largest_errors(frame)
+    seconds = _by(frame, "cpu_seconds", "max").reindex_like(k)
+    rows = [_share(name, k[name], errors[name], seconds[name]) for name in k]
+    if not rows:
+        return pd.DataFrame(index=pd.Index([], name="method"))
+    table = pd.DataFrame(rows).set_index("method")
+    runs = frame.groupby("method")
+    table["failed"] = runs["status"].apply(lambda s: int((s == "failed").sum()))
+    for name, column in (
+        ("median_seconds", "cpu_seconds"),
+        ("median_gradient_evaluations", "gradient_evaluations"),
+    ):
+        table[name] = _by(frame, column, "median").median().reindex(table.index)
+    best = best_methods(frame)
+    chosen = best["method"].where(np.isfinite(best["khat"].astype(float)), NONE)
+    picked = [_pick(t, chosen) for t in (k, errors, seconds)]
+    table.loc[BEST] = pd.Series(_share(BEST, *picked)).drop("method")
+    return table
+
+
+def _approximations(frame: pd.DataFrame) -> list[str]:
+    """All methods but samplers, which are known by their R-hat."""
+    sampled = frame.reindex(columns=["rhat"])["rhat"].notna()
+    samplers = set(frame["method"][sampled])
+    return [method for method in dict.fromkeys(frame["method"]) if method not in samplers]
+
+
+def _khat(frame: pd.DataFrame) -> pd.Series:
+    """k̂ of each run, infinite where the run failed or its ratios have none."""
+    k = pd.to_numeric(frame.reindex(columns=["khat"])["khat"], errors="coerce").fillna(np.inf)
+    return k.mask(frame.reindex(columns=["khat_exact"])["khat_exact"].eq(True), 0.0)
+
+
+def _median(frame: pd.DataFrame, values: pd.Series, methods: list[str]) -> pd.DataFrame:
+    values = values.mask(frame["status"] == "failed", np.inf)
+    groups = values.groupby([frame["case_name"], frame["method"]], sort=False)
+    table = groups.median().unstack("method")
+    return table.reindex(index=list(dict.fromkeys(frame["case_name"])), columns=methods)
+
+
+def _by(frame: pd.DataFrame, column: str, statistic: str) -> pd.DataFrame:
+    values = pd.to_numeric(frame.reindex(columns=[column])[column], errors="coerce")
+    groups = values.groupby([frame["case_name"], frame["method"]], sort=False)
+    return getattr(groups, statistic)().unstack("method")
+
+
+def _share(name: str, k: pd.Series, errors: pd.Series, seconds: pd.Series) -> dict[str, object]:
+    total = len(k)
+    return {
+        "method": name,
+        "posteriors": int(k.notna().sum()),
+        "khat_usable": float((k < KHAT_USABLE).sum() / total),
+        "khat_good": float((k < KHAT_GOOD).sum() / total),
+        "small_errors": float((errors < SMALL_ERROR).sum() / total),
+        "in_time": float((seconds <= MOST_SECONDS).sum() / total),
+    }
+
+
+def _pick(table: pd.DataFrame, chosen: pd.Series) -> pd.Series:
+    values = {c: np.inf if m == NONE else table.at[c, m] for c, m in chosen.items()}
+    return pd.Series(values, dtype=float).reindex(table.index)

@@ -1,0 +1,167 @@
+"""What a method is, what it is given, and what it answers with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridge.targets.base import Target
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+    from stan_models import StanProgram
+    from stan_models.density import Data
+
+__all__ = ["Array", "Fit", "LogDensity", "Method", "Problem", "Run"]
+
+Array = NDArray[np.floating]
+LogDensity = Callable[[Array], Array]
+_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
+
+
+class Problem(Protocol):
+    """A posterior as methods see it: from Stan, from PyMC, or from both.
+
+    Each property is made when first asked for; asking for a form that the posterior does not have
+    raises `bridge.errors.NoModelError`, which says where another one may be had.
+    """
+
+    @property
+    def has_program(self) -> bool:
+        """Whether there is a Stan program, so that methods of Stan can run."""
+
+    @property
+    def program(self) -> StanProgram:
+        """The Stan program."""
+
+    @property
+    def data(self) -> Data:
+        """Data of the Stan program, as `StanProgram.density` takes them."""
+
+    @property
+    def stan_target(self) -> Target:
+        """log p̃ of the Stan program."""
+
+    @property
+    def model(self) -> pm.Model:
+        """A PyMC model: a model of its own, or the Stan program as one."""
+
+    @property
+    def pymc_target(self) -> Target:
+        """log p̃ on the unconstrained space of `model`."""
+
+    @property
+    def gradient_seconds(self) -> float | None:
+        """Time of a gradient where `model` is a Stan program; None where it is PyMC's own."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Draws of a fitted approximation, or of a sampler.
+
+    Parameters
+    ----------
+    target
+        The density that was approximated; ``lp`` is its log density.
+    theta
+        Draws, shape (chains, draws, D), unconstrained space. Independent methods have one chain.
+    lp, lq
+        log p̃ and log q of each draw, shape (chains, draws), both with all constants and on the
+        unconstrained space; ``lq`` is None for a sampler.
+    log_q
+        log q at any point, (N, D) -> (N,); None where the method does not give it.
+    seconds
+        Wall time of the fit: for Stan the run of the compiled program, for PyMC with its graph
+        compilation.
+    gradient_evaluations
+        Gradients of log p̃, where the method lets them be counted.
+    losses, loss_iterations
+        Trace of the objective (:attr:`Method.objective`) as the method reports it, and the
+        iterations of its entries; None for every iteration.
+    info
+        Anything else worth a column of the record (divergences, engine, stop reason).
+    """
+
+    target: Target
+    theta: Array
+    lp: Array
+    seconds: float
+    lq: Array | None = None
+    log_q: LogDensity | None = None
+    gradient_evaluations: int | None = None
+    losses: Array | None = None
+    loss_iterations: NDArray[np.integer] | None = None
+    info: dict[str, object] = field(default_factory=dict)
+
+
+Run = Callable[[Problem, int, int], Fit]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of :func:`bridge.compare`, :func:`bridge.sweep` and :func:`bridge.fit`.
+
+    Parameters
+    ----------
+    name
+        What records, files and tables call it: letters, digits and ``. _ + -``.
+    description
+        A few words, for ``python -m bridge list``.
+    representation
+        The form of the posterior it works on: "stan" (`Problem.program`) or "pymc"
+        (`Problem.model`).
+    run
+        ``run(problem, draws, seed)`` -> :class:`Fit`. It may run in another process, so that it
+        must be picklable: a function of a module, or an instance of a class.
+    default
+        Whether a comparison that names no methods runs it.
+    general
+        Whether it works on any posterior, so that a sweep runs it.
+    objective
+        What its losses are.
+    sampler
+        Whether its draws are of the posterior itself and have no log q.
+
+    Raises
+    ------
+    ValueError
+        The name cannot be that of a file, or the representation is another word.
+
+    Examples
+    --------
+    >>> def prior(problem, draws, seed):  # wider than the posterior, so that weights repair it
+    ...     target, rng = problem.pymc_target, np.random.default_rng(seed)
+    ...     theta = rng.standard_normal((1, draws, target.dimension))
+    ...     lq = scipy.stats.norm.logpdf(theta).sum(axis=2)
+    ...     return bridge.Fit(target, theta, target.log_density(theta[0])[None], 0.0, lq)
+    >>> method = bridge.Method("prior", "a standard normal", "pymc", prior)
+    >>> bridge.fit(model, methods=[method, "laplace"], random_seed=1).method
+    'prior'
+    """
+
+    name: str
+    description: str
+    representation: Literal["stan", "pymc"]
+    run: Run
+    default: bool = True
+    general: bool = True
+    objective: str = "−ELBO"
+    sampler: bool = False
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(
+                "the name of a method must be of letters, digits and . _ + -, as files are named "
+                f"by it, got {self.name!r}"
+            )
+        if self.representation not in ("stan", "pymc"):
+            raise ValueError(
+                f"method {self.name}: representation must be 'stan' or 'pymc', got "
+                f"{self.representation!r}"
+            )

@@ -1,0 +1,122 @@
+"""All methods by name: those of this package, and those that installed packages register."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points
+
+from bridge.errors import BrokenMethodError, UnknownMethodError
+from bridge.methods.base import Method
+from bridge.methods.families import FAMILY_METHODS
+from bridge.methods.pymc import PYMC_METHODS
+from bridge.methods.stan import STAN_METHODS
+
+__all__ = ["ENTRY_POINTS", "METHODS", "find_methods", "installed_methods"]
+
+ENTRY_POINTS = "trusted_posteriors.methods"
+METHODS: dict[str, Method] = {
+    method.name: method for method in (*STAN_METHODS, *PYMC_METHODS, *FAMILY_METHODS)
+}
+
+
+def find_methods(chosen: Sequence[str | Method] | str | Method | None = None) -> list[Method]:
+    """The methods asked for; for None those of ours that run by default.
+
+    Parameters
+    ----------
+    chosen
+        Names of `METHODS`, names under which an installed package registers a method (entry point
+        group ``trusted_posteriors.methods``), or methods themselves.
+
+    Returns
+    -------
+    list of Method
+        In this order, each once.
+
+    Raises
+    ------
+    UnknownMethodError
+        A name that nobody has, with the near ones.
+    BrokenMethodError
+        An installed package registers the name and its method cannot be loaded.
+    ValueError
+        Two different methods have one name.
+    TypeError
+        Neither a name nor a method.
+    """
+    if chosen is None:
+        return [method for method in METHODS.values() if method.default]
+    found: dict[str, Method] = {}
+    for entry in [chosen] if isinstance(chosen, str | Method) else chosen:
+        method = _named(entry) if isinstance(entry, str) else _own(entry)
+        if found.setdefault(method.name, method) != method:
+            raise _twice(method.name)
+    return list(found.values())
+
+
+def installed_methods() -> dict[str, Method | BrokenMethodError]:
+    """What installed packages register, by name; the error in place of a method that is broken."""
+    found: dict[str, Method | BrokenMethodError] = {}
+    for name, entry in _registered().items():
+        try:
+            found[name] = _load(entry)
+        except BrokenMethodError as error:
+            found[name] = error
+    return found
+
+
+def _named(name: str) -> Method:
+    if name in METHODS:
+        return METHODS[name]
+    registered = _registered()
+    if name in registered:
+        return _load(registered[name])
+    names = [*METHODS, *registered]
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names
+    raise UnknownMethodError(
+        f"unknown method {name!r}; did you mean {', '.join(near)}? "
+        "`python -m bridge list` shows all of them"
+    )
+
+
+def _own(method: object) -> Method:
+    """A method that the caller made; a name of ours would mix its records with theirs."""
+    if not isinstance(method, Method):
+        raise TypeError(
+            f"a method must be a name or a bridge.Method, got {type(method).__name__}: see "
+            "`python -m bridge list` for names and help(bridge.Method) for making one"
+        )
+    if METHODS.get(method.name, method) != method:
+        raise _twice(method.name)
+    return method
+
+
+def _twice(name: str) -> ValueError:
+    return ValueError(
+        f"two methods have the name {name!r}, under which their records would be mixed: give one "
+        "of them another name"
+    )
+
+
+def _registered() -> dict[str, EntryPoint]:
+    """Entry points by name, in the order of names; a name of ours stays ours."""
+    found = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+    return {name: found[name] for name in sorted(found) if name not in METHODS}
+
+
+def _load(entry: EntryPoint) -> Method:
+    where = f"method {entry.name!r}, which an installed package registers as {entry.value!r},"
+    try:
+        method = entry.load()
+    except Exception as error:  # importing foreign code can fail with anything
+        raise BrokenMethodError(
+            f"{where} cannot be loaded: {type(error).__name__}: {error}; repair or remove that "
+            "package"
+        ) from error
+    if not isinstance(method, Method) or method.name != entry.name:
+        found = repr(method.name) if isinstance(method, Method) else type(method).__name__
+        raise BrokenMethodError(
+            f"{where} must be a bridge.Method with this name, got {found}: mend the entry point"
+        )
+    return method

@@ -1,0 +1,131 @@
+"""Any Stan program as a PyMC model: what ``pm.fit`` and ``pm.sample`` offer runs on it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pymc as pm
+from numpy.typing import NDArray
+
+from bridge.errors import UndefinedDensityError
+from bridge.stan.stan_backends import register_backends
+from bridge.stan.stan_op import StanConstrain, StanLogDensity
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from pytensor.tensor.variable import TensorVariable
+
+    from stan_models import StanDensity, StanProgram
+    from stan_models.density import Data
+
+START_RADIUS = 2.0  # Stan's own initial values: uniform on (-2, 2), unconstrained space
+START_TRIES = 100  # Stan gives up after as many
+
+
+def stan_model(
+    program: StanProgram | str | PathLike[str],
+    data: Data = None,
+    *,
+    generated: bool = False,
+    random_seed: int | None = None,
+    name: str = "unconstrained",
+) -> pm.Model:
+    """Return a PyMC model with the log density of a Stan program.
+
+    The model has one free variable, the flat unconstrained vector of the program,
+
+    .. math:: p(\\theta) \\propto 1, \\quad
+        \\text{potential } \\log \\tilde p(\\theta) \\text{ with Jacobian and constants},
+
+    and a deterministic of its own for every parameter, transformed parameter and, on request,
+    generated quantity, under its Stan name and on the constrained space. ``pm.fit`` with every
+    family, ``pm.sample`` and ``pm.find_MAP`` work on it, on PyTensor's C, numba and JAX backends
+    (the latter two call back to the compiled program). A flow's ``ordering`` takes the names of the
+    program's parameters. Families that read a model's graph
+    (ViperVI, JaakkolaVI, MatchingVI) need a model written in PyMC.
+
+    Parameters
+    ----------
+    program
+        A `stan_models.StanProgram`, Stan source, or the path of a ``.stan`` file.
+    data
+        Values of the data block by name, the path of a JSON file, or None.
+    generated
+        Whether generated quantities become deterministics too. Their random numbers are a
+        function of θ and ``random_seed``.
+    random_seed
+        Needed with ``generated``: integer >= 0.
+    name
+        Name of the free variable, shape (D,).
+
+    Raises
+    ------
+    StanCompileError, StanDataError
+        The program is not valid, or the data do not fit it.
+    UndefinedDensityError
+        The density is zero at every start tried, or its gradient is not finite where it is not.
+    ValueError
+        ``name`` is also the name of a Stan variable; ``generated`` without ``random_seed``.
+
+    Examples
+    --------
+    >>> model = stan_model("parameters { real x; } model { x ~ normal(1, 2); }")
+    >>> model.compile_logp()({"unconstrained": [1.0]})  # -log(2 sqrt(2 pi))
+    array(-1.61208571)
+    """
+    density = _program(program).density(data)
+    if generated and random_seed is None:
+        raise ValueError("generated=True needs random_seed, got None")
+    constrain = StanConstrain(density, random_seed if generated else None)
+    if name in constrain.shapes:
+        raise ValueError(
+            f"{name!r} is a variable of the Stan program: give the flat vector another name=..."
+        )
+    register_backends()
+    with pm.Model() as model:
+        theta = pm.Flat(name, shape=density.dimension, initval=_start(density))
+        theta.tag.blocks = Counter(name.split(".")[0] for name in density.unconstrained_names)
+        lp, _ = cast("list[TensorVariable]", StanLogDensity(density)(theta))
+        pm.Potential(f"{density.program.name}_log_density", lp)
+        values = cast("list[TensorVariable]", constrain(theta, return_list=True))
+        for variable, value in zip(constrain.shapes, values, strict=True):
+            pm.Deterministic(variable, value)
+    return model
+
+
+def _program(program: StanProgram | str | PathLike[str]) -> StanProgram:
+    from stan_models import StanProgram
+
+    return program if isinstance(program, StanProgram) else StanProgram(program)
+
+
+def _start(density: StanDensity) -> NDArray[np.float64]:
+    """The origin, or else the first random start, where density and gradient are finite."""
+    rng = np.random.default_rng(0)
+    starts = rng.uniform(-START_RADIUS, START_RADIUS, (START_TRIES, density.dimension))
+    starts[0] = 0.0
+    lp, gradient = density.log_density_gradient(starts)
+    defined = np.isfinite(lp)
+    usable = defined & np.isfinite(gradient).all(axis=1)
+    if usable.any():
+        return starts[usable.argmax()]
+    label = f"Stan program {density.program.name!r}"
+    if not defined.any():
+        raise UndefinedDensityError(
+            f"{label} has no finite log density at the origin or at {START_TRIES - 1} random "
+            f"points of (-{START_RADIUS:g}, {START_RADIUS:g})^{density.dimension} of its "
+            "unconstrained space: check the data, or the declared constraints"
+        )
+    row = int(defined.argmax())
+    bad = [
+        name
+        for name, ok in zip(density.unconstrained_names, np.isfinite(gradient[row]), strict=True)
+        if not ok
+    ]
+    raise UndefinedDensityError(
+        f"{label} has a finite log density but no finite gradient with respect to "
+        f"{', '.join(bad[:10])}: gradient-based methods cannot run on it"
+    )

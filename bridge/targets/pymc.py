@@ -1,0 +1,214 @@
+"""The target of a PyMC model: compiled once, vectorised over draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pymc.pytensorf import rewrite_pregrad
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.random.op import RandomVariable
+
+from bridge.targets.base import Draws, as_points, select
+from pymc_ext.over_draws import over_draws
+from pymc_ext.periodic import refuse_periodic
+
+__all__ = ["BLOCK_ELEMENTS", "PyMCTarget", "pymc_target"]
+
+BLOCK_ELEMENTS = 2**18  # numbers in the widest array of one call: about 2 MB, a cache's worth
+
+
+def pymc_target(model: pm.Model, name: str | None = None) -> PyMCTarget:
+    """Compile a PyMC model into a target that is vectorised over draws.
+
+    The coordinates of ``theta`` are the raveled entries of ``model.value_vars``, in that order.
+    That is the order of ``DictToArrayBijection`` applied to ``model.initial_point()`` and of the
+    flat vector of ``pm.fit``'s mean-field and full-rank approximations: ``approx.mean.eval()`` and
+    ``approx.cov.eval()`` need no permutation. Constants are PyMC's own: its normal densities err by
+    1.9e-9 each, the same at every point.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Any model whose free variables are continuous. Data containers (``pm.Data``) stay live:
+        ``pm.set_data`` changes the target.
+    name : str, optional
+        Name for tables; the model's own name, or ``"pymc"``, by default.
+
+    Raises
+    ------
+    ValueError
+        If a free variable is discrete or on a circle (``pm.VonMises``), if there is none, or if
+        the log density is itself random (``pm.Minibatch``).
+
+    Examples
+    --------
+    >>> with pm.Model() as model:
+    ...     tau = pm.HalfNormal("tau")
+    >>> target = pymc_target(model)
+    >>> target.log_density(np.zeros((1, 1)))  # tau = 1: log(2 phi(1)) + log|d tau / d theta|
+    array([-0.72579135])
+    """
+    return PyMCTarget(model, name or model.name or "pymc")
+
+
+class PyMCTarget:
+    """`Target` of a PyMC model; made by `pymc_target`."""
+
+    def __init__(self, model: pm.Model, name: str):
+        _check_continuous(model)
+        refuse_periodic(model)
+        self.name = name
+        self.model = model
+        self.parameter_names = tuple(rv.name for rv in model.free_RVs)
+        shapes = [np.shape(model.initial_point()[v.name]) for v in model.value_vars]
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+        self.dimension = int(ends[-1])
+        self._theta = pt.matrix("theta", shape=(None, self.dimension), dtype="float64")
+        self._values = {
+            v: _block(self._theta, slice(end - int(np.prod(shape)), end), shape, v)
+            for v, shape, end in zip(model.value_vars, shapes, ends, strict=True)
+        }
+        logp = rewrite_pregrad(model.logp())
+        _check_deterministic(logp)
+        (batched,) = over_draws([logp], self._values, self._theta.shape[0], model.check_bounds)
+        batched = batched.astype("float64")
+        self._log_density = pytensor.function([self._theta], [batched])
+        self._rows = _rows_per_call(self._log_density)
+        self._batched = batched
+        self._compiled: dict[str, Callable] = {}
+
+    def log_density(self, theta: np.ndarray) -> np.ndarray:
+        """Log p̃ at unconstrained points, (N, D) -> (N,); -inf and NaN are returned as they are."""
+        return self._call(self._log_density, theta)[0]
+
+    def log_density_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log p̃ and its gradient at unconstrained points, (N, D) -> (N,), (N, D)."""
+        value, gradient = self._call(self._function("gradient", self._make_gradient), theta)
+        return value, gradient
+
+    def constrain(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """Free variables and deterministics by name, (N, D) -> (N, *shape) each."""
+        names = [v.name for v in self._outputs()]
+        values = self._call(self._function("constrain", self._make_constrain), theta)
+        return dict(zip(names, values, strict=True))
+
+    def unconstrain(self, draws: Draws) -> np.ndarray:
+        """Unconstrained points of named draws of the free variables, (N, *shape) each -> (N, D).
+
+        Raises
+        ------
+        ValueError
+            If a free variable is missing, has another shape, or lies outside its support.
+        """
+        given = select(draws, self.parameter_names)
+        shapes = {rv.name: s for rv, s in zip(self.model.free_RVs, self._rv_shapes(), strict=True)}
+        _check_shapes(given, shapes)
+        parts = self._function("unconstrain", self._make_unconstrain)(*given.values())
+        for name, part in zip(self.parameter_names, parts, strict=True):
+            _check_support(name, part)
+        return np.concatenate([np.asarray(part, float) for part in parts], axis=1)
+
+    def _function(self, key: str, make: Callable[[], Callable]) -> Callable:
+        if key not in self._compiled:
+            self._compiled[key] = make()
+        return self._compiled[key]
+
+    def _make_gradient(self) -> Callable:
+        gradient: Any = pt.grad(self._batched.sum(), self._theta)
+        return pytensor.function([self._theta], [self._batched, gradient])
+
+    def _make_constrain(self) -> Callable:
+        outputs = self.model.replace_rvs_by_values(self._outputs())
+        batched = over_draws(outputs, self._values, self._theta.shape[0])
+        return pytensor.function([self._theta], batched, on_unused_input="ignore")
+
+    def _make_unconstrain(self) -> Callable:
+        rvs = self.model.free_RVs
+        inputs = {rv: rv.type.clone()(name=rv.name) for rv in rvs}
+        values = [_forward(rv, self.model.rvs_to_transforms[rv]) for rv in rvs]
+        values = clone_replace(values, inputs)
+        batched = {x: pt.tensor(f"{x.name}_draws", shape=(None, *x.type.shape), dtype=x.dtype)
+                   for x in inputs.values()}  # fmt: skip
+        rows = next(iter(batched.values())).shape[0]
+        flat = [v.reshape((rows, -1)) for v in over_draws(values, batched, rows)]
+        return pytensor.function(list(batched.values()), flat, on_unused_input="ignore")
+
+    def _outputs(self) -> list:
+        return [*self.model.free_RVs, *self.model.deterministics]
+
+    def _rv_shapes(self) -> list[tuple[int, ...]]:
+        point = self.constrain(np.zeros((1, self.dimension)))
+        return [point[name].shape[1:] for name in self.parameter_names]
+
+    def _call(self, function: Callable, theta: np.ndarray) -> list[np.ndarray]:
+        theta = as_points(theta, self.dimension)
+        starts = range(0, max(len(theta), 1), self._rows)
+        blocks = [function(theta[i : i + self._rows]) for i in starts]
+        return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
+
+
+def _check_continuous(model: pm.Model) -> None:
+    if not model.free_RVs:
+        raise ValueError("the model has no free variable: expected at least one parameter")
+    discrete = [v.name for v in model.free_RVs if not v.dtype.startswith("float")]
+    if discrete:
+        raise ValueError(
+            f"discrete free variables {discrete}: only continuous ones have a density on R^D; "
+            "marginalise them out (see pymc_extras.marginalize) or replace them"
+        )
+
+
+def _check_deterministic(logp: Any) -> None:
+    random = sorted({str(op) for op in _ops(logp) if isinstance(op, RandomVariable)})
+    if random:
+        raise ValueError(
+            f"the model's log density is random: it contains {random}; "
+            "replace pm.Minibatch by the full data to judge an approximation"
+        )
+
+
+def _ops(*outputs: Any) -> set[Any]:
+    """Every op of a graph, those inside its sub-graphs included."""
+    ops = {v.owner.op for v in ancestors(outputs) if v.owner}
+    inner = [op.inner_outputs for op in ops if hasattr(op, "inner_outputs")]
+    return ops.union(*(_ops(*outputs) for outputs in inner))
+
+
+def _block(theta: Any, columns: slice, shape: tuple[int, ...], value: Any) -> Any:
+    """The value variable's entries of every draw, shape (N, *shape)."""
+    block = theta[:, columns].reshape((theta.shape[0], *shape)).astype(value.dtype)
+    return pt.specify_shape(block, (None, *shape))
+
+
+def _forward(rv: Any, transform: Any) -> Any:
+    return rv if transform is None else transform.forward(rv, *rv.owner.inputs)
+
+
+def _rows_per_call(function: Callable) -> int:
+    """Draws a call may take so that its widest array stays within `BLOCK_ELEMENTS`."""
+    graph = function.maker.fgraph  # type: ignore[attr-defined]
+    shapes = [getattr(v.type, "shape", ()) for v in graph.variables]
+    widest = max(np.prod([s for s in shape if s], dtype=float) for shape in shapes)
+    return int(np.clip(BLOCK_ELEMENTS // widest, 16, BLOCK_ELEMENTS))
+
+
+def _check_shapes(draws: Draws, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    rows = {value.shape[:1] for value in draws.values()}
+    if len(rows) > 1 or () in rows:
+        raise ValueError(f"draws must share one first axis, got lengths {sorted(rows)}")
+    for name, shape in shapes.items():
+        if draws[name].shape[1:] != shape:
+            expected = ("N", *shape)
+            raise ValueError(f"draws of {name} must have shape {expected}, got {draws[name].shape}")
+
+
+def _check_support(name: str, part: np.ndarray) -> None:
+    bad = int(np.sum(~np.isfinite(part).all(axis=1)))
+    if bad:
+        raise ValueError(f"{bad} of {len(part)} draws of {name} lie outside its support")

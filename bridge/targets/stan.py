@@ -1,0 +1,49 @@
+"""The target of a compiled Stan program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bridge.targets.base import Draws, as_points, select
+
+if TYPE_CHECKING:
+    from stan_models import StanDensity
+
+__all__ = ["StanTarget", "stan_target"]
+
+
+def stan_target(density: StanDensity, name: str | None = None) -> StanTarget:
+    """Wrap a compiled Stan log density (``StanProgram.density(data)``) as a target.
+
+    Stan drops the constants of a distribution only in ``~`` statements; the density is that of the
+    program as `stan_models` compiles it (``propto=False``), Jacobian included.
+    """
+    return StanTarget(density, name or "stan")
+
+
+class StanTarget:
+    """`Target` of a compiled Stan program; made by `stan_target`."""
+
+    def __init__(self, density: StanDensity, name: str):
+        self.name = name
+        self.density = density
+        self.dimension = int(density.dimension)
+        self.parameter_names = tuple(density.parameter_names)
+
+    def log_density(self, theta: np.ndarray) -> np.ndarray:
+        """Log p̃ at unconstrained points, (N, D) -> (N,)."""
+        return self.density.log_density(as_points(theta, self.dimension))
+
+    def log_density_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log p̃ and its gradient at unconstrained points, (N, D) -> (N,), (N, D)."""
+        return self.density.log_density_gradient(as_points(theta, self.dimension))
+
+    def constrain(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+        """Parameters and transformed parameters by name, (N, D) -> (N, *shape) each."""
+        return self.density.constrain(as_points(theta, self.dimension), transformed=True)
+
+    def unconstrain(self, draws: Draws) -> np.ndarray:
+        """Unconstrained points of named draws of the parameters, (N, *shape) each -> (N, D)."""
+        return self.density.unconstrain(select(draws, self.parameter_names))
