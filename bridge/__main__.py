@@ -10,31 +10,19 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import arviz as az
-import joblib
-import pandas as pd
 from rich.console import Console
 from rich.logging import RichHandler
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from bridge.advice import LADDER, fit
-from bridge.comparison.cluster import cluster
-from bridge.comparison.compare import compare
-from bridge.comparison.records import Record
-from bridge.comparison.sweep import cases_with_reference, sweep
 from bridge.errors import BridgeError
 from bridge.measures.limits import KHAT_USABLE
-from bridge.methods.base import Method
-from bridge.methods.table import METHODS, installed_methods
-from bridge.report.files import write
-from bridge.report.html_report import html_report
-from bridge.report.summary import failure_lines
-from bridge.report.terminal import LEGEND, rich_tables
-from posteriordb_cases import list_cases, load_case
+from bridge.methods.resampling import Resampled
 from stan_models.errors import StanError
 
+Runner = Callable[[argparse.Namespace, Console], int]
 Adder = Callable[..., argparse.ArgumentParser]  # adds a command by its name
+MOST_ROWS = 40  # of a summary on the terminal
 EMBEDDED_SCHOOLS = (
     "eight_schools-eight_schools_noncentered",
     "eight_schools-eight_schools_centered",
@@ -92,7 +80,7 @@ def _add_compare(add_command: Adder) -> None:
         help="posteriors of the database (default: both eight schools)",
     )
     _comparison_arguments(command, "those that `list` marks", 3, "results/compare")
-    command.set_defaults(run=_compare)
+    command.set_defaults(run=_later("compare_command"))
 
 
 def _add_sweep(add_command: Adder) -> None:
@@ -109,14 +97,14 @@ def _add_sweep(add_command: Adder) -> None:
         default="loky",
         help="joblib's: loky (processes here), or dask or ray for the cluster you are connected to",
     )
-    command.set_defaults(run=_sweep)
+    command.set_defaults(run=_later("sweep_command"))
 
 
 def _add_report(add_command: Adder) -> None:
     command = add_command("report", help="one HTML page on the records of a sweep")
     command.add_argument("folder", type=Path, metavar="DIR", help="where records.sqlite is")
     command.add_argument("--out", type=Path, metavar="DIR", help="folder (default: DIR itself)")
-    command.set_defaults(run=_report)
+    command.set_defaults(run=_later("report_command"))
 
 
 def _add_fit(add_command: Adder) -> None:
@@ -142,13 +130,13 @@ def _add_fit(add_command: Adder) -> None:
 def _add_list_and_generate(add_command: Adder) -> None:
     command = add_command("list", help="cases and methods")
     _database_argument(command)
-    command.set_defaults(run=_list)
+    command.set_defaults(run=_later("list_command"))
 
     command = add_command("generate", help="make reference draws of a case with Stan NUTS")
     command.add_argument("name")
     command.add_argument("--seed", type=int, default=1)
     _database_argument(command)
-    command.set_defaults(run=_generate)
+    command.set_defaults(run=_later("generate_command"))
 
 
 def _comparison_arguments(
@@ -172,73 +160,15 @@ def _database_argument(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _compare(arguments: argparse.Namespace, console: Console) -> int:
-    with joblib.parallel_config(n_jobs=arguments.jobs):
-        return _run(arguments, console, compare, arguments.cases)
+def _later(name: str) -> Runner:
+    """A command of `bridge.commands`, which imports all that comparisons need."""
 
+    def run(arguments: argparse.Namespace, console: Console) -> int:
+        from bridge import commands
 
-def _sweep(arguments: argparse.Namespace, console: Console) -> int:
-    cases = cases_with_reference(arguments.database)
-    limits = {"budget": arguments.budget, "run_limit": arguments.run_limit}
-    with cluster(arguments.backend, arguments.jobs):
-        return _run(arguments, console, sweep, cases, **limits)
+        return getattr(commands, name)(arguments, console)
 
-
-def _run(
-    arguments: argparse.Namespace,
-    console: Console,
-    runner: Callable[..., pd.DataFrame],
-    cases: Sequence[str],
-    **limits: float | None,
-) -> int:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("preparing", total=None)
-
-        def on_record(record: Record, done: int, total: int) -> None:
-            text = f"{record['method']} on {record['case_name']}: {record['status']}"
-            progress.update(task, description=text, completed=done, total=total)
-
-        frame = runner(
-            cases,
-            arguments.methods,
-            arguments.seeds,
-            out=arguments.out,
-            database=arguments.database,
-            draws=arguments.draws,
-            retry_failed=arguments.retry_failed,
-            on_record=on_record,
-            **limits,
-        )
-        if frame.empty:
-            raise ValueError("no run was started within the budget: give more seconds")
-        progress.update(
-            task, description="writing tables and figures", total=len(frame), completed=len(frame)
-        )
-        paths = write(frame, arguments.out)
-    _print_results(frame, console)
-    console.print(f"{len(paths)} files in {arguments.out}: {', '.join(p.name for p in paths)}")
-    return 0 if (frame["status"] == "ok").any() else 1
-
-
-def _print_results(frame: pd.DataFrame, wide: Console) -> None:
-    for table in rich_tables(frame):
-        wide.print(table)
-    wide.print(LEGEND, highlight=False)
-    for line in failure_lines(frame):
-        wide.print(line, highlight=False, markup=False)
-
-
-def _report(arguments: argparse.Namespace, console: Console) -> int:
-    with console.status("writing the report ..."):
-        paths = html_report(arguments.folder, arguments.out)
-    console.print(f"{paths[0]} and {len(paths) - 1} tables and figures written", highlight=False)
-    return 0
+    return run
 
 
 def _fit(arguments: argparse.Namespace, console: Console) -> int:
@@ -257,43 +187,27 @@ def _fit(arguments: argparse.Namespace, console: Console) -> int:
             progressbar=False,
         )
     console.print(advice.reasons, highlight=False, markup=False)
-    summary = az.summary(advice.idata, kind="stats")
-    console.print(summary.to_string(max_rows=40), highlight=False, markup=False)
-    advice.idata.to_netcdf(arguments.out)
+    if isinstance(advice.draws, Resampled):
+        _print_summary(advice.draws, console)
+        advice.draws.to_netcdf(arguments.out)
+    else:
+        import arviz as az
+
+        summary = az.summary(advice.idata, kind="stats")
+        console.print(summary.to_string(max_rows=MOST_ROWS), highlight=False, markup=False)
+        advice.idata.to_netcdf(arguments.out)
     console.print(f"draws written to {arguments.out}")
     return 0
 
 
-def _list(arguments: argparse.Namespace, console: Console) -> int:
-    table = Table(title="cases")
-    for heading in ("case", "Stan", "PyMC", "reference", "exact log Z"):
-        table.add_column(heading, no_wrap=True)
-    for name in list_cases(arguments.database):
-        case = load_case(name, database=arguments.database)
-        marks = (
-            "yes" if has else "–"
-            for has in (case.stan_code is not None, case.has_port, case.has_reference)
-        )
-        evidence = (case.exact or {}).get("log_evidence")
-        table.add_row(name, *marks, "–" if evidence is None else f"{evidence:.4f}")
-    console.print(table)
-    table = Table("method", "what it is", "default", title="methods")
-    for name, method in (METHODS | installed_methods()).items():
-        if isinstance(method, Method):
-            default = "yes" if name in METHODS and method.default else "–"
-            table.add_row(name, method.description, default)
-        else:
-            table.add_row(name, str(method), "broken")
-    console.print(table)
-    return 0
-
-
-def _generate(arguments: argparse.Namespace, console: Console) -> int:
-    from bridge.reference.generate import generate
-
-    path = generate(arguments.name, database=arguments.database, random_seed=arguments.seed)
-    console.print(f"reference draws written to {path}")
-    return 0
+def _print_summary(draws: Resampled, console: Console) -> None:
+    table = Table("", "mean", "sd", "5%", "95%", box=None)
+    rows = draws.summary()
+    for name, *numbers in rows[:MOST_ROWS]:
+        table.add_row(name, *(f"{x:.4g}" for x in numbers))
+    console.print(table, highlight=False)
+    if len(rows) > MOST_ROWS:
+        console.print(f"... and {len(rows) - MOST_ROWS} more in the file", highlight=False)
 
 
 if __name__ == "__main__":

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pymc as pm
-from pytensor.gradient import NullTypeGradError
-from pytensor.graph.utils import MethodNotDefined
 
 from bridge.errors import BridgeError
 from bridge.measures.khat import KHat, pareto_khat
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.base import Fit, Method
 from bridge.methods.problems import ModelProblem, StanProblem, as_problem
-from bridge.methods.resampling import resampled
+from bridge.methods.resampling import Resampled, resampled
 from bridge.methods.table import find_methods
 from bridge.targets.draws import InferenceData
 from stan_models import StanError
 
 if TYPE_CHECKING:
+    import pymc as pm
+
     from stan_models import StanProgram
     from stan_models.density import Data
 
@@ -41,7 +42,6 @@ REPETITIONS = 5
 # and programs (OSError, with it TimeoutError); an Op without a derivative. All else is a fault in
 # code, ours or the caller's, that has to be seen: AssertionError, TypeError, AttributeError,
 # LookupError, NameError.
-NO_DERIVATIVE = (NullTypeGradError, MethodNotDefined, NotImplementedError)
 EXPECTED_FAILURES = (
     ValueError,
     ArithmeticError,
@@ -50,7 +50,7 @@ EXPECTED_FAILURES = (
     OSError,
     StanError,
     BridgeError,
-    *NO_DERIVATIVE,
+    NotImplementedError,
 )
 
 
@@ -99,12 +99,19 @@ class Advice:
         Every method tried, in order.
     fit
         Draws of the chosen approximation before resampling, with ``log_q``; None for NUTS.
+    draws
+        What ``idata`` is made of.
     """
 
     method: str
-    idata: InferenceData
     attempts: tuple[Attempt, ...]
     fit: Fit | None
+    draws: Resampled | InferenceData
+
+    @cached_property
+    def idata(self) -> InferenceData:
+        """The draws as ArviZ holds them."""
+        return self.draws.inference_data() if isinstance(self.draws, Resampled) else self.draws
 
     @property
     def reasons(self) -> str:
@@ -194,11 +201,10 @@ def fit(
         attempt, found, k = _try(method, problem, khat, fresh_draws, seed)
         attempts.append(attempt)
         if found is not None and k is not None and k.weights is not None:
-            idata = resampled(problem, found, k.weights, draws, seed)
-            return Advice(method.name, idata, tuple(attempts), found)
+            taken = resampled(problem, found, k.weights, draws, seed)
+            return Advice(method.name, tuple(attempts), found, taken)
     _log.info("no approximation is good enough: running NUTS")
-    idata = problem.nuts(draws, seed, progressbar)
-    return Advice("nuts", idata, tuple(attempts), None)
+    return Advice("nuts", tuple(attempts), None, problem.nuts(draws, seed, progressbar))
 
 
 def _check(khat: float, draws: int, fresh_draws: int) -> None:
@@ -229,7 +235,7 @@ def _try(
         return Attempt(method.name, nan, nan, nan, False, 0.0, verdict), None, None
     try:
         found = method.run(problem, draws, seed)
-    except (*EXPECTED_FAILURES, TypeError) as error:
+    except Exception as error:
         if not _is_expected(error):
             raise
         _log.debug("%s failed", method.name, exc_info=True)
@@ -254,8 +260,20 @@ def _try(
 
 
 def _is_expected(error: Exception) -> bool:
-    """Families say with a TypeError, raised from PyTensor's, that a model lacks a derivative."""
-    return isinstance(error, EXPECTED_FAILURES) or isinstance(error.__cause__, NO_DERIVATIVE)
+    """Also PyTensor's where a model lacks a derivative, bare or behind a family's TypeError."""
+    return isinstance(error, EXPECTED_FAILURES) or any(
+        isinstance(e, _no_derivative()) for e in (error, error.__cause__)
+    )
+
+
+def _no_derivative() -> tuple[type[Exception], ...]:
+    """PyTensor's errors; none while it is not imported, as nothing can have raised them then."""
+    if "pytensor" not in sys.modules:
+        return ()
+    from pytensor.gradient import NullTypeGradError
+    from pytensor.graph.utils import MethodNotDefined
+
+    return NullTypeGradError, MethodNotDefined, NotImplementedError
 
 
 def _log_densities(method: Method, found: Fit) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,8 @@
 
     python -m benchmarks.speed.bernstein [--steps 2000] [--results FOLDER]
 
-Eight schools (D = 10), order 50, two layers of 10, 10 draws a step; run it with OMP_NUM_THREADS=1
+Eight schools (D = 10), order 50, two layers of 10, 10 draws a step, on PyMC's density and on that
+of the compiled Stan program; run it with OMP_NUM_THREADS=1
 and NPROC=1 in the environment (one thread for JAX, whose pool takes more than it gives here).
 The default flow has quadratic tails and two networks, the paper's neither.
 The Op's table is microseconds for 100 rows of 50 increments, fused against pure PyTensor. Steps per
@@ -23,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -35,11 +37,12 @@ import pytensor.tensor as pt
 import pymc_ext as px
 from benchmarks import record
 from benchmarks.papers.bfvi_cases import eight_schools_ncp
+from pymc_ext.density import CountedDensity
 from pymc_ext.maths.bernstein_basis import bernstein_polynomial
-from pymc_ext.variational.bernstein.inference import StepOptions
-from pymc_ext.variational.core.seeds import Purpose
 
-ORDER, ROWS, DRAWS = 50, 100, 10
+ORDER, ROWS = 50, 100
+HIDDEN = (10, 10)  # the paper's; the default grows with the dimension
+RATE = 0.01
 FLOWS: dict[str, dict[str, str]] = {
     "default": {},
     "paper's": {"tails": "bounded", "conditioning": "squashed"},
@@ -85,24 +88,52 @@ def op_table() -> dict[str, float]:
     return out
 
 
-def loop_row(backend: str, steps: int, order: int, **options: str) -> dict[str, float]:
-    """Steps per CPU and wall second after compilation, and seconds of compilation."""
-    method = px.BernsteinVI(
-        order, backend=backend, model=eight_schools_ncp(), random_seed=1, **options
-    )
-    begin = time.perf_counter()
-    trainer = method._new_trainer(StepOptions(draws=DRAWS), Purpose.TRAIN)
-    trainer.optimizer.rate.set_value(0.01)
-    trainer.loop.run(100)
-    compiled = time.perf_counter() - begin
+def prepared(method: px.BernsteinVI, density: Any) -> Any:
+    """The loop that a fit by ``method`` on ``density`` would train with, compiled."""
+    algorithm = method.algorithm
+    if method.backend == "jax":
+        from pymc_ext.variational.bernstein.training.jax_loop import JaxLoop
+
+        algorithm.make_loop = partial(JaxLoop, method.approx)
+    algorithm._prepare(CountedDensity(density), method.approx.group.start)
+    loop = algorithm._trainer.loop
+    loop.run(100, RATE, 1.0)
+    return loop
+
+
+def rates(loop: Any, steps: int) -> dict[str, float]:
+    """Steps per CPU and wall second."""
     cpu_begin, wall_begin = time.process_time(), time.perf_counter()
     for _ in range(steps // 100):
-        trainer.loop.run(100)
+        loop.run(100, RATE, 1.0)
     return {
         "steps_per_cpu_second": steps / (time.process_time() - cpu_begin),
         "steps_per_second": steps / (time.perf_counter() - wall_begin),
-        "compile_seconds": compiled,
     }
+
+
+def loop_row(backend: str, steps: int, order: int, **options: str) -> dict[str, float]:
+    """Steps per second after compilation, and seconds of compilation, on the PyMC model."""
+    begin = time.perf_counter()
+    method = px.BernsteinVI(
+        order, HIDDEN, backend=backend, model=eight_schools_ncp(), random_seed=1, **options
+    )
+    loop = prepared(method, method.approx.density)
+    compiled = time.perf_counter() - begin
+    return {**rates(loop, steps), "compile_seconds": compiled}
+
+
+def stan_row(steps: int, order: int, **options: str) -> dict[str, float]:
+    """The same on the density of the compiled Stan program."""
+    from posteriordb_cases import load_case
+    from stan_models import StanProgram
+
+    case = load_case("eight_schools-eight_schools_noncentered")
+    density = StanProgram(case.stan_code, name=case.model_name).density(case.data)
+    begin = time.perf_counter()
+    method = px.BernsteinVI(order, HIDDEN, model=eight_schools_ncp(), random_seed=1, **options)
+    loop = prepared(method, density)
+    return {**rates(loop, steps), "compile_seconds": time.perf_counter() - begin}
 
 
 def growth(steps: int = 200) -> list[dict[str, float]]:
@@ -111,11 +142,9 @@ def growth(steps: int = 200) -> list[dict[str, float]]:
     for D in (25, 50, 100, 200, 400):
         with pm.Model() as model:
             pm.Normal("x", 0.0, 1.0, shape=D)
-        trainer = px.BernsteinVI(10, model=model, random_seed=1)._new_trainer(
-            StepOptions(draws=DRAWS), Purpose.TRAIN
-        )
-        trainer.optimizer.rate.set_value(0.01)
-        row = {"D": D, "microseconds": cpu(lambda t=trainer: t.loop.run(1), steps)}
+        method = px.BernsteinVI(10, HIDDEN, model=model, random_seed=1)
+        loop = prepared(method, method.approx.density)
+        row = {"D": D, "microseconds": cpu(lambda loop=loop: loop.run(1, RATE, 1.0), steps)}
         if rows:
             row["exponent"] = float(np.log2(row["microseconds"] / rows[-1]["microseconds"]))
         rows.append(row)
@@ -151,6 +180,10 @@ def main() -> None:
             name = f"{backend}, M={order}, {flow} flow"
             row = results[name] = loop_row(backend, given.steps, order, **options)
             print(f"{name}: " + ", ".join(f"{k} {v:.1f}" for k, v in row.items()), flush=True)
+    for flow, options in FLOWS.items():
+        name = f"Stan density, M={ORDER}, {flow} flow"
+        row = results[name] = stan_row(given.steps, ORDER, **options)
+        print(f"{name}: " + ", ".join(f"{k} {v:.1f}" for k, v in row.items()), flush=True)
     results["growth"] = growth()
     for row in results["growth"]:
         print(", ".join(f"{k} {v:.4g}" for k, v in row.items()), flush=True)

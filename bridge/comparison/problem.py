@@ -15,10 +15,10 @@ from bridge.errors import IncompleteReferenceError, NoModelError
 from bridge.measures.evidence import LogEvidence, log_evidence
 from bridge.measures.moments import reference_moments
 from bridge.stan.stan_to_pymc import stan_model
-from bridge.stan.timing import gradient_seconds
+from bridge.stan.start import stan_start
 from bridge.targets.base import Target
 from bridge.targets.draws import InferenceData
-from bridge.targets.pymc import pymc_target
+from bridge.targets.pymc import model_start, pymc_target
 from bridge.targets.stan import stan_target
 from posteriordb_cases import Case
 
@@ -103,11 +103,11 @@ class CaseProblem:
         return self.stan_target
 
     @cached_property
-    def gradient_seconds(self) -> float | None:
-        """Time of a gradient where methods of PyMC run on a Stan program; None on a port."""
+    def start(self) -> NDArray:
+        """Where fits on `pymc_target` start, unconstrained, shape (D,)."""
         if self.uses_port:
-            return None
-        return gradient_seconds(self.program.density(self.data), self.model)
+            return model_start(self.model)
+        return stan_start(self.program.density(self.data))
 
     @cached_property
     def reference(self) -> InferenceData:

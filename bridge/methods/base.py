@@ -57,8 +57,8 @@ class Problem(Protocol):
         """log p̃ on the unconstrained space of `model`."""
 
     @property
-    def gradient_seconds(self) -> float | None:
-        """Time of a gradient where `model` is a Stan program; None where it is PyMC's own."""
+    def start(self) -> Array:
+        """Where fits on `pymc_target` start, unconstrained, shape (D,)."""
 
 
 @dataclass(frozen=True)

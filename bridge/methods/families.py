@@ -1,140 +1,211 @@
-"""The variational families of `pymc_ext`, each with the options it runs with."""
+"""The variational families of `pymc_ext`: their algorithms, run on a problem's own density.
+
+What is fitted is the density of the Stan program itself, or of the PyMC model, never a graph of the
+two together; families that read a model's graph are fitted by ``pm.fit``. Every option of a run is
+in its record (`Fit.info`), and all of them are the class's own defaults.
+"""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, is_dataclass
+from importlib.metadata import version
 
 import numpy as np
 
-from bridge.methods.base import Array, Fit, LogDensity, Method, Problem, Run
+from bridge.methods.base import Fit, Method, Problem
+from pymc_ext.density import CountedDensity
+from pymc_ext.variational.core.algorithm import Algorithm
+from pymc_ext.variational.core.monitor import Monitor
 
-__all__ = ["FAMILY_METHODS", "flow_options"]
+__all__ = ["FAMILY_METHODS", "FittedBy", "options_of"]
+
+ITERATIONS, FLOW_STEPS = 10_000, 20_000  # at most; flows stop where their ELBO is level
 
 
-def _family(
-    family: str,
-    arguments: Sequence[object],
-    options: Mapping[str, object],
-    adapt: Callable[[Problem], Mapping[str, object]] | None,
-    iterations: int,
-) -> Run:
-    """``pymc_ext.family(*arguments, **options)``, with the options that ``adapt`` gives a problem.
+@dataclass(frozen=True)
+class FittedBy:
+    """Run of a method: the algorithm that ``make`` makes of a seed, on the problem's density."""
 
-    Of these ``obj_n_mc`` is an argument of ``pm.fit``.
-    """
+    make: Callable[[int], Algorithm]
+    iterations: int = ITERATIONS
 
-    def run(problem: Problem, draws: int, seed: int) -> Fit:
-        import pymc as pm
+    def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
+        algorithm, begin = self.make(seed), time.perf_counter()
+        target = problem.pymc_target
+        density = CountedDensity(target.density)
+        with Monitor.silent() as monitor:
+            fitted = algorithm.run(density, problem.start, self.iterations, monitor)
+        seconds = time.perf_counter() - begin
+        rng = np.random.default_rng(seed)
+        theta, lq = fitted.q.forward(rng.standard_normal((draws, fitted.q.latent_dimension)))
+        with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
+            lp = density.log_density(theta)
+        result, losses = fitted.result, monitor.history
+        on = "a Stan program" if hasattr(target.density, "program") else f"PyMC {version('pymc')}"
+        return Fit(
+            target=target,
+            theta=theta[None],
+            lp=lp[None],
+            lq=lq[None],
+            log_q=getattr(fitted.q, "log_density", None),
+            seconds=seconds,
+            gradient_evaluations=result.gradient_evaluations,
+            losses=losses if len(losses) else None,
+            info={
+                "engine": f"pymc_ext on {on}",
+                "converged": result.converged,
+                "stop_reason": result.stop_reason,
+                "fit_notes": "; ".join(result.notes) or None,
+                "options": json.dumps(
+                    {"n": self.iterations, **options_of(algorithm)}, ensure_ascii=False
+                ),
+            },
+        )
 
-        import pymc_ext as px
 
-        chosen = {**options, **(adapt(problem) if adapt else {})}
-        step = {key: chosen.pop(key) for key in ("obj_n_mc",) if key in chosen}
-        start = time.perf_counter()
-        with problem.model:
-            inference = getattr(px, family)(*arguments, random_seed=seed, **chosen)
-            approx = pm.fit(iterations, method=inference, progressbar=False, **step)
-        seconds = time.perf_counter() - start
-        theta, lp, lq = approx.draws_with_logs(draws, random_seed=seed)
-        result = approx.result
-        info = {
+def options_of(algorithm: Algorithm) -> dict[str, object]:
+    """Every setting of an algorithm, as plain values by name."""
+    plain = {}
+    for name, value in vars(algorithm).items():
+        if name.startswith("_") or name == "random_seed":
+            continue
+        if is_dataclass(value) and not isinstance(value, type):
+            value = asdict(value)
+        if isinstance(value, dict):
+            value = {k: v for k, v in value.items() if not callable(v)}
+        if isinstance(value, dict | tuple | list | str | int | float | type(None)):
+            plain[name] = value
+    return plain
+
+
+# ---- what each is made of; functions of modules, so that other processes can have them ---------
+
+
+def _laplace(seed: int) -> Algorithm:
+    from pymc_ext.variational.gaussian.laplace import Laplace
+
+    return Laplace(random_seed=seed)
+
+
+def _mixed_mu(seed: int) -> Algorithm:
+    from pymc_ext.variational.gaussian.mixed import Mixed
+
+    return Mixed("mu", random_seed=seed)
+
+
+def _mixed_eig(seed: int) -> Algorithm:
+    from pymc_ext.variational.gaussian.mixed import Mixed
+
+    return Mixed("eig", random_seed=seed)
+
+
+def _mixed_lr(seed: int) -> Algorithm:
+    from pymc_ext.variational.gaussian.mixed import Mixed
+
+    return Mixed("lr", random_seed=seed)
+
+
+def _mixture(seed: int) -> Algorithm:
+    from pymc_ext.variational.gaussian.mixture import Mixture
+
+    return Mixture(random_seed=seed)
+
+
+def _bernstein(seed: int) -> Algorithm:
+    from pymc_ext.variational.bernstein.algorithm import Bernstein
+
+    return Bernstein(random_seed=seed)
+
+
+def _bernstein_laplace(seed: int) -> Algorithm:
+    from pymc_ext.variational.bernstein.algorithm import Bernstein
+
+    return Bernstein(base="laplace", random_seed=seed)
+
+
+# ---- families that read the graph of a PyMC model ----------------------------------------------
+
+
+def _viper(problem: Problem, draws: int, seed: int) -> Fit:
+    import pymc_ext as px
+
+    with problem.model:
+        return _by_pm_fit(problem, px.ViperVI("full", random_seed=seed), draws, seed)
+
+
+def _matching(problem: Problem, draws: int, seed: int) -> Fit:
+    import pymc_ext as px
+
+    with problem.model:
+        return _by_pm_fit(problem, px.MatchingVI(alpha="elbo", random_seed=seed), draws, seed)
+
+
+def _by_pm_fit(problem: Problem, inference: object, draws: int, seed: int) -> Fit:
+    import pymc as pm
+
+    begin = time.perf_counter()
+    approx = pm.fit(ITERATIONS, method=inference, progressbar=False)
+    seconds = time.perf_counter() - begin
+    theta, lp, lq = approx.draws_with_logs(draws, random_seed=seed)
+    result = approx.result
+    return Fit(
+        target=problem.pymc_target,
+        theta=theta[None],
+        lp=lp[None],
+        lq=lq[None],
+        log_q=approx.log_q,
+        seconds=seconds,
+        gradient_evaluations=result.gradient_evaluations,
+        losses=np.asarray(approx.hist) if len(approx.hist) else None,
+        info={
             "engine": f"PyMC {pm.__version__}",
             "converged": result.converged,
             "stop_reason": result.stop_reason,
             "fit_notes": "; ".join(result.notes) or None,
-        }
-        return Fit(
-            target=problem.pymc_target,
-            theta=theta[None],
-            lp=lp[None],
-            lq=lq[None],
-            log_q=_log_q(approx, theta),
-            seconds=seconds,
-            gradient_evaluations=result.gradient_evaluations,
-            losses=np.asarray(approx.hist) if len(approx.hist) else None,
-            info=info,
-        )
-
-    return run
+        },
+    )
 
 
-LONG, VERY_LONG = 6e-5, 1.5e-4  # seconds a gradient: a filter's, an ODE's
-
-
-def flow_options(problem: Problem) -> dict[str, object]:
-    """Hidden layers of 2 D units, from 10 to 32; fewer gradients where one takes long.
-
-    On the 13 dimensions of gp_pois_regr 26 units instead of 10 raise the ELBO by 0.15 nats. Above
-    60 µs a gradient the 768,000 of the importance-weighted phase would take most of a minute, above
-    150 µs the 200,000 of 10 draws a step.
-    """
-    width = min(max(10, 2 * problem.pymc_target.dimension), 32)
-    options: dict[str, object] = {"hidden": (width, width)}
-    seconds = problem.gradient_seconds or 0.0
-    if seconds > LONG:
-        options["polish"] = "widening"
-    if seconds > VERY_LONG:
-        options["obj_n_mc"] = 4
-    return options
-
-
-def _log_q(approx: Any, theta: Array) -> LogDensity | None:
-    """``approx.log_q`` where the family has it at arbitrary points."""
-    try:
-        approx.log_q(theta[:1])
-    except TypeError:
-        return None
-    return approx.log_q
-
-
-def _px(
+def _on_density(
     name: str,
     text: str,
-    family: str,
-    *arguments: object,
-    default: bool = True,
-    general: bool = True,
-    iterations: int = 10_000,
-    adapt: Callable[[Problem], Mapping[str, object]] | None = None,
+    make: Callable[[int], Algorithm],
+    *,
+    default: bool = False,
+    iterations: int = ITERATIONS,
     objective: str = "−ELBO",
-    **options: object,
 ) -> Method:
-    """The method that fits ``pymc_ext.family(*arguments, **options)``."""
-    run = _family(family, arguments, options, adapt, iterations)
-    return Method(name, text, "pymc", run, default, general, objective)
+    return Method(name, text, "pymc", FittedBy(make, iterations), default, objective=objective)
 
 
 FAMILY_METHODS = (
-    _px("laplace", "Laplace at the mode found by Newton", "LaplaceVI", objective="−log p̃"),
-    _px("mixed-mu", "MVI: Laplace with its mean refitted", "MixedVI", "mu", default=False),
-    _px("mixed-eig", "MVI: mean and eigenvalues refitted", "MixedVI", "eig"),
-    _px("mixed-lr", "MVI: mean and a rank-one update", "MixedVI", "lr", default=False),
-    _px("mixture", "mixture of Laplace fits at several modes", "MixtureVI", default=False),
-    _px(
-        "bernstein",
-        "Bernstein flow",
-        "BernsteinVI",
-        default=False,
-        iterations=20_000,
-        adapt=flow_options,
+    _on_density(
+        "laplace",
+        "Laplace at the mode found by Newton",
+        _laplace,
+        default=True,
+        objective="−log p̃",
     ),
-    _px(
+    _on_density("mixed-mu", "MVI: Laplace with its mean refitted", _mixed_mu),
+    _on_density("mixed-eig", "MVI: mean and eigenvalues refitted", _mixed_eig, default=True),
+    _on_density("mixed-lr", "MVI: mean and a rank-one update", _mixed_lr),
+    _on_density("mixture", "mixture of Laplace fits at several modes", _mixture),
+    _on_density("bernstein", "Bernstein flow", _bernstein, iterations=FLOW_STEPS),
+    _on_density(
         "bernstein-laplace",
         "Bernstein flow on a Laplace base",
-        "BernsteinVI",
-        base="laplace",
-        default=False,
-        iterations=20_000,
-        adapt=flow_options,
+        _bernstein_laplace,
+        iterations=FLOW_STEPS,
     ),
-    _px("viper-full", "closed-form logistic VI", "ViperVI", "full", default=False, general=False),
-    _px(
+    Method("viper-full", "closed-form logistic VI", "pymc", _viper, default=False, general=False),
+    Method(
         "matching",
         "matched logistic or softmax likelihood",
-        "MatchingVI",
-        alpha="elbo",
+        "pymc",
+        _matching,
         default=False,
         general=False,
     ),

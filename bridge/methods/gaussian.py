@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.special import logsumexp
-from scipy.stats import multivariate_normal
 
 from bridge.methods.base import Array, LogDensity
 
@@ -24,6 +23,8 @@ def gaussian_mixture_log_q(weight: Array, mean: Array, cov: Array) -> LogDensity
     callable
         (N, D) -> (N,)
     """
+    from scipy.stats import multivariate_normal  # half a second to import
+
     components = [
         multivariate_normal(m, S, allow_singular=False) for m, S in zip(mean, cov, strict=True)
     ]

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
-
-import pymc as pm
+from typing import TYPE_CHECKING, TypeGuard
 
 from bridge.errors import NoModelError
-from bridge.stan.stan_to_pymc import stan_model
-from bridge.stan.timing import gradient_seconds
+from bridge.methods.base import Array
+from bridge.stan.start import stan_start
 from bridge.targets.base import Target
 from bridge.targets.draws import InferenceData
-from bridge.targets.pymc import pymc_target
 from bridge.targets.stan import stan_target
+from stan_models import StanProgram
 
 if TYPE_CHECKING:
-    from stan_models import StanProgram
-    from stan_models.density import Data
+    import pymc as pm
+
+    from stan_models.density import Data, StanDensity
 
 __all__ = ["ModelProblem", "StanProblem", "as_problem"]
 
@@ -30,7 +30,6 @@ class ModelProblem:
 
     model: pm.Model
     has_program = False
-    gradient_seconds = None  # of a Stan program only
 
     @property
     def program(self) -> StanProgram:
@@ -49,37 +48,54 @@ class ModelProblem:
 
     @cached_property
     def pymc_target(self) -> Target:
+        from bridge.targets.pymc import pymc_target
+
         return pymc_target(self.model)
+
+    @cached_property
+    def start(self) -> Array:
+        from bridge.targets.pymc import model_start
+
+        return model_start(self.model)
 
     def nuts(self, draws: int, seed: int, progressbar: bool) -> InferenceData:
         """``draws`` draws of four chains."""
+        import pymc as pm
+
         with self.model:
             return pm.sample(-(-draws // 4), chains=4, random_seed=seed, progressbar=progressbar)
 
 
 @dataclass(frozen=True)
 class StanProblem:
-    """A Stan program with data."""
+    """A Stan program with data; families fit its own density, without PyMC."""
 
     program: StanProgram
     data: Data
     has_program = True
 
     @cached_property
+    def density(self) -> StanDensity:
+        """Its log density."""
+        return self.program.density(self.data)
+
+    @cached_property
     def model(self) -> pm.Model:
+        from bridge.stan.stan_to_pymc import stan_model
+
         return stan_model(self.program, self.data)
 
     @cached_property
-    def gradient_seconds(self) -> float:
-        return gradient_seconds(self.program.density(self.data), self.model)
-
-    @cached_property
     def stan_target(self) -> Target:
-        return stan_target(self.program.density(self.data))
+        return stan_target(self.density)
 
     @property
     def pymc_target(self) -> Target:
         return self.stan_target
+
+    @cached_property
+    def start(self) -> Array:
+        return stan_start(self.density)
 
     def nuts(self, draws: int, seed: int, progressbar: bool) -> InferenceData:
         """``draws`` draws of four chains; Stan shows no progress."""
@@ -100,15 +116,20 @@ def as_problem(
     StanCompileError, StanDataError, UndefinedDensityError
         Of a Stan program that no method can run on.
     """
-    if model is None or isinstance(model, pm.Model):
+    if model is None or _is_pymc_model(model):
         if data is not None:
             raise ValueError(
                 "data belong to a Stan program: a PyMC model already holds its own; use pm.set_data"
             )
-        return ModelProblem(pm.modelcontext(model))
-    from stan_models import StanProgram
+        import pymc as pm
 
-    program = model if isinstance(model, StanProgram) else StanProgram(model)
-    problem = StanProblem(program, data)
-    _ = problem.model  # what is wrong with program or data is said at once, not by every method
+        return ModelProblem(pm.modelcontext(model))
+    problem = StanProblem(model if isinstance(model, StanProgram) else StanProgram(model), data)
+    _ = problem.start  # what is wrong with program or data is said at once, not by every method
     return problem
+
+
+def _is_pymc_model(model: object) -> TypeGuard[pm.Model]:
+    """Whether it is one; while PyMC is not imported there is none."""
+    pymc = sys.modules.get("pymc")
+    return pymc is not None and isinstance(model, pymc.Model)

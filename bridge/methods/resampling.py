@@ -3,20 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xarray as xr
 
 from bridge.methods.base import Fit, Problem
 from bridge.targets.draws import InferenceData
-from stan_models.inference_data import make_inference_data
 
-__all__ = ["resampled"]
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["Resampled", "resampled"]
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """Draws of one chain by name, not yet in ArviZ's form, which takes seconds to import.
+
+    Parameters
+    ----------
+    values
+        Constrained values by name, (1, draws, *shape).
+    lp
+        log p̃, (1, draws).
+    dims, coords
+        Those of a PyMC model, by variable and by dimension.
+    """
+
+    values: Mapping[str, np.ndarray]
+    lp: np.ndarray
+    dims: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
+    coords: Mapping[str, object] = field(default_factory=dict)
+
+    def groups(self) -> dict[str, xr.Dataset]:
+        """``posterior``, and ``sample_stats`` with ``lp``."""
+        return {
+            "posterior": _dataset(self.values, self.dims, self.coords),
+            "sample_stats": _dataset({"lp": self.lp}, {}, {}),
+        }
+
+    def inference_data(self) -> InferenceData:
+        """The same as ArviZ holds it."""
+        from stan_models.inference_data import make_inference_data
+
+        return make_inference_data(self.groups())
+
+    def to_netcdf(self, path: Path) -> None:
+        """Write the file that ``arviz.from_netcdf`` reads."""
+        for i, (name, group) in enumerate(self.groups().items()):
+            group.to_netcdf(path, mode="a" if i else "w", group=name, engine="h5netcdf")
+
+    def summary(self) -> list[tuple[str, float, float, float, float]]:
+        """Name, mean, sd, 5 % and 95 % quantile of each scalar."""
+        rows = []
+        for name, value in self.values.items():
+            for i in np.ndindex(*value.shape[2:]):
+                x = value[(0, slice(None), *i)]
+                label = name + ("[" + ", ".join(map(str, i)) + "]" if i else "")
+                low, high = np.quantile(x, [0.05, 0.95])
+                rows.append((label, float(x.mean()), float(x.std(ddof=1)), low, high))
+        return rows
 
 
 def resampled(
     problem: Problem, found: Fit, weights: np.ndarray, draws: int, seed: int
-) -> InferenceData:
+) -> Resampled:
     """Draws with replacement, in proportion to their weights.
 
     Parameters
@@ -31,32 +84,32 @@ def resampled(
         How many to return, in one chain.
     seed
         Of the resampling.
-
-    Returns
-    -------
-    InferenceData
-        ``posterior`` on the constrained space, ``sample_stats`` with ``lp``.
     """
     rng = np.random.default_rng([seed, 1])
     rows = rng.choice(weights.size, draws, p=weights.ravel())
     theta = found.theta.reshape(-1, found.theta.shape[-1])[rows]
-    values = found.target.constrain(theta)
-    posterior = _dataset({name: value[None] for name, value in values.items()}, problem)
-    stats = _dataset({"lp": found.lp.ravel()[rows][None]}, problem)
-    return make_inference_data({"posterior": posterior, "sample_stats": stats})
+    values = {name: value[None] for name, value in found.target.constrain(theta).items()}
+    lp = found.lp.ravel()[rows][None]
+    if problem.has_program:
+        return Resampled(values, lp)
+    coords = {k: v for k, v in problem.model.coords.items() if v is not None}
+    return Resampled(values, lp, dict(problem.model.named_vars_to_dims), coords)
 
 
-def _dataset(values: Mapping[str, np.ndarray], problem: Problem) -> xr.Dataset:
-    """Arrays (chain, draw, *shape) with the dims and coords of a PyMC model."""
-    model = None if problem.has_program else problem.model
-    known = {} if model is None else model.named_vars_to_dims
-    coords = {} if model is None else {k: v for k, v in model.coords.items() if v is not None}
+def _dataset(
+    values: Mapping[str, np.ndarray],
+    dims: Mapping[str, tuple[str | None, ...]],
+    coords: Mapping[str, object],
+) -> xr.Dataset:
+    """Arrays (chain, draw, *shape) with the dims and coords given."""
+    import xarray as xr
+
     arrays = {}
     for name, value in values.items():
-        named = known.get(name) or [None] * (value.ndim - 2)
+        named = dims.get(name) or [None] * (value.ndim - 2)
         labels = [dim or f"{name}_dim_{i}" for i, dim in enumerate(named)]
         arrays[name] = (["chain", "draw", *labels], value)
     sizes = dict(zip(("chain", "draw"), next(iter(values.values())).shape[:2], strict=True))
     dataset = xr.Dataset(arrays, coords={dim: np.arange(size) for dim, size in sizes.items()})
-    used = {dim: list(coords[dim]) for dim in dataset.dims if dim in coords}
+    used = {dim: list(coords[dim]) for dim in dataset.dims if dim in coords}  # type: ignore[call-overload]
     return dataset.assign_coords(used)

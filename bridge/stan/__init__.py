@@ -1,9 +1,9 @@
-"""A Stan program inside PyTensor, for what needs a graph: ``pm.sample``, ``pm.fit``, the families.
+"""A Stan program inside PyTensor, for what needs a graph: ``pm.sample``, ``pm.fit``.
 
 `stan_to_pymc.stan_model` makes the PyMC model; `stan_op` holds the Ops that call the compiled
 program (density with gradient, density alone, products with the Hessian, constrained values);
-`stan_backends` teaches them to PyTensor's numba and JAX; `timing` times a gradient. Whoever needs
-log p̃ in NumPy takes `bridge.stan_target` instead: no graph, nothing to compile.
+`stan_backends` teaches them to PyTensor's numba and JAX; `start` finds where fits may start.
+Whoever needs log p̃ in NumPy takes `bridge.stan_target` instead: no graph, nothing to compile.
 
 Add an Op: a class in `stan_op` derived from `StanOp` with ``make_node``, ``infer_shape``,
 ``compute`` and ``pullback``; numba has it then, JAX needs a function in `stan_backends`.

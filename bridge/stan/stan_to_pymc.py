@@ -5,24 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
 import pymc as pm
-from numpy.typing import NDArray
 
-from bridge.errors import UndefinedDensityError
 from bridge.stan.stan_backends import register_backends
 from bridge.stan.stan_op import StanConstrain, StanLogDensity
+from bridge.stan.start import stan_start
 
 if TYPE_CHECKING:
     from os import PathLike
 
     from pytensor.tensor.variable import TensorVariable
 
-    from stan_models import StanDensity, StanProgram
+    from stan_models import StanProgram
     from stan_models.density import Data
-
-START_RADIUS = 2.0  # Stan's own initial values: uniform on (-2, 2), unconstrained space
-START_TRIES = 100  # Stan gives up after as many
 
 
 def stan_model(
@@ -86,7 +81,7 @@ def stan_model(
         )
     register_backends()
     with pm.Model() as model:
-        theta = pm.Flat(name, shape=density.dimension, initval=_start(density))
+        theta = pm.Flat(name, shape=density.dimension, initval=stan_start(density))
         theta.tag.blocks = Counter(name.split(".")[0] for name in density.unconstrained_names)
         lp, _ = cast("list[TensorVariable]", StanLogDensity(density)(theta))
         pm.Potential(f"{density.program.name}_log_density", lp)
@@ -100,32 +95,3 @@ def _program(program: StanProgram | str | PathLike[str]) -> StanProgram:
     from stan_models import StanProgram
 
     return program if isinstance(program, StanProgram) else StanProgram(program)
-
-
-def _start(density: StanDensity) -> NDArray[np.float64]:
-    """The origin, or else the first random start, where density and gradient are finite."""
-    rng = np.random.default_rng(0)
-    starts = rng.uniform(-START_RADIUS, START_RADIUS, (START_TRIES, density.dimension))
-    starts[0] = 0.0
-    lp, gradient = density.log_density_gradient(starts)
-    defined = np.isfinite(lp)
-    usable = defined & np.isfinite(gradient).all(axis=1)
-    if usable.any():
-        return starts[usable.argmax()]
-    label = f"Stan program {density.program.name!r}"
-    if not defined.any():
-        raise UndefinedDensityError(
-            f"{label} has no finite log density at the origin or at {START_TRIES - 1} random "
-            f"points of (-{START_RADIUS:g}, {START_RADIUS:g})^{density.dimension} of its "
-            "unconstrained space: check the data, or the declared constraints"
-        )
-    row = int(defined.argmax())
-    bad = [
-        name
-        for name, ok in zip(density.unconstrained_names, np.isfinite(gradient[row]), strict=True)
-        if not ok
-    ]
-    raise UndefinedDensityError(
-        f"{label} has a finite log density but no finite gradient with respect to "
-        f"{', '.join(bad[:10])}: gradient-based methods cannot run on it"
-    )

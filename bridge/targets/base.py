@@ -12,6 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
+from pymc_ext.density import Density
+
 __all__ = ["Draws", "Target", "as_points", "select"]
 
 Draws = Mapping[str, np.ndarray]
@@ -31,6 +33,10 @@ class Target(Protocol):
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """Names of the constrained parameters, without the quantities derived from them."""
+
+    @property
+    def density(self) -> Density:
+        """What algorithms work on: log p̃ and its score, with the names of the coordinates."""
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """Log p̃ at unconstrained points: (N, D) -> (N,)."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import xarray as xr
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = ["InferenceData", "group_names"]
 

@@ -9,18 +9,16 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc.pytensorf import rewrite_pregrad
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
 from bridge.targets.base import Draws, as_points, select
+from pymc_ext.density.model import PyMCDensity, rows_per_call
 from pymc_ext.over_draws import over_draws
 from pymc_ext.periodic import refuse_periodic
 
-__all__ = ["BLOCK_ELEMENTS", "PyMCTarget", "pymc_target"]
-
-BLOCK_ELEMENTS = 2**18  # numbers in the widest array of one call: about 2 MB, a cache's worth
+__all__ = ["PyMCTarget", "model_start", "pymc_target"]
 
 
 def pymc_target(model: pm.Model, name: str | None = None) -> PyMCTarget:
@@ -57,6 +55,12 @@ def pymc_target(model: pm.Model, name: str | None = None) -> PyMCTarget:
     return PyMCTarget(model, name or model.name or "pymc")
 
 
+def model_start(model: pm.Model) -> np.ndarray:
+    """The model's initial point as a flat unconstrained vector, (D,)."""
+    point = model.initial_point()
+    return np.concatenate([np.ravel(point[v.name]) for v in model.value_vars]).astype(float)
+
+
 class PyMCTarget:
     """`Target` of a PyMC model; made by `pymc_target`."""
 
@@ -66,31 +70,19 @@ class PyMCTarget:
         self.name = name
         self.model = model
         self.parameter_names = tuple(rv.name for rv in model.free_RVs)
-        shapes = [np.shape(model.initial_point()[v.name]) for v in model.value_vars]
-        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
-        self.dimension = int(ends[-1])
+        self.density = PyMCDensity(model)
+        self.dimension = self.density.dimension
+        _check_deterministic(self.density.logp)
         self._theta = pt.matrix("theta", shape=(None, self.dimension), dtype="float64")
-        self._values = {
-            v: _block(self._theta, slice(end - int(np.prod(shape)), end), shape, v)
-            for v, shape, end in zip(model.value_vars, shapes, ends, strict=True)
-        }
-        logp = rewrite_pregrad(model.logp())
-        _check_deterministic(logp)
-        (batched,) = over_draws([logp], self._values, self._theta.shape[0], model.check_bounds)
-        batched = batched.astype("float64")
-        self._log_density = pytensor.function([self._theta], [batched])
-        self._rows = _rows_per_call(self._log_density)
-        self._batched = batched
         self._compiled: dict[str, Callable] = {}
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """Log p̃ at unconstrained points, (N, D) -> (N,); -inf and NaN are returned as they are."""
-        return self._call(self._log_density, theta)[0]
+        return self.density.log_density(as_points(theta, self.dimension))
 
     def log_density_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Log p̃ and its gradient at unconstrained points, (N, D) -> (N,), (N, D)."""
-        value, gradient = self._call(self._function("gradient", self._make_gradient), theta)
-        return value, gradient
+        return self.density.log_density_gradient(as_points(theta, self.dimension))
 
     def constrain(self, theta: np.ndarray) -> dict[str, np.ndarray]:
         """Free variables and deterministics by name, (N, D) -> (N, *shape) each."""
@@ -119,13 +111,14 @@ class PyMCTarget:
             self._compiled[key] = make()
         return self._compiled[key]
 
-    def _make_gradient(self) -> Callable:
-        gradient: Any = pt.grad(self._batched.sum(), self._theta)
-        return pytensor.function([self._theta], [self._batched, gradient])
-
     def _make_constrain(self) -> Callable:
         outputs = self.model.replace_rvs_by_values(self._outputs())
-        batched = over_draws(outputs, self._values, self._theta.shape[0])
+        by_name = {v.name: v for v in self.model.value_vars}
+        values = {
+            by_name[name]: _block(self._theta, where, shape, by_name[name])
+            for name, where, shape, _ in self.density.layout
+        }
+        batched = over_draws(outputs, values, self._theta.shape[0])
         return pytensor.function([self._theta], batched, on_unused_input="ignore")
 
     def _make_unconstrain(self) -> Callable:
@@ -147,9 +140,9 @@ class PyMCTarget:
         return [point[name].shape[1:] for name in self.parameter_names]
 
     def _call(self, function: Callable, theta: np.ndarray) -> list[np.ndarray]:
-        theta = as_points(theta, self.dimension)
-        starts = range(0, max(len(theta), 1), self._rows)
-        blocks = [function(theta[i : i + self._rows]) for i in starts]
+        theta, size = as_points(theta, self.dimension), rows_per_call(function)
+        starts = range(0, max(len(theta), 1), size)
+        blocks = [function(theta[i : i + size]) for i in starts]
         return [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
 
 
@@ -188,14 +181,6 @@ def _block(theta: Any, columns: slice, shape: tuple[int, ...], value: Any) -> An
 
 def _forward(rv: Any, transform: Any) -> Any:
     return rv if transform is None else transform.forward(rv, *rv.owner.inputs)
-
-
-def _rows_per_call(function: Callable) -> int:
-    """Draws a call may take so that its widest array stays within `BLOCK_ELEMENTS`."""
-    graph = function.maker.fgraph  # type: ignore[attr-defined]
-    shapes = [getattr(v.type, "shape", ()) for v in graph.variables]
-    widest = max(np.prod([s for s in shape if s], dtype=float) for shape in shapes)
-    return int(np.clip(BLOCK_ELEMENTS // widest, 16, BLOCK_ELEMENTS))
 
 
 def _check_shapes(draws: Draws, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -84,10 +84,11 @@ class PyMCDensity:
         self._compile_kwargs = dict(compile_kwargs or {})
         self._replacements, self._updates = dict(replacements or {}), dict(updates or {})
         self._random_seed = random_seed
-        self._layout = _layout(model, self._variables)
-        self.dimension = self._layout[-1][1].stop
+        self.layout = _layout(model, self._variables)
+        self.dimension = self.layout[-1][1].stop
         self.extras: list[Any] = ([] if point is None else [point[1]]) + list(trained)
         self._rows_seen = 0
+        self.rows_per_call = 1  # once compiled, as many as keep the widest array small
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
@@ -102,7 +103,7 @@ class PyMCDensity:
         """Name of each entry of θ: ``"mu"``, ``"theta[3]"``, ``"log_sd_log__"``."""
         return [
             name + ("[" + ",".join(map(str, i)) + "]" if i else "")
-            for name, _, shape, _ in self._layout
+            for name, _, shape, _ in self.layout
             for i in np.ndindex(*shape)
         ]
 
@@ -120,7 +121,7 @@ class PyMCDensity:
         ``tag.blocks``: their names with their sizes.
         """
         blocks = []
-        for rv, (_, where, _, _) in zip(self._variables, self._layout, strict=True):
+        for rv, (_, where, _, _) in zip(self._variables, self.layout, strict=True):
             parts = getattr(rv.tag, "blocks", {rv.name: where.stop - where.start})
             bounded = self.model.rvs_to_transforms[rv] is not None
             blocks += [(name, size, bounded) for name, size in parts.items()]
@@ -142,7 +143,7 @@ class PyMCDensity:
     @cached_property
     def theta(self) -> Any:
         """The flat θ (D,), symbolic."""
-        return pt.vector("theta", shape=(self.dimension,))
+        return pt.vector("theta", shape=(self.dimension,), dtype="float64")
 
     @cached_property
     def logp(self) -> Any:
@@ -153,7 +154,7 @@ class PyMCDensity:
         else:
             prior = model.logp(vars=self._variables)
             graph = prior + model.logp(vars=list(self._point[0]), jacobian=False) + model.datalogp
-        values = _pieces(model, self._layout, self.theta)
+        values = _pieces(model, self.layout, self.theta)
         if self._point is not None:
             rvs, shared = self._point
             values |= _pieces(model, _layout(model, rvs), shared)
@@ -175,7 +176,7 @@ class PyMCDensity:
             logger.info("the model contains a scan: draws are evaluated one after another")
             return self._one_by_one(with_score)
         with self.clock.compiling():
-            rows = pt.matrix("rows", shape=(None, self.dimension))
+            rows = pt.matrix("rows", shape=(None, self.dimension), dtype="float64")
             (lp,) = over_draws([self.logp], {self.theta: rows}, rows.shape[0], check)
             inputs, outputs = [rows], [lp]
             if with_score:
@@ -186,7 +187,7 @@ class PyMCDensity:
                     total = (weights * lp).sum()
                     outputs += pt.grad(total, self.extras, disconnected_inputs="ignore")
             f = self._compiled(inputs, outputs, with_score)
-            size = _rows_per_call(f)
+            size = self.rows_per_call = rows_per_call(f)
         return lambda theta, *weights: _in_blocks(f, size, theta, *weights)
 
     def _one_by_one(self, with_score: bool) -> Callable[..., list[Any]]:
@@ -335,7 +336,7 @@ def _in_blocks(f: Callable[..., Any], size: int, theta: Array, *weights: Array) 
     return [*joined, *(sum(parts) for parts in list(zip(*blocks, strict=True))[2:])]
 
 
-def _rows_per_call(function: Any) -> int:
+def rows_per_call(function: Any) -> int:
     """Rows of one call so that its widest array stays within `ELEMENTS`."""
     shapes = [getattr(v.type, "shape", ()) for v in function.maker.fgraph.variables]
     widest = max(np.prod([s for s in shape if s], dtype=float) for shape in shapes)

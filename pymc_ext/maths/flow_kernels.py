@@ -265,6 +265,115 @@ def push_pullback(x, raw, raw_bias, local, local_bias, shift, log_scale, slopes,
 
 
 @_kernel
+def stage(seen, x, par, at, hidden, d, M, w, slopes, scaled):
+    """One network and the components that it conditions.
+
+    Parameters
+    ----------
+    seen, x
+        What the network sees (N, K), and the logits of its d components (N, d).
+    par, at
+        All parameters, and where in them this stage's begin, in the order of :func:`offsets_of`:
+        W and b of each hidden layer, W and b of ``raw`` and of ``local``, the two skips.
+        A network that sees nothing has none of the weights: its place is −1.
+    hidden
+        Widths of the hidden layers.
+    d, M, w, slopes, scaled
+        Components, order, entries of ``local``, slopes of the tails, whether there are skips.
+
+    Returns
+    -------
+    tuple
+        y (N, d), log determinant (N,), units and their slopes (N, Σ widths), raw (N, d M), local
+        (N, d w), shift and log scale (N, d).
+    """
+    N, K = seen.shape
+    L = hidden.size
+    units, unit_slopes = np.empty((N, hidden.sum())), np.empty((N, hidden.sum()))
+    raw, local = np.zeros((N, d * M)), np.zeros((N, d * w))
+    if at[2 * L] >= 0:
+        h, begin = seen, 0
+        for i in range(L):
+            n = hidden[i]
+            W = par[at[2 * i] : at[2 * i] + h.shape[1] * n].reshape((h.shape[1], n))
+            bias = par[at[2 * i + 1] : at[2 * i + 1] + n]
+            h, slope = activate(np.dot(h, W), bias)
+            units[:, begin : begin + n] = h
+            unit_slopes[:, begin : begin + n] = slope
+            begin += n
+        n = h.shape[1]
+        raw = np.dot(h, par[at[2 * L] : at[2 * L] + n * d * M].reshape((n, d * M)))
+        local = np.dot(h, par[at[2 * L + 2] : at[2 * L + 2] + n * d * w].reshape((n, d * w)))
+    shift, log_scale = np.zeros((N, d)), np.zeros((N, d))
+    if scaled:
+        skip, skip_scale = at[2 * L + 4], at[2 * L + 5]
+        shift = np.dot(seen, par[skip : skip + K * d].reshape((K, d)))
+        log_scale = np.dot(seen, par[skip_scale : skip_scale + K * d].reshape((K, d)))
+    raw_bias = par[at[2 * L + 1] : at[2 * L + 1] + d * M]
+    local_bias = par[at[2 * L + 3] : at[2 * L + 3] + d * w]
+    y, log_det = push(x, raw, raw_bias, local, local_bias, shift, log_scale, slopes)
+    return y, log_det, units, unit_slopes, raw, local, shift, log_scale
+
+
+@_kernel
+def stage_pullback(
+    seen, x, par, at, hidden, d, M, w, slopes, scaled,
+    units, unit_slopes, raw, local, shift, log_scale, g_y, g_log, gradient,
+):  # fmt: skip
+    """Cotangents of x (N, d) and of what was seen (N, K); gradients go into ``gradient`` (P,).
+
+    Arguments are those of :func:`stage`, its results, and the cotangents of y (N, d) and of the log
+    determinant (N,).
+    """
+    N, K = seen.shape
+    L = hidden.size
+    raw_bias = par[at[2 * L + 1] : at[2 * L + 1] + d * M]
+    local_bias = par[at[2 * L + 3] : at[2 * L + 3] + d * w]
+    g_x, g_raw, g_local, g_scale = push_pullback(
+        x, raw, raw_bias, local, local_bias, shift, log_scale, slopes, g_y, g_log
+    )
+    _add_rows(g_raw, gradient[at[2 * L + 1] : at[2 * L + 1] + d * M])
+    _add_rows(g_local, gradient[at[2 * L + 3] : at[2 * L + 3] + d * w])
+    g_seen = np.zeros((N, K))
+    if scaled:
+        skip, skip_scale = at[2 * L + 4], at[2 * L + 5]
+        gradient[skip : skip + K * d] = np.dot(seen.T, g_y).ravel()
+        gradient[skip_scale : skip_scale + K * d] = np.dot(seen.T, g_scale).ravel()
+        g_seen += np.dot(g_y, par[skip : skip + K * d].reshape((K, d)).T)
+        g_seen += np.dot(g_scale, par[skip_scale : skip_scale + K * d].reshape((K, d)).T)
+    if at[2 * L] < 0:
+        return g_x, g_seen
+    end = units.shape[1]
+    n = hidden[L - 1] if L > 0 else K
+    last = np.ascontiguousarray(units[:, end - n :]) if L > 0 else seen
+    at_raw, at_local = at[2 * L], at[2 * L + 2]
+    gradient[at_raw : at_raw + n * d * M] = np.dot(last.T, g_raw).ravel()
+    gradient[at_local : at_local + n * d * w] = np.dot(last.T, g_local).ravel()
+    g = np.dot(g_raw, par[at_raw : at_raw + n * d * M].reshape((n, d * M)).T)
+    g += np.dot(g_local, par[at_local : at_local + n * d * w].reshape((n, d * w)).T)
+    for i in range(L - 1, -1, -1):
+        n = hidden[i]
+        end -= n
+        g = g * unit_slopes[:, end : end + n]
+        _add_rows(g, gradient[at[2 * i + 1] : at[2 * i + 1] + n])
+        before = np.ascontiguousarray(units[:, end - hidden[i - 1] : end]) if i > 0 else seen
+        m = before.shape[1]
+        gradient[at[2 * i] : at[2 * i] + m * n] = np.dot(before.T, g).ravel()
+        g = np.dot(g, par[at[2 * i] : at[2 * i] + m * n].reshape((m, n)).T)
+    return g_x, g_seen + g
+
+
+@_inline
+def _add_rows(rows, into):
+    """Sum of ``rows`` (N, K) into ``into`` (K,)."""
+    for j in range(rows.shape[1]):
+        into[j] = 0.0
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            into[j] += rows[i, j]
+
+
+@_kernel
 def adam(x, average, first, second, gradient, mask, rate, weight, state, adaptive, max_norm):
     """One guarded step in place; True if it was taken.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import arviz as az
 import numpy as np
 import pymc as pm
@@ -17,6 +19,7 @@ from bridge.__main__ import main
 from bridge.advice import LADDER
 from bridge.errors import BridgeError, UnknownMethodError
 from bridge.methods.base import Fit, Method
+from bridge.methods.table import METHODS
 from posteriordb_cases import load_case
 from pymc_ext.maths.trust_region import NoModeError
 from stan_models import StanCompileError, StanProgram, StanRunError
@@ -68,21 +71,14 @@ def test_resampling_repairs_what_k_hat_allows():
 @pytest.mark.stan
 @pytest.mark.parametrize("form", ["model", "program"])
 @pytest.mark.parametrize("name", LADDER)
-def test_every_default_method_runs_on_models_and_programs(form, name, monkeypatch):
-    fits = []
-
-    def short(n, **options):
-        fits.append(fit(50, **options))
-        return fits[-1]
-
-    fit = pm.fit
-    monkeypatch.setattr(pm, "fit", short)
+def test_every_default_method_runs_on_models_and_programs(form, name):
+    method = METHODS[name]
+    short = replace(method, name="short", run=replace(method.run, iterations=50))
     program = StanProgram("parameters { vector[2] x; } model { x ~ normal([1, -2], [0.5, 3]); }")
     problem = gaussian_model() if form == "model" else program
     advice = bridge.fit(
-        problem, methods=[name], random_seed=1, draws=40, fresh_draws=1000, progressbar=False
+        problem, methods=[short], random_seed=1, draws=40, fresh_draws=1000, progressbar=False
     )
-    assert len(fits) == 1
     assert "failed" not in advice.attempts[0].verdict
 
 
@@ -179,8 +175,8 @@ def test_what_a_method_may_fail_with_is_a_reason_to_go_on(error):
     assert advice.attempts[0].verdict.startswith(f"failed: {type(error).__name__}: ")
 
 
-def test_a_model_without_second_derivatives_is_a_reason_to_go_on():
-    """Families say so with a TypeError, as for a fault in code: PyTensor's error is its cause."""
+def test_a_model_needs_no_second_derivatives():
+    """Hessians are differences of scores."""
 
     class Square(Op):
         itypes = otypes = (pt.dscalar,)
@@ -201,9 +197,8 @@ def test_a_model_without_second_derivatives_is_a_reason_to_go_on():
 
     with pm.Model() as model:
         pm.Potential("square", -Square()(pm.Flat("x")) / 2)
-    methods = ["laplace", failing(ValueError("stop here"))]
-    advice = bridge.fit(model, methods=methods, random_seed=1, draws=40, progressbar=False)
-    assert advice.attempts[0].verdict.startswith("failed: TypeError: the log density of this model")
+    advice = bridge.fit(model, methods=["laplace"], random_seed=1, draws=40, progressbar=False)
+    assert advice.attempts[0].exact
 
 
 def test_draws_without_log_q_are_an_error_of_the_method():

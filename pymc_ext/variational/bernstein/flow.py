@@ -27,16 +27,11 @@ MOMENT_DRAWS = 1024  # Sobol points behind mean, std and cov
 
 @dataclass
 class StageTape:
-    """What one network's forward leaves for its pullback."""
+    """What one network saw, and what :func:`flow_kernels.stage` made of it beside y."""
 
     inputs: Array
     x: Array
-    hidden: list[Array]  # outputs of the layers, the inputs first
-    slopes: list[Array]  # of the units
-    raw: Array
-    local: Array
-    shift: Array
-    log_scale: Array
+    made: tuple[Array, ...]  # units, their slopes, raw, local, shift, log scale
 
 
 @dataclass
@@ -99,7 +94,19 @@ class BernsteinFlow:
         """``values``: views of ``x`` by name; masked weights are zero, and stay so in training."""
         self.x *= self.mask
         self.values = {name: self.x[where].reshape(dims) for name, where, dims in self._spans}
-        self._own = [self.layout.own(k, self.values) for k in range(len(self.layout.stages))]
+        self._places = {name: where for name, where, _ in self._spans}
+        self._stages = [self._stage_arguments(k) for k in range(len(self.layout.stages))]
+
+    def _stage_arguments(self, k: int) -> tuple[object, ...]:
+        """What :func:`flow_kernels.stage` is told of stage k beside its inputs."""
+        network, shape = self.layout.stages[k], self.shape
+        names = [f"{kind}{i}" for i in range(len(network.hidden)) for kind in "Wb"]
+        names += ["W_raw", "b_raw", "W_local", "b_local", "skip", "skip_scale"]
+        places = [self._places.get(f"{name}_{k}") for name in names]
+        at = np.array([-1 if place is None else place.start for place in places])
+        w = network.heads["local"]
+        hidden = np.array(network.hidden, dtype=np.int64)
+        return at, hidden, network.outputs, shape.order, w, shape.slopes, self.layout.scaled
 
     @property
     def latent_dimension(self) -> int:
@@ -144,42 +151,15 @@ class BernsteinFlow:
         values: list[Array] = []
         log_det, tapes = np.zeros(len(x)), []
         for k, network in enumerate(self.layout.stages):
-            rest = seen[:, network.first : network.inputs]
+            columns = slice(network.first, network.inputs)
+            rest = seen[:, columns]
             inputs = np.concatenate([*values, rest], axis=1) if values else rest
-            tape = self._stage(
-                k, inputs, np.ascontiguousarray(x[:, network.first : network.inputs])
-            )
-            y, log_dy = kernels.push(*self._arguments(k, tape))
+            tape_x, inputs = np.ascontiguousarray(x[:, columns]), np.ascontiguousarray(inputs)
+            y, log_dy, *made = kernels.stage(inputs, tape_x, self.x, *self._stages[k])
             values.append(y)
             log_det += log_dy
-            tapes.append(tape)
+            tapes.append(StageTape(inputs, tape_x, tuple(made)))
         return (np.concatenate(values, axis=1) if len(values) > 1 else values[0]), log_det, tapes
-
-    def _stage(self, k: int, inputs: Array, x: Array) -> StageTape:
-        network, own = self.layout.stages[k], self._own[k]
-        hidden, slopes = [np.ascontiguousarray(inputs)], []
-        N, d = x.shape
-        if "W0" in own:
-            for i in range(len(network.masks)):
-                h, slope = kernels.activate(hidden[-1] @ own[f"W{i}"], own[f"b{i}"])
-                hidden.append(h)
-                slopes.append(slope)
-            raw, local = hidden[-1] @ own["W_raw"], hidden[-1] @ own["W_local"]
-        else:  # one variable, or no layers: nothing to condition on
-            raw = np.zeros((N, d * network.heads["raw"]))
-            local = np.zeros((N, d * network.heads["local"]))
-        if self.layout.scaled:
-            shift, log_scale = hidden[0] @ own["skip"], hidden[0] @ own["skip_scale"]
-        else:
-            shift = log_scale = np.zeros((N, d))
-        return StageTape(inputs, x, hidden, slopes, raw, local, shift, log_scale)
-
-    def _arguments(self, k: int, tape: StageTape) -> tuple[Array | int, ...]:
-        own = self._own[k]
-        return (
-            tape.x, tape.raw, own["b_raw"].ravel(), tape.local, own["b_local"].ravel(),
-            tape.shift, tape.log_scale, self.shape.slopes,
-        )  # fmt: skip
 
     def _to_theta(self, y: Array) -> Array:
         theta = np.empty_like(y)
@@ -197,72 +177,34 @@ class BernsteinFlow:
         log q = log p(v) − log|det ∂θ/∂v|, whose first term has no gradient.
         """
         gradient = np.zeros_like(self.x)
-        into = {name: gradient[where].reshape(dims) for name, where, dims in self._spans}
         g_y = g_theta[:, self.permutation]
         if self.factor is not None:
             g_y = g_y @ self.factor
-        g_x = self._flow_pullback(tape, np.ascontiguousarray(g_y), g_log_det, into)
+        g_x = self._flow_pullback(tape, np.ascontiguousarray(g_y), g_log_det, gradient)
         by_map = self.input_map.pullback(tape.v, self.values, self.stretch, g_x, g_log_det)
         for name, value in by_map.items():
-            into[name][...] = value
+            gradient[self._places[name]] = value
         return gradient
 
-    def _flow_pullback(self, tape: Tape, g_y: Array, g_log: Array, into: dict[str, Array]) -> Array:
-        """Cotangent of x (N, D); gradients of the networks go ``into`` the arrays by name."""
+    def _flow_pullback(self, tape: Tape, g_y: Array, g_log: Array, gradient: Array) -> Array:
+        """Cotangent of x (N, D); gradients of the networks go into ``gradient`` (P,)."""
         g_x = np.zeros_like(tape.x)
         squashed = self.shape.conditioning == "squashed"
         for k in reversed(range(len(self.layout.stages))):
             network, stage = self.layout.stages[k], tape.stages[k]
             columns = slice(network.first, network.inputs)
-            g_own = np.ascontiguousarray(g_y[:, columns])
-            by_x, g_raw, g_local, g_scale = kernels.push_pullback(
-                *self._arguments(k, stage), g_own, g_log
-            )
-            own = self.layout.own(k, into)
-            g_seen = self._network_pullback(k, stage, g_own, g_raw, g_local, g_scale, own)
-            g_x[:, columns] += by_x
-            if g_seen is None:
-                continue
-            before = g_seen.shape[1] - len(range(*columns.indices(network.inputs)))
+            by_x, g_seen = kernels.stage_pullback(
+                stage.inputs, stage.x, self.x, *self._stages[k], *stage.made,
+                np.ascontiguousarray(g_y[:, columns]), g_log, gradient,
+            )  # fmt: skip
+            before = g_seen.shape[1] - network.outputs  # values of earlier stages
             g_y[:, :before] += g_seen[:, :before]
             rest = g_seen[:, before:]
             if squashed:
                 s = stage.inputs[:, before:] + 0.5
                 rest = rest * s * (1 - s)
-            g_x[:, columns] += rest
+            g_x[:, columns] += by_x + rest
         return g_x
-
-    def _network_pullback(
-        self,
-        k: int,
-        stage: StageTape,
-        g_y: Array,
-        g_raw: Array,
-        g_local: Array,
-        g_scale: Array,
-        into: dict[str, Array],
-    ) -> Array | None:
-        """Cotangent of what stage k saw; None where it saw nothing."""
-        own, inputs = self._own[k], stage.hidden[0]
-        into["b_raw"].ravel()[...] = g_raw.sum(axis=0)
-        into["b_local"].ravel()[...] = g_local.sum(axis=0)
-        g_seen = None
-        if self.layout.scaled:
-            np.matmul(inputs.T, g_y, out=into["skip"])
-            np.matmul(inputs.T, g_scale, out=into["skip_scale"])
-            g_seen = g_y @ own["skip"].T + g_scale @ own["skip_scale"].T
-        if "W0" not in own:
-            return g_seen
-        last = stage.hidden[-1]
-        np.matmul(last.T, g_raw, out=into["W_raw"])
-        np.matmul(last.T, g_local, out=into["W_local"])
-        g = g_raw @ own["W_raw"].T + g_local @ own["W_local"].T
-        for i in reversed(range(len(stage.slopes))):
-            g = g * stage.slopes[i]
-            into[f"b{i}"][...] = g.sum(axis=0)
-            np.matmul(stage.hidden[i].T, g, out=into[f"W{i}"])
-            g = g @ own[f"W{i}"].T
-        return g if g_seen is None else g_seen + g
 
     # ---- log q anywhere, moments -----------------------------------------------------------
 
@@ -298,12 +240,12 @@ class BernsteinFlow:
         """Component j of x given those before, and where there is one."""
         k = next(k for k, network in enumerate(self.layout.stages) if j < network.inputs)
         network = self.layout.stages[k]
-        tape = self._flow(x)[2][k]
-        own, i = j - network.first, self._own[k]
+        _, _, raw, local, shift, scale = self._flow(x)[2][k].made
+        own, values = j - network.first, self.layout.own(k, self.values)
         M, w = network.heads["raw"], network.heads["local"]
-        raw = tape.raw[:, own * M : (own + 1) * M] + i["b_raw"][own]
-        local = tape.local[:, own * w : (own + 1) * w] + i["b_local"][own]
-        shift, scale = (np.ascontiguousarray(a[:, [own]]) for a in (tape.shift, tape.log_scale))
+        raw = raw[:, own * M : (own + 1) * M] + values["b_raw"][own]
+        local = local[:, own * w : (own + 1) * w] + values["b_local"][own]
+        shift, scale = (np.ascontiguousarray(a[:, [own]]) for a in (shift, scale))
         none, nothing = np.zeros(M), np.zeros(w)
 
         def distance(at: Array, rows: Array) -> Array:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import timeit
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import xarray as xr
 
-import bridge.stan.timing
 import posteriordb_cases.case
 from bridge.comparison.problem import CaseProblem, can_compile_stan
 from bridge.errors import IncompleteReferenceError
@@ -34,17 +30,6 @@ def _case(model: str, database: Path) -> Case:
 @pytest.mark.parametrize(("model", "uses_port"), [("arK", True), ("hmm_example", False)])
 def test_a_slow_port_gives_way_to_its_stan_program(model, uses_port, tmp_path) -> None:
     assert CaseProblem(_case(model, tmp_path)).uses_port is uses_port
-
-
-@pytest.mark.stan
-def test_gradients_are_timed_where_the_stan_program_is_used(monkeypatch) -> None:
-    case = load_case("correlated_5-gaussian")
-    assert CaseProblem(case).gradient_seconds is None  # the port is used
-    monkeypatch.setattr(CaseProblem, "uses_port", False)
-    ticks = iter([0, 5, 0, 2, 0, 4, 0, 3, 0, 6])  # the fastest of five batches of ten
-    timed = partial(timeit.repeat, timer=lambda: float(next(ticks)))
-    monkeypatch.setattr(bridge.stan.timing, "timeit", SimpleNamespace(repeat=timed))
-    assert CaseProblem(case).gradient_seconds == 0.2
 
 
 def test_a_slow_port_is_used_where_there_is_no_stan_program(tmp_path, monkeypatch) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import json
 
 import numpy as np
+import pymc as pm
 import pytest
 
+import pymc_ext as px
 from bridge.comparison.judge import judge
 from bridge.comparison.problem import CaseProblem
-from bridge.methods.families import flow_options
+from bridge.methods.families import options_of
 from bridge.methods.gaussian import gaussian_mixture_log_q
 from bridge.methods.table import METHODS, find_methods
 from posteriordb_cases import load_case
@@ -67,34 +69,30 @@ def test_pymc_advi_is_near_the_best_gaussian(problem: CaseProblem) -> None:
     assert BEST_GAUSSIAN_KL - slack < record["kl_qp"] < BEST_GAUSSIAN_KL + slack + 0.02
 
 
-@pytest.mark.parametrize(
-    ("seconds", "frugal"),
-    [
-        (None, {}),  # a port
-        (5e-5, {}),
-        (7e-5, {"polish": "widening"}),
-        (2e-4, {"polish": "widening", "obj_n_mc": 4}),
-    ],
-)
-def test_flows_are_adapted_to_the_problem(seconds, frugal, monkeypatch) -> None:
-    seen = {}
-
-    def fit(n, method, **options):
-        seen.update(options, polish=method.polish, seed=method.random_seed)
-        raise InterruptedError
-
-    monkeypatch.setattr(CaseProblem, "gradient_seconds", seconds)
-    monkeypatch.setattr("pymc.fit", fit)
-    with pytest.raises(InterruptedError):
-        METHODS["bernstein-laplace"].run(CaseProblem(load_case(BERNOULLI)), DRAWS, 7)
-    assert seen == {"polish": "auto", **frugal, "seed": 7, "progressbar": False}
+def test_a_record_holds_every_option_of_a_run(problem: CaseProblem) -> None:
+    options = json.loads(METHODS["laplace"].run(problem, DRAWS, 1).info["options"])
+    assert options == {
+        "n": 10_000,
+        "search": {"starts": None, "indefinite": "refuse", "spread": 2.0},
+    }
+    options = options_of(METHODS["bernstein-laplace"].run.make(7))
+    assert options["base"] == "laplace" and options["step"]["draws"] == 10
+    assert options["shape"]["order"] == 50 and options["policy"]["good_khat"] == 0.3
+    assert options["polish"]["weighted"]["steps"] == 3000
+    json.dumps(options)  # what a record can hold
 
 
-@pytest.mark.parametrize(("dimension", "width"), [(1, 10), (13, 26), (300, 32)])
-def test_hidden_layers_grow_with_the_dimension(dimension, width) -> None:
-    target = SimpleNamespace(dimension=dimension)
-    problem = SimpleNamespace(pymc_target=target, gradient_seconds=None)
-    assert flow_options(problem) == {"hidden": (width, width)}
+def test_methods_run_with_the_families_own_defaults() -> None:
+    ours = options_of(METHODS["bernstein"].run.make(1))
+    assert ours == options_of(px.BernsteinVI(model=one_normal()).algorithm)
+    mixed = options_of(METHODS["mixed-eig"].run.make(1))
+    assert mixed == options_of(px.MixedVI("eig", model=one_normal()).algorithm)
+
+
+def one_normal() -> pm.Model:
+    with pm.Model() as model:
+        pm.Normal("x")
+    return model
 
 
 def test_mixture_density_integrates_to_one() -> None:

@@ -14,8 +14,9 @@ from scipy import stats
 from scipy.special import expit
 
 from bridge.targets.agreement import check_agreement
-from bridge.targets.pymc import BLOCK_ELEMENTS, PyMCTarget, pymc_target
+from bridge.targets.pymc import PyMCTarget, pymc_target
 from bridge.targets.stan import stan_target
+from pymc_ext.density.model import ELEMENTS, FEWEST_ROWS
 from tests.tolerances import EXACT, NUMERIC
 
 ROUNDED = 2e-9 * 20  # PyMC's log(2 pi) is short of digits: 1.9e-9 a normal variable
@@ -147,8 +148,10 @@ def test_awkward_transforms_agree_with_pymc_and_round_trip() -> None:
 
 
 def test_many_draws_are_cut_into_blocks_without_a_trace(target: PyMCTarget) -> None:
-    assert 16 <= target._rows < BLOCK_ELEMENTS
-    theta = np.random.default_rng(3).normal(size=(2 * target._rows + 7, 11))
+    target.log_density(np.zeros((1, 11)))
+    rows = target.density.rows_per_call
+    assert FEWEST_ROWS <= rows < ELEMENTS
+    theta = np.random.default_rng(3).normal(size=(2 * rows + 7, 11))
     assert target.log_density(theta) == pytest.approx(by_hand(theta), rel=EXACT, abs=ROUNDED)
     assert target.constrain(theta)["w"].shape == (len(theta), 3, 2)
     assert target.log_density(theta[:0]).shape == (0,)
@@ -159,7 +162,8 @@ def test_wide_models_take_fewer_draws_a_call() -> None:
         mu = pm.Normal("mu")
         pm.StudentT("y", nu=4, mu=mu, sigma=1, observed=np.arange(1000.0))
     wide = pymc_target(model)
-    assert wide._rows == BLOCK_ELEMENTS // 1000
+    wide.log_density(np.zeros((1, 1)))
+    assert wide.density.rows_per_call == ELEMENTS // 1000
 
 
 def test_data_stay_live() -> None:

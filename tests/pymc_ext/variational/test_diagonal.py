@@ -3,8 +3,9 @@ import pymc as pm
 import pytest
 
 import pymc_ext as px
+from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.gaussian.fixed_draws import FixedDrawsObjective
+from pymc_ext.variational.gaussian.mixed import Diagonal
 from tests.pymc_ext.variational.targets import eight_schools, two_gaussians, two_gaussians_kl
 from tests.tolerances import NUMERIC
 
@@ -36,16 +37,17 @@ def test_correlated_gaussian_gets_the_mean_field_optimum():
 
 
 def test_starts_are_the_laplace_diagonal_and_1e_4():
-    with pm.Model() as model:
-        pm.MvNormal("x", np.zeros(2), cov=np.array([[4.0, 1.5], [1.5, 1.0]]))
-    inference = px.DiagonalVI(model=model, random_seed=1)
-    objective = FixedDrawsObjective(inference.approx)
-    with Monitor(inference.approx, (), 0, 10, progressbar=False) as monitor:
-        starts = inference.prepare(100, monitor, objective)
+    P = np.linalg.inv(np.array([[4.0, 1.5], [1.5, 1.0]]))
+    density = CallableDensity(
+        lambda x: -0.5 * np.einsum("ni,ij,nj->n", x, P, x), lambda x: -x @ P, dimension=2
+    )
+    with Monitor.silent() as monitor:
+        algorithm = Diagonal(random_seed=1)
+        family, starts = algorithm.prepare(CountedDensity(density), np.ones(2), 100, monitor)
     variances = []
     for x in starts:
-        objective.x = x
-        variances.append(inference.approx.std.eval() ** 2)
+        family.x = x
+        variances.append(family.posterior().std ** 2)
     np.testing.assert_allclose(variances, [[4.0, 1.0], [1e-4, 1e-4]], rtol=1e-8)
 
 

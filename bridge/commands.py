@@ -1,0 +1,130 @@
+"""The commands of ``python -m bridge`` that need PyMC, ArviZ and joblib; ``fit`` does without."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+
+import joblib
+import pandas as pd
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from bridge.comparison.cluster import cluster
+from bridge.comparison.compare import compare
+from bridge.comparison.records import Record
+from bridge.comparison.sweep import cases_with_reference, sweep
+from bridge.methods.base import Method
+from bridge.methods.table import METHODS, installed_methods
+from bridge.report.files import write
+from bridge.report.html_report import html_report
+from bridge.report.summary import failure_lines
+from bridge.report.terminal import LEGEND, rich_tables
+from posteriordb_cases import list_cases, load_case
+
+
+def compare_command(arguments: argparse.Namespace, console: Console) -> int:
+    """Judge methods against reference draws."""
+    with joblib.parallel_config(n_jobs=arguments.jobs):
+        return _run(arguments, console, compare, arguments.cases)
+
+
+def sweep_command(arguments: argparse.Namespace, console: Console) -> int:
+    """Every posterior with reference draws."""
+    cases = cases_with_reference(arguments.database)
+    limits = {"budget": arguments.budget, "run_limit": arguments.run_limit}
+    with cluster(arguments.backend, arguments.jobs):
+        return _run(arguments, console, sweep, cases, **limits)
+
+
+def _run(
+    arguments: argparse.Namespace,
+    console: Console,
+    runner: Callable[..., pd.DataFrame],
+    cases: Sequence[str],
+    **limits: float | None,
+) -> int:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("preparing", total=None)
+
+        def on_record(record: Record, done: int, total: int) -> None:
+            text = f"{record['method']} on {record['case_name']}: {record['status']}"
+            progress.update(task, description=text, completed=done, total=total)
+
+        frame = runner(
+            cases,
+            arguments.methods,
+            arguments.seeds,
+            out=arguments.out,
+            database=arguments.database,
+            draws=arguments.draws,
+            retry_failed=arguments.retry_failed,
+            on_record=on_record,
+            **limits,
+        )
+        if frame.empty:
+            raise ValueError("no run was started within the budget: give more seconds")
+        progress.update(
+            task, description="writing tables and figures", total=len(frame), completed=len(frame)
+        )
+        paths = write(frame, arguments.out)
+    _print_results(frame, console)
+    console.print(f"{len(paths)} files in {arguments.out}: {', '.join(p.name for p in paths)}")
+    return 0 if (frame["status"] == "ok").any() else 1
+
+
+def _print_results(frame: pd.DataFrame, wide: Console) -> None:
+    for table in rich_tables(frame):
+        wide.print(table)
+    wide.print(LEGEND, highlight=False)
+    for line in failure_lines(frame):
+        wide.print(line, highlight=False, markup=False)
+
+
+def report_command(arguments: argparse.Namespace, console: Console) -> int:
+    """One HTML page on the records of a sweep."""
+    with console.status("writing the report ..."):
+        paths = html_report(arguments.folder, arguments.out)
+    console.print(f"{paths[0]} and {len(paths) - 1} tables and figures written", highlight=False)
+    return 0
+
+
+def list_command(arguments: argparse.Namespace, console: Console) -> int:
+    """Cases and methods."""
+    table = Table(title="cases")
+    for heading in ("case", "Stan", "PyMC", "reference", "exact log Z"):
+        table.add_column(heading, no_wrap=True)
+    for name in list_cases(arguments.database):
+        case = load_case(name, database=arguments.database)
+        marks = (
+            "yes" if has else "–"
+            for has in (case.stan_code is not None, case.has_port, case.has_reference)
+        )
+        evidence = (case.exact or {}).get("log_evidence")
+        table.add_row(name, *marks, "–" if evidence is None else f"{evidence:.4f}")
+    console.print(table)
+    table = Table("method", "what it is", "default", title="methods")
+    for name, method in (METHODS | installed_methods()).items():
+        if isinstance(method, Method):
+            default = "yes" if name in METHODS and method.default else "–"
+            table.add_row(name, method.description, default)
+        else:
+            table.add_row(name, str(method), "broken")
+    console.print(table)
+    return 0
+
+
+def generate_command(arguments: argparse.Namespace, console: Console) -> int:
+    """Make reference draws of a case."""
+    from bridge.reference.generate import generate
+
+    path = generate(arguments.name, database=arguments.database, random_seed=arguments.seed)
+    console.print(f"reference draws written to {path}")
+    return 0

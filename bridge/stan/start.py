@@ -1,0 +1,45 @@
+"""Where fits of a Stan program start: the origin, or the first random point that is defined."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridge.errors import UndefinedDensityError
+
+if TYPE_CHECKING:
+    from stan_models import StanDensity
+
+START_RADIUS = 2.0  # Stan's own initial values: uniform on (-2, 2), unconstrained space
+START_TRIES = 100  # Stan gives up after as many
+
+
+def stan_start(density: StanDensity) -> NDArray[np.float64]:
+    """The origin, or else the first random start, where density and gradient are finite."""
+    rng = np.random.default_rng(0)
+    starts = rng.uniform(-START_RADIUS, START_RADIUS, (START_TRIES, density.dimension))
+    starts[0] = 0.0
+    lp, gradient = density.log_density_gradient(starts)
+    defined = np.isfinite(lp)
+    usable = defined & np.isfinite(gradient).all(axis=1)
+    if usable.any():
+        return starts[usable.argmax()]
+    label = f"Stan program {density.program.name!r}"
+    if not defined.any():
+        raise UndefinedDensityError(
+            f"{label} has no finite log density at the origin or at {START_TRIES - 1} random "
+            f"points of (-{START_RADIUS:g}, {START_RADIUS:g})^{density.dimension} of its "
+            "unconstrained space: check the data, or the declared constraints"
+        )
+    row = int(defined.argmax())
+    bad = [
+        name
+        for name, ok in zip(density.unconstrained_names, np.isfinite(gradient[row]), strict=True)
+        if not ok
+    ]
+    raise UndefinedDensityError(
+        f"{label} has a finite log density but no finite gradient with respect to "
+        f"{', '.join(bad[:10])}: gradient-based methods cannot run on it"
+    )
