@@ -26,29 +26,16 @@ LONGEST, MEMORY = 3.0, 0.99  # of a gradient, in running means of the norm, and 
 LARGEST = 708.0  # e^-708 is the smallest increment, so that none is exactly zero
 
 
-@_inline
-def _softplus(a):
-    return max(a, 0.0) + math.log1p(math.exp(-abs(a)))
-
-
-@_inline
-def _sigmoid(a):
-    e = math.exp(-abs(a))
-    return (1.0 if a > 0.0 else e) / (1.0 + e)
-
-
 @_exact
-def _exponentials(raw, row, bias, at, a, shifted, bits, e):
-    """a = raw + bias and e = exp(−min(|a|, 708)) of M entries, without a branch or a call.
+def _exponentials(a, shifted, bits, e):
+    """e = exp(−min(|a|, 708)) elementwise, without a branch or a call.
 
     −|a| = k log 2 + f: a Taylor polynomial of degree 13 in f, times 2^k written into the exponent's
     bits. Adding SHIFT rounds to an integer, which then sits in the low bits. (LLVM turns the loops
     into vector instructions, which it cannot do with calls of exp.)
     """
     for k in range(a.size):
-        x = raw[row, at + k] + bias[at + k]
-        a[k] = x
-        x = -min(abs(x), LARGEST)
+        x = -min(abs(a[k]), LARGEST)
         s = x * 1.4426950408889634 + SHIFT
         shifted[k] = s
         n = s - SHIFT
@@ -102,31 +89,19 @@ def _ratios(n):
 
 
 @_inline
-def _basis(x, ratio, b):
-    """B_{n,j}(σ(x)) for j = 0..n into ``b``; σ(x)."""
-    n = ratio.size
-    r = math.exp(-abs(x))
-    value = math.exp(-n * math.log1p(r))
-    if x <= 0.0:
+def _basis(right, r, largest, ratio, b):
+    """B_{n,j}(σ(x)) for j = 0..n into ``b``: r = e^−|x|, begun at the end where it is largest."""
+    n, value = ratio.size, largest
+    if right:
+        for j in range(n):
+            b[n - j] = value
+            value *= ratio[j] * r
+        b[0] = value
+    else:
         for j in range(n):
             b[j] = value
             value *= ratio[j] * r
         b[n] = value
-        return r / (1.0 + r)
-    for j in range(n):
-        b[n - j] = value
-        value *= ratio[j] * r
-    b[0] = value
-    return 1.0 / (1.0 + r)
-
-
-@_inline
-def _survival(b, u, tail):
-    """P(Bin(M, u) >= k) for k = 1..M into ``tail``, from the basis of degree M − 1."""
-    after = 0.0
-    for k in range(b.size - 1, -1, -1):
-        tail[k] = after + u * b[k]
-        after += b[k]
 
 
 @_kernel
@@ -143,135 +118,135 @@ def activate(a, bias):
 
 
 @_kernel
-def push(x, raw, raw_bias, local, local_bias, shift, log_scale, slopes):
-    """y (N, d) and Σ_j log dy_j/dx_j (N,).
+def push(x, raw, raw_bias, local, local_bias, shift, log_scale, slopes, keep):
+    """y (N, d) and Σ_j log dy_j/dx_j (N,), and what :func:`push_pullback` needs where ``keep``.
 
     ``raw`` (N, d M), ``local`` (N, d w) and their biases come from the network; ``shift`` and
     ``log_scale`` (N, d) are t and λ without the bias; ``slopes`` is the number of tails' slopes.
+    Kept are, for each component, the basis, the survival function, the increments and their
+    derivatives (4, M + slopes; of the slopes the last two), and dy/dx before scaling with v.
     """
     N, d = x.shape
     M, w = raw.shape[1] // d, local.shape[1] // d
-    y, log_det, b = np.empty((N, d)), np.zeros(N), np.empty(M)
-    a, e, shifted, tail = np.empty(M), np.empty(M), np.empty(M), np.empty(M)
+    K = M + slopes
+    y, log_det = np.empty((N, d)), np.zeros(N)
+    tape = np.empty((N * d if keep else 1, 4, K))
+    sums = np.empty((N * d if keep else 1, 3))
+    a, e, shifted = np.empty(K), np.empty(K), np.empty(K)
     bits, ratio = shifted.view(np.int64), _ratios(M - 1)
     scaled = w > 1 + slopes
     for i in range(N):
         for j in range(d):
+            row = i * d + j if keep else 0
+            b, tail, inc, sig = tape[row, 0], tape[row, 1], tape[row, 2], tape[row, 3]
             xi = x[i, j]
-            u = _basis(xi, ratio, b)
-            _exponentials(raw, i, raw_bias, j * M, a, shifted, bits, e)
-            _survival(b, u, tail)
-            total, value = 0.0, 0.0
             for k in range(M):
-                inc = max(a[k], 0.0) + _log1p(e[k])
-                value += inc * tail[k]
-                total += inc * b[k]
-            r, q = _softplus(xi), _softplus(-xi)
-            slope = M * total * u * (1.0 - u if u < 0.5 else _sigmoid(-xi))
+                a[k] = raw[i, j * M + k] + raw_bias[j * M + k]
+            for k in range(slopes):
+                a[M + k] = local[i, j * w + 1 + k] + local_bias[j * w + 1 + k]
+            _exponentials(a, shifted, bits, e)
+            for k in range(K):
+                inc[k] = max(a[k], 0.0) + _log1p(e[k])
+                sig[k] = (1.0 if a[k] > 0.0 else e[k]) / (1.0 + e[k])
+            er = math.exp(-abs(xi))
+            lr = math.log1p(er)
+            up, down = 1.0 / (1.0 + er), er / (1.0 + er)
+            dr, dl = (up, down) if xi > 0.0 else (down, up)
+            _basis(xi > 0.0, er, math.exp(-(M - 1) * lr), ratio, b)
+            after = 0.0
+            for k in range(M - 1, -1, -1):
+                tail[k] = after + dr * b[k]
+                after += b[k]
+            total, value, first = 0.0, 0.0, 0.0
+            for k in range(M):
+                value += inc[k] * tail[k]
+                q = inc[k] * b[k]
+                total += q
+                first += q * (k + 1.0 - (M + 1.0) * dr)
+            slope = M * total * dr * dl
+            log_slope = math.log(M * total) - abs(xi) - 2.0 * lr
             if slopes >= 2:
-                left = _softplus(local[i, j * w + 1] + local_bias[j * w + 1])
-                right = _softplus(local[i, j * w + 2] + local_bias[j * w + 2])
-                value += right * r - left * q
-                dr, dl = _sigmoid(xi), _sigmoid(-xi)
-                slope += right * dr + left * dl
+                r, q = max(xi, 0.0) + lr, max(-xi, 0.0) + lr
+                value += inc[M + 1] * r - inc[M] * q
+                slope += inc[M + 1] * dr + inc[M] * dl
                 if slopes == 4:
-                    bend_l = _softplus(local[i, j * w + 3] + local_bias[j * w + 3])
-                    bend_r = _softplus(local[i, j * w + 4] + local_bias[j * w + 4])
-                    value += 0.5 * (bend_r * r * r - bend_l * q * q)
-                    slope += bend_r * r * dr + bend_l * q * dl
+                    value += 0.5 * (inc[M + 3] * r * r - inc[M + 2] * q * q)
+                    slope += inc[M + 3] * r * dr + inc[M + 2] * q * dl
                 log_slope = math.log(slope)
-            else:
-                log_slope = math.log(M * total) - r - q
             scale = log_scale[i, j]
             if scaled:
                 scale += local[i, j * w + w - 1] + local_bias[j * w + w - 1]
             offset = local[i, j * w] + local_bias[j * w]
-            y[i, j] = shift[i, j] + math.exp(scale) * (offset + value)
+            grown = math.exp(scale)
+            y[i, j] = shift[i, j] + grown * (offset + value)
             log_det[i] += log_slope + scale
-    return y, log_det
+            sums[row, 0], sums[row, 1], sums[row, 2] = grown, total, first
+    return y, log_det, tape, sums
 
 
 @_kernel
-def push_pullback(x, raw, raw_bias, local, local_bias, shift, log_scale, slopes, g_y, g_log):
+def push_pullback(x, y, shift, w, slopes, tape, sums, g_y, g_log):
     """Cotangents of y (N, d) and of the log determinant (N,) back to x, raw, local and λ.
 
     Returns those of x (N, d), raw (N, d M), local (N, d w) and λ (N, d); that of t is that of y.
     """
     N, d = x.shape
-    M, w = raw.shape[1] // d, local.shape[1] // d
-    gx, graw = np.empty((N, d)), np.empty_like(raw)
-    glocal, gscale, b = np.zeros_like(local), np.empty((N, d)), np.empty(M)
-    a, e, shifted, tail = np.empty(M), np.empty(M), np.empty(M), np.empty(M)
-    bits, ratio = shifted.view(np.int64), _ratios(M - 1)
+    M = tape.shape[2] - slopes
+    gx, graw = np.empty((N, d)), np.empty((N, d * M))
+    glocal, gscale = np.zeros((N, d * w)), np.empty((N, d))
     scaled = w > 1 + slopes
     for i in range(N):
         gl = g_log[i]
         for j in range(d):
-            xi, row, at = x[i, j], j * M, j * w
-            u = _basis(xi, ratio, b)
-            _exponentials(raw, i, raw_bias, row, a, shifted, bits, e)
-            _survival(b, u, tail)
-            total, value, first = 0.0, 0.0, 0.0
-            for k in range(M):
-                inc = max(a[k], 0.0) + _log1p(e[k])
-                value += inc * tail[k]
-                total += inc * b[k]
-                first += inc * b[k] * (k + 1.0 - (M + 1.0) * u)
-            dr, dl = _sigmoid(xi), _sigmoid(-xi)
+            row, at, xi = i * d + j, j * w, x[i, j]
+            b, tail, inc, sig = tape[row, 0], tape[row, 1], tape[row, 2], tape[row, 3]
+            grown, total, first = sums[row, 0], sums[row, 1], sums[row, 2]
+            er = math.exp(-abs(xi))
+            up, down = 1.0 / (1.0 + er), er / (1.0 + er)
+            dr, dl = (up, down) if xi > 0.0 else (down, up)
             uv = dr * dl
-            poly = M * total * uv  # slope of the polynomial
-            scale = log_scale[i, j]
-            if scaled:
-                scale += local[i, at + w - 1] + local_bias[at + w - 1]
-            es = math.exp(scale)
-            gv = g_y[i, j] * es
-            slope, curve = poly, 0.0  # v', and v'' of the tails
+            gv = g_y[i, j] * grown
+            slope, curve = M * total * uv, 0.0  # v', and v'' of the tails
+            h_poly = gl / total
             if slopes >= 2:
-                al = local[i, at + 1] + local_bias[at + 1]
-                ar = local[i, at + 2] + local_bias[at + 2]
-                left, right = _softplus(al), _softplus(ar)
-                r, q = _softplus(xi), _softplus(-xi)
-                value += right * r - left * q
+                lr = math.log1p(er)
+                r, q = max(xi, 0.0) + lr, max(-xi, 0.0) + lr
+                left, right = inc[M], inc[M + 1]
                 slope += right * dr + left * dl
                 curve += (right - left) * uv
-                bend_l = bend_r = 0.0
                 if slopes == 4:
-                    cl = local[i, at + 3] + local_bias[at + 3]
-                    cr = local[i, at + 4] + local_bias[at + 4]
-                    bend_l, bend_r = _softplus(cl), _softplus(cr)
-                    value += 0.5 * (bend_r * r * r - bend_l * q * q)
+                    bend_l, bend_r = inc[M + 2], inc[M + 3]
                     slope += bend_r * r * dr + bend_l * q * dl
                     curve += bend_r * (dr * dr + r * uv) - bend_l * (dl * dl + q * uv)
                 h = gl / slope  # of the slope itself
-                glocal[i, at + 1] = (h * dl - gv * q) * _sigmoid(al)
-                glocal[i, at + 2] = (h * dr + gv * r) * _sigmoid(ar)
+                glocal[i, at + 1] = (h * dl - gv * q) * sig[M]
+                glocal[i, at + 2] = (h * dr + gv * r) * sig[M + 1]
                 if slopes == 4:
-                    glocal[i, at + 3] = (h * q * dl - 0.5 * gv * q * q) * _sigmoid(cl)
-                    glocal[i, at + 4] = (h * r * dr + 0.5 * gv * r * r) * _sigmoid(cr)
-                h_poly, h_curve = h * M * uv, h * curve
-            else:
-                h_poly, h_curve = gl / total, 0.0
+                    glocal[i, at + 3] = (h * q * dl - 0.5 * gv * q * q) * sig[M + 2]
+                    glocal[i, at + 4] = (h * r * dr + 0.5 * gv * r * r) * sig[M + 3]
+                h_poly = h * M * uv
+                curve *= h
             # d log(total uv) / dx = first / total, so that d poly / dx = M uv first
-            gx[i, j] = gv * slope + h_poly * first + h_curve
+            gx[i, j] = gv * slope + h_poly * first + curve
             for k in range(M):
-                slope_k = (1.0 if a[k] > 0.0 else e[k]) / (1.0 + e[k])
-                graw[i, row + k] = (gv * tail[k] + h_poly * b[k]) * slope_k
+                graw[i, j * M + k] = (gv * tail[k] + h_poly * b[k]) * sig[k]
             glocal[i, at] = gv
-            offset = local[i, at] + local_bias[at]
-            gscale[i, j] = gv * (offset + value) + gl
+            gscale[i, j] = g_y[i, j] * (y[i, j] - shift[i, j]) + gl
             if scaled:
                 glocal[i, at + w - 1] = gscale[i, j]
     return gx, graw, glocal, gscale
 
 
 @_kernel
-def stage(seen, x, par, at, hidden, d, M, w, slopes, scaled):
+def stage(seen, x, par, keep, at, hidden, d, M, w, slopes, scaled):
     """One network and the components that it conditions.
 
     Parameters
     ----------
     seen, x
         What the network sees (N, K), and the logits of its d components (N, d).
+    keep
+        Whether what the pullback needs is kept.
     par, at
         All parameters, and where in them this stage's begin, in the order of :func:`offsets_of`:
         W and b of each hidden layer, W and b of ``raw`` and of ``local``, the two skips.
@@ -284,8 +259,8 @@ def stage(seen, x, par, at, hidden, d, M, w, slopes, scaled):
     Returns
     -------
     tuple
-        y (N, d), log determinant (N,), units and their slopes (N, Σ widths), raw (N, d M), local
-        (N, d w), shift and log scale (N, d).
+        y (N, d), log determinant (N,), raw (N, d M), local (N, d w), shift and log scale (N, d),
+        units and their slopes (N, Σ widths), and what :func:`push` keeps.
     """
     N, K = seen.shape
     L = hidden.size
@@ -311,14 +286,16 @@ def stage(seen, x, par, at, hidden, d, M, w, slopes, scaled):
         log_scale = np.dot(seen, par[skip_scale : skip_scale + K * d].reshape((K, d)))
     raw_bias = par[at[2 * L + 1] : at[2 * L + 1] + d * M]
     local_bias = par[at[2 * L + 3] : at[2 * L + 3] + d * w]
-    y, log_det = push(x, raw, raw_bias, local, local_bias, shift, log_scale, slopes)
-    return y, log_det, units, unit_slopes, raw, local, shift, log_scale
+    y, log_det, tape, sums = push(
+        x, raw, raw_bias, local, local_bias, shift, log_scale, slopes, keep
+    )
+    return y, log_det, raw, local, shift, log_scale, units, unit_slopes, tape, sums
 
 
 @_kernel
 def stage_pullback(
     seen, x, par, at, hidden, d, M, w, slopes, scaled,
-    units, unit_slopes, raw, local, shift, log_scale, g_y, g_log, gradient,
+    y, shift, units, unit_slopes, tape, sums, g_y, g_log, gradient,
 ):  # fmt: skip
     """Cotangents of x (N, d) and of what was seen (N, K); gradients go into ``gradient`` (P,).
 
@@ -327,11 +304,7 @@ def stage_pullback(
     """
     N, K = seen.shape
     L = hidden.size
-    raw_bias = par[at[2 * L + 1] : at[2 * L + 1] + d * M]
-    local_bias = par[at[2 * L + 3] : at[2 * L + 3] + d * w]
-    g_x, g_raw, g_local, g_scale = push_pullback(
-        x, raw, raw_bias, local, local_bias, shift, log_scale, slopes, g_y, g_log
-    )
+    g_x, g_raw, g_local, g_scale = push_pullback(x, y, shift, w, slopes, tape, sums, g_y, g_log)
     _add_rows(g_raw, gradient[at[2 * L + 1] : at[2 * L + 1] + d * M])
     _add_rows(g_local, gradient[at[2 * L + 3] : at[2 * L + 3] + d * w])
     g_seen = np.zeros((N, K))
@@ -394,15 +367,15 @@ def adam(x, average, first, second, gradient, mask, rate, weight, state, adaptiv
             state[1] = limit + (1.0 - MEMORY) * (LONGEST * min(norm, limit) - limit)
         scale = min(1.0, limit / max(norm, 1e-30))
         b1, b2 = (0.9, 0.999) if adaptive else (0.0, 0.9)
-        c1 = c2 = 1.0
+        move, growth = rate, 1.0
         if adaptive:
             state[0] += 1.0
-            c1, c2 = 1.0 - b1 ** state[0], 1.0 - b2 ** state[0]
+            move, growth = rate / (1.0 - b1 ** state[0]), 1.0 / (1.0 - b2 ** state[0])
         for i in range(x.size):
             g = gradient[i] * scale
             second[i] = b2 * second[i] + (1.0 - b2) * g * g
             first[i] = b1 * first[i] + (1.0 - b1) * g
-            x[i] -= rate * first[i] / c1 / (math.sqrt(second[i] / c2) + 1e-8)
+            x[i] -= move * first[i] / (math.sqrt(growth * second[i]) + 1e-8)
     for i in range(x.size):
         average[i] += weight * (x[i] - average[i])
     return good

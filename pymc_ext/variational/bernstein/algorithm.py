@@ -148,7 +148,9 @@ class Bernstein(Algorithm[BernsteinFlow]):
     def _prepare(self, density: CountedDensity, start: Array) -> None:
         """The flow at its base, and its trainer."""
         if self.flow is None:
-            self.flow = self.make_flow(density, start)
+            with density.clock.compiling():
+                self.flow = self.make_flow(density, start)
+                self.flow.warm_up()
         whitening = resolve_base(self.base, density, start, self.random_seed)
         self._whitening, self._notes = whitening.q, ((whitening.note,) if whitening.note else ())
         if whitening.q is not None:

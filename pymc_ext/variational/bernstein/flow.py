@@ -27,11 +27,13 @@ MOMENT_DRAWS = 1024  # Sobol points behind mean, std and cov
 
 @dataclass
 class StageTape:
-    """What one network saw, and what :func:`flow_kernels.stage` made of it beside y."""
+    """What one network saw, and what :func:`flow_kernels.stage` made of it."""
 
     inputs: Array
     x: Array
-    made: tuple[Array, ...]  # units, their slopes, raw, local, shift, log scale
+    y: Array
+    given: tuple[Array, ...]  # raw, local, shift, log scale
+    kept: tuple[Array, ...]  # units, their slopes, and what the components kept
 
 
 @dataclass
@@ -117,6 +119,13 @@ class BernsteinFlow:
         """Copy the vector ``x`` (P,) into place."""
         self.x[...] = x * self.mask
 
+    def warm_up(self) -> None:
+        """Have numba compile, or load, what a step needs: that is no part of a fit's seconds."""
+        tape = self.trace(np.zeros((1, self.latent_dimension)))
+        self.pullback(tape, np.zeros((1, self.dimension)), np.zeros(1))
+        one = [np.zeros(1) for _ in range(6)]
+        kernels.adam(*one, 0.0, 0.0, np.zeros(2), True, 0.0)
+
     def set_base(self, mean: Array, cov: Array) -> None:
         """Whiten with N(mean (D,), cov (D, D)), both in the model's order."""
         p = self.permutation
@@ -125,18 +134,18 @@ class BernsteinFlow:
 
     # ---- forward ---------------------------------------------------------------------------
 
-    def trace(self, z: Array) -> Tape:
-        """Draws and log q of normals z (N, K), with what their pullback needs."""
+    def trace(self, z: Array, keep: bool = True) -> Tape:
+        """Draws and log q of normals z (N, K), with what their pullback needs if ``keep``."""
         v = self.law.draw(z, self.dimension)
         x, log_dx = self.input_map.forward(v, self.values, self.stretch)
-        y, log_dy, stages = self._flow(x)
+        y, log_dy, stages = self._flow(x, keep)
         log_q = self.law.log_density(v).sum(-1) - log_dx - log_dy - self._log_det_base()
         return Tape(self._to_theta(y), log_q, v, x, stages)
 
     def forward(self, z: Array) -> tuple[Array, Array]:
         """θ and log q, (N, K) -> (N, D), (N,)."""
         size = self._rows()
-        tapes = [self.trace(z[i : i + size]) for i in range(0, len(z), size)]
+        tapes = [self.trace(z[i : i + size], keep=False) for i in range(0, len(z), size)]
         theta, log_q = (np.concatenate(p) for p in zip(*((t.theta, t.log_q) for t in tapes),
                                                        strict=True))  # fmt: skip
         return theta, log_q
@@ -144,7 +153,7 @@ class BernsteinFlow:
     def _rows(self) -> int:
         return max(ELEMENTS // (self.dimension * self.shape.order), 16)
 
-    def _flow(self, x: Array) -> tuple[Array, Array, list[StageTape]]:
+    def _flow(self, x: Array, keep: bool = False) -> tuple[Array, Array, list[StageTape]]:
         """y (N, D), Σ log dy/dx (N,) and the tape; a later stage sees the values of earlier ones,
         for a scale is a simple function of a hyperparameter's value, not of x."""
         seen = NUMPY.sigmoid(x) - 0.5 if self.shape.conditioning == "squashed" else x
@@ -155,10 +164,10 @@ class BernsteinFlow:
             rest = seen[:, columns]
             inputs = np.concatenate([*values, rest], axis=1) if values else rest
             tape_x, inputs = np.ascontiguousarray(x[:, columns]), np.ascontiguousarray(inputs)
-            y, log_dy, *made = kernels.stage(inputs, tape_x, self.x, *self._stages[k])
+            y, log_dy, *made = kernels.stage(inputs, tape_x, self.x, keep, *self._stages[k])
             values.append(y)
             log_det += log_dy
-            tapes.append(StageTape(inputs, tape_x, tuple(made)))
+            tapes.append(StageTape(inputs, tape_x, y, tuple(made[:4]), tuple(made[4:])))
         return (np.concatenate(values, axis=1) if len(values) > 1 else values[0]), log_det, tapes
 
     def _to_theta(self, y: Array) -> Array:
@@ -194,7 +203,8 @@ class BernsteinFlow:
             network, stage = self.layout.stages[k], tape.stages[k]
             columns = slice(network.first, network.inputs)
             by_x, g_seen = kernels.stage_pullback(
-                stage.inputs, stage.x, self.x, *self._stages[k], *stage.made,
+                stage.inputs, stage.x, self.x, *self._stages[k], stage.y, stage.given[2],
+                *stage.kept,
                 np.ascontiguousarray(g_y[:, columns]), g_log, gradient,
             )  # fmt: skip
             before = g_seen.shape[1] - network.outputs  # values of earlier stages
@@ -240,7 +250,7 @@ class BernsteinFlow:
         """Component j of x given those before, and where there is one."""
         k = next(k for k, network in enumerate(self.layout.stages) if j < network.inputs)
         network = self.layout.stages[k]
-        _, _, raw, local, shift, scale = self._flow(x)[2][k].made
+        raw, local, shift, scale = self._flow(x)[2][k].given
         own, values = j - network.first, self.layout.own(k, self.values)
         M, w = network.heads["raw"], network.heads["local"]
         raw = raw[:, own * M : (own + 1) * M] + values["b_raw"][own]
@@ -250,9 +260,9 @@ class BernsteinFlow:
 
         def distance(at: Array, rows: Array) -> Array:
             rows, dims = np.broadcast_to(rows, at.shape).astype(int).ravel(), at.shape
-            value, _ = kernels.push(
+            value, *_ = kernels.push(
                 at.reshape(-1, 1), raw[rows], none, local[rows], nothing,
-                shift[rows], scale[rows], self.shape.slopes,
+                shift[rows], scale[rows], self.shape.slopes, False,
             )  # fmt: skip
             return (value[:, 0] - y[rows]).reshape(dims)
 

@@ -92,9 +92,9 @@ class DensityLoop:
     ) -> None:
         self.flow, self.density, self.options, self.rng = flow, density, options, rng
         self.draws, self.size = options.draws, len(flow.x)
-        H = density.extra_size
-        self._vector = np.concatenate([flow.x, density.extra])
-        self._mask = np.concatenate([flow.mask, np.ones(H)])
+        # without extra parameters the optimiser works on the flow's own memory
+        self._vector = np.concatenate([flow.x, density.extra]) if density.extra_size else flow.x
+        self._mask = np.concatenate([flow.mask, np.ones(density.extra_size)])
         self._average = self._vector.copy()
         self._first, self._second = np.zeros_like(self._vector), np.zeros_like(self._vector)
         self._state = np.zeros(2)  # Adam's steps, running limit of the gradient's norm
@@ -106,9 +106,13 @@ class DensityLoop:
     @vector.setter
     def vector(self, value: Array) -> None:
         self._vector[...] = value
-        self.flow.set(value[: self.size])
-        if len(value) > self.size:
-            self.density.extra = value[self.size :]
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Give flow and density their parts of the vector."""
+        if self._vector is not self.flow.x:
+            self.flow.set(self._vector[: self.size])
+            self.density.extra = self._vector[self.size :]
 
     @property
     def average(self) -> Array:
@@ -119,6 +123,8 @@ class DensityLoop:
         self._average[...] = value
 
     def run(self, steps: int, rate: float, weight: float) -> Array:
+        if self._vector is not self.flow.x:
+            self._vector[...] = self.vector
         with np.errstate(all="ignore"):  # a step that is not finite is left out
             return np.array([self._step(z, rate, weight) for z in self._normals(steps)])
 
@@ -130,17 +136,17 @@ class DensityLoop:
     def _step(self, z: Array, rate: float, weight: float) -> float:
         loss, gradient = self.loss_and_gradient(z)
         options, vector = self.options, self._vector
-        vector[: self.size] = self.flow.x
         if options.update is not None:
             options.update(vector, gradient * self._mask)
         else:
             if not np.isfinite(loss):
                 gradient[0] = np.nan
+            longest = float(options.max_norm or 0.0)
             kernels.adam(
                 vector, self._average, self._first, self._second, gradient, self._mask,
-                rate, weight, self._state, options.optimizer == "adam", options.max_norm or 0.0,
+                rate, weight, self._state, options.optimizer == "adam", longest,
             )  # fmt: skip
-        self.vector = vector
+        self._hand_out()
         return loss
 
     def loss_and_gradient(self, z: Array) -> tuple[float, Array]:
