@@ -145,17 +145,22 @@ class Bernstein(Algorithm[BernsteinFlow]):
         )
         return FittedFlow(flow, result, stages)
 
+    def retrain(self, step: StepOptions) -> None:
+        """Have the next run train anew, with other steps, from the present flow."""
+        self.step, self._trainer = step, None
+
     def _prepare(self, density: CountedDensity, start: Array) -> None:
-        """The flow at its base, and its trainer."""
+        """The flow at its base, unless there is one already, and its trainer."""
         if self.flow is None:
             with density.clock.compiling():
                 self.flow = self.make_flow(density, start)
                 self.flow.warm_up()
-        whitening = resolve_base(self.base, density, start, self.random_seed)
-        self._whitening, self._notes = whitening.q, ((whitening.note,) if whitening.note else ())
-        if whitening.q is not None:
-            self.flow.set_base(whitening.q.mean, whitening.q.cov)
-        self._untrained = self.flow.x.copy()
+            whitening = resolve_base(self.base, density, start, self.random_seed)
+            self._whitening = whitening.q
+            self._notes = (whitening.note,) if whitening.note else ()
+            if whitening.q is not None:
+                self.flow.set_base(whitening.q.mean, whitening.q.cov)
+            self._untrained = self.flow.x.copy()
         self._trainer = self._new_trainer(density, self.step, Purpose.TRAIN)
 
     def make_flow(self, density: CountedDensity, start: Array) -> BernsteinFlow:

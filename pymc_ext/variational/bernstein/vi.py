@@ -200,7 +200,7 @@ class BernsteinVI(AlgorithmVI):
             "updates": dict(more_updates or {}),
             "replacements": replacements,
         }
-        self.algorithm.step = replace(
+        step = replace(
             self.algorithm.step,
             draws=int(obj_n_mc),
             max_norm=total_grad_norm_constraint,
@@ -211,7 +211,7 @@ class BernsteinVI(AlgorithmVI):
                 approx, self._changes["trained"], obj_optimizer, total_grad_norm_constraint
             ),
         )
-        self.algorithm.restart()
+        self.algorithm.retrain(step)
         return super().fit(n, score, callbacks, progressbar, progressbar_theme, **kwargs)
 
     def refine(self, n: int, progressbar: bool = True, progressbar_theme: Any = None) -> None:

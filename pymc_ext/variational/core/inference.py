@@ -165,6 +165,7 @@ class AlgorithmVI(DeterministicInference):
         )
         super().__init__(approx, random_seed=random_seed)
         self.algorithm = algorithm
+        self._counted: CountedDensity | None = None
         if algorithm.random_seed is None:
             algorithm.random_seed = random_seed
         self.name = algorithm.name
@@ -172,7 +173,9 @@ class AlgorithmVI(DeterministicInference):
     def optimise(self, n: int, monitor: Monitor) -> FitResult:
         if not self.algorithm.takes_noise:
             self.approx.require_exact_logp()
-        density = CountedDensity(self.approx.density)
+        density = self._counted
+        if density is None or density.density is not self.approx.density:
+            density = self._counted = CountedDensity(self.approx.density)
         fitted = self.algorithm.run(density, self.approx.group.start, n, monitor)
         self.approx.group.hold(fitted.q)
         self.keep(fitted)
