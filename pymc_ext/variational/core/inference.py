@@ -22,6 +22,7 @@ from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.core.threads import threads_for
 
 Array = NDArray[np.floating]
 
@@ -176,7 +177,8 @@ class AlgorithmVI(DeterministicInference):
         density = self._counted
         if density is None or density.density is not self.approx.density:
             density = self._counted = CountedDensity(self.approx.density)
-        fitted = self.algorithm.run(density, self.approx.group.start, n, monitor)
+        with threads_for(density.dimension):
+            fitted = self.algorithm.run(density, self.approx.group.start, n, monitor)
         self.approx.group.hold(fitted.q)
         self.keep(fitted)
         return fitted.result
