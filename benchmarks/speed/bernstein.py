@@ -35,11 +35,14 @@ import pytensor.tensor as pt
 import pymc_ext as px
 from benchmarks import record
 from benchmarks.papers.bfvi_cases import eight_schools_ncp
+from pymc_ext.density import CountedDensity
 from pymc_ext.maths.bernstein_basis import bernstein_polynomial
-from pymc_ext.variational.bernstein.inference import StepOptions
-from pymc_ext.variational.core.seeds import Purpose
+from pymc_ext.variational.bernstein.training.jax_loop import JaxLoop
+from pymc_ext.variational.bernstein.training.loops import DensityLoop, Loop
+from pymc_ext.variational.core.steps import StepOptions
 
 ORDER, ROWS, DRAWS = 50, 100, 10
+RATE = 0.01  # learning rate
 FLOWS: dict[str, dict[str, str]] = {
     "default": {},
     "paper's": {"tails": "bounded", "conditioning": "squashed"},
@@ -85,19 +88,28 @@ def op_table() -> dict[str, float]:
     return out
 
 
+def loop_of(method: px.BernsteinVI) -> Loop:
+    """The steps of a fit that has not begun, compiled."""
+    density, start = CountedDensity(method.approx.density), method.approx.group.start
+    flow, rng = method.algorithm.make_flow(density, start), np.random.default_rng(1)
+    options = StepOptions(draws=DRAWS)
+    if method.backend == "jax":
+        return JaxLoop(method.approx, flow, density, options, rng)
+    return DensityLoop(flow, density, options, rng)
+
+
 def loop_row(backend: str, steps: int, order: int, **options: str) -> dict[str, float]:
     """Steps per CPU and wall second after compilation, and seconds of compilation."""
     method = px.BernsteinVI(
         order, backend=backend, model=eight_schools_ncp(), random_seed=1, **options
     )
     begin = time.perf_counter()
-    trainer = method._new_trainer(StepOptions(draws=DRAWS), Purpose.TRAIN)
-    trainer.optimizer.rate.set_value(0.01)
-    trainer.loop.run(100)
+    loop = loop_of(method)
+    loop.run(100, RATE, 1.0)
     compiled = time.perf_counter() - begin
     cpu_begin, wall_begin = time.process_time(), time.perf_counter()
     for _ in range(steps // 100):
-        trainer.loop.run(100)
+        loop.run(100, RATE, 1.0)
     return {
         "steps_per_cpu_second": steps / (time.process_time() - cpu_begin),
         "steps_per_second": steps / (time.perf_counter() - wall_begin),
@@ -111,11 +123,8 @@ def growth(steps: int = 200) -> list[dict[str, float]]:
     for D in (25, 50, 100, 200, 400):
         with pm.Model() as model:
             pm.Normal("x", 0.0, 1.0, shape=D)
-        trainer = px.BernsteinVI(10, model=model, random_seed=1)._new_trainer(
-            StepOptions(draws=DRAWS), Purpose.TRAIN
-        )
-        trainer.optimizer.rate.set_value(0.01)
-        row = {"D": D, "microseconds": cpu(lambda t=trainer: t.loop.run(1), steps)}
+        loop = loop_of(px.BernsteinVI(10, model=model, random_seed=1))
+        row = {"D": D, "microseconds": cpu(lambda t=loop: t.run(1, RATE, 1.0), steps)}
         if rows:
             row["exponent"] = float(np.log2(row["microseconds"] / rows[-1]["microseconds"]))
         rows.append(row)

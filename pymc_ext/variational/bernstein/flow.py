@@ -12,31 +12,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.optimize.elementwise import bracket_root, find_root
 
-from pymc_ext.maths import flow_kernels as kernels
-from pymc_ext.maths.namespace import NUMPY
 from pymc_ext.variational.bernstein.input_maps import MAPS
+from pymc_ext.variational.bernstein.inversion import invert
 from pymc_ext.variational.bernstein.latents import TruncatedNormal
 from pymc_ext.variational.bernstein.shape import FlowShape, Layout, spans
+from pymc_ext.variational.bernstein.triangular import StageTape, TriangularFlow
 
 Array = NDArray[np.floating]
 ELEMENTS = 2**20  # increments of one call: bounds memory at 8 MB an array
 MOMENT_DRAWS = 1024  # Sobol points behind mean, std and cov
-
-
-@dataclass
-class StageTape:
-    """What one network's forward leaves for its pullback."""
-
-    inputs: Array
-    x: Array
-    hidden: list[Array]  # outputs of the layers, the inputs first
-    slopes: list[Array]  # of the units
-    raw: Array
-    local: Array
-    shift: Array
-    log_scale: Array
 
 
 @dataclass
@@ -88,7 +73,7 @@ class BernsteinFlow:
 
     def __getstate__(self) -> dict[str, object]:
         state = self.__dict__.copy()
-        state.pop("values")
+        del state["values"], state["triangular"]  # views of x
         return state
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -99,7 +84,7 @@ class BernsteinFlow:
         """``values``: views of ``x`` by name; masked weights are zero, and stay so in training."""
         self.x *= self.mask
         self.values = {name: self.x[where].reshape(dims) for name, where, dims in self._spans}
-        self._own = [self.layout.own(k, self.values) for k in range(len(self.layout.stages))]
+        self.triangular = TriangularFlow(self.layout, self.values)
 
     @property
     def latent_dimension(self) -> int:
@@ -122,7 +107,7 @@ class BernsteinFlow:
         """Draws and log q of normals z (N, K), with what their pullback needs."""
         v = self.law.draw(z, self.dimension)
         x, log_dx = self.input_map.forward(v, self.values, self.stretch)
-        y, log_dy, stages = self._flow(x)
+        y, log_dy, stages = self.triangular.forward(x)
         log_q = self.law.log_density(v).sum(-1) - log_dx - log_dy - self._log_det_base()
         return Tape(self._to_theta(y), log_q, v, x, stages)
 
@@ -136,50 +121,6 @@ class BernsteinFlow:
 
     def _rows(self) -> int:
         return max(ELEMENTS // (self.dimension * self.shape.order), 16)
-
-    def _flow(self, x: Array) -> tuple[Array, Array, list[StageTape]]:
-        """y (N, D), Σ log dy/dx (N,) and the tape; a later stage sees the values of earlier ones,
-        for a scale is a simple function of a hyperparameter's value, not of x."""
-        seen = NUMPY.sigmoid(x) - 0.5 if self.shape.conditioning == "squashed" else x
-        values: list[Array] = []
-        log_det, tapes = np.zeros(len(x)), []
-        for k, network in enumerate(self.layout.stages):
-            rest = seen[:, network.first : network.inputs]
-            inputs = np.concatenate([*values, rest], axis=1) if values else rest
-            tape = self._stage(
-                k, inputs, np.ascontiguousarray(x[:, network.first : network.inputs])
-            )
-            y, log_dy = kernels.push(*self._arguments(k, tape))
-            values.append(y)
-            log_det += log_dy
-            tapes.append(tape)
-        return (np.concatenate(values, axis=1) if len(values) > 1 else values[0]), log_det, tapes
-
-    def _stage(self, k: int, inputs: Array, x: Array) -> StageTape:
-        network, own = self.layout.stages[k], self._own[k]
-        hidden, slopes = [np.ascontiguousarray(inputs)], []
-        N, d = x.shape
-        if "W0" in own:
-            for i in range(len(network.masks)):
-                h, slope = kernels.activate(hidden[-1] @ own[f"W{i}"], own[f"b{i}"])
-                hidden.append(h)
-                slopes.append(slope)
-            raw, local = hidden[-1] @ own["W_raw"], hidden[-1] @ own["W_local"]
-        else:  # one variable, or no layers: nothing to condition on
-            raw = np.zeros((N, d * network.heads["raw"]))
-            local = np.zeros((N, d * network.heads["local"]))
-        if self.layout.scaled:
-            shift, log_scale = hidden[0] @ own["skip"], hidden[0] @ own["skip_scale"]
-        else:
-            shift = log_scale = np.zeros((N, d))
-        return StageTape(inputs, x, hidden, slopes, raw, local, shift, log_scale)
-
-    def _arguments(self, k: int, tape: StageTape) -> tuple[Array | int, ...]:
-        own = self._own[k]
-        return (
-            tape.x, tape.raw, own["b_raw"].ravel(), tape.local, own["b_local"].ravel(),
-            tape.shift, tape.log_scale, self.shape.slopes,
-        )  # fmt: skip
 
     def _to_theta(self, y: Array) -> Array:
         theta = np.empty_like(y)
@@ -201,68 +142,11 @@ class BernsteinFlow:
         g_y = g_theta[:, self.permutation]
         if self.factor is not None:
             g_y = g_y @ self.factor
-        g_x = self._flow_pullback(tape, np.ascontiguousarray(g_y), g_log_det, into)
+        g_x = self.triangular.pullback(tape.stages, np.ascontiguousarray(g_y), g_log_det, into)
         by_map = self.input_map.pullback(tape.v, self.values, self.stretch, g_x, g_log_det)
         for name, value in by_map.items():
             into[name][...] = value
         return gradient
-
-    def _flow_pullback(self, tape: Tape, g_y: Array, g_log: Array, into: dict[str, Array]) -> Array:
-        """Cotangent of x (N, D); gradients of the networks go ``into`` the arrays by name."""
-        g_x = np.zeros_like(tape.x)
-        squashed = self.shape.conditioning == "squashed"
-        for k in reversed(range(len(self.layout.stages))):
-            network, stage = self.layout.stages[k], tape.stages[k]
-            columns = slice(network.first, network.inputs)
-            g_own = np.ascontiguousarray(g_y[:, columns])
-            by_x, g_raw, g_local, g_scale = kernels.push_pullback(
-                *self._arguments(k, stage), g_own, g_log
-            )
-            own = self.layout.own(k, into)
-            g_seen = self._network_pullback(k, stage, g_own, g_raw, g_local, g_scale, own)
-            g_x[:, columns] += by_x
-            if g_seen is None:
-                continue
-            before = g_seen.shape[1] - len(range(*columns.indices(network.inputs)))
-            g_y[:, :before] += g_seen[:, :before]
-            rest = g_seen[:, before:]
-            if squashed:
-                s = stage.inputs[:, before:] + 0.5
-                rest = rest * s * (1 - s)
-            g_x[:, columns] += rest
-        return g_x
-
-    def _network_pullback(
-        self,
-        k: int,
-        stage: StageTape,
-        g_y: Array,
-        g_raw: Array,
-        g_local: Array,
-        g_scale: Array,
-        into: dict[str, Array],
-    ) -> Array | None:
-        """Cotangent of what stage k saw; None where it saw nothing."""
-        own, inputs = self._own[k], stage.hidden[0]
-        into["b_raw"].ravel()[...] = g_raw.sum(axis=0)
-        into["b_local"].ravel()[...] = g_local.sum(axis=0)
-        g_seen = None
-        if self.layout.scaled:
-            np.matmul(inputs.T, g_y, out=into["skip"])
-            np.matmul(inputs.T, g_scale, out=into["skip_scale"])
-            g_seen = g_y @ own["skip"].T + g_scale @ own["skip_scale"].T
-        if "W0" not in own:
-            return g_seen
-        last = stage.hidden[-1]
-        np.matmul(last.T, g_raw, out=into["W_raw"])
-        np.matmul(last.T, g_local, out=into["W_local"])
-        g = g_raw @ own["W_raw"].T + g_local @ own["W_local"].T
-        for i in reversed(range(len(stage.slopes))):
-            g = g * stage.slopes[i]
-            into[f"b{i}"][...] = g.sum(axis=0)
-            np.matmul(stage.hidden[i].T, g, out=into[f"W{i}"])
-            g = g @ own[f"W{i}"].T
-        return g if g_seen is None else g_seen + g
 
     # ---- log q anywhere, moments -----------------------------------------------------------
 
@@ -271,61 +155,18 @@ class BernsteinFlow:
         y = (theta[:, self.permutation] - self.center).T
         if self.factor is not None:
             y = solve_triangular(self.factor, y, lower=True)
-        x, inside = self._invert(y.T)
+        x, inside = invert(self.triangular, y.T, self._rows())
+        inside &= self._on_support(x)
         log_q = np.full(len(x), -np.inf)
         size = self._rows()
         for rows in np.array_split(np.flatnonzero(inside), max(len(x) // size, 1)):
             if len(rows):
                 v = self.input_map.inverse(x[rows], self.values, self.stretch)
                 _, log_dx = self.input_map.forward(v, self.values, self.stretch)
-                _, log_dy, _ = self._flow(x[rows])
+                _, log_dy, _ = self.triangular.forward(x[rows])
                 log_p = self.law.log_density(v).sum(-1)
                 log_q[rows] = log_p - log_dx - log_dy - self._log_det_base()
         return log_q
-
-    def _invert(self, y: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """x with flow(x) = y, one component after the other; and where it exists."""
-        x, inside = np.zeros_like(y), np.ones(len(y), dtype=bool)
-        size = self._rows()
-        for j in range(y.shape[1]):
-            for i in range(0, len(y), size):
-                rows = slice(i, i + size)
-                x[rows, j], found = self._solve(j, x[rows], y[rows, j])
-                inside[rows] &= found
-        return x, inside & self._on_support(x)
-
-    def _solve(self, j: int, x: Array, y: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """Component j of x given those before, and where there is one."""
-        k = next(k for k, network in enumerate(self.layout.stages) if j < network.inputs)
-        network = self.layout.stages[k]
-        tape = self._flow(x)[2][k]
-        own, i = j - network.first, self._own[k]
-        M, w = network.heads["raw"], network.heads["local"]
-        raw = tape.raw[:, own * M : (own + 1) * M] + i["b_raw"][own]
-        local = tape.local[:, own * w : (own + 1) * w] + i["b_local"][own]
-        shift, scale = (np.ascontiguousarray(a[:, [own]]) for a in (tape.shift, tape.log_scale))
-        none, nothing = np.zeros(M), np.zeros(w)
-
-        def distance(at: Array, rows: Array) -> Array:
-            rows, dims = np.broadcast_to(rows, at.shape).astype(int).ravel(), at.shape
-            value, _ = kernels.push(
-                at.reshape(-1, 1), raw[rows], none, local[rows], nothing,
-                shift[rows], scale[rows], self.shape.slopes,
-            )  # fmt: skip
-            return (value[:, 0] - y[rows]).reshape(dims)
-
-        everywhere = self.shape.slopes > 0
-        found = np.ones(len(y), dtype=bool)
-        if not everywhere:
-            ends = [distance(np.full(len(y), end), np.arange(len(y))) for end in (-700.0, 700.0)]
-            found = (ends[0] < 0) & (ends[1] > 0)
-        out, keep = np.zeros(len(y)), np.flatnonzero(found)
-        if len(keep):
-            bracket = bracket_root(distance, -np.ones(len(keep)), np.ones(len(keep)), args=(keep,))
-            root = find_root(distance, bracket.bracket, args=(keep,), tolerances={"xatol": 1e-13})
-            out[keep] = np.where(root.success, root.x, 0.0)
-            found[keep] = root.success
-        return out, found
 
     def _on_support(self, x: Array) -> NDArray[np.bool_]:
         """Whether x (N, D) can be drawn: f3's input ends at 1e-4 and 1 - 1e-4."""

@@ -3,8 +3,8 @@ import pymc as pm
 import pytest
 
 import pymc_ext as px
+from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.gaussian.fixed_draws import FixedDrawsObjective
 from tests.pymc_ext.variational.targets import eight_schools, two_gaussians, two_gaussians_kl
 from tests.tolerances import NUMERIC
 
@@ -39,13 +39,13 @@ def test_starts_are_the_laplace_diagonal_and_1e_4():
     with pm.Model() as model:
         pm.MvNormal("x", np.zeros(2), cov=np.array([[4.0, 1.5], [1.5, 1.0]]))
     inference = px.DiagonalVI(model=model, random_seed=1)
-    objective = FixedDrawsObjective(inference.approx)
-    with Monitor(inference.approx, (), 0, 10, progressbar=False) as monitor:
-        starts = inference.prepare(100, monitor, objective)
+    density, start = CountedDensity(inference.approx.density), inference.approx.group.start
+    with Monitor.silent() as monitor:
+        family, starts = inference.algorithm.prepare(density, start, 100, monitor)
     variances = []
     for x in starts:
-        objective.x = x
-        variances.append(inference.approx.std.eval() ** 2)
+        family.x = x
+        variances.append(family.posterior().std ** 2)
     np.testing.assert_allclose(variances, [[4.0, 1.0], [1e-4, 1e-4]], rtol=1e-8)
 
 

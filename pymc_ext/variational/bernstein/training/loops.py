@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -11,47 +10,11 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from pymc_ext.density import CountedDensity
-from pymc_ext.maths import flow_kernels as kernels
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
+from pymc_ext.variational.core.steps import GuardedSteps, StepOptions
 
 Array = NDArray[np.floating]
-Normals = Callable[[int], Array]  # number of steps -> z (steps, S, K)
-Update = Callable[[Array, Array], None]  # changes the vector in place, given the gradient
 BLOCK = 100  # most steps taken between two looks at the learning rate
-OPTIMIZERS = ("adam", "rmsprop")
-
-
-@dataclass(frozen=True)
-class StepOptions:
-    """What one optimiser step is made of.
-
-    Parameters
-    ----------
-    draws
-        S, draws in each step.
-    group
-        Draws in one group of the importance-weighted bound; 1 is the ELBO.
-    learning_rate
-        Full rate.
-    optimizer
-        ``"adam"`` or ``"rmsprop"``.
-    max_norm
-        Gradients longer than this are shortened to it. None: to three times the running mean of
-        their norms, for a few draws far out, where an exponential explodes, would otherwise fill
-        Adam's second moment and stop it for a thousand steps.
-    update
-        Takes the place of the optimiser, its schedule and its average.
-    normals
-        Takes the place of fresh normals.
-    """
-
-    draws: int = 10
-    group: int = 1
-    learning_rate: float = 0.005
-    optimizer: str = "adam"
-    max_norm: float | None = None
-    update: Update | None = None
-    normals: Normals | None = None
 
 
 class Loop(Protocol):
@@ -92,12 +55,8 @@ class DensityLoop:
     ) -> None:
         self.flow, self.density, self.options, self.rng = flow, density, options, rng
         self.draws, self.size = options.draws, len(flow.x)
-        H = density.extra_size
-        self._vector = np.concatenate([flow.x, density.extra])
-        self._mask = np.concatenate([flow.mask, np.ones(H)])
-        self._average = self._vector.copy()
-        self._first, self._second = np.zeros_like(self._vector), np.zeros_like(self._vector)
-        self._state = np.zeros(2)  # Adam's steps, running limit of the gradient's norm
+        mask = np.concatenate([flow.mask, np.ones(density.extra_size)])
+        self._steps = GuardedSteps(np.concatenate([flow.x, density.extra]), mask, options)
 
     @property
     def vector(self) -> Array:
@@ -105,18 +64,18 @@ class DensityLoop:
 
     @vector.setter
     def vector(self, value: Array) -> None:
-        self._vector[...] = value
+        self._steps.vector[...] = value
         self.flow.set(value[: self.size])
         if len(value) > self.size:
             self.density.extra = value[self.size :]
 
     @property
     def average(self) -> Array:
-        return self._average
+        return self._steps.average
 
     @average.setter
     def average(self, value: Array) -> None:
-        self._average[...] = value
+        self._steps.average[...] = value
 
     def run(self, steps: int, rate: float, weight: float) -> Array:
         with np.errstate(all="ignore"):  # a step that is not finite is left out
@@ -129,17 +88,9 @@ class DensityLoop:
 
     def _step(self, z: Array, rate: float, weight: float) -> float:
         loss, gradient = self.loss_and_gradient(z)
-        options, vector = self.options, self._vector
+        vector = self._steps.vector
         vector[: self.size] = self.flow.x
-        if options.update is not None:
-            options.update(vector, gradient * self._mask)
-        else:
-            if not np.isfinite(loss):
-                gradient[0] = np.nan
-            kernels.adam(
-                vector, self._average, self._first, self._second, gradient, self._mask,
-                rate, weight, self._state, options.optimizer == "adam", options.max_norm or 0.0,
-            )  # fmt: skip
+        self._steps.take(loss, gradient, rate, weight)
         self.vector = vector
         return loss
 
