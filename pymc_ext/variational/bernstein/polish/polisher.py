@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_ext.variational.bernstein.polish import stages as judging
 from pymc_ext.variational.bernstein.polish import stretching, widening
 from pymc_ext.variational.bernstein.polish.guard import BaseGuard
 from pymc_ext.variational.bernstein.polish.policy import Policy
-from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, better, judge
+from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, better
 from pymc_ext.variational.bernstein.polish.weighted import ImportanceWeighted, Polish
 from pymc_ext.variational.core.seeds import Purpose, stream
 
@@ -56,7 +57,7 @@ class Polisher:
         trained for a fair one.
         """
         settings, policy, fit = self.settings, self.policy, self.fit
-        plain, unpolished = judge("ELBO", fit, self._z), fit.values()
+        plain, unpolished = judging.judge("ELBO", fit, self._z), fit.values()
         if not settings.always and self._is_good(plain):
             return (replace(plain, kept=True),)
         self._guard = self.make_guard()
@@ -78,7 +79,7 @@ class Polisher:
     def _trained(self, settings: ImportanceWeighted, floor: float) -> list[Stage]:
         """Stages of the importance-weighted phase, from the flow as it is."""
         self.train(self.fit, settings)
-        trained = judge("importance-weighted bound", self.fit, self._z)
+        trained = judging.judge("importance-weighted bound", self.fit, self._z)
         return [trained, *self._adjust(trained, floor, self._tails(trained))]
 
     def _allowed(self) -> bool:

@@ -175,7 +175,8 @@ class JaxLoop:
         self.optimizer = GuardedOptimizer(options.optimizer, options.max_norm)
         model = density.density
         assert isinstance(model, PyMCDensity), "JAX compiles a PyMC model's graph"
-        params = [*approx.group.params, *model.extras]
+        own = [approx.group.params_dict[name] for name in flow.values]  # in the order of flow.x
+        params = [*own, *model.extras]
         loss, updates = self.optimizer(loss, params)
         self._compile(z, loss, updates)
 
