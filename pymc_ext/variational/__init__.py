@@ -1,0 +1,16 @@
+"""Families of approximate posteriors: algorithms on a density, and their methods of ``pm.fit``.
+
+- :mod:`.gaussian`: Gaussians and their mixtures, for any density with scores; seconds at most.
+  ``LaplaceVI`` first; ``MixedVI`` where the mode is not the mean; ``MixtureVI`` for several modes.
+- :mod:`.logistic`: Gaussians for logistic and softmax models alone, in closed form.
+- :mod:`.bernstein`: flows, for posteriors that are no Gaussian; minutes.
+- :mod:`.core`: what all share, and the only room that imports ``pymc.variational``.
+
+To add a family: a file with its :class:`~.core.algorithm.Algorithm` and plug-in, one export in
+``pymc_ext/__init__.py``, one line in ``tests/contracts.py``, whose tests then run on it.
+
+>>> with model:
+...     approx = pm.fit(method=px.LaplaceVI(random_seed=1), progressbar=False)
+>>> approx.sample(100).posterior["beta"].shape
+(1, 100, 2)
+"""

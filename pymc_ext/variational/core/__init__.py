@@ -1,0 +1,19 @@
+"""What every family shares: the engine's base class, and its way under ``pm.fit``.
+
+- An engine is an :class:`~.algorithm.Algorithm`: a density in, a fitted q (:mod:`.posterior`) with
+  its :mod:`.result` out. It reports to a :mod:`.monitor`, counts by :mod:`.effort`, draws from
+  :mod:`.seeds`; one of noisy steps is a :class:`~.steps.SteppingAlgorithm`. None loads PyMC.
+- :class:`~.inference.AlgorithmVI` puts an engine under ``pm.fit``, and one of noisy steps
+  :class:`~.stochastic_vi.StochasticVI`. What comes back is a :mod:`.approximation` of one of the
+  :mod:`.groups`: ``FittedGroup`` takes any q, a group of your own gives graphs with gradients.
+- Other rooms take what they need of ``pymc.variational`` from :mod:`.pymc_variational`.
+
+To add a family, write :meth:`Algorithm.run`; it works at once, on a density and in PyMC:
+
+>>> from pymc_ext.variational.gaussian.laplace import Laplace
+>>> from pymc_ext.variational.core.inference import AlgorithmVI
+>>> method = AlgorithmVI(Laplace(random_seed=1), model=model)
+>>> approx = pm.fit(method=method, model=model, progressbar=False)
+>>> approx.result.method
+'laplace'
+"""

@@ -52,7 +52,7 @@ class Algorithm(ABC, Generic[Q]):
         Parameters
         ----------
         density
-            Any object with ``dimension``, ``log_density`` and ``log_density_gradient``.
+            An object with ``dimension``, ``log_density`` and ``log_density_gradient``.
         start
             Unconstrained point.
         n

@@ -1,0 +1,18 @@
+"""Gaussians for models whose logits are affine in variables with a Gaussian prior.
+
+The expected log likelihood of such a model is one-dimensional integrals, so that the ELBO is a
+deterministic function; the affine part is read from the model's graph (:mod:`.affine`,
+:mod:`.softmax`), and a model that is not covered raises :class:`AffinityError`.
+
+- :class:`~.viper.ViperVI`: the exact expected softplus; take it.
+- :class:`~.jaakkola.JaakkolaVI`: a quadratic bound; for comparison, its q is too narrow.
+- :class:`~.matching.MatchingVI`: no iteration, softmax too; a start, or very many classes.
+
+To add a bound, write a subclass of :class:`~.inference.AffineInference` with the bound as a graph
+and in numbers; export it in ``pymc_ext/__init__.py``, with a line in ``tests/contracts.py``.
+
+>>> with model:
+...     approx = pm.fit(method=px.ViperVI(), progressbar=False)
+>>> approx.result.converged, approx.result.elbo_se
+(True, 0.0)
+"""
