@@ -362,6 +362,7 @@ def test_refine_continues():
     before = [p.get_value() for p in approx.params]
     inference.refine(20, progressbar=False)
     assert len(approx.hist) == 50
+    assert approx.result.gradient_evaluations == 20 * 10  # a step has ten draws
     assert any(
         not np.array_equal(b, p.get_value()) for b, p in zip(before, approx.params, strict=True)
     )
