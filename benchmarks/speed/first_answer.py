@@ -221,7 +221,7 @@ class Bench:
     def once(self, row: str, cache: str) -> dict[str, Any]:
         if cache == "cold":
             return self.first(row)
-        self.start_from(row if cache == "warm" else donor(row))
+        self.start_from((cache == "other" and donor(row)) or row)
         return self.run(row)
 
 
@@ -269,7 +269,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     major = metadata.version("pymc").split(".")[0]
     path = arguments.results or ROOT / f"benchmarks/speed/results/first_answer_{major}.json"
-    kept = {(r["row"], r["cache"]): r for r in record.kept(path, "rows")} if path.exists() else {}
+    stored: Any = record.kept(path).get("rows", [])
+    kept: dict[tuple[str, str], Any] = {(r["row"], r["cache"]): r for r in stored}
     with contextlib.ExitStack() as stack:
         folder = arguments.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         bench = Bench(folder.absolute(), arguments.limit)

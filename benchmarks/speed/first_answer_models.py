@@ -101,7 +101,7 @@ def stan_files(model: str, folder: Path) -> tuple[Path, Path]:
     if model == "eight-schools":
         from posteriordb_cases import load_case
 
-        source = load_case("eight_schools-eight_schools_noncentered").stan_code
+        source = load_case("eight_schools-eight_schools_noncentered").stan_code or ""
         data: dict[str, Any] = SCHOOLS
     else:
         source, data = LOGISTIC_STAN, logistic_data()
