@@ -23,6 +23,7 @@ from pytensor.tensor import TensorVariable
 
 import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before it compiles
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.ops.callback import register_numba
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.pymc_variational import Group, node_property
 
@@ -148,19 +149,34 @@ def in_chunks(function: Callable[[Array], list[Array]], rows: Array) -> list[Arr
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
-class ForwardOp(Op):
-    """θ and log q of a q held in a shared variable, by its own :meth:`forward`."""
+class Held:
+    """The q that a :class:`FittedGroup` has at present; graphs read it when they are run."""
 
-    __props__ = ()
+    def __init__(self, q: Posterior) -> None:
+        self.q = q
+
+
+class ForwardOp(Op):
+    """θ and log q of the q that ``held`` has, by its own :meth:`forward`; two Ops are equal if
+    they read the same one."""
+
+    __props__ = ("held",)
+
+    def __init__(self, held: Held) -> None:
+        self.held = held
 
     def make_node(self, *inputs: Variable) -> Apply:
-        q, z = inputs
-        return Apply(self, [q, pt.as_tensor_variable(z)], [pt.dmatrix(), pt.dvector()])
+        return Apply(self, [pt.as_tensor_variable(inputs[0])], [pt.dmatrix(), pt.dvector()])
+
+    def do_constant_folding(self, fgraph: object, node: Apply) -> bool:
+        return False  # the q may be another by the time the graph is run
 
     def perform(self, node: Any, inputs: Any, output_storage: Any) -> None:
-        q, z = inputs
-        for storage, value in zip(output_storage, q.forward(z), strict=True):
+        for storage, value in zip(output_storage, self.held.q.forward(inputs[0]), strict=True):
             storage[0] = np.asarray(value, dtype=float)
+
+
+register_numba(ForwardOp)
 
 
 class FittedGroup(TransformGroup):
@@ -172,28 +188,28 @@ class FittedGroup(TransformGroup):
 
     def create_shared_params(self, start: Array) -> dict[str, TensorSharedVariable]:
         D = self.ddim
-        self.fitted = pytensor.shared(_Point(start), "fitted")
+        self.held = Held(_Point(start))
         self.covariance = shared(np.zeros((D, D)), "cov")
         return {"mean": shared(start, "mean")}
 
     @property
     def latent_dim(self) -> int:
         """K, as q says."""
-        fitted = getattr(self, "fitted", None)
-        return self.ddim if fitted is None else int(fitted.get_value().latent_dimension)
+        held = getattr(self, "held", None)
+        return self.ddim if held is None else int(held.q.latent_dimension)
 
     def hold(self, q: Posterior) -> None:
         """Take over a fitted q."""
-        self.fitted.set_value(q)
+        self.held.q = q
         for variable, name in ((self.params_dict["mean"], "mean"), (self.covariance, "cov")):
             if hasattr(q, name):
                 variable.set_value(np.asarray(getattr(q, name), dtype=float))
 
     def posterior(self) -> Posterior:
-        return self.fitted.get_value()
+        return self.held.q
 
     def transform(self, z: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
-        theta, log_q = cast("list[TensorVariable]", ForwardOp()(self.fitted, z))
+        theta, log_q = cast("list[TensorVariable]", ForwardOp(self.held)(z))
         return theta, standard_normal_logp(z) - log_q
 
     @node_property

@@ -16,7 +16,7 @@ from scipy.special import expit
 from bridge.targets.agreement import check_agreement
 from bridge.targets.pymc import PyMCTarget, pymc_target
 from bridge.targets.stan import stan_target
-from pymc_ext.density.model import ELEMENTS, FEWEST_ROWS
+from pymc_ext.density.rows import ELEMENTS, FEWEST_ROWS
 from tests.tolerances import EXACT, NUMERIC
 
 ROUNDED = 2e-9 * 20  # PyMC's log(2 pi) is short of digits: 1.9e-9 a normal variable

@@ -10,7 +10,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from pymc_ext.variational.logistic.affine import AffinityError
-from pymc_ext.variational.logistic.hierarchical import HierarchicalObjective
+from pymc_ext.variational.logistic.hierarchical import HierarchicalObjective, layout_of
 from pymc_ext.variational.logistic.viper import ViperVI
 from tests.tolerances import NUMERIC, monte_carlo
 
@@ -273,7 +273,7 @@ def hierarchical(data):
     with pm.Model():
         centred(*data)
         inference = ViperVI("full")
-    layout = inference._layout()
+    layout = layout_of(inference.approx, inference.split, diagonal=False)
     objective = HierarchicalObjective(inference.approx, inference.terms, layout, inference.symbolic)
     x = 0.2 * np.random.default_rng(0).normal(size=len(layout.start()))
     return inference, layout, objective, x
