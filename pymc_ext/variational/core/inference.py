@@ -139,6 +139,7 @@ class AlgorithmVI(DeterministicInference):
 
     Examples
     --------
+    >>> from pymc_ext.variational.gaussian.laplace import Laplace
     >>> with model:
     ...     approx = pm.fit(method=AlgorithmVI(Laplace(random_seed=1)))
     """
