@@ -86,7 +86,7 @@ class FittedBy:
 
 def options_of(algorithm: Algorithm) -> dict[str, object]:
     """Every setting of an algorithm, as plain values by name."""
-    plain = {}
+    plain: dict[str, object] = {}
     for name, value in vars(algorithm).items():
         if name.startswith("_") or name == "random_seed":
             continue

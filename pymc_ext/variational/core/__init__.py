@@ -3,7 +3,7 @@
 Without PyMC: `algorithm` (from a density to a fitted q), `posterior` (what q can do), `result` and
 `effort` (what a fit says and costs), `monitor` (losses, callbacks), `seeds`. With PyMC, and only
 here: `inference` (an algorithm as a method of ``pm.fit``), `approximation`, `groups`, `traces`,
-`pymc_loop`. To write a family, see :doc:`/extending`: what it needs is imported from this package.
+`pymc_loop`. To write a family, see docs/extending.md: what it needs is imported from this package.
 
 >>> from pymc_ext.variational.core import Algorithm, Effort, Fitted, FitResult, fresh_draws
 """
