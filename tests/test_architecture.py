@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Container, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -97,16 +99,17 @@ def imported_modules(name: str, path: Path, known: Container[str]) -> set[str]:
 
 
 def import_graph(root: Path, package: str) -> dict[str, set[str]]:
-    """Module to the modules of the same package that it imports."""
+    """Module to the modules of the same package (``"a"``, or ``"a/b"``) that it imports."""
     modules = module_names(root, package)
     return {name: imported_modules(name, path, modules) for name, path in modules.items()}
 
 
-def rooms(graph: Mapping[str, set[str]]) -> dict[str, set[str]]:
+def rooms(graph: Mapping[str, set[str]], package: str) -> dict[str, set[str]]:
     """The same between the sub-packages (and the files beside them) of a package."""
+    depth = len(Path(package).parts) + 1
 
     def room(name: str) -> str:
-        return ".".join(name.split(".")[:2])
+        return ".".join(name.split(".")[:depth])
 
     found: dict[str, set[str]] = {}
     for name, imports in graph.items():
@@ -126,19 +129,21 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
     return []
 
 
-WITHOUT_CIRCLES = ["bridge"]
+PACKAGES = ("pymc_ext", "stan_models", "posteriordb_cases", "bridge")
 
 
-@pytest.mark.parametrize("package", WITHOUT_CIRCLES)
+@pytest.mark.parametrize("package", PACKAGES)
 def test_no_module_imports_itself_by_a_detour(package: str) -> None:
     graph = import_graph(ROOT, package)
     assert len(graph) > 1
-    assert not circle(graph), " <- ".join(circle(graph))
+    assert not circle(graph), (
+        f"import circle {' <- '.join(circle(graph))}: move what both need into a module of its own"
+    )
 
 
-@pytest.mark.parametrize("package", WITHOUT_CIRCLES)
+@pytest.mark.parametrize("package", [*PACKAGES, "pymc_ext/variational"])
 def test_no_room_imports_itself_by_a_detour(package: str) -> None:
-    found = rooms(import_graph(ROOT, package))
+    found = rooms(import_graph(ROOT, package), package)
     assert not circle(found), " <- ".join(circle(found))
 
 
@@ -147,8 +152,10 @@ TYPES = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from shop impo
 
 
 @pytest.mark.parametrize(
-    "back", [LAZY, TYPES, "import shop.a\n", "from . import a\n", "from .a import g\n"]
-)
+    "back",
+    [LAZY, TYPES, "import shop.a\n", "from . import a\n", "from .a import g\n",
+     "from shop import g\n"],
+)  # fmt: skip
 def test_the_check_sees_circles_however_they_are_closed(back: str, tmp_path: Path) -> None:
     folder = tmp_path / "shop"
     folder.mkdir()
@@ -157,7 +164,10 @@ def test_the_check_sees_circles_however_they_are_closed(back: str, tmp_path: Pat
     (folder / "b.py").write_text("import numpy\n")
     assert not circle(import_graph(tmp_path, "shop"))
     (folder / "b.py").write_text(back)
-    assert set(circle(import_graph(tmp_path, "shop"))) == {"shop.a", "shop.b"}
+    # a name taken from the package above, ``from shop import g``, closes the circle through it
+    assert {"shop.a", "shop.b"} <= set(circle(import_graph(tmp_path, "shop"))) <= {
+        "shop", "shop.a", "shop.b"
+    }  # fmt: skip
 
 
 def test_the_check_sees_circles_of_rooms_whose_files_have_none(tmp_path: Path) -> None:
@@ -173,4 +183,64 @@ def test_the_check_sees_circles_of_rooms_whose_files_have_none(tmp_path: Path) -
         path.write_text(source)
     graph = import_graph(tmp_path, "shop")
     assert not circle(graph)
-    assert set(circle(rooms(graph))) == {"shop.a", "shop.b"}
+    assert set(circle(rooms(graph, "shop"))) == {"shop.a", "shop.b"}
+
+
+# ---------------------------------------------------------------- who may import what
+
+CORE = ROOT / "pymc_ext" / "variational" / "core"
+
+
+def imports_pymc_variational(source: str) -> bool:
+    """Whether a module imports ``pymc.variational`` or a name of it, at any depth of its code."""
+    for node in ast.walk(ast.parse(source)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        if any(f"{name}.".startswith("pymc.variational.") for name in names):
+            return True
+    return False
+
+
+def test_only_core_imports_pymcs_variational_package() -> None:
+    found = [path for path in modules(*PACKAGES) if imports_pymc_variational(path.read_text())]
+    assert found, "the check sees nothing"
+    strangers = [str(path.relative_to(ROOT)) for path in found if CORE not in path.parents]
+    assert not strangers, f"{strangers}: import from pymc_ext.variational.core.pymc_variational"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import pymc.variational.opvi as o",
+        "from pymc import variational",
+        "from pymc.variational import updates",
+        "from pymc.variational.opvi import Group",
+    ],
+)
+def test_the_check_of_pymcs_variational_package_sees_every_form(line: str) -> None:
+    assert imports_pymc_variational(f"def f():\n    {line}\n")
+    assert not imports_pymc_variational("from pymc_ext.variational import core\nimport pymc\n")
+
+
+HEAVY = ("pymc", "pytensor", "arviz", "xarray", "pandas", "matplotlib")
+LIGHT = (
+    "pymc_ext.variational.gaussian.laplace",
+    "pymc_ext.variational.gaussian.mixed",
+    "pymc_ext.variational.gaussian.mixture",
+    "pymc_ext.variational.gaussian.monte_carlo",
+    "pymc_ext.variational.bernstein.algorithm",
+    "stan_models.density",
+)
+
+
+@pytest.mark.parametrize("module", LIGHT)
+def test_algorithms_on_a_density_load_neither_pymc_nor_pytensor(module: str) -> None:
+    code = f"import sys, {module}; print(*sorted(set({HEAVY}) & set(sys.modules)))"
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert not run.stdout.split(), f"{module} loads {run.stdout.strip()}"

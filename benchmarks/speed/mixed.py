@@ -32,8 +32,11 @@ from scipy.stats import linregress, multivariate_normal
 
 import pymc_ext as px
 from benchmarks import record
+from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.gaussian.fixed_draws import FixedDrawsObjective, base_draws
+from pymc_ext.variational.gaussian.base_draws import base_draws
+from pymc_ext.variational.gaussian.modes import LaplaceSearch, ModeSearch
+from pymc_ext.variational.gaussian.objective import DrawsObjective
 
 DRAWS, BLOCK, CLOSE = 10_000, 1000, 0.05
 FULL = 20  # dimension up to which a full-rank fit is in the comparison
@@ -138,8 +141,10 @@ def limits() -> dict:
 def gradient_cost(model: str, size: tuple[int, ...], draws: int) -> dict:
     """Seconds of one gradient on ``draws`` draws, and MB this adds to the process at most."""
     inference = px.MixedVI("lr", model=globals()[model](*size), random_seed=1)
-    objective = FixedDrawsObjective(inference.approx)
-    dim = inference.approx.group.ddim
+    density, start = CountedDensity(inference.approx.density), inference.approx.group.start
+    with Monitor.silent() as monitor:
+        family, _ = inference.algorithm.prepare(density, start, 500, monitor)
+    objective, dim = DrawsObjective(family, density), density.dimension
     z = base_draws(draws, dim, "sobol", np.random.default_rng(1))
     before, seconds = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, []
     for _ in range(REPEATS):
@@ -153,11 +158,11 @@ def gradient_cost(model: str, size: tuple[int, ...], draws: int) -> dict:
 def laplace_cost(dim: int) -> dict:
     """Seconds of the mode search and factorisation, and its Newton iterations."""
     inference = px.LaplaceVI(model=process(dim), random_seed=1)
-    inference.fit(progressbar=False)
-    inference.restart()
-    with Monitor(inference.approx, (), 0, 500, progressbar=False) as monitor:
+    density, start = CountedDensity(inference.approx.density), inference.approx.group.start
+    density.log_density_gradient(start[None])  # compiles
+    with Monitor.silent() as monitor:
         begin = time.process_time()
-        fit = inference.finder.run(500, monitor)
+        fit = LaplaceSearch(density, start, ModeSearch(), random_seed=1).run(500, monitor)
         seconds = time.process_time() - begin
     return {"D": dim, "seconds": seconds, "iterations": fit.mode.iterations}
 

@@ -20,6 +20,7 @@ from bridge.methods.base import Fit, Method, Problem
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.algorithm import Algorithm
 from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.threads import threads_for
 
 __all__ = ["FAMILY_METHODS", "FittedBy", "options_of"]
 
@@ -54,7 +55,7 @@ class FittedBy:
         algorithm, begin = self.make(seed), time.perf_counter()
         target = problem.pymc_target
         density = CountedDensity(target.density)
-        with Monitor.silent() as monitor:
+        with Monitor.silent() as monitor, threads_for(density.dimension):
             fitted = algorithm.run(density, problem.start, self.iterations, monitor)
         seconds = time.perf_counter() - begin
         rng = np.random.default_rng(seed)

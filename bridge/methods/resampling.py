@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ class Resampled:
     values: Mapping[str, np.ndarray]
     lp: np.ndarray
     dims: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
-    coords: Mapping[str, object] = field(default_factory=dict)
+    coords: Mapping[str, Iterable[object]] = field(default_factory=dict)
 
     def groups(self) -> dict[str, xr.Dataset]:
         """``posterior``, and ``sample_stats`` with ``lp``."""
@@ -99,7 +99,7 @@ def resampled(
 def _dataset(
     values: Mapping[str, np.ndarray],
     dims: Mapping[str, tuple[str | None, ...]],
-    coords: Mapping[str, object],
+    coords: Mapping[str, Iterable[object]],
 ) -> xr.Dataset:
     """Arrays (chain, draw, *shape) with the dims and coords given."""
     import xarray as xr
@@ -111,5 +111,4 @@ def _dataset(
         arrays[name] = (["chain", "draw", *labels], value)
     sizes = dict(zip(("chain", "draw"), next(iter(values.values())).shape[:2], strict=True))
     dataset = xr.Dataset(arrays, coords={dim: np.arange(size) for dim, size in sizes.items()})
-    used = {dim: list(coords[dim]) for dim in dataset.dims if dim in coords}  # type: ignore[call-overload]
-    return dataset.assign_coords(used)
+    return dataset.assign_coords({k: list(v) for k, v in coords.items() if k in dataset.dims})

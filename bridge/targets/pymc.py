@@ -9,6 +9,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from pytensor.compile.function.types import Function
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
@@ -74,7 +75,7 @@ class PyMCTarget:
         self.dimension = self.density.dimension
         _check_deterministic(self.density.logp)
         self._theta = pt.matrix("theta", shape=(None, self.dimension), dtype="float64")
-        self._compiled: dict[str, Callable] = {}
+        self._compiled: dict[str, Function] = {}
 
     def log_density(self, theta: np.ndarray) -> np.ndarray:
         """Log p̃ at unconstrained points, (N, D) -> (N,); -inf and NaN are returned as they are."""
@@ -106,12 +107,12 @@ class PyMCTarget:
             _check_support(name, part)
         return np.concatenate([np.asarray(part, float) for part in parts], axis=1)
 
-    def _function(self, key: str, make: Callable[[], Callable]) -> Callable:
+    def _function(self, key: str, make: Callable[[], Function]) -> Function:
         if key not in self._compiled:
             self._compiled[key] = make()
         return self._compiled[key]
 
-    def _make_constrain(self) -> Callable:
+    def _make_constrain(self) -> Function:
         outputs = self.model.replace_rvs_by_values(self._outputs())
         by_name = {v.name: v for v in self.model.value_vars}
         values = {
@@ -121,7 +122,7 @@ class PyMCTarget:
         batched = over_draws(outputs, values, self._theta.shape[0])
         return pytensor.function([self._theta], batched, on_unused_input="ignore")
 
-    def _make_unconstrain(self) -> Callable:
+    def _make_unconstrain(self) -> Function:
         rvs = self.model.free_RVs
         inputs = {rv: rv.type.clone()(name=rv.name) for rv in rvs}
         values = [_forward(rv, self.model.rvs_to_transforms[rv]) for rv in rvs]
@@ -139,7 +140,7 @@ class PyMCTarget:
         point = self.constrain(np.zeros((1, self.dimension)))
         return [point[name].shape[1:] for name in self.parameter_names]
 
-    def _call(self, function: Callable, theta: np.ndarray) -> list[np.ndarray]:
+    def _call(self, function: Function, theta: np.ndarray) -> list[np.ndarray]:
         theta, size = as_points(theta, self.dimension), rows_per_call(function)
         starts = range(0, max(len(theta), 1), size)
         blocks = [function(theta[i : i + size]) for i in starts]

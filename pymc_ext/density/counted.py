@@ -5,11 +5,17 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import cast
 
 import numpy as np
 
-from pymc_ext.density.protocol import Array, Density, bounded_names, coordinate_names
+from pymc_ext.density.protocol import (
+    Array,
+    Density,
+    DensityWithExtras,
+    bounded_names,
+    coordinate_names,
+)
 
 
 class Clock:
@@ -41,7 +47,7 @@ class CountedDensity:
     """
 
     def __init__(self, density: Density) -> None:
-        self.density: Any = density
+        self.density = density
         self.clock: Clock = getattr(density, "clock", None) or Clock()
         self.values = self.gradients = 0
         self._extras_fixed = False
@@ -88,6 +94,10 @@ class CountedDensity:
     # ---- parameters beside θ ---------------------------------------------------------------
 
     @property
+    def _with_extras(self) -> DensityWithExtras:
+        return cast("DensityWithExtras", self.density)
+
+    @property
     def extra_size(self) -> int:
         """H, the number of parameters beside θ that are free."""
         return 0 if self._extras_fixed else int(getattr(self.density, "extra_size", 0))
@@ -104,12 +114,12 @@ class CountedDensity:
     @property
     def extra(self) -> Array:
         """Their values, (H,)."""
-        return self.density.extra if self.extra_size else np.empty(0)
+        return self._with_extras.extra if self.extra_size else np.empty(0)
 
     @extra.setter
     def extra(self, value: Array) -> None:
         if self.extra_size:
-            self.density.extra = value
+            self._with_extras.extra = value
 
     def weighted_gradients(self, theta: Array, weights: Array) -> tuple[Array, Array, Array]:
         """log p̃ (N,), scores (N, D), and ∂ Σ_n w_n log p̃_n / ∂ extra (H,)."""
@@ -117,4 +127,4 @@ class CountedDensity:
             return *self.log_density_gradient(theta), np.empty(0)
         self.values += len(theta)
         self.gradients += len(theta)
-        return self.density.weighted_gradients(theta, weights)
+        return self._with_extras.weighted_gradients(theta, weights)

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.data import MinibatchOp
 from pytensor.gradient import NullTypeGradError
-from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor import TensorVariable
 
 import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before it compiles
 from pymc_ext.density.counted import Clock
+from pymc_ext.density.layout import entry_names, layout_of, pieces
 from pymc_ext.density.protocol import Array
+from pymc_ext.density.rows import RowFunction, in_blocks, one_by_one, rows_per_call
 from pymc_ext.over_draws import checked, has_scan, over_draws
+from pymc_ext.typed_graphs import gradients, replaced
+
+if TYPE_CHECKING:
+    from pytensor.compile import Function
+    from pytensor.tensor.sharedvar import TensorSharedVariable
 
 logger = logging.getLogger(__name__)
 
-ELEMENTS = 2**18  # numbers in the widest array of one call: about 2 MB, a cache's worth
-FEWEST_ROWS, MOST_ROWS = 16, 4096  # of one call, whatever the widths that the graph declares
 VALUE_ROWS = 50_000  # values asked for from which on compiling them without the score pays
 HESSIAN_ROWS = 256  # directions differentiated together: bounds memory at 256 gradients
 
@@ -67,14 +72,14 @@ class PyMCDensity:
     def __init__(
         self,
         model: pm.Model,
-        variables: Sequence[Any] | None = None,
+        variables: Sequence[TensorVariable] | None = None,
         *,
-        point: tuple[Sequence[Any], Any] | None = None,
-        compile_kwargs: Mapping[str, Any] | None = None,
+        point: tuple[Sequence[TensorVariable], TensorSharedVariable] | None = None,
+        compile_kwargs: Mapping[str, object] | None = None,
         clock: Clock | None = None,
-        trained: Sequence[Any] = (),
-        replacements: Mapping[Any, Any] | None = None,
-        updates: Mapping[Any, Any] | None = None,
+        trained: Sequence[TensorSharedVariable] = (),
+        replacements: Mapping[TensorVariable, TensorVariable] | None = None,
+        updates: Mapping[TensorSharedVariable, TensorVariable] | None = None,
         random_seed: int | None = None,
     ) -> None:
         self.model = model
@@ -84,13 +89,13 @@ class PyMCDensity:
         self._compile_kwargs = dict(compile_kwargs or {})
         self._replacements, self._updates = dict(replacements or {}), dict(updates or {})
         self._random_seed = random_seed
-        self.layout = _layout(model, self._variables)
+        self.layout = layout_of(model, self._variables)
         self.dimension = self.layout[-1][1].stop
-        self.extras: list[Any] = ([] if point is None else [point[1]]) + list(trained)
+        self.extras = [*([] if point is None else [point[1]]), *trained]
         self._rows_seen = 0
         self.rows_per_call = 1  # once compiled, as many as keep the widest array small
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         state = self.__dict__.copy()
         for compiled in ("_both", "_value", "_products"):
             state.pop(compiled, None)  # compiled again on demand
@@ -101,11 +106,7 @@ class PyMCDensity:
     @cached_property
     def unconstrained_names(self) -> list[str]:
         """Name of each entry of θ: ``"mu"``, ``"theta[3]"``, ``"log_sd_log__"``."""
-        return [
-            name + ("[" + ",".join(map(str, i)) + "]" if i else "")
-            for name, _, shape, _ in self.layout
-            for i in np.ndindex(*shape)
-        ]
+        return entry_names(self.layout)
 
     @cached_property
     def noisy(self) -> bool:
@@ -141,12 +142,12 @@ class PyMCDensity:
     # ---- graphs ----------------------------------------------------------------------------
 
     @cached_property
-    def theta(self) -> Any:
+    def theta(self) -> TensorVariable:
         """The flat θ (D,), symbolic."""
         return pt.vector("theta", shape=(self.dimension,), dtype="float64")
 
     @cached_property
-    def logp(self) -> Any:
+    def logp(self) -> TensorVariable:
         """log p̃ as a scalar graph in :attr:`theta` (and in the extras)."""
         model = self.model
         if self._point is None:
@@ -154,60 +155,56 @@ class PyMCDensity:
         else:
             prior = model.logp(vars=self._variables)
             graph = prior + model.logp(vars=list(self._point[0]), jacobian=False) + model.datalogp
-        values = _pieces(model, self.layout, self.theta)
+        values = pieces(model, self.layout, self.theta)
         if self._point is not None:
             rvs, shared = self._point
-            values |= _pieces(model, _layout(model, rvs), shared)
-        graph = graph_replace(graph, values, strict=False)
+            values |= pieces(model, layout_of(model, rvs), shared)
+        (graph,) = replaced([graph], values)
         if self._replacements:
-            graph = graph_replace(graph, self._replacements, strict=False)
+            (graph,) = replaced([graph], self._replacements)
         return graph
 
-    def compile(self, inputs: list[Any], outputs: Any, **kwargs: Any) -> Callable[..., Any]:
+    def compile(
+        self,
+        inputs: Sequence[TensorVariable],
+        outputs: TensorVariable | Sequence[TensorVariable],
+        **kwargs: object,
+    ) -> Function:
         """A compiled function; its seconds go to the clock."""
         options = {**self._compile_kwargs, **kwargs}
         with self.clock.compiling():
-            return pm.pytensorf.compile(inputs, outputs, on_unused_input="ignore", **options)
+            return pm.pytensorf.compile(list(inputs), outputs, on_unused_input="ignore", **options)
 
-    def _over_rows(self, with_score: bool) -> Callable[..., list[Any]]:
-        """Rows (N, D), and weights (N,) where there are extras, -> what was asked for, by rows."""
-        check = self.model.check_bounds
-        if has_scan([self.logp]):
-            logger.info("the model contains a scan: draws are evaluated one after another")
-            return self._one_by_one(with_score)
+    def _over_rows(self, with_score: bool) -> RowFunction:
+        """What was asked for, by rows, as a function of rows (N, D)."""
         with self.clock.compiling():
+            if has_scan([self.logp]):
+                logger.info("the model contains a scan: draws are evaluated one after another")
+                return one_by_one(self._of_a_point(with_score))
             rows = pt.matrix("rows", shape=(None, self.dimension), dtype="float64")
+            check = self.model.check_bounds
             (lp,) = over_draws([self.logp], {self.theta: rows}, rows.shape[0], check)
             inputs, outputs = [rows], [lp]
             if with_score:
-                outputs.append(pt.grad(lp.sum(), rows, disconnected_inputs="ignore"))
+                outputs += gradients(lp.sum(), [rows])
                 if self.extras:
                     weights = pt.vector("weights")
                     inputs.append(weights)
-                    total = (weights * lp).sum()
-                    outputs += pt.grad(total, self.extras, disconnected_inputs="ignore")
+                    outputs += gradients((weights * lp).sum(), self.extras)
             f = self._compiled(inputs, outputs, with_score)
             size = self.rows_per_call = rows_per_call(f)
-        return lambda theta, *weights: _in_blocks(f, size, theta, *weights)
+        return lambda theta, *weights: in_blocks(f, size, theta, *weights)
 
-    def _one_by_one(self, with_score: bool) -> Callable[..., list[Any]]:
-        with self.clock.compiling():
-            (lp,) = checked([self.logp], self.model.check_bounds)
-            outputs = [lp]
-            if with_score:
-                outputs.append(pt.grad(lp, self.theta, disconnected_inputs="ignore"))
-                if self.extras:
-                    outputs += pt.grad(lp, self.extras, disconnected_inputs="ignore")
-            f = self._compiled([self.theta], outputs, with_score)
+    def _of_a_point(self, with_score: bool) -> Function:
+        (lp,) = cast("list[TensorVariable]", checked([self.logp], self.model.check_bounds))
+        outputs = [lp]
+        if with_score:
+            outputs += gradients(lp, [self.theta, *self.extras])
+        return self._compiled([self.theta], outputs, with_score)
 
-        def over_rows(theta: Array, *weights: Array) -> list[Any]:
-            columns = list(zip(*(f(row) for row in theta), strict=True))
-            out = [np.array(column, dtype=float) for column in columns[:2]]
-            return [*out, *(np.tensordot(weights[0], np.array(c), 1) for c in columns[2:])]
-
-        return over_rows
-
-    def _compiled(self, inputs: list[Any], outputs: list[Any], stepping: bool) -> Any:
+    def _compiled(
+        self, inputs: list[TensorVariable], outputs: list[TensorVariable], stepping: bool
+    ) -> Function:
         updates = self._updates if stepping else {}
         f = self.compile(inputs, outputs, updates=updates, random_seed=self._random_seed)
         if not updates:  # numba compiles at the first call: that is no part of a fit
@@ -219,11 +216,11 @@ class PyMCDensity:
     # ---- numbers ---------------------------------------------------------------------------
 
     @cached_property
-    def _both(self) -> Callable[..., list[Any]]:
+    def _both(self) -> RowFunction:
         return self._over_rows(with_score=True)
 
     @cached_property
-    def _value(self) -> Callable[..., list[Any]]:
+    def _value(self) -> RowFunction:
         return self._over_rows(with_score=False)
 
     def log_density(self, theta: Array) -> Array:
@@ -278,15 +275,13 @@ class PyMCDensity:
     # ---- second derivatives ----------------------------------------------------------------
 
     @cached_property
-    def _products(self) -> Callable[..., Any]:
+    def _products(self) -> Function:
         with self.clock.compiling():
-            gradient = pt.grad(self.logp, self.theta, disconnected_inputs="ignore")
+            (gradient,) = gradients(self.logp, [self.theta])
             direction = pt.vector("direction", shape=(self.dimension,))
             directions = pt.matrix("directions", shape=(None, self.dimension))
             try:
-                product: Any = pt.grad(
-                    pt.dot(gradient, direction), self.theta, disconnected_inputs="ignore"
-                )
+                (product,) = gradients(pt.dot(gradient, direction), [self.theta])
             except (NotImplementedError, NullTypeGradError) as error:
                 raise TypeError(
                     f"the log density of this model cannot be differentiated twice ({error}); fit "
@@ -303,41 +298,3 @@ class PyMCDensity:
         blocks = range(0, self.dimension, HESSIAN_ROWS)
         H = np.concatenate([self._products(theta, eye[i : i + HESSIAN_ROWS]) for i in blocks])
         return (H + H.T) / 2
-
-
-def _layout(model: pm.Model, rvs: Sequence[Any]) -> list[tuple[str, slice, tuple[int, ...], str]]:
-    """Name of the value variable, place in the flat vector, shape and dtype, of each variable."""
-    point, begin, layout = model.initial_point(), 0, []
-    for rv in rvs:
-        name = str(model.rvs_to_values[rv].name)
-        value = np.asarray(point[name])
-        layout.append((name, slice(begin, begin + value.size), value.shape, str(value.dtype)))
-        begin += value.size
-    return layout
-
-
-def _pieces(model: pm.Model, layout: Sequence[Any], flat: Any) -> dict[Any, Any]:
-    """Value variable -> its entries of the flat vector."""
-    values = {v.name: v for v in model.value_vars}
-    pieces = {}
-    for name, where, shape, dtype in layout:
-        piece = flat[where].reshape(shape).astype(dtype)
-        pieces[values[name]] = pt.specify_shape(piece, shape) if shape else piece
-    return pieces
-
-
-def _in_blocks(f: Callable[..., Any], size: int, theta: Array, *weights: Array) -> list[Any]:
-    """``f`` over blocks of rows; per-row outputs are joined, sums over rows are added."""
-    if len(theta) <= size:
-        return f(theta, *weights)
-    starts = range(0, len(theta), size)
-    blocks = [f(theta[i : i + size], *(w[i : i + size] for w in weights)) for i in starts]
-    joined = [np.concatenate(parts) for parts in list(zip(*blocks, strict=True))[:2]]
-    return [*joined, *(sum(parts) for parts in list(zip(*blocks, strict=True))[2:])]
-
-
-def rows_per_call(function: Any) -> int:
-    """Rows of one call so that its widest array stays within `ELEMENTS`."""
-    shapes = [getattr(v.type, "shape", ()) for v in function.maker.fgraph.variables]
-    widest = max(np.prod([s for s in shape if s], dtype=float) for shape in shapes)
-    return int(np.clip(ELEMENTS // widest, FEWEST_ROWS, MOST_ROWS))

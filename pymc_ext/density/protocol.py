@@ -30,6 +30,24 @@ class Density(Protocol):
         """log p̃ and its gradient, (N, D) -> (N,), (N, D)."""
 
 
+class DensityWithExtras(Density, Protocol):
+    """A density with H free parameters beside θ, such as hyperparameters, as one flat vector."""
+
+    @property
+    def extra_size(self) -> int:
+        """H."""
+
+    @property
+    def extra(self) -> Array:
+        """Their values, (H,)."""
+
+    @extra.setter
+    def extra(self, value: Array) -> None: ...
+
+    def weighted_gradients(self, theta: Array, weights: Array) -> tuple[Array, Array, Array]:
+        """log p̃ (N,), scores (N, D), and ∂ Σ_n w_n log p̃_n / ∂ extra (H,)."""
+
+
 def coordinate_names(density: Density) -> list[str]:
     """Names of the D coordinates; ``theta[i]`` where the density has none."""
     names = getattr(density, "unconstrained_names", None)

@@ -1,6 +1,7 @@
 """Mathematics without a model: functions of arrays and graphs that import nothing else of ours.
 
-On NumPy arrays, for numbers: `bernstein_numpy` (monotone polynomials of a sigmoid),
+On NumPy arrays, for numbers: `bernstein_numpy` (monotone polynomials of a sigmoid; where they start
+in `bernstein_coefficients`),
 `expected_softplus_numpy` (E log(1 + e^X) of a normal X, its weights in `expected_softplus_series`)
 and `trust_region` (the mode of a function with gradient and Hessian). As PyTensor graphs, for
 derivatives of any order: `bernstein_basis`, `lowrank` (I + u vᵀ), `stretched_tails` and

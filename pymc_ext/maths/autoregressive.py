@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_ext.maths.namespace import NUMPY
+from pymc_ext.maths.namespace import NUMPY, Elementwise, Namespace
 
 Array = NDArray[np.floating]
 
@@ -103,8 +102,8 @@ class MaskedNetwork:
         return values
 
     def __call__(
-        self, parameters: Mapping[str, Any], inputs: Any, xp: Any = NUMPY
-    ) -> dict[str, Any]:
+        self, parameters: Mapping[str, Elementwise], inputs: Elementwise, xp: Namespace = NUMPY
+    ) -> dict[str, Elementwise]:
         """Outputs of every head at ``inputs`` (N, D): name -> (N, D - first, w).
 
         ``xp`` is ``NUMPY``, or ``pytensor.tensor`` for graphs.
@@ -117,7 +116,9 @@ class MaskedNetwork:
             h = xp.softplus(h @ (parameters[f"W{i}"] * mask) + parameters[f"b{i}"]) - np.log(2)
         return {name: self._head(parameters, h, name) for name in self.heads}
 
-    def _head(self, parameters: Mapping[str, Any], h: Any, name: str) -> Any:
+    def _head(
+        self, parameters: Mapping[str, Elementwise], h: Elementwise, name: str
+    ) -> Elementwise:
         width = self.heads[name]
         mask = np.repeat(self.output_mask, width, axis=1)
         flat = h @ (parameters[f"W_{name}"] * mask)

@@ -10,11 +10,8 @@ draws far out hardly go farther, which keeps E log p finite under steep targets.
 
 from __future__ import annotations
 
-from typing import Any
+from pymc_ext.maths.namespace import NUMPY, Elementwise, Namespace
 
-from pymc_ext.maths.namespace import NUMPY
-
-Elementwise = Any  # a NumPy array or a PyTensor variable: their operators share no type
 START = 1.5
 NEWTON_STEPS = 12
 
@@ -37,17 +34,19 @@ def excess_inverse(s: Elementwise, a: Elementwise) -> Elementwise:
     return t
 
 
-def stretch(v: Any, a: Any, xp: Any = NUMPY) -> tuple[Any, Any]:
+def stretch(
+    v: Elementwise, a: Elementwise, xp: Namespace = NUMPY
+) -> tuple[Elementwise, Elementwise]:
     """s(v) and log ds/dv, elementwise; ``a`` (2, D) of the left and of the right, v (N, D)."""
     side, t = _amount(v, a, xp), xp.maximum(abs(v) - START, 0.0)
     return v + xp.sign(v) * (excess(t, side) - t), xp.log(excess_slope(t, side))
 
 
-def unstretch(s: Any, a: Any, xp: Any = NUMPY) -> Any:
+def unstretch(s: Elementwise, a: Elementwise, xp: Namespace = NUMPY) -> Elementwise:
     """v with s(v) = s."""
     beyond = xp.maximum(abs(s) - START, 0.0)
     return s - xp.sign(s) * (beyond - excess_inverse(beyond, _amount(s, a, xp)))
 
 
-def _amount(x: Any, a: Any, xp: Any) -> Any:
+def _amount(x: Elementwise, a: Elementwise, xp: Namespace) -> Elementwise:
     return xp.switch(x > 0, a[1], a[0])

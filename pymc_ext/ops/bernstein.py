@@ -22,7 +22,8 @@ from pytensor.link.c.op import COp
 from pytensor.tensor import TensorLike, TensorVariable
 
 from pymc_ext.maths import bernstein_numpy
-from pymc_ext.maths.bernstein_basis import bernstein_polynomial, check_order
+from pymc_ext.maths.bernstein_basis import bernstein_polynomial
+from pymc_ext.maths.bernstein_coefficients import check_order
 from pymc_ext.ops import bernstein_numba
 
 __all__ = ["BernsteinMap", "BernsteinMapPullback", "bernstein_map"]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from pytensor.link.jax.dispatch.basic import jax_funcify
 
-from pymc_ext.maths.bernstein_basis import log_binomials
+from pymc_ext.maths.bernstein_coefficients import log_binomials
 
 # log(1 + e) for 0 <= e <= 1 as 2 atanh(e / (2 + e)): the polynomial of bernstein.c, in the square
 _LOG1P = (

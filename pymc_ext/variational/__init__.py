@@ -1,14 +1,16 @@
-"""The variational families, a room each, and `core`, on which all of them stand.
+"""Families of approximate posteriors: algorithms on a density, and their methods of ``pm.fit``.
 
-`gaussian`: Laplace, parts of it refitted, mixtures; `bernstein`: flows; `logistic`: closed forms
-for logistic models, read from a model's graph. A family is an algorithm on a density, which knows
-nothing of PyMC, and a thin class that is its method of ``pm.fit``.
+- :mod:`.gaussian`: Gaussians and their mixtures, for any density with scores; seconds at most.
+  ``LaplaceVI`` first; ``MixedVI`` where the mode is not the mean; ``MixtureVI`` for several modes.
+- :mod:`.logistic`: Gaussians for logistic and softmax models alone, in closed form.
+- :mod:`.bernstein`: flows, for posteriors that are no Gaussian; minutes.
+- :mod:`.core`: what all share, and the only room that imports ``pymc.variational``.
 
-To add one: its algorithm in a file here, its class in another or ``AlgorithmVI`` around it, an
-export in `pymc_ext`, a line in ``tests/contracts.py``; docs/extending.md has one in 25 lines.
+To add a family: a file with its :class:`~.core.algorithm.Algorithm` and plug-in, one export in
+``pymc_ext/__init__.py``, one line in ``tests/contracts.py``, whose tests then run on it.
 
->>> from pymc_ext.variational.gaussian.laplace import Laplace  # the algorithm of px.LaplaceVI
->>> density = px.CallableDensity(lambda x: -2 * x[:, 0] ** 2, lambda x: -4 * x, dimension=1)
->>> Laplace(random_seed=1).fit(density).q.std
-array([0.5])
+>>> with model:
+...     approx = pm.fit(method=px.LaplaceVI(random_seed=1), progressbar=False)
+>>> approx.sample(100).posterior["beta"].shape
+(1, 100, 2)
 """

@@ -1,12 +1,21 @@
-"""Bernstein flows: flexible margins and dependence.
+"""Bernstein flows: every component of θ an increasing polynomial whose shape those before it set.
 
-`shape` (options and what a flow is made of), `flow` (draws, log q, pullback of scores), `algorithm`
-(base, training, polish, result) and `vi`, the method of ``pm.fit``. `training` follows the ELBO,
-`polish` lowers k̂ afterwards, `whitening` gives the coordinates; `input_maps` and `latents` are what
-a component is put together from. To add a latent law, a subclass of :class:`.latents.Latent`: an
-instance of it is taken as it is.
+For posteriors that are no Gaussian (funnels, skewness, bounds), where minutes may be spent.
 
->>> from pymc_ext.variational.bernstein.shape import default_hidden
->>> default_hidden(2), default_hidden(10), default_hidden(100)  # units of the hidden layers
-((10, 10), (20, 20), (32, 32))
+- :mod:`.vi` is the method of ``pm.fit``, :mod:`.algorithm` its engine for any density.
+- :mod:`.shape` holds a flow's options, :mod:`.latents` and :mod:`.input_maps` its choices, one
+  class each; :mod:`.flow` is q in numbers (:mod:`.triangular`, :mod:`.inversion`), :mod:`.group`
+  the same as graphs, :mod:`.whitening` the coordinates it works in.
+- :mod:`.training` takes the steps, :mod:`.polish` lowers k̂ afterwards.
+
+To add a latent law or an input map, write its class and name it in ``LATENTS`` or ``MAPS``; a
+family made of flows goes by the way of every family (:mod:`pymc_ext.variational`).
+
+>>> from pymc_ext.density import CallableDensity
+>>> from pymc_ext.variational.bernstein.algorithm import Bernstein
+>>> from pymc_ext.variational.bernstein.shape import FlowShape
+>>> density = CallableDensity(lambda x: -(x**2).sum(1), lambda x: -2 * x, dimension=2)
+>>> fitted = Bernstein(FlowShape(order=5), polish=None, random_seed=1).fit(density, n=1000)
+>>> fitted.q.forward(np.zeros((1, 2)))[0].shape
+(1, 2)
 """

@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
-from pymc_ext.variational.bernstein.polish import stages as judging
-from pymc_ext.variational.bernstein.polish import stretching, widening
 from pymc_ext.variational.bernstein.polish.guard import BaseGuard
 from pymc_ext.variational.bernstein.polish.policy import POLICY, Policy
-from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, better
+from pymc_ext.variational.bernstein.polish.polisher import Polisher
+from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage
 from pymc_ext.variational.bernstein.polish.weighted import (
     ImportanceWeighted,
     PolishOption,
     resolve_polish,
 )
 from pymc_ext.variational.bernstein.shape import FlowShape, blocks_of, one_of, variable_order
-from pymc_ext.variational.bernstein.training.loops import (
-    OPTIMIZERS,
-    DensityLoop,
-    LoopMaker,
-    StepOptions,
-)
+from pymc_ext.variational.bernstein.training.loops import DensityLoop, LoopMaker
 from pymc_ext.variational.bernstein.training.trainer import Trainer
 from pymc_ext.variational.bernstein.whitening import Base, check_base, resolve_base
-from pymc_ext.variational.core.algorithm import Algorithm, Fitted
+from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.core.steps import OPTIMIZERS, StepOptions, SteppingAlgorithm
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 logger = logging.getLogger(__name__)
@@ -52,7 +46,7 @@ class FittedFlow(Fitted[BernsteinFlow]):
     stages: tuple[Stage, ...] = ()
 
 
-class Bernstein(Algorithm[BernsteinFlow]):
+class Bernstein(SteppingAlgorithm[BernsteinFlow]):
     """Engine of :class:`pymc_ext.BernsteinVI`, for any density.
 
     Parameters
@@ -78,7 +72,6 @@ class Bernstein(Algorithm[BernsteinFlow]):
     """
 
     name = "bernstein"
-    takes_noise = True
 
     def __init__(
         self,
@@ -124,7 +117,7 @@ class Bernstein(Algorithm[BernsteinFlow]):
         polished = self.polish is not None and (
             self.polish.always or (trainer.estimate and len(trainer.losses) >= POLISHED_FROM)
         )
-        stages = self.polish_flow(fit) if polished else ()
+        stages = self._polished(fit) if polished else ()
         notes = (*self._notes, *(stage.describe() for stage in stages))
         fresh = None
         if not density.noisy:
@@ -145,17 +138,22 @@ class Bernstein(Algorithm[BernsteinFlow]):
         )
         return FittedFlow(flow, result, stages)
 
+    def retrain(self, step: StepOptions) -> None:
+        """Have the next run train anew, with other steps, from the present flow."""
+        self.step, self._trainer = step, None
+
     def _prepare(self, density: CountedDensity, start: Array) -> None:
-        """The flow at its base, and its trainer."""
+        """The flow at its base, unless there is one already, and its trainer."""
         if self.flow is None:
             with density.clock.compiling():
                 self.flow = self.make_flow(density, start)
                 self.flow.warm_up()
-        whitening = resolve_base(self.base, density, start, self.random_seed)
-        self._whitening, self._notes = whitening.q, ((whitening.note,) if whitening.note else ())
-        if whitening.q is not None:
-            self.flow.set_base(whitening.q.mean, whitening.q.cov)
-        self._untrained = self.flow.x.copy()
+            whitening = resolve_base(self.base, density, start, self.random_seed)
+            self._whitening = whitening.q
+            self._notes = (whitening.note,) if whitening.note else ()
+            if whitening.q is not None:
+                self.flow.set_base(whitening.q.mean, whitening.q.cov)
+            self._untrained = self.flow.x.copy()
         self._trainer = self._new_trainer(density, self.step, Purpose.TRAIN)
 
     def make_flow(self, density: CountedDensity, start: Array) -> BernsteinFlow:
@@ -197,75 +195,16 @@ class Bernstein(Algorithm[BernsteinFlow]):
 
     # ---- polish ----------------------------------------------------------------------------
 
-    def polish_flow(self, fit: FlowFit) -> tuple[Stage, ...]:
-        """Adjust tails and scales, before and after importance-weighted training; keep the best.
-
-        Where polishing is not asked for expressly, nothing is done to a good fit, and nothing is
-        trained for a fair one.
-        """
-        polish, policy, flow = self.polish, self.policy, fit.flow
-        assert polish is not None
-        weighted = polish.weighted or ImportanceWeighted()
-        rng = stream(self.random_seed, Purpose.JUDGE)
-        z = rng.standard_normal((weighted.judge_draws, flow.latent_dimension))
-        best, unpolished = judging.judge("ELBO", fit, z), _values(flow)
-        stages, kept = [best], unpolished
-        if not polish.always and self._is_good(best):
-            return (replace(best, kept=True),)
-        guard = self._guard(fit)
-        allowed = (lambda: not guard.worse()) if guard is not None else (lambda: True)
-        floor = best.elbo - policy.largest_loss
-        may_widen = best.relative_ess > policy.nearly_right or polish.weighted is None
-        tails = self._tails(fit, best)
-        if adjusted := self._adjust(fit, z, best, floor, tails, allowed, may_widen):
-            stages += adjusted
-            best, kept = adjusted[-1], _values(flow)
-        good = self._is_good(best) or best.khat < policy.fair_khat
-        if polish.weighted is not None and (polish.always or not good):
-            _restore(flow, unpolished)
-            if len(tails):
-                flow.stretch[...] = tails[-1]
-            self._train_weighted(fit, polish.weighted)
-            polished = judging.judge("importance-weighted bound", fit, z)
-            tails = self._tails(fit, polished)
-            adjusted = self._adjust(fit, z, polished, floor, tails, allowed)
-            stages += [polished, *adjusted]
-            polished = stages[-1]
-            if better(polished, best, policy) and allowed():
-                best, kept = polished, _values(flow)
-        _restore(flow, kept)
-        return tuple(replace(stage, kept=stage is best) for stage in stages)
-
-    def _is_good(self, stage: Stage) -> bool:
-        return stage.khat < self.policy.good_khat or stage.relative_ess > self.policy.good_ess
-
-    def _tails(self, fit: FlowFit, plain: Stage) -> Array:
-        if self.polish is None or not self.polish.stretch:
-            return np.empty((0, 2, fit.flow.dimension))
-        rng = stream(self.random_seed, Purpose.STRETCH)
-        return stretching.fitted_tails(fit, plain, rng, self.policy)
-
-    def _adjust(
-        self,
-        fit: FlowFit,
-        z: Array,
-        plain: Stage,
-        floor: float,
-        tails: Array,
-        allowed: Callable[[], bool],
-        may_widen: bool = True,
-    ) -> list[Stage]:
-        """Stretch the tails, then widen where k̂ is not good by that: the stages that lowered k̂."""
-        stages: list[Stage] = []
-        policy = self.policy
-        if stretched := stretching.stretch(fit, z, plain, floor, tails, allowed, policy):
-            stages.append(stretched)
-            plain = stretched
-        may_widen &= self.polish is not None and self.polish.widen
-        if may_widen and plain.khat >= policy.good_khat:
-            wide = widening.widen(fit, z, plain, floor, allowed, policy)
-            stages += [wide] if wide else []
-        return stages
+    def _polished(self, fit: FlowFit) -> tuple[Stage, ...]:
+        assert self.polish is not None
+        return Polisher(
+            fit,
+            self.polish,
+            policy=self.policy,
+            random_seed=self.random_seed,
+            train=self._train_weighted,
+            make_guard=lambda: self._guard(fit),
+        ).run()
 
     def _train_weighted(self, fit: FlowFit, settings: ImportanceWeighted) -> None:
         step = StepOptions(
@@ -290,18 +229,9 @@ class Bernstein(Algorithm[BernsteinFlow]):
         guard = self._guard(fit)
         if guard is None or self._untrained is None or not guard.worse():
             return ()
-        trained = _values(fit.flow)
-        _restore(fit.flow, [self._untrained, np.zeros_like(fit.flow.stretch)])
+        trained = fit.values()
+        fit.restore([self._untrained, np.zeros_like(fit.flow.stretch)])
         if guard.worse():  # an untrained flow is its base but for the order of its polynomials
-            _restore(fit.flow, trained)
+            fit.restore(trained)
             return ("the flow is slightly worse than its base; the base itself may be used",)
         return ("training left the flow worse than its base, which was kept instead",)
-
-
-def _values(flow: BernsteinFlow) -> list[Array]:
-    return [flow.x.copy(), flow.stretch.copy()]
-
-
-def _restore(flow: BernsteinFlow, values: list[Array]) -> None:
-    flow.set(values[0])
-    flow.stretch[...] = values[1]

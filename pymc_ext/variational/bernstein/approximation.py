@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,18 +18,13 @@ class BernsteinApproximation(VectorisedApproximation):
 
     stages: tuple[Stage, ...] = ()
 
-    def __init__(self, family: type[BernsteinGroup] = BernsteinGroup, **options: Any) -> None:
+    def __init__(self, family: type[BernsteinGroup] = BernsteinGroup, **options: object) -> None:
         super().__init__(family, **options)
 
     @property
     def group(self) -> BernsteinGroup:
         """The flow's group."""
         return self.groups[0]
-
-    def log_p_at_start(self) -> float:
-        """log p̃ where the fit starts."""
-        with np.errstate(all="ignore"):
-            return float(self.density.log_density(self.group.start[None])[0])
 
     def log_ratios(self, z: Array) -> Array:
         """log p̃ − log q of the draws made from normals z (N, K)."""

@@ -12,28 +12,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.optimize.elementwise import bracket_root, find_root
 
-from pymc_ext.maths import flow_kernels as kernels
-from pymc_ext.maths.namespace import NUMPY
+from pymc_ext.maths.flow_kernels import adam
 from pymc_ext.variational.bernstein.input_maps import MAPS
+from pymc_ext.variational.bernstein.inversion import invert
 from pymc_ext.variational.bernstein.latents import TruncatedNormal
 from pymc_ext.variational.bernstein.shape import FlowShape, Layout, spans
+from pymc_ext.variational.bernstein.triangular import StageTape, TriangularFlow
 
 Array = NDArray[np.floating]
 ELEMENTS = 2**20  # increments of one call: bounds memory at 8 MB an array
 MOMENT_DRAWS = 1024  # Sobol points behind mean, std and cov
-
-
-@dataclass
-class StageTape:
-    """What one network saw, and what :func:`flow_kernels.stage` made of it."""
-
-    inputs: Array
-    x: Array
-    y: Array
-    given: tuple[Array, ...]  # raw, local, shift, log scale
-    kept: tuple[Array, ...]  # units, their slopes, and what the components kept
 
 
 @dataclass
@@ -85,7 +74,7 @@ class BernsteinFlow:
 
     def __getstate__(self) -> dict[str, object]:
         state = self.__dict__.copy()
-        state.pop("values")
+        del state["values"], state["triangular"]  # views of x
         return state
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -97,18 +86,7 @@ class BernsteinFlow:
         self.x *= self.mask
         self.values = {name: self.x[where].reshape(dims) for name, where, dims in self._spans}
         self._places = {name: where for name, where, _ in self._spans}
-        self._stages = [self._stage_arguments(k) for k in range(len(self.layout.stages))]
-
-    def _stage_arguments(self, k: int) -> tuple[object, ...]:
-        """What :func:`flow_kernels.stage` is told of stage k beside its inputs."""
-        network, shape = self.layout.stages[k], self.shape
-        names = [f"{kind}{i}" for i in range(len(network.hidden)) for kind in "Wb"]
-        names += ["W_raw", "b_raw", "W_local", "b_local", "skip", "skip_scale"]
-        places = [self._places.get(f"{name}_{k}") for name in names]
-        at = np.array([-1 if place is None else place.start for place in places])
-        w = network.heads["local"]
-        hidden = np.array(network.hidden, dtype=np.int64)
-        return at, hidden, network.outputs, shape.order, w, shape.slopes, self.layout.scaled
+        self.triangular = TriangularFlow(self.layout, self.x, self._places)
 
     @property
     def latent_dimension(self) -> int:
@@ -124,7 +102,7 @@ class BernsteinFlow:
         tape = self.trace(np.zeros((1, self.latent_dimension)))
         self.pullback(tape, np.zeros((1, self.dimension)), np.zeros(1))
         one = [np.zeros(1) for _ in range(6)]
-        kernels.adam(*one, 0.0, 0.0, np.zeros(2), True, 0.0)
+        adam(*one, 0.0, 0.0, np.zeros(2), True, 0.0)
 
     def set_base(self, mean: Array, cov: Array) -> None:
         """Whiten with N(mean (D,), cov (D, D)), both in the model's order."""
@@ -138,7 +116,7 @@ class BernsteinFlow:
         """Draws and log q of normals z (N, K), with what their pullback needs if ``keep``."""
         v = self.law.draw(z, self.dimension)
         x, log_dx = self.input_map.forward(v, self.values, self.stretch)
-        y, log_dy, stages = self._flow(x, keep)
+        y, log_dy, stages = self.triangular.forward(x, keep)
         log_q = self.law.log_density(v).sum(-1) - log_dx - log_dy - self._log_det_base()
         return Tape(self._to_theta(y), log_q, v, x, stages)
 
@@ -152,23 +130,6 @@ class BernsteinFlow:
 
     def _rows(self) -> int:
         return max(ELEMENTS // (self.dimension * self.shape.order), 16)
-
-    def _flow(self, x: Array, keep: bool = False) -> tuple[Array, Array, list[StageTape]]:
-        """y (N, D), Σ log dy/dx (N,) and the tape; a later stage sees the values of earlier ones,
-        for a scale is a simple function of a hyperparameter's value, not of x."""
-        seen = NUMPY.sigmoid(x) - 0.5 if self.shape.conditioning == "squashed" else x
-        values: list[Array] = []
-        log_det, tapes = np.zeros(len(x)), []
-        for k, network in enumerate(self.layout.stages):
-            columns = slice(network.first, network.inputs)
-            rest = seen[:, columns]
-            inputs = np.concatenate([*values, rest], axis=1) if values else rest
-            tape_x, inputs = np.ascontiguousarray(x[:, columns]), np.ascontiguousarray(inputs)
-            y, log_dy, *made = kernels.stage(inputs, tape_x, self.x, keep, *self._stages[k])
-            values.append(y)
-            log_det += log_dy
-            tapes.append(StageTape(inputs, tape_x, y, tuple(made[:4]), tuple(made[4:])))
-        return (np.concatenate(values, axis=1) if len(values) > 1 else values[0]), log_det, tapes
 
     def _to_theta(self, y: Array) -> Array:
         theta = np.empty_like(y)
@@ -189,32 +150,11 @@ class BernsteinFlow:
         g_y = g_theta[:, self.permutation]
         if self.factor is not None:
             g_y = g_y @ self.factor
-        g_x = self._flow_pullback(tape, np.ascontiguousarray(g_y), g_log_det, gradient)
+        g_x = self.triangular.pullback(tape.stages, np.ascontiguousarray(g_y), g_log_det, gradient)
         by_map = self.input_map.pullback(tape.v, self.values, self.stretch, g_x, g_log_det)
         for name, value in by_map.items():
             gradient[self._places[name]] = value
         return gradient
-
-    def _flow_pullback(self, tape: Tape, g_y: Array, g_log: Array, gradient: Array) -> Array:
-        """Cotangent of x (N, D); gradients of the networks go into ``gradient`` (P,)."""
-        g_x = np.zeros_like(tape.x)
-        squashed = self.shape.conditioning == "squashed"
-        for k in reversed(range(len(self.layout.stages))):
-            network, stage = self.layout.stages[k], tape.stages[k]
-            columns = slice(network.first, network.inputs)
-            by_x, g_seen = kernels.stage_pullback(
-                stage.inputs, stage.x, self.x, *self._stages[k], stage.y, stage.given[2],
-                *stage.kept,
-                np.ascontiguousarray(g_y[:, columns]), g_log, gradient,
-            )  # fmt: skip
-            before = g_seen.shape[1] - network.outputs  # values of earlier stages
-            g_y[:, :before] += g_seen[:, :before]
-            rest = g_seen[:, before:]
-            if squashed:
-                s = stage.inputs[:, before:] + 0.5
-                rest = rest * s * (1 - s)
-            g_x[:, columns] += by_x + rest
-        return g_x
 
     # ---- log q anywhere, moments -----------------------------------------------------------
 
@@ -223,61 +163,18 @@ class BernsteinFlow:
         y = (theta[:, self.permutation] - self.center).T
         if self.factor is not None:
             y = solve_triangular(self.factor, y, lower=True)
-        x, inside = self._invert(y.T)
+        x, inside = invert(self.triangular, y.T, self._rows())
+        inside &= self._on_support(x)
         log_q = np.full(len(x), -np.inf)
         size = self._rows()
         for rows in np.array_split(np.flatnonzero(inside), max(len(x) // size, 1)):
             if len(rows):
                 v = self.input_map.inverse(x[rows], self.values, self.stretch)
                 _, log_dx = self.input_map.forward(v, self.values, self.stretch)
-                _, log_dy, _ = self._flow(x[rows])
+                _, log_dy, _ = self.triangular.forward(x[rows])
                 log_p = self.law.log_density(v).sum(-1)
                 log_q[rows] = log_p - log_dx - log_dy - self._log_det_base()
         return log_q
-
-    def _invert(self, y: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """x with flow(x) = y, one component after the other; and where it exists."""
-        x, inside = np.zeros_like(y), np.ones(len(y), dtype=bool)
-        size = self._rows()
-        for j in range(y.shape[1]):
-            for i in range(0, len(y), size):
-                rows = slice(i, i + size)
-                x[rows, j], found = self._solve(j, x[rows], y[rows, j])
-                inside[rows] &= found
-        return x, inside & self._on_support(x)
-
-    def _solve(self, j: int, x: Array, y: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """Component j of x given those before, and where there is one."""
-        k = next(k for k, network in enumerate(self.layout.stages) if j < network.inputs)
-        network = self.layout.stages[k]
-        raw, local, shift, scale = self._flow(x)[2][k].given
-        own, values = j - network.first, self.layout.own(k, self.values)
-        M, w = network.heads["raw"], network.heads["local"]
-        raw = raw[:, own * M : (own + 1) * M] + values["b_raw"][own]
-        local = local[:, own * w : (own + 1) * w] + values["b_local"][own]
-        shift, scale = (np.ascontiguousarray(a[:, [own]]) for a in (shift, scale))
-        none, nothing = np.zeros(M), np.zeros(w)
-
-        def distance(at: Array, rows: Array) -> Array:
-            rows, dims = np.broadcast_to(rows, at.shape).astype(int).ravel(), at.shape
-            value, *_ = kernels.push(
-                at.reshape(-1, 1), raw[rows], none, local[rows], nothing,
-                shift[rows], scale[rows], self.shape.slopes, False,
-            )  # fmt: skip
-            return (value[:, 0] - y[rows]).reshape(dims)
-
-        everywhere = self.shape.slopes > 0
-        found = np.ones(len(y), dtype=bool)
-        if not everywhere:
-            ends = [distance(np.full(len(y), end), np.arange(len(y))) for end in (-700.0, 700.0)]
-            found = (ends[0] < 0) & (ends[1] > 0)
-        out, keep = np.zeros(len(y)), np.flatnonzero(found)
-        if len(keep):
-            bracket = bracket_root(distance, -np.ones(len(keep)), np.ones(len(keep)), args=(keep,))
-            root = find_root(distance, bracket.bracket, args=(keep,), tolerances={"xatol": 1e-13})
-            out[keep] = np.where(root.success, root.x, 0.0)
-            found[keep] = root.success
-        return out, found
 
     def _on_support(self, x: Array) -> NDArray[np.bool_]:
         """Whether x (N, D) can be drawn: f3's input ends at 1e-4 and 1 - 1e-4."""

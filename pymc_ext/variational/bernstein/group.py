@@ -16,45 +16,54 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.variational.opvi import node_property
 from pytensor.tensor import TensorVariable
 from scipy.stats import norm as normal
 from scipy.stats import qmc
 
+from pymc_ext.maths.namespace import Namespace
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.ops.bernstein import bernstein_map
 from pymc_ext.variational.bernstein.flow import MOMENT_DRAWS, BernsteinFlow
 from pymc_ext.variational.bernstein.input_maps import MAPS
 from pymc_ext.variational.bernstein.shape import Block, FlowShape, variable_order
-from pymc_ext.variational.core.groups import TransformGroup
-from pymc_ext.variational.gaussian.groups import shared
+from pymc_ext.variational.core.groups import TransformGroup, shared
+from pymc_ext.variational.core.pymc_variational import node_property
 from pymc_ext.variational.gaussian.posteriors import Gaussian
+
+if TYPE_CHECKING:
+    from pytensor.tensor.sharedvar import TensorSharedVariable
 
 logger = logging.getLogger(__name__)
 
 Array = NDArray[np.floating]
+GRAPHS = cast("Namespace", pt)  # the functions of graphs
+
+
+Mapped = tuple[TensorVariable, TensorVariable]  # values, and (logs of) derivatives
 
 
 class Conditionals(NamedTuple):
     """What the components before j say of j: raw (N, d, M), all others (N, d)."""
 
-    raw: Any
-    offset: Any  # ϑ_0
-    shift: Any  # t
-    log_scale: Any  # l
-    left: Any = None  # slopes s_L, s_R and curvatures q_L, q_R of the tails, where there are any
-    right: Any = None
-    left_bend: Any = None
-    right_bend: Any = None
+    raw: TensorVariable
+    offset: TensorVariable  # ϑ_0
+    shift: TensorVariable  # t
+    log_scale: TensorVariable  # l
+    left: TensorVariable | None = (
+        None  # slopes s_L, s_R and curvatures q_L, q_R of the tails, where there are any
+    )
+    right: TensorVariable | None = None
+    left_bend: TensorVariable | None = None
+    right_bend: TensorVariable | None = None
 
-    def present(self) -> list[Any]:
+    def present(self) -> list[TensorVariable]:
         """The fields that this flow has, in order."""
         return [field for field in self if field is not None]
 
@@ -68,7 +77,7 @@ class BernsteinGroup(TransformGroup):
         self.law, self.input_map = self.shape.law, MAPS[self.shape.input_map]
         super().__init_group__(group)
 
-    def create_shared_params(self, start: Array) -> dict[str, Any]:
+    def create_shared_params(self, start: Array) -> dict[str, TensorSharedVariable]:
         self.permutation, self.leading = variable_order(self._blocks(), self.shape.ordering)
         rng = np.random.default_rng(self.rng.randint(2**30))
         self.flow_numbers = BernsteinFlow(self.shape, self.permutation, self.leading, start, rng)
@@ -111,7 +120,7 @@ class BernsteinGroup(TransformGroup):
         flow.factor = self.factor.get_value() if self.whitened else None
         return flow
 
-    def hold(self, q: BernsteinFlow | Gaussian) -> None:
+    def hold(self, q: BernsteinFlow | Gaussian) -> None:  # type: ignore[override]
         """Take over a fitted flow; a Gaussian, which a search for a base passes through, is not."""
         if isinstance(q, Gaussian):
             return
@@ -138,9 +147,7 @@ class BernsteinGroup(TransformGroup):
         runs = np.split(self.permutation, breaks)
         if len(runs) == 1:
             return theta
-        pieces: Any = pt.split(
-            theta, splits_size=[len(r) for r in runs], n_splits=len(runs), axis=1
-        )
+        pieces = _split(theta, [len(run) for run in runs], axis=1)
         return pt.concatenate([pieces[i] for i in np.argsort([run[0] for run in runs])], axis=1)
 
     def log_det_base(self) -> TensorVariable:
@@ -151,18 +158,20 @@ class BernsteinGroup(TransformGroup):
 
     def logit_input(self, v: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
         """x = logit of the polynomial's argument and Σ log dx/dv; (N, D) -> (N, D), (N,)."""
-        return self.input_map.forward(v, self.params_dict, self.stretch, pt)
+        return self.input_map.forward(v, self.params_dict, self.stretch, GRAPHS)
 
     def flow(self, x: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
         """y (N, D) and Σ log dy/dx (N,)."""
         pieces = list(self._staged(x))
         y = pt.concatenate([y for _, y, _ in pieces], axis=1) if len(pieces) > 1 else pieces[0][1]
-        return y, sum(log_slope for _, _, log_slope in pieces)
+        return y, cast("TensorVariable", sum(log_slope for _, _, log_slope in pieces))
 
-    def _staged(self, x: TensorVariable) -> Iterator[tuple[Conditionals, Any, Any]]:
+    def _staged(self, x: TensorVariable) -> Iterator[tuple[Conditionals, *Mapped]]:
         """Conditionals, y and Σ log dy/dx of each stage; a later one sees the values of earlier."""
         seen = pt.sigmoid(x) - 0.5 if self.shape.conditioning == "squashed" else x
-        values: list[Any] = []  # a scale is a simple function of a hyperparameter's value, not of x
+        values: list[
+            TensorVariable
+        ] = []  # a scale is a simple function of a hyperparameter's value, not of x
         for k, network in enumerate(self.stages):
             rest = seen[:, network.first : network.inputs]
             inputs = pt.concatenate([*values, rest], axis=1) if values else rest
@@ -174,10 +183,9 @@ class BernsteinGroup(TransformGroup):
     def _conditionals(self, k: int, seen: TensorVariable) -> Conditionals:
         network = self.stages[k]
         own = self.layout.own(k, self.params_dict)
-        heads = network(own, seen, pt)
+        heads = network(own, seen, GRAPHS)
         width = network.heads["local"]
-        columns: Any = pt.split(heads["local"], splits_size=[1] * width, n_splits=width, axis=2)
-        columns = [pt.squeeze(c, axis=2) for c in (columns if width > 1 else [heads["local"]])]
+        columns = [pt.squeeze(c, axis=2) for c in _split(heads["local"], [1] * width, axis=2)]
         slopes = [pt.softplus(c) for c in columns[1 : 1 + self.shape.slopes]]
         shift = log_scale = pt.zeros_like(columns[0])
         if self.layout.scaled:
@@ -186,7 +194,7 @@ class BernsteinGroup(TransformGroup):
             log_scale = columns[-1] + seen @ (own["skip_scale"] * mask)
         return Conditionals(heads["raw"], columns[0], shift, log_scale, *slopes)
 
-    def push(self, x: TensorVariable, given: Conditionals) -> tuple[Any, Any]:
+    def push(self, x: TensorVariable, given: Conditionals) -> Mapped:
         """y (N, d) and Σ log dy/dx (N,)."""
         value, log_slope = bernstein_map(x, given.raw)
         if self.shape.slopes:
@@ -196,21 +204,22 @@ class BernsteinGroup(TransformGroup):
         return y, (log_slope + given.log_scale).sum(-1)
 
     def transform(self, z: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
-        v = self.law.draw(z, self.ddim, pt)
+        v = self.law.draw(z, self.ddim, GRAPHS)
         x, log_dx = self.logit_input(v)
         y, log_dy = self.flow(x)
-        log_q = self.law.log_density(v, pt).sum(-1) - log_dx - log_dy - self.log_det_base()
+        log_q = self.law.log_density(v, GRAPHS).sum(-1) - log_dx - log_dy - self.log_det_base()
         # with one normal per latent variable this is log|det ∂θ/∂z|; with two (Student-t) only
         # log q has a meaning, and log q is what the base class makes of it
         return self.from_coordinates(y), standard_normal_logp(z) - log_q
 
-    def tail(self, x: TensorVariable, given: Conditionals) -> tuple[Any, Any]:
+    def tail(self, x: TensorVariable, given: Conditionals) -> Mapped:
         """The increasing function of x beside the polynomial, (N, d), and its derivative."""
+        assert given.left is not None and given.right is not None
         right, left = pt.softplus(x), pt.softplus(-x)
         d_right, d_left = pt.sigmoid(x), pt.sigmoid(-x)
         value = given.right * right - given.left * left
         derivative = given.right * d_right + given.left * d_left
-        if self.shape.slopes == 4:
+        if given.left_bend is not None and given.right_bend is not None:
             value += 0.5 * (given.right_bend * right**2 - given.left_bend * left**2)
             derivative += given.right_bend * right * d_right + given.left_bend * left * d_left
         return value, derivative
@@ -236,6 +245,13 @@ class BernsteinGroup(TransformGroup):
         return pt.sqrt(pt.diag(self.cov))
 
 
-def _fixed_shape(value: Array, name: str) -> Any:
+def _fixed_shape(value: Array, name: str) -> TensorSharedVariable:
     value = pm.pytensorf.floatX(value)  # a static shape spares every step its run-time checks
-    return pytensor.shared(value, name, shape=value.shape)
+    return cast("TensorSharedVariable", pytensor.shared(value, name, shape=value.shape))
+
+
+def _split(x: TensorVariable, sizes: list[int], axis: int) -> list[TensorVariable]:
+    """Pieces of the given sizes along an axis."""
+    if len(sizes) == 1:
+        return [x]
+    return list(cast("list[TensorVariable]", pt.split(x, sizes, n_splits=len(sizes), axis=axis)))

@@ -7,27 +7,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_ext.maths.namespace import NUMPY
+from pymc_ext.maths.namespace import NUMPY, Elementwise, Namespace
 from pymc_ext.maths.stretched_tails import stretch, unstretch
 
 Array = NDArray[np.floating]
-Parameters = Mapping[str, Any]
+E = Elementwise
+Parameters = Mapping[str, E]
 
 
 class InputMap(ABC):
     """x = l(v), elementwise; parameters by name."""
 
     @abstractmethod
-    def forward(self, v: Any, p: Parameters, amount: Any, xp: Any = NUMPY) -> tuple[Any, Any]:
+    def forward(self, v: E, p: Parameters, amount: E, xp: Namespace = NUMPY) -> tuple[E, E]:
         """x (N, D) and Σ log dx/dv (N,); ``amount`` (2, D) stretches the tails of v."""
 
     @abstractmethod
-    def inverse(self, x: Any, p: Parameters, amount: Any, xp: Any = NUMPY) -> Any:
+    def inverse(self, x: E, p: Parameters, amount: E, xp: Namespace = NUMPY) -> E:
         """v (N, D)."""
 
     def pullback(
@@ -40,14 +40,14 @@ class InputMap(ABC):
 class Scaled(InputMap):
     """f1: x = α s(v) + β with α = softplus(alpha), s the identity but for stretched tails."""
 
-    def forward(self, v: Any, p: Parameters, amount: Any, xp: Any = NUMPY) -> tuple[Any, Any]:
+    def forward(self, v: E, p: Parameters, amount: E, xp: Namespace = NUMPY) -> tuple[E, E]:
         alpha = xp.softplus(p["alpha"])
         if xp is NUMPY and not amount.any():
             return alpha * v + p["beta"], np.full(len(v), np.log(alpha).sum())
         s, log_ds = stretch(v, amount, xp)
         return alpha * s + p["beta"], xp.log(alpha).sum() + log_ds.sum(-1)
 
-    def inverse(self, x: Any, p: Parameters, amount: Any, xp: Any = NUMPY) -> Any:
+    def inverse(self, x: E, p: Parameters, amount: E, xp: Namespace = NUMPY) -> E:
         return unstretch((x - p["beta"]) / xp.softplus(p["alpha"]), amount, xp)
 
     def pullback(
@@ -62,21 +62,21 @@ class Scaled(InputMap):
 class Plain(InputMap):
     """f2: x = v."""
 
-    def forward(self, v: Any, p: Parameters, amount: Any, xp: Any = NUMPY) -> tuple[Any, Any]:
+    def forward(self, v: E, p: Parameters, amount: E, xp: Namespace = NUMPY) -> tuple[E, E]:
         return v, xp.zeros_like(v[:, 0])
 
-    def inverse(self, x: Any, p: Parameters, amount: Any, xp: Any = NUMPY) -> Any:
+    def inverse(self, x: E, p: Parameters, amount: E, xp: Namespace = NUMPY) -> E:
         return x
 
 
 class Logit(InputMap):
     """f3: v in (0, 1) is the polynomial's argument itself, x = log v − log(1 − v)."""
 
-    def forward(self, v: Any, p: Parameters, amount: Any, xp: Any = NUMPY) -> tuple[Any, Any]:
+    def forward(self, v: E, p: Parameters, amount: E, xp: Namespace = NUMPY) -> tuple[E, E]:
         log_v, log_rest = xp.log(v), xp.log1p(-v)
         return log_v - log_rest, -(log_v + log_rest).sum(-1)
 
-    def inverse(self, x: Any, p: Parameters, amount: Any, xp: Any = NUMPY) -> Any:
+    def inverse(self, x: E, p: Parameters, amount: E, xp: Namespace = NUMPY) -> E:
         return xp.sigmoid(x)
 
 

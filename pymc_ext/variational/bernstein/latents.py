@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import gammaln, ndtr, stdtrit
 
-from pymc_ext.maths.namespace import NUMPY
+from pymc_ext.maths.namespace import NUMPY, Elementwise, Namespace
 from pymc_ext.maths.normal import LOG_2PI
 
 
-def _log_ndtr(z: Any, xp: Any) -> Any:
+def _log_ndtr(z: Elementwise, xp: Namespace) -> Elementwise:
     # |z| < 37 always holds for a normal draw, and erfc is relatively exact there
     return xp.log(0.5 * xp.erfc(-z / np.sqrt(2.0)))
 
@@ -27,11 +27,11 @@ class Latent(ABC):
     normals: ClassVar[int] = 1  # standard normals behind one latent variable
 
     @abstractmethod
-    def draw(self, z: Any, dim: int, xp: Any = NUMPY) -> Any:
+    def draw(self, z: Elementwise, dim: int, xp: Namespace = NUMPY) -> Elementwise:
         """Latent variables (N, dim) from normals (N, normals * dim)."""
 
     @abstractmethod
-    def log_density(self, v: Any, xp: Any = NUMPY) -> Any:
+    def log_density(self, v: Elementwise, xp: Namespace = NUMPY) -> Elementwise:
         """Elementwise normalised log density."""
 
 
@@ -39,10 +39,10 @@ class Latent(ABC):
 class Normal(Latent):
     """N(0, 1), the paper's."""
 
-    def draw(self, z: Any, dim: int, xp: Any = NUMPY) -> Any:
+    def draw(self, z: Elementwise, dim: int, xp: Namespace = NUMPY) -> Elementwise:
         return z
 
-    def log_density(self, v: Any, xp: Any = NUMPY) -> Any:
+    def log_density(self, v: Elementwise, xp: Namespace = NUMPY) -> Elementwise:
         return -0.5 * v**2 - 0.5 * LOG_2PI
 
 
@@ -54,10 +54,10 @@ class Logistic(Latent):
     def scale(self) -> float:
         return float(np.sqrt(3) / np.pi)
 
-    def draw(self, z: Any, dim: int, xp: Any = NUMPY) -> Any:
+    def draw(self, z: Elementwise, dim: int, xp: Namespace = NUMPY) -> Elementwise:
         return self.scale * (_log_ndtr(z, xp) - _log_ndtr(-z, xp))
 
-    def log_density(self, v: Any, xp: Any = NUMPY) -> Any:
+    def log_density(self, v: Elementwise, xp: Namespace = NUMPY) -> Elementwise:
         x = v / self.scale
         return -xp.softplus(x) - xp.softplus(-x) - np.log(self.scale)
 
@@ -77,13 +77,13 @@ class StudentT(Latent):
     def scale(self) -> float:
         return float(0.6744897501960817 / stdtrit(self.df, 0.75))
 
-    def draw(self, z: Any, dim: int, xp: Any = NUMPY) -> Any:
+    def draw(self, z: Elementwise, dim: int, xp: Namespace = NUMPY) -> Elementwise:
         """Bailey (1994), doi:10.1090/S0025-5718-1994-1219702-8, polar method; z = 0 gives 0."""
         log_radius, angle = _log_ndtr(z[:, :dim], xp), 0.5 * xp.erfc(-z[:, dim:] / np.sqrt(2.0))
         radius = xp.sqrt(self.df * xp.expm1(-2 / self.df * log_radius))
         return self.scale * radius * xp.sin(2 * np.pi * (angle - 0.5))
 
-    def log_density(self, v: Any, xp: Any = NUMPY) -> Any:
+    def log_density(self, v: Elementwise, xp: Namespace = NUMPY) -> Elementwise:
         half = 0.5 * (self.df + 1)
         constant = gammaln(half) - gammaln(self.df / 2) - 0.5 * np.log(self.df * np.pi)
         return constant - np.log(self.scale) - half * xp.log1p((v / self.scale) ** 2 / self.df)
@@ -102,12 +102,12 @@ class TruncatedNormal(Latent):
         edge = (self.mean - self.margin) / self.sd
         return float(ndtr(edge) - ndtr(-edge))
 
-    def draw(self, z: Any, dim: int, xp: Any = NUMPY) -> Any:
+    def draw(self, z: Elementwise, dim: int, xp: Namespace = NUMPY) -> Elementwise:
         # Φ(w) - 1/2 = mass (Φ(z) - 1/2), solved for w
         w = np.sqrt(2.0) * xp.erfinv(self.mass * xp.erf(z / np.sqrt(2.0)))
         return self.mean + self.sd * w
 
-    def log_density(self, v: Any, xp: Any = NUMPY) -> Any:
+    def log_density(self, v: Elementwise, xp: Namespace = NUMPY) -> Elementwise:
         w = (v - self.mean) / self.sd
         return -0.5 * w**2 - 0.5 * LOG_2PI - np.log(self.sd * self.mass)
 

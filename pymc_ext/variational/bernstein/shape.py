@@ -12,7 +12,11 @@ from numpy.typing import NDArray
 
 from pymc_ext.density import Density
 from pymc_ext.maths.autoregressive import MaskedNetwork, check_hidden
-from pymc_ext.maths.bernstein_basis import check_order, identity_coefficients, inverse_softplus
+from pymc_ext.maths.bernstein_coefficients import (
+    check_order,
+    identity_coefficients,
+    inverse_softplus,
+)
 from pymc_ext.variational.bernstein.latents import (
     Latent,
     Normal,

@@ -2,11 +2,9 @@ r"""Bernstein flow variational inference: ``pm.fit(20_000, method=BernsteinVI())
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from numbers import Real
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -17,18 +15,20 @@ from pymc_ext.variational.bernstein.approximation import BernsteinApproximation
 from pymc_ext.variational.bernstein.group import BernsteinGroup
 from pymc_ext.variational.bernstein.polish.weighted import PolishOption
 from pymc_ext.variational.bernstein.shape import FlowShape, one_of
-from pymc_ext.variational.bernstein.training.loops import StepOptions
-from pymc_ext.variational.bernstein.user_steps import normals_from, update_from
 from pymc_ext.variational.bernstein.whitening import Base
 from pymc_ext.variational.core.algorithm import Fitted
-from pymc_ext.variational.core.inference import AlgorithmVI
+from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.options import refuse_unknown, settings_from
+from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.core.steps import StepOptions
+from pymc_ext.variational.core.stochastic_vi import StochasticVI
+from pymc_ext.variational.core.types import Start
 
 Array = NDArray[np.floating]
 BACKENDS = ("pytensor", "jax")
 
 
-class BernsteinVI(AlgorithmVI):
+class BernsteinVI(StochasticVI):
     r"""Bernstein flow variational inference as a PyMC inference.
 
     .. math:: \theta_j = \mu + L y,\quad y_j = \vartheta^j_0 + \sum_{k=1}^M
@@ -133,6 +133,7 @@ class BernsteinVI(AlgorithmVI):
     """
 
     algorithm: Bernstein
+    default_steps = 20_000
 
     def __init__(
         self,
@@ -142,19 +143,15 @@ class BernsteinVI(AlgorithmVI):
         base: Base = "identity",
         polish: PolishOption = "auto",
         model: pm.Model | None = None,
-        start: Mapping[str, Any] | None = None,
+        start: Start | None = None,
         random_seed: int | None = None,
-        **settings: Any,
+        **settings: object,
     ) -> None:
-        given = settings_from(settings.pop("shape", FlowShape()), settings)
+        given = settings_from(FlowShape(), settings, "shape")
         shape = replace(given, order=order, hidden=hidden) if order != 50 or hidden else given
-        learning_rate = settings.get("learning_rate", StepOptions.learning_rate)
-        if not (isinstance(learning_rate, Real) and 0 < learning_rate < np.inf):
-            raise ValueError(f"learning_rate must be > 0, got {learning_rate!r}")
         self.backend = settings.pop("backend", "pytensor")
         one_of("backend", self.backend, BACKENDS)
-        names = ("optimizer", "learning_rate")
-        step = StepOptions(**{name: settings.pop(name) for name in names if name in settings})
+        step = step_from(settings)
         refuse_unknown(type(self), settings)
         algorithm = Bernstein(shape, base=base, polish=polish, step=step, random_seed=random_seed)
         super().__init__(
@@ -168,82 +165,32 @@ class BernsteinVI(AlgorithmVI):
             whitened=not (isinstance(base, str) and base == "identity"),
         )
 
-    def fit(  # type: ignore[override]  # what PyMC's own loop takes, by name
-        self,
-        n: int = 20_000,
-        score: bool | None = None,
-        callbacks: Sequence[Callable[..., Any]] | None = None,
-        progressbar: bool = True,
-        progressbar_theme: Any = None,
-        *,
-        obj_n_mc: int = 10,
-        obj_optimizer: Callable[..., Any] | None = None,
-        total_grad_norm_constraint: float | None = None,
-        more_obj_params: Sequence[Any] | None = None,
-        more_updates: Mapping[Any, Any] | None = None,
-        more_replacements: Mapping[Any, Any] | None = None,
-        **kwargs: Any,
-    ) -> BernsteinApproximation:
-        """Fit and return the approximation; arguments as :meth:`pymc.Inference.fit`.
-
-        ``obj_optimizer`` replaces the built-in optimiser with its schedule and average.
-        ``more_obj_params`` are shared variables (a network's weights, say) trained jointly.
-        ``callbacks`` may raise StopIteration; the fit so far is then returned.
-        """
-        for label, value, least in (("n", n, 0), ("obj_n_mc", obj_n_mc, 1)):
-            if not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{label} must be an integer >= {least}, got {value!r}")
-        approx, replacements = self.approx, dict(more_replacements or {})
-        z = replacements.pop(approx.group.symbolic_initial, None)
-        self._changes: dict[str, Any] = {
-            "trained": tuple(more_obj_params or ()),
-            "updates": dict(more_updates or {}),
-            "replacements": replacements,
-        }
-        self.algorithm.step = replace(
-            self.algorithm.step,
-            draws=int(obj_n_mc),
-            max_norm=total_grad_norm_constraint,
-            normals=None if z is None else normals_from(z),
-            update=None
-            if obj_optimizer is None
-            else update_from(
-                approx, self._changes["trained"], obj_optimizer, total_grad_norm_constraint
-            ),
-        )
-        self.algorithm.restart()
-        return super().fit(n, score, callbacks, progressbar, progressbar_theme, **kwargs)
-
-    def refine(self, n: int, progressbar: bool = True, progressbar_theme: Any = None) -> None:
+    def refine(self, n: int, progressbar: bool = True, progressbar_theme: object = None) -> None:
         """Continue the ELBO training from the present parameters for at most ``n`` steps."""
         if self.algorithm.flow is None:
             raise TypeError("call fit before refine")
         super().refine(n, progressbar, progressbar_theme)
 
-    def _run(self, n: int, score: bool, progressbar: bool) -> Any:
-        approx = self.approx
-        if any(self._changes.values()):
-            approx.__dict__["density"] = approx.make_density(**self._changes)
+    def _run(self, n: int, score: bool, progressbar: bool) -> VectorisedApproximation:
         if self.backend == "jax":
             from pymc_ext.variational.bernstein.training.jax_loop import JaxLoop
 
-            self.algorithm.make_loop = partial(JaxLoop, approx)
-        self._require_finite_start()
+            self.algorithm.make_loop = partial(JaxLoop, self.approx)
         polish = self.algorithm.polish
         if polish is not None and polish.always:
-            approx.require_exact_logp()
+            self.approx.require_exact_logp()
         return super()._run(n, score, progressbar)
 
-    def _require_finite_start(self) -> None:
-        if self.approx.has_minibatch:
-            return
-        value = self.approx.log_p_at_start()
-        if not np.isfinite(value):
-            raise ValueError(
-                f"log p̃ is {value} at the starting point {self.approx.group.start}: give start= a "
-                "point where the density is positive and finite, by variable name"
-            )
-
-    def keep(self, fitted: Fitted[Any]) -> None:
+    def keep(self, fitted: Fitted[Posterior]) -> None:
         if isinstance(fitted, FittedFlow):
             self.approx.stages = fitted.stages
+
+
+def step_from(settings: dict[str, object]) -> StepOptions:
+    """Optimiser and learning rate of a step, taken out of ``settings``."""
+    default = StepOptions()
+    rate = settings.pop("learning_rate", default.learning_rate)
+    if not (isinstance(rate, int | float | np.number) and 0 < rate < np.inf):
+        raise ValueError(f"learning_rate must be > 0, got {rate!r}")
+    optimizer = settings.pop("optimizer", default.optimizer)
+    return StepOptions(optimizer=str(optimizer), learning_rate=float(rate))

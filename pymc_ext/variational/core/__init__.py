@@ -1,11 +1,22 @@
-"""What families share: the base of their algorithms, and all that ``pm.fit`` asks of them.
+"""What every family shares: the engine's base class, and its way under ``pm.fit``.
 
-Without PyMC: `algorithm` (from a density to a fitted q), `posterior` (what q can do), `result` and
-`effort` (what a fit says and costs), `monitor` (losses, callbacks), `seeds`. With PyMC, and only
-here: `inference` (an algorithm as a method of ``pm.fit``), `approximation`, `groups`, `traces`,
-`pymc_loop`. To write a family, see docs/extending.md: what it needs is imported from this package.
+- An engine is an :class:`~.algorithm.Algorithm`: a density in, a fitted q (:mod:`.posterior`) with
+  its :mod:`.result` out. It reports to a :mod:`.monitor`, counts by :mod:`.effort`, draws from
+  :mod:`.seeds`; one of noisy steps is a :class:`~.steps.SteppingAlgorithm`. None loads PyMC.
+- :class:`~.inference.AlgorithmVI` puts an engine under ``pm.fit``, and one of noisy steps
+  :class:`~.stochastic_vi.StochasticVI`. What comes back is a :mod:`.approximation` of one of the
+  :mod:`.groups`: ``FittedGroup`` takes any q, a group of your own gives graphs with gradients.
+- Other rooms take what they need of ``pymc.variational`` from :mod:`.pymc_variational`.
 
->>> from pymc_ext.variational.core import Algorithm, Effort, Fitted, FitResult, fresh_draws
+To add a family, write :meth:`Algorithm.run` with what this package exports (docs/extending.md has
+one in 25 lines); it works at once, on a density and in PyMC:
+
+>>> from pymc_ext.variational.gaussian.laplace import Laplace
+>>> from pymc_ext.variational.core.inference import AlgorithmVI
+>>> method = AlgorithmVI(Laplace(random_seed=1), model=model)
+>>> approx = pm.fit(method=method, model=model, progressbar=False)
+>>> approx.result.method
+'laplace'
 """
 
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted

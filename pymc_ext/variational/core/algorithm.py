@@ -13,6 +13,7 @@ from pymc_ext.density import CountedDensity, Density, require_usable
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.result import FitResult
+from pymc_ext.variational.core.threads import threads_for
 
 Array = NDArray[np.floating]
 Q = TypeVar("Q", bound=Posterior, covariant=True)
@@ -51,7 +52,7 @@ class Algorithm(ABC, Generic[Q]):
         Parameters
         ----------
         density
-            Any object with ``dimension``, ``log_density`` and ``log_density_gradient``.
+            An object with ``dimension``, ``log_density`` and ``log_density_gradient``.
         start
             Unconstrained point.
         n
@@ -64,5 +65,5 @@ class Algorithm(ABC, Generic[Q]):
         """
         start = np.zeros(density.dimension) if start is None else np.asarray(start, dtype=float)
         require_usable(density, start)
-        with Monitor.silent() as monitor:
+        with Monitor.silent() as monitor, threads_for(density.dimension):
             return self.run(CountedDensity(density), start, n, monitor)

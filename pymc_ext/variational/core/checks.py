@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 import pymc as pm
 import pytensor
+from pytensor.tensor import TensorVariable
+
+from pymc_ext.variational.core.types import Hyperparameters, Start
 
 
-def require_double_precision(inference: Any) -> None:
+def require_double_precision(inference: object) -> None:
     """ValueError under PyTensor's floatX='float32'."""
     if pytensor.config.floatX != "float64":
         raise ValueError(
@@ -19,7 +19,7 @@ def require_double_precision(inference: Any) -> None:
         )
 
 
-def check_start(model: pm.Model, start: Mapping[str, Any] | None) -> None:
+def check_start(model: pm.Model, start: Start | None) -> None:
     """Raise ValueError unless ``start`` names free variables and has their shapes."""
     free = {rv.name: rv.type.shape for rv in model.free_RVs}
     values = {model.rvs_to_values[rv].name for rv in model.free_RVs}
@@ -37,7 +37,9 @@ def check_start(model: pm.Model, start: Mapping[str, Any] | None) -> None:
             )
 
 
-def resolve_hyperparameters(model: pm.Model, hyperparameters: Sequence[Any]) -> list[Any]:
+def resolve_hyperparameters(
+    model: pm.Model, hyperparameters: Hyperparameters
+) -> list[TensorVariable]:
     """The model's free variables named in ``hyperparameters`` (variables or names), model order."""
     if isinstance(hyperparameters, str):
         hyperparameters = [hyperparameters]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import Any
+
+from pymc_ext.variational.core.types import CompileOptions
 
 
 def resolve_compile_kwargs(
-    backend: str | None, compile_kwargs: Mapping[str, Any] | None
-) -> dict[str, Any]:
+    backend: str | None, compile_kwargs: CompileOptions | None
+) -> dict[str, object]:
     """Keyword arguments of PyTensor's compilation; ``backend`` as in PyMC 6."""
     kwargs = dict(compile_kwargs or {})
     if backend is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pymc as pm
@@ -17,17 +17,26 @@ import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pymc.pytensorf import compile as compile_graph
-from pymc.variational.opvi import Group, node_property
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor import TensorVariable
 
 import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before it compiles
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.core.pymc_variational import Group, node_property
+
+if TYPE_CHECKING:
+    from pytensor.tensor.sharedvar import TensorSharedVariable
 
 Array = NDArray[np.floating]
 CHUNK = 1024  # draws evaluated together: bounds memory at CHUNK times one log density
+
+
+def shared(value: Array, name: str) -> TensorSharedVariable:
+    """A shared variable of PyTensor's float type, and of any shape of this number of axes."""
+    value = pm.pytensorf.floatX(np.asarray(value, dtype=float))
+    return cast("TensorSharedVariable", pytensor.shared(value, name))
 
 
 class TransformGroup(Group):
@@ -69,10 +78,10 @@ class TransformGroup(Group):
         return pt.stack([size, pt.as_tensor(self.latent_dim)])
 
     @abstractmethod
-    def create_shared_params(self, start: Array) -> dict[str, Any]:
+    def create_shared_params(self, start: Array) -> dict[str, TensorSharedVariable]:
         """Shared variables of the family, initialised at ``start`` (D,)."""
 
-    def hold(self, q: Any) -> None:
+    def hold(self, q: Posterior) -> None:
         """Take over a fitted q, in numbers."""
         raise TypeError(f"{type(self).__name__} cannot hold {type(q).__name__}")
 
@@ -144,7 +153,7 @@ class ForwardOp(Op):
 
     __props__ = ()
 
-    def make_node(self, *inputs: Any) -> Apply:
+    def make_node(self, *inputs: Variable) -> Apply:
         q, z = inputs
         return Apply(self, [q, pt.as_tensor_variable(z)], [pt.dmatrix(), pt.dvector()])
 
@@ -155,17 +164,17 @@ class ForwardOp(Op):
 
 
 class FittedGroup(TransformGroup):
-    """Any fitted q that has :meth:`forward`: what a family of your own needs under ``pm.fit``.
+    """A fitted q that has :meth:`forward`: what a family of your own needs under ``pm.fit``.
 
     Graphs of it call back to Python and carry no gradient; ``mean`` and ``cov`` are q's own, where
     it has them.
     """
 
-    def create_shared_params(self, start: Array) -> dict[str, Any]:
+    def create_shared_params(self, start: Array) -> dict[str, TensorSharedVariable]:
         D = self.ddim
         self.fitted = pytensor.shared(_Point(start), "fitted")
-        self.covariance = pytensor.shared(np.zeros((D, D)), "cov")
-        return {"mean": pytensor.shared(start, "mean")}
+        self.covariance = shared(np.zeros((D, D)), "cov")
+        return {"mean": shared(start, "mean")}
 
     @property
     def latent_dim(self) -> int:
@@ -173,7 +182,7 @@ class FittedGroup(TransformGroup):
         fitted = getattr(self, "fitted", None)
         return self.ddim if fitted is None else int(fitted.get_value().latent_dimension)
 
-    def hold(self, q: Any) -> None:
+    def hold(self, q: Posterior) -> None:
         """Take over a fitted q."""
         self.fitted.set_value(q)
         for variable, name in ((self.params_dict["mean"], "mean"), (self.covariance, "cov")):
@@ -184,7 +193,7 @@ class FittedGroup(TransformGroup):
         return self.fitted.get_value()
 
     def transform(self, z: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
-        theta, log_q = cast("list[Any]", ForwardOp()(self.fitted, z))
+        theta, log_q = cast("list[TensorVariable]", ForwardOp()(self.fitted, z))
         return theta, standard_normal_logp(z) - log_q
 
     @node_property
@@ -221,7 +230,7 @@ class PointGroup(Group):
         start = self._prepare_start(self._kwargs.get("start"))
         if not np.all(np.isfinite(start)):
             raise ValueError(f"start of the hyperparameters must be finite, got {start}")
-        self.shared_params = {"point": pytensor.shared(pm.pytensorf.floatX(start), "point")}
+        self.shared_params = {"point": shared(start, "point")}
         self._finalize_init()
 
     @node_property

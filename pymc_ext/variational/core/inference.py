@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pymc as pm
@@ -18,10 +17,12 @@ from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.checks import require_double_precision
 from pymc_ext.variational.core.compile_options import resolve_compile_kwargs
 from pymc_ext.variational.core.groups import FittedGroup, TransformGroup
-from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.monitor import Callback, Monitor
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.core.threads import threads_for
+from pymc_ext.variational.core.types import CompileOptions, Hyperparameters, Start
 
 Array = NDArray[np.floating]
 
@@ -40,7 +41,7 @@ class DeterministicInference(Inference):
         require_double_precision(self)
         super().__init__(KL, approx, None)
         self.random_seed = random_seed
-        self._callbacks: Sequence[Callable[..., Any]] = ()
+        self._callbacks: Sequence[Callback] = ()
         self._unfitted = [(v, v.get_value()) for v in approx.shared_variables()]
 
     @abstractmethod
@@ -51,14 +52,14 @@ class DeterministicInference(Inference):
         self,
         n: int = 10_000,
         score: bool | None = None,
-        callbacks: Sequence[Callable[..., Any]] | None = None,
+        callbacks: Sequence[Callback] | None = None,
         progressbar: bool = True,
-        progressbar_theme: Any = None,
+        progressbar_theme: object = None,
         *,
         backend: str | None = None,
         include_transformed: bool = False,
-        compile_kwargs: Mapping[str, Any] | None = None,
-        **unsupported: Any,
+        compile_kwargs: CompileOptions | None = None,
+        **unsupported: object,
     ) -> VectorisedApproximation:
         """Fit and return the approximation; arguments as :meth:`pymc.Inference.fit`.
 
@@ -101,7 +102,7 @@ class DeterministicInference(Inference):
         self.hist = self.approx.hist = np.asarray(())
         self.approx.result = None
 
-    def refine(self, n: int, progressbar: bool = True, progressbar_theme: Any = None) -> None:
+    def refine(self, n: int, progressbar: bool = True, progressbar_theme: object = None) -> None:
         """Continue from the present parameters for at most ``n`` iterations."""
         if self.approx.result is None:
             raise TypeError("call fit before refine")
@@ -124,7 +125,7 @@ class DeterministicInference(Inference):
 
 
 class AlgorithmVI(DeterministicInference):
-    """Any :class:`Algorithm` as a method of ``pm.fit``: makes the density, runs it, keeps q.
+    """An :class:`Algorithm` as a method of ``pm.fit``: makes the density, runs it, keeps q.
 
     Parameters
     ----------
@@ -146,15 +147,15 @@ class AlgorithmVI(DeterministicInference):
 
     def __init__(
         self,
-        algorithm: Algorithm[Any],
+        algorithm: Algorithm[Posterior],
         family: type[TransformGroup] = FittedGroup,
         *,
         model: pm.Model | None = None,
-        start: Mapping[str, Any] | None = None,
-        hyperparameters: Sequence[Any] = (),
+        start: Start | None = None,
+        hyperparameters: Hyperparameters = (),
         random_seed: int | None = None,
         approximation: type[VectorisedApproximation] = VectorisedApproximation,
-        **options: Any,
+        **options: object,
     ) -> None:
         approx = approximation(
             family,
@@ -169,17 +170,25 @@ class AlgorithmVI(DeterministicInference):
         if algorithm.random_seed is None:
             algorithm.random_seed = random_seed
         self.name = algorithm.name
+        self._counted: CountedDensity | None = None  # one, so that `refine` is counted too
 
     def optimise(self, n: int, monitor: Monitor) -> FitResult:
         if not self.algorithm.takes_noise:
             self.approx.require_exact_logp()
-        density = CountedDensity(self.approx.density)
-        fitted = self.algorithm.run(density, self.approx.group.start, n, monitor)
+        density, start = self.counted_density(), self.approx.group.start
+        with threads_for(density.dimension):
+            fitted = self.algorithm.run(density, start, n, monitor)
         self.approx.group.hold(fitted.q)
         self.keep(fitted)
         return fitted.result
 
-    def keep(self, fitted: Fitted[Any]) -> None:
+    def counted_density(self) -> CountedDensity:
+        """The model's density with its one count."""
+        if self._counted is None or self._counted.density is not self.approx.density:
+            self._counted = CountedDensity(self.approx.density)
+        return self._counted
+
+    def keep(self, fitted: Fitted[Posterior]) -> None:
         """What else of the fit the approximation remembers."""
 
     def show(self, q: Posterior) -> None:

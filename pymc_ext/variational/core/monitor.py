@@ -11,9 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from pymc_ext.variational.core.posterior import Posterior
 
 Array = NDArray[np.floating]
-Callback = Callable[[object, Array, int], object]
-
-
+Callback = Callable[..., object]  # callback(approx, losses, i), as PyMC's own loop calls it
 STOPPED = "stopped by a callback"
 
 

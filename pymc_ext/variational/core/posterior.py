@@ -32,7 +32,7 @@ class Posterior(Protocol):
         """Draws θ and their normalised log q, (N, K) -> (N, D), (N,)."""
 
 
-class Evaluable(Protocol):
+class LogDensity(Protocol):
     """Whatever gives log densities of rows."""
 
     def log_density(self, theta: Array) -> Array:
@@ -40,7 +40,7 @@ class Evaluable(Protocol):
 
 
 def fresh_draws(
-    q: Posterior, density: Evaluable, rng: np.random.Generator, draws: int = FRESH_DRAWS
+    q: Posterior, density: LogDensity, rng: np.random.Generator, draws: int = FRESH_DRAWS
 ) -> FreshDraws:
     """ELBO and importance-sampling evidence from ``draws`` fresh draws of q."""
     theta, log_q = q.forward(rng.standard_normal((draws, q.latent_dimension)))

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 from pymc.backends.base import MultiTrace
 from pymc.backends.ndarray import NDArray as NDArrayTrace
+from pytensor.tensor import TensorVariable
 
 Array = NDArray[np.floating]
 
 
-def _no_recording(*_: Any) -> None:
+def _no_recording(*_: object) -> None:
     raise RuntimeError("draws are written as arrays, not recorded one by one")
 
 
 def make_trace(
     model: pm.Model,
-    variables: Sequence[Any],
+    variables: Sequence[TensorVariable],
     values: Sequence[Array],
     stats: Mapping[str, Array],
 ) -> MultiTrace:

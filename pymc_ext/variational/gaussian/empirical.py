@@ -9,8 +9,6 @@ Derivation of ∇F, with f = log p̃, g = ∇_θ f, G(θ, x) = −½ log|−H(θ
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import NDArray
@@ -18,7 +16,9 @@ from scipy.optimize import minimize
 
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.maths.trust_region import NoModeError
+from pymc_ext.maths.walled import walled
 from pymc_ext.over_draws import over_draws
+from pymc_ext.typed_graphs import gradients
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.gaussian.modes import LaplaceFit, LaplaceSearch
 
@@ -33,22 +33,24 @@ class LaplaceEvidence:
         self.search, self.density = search, search.density
         self.fit: LaplaceFit | None = None
         with self.density.clock.compiling():
-            self._build(self.density.density)
+            model = self.density.density
+            assert isinstance(model, PyMCDensity), "hyperparameters are a PyMC model's"
+            self._build(model)
 
     def _build(self, density: PyMCDensity) -> None:
         theta, f, (point, *_) = density.theta, density.logp, density.extras
-        g = pt.grad(f, theta)
+        (g,) = gradients(f, [theta])
         direction = pt.vector("direction", shape=(density.dimension,))
-        product: Any = pt.grad(pt.dot(g, direction), theta)
+        (product,) = gradients(pt.dot(g, direction), [theta])
         eye = pt.eye(density.dimension)
         check = density.model.check_bounds
         H = over_draws([product], {direction: eye}, density.dimension, check)[0]
         G = -0.5 * pt.linalg.slogdet(-H)[1]
-        slopes: Any = pt.grad(G, [theta, point], disconnected_inputs="ignore")
-        f_x = pt.grad(f, point, disconnected_inputs="ignore")
-        self._slopes = density.compile([theta], [f_x, *slopes])
-        mixed = pt.grad(pt.dot(g, direction), point, disconnected_inputs="ignore")
-        self._mixed = density.compile([theta, direction], mixed)
+        self._slopes = density.compile(
+            [theta], gradients(f, [point]) + gradients(G, [theta, point])
+        )
+        mixed = gradients(pt.dot(g, direction), [point])
+        self._mixed = density.compile([theta, direction], mixed[0])
 
     def value_and_gradient(self, x: Array, max_iterations: int) -> tuple[float, Array]:
         """F and ∇F at x, from the mode reached from the last one."""
@@ -75,14 +77,11 @@ def maximise_evidence(evidence: LaplaceEvidence, n: int, monitor: Monitor) -> La
     evidence.value_and_gradient(x, n)  # an error here is the user's to see
 
     def loss(x: Array) -> tuple[float, Array]:
-        try:
-            value, gradient = evidence.value_and_gradient(x, n)
-        except NoModeError:
-            return 1e100, np.zeros_like(x)  # a wall for the line search to back off from
+        value, gradient = evidence.value_and_gradient(x, n)
         return -value, -gradient
 
     out = minimize(
-        loss,
+        walled(loss, NoModeError),
         x,
         jac=True,
         method="L-BFGS-B",

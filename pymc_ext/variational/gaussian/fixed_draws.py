@@ -12,27 +12,25 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
-from scipy.special import ndtri
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.walled import walled
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
 from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.gaussian.base_draws import BASES, base_draws
+from pymc_ext.variational.gaussian.objective import DrawsObjective
 from pymc_ext.variational.gaussian.whitened import Family
 
 logger = logging.getLogger(__name__)
 
 Array = NDArray[np.floating]
-BASES = ("sobol", "iid")
 OPTIMIZERS = ("lbfgs", "trust-krylov")
-SOBOL_RATIO = 8  # draws per dimension from which whitened Sobol points beat random ones
 TOLERANCE = 1e-5  # nats gained in one iteration below which the optimiser stops
 GRADIENT_TOLERANCE = 1e-4  # nats per unit of the whitened parameters
-CHUNK = 4096  # base draws together: bounds memory at CHUNK points and scores
-DIFFERENCE = float(np.finfo(float).eps ** (1 / 3))  # step of a second-order difference of gradients
 GAP_TOLERANCE = 0.02  # nats by which train and fresh ELBO may always differ
 
 
@@ -70,39 +68,6 @@ class FixedDraws:
             raise ValueError(f"optimizer must be one of {OPTIMIZERS}, got {self.optimizer!r}")
 
 
-def base_draws(draws: int, dim: int, kind: str, rng: np.random.Generator) -> Array:
-    """Fixed z, shape (draws, dim).
-
-    ``"sobol"``: scrambled Sobol points through the normal quantile, then (with more draws than
-    dimensions) shifted, rotated and scaled to mean 0 and covariance I exactly, so that the
-    objective is exact for a Gaussian target: no direction looks narrower than it is, which a free
-    covariance would exploit. With fewer than eight draws a dimension random points take the place
-    of Sobol's, whose kurtosis is then up to 0.5 too low. ``"iid"``: plain normal draws, as in the
-    paper.
-    """
-    if not isinstance(draws, int | np.integer) or draws < 2:
-        raise ValueError(f"draws must be an integer >= 2, got {draws!r}")
-    if kind not in BASES:
-        raise ValueError(f"base draws must be one of {BASES}, got {kind!r}")
-    if kind == "iid":
-        return rng.standard_normal((draws, dim))
-    few = draws < SOBOL_RATIO * dim
-    z = rng.standard_normal((draws, dim)) if few else _sobol_normals(draws, dim, rng)
-    z -= z.mean(axis=0)
-    if draws > dim:
-        Q, R = np.linalg.qr(z)  # not by Cholesky: with few draws z.T @ z is nearly singular
-        z = Q * np.sign(np.diag(R)) * np.sqrt(draws)
-    return z
-
-
-def _sobol_normals(draws: int, dim: int, rng: np.random.Generator) -> Array:
-    from scipy.stats import qmc  # half a second to import, which a Laplace fit does without
-
-    sobol = qmc.Sobol(dim, scramble=True, bits=48, rng=rng)
-    u = sobol.random_base2(int(np.ceil(np.log2(draws))))[:draws]
-    return ndtri(np.clip(u, 1e-15, 1 - 1e-15))  # scrambling can give 0
-
-
 @dataclass(frozen=True)
 class Optimum:
     """Where an optimisation on fixed draws ended; ``losses`` are −ELBO from the start on."""
@@ -115,105 +80,57 @@ class Optimum:
     x: Array = field(repr=False)
 
 
-class FixedDrawsObjective:
-    """−ELBO of a family on fixed draws, in x = (the family's numbers, the density's extras).
-
-    Parameters
-    ----------
-    family
-        q; its numbers are read and written.
-    density
-        What is approximated; its hyperparameters, if any, are optimised too.
-    """
-
-    def __init__(self, family: Family, density: CountedDensity) -> None:
-        self.family, self.density = family, density
-
-    @property
-    def x(self) -> Array:
-        """All that is free, in one vector."""
-        return np.concatenate([self.family.x, self.density.extra])
-
-    @x.setter
-    def x(self, x: Array) -> None:
-        size = len(self.family.x)
-        self.family.x, self.density.extra = np.array(x[:size], dtype=float), x[size:]
-
-    def value_and_gradient(self, x: Array, z: Array) -> tuple[float, Array]:
-        """−ELBO on draws z (S, K) and its gradient, a chunk of draws at a time."""
-        self.x = x
-        value, gradient = 0.0, np.zeros(len(x))
-        for i in range(0, len(z), CHUNK):
-            chunk = z[i : i + CHUNK]
-            theta, weights = self.family.draws(chunk)
-            log_p, scores, by_extra = self.density.weighted_gradients(theta, weights)
-            part, by_family = self.family.loss(chunk, log_p, scores)
-            value, gradient = value + part, gradient + np.concatenate([by_family, -by_extra])
-        return value / len(z), gradient / len(z)
-
-    def hessian_product(self, x: Array, direction: Array, z: Array) -> Array:
-        """Hessian of −ELBO times ``direction``, by central differences of the gradient."""
-        size = np.linalg.norm(direction)
-        if size == 0:
-            return np.zeros_like(x)
-        h = DIFFERENCE * max(1.0, float(np.linalg.norm(x))) / size
-        up, down = (self.value_and_gradient(x + s * h * direction, z)[1] for s in (1, -1))
-        return (up - down) / (2 * h)
-
-    def maximise(self, z: Array, n: int, monitor: Monitor, optimizer: str = "lbfgs") -> Optimum:
-        """Optimise on the draws z from where the family is, at most n iterations."""
-        x = self.x
-        with np.errstate(all="ignore"):
-            start, slope = self.value_and_gradient(x, z)
-        if not (np.isfinite(start) and np.all(np.isfinite(slope))):
-            raise ValueError(
-                f"the ELBO on the base draws is {-start} at the start, or its gradient not finite: "
-                "q reaches points where the log density is not; pass another start or a narrower "
-                "base"
-            )
-
-        def loss(x: Array) -> tuple[float, Array]:
-            with np.errstate(all="ignore"):
-                value, gradient = self.value_and_gradient(x, z)
-            if np.isfinite(value) and np.all(np.isfinite(gradient)):
-                return value, gradient
-            return 1e100, np.zeros_like(gradient)  # a wall for the line search to back off from
-
-        losses = [start]
-
-        def report(intermediate_result: OptimizeResult) -> None:
-            self.x = intermediate_result.x
-            losses.append(float(intermediate_result.fun))
-            monitor(float(intermediate_result.fun), self.family.posterior)
-
-        if optimizer == "trust-krylov":
-            out = minimize(
-                loss,
-                x,
-                jac=True,
-                callback=report,
-                method="trust-krylov",
-                hessp=lambda x, d: self.hessian_product(x, d, z),
-                options={"maxiter": n, "gtol": GRADIENT_TOLERANCE},
-            )
-        else:
-            options = {
-                "maxiter": n,
-                "maxfun": 20 * n,
-                "maxcor": 20,
-                "ftol": TOLERANCE / max(abs(start), 1.0),
-                "gtol": GRADIENT_TOLERANCE,
-            }
-            out = minimize(loss, x, jac=True, callback=report, method="L-BFGS-B", options=options)
-        self.x = out.x
-        return Optimum(
-            elbo=-float(out.fun),
-            losses=np.array(losses),
-            converged=bool(out.success),
-            stop_reason=str(out.message),
-            iterations=int(out.nit),
-            x=self.x,
+def maximise(
+    objective: DrawsObjective, z: Array, n: int, monitor: Monitor, optimizer: str = "lbfgs"
+) -> Optimum:
+    """Optimise on the draws z (S, K) from where the family is, at most n iterations."""
+    with np.errstate(all="ignore"):
+        start, slope = objective.value_and_gradient(objective.x, z)
+    if not (np.isfinite(start) and np.all(np.isfinite(slope))):
+        raise ValueError(
+            f"the ELBO on the base draws is {-start} at the start, or its gradient not finite: "
+            "q reaches points where the log density is not; pass another start or a narrower base"
         )
+    losses = [start]
+
+    def report(intermediate_result: OptimizeResult) -> None:
+        objective.x = intermediate_result.x
+        losses.append(float(intermediate_result.fun))
+        monitor(float(intermediate_result.fun), objective.family.posterior)
+
+    loss = walled(lambda x: objective.value_and_gradient(x, z))
+    out = minimize(
+        loss, objective.x, jac=True, callback=report, **_method(objective, z, n, optimizer, start)
+    )
+    objective.x = out.x
+    return Optimum(
+        elbo=-float(out.fun),
+        losses=np.array(losses),
+        converged=bool(out.success),
+        stop_reason=str(out.message),
+        iterations=int(out.nit),
+        x=objective.x,
+    )
+
+
+def _method(
+    objective: DrawsObjective, z: Array, n: int, optimizer: str, start: float
+) -> dict[str, object]:
+    """Arguments of SciPy's ``minimize`` for the optimiser named."""
+    if optimizer == "trust-krylov":
+        return {
+            "method": "trust-krylov",
+            "hessp": lambda x, d: objective.hessian_product(x, d, z),
+            "options": {"maxiter": n, "gtol": GRADIENT_TOLERANCE},
+        }
+    options = {
+        "maxiter": n,
+        "maxfun": 20 * n,
+        "maxcor": 20,
+        "ftol": TOLERANCE / max(abs(start), 1.0),
+        "gtol": GRADIENT_TOLERANCE,
+    }
+    return {"method": "L-BFGS-B", "options": options}
 
 
 def overfits(train_elbo: float, fresh: FreshDraws) -> bool:
@@ -264,17 +181,9 @@ class FixedDrawsAlgorithm(Algorithm[Posterior]):
             self.family = family
         else:
             family, starts = self.family, [self.family.x]
-        objective = FixedDrawsObjective(family, density)
+        objective = DrawsObjective(family, density)
         starts = [np.concatenate([x, density.extra]) for x in starts]
-        draws = self.engine.draws
-        optimum = self._best(objective, starts, draws, n, monitor)
-        fresh = self._fresh(objective)
-        while overfits(optimum.elbo, fresh) and 4 * draws <= self.engine.max_draws:
-            draws *= 4
-            logger.info("training ELBO %.4f, fresh %.4f: %d draws", optimum.elbo, fresh.elbo, draws)
-            # not from where the overfit ended
-            optimum = self._best(objective, starts, draws, n, monitor)
-            fresh = self._fresh(objective)
+        optimum, draws, fresh = self._maximise(objective, starts, n, monitor)
         notes = self.notes
         if overfits(optimum.elbo, fresh):
             notes += (
@@ -298,12 +207,27 @@ class FixedDrawsAlgorithm(Algorithm[Posterior]):
         )
         return Fitted(family.posterior(), result)
 
-    def _fresh(self, objective: FixedDrawsObjective) -> FreshDraws:
+    def _maximise(
+        self, objective: DrawsObjective, starts: list[Array], n: int, monitor: Monitor
+    ) -> tuple[Optimum, int, FreshDraws]:
+        """The best optimum, on four times as many draws as long as it overfits; draws; ELBO."""
+        draws = self.engine.draws
+        optimum = self._best(objective, starts, draws, n, monitor)
+        fresh = self._fresh(objective)
+        while overfits(optimum.elbo, fresh) and 4 * draws <= self.engine.max_draws:
+            draws *= 4
+            logger.info("training ELBO %.4f, fresh %.4f: %d draws", optimum.elbo, fresh.elbo, draws)
+            # not from where the overfit ended
+            optimum = self._best(objective, starts, draws, n, monitor)
+            fresh = self._fresh(objective)
+        return optimum, draws, fresh
+
+    def _fresh(self, objective: DrawsObjective) -> FreshDraws:
         q, rng = objective.family.posterior(), stream(self.random_seed, Purpose.FRESH)
         return fresh_draws(q, objective.density, rng)
 
     def _take_back(
-        self, objective: FixedDrawsObjective, starts: list[Array], fresh: FreshDraws
+        self, objective: DrawsObjective, starts: list[Array], fresh: FreshDraws
     ) -> tuple[FreshDraws, tuple[str, ...]]:
         """The start with the highest fresh ELBO where an overfitted optimum is below it."""
         best = objective.x
@@ -319,7 +243,7 @@ class FixedDrawsAlgorithm(Algorithm[Posterior]):
 
     def _best(
         self,
-        objective: FixedDrawsObjective,
+        objective: DrawsObjective,
         starts: list[Array],
         draws: int,
         n: int,
@@ -330,7 +254,7 @@ class FixedDrawsAlgorithm(Algorithm[Posterior]):
         optima = []
         for x in starts:
             objective.x = x
-            optima.append(objective.maximise(z, n, monitor, self.engine.optimizer))
+            optima.append(maximise(objective, z, n, monitor, self.engine.optimizer))
         best = max(optima, key=lambda optimum: optimum.elbo)
         objective.x = best.x
         return best

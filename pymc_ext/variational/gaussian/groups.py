@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.variational.opvi import node_property
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.maths.normal import standard_normal_logp
-from pymc_ext.variational.core.groups import TransformGroup
+from pymc_ext.variational.core.groups import TransformGroup, shared
+from pymc_ext.variational.core.pymc_variational import node_property
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian, GaussianMixture
 
+if TYPE_CHECKING:
+    from pytensor.tensor.sharedvar import TensorSharedVariable
+
 Array = NDArray[np.floating]
-
-
-def shared(value: Array, name: str) -> Any:
-    """A shared variable of PyTensor's float type."""
-    return pytensor.shared(pm.pytensorf.floatX(np.asarray(value, dtype=float)), name)
 
 
 class GaussianGroup(TransformGroup):
     """q = N(μ, LLᵀ): parameters ``mean`` (D,) and ``root`` L (D, D)."""
 
-    def create_shared_params(self, start: Array) -> dict[str, Any]:
+    def create_shared_params(self, start: Array) -> dict[str, TensorSharedVariable]:
         eye = np.eye(self.ddim)
         self.root_inverse = shared(eye, "root_inverse")
         return {"mean": shared(start, "mean"), "root": shared(eye, "root")}
@@ -36,7 +33,7 @@ class GaussianGroup(TransformGroup):
         """Set μ (D,), L and L⁻¹ (D, D)."""
         self.hold(Gaussian(mean, root, root_inverse))
 
-    def hold(self, q: Gaussian) -> None:
+    def hold(self, q: Gaussian) -> None:  # type: ignore[override]
         """Take over a fitted Gaussian."""
         self.params_dict["mean"].set_value(pm.pytensorf.floatX(q.mean))
         self.params_dict["root"].set_value(pm.pytensorf.floatX(q.root))
@@ -80,7 +77,7 @@ class GaussianGroup(TransformGroup):
 class DiagonalGroup(TransformGroup):
     """q = N(μ, diag(σ²)) in O(D) a draw: parameters ``mean`` and ``sd`` (D,)."""
 
-    def create_shared_params(self, start: Array) -> dict[str, Any]:
+    def create_shared_params(self, start: Array) -> dict[str, TensorSharedVariable]:
         return {"mean": shared(start, "mean"), "sd": shared(np.ones(self.ddim), "sd")}
 
     def set_scale(self, mean: Array, scale: Array) -> None:
@@ -88,7 +85,7 @@ class DiagonalGroup(TransformGroup):
         self.params_dict["mean"].set_value(pm.pytensorf.floatX(mean))
         self.params_dict["sd"].set_value(pm.pytensorf.floatX(scale))
 
-    def hold(self, q: DiagonalGaussian | Gaussian) -> None:
+    def hold(self, q: DiagonalGaussian | Gaussian) -> None:  # type: ignore[override]
         """Take over a fitted Gaussian, or the scales of one that a search passes through."""
         self.set_scale(q.mean, q.std)
 
@@ -126,7 +123,7 @@ class MixtureGroup(TransformGroup):
         """One normal chooses the component, D make the draw."""
         return self.ddim + 1
 
-    def create_shared_params(self, start: Array) -> dict[str, Any]:
+    def create_shared_params(self, start: Array) -> dict[str, TensorSharedVariable]:
         eye = np.eye(self.ddim)[None]
         self.root_inverses = shared(eye, "root_inverses")
         return {
@@ -135,7 +132,7 @@ class MixtureGroup(TransformGroup):
             "roots": shared(eye, "roots"),
         }
 
-    def hold(self, q: GaussianMixture | Gaussian) -> None:
+    def hold(self, q: GaussianMixture | Gaussian) -> None:  # type: ignore[override]
         """Take over a fitted mixture, or the one Gaussian that a search passes through."""
         if isinstance(q, Gaussian):
             q = GaussianMixture(np.zeros(1), (q,))

@@ -2,13 +2,13 @@ r"""Laplace's approximation as a method of ``pm.fit``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import pymc as pm
 
 from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.inference import AlgorithmVI
+from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.core.types import Hyperparameters, Start
+from pymc_ext.variational.gaussian.approximation import LaplaceApproximation
 from pymc_ext.variational.gaussian.groups import GaussianGroup
 from pymc_ext.variational.gaussian.laplace import FittedLaplace, Laplace
 from pymc_ext.variational.gaussian.modes import ModeSearch
@@ -63,9 +63,9 @@ class LaplaceVI(AlgorithmVI):
         *,
         starts: int | None = None,
         indefinite: str = "refuse",
-        hyperparameters: Sequence[Any] = (),
+        hyperparameters: Hyperparameters = (),
         model: pm.Model | None = None,
-        start: Mapping[str, Any] | None = None,
+        start: Start | None = None,
         random_seed: int | None = None,
     ) -> None:
         algorithm = Laplace(ModeSearch(starts, indefinite), random_seed=random_seed)
@@ -76,8 +76,9 @@ class LaplaceVI(AlgorithmVI):
             hyperparameters=hyperparameters,
             start=start,
             random_seed=random_seed,
+            approximation=LaplaceApproximation,
         )
 
-    def keep(self, fitted: Fitted[Any]) -> None:
+    def keep(self, fitted: Fitted[Posterior]) -> None:
         if isinstance(fitted, FittedLaplace):
             self.approx.laplace = fitted.laplace

@@ -17,14 +17,11 @@ from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.fixed_draws import (
-    FixedDraws,
-    FixedDrawsAlgorithm,
-    FixedDrawsObjective,
-)
+from pymc_ext.variational.gaussian.fixed_draws import FixedDraws, FixedDrawsAlgorithm
 from pymc_ext.variational.gaussian.laplace import find_laplace
 from pymc_ext.variational.gaussian.modes import LaplaceFit, ModeSearch
 from pymc_ext.variational.gaussian.noise import LowRank, Noise, NoNoise, Scales
+from pymc_ext.variational.gaussian.objective import DrawsObjective
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.gaussian.whitened import Family, WhitenedDiagonal, WhitenedGaussian
 
@@ -108,7 +105,7 @@ class LaplaceBasedAlgorithm(FixedDrawsAlgorithm):
 
     def _gradient(self, family: Family, density: CountedDensity) -> Array:
         """Gradient of −ELBO on the first base draws, at the family's present numbers, (P,)."""
-        objective = FixedDrawsObjective(family, density)
+        objective = DrawsObjective(family, density)
         z = self.base_draws(self.engine.draws, family.latent_dimension)
         return objective.value_and_gradient(objective.x, z)[1][: len(family.x)]
 

@@ -2,14 +2,15 @@ r"""Mixed variational inference, and its mean-field relative, as methods of ``pm
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 import pymc as pm
 
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.inference import AlgorithmVI
 from pymc_ext.variational.core.options import refuse_unknown, settings_from
+from pymc_ext.variational.core.types import Hyperparameters, Start
+from pymc_ext.variational.gaussian.approximation import LaplaceApproximation
 from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
 from pymc_ext.variational.gaussian.groups import DiagonalGroup, GaussianGroup
 from pymc_ext.variational.gaussian.mixed import Base, Diagonal, LaplaceBasedAlgorithm, Mixed
@@ -27,7 +28,7 @@ class _LaplaceBasedVI(AlgorithmVI):
             check_same_variables(base, self.approx)
 
     def _given_base(self, base: VectorisedApproximation) -> LaplaceFit:
-        if base.laplace is None:
+        if not isinstance(base, LaplaceApproximation) or base.laplace is None:
             raise ValueError("base has not been fitted: run pm.fit with LaplaceVI first")
         for mine, given in zip(self.approx.groups[1:], base.groups[1:], strict=True):
             mine.params_dict["point"].set_value(given.params_dict["point"].get_value())
@@ -46,10 +47,15 @@ def check_same_variables(base: VectorisedApproximation, approx: VectorisedApprox
         raise ValueError(f"base approximates {names[0]}, this fit {names[1]}: they must agree")
 
 
-def _settings(cls: type, settings: dict[str, Any]) -> dict[str, Any]:
+class _Settings(TypedDict):
+    search: ModeSearch
+    engine: FixedDraws
+
+
+def _settings(cls: type, settings: dict[str, object]) -> _Settings:
     """``search`` and ``engine`` of an algorithm, from themselves or from their single fields."""
-    search = settings_from(settings.pop("search", ModeSearch()), settings)
-    engine = settings_from(settings.pop("engine", FixedDraws()), settings)
+    search = settings_from(ModeSearch(), settings, "search")
+    engine = settings_from(FixedDraws(), settings, "engine")
     refuse_unknown(cls, settings)
     return {"search": search, "engine": engine}
 
@@ -109,11 +115,11 @@ class MixedVI(_LaplaceBasedVI):
         *,
         rank: int = 1,
         base: str | VectorisedApproximation = "laplace",
-        hyperparameters: Sequence[Any] = (),
+        hyperparameters: Hyperparameters = (),
         model: pm.Model | None = None,
-        start: Mapping[str, Any] | None = None,
+        start: Start | None = None,
         random_seed: int | None = None,
-        **settings: Any,
+        **settings: object,
     ) -> None:
         algorithm = Mixed(
             variant,
@@ -154,11 +160,11 @@ class DiagonalVI(_LaplaceBasedVI):
         self,
         *,
         base: str | VectorisedApproximation = "laplace",
-        hyperparameters: Sequence[Any] = (),
+        hyperparameters: Hyperparameters = (),
         model: pm.Model | None = None,
-        start: Mapping[str, Any] | None = None,
+        start: Start | None = None,
         random_seed: int | None = None,
-        **settings: Any,
+        **settings: object,
     ) -> None:
         algorithm = Diagonal(
             base=self._base(base), random_seed=random_seed, **_settings(type(self), settings)

@@ -2,13 +2,11 @@ r"""A mixture of Gaussians at several modes, as a method of ``pm.fit``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pymc as pm
 
 from pymc_ext.variational.core.inference import AlgorithmVI
 from pymc_ext.variational.core.options import refuse_unknown, settings_from
+from pymc_ext.variational.core.types import Start
 from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
 from pymc_ext.variational.gaussian.groups import MixtureGroup
 from pymc_ext.variational.gaussian.mixture import SEARCH, Mixture
@@ -64,12 +62,12 @@ class MixtureVI(AlgorithmVI):
         rank: int = 1,
         components: int = 8,
         model: pm.Model | None = None,
-        start: Mapping[str, Any] | None = None,
+        start: Start | None = None,
         random_seed: int | None = None,
-        **settings: Any,
+        **settings: object,
     ) -> None:
-        search = settings_from(settings.pop("search", SEARCH), settings)
-        engine = settings_from(settings.pop("engine", FixedDraws()), settings)
+        search = settings_from(SEARCH, settings, "search")
+        engine = settings_from(FixedDraws(), settings, "engine")
         refuse_unknown(type(self), settings)
         algorithm = Mixture(
             variant,

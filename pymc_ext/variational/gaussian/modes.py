@@ -8,13 +8,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, eigh, solve_triangular
 
 from pymc_ext.density import CountedDensity, DifferenceHessian
 from pymc_ext.maths.normal import LOG_2PI
 from pymc_ext.maths.trust_region import Mode, NoModeError, curvature_scale, find_mode
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
 from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.gaussian.curvature import (
+    covariance_root,
+    flat_directions,
+    modified_root,
+)
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 logger = logging.getLogger(__name__)
@@ -24,7 +28,6 @@ MOST_STARTS, ONE_START = 12, 200  # starts are 200/D within 1..12, as Hessians c
 PATIENCE, LEAST_PATIENCE = 10, 100  # times the longest climb to a mode; iterations at least
 JITTER = 2.0  # further starts: first start + U(−2, 2), the range of Stan's random inits
 SAME_MODE = 1e-3  # distance in posterior standard deviations
-FLAT = 1e-10  # relative curvature below which a direction counts as flat
 AT_BOUNDARY = 8.0  # |log| or |logit| beyond which a bounded variable is at its end for a search
 SLOW_DECAY = 0.25  # share of the Gaussian drop of log p̃ at two sd below which the result warns
 ALTERNATIVES = (
@@ -102,40 +105,6 @@ class LaplaceFit:
     def losses(self) -> Array:
         """The climb on the scale of the evidence: ends at −:attr:`log_marginal`."""
         return self.mode.value - self.path - self.log_marginal
-
-
-def covariance_root(hessian: Array) -> tuple[Array, Array] | None:
-    """C and C⁻¹ with CCᵀ = (−H)⁻¹, scaled so that units do not matter; None if indefinite."""
-    s = curvature_scale(hessian)
-    scaled = -hessian * np.outer(s, s)
-    try:
-        R = cholesky(scaled, lower=True)  # −H = S⁻¹ R Rᵀ S⁻¹, so C = S R⁻ᵀ
-    except np.linalg.LinAlgError:
-        return None
-    if np.min(np.diag(R)) ** 2 < FLAT * len(s):
-        return None
-    inverse = R.T / s
-    return s[:, None] * solve_triangular(R, np.eye(len(s)), lower=True).T, inverse
-
-
-def modified_root(hessian: Array) -> tuple[Array, Array]:
-    """As :func:`covariance_root`, from |eigenvalues| kept above 1e-6 of the largest."""
-    s = curvature_scale(hessian)
-    values, Q = eigh(-hessian * np.outer(s, s))
-    curvature = np.maximum(np.abs(values), 1e-6 * max(np.abs(values).max(), 1e-300))
-    factor = s[:, None] * Q / np.sqrt(curvature)
-    return factor, (np.sqrt(curvature)[:, None] * Q.T) / s
-
-
-def flat_directions(hessian: Array, names: Sequence[str]) -> list[str]:
-    """Names of the entries that dominate the directions in which −H is not positive."""
-    if not np.isfinite(hessian).all():
-        return []
-    s = curvature_scale(hessian)
-    values, Q = eigh(-hessian * np.outer(s, s))
-    bad = values <= FLAT * len(s) * max(np.abs(values).max(), 1.0)
-    weight = np.abs(Q[:, bad]).max(axis=1) if bad.any() else np.zeros(len(s))
-    return [name for name, w in zip(names, weight, strict=True) if w > 0.3]
 
 
 def _no_mode_message(mode: Mode, start: Array, names: Sequence[str], bounded: Sequence[str]) -> str:

@@ -9,16 +9,14 @@ likewise for a quadratic log prior and its gradient.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.variational.minibatch_rv import MinibatchRandomVariable, get_scaling
-from pytensor.gradient import grad
-from pytensor.graph.basic import Constant
+from pytensor.graph.basic import Constant, Variable
 from pytensor.scalar.basic import Cast, Identity, Mul, Sub
 from pytensor.scalar.math import Sigmoid
 from pytensor.tensor import TensorVariable
@@ -29,6 +27,8 @@ from pytensor.tensor.shape import Reshape, SpecifyShape
 from pytensor.tensor.special import Softmax
 from pytensor.tensor.subtensor import Subtensor
 
+from pymc_ext.typed_graphs import gradients
+from pymc_ext.variational.core.pymc_variational import MinibatchRandomVariable, get_scaling
 from pymc_ext.variational.logistic.graph import (
     dependencies,
     over_last_axis,
@@ -39,6 +39,8 @@ from pymc_ext.variational.logistic.graph import (
 )
 
 COVERED = "Bernoulli, Binomial and Categorical with two classes"
+# (a, b) -> what the block ∂²/∂a∂b of the log prior depends on
+Dependencies = dict[tuple[Variable, Variable], set[Variable]]
 STRUCTURAL = (DimShuffle, Reshape, SpecifyShape, Subtensor, Alloc)  # entries moved, not changed
 
 
@@ -62,13 +64,13 @@ class LogisticTerm:
     rows: int = 1
 
 
-def _is_one(variable: Any) -> bool:
+def _is_one(variable: Variable) -> bool:
     while variable.owner is not None and isinstance(variable.owner.op, STRUCTURAL):
         variable = variable.owner.inputs[0]
     return isinstance(variable, Constant) and bool(np.all(np.asarray(variable.data) == 1))
 
 
-def _logit(p: Any) -> Any:
+def _logit(p: Variable) -> TensorVariable | None:
     """x with p = σ(x), None if the graph of p does not end in a logistic function."""
     if p.owner is None:
         return None
@@ -85,7 +87,9 @@ def _logit(p: Any) -> Any:
         return None if x is None else -x
     if isinstance(node.op, STRUCTURAL):
         x = _logit(node.inputs[0])
-        return None if x is None else node.op(x, *node.inputs[1:])
+        if x is None:
+            return None
+        return cast("TensorVariable", node.op(x, *node.inputs[1:]))
     return None
 
 
@@ -112,7 +116,7 @@ def _categorical_logit(p: TensorVariable, name: str) -> TensorVariable | None:
 
 def observed_values(model: pm.Model, rv: TensorVariable) -> TensorVariable:
     """The observed data as they were given: PyMC casts ``pm.Data`` to integers, 0.5 to 0."""
-    value: Any = pt.as_tensor(model.rvs_to_values[rv])
+    value = pt.as_tensor(model.rvs_to_values[rv])
     while isinstance(scalar_op(value), Cast):
         value = value.owner.inputs[0]
     return value
@@ -190,7 +194,7 @@ def split_affine(model: pm.Model, terms: Sequence[LogisticTerm]) -> AffineSplit:
     _refuse_flat(model)
     values = {rv: model.rvs_to_values[rv] for rv in model.free_RVs}
     everything = list(values.values())
-    logits: dict[Any, set[Any]] = {v: set() for v in everything}
+    logits: dict[Variable, set[Variable]] = {v: set() for v in everything}
     for term in terms:
         steps = steps_of(term.logit, everything)
         for v, g in zip(everything, vjp(term.logit, everything), strict=True):
@@ -214,30 +218,39 @@ def split_affine(model: pm.Model, terms: Sequence[LogisticTerm]) -> AffineSplit:
     return AffineSplit(order, [rv for rv in values if rv not in linear], why)
 
 
-def _obstacle(rv, linear, values, logits, priors) -> str | None:
+def _obstacle(
+    rv: TensorVariable,
+    linear: Sequence[TensorVariable],
+    values: Mapping[TensorVariable, TensorVariable],
+    logits: Mapping[Variable, set[Variable]],
+    priors: Dependencies,
+) -> str | None:
     """Why ``rv`` cannot join ``linear``, None if it can."""
     block = [*linear, rv]
     inside = {values[b] for b in block}
     for b in block:
         if clash := logits[values[b]] & inside:
-            names = sorted(v.name for v in clash)
+            names = sorted(str(v.name) for v in clash)
             return f"the logit is not affine in {b.name} (its slope depends on {names})"
     for a in block:
         for b in block:
             if priors[values[a], values[b]] & inside:
-                return f"the prior of {sorted({a.name, b.name})} is not Gaussian given the rest"
+                names = sorted({str(a.name), str(b.name)})
+                return f"the prior of {names} is not Gaussian given the rest"
     return None
 
 
-def _prior_dependencies(model: pm.Model, candidates: list[Any], everything: list[Any]) -> dict:
+def _prior_dependencies(
+    model: pm.Model, candidates: list[TensorVariable], everything: list[TensorVariable]
+) -> Dependencies:
     """Variables on which each block of the log prior's Hessian depends, steps included."""
     if not candidates:
         return {}
-    gradients: Any = grad(model.varlogp, candidates, disconnected_inputs="ignore")
+    slopes = gradients(model.varlogp, candidates)
     (logp,) = simplified([model.varlogp])
     steps = steps_of(logp, candidates)  # a density with an edge, such as a uniform one
-    table = {}
-    for a, g in zip(candidates, gradients, strict=True):
+    table: Dependencies = {}
+    for a, g in zip(candidates, slopes, strict=True):
         corners = steps_of(simplified([g])[0], candidates)  # a kink, as in the Laplace density
         for b, h in zip(candidates, vjp(g, candidates), strict=True):
             table[a, b] = dependencies(h, everything) | corners | (steps & {a})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import cast
 
-from pytensor.gradient import grad
+from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.scalar.basic import (
@@ -15,6 +15,7 @@ from pytensor.scalar.basic import (
     Mod,
     RoundHalfAwayFromZero,
     RoundHalfToEven,
+    ScalarOp,
     Second,
     Sign,
     Trunc,
@@ -24,23 +25,25 @@ from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 
+from pymc_ext.typed_graphs import gradients
+
 STEPS = (Ceil, Floor, IntDiv, Mod, RoundHalfAwayFromZero, RoundHalfToEven, Sign, Trunc)
 
 
-def simplified(nodes: Any) -> list[TensorVariable]:
+def simplified(nodes: Iterable[Variable]) -> list[TensorVariable]:
     """Canonical form of the graphs; their root variables stay the same objects."""
-    copies: Any = clone_replace(list(nodes))
-    rewritten: Any = rewrite_graph(copies, include=("canonicalize", "stabilize"), clone=False)
-    return list(rewritten)
+    copies = clone_replace(list(nodes))
+    rewritten = rewrite_graph(copies, include=("canonicalize", "stabilize"), clone=False)
+    return list(cast("Sequence[TensorVariable]", rewritten))
 
 
-def scalar_op(variable: Any) -> Any:
+def scalar_op(variable: Variable) -> ScalarOp | None:
     """The scalar Op that computes ``variable`` elementwise, None if none does."""
     op = variable.owner.op if variable.owner is not None else None
     return op.scalar_op if isinstance(op, Elemwise) else None
 
 
-def _value_inputs(variable: Any) -> list[Any]:
+def _value_inputs(variable: Variable) -> list[Variable]:
     """Inputs of a variable's node whose values, not only shapes, it depends on."""
     if variable.owner is None or isinstance(variable.owner.op, Shape | Shape_i):
         return []
@@ -50,9 +53,10 @@ def _value_inputs(variable: Any) -> list[Any]:
     return inputs[1:] if isinstance(scalar_op(variable), Second) else inputs
 
 
-def _ancestors(node: Any) -> set[Any]:
+def _ancestors(node: Variable) -> set[Variable]:
     """``node`` and everything whose value it depends on."""
-    seen, stack = set(), [node]
+    seen: set[Variable] = set()
+    stack = [node]
     while stack:
         variable = stack.pop()
         if variable not in seen:
@@ -61,37 +65,37 @@ def _ancestors(node: Any) -> set[Any]:
     return seen
 
 
-def dependencies(node: Any, among: Iterable[Any]) -> set[Any]:
+def dependencies(node: Variable, among: Iterable[Variable]) -> set[Variable]:
     """Variables of ``among`` that ``node`` depends on."""
     return _ancestors(node) & set(among)
 
 
-def _is_step(variable: Any) -> bool:
+def _is_step(variable: Variable) -> bool:
     if isinstance(scalar_op(variable), STEPS):
         return True
     return not _is_real(variable) and any(_is_real(x) for x in _value_inputs(variable))
 
 
-def _is_real(variable: Any) -> bool:
+def _is_real(variable: Variable) -> bool:
     return getattr(variable.type, "dtype", "").startswith("float")
 
 
-def steps_of(node: Any, among: Iterable[Any]) -> set[Any]:
+def steps_of(node: Variable, among: Iterable[Variable]) -> set[Variable]:
     """Variables of ``among`` that ``node`` depends on through a step function."""
-    among, found = set(among), set()
+    among = set(among)
+    found: set[Variable] = set()
     for variable in filter(_is_step, _ancestors(node)):
         found |= _ancestors(variable) & among
     return found
 
 
-def vjp(outputs: TensorVariable, wrt: list[Any]) -> list[TensorVariable]:
+def vjp(outputs: TensorVariable, wrt: Sequence[Variable]) -> list[TensorVariable]:
     """wᵀ∂outputs/∂wrt for a new variable w, simplified."""
     weights = outputs.type("w")
-    gradients = grad((outputs * weights).sum(), wrt, disconnected_inputs="ignore")
-    return simplified(gradients)
+    return simplified(gradients((outputs * weights).sum(), wrt))
 
 
-def over_last_axis(axis: Any, ndim: int) -> bool:
+def over_last_axis(axis: int | tuple[int, ...] | None, ndim: int) -> bool:
     """``axis`` of a Softmax: an integer or None in PyTensor 2, a tuple of integers in 3."""
     axes = range(ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     return {a % ndim for a in axes} == {ndim - 1}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,17 +18,24 @@ from numpy.typing import NDArray
 from pymc.model import modelcontext
 from pytensor.tensor import TensorVariable
 from scipy.linalg import cholesky, solve_triangular
-from scipy.optimize import OptimizeResult, minimize
 
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.inference import DeterministicInference
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.fixed_draws import base_draws, overfits
+from pymc_ext.variational.core.types import Start
+from pymc_ext.variational.gaussian.base_draws import base_draws
+from pymc_ext.variational.gaussian.fixed_draws import overfits
 from pymc_ext.variational.gaussian.groups import DiagonalGroup, GaussianGroup
+from pymc_ext.variational.gaussian.monte_carlo import check_covariance
 from pymc_ext.variational.logistic.affine import logistic_terms, split_affine
-from pymc_ext.variational.logistic.hierarchical import HierarchicalObjective, Layout
+from pymc_ext.variational.logistic.hierarchical import (
+    HierarchicalObjective,
+    Layout,
+    layout_of,
+    minimise,
+)
 from pymc_ext.variational.logistic.newton import (
     Fit,
     Gaussian,
@@ -46,15 +53,8 @@ from pymc_ext.variational.logistic.numbers import (
 )
 
 Array = NDArray[np.floating]
-COVARIANCES = ("diagonal", "full")
-FIRST_SCALE = 0.3  # sd of s at the start: a factor 1.35 on a log scale
+_Functions = tuple[Callable[[], GaussianPrior], Callable[[], LogisticData], Softplus]
 STEP_POWER = 0.7  # step t of the stochastic natural gradient is (t + 2)^−0.7 (Robbins–Monro)
-
-
-def check_covariance(covariance: str) -> None:
-    """Raise ValueError for an unknown covariance structure."""
-    if covariance not in COVARIANCES:
-        raise ValueError(f"covariance must be one of {COVARIANCES}, got {covariance!r}")
 
 
 def first_gaussian(mean: Array, data: LogisticData, prior: GaussianPrior, full: bool) -> Gaussian:
@@ -76,7 +76,7 @@ class AffineInference(DeterministicInference):
         tolerance: float,
         draws: int,
         model: pm.Model | None,
-        start: Mapping[str, Any] | None,
+        start: Start | None,
         random_seed: int | None,
     ) -> None:
         check_covariance(covariance)
@@ -102,7 +102,7 @@ class AffineInference(DeterministicInference):
                 "them, or use all data"
             )
         super().__init__(approx, random_seed=random_seed)
-        self._functions: Any = None
+        self._functions: _Functions | None = None
         self._q: Gaussian | None = None
         self._x: Array | None = None
 
@@ -185,7 +185,7 @@ class AffineInference(DeterministicInference):
     def _exact_elbo(self, fit: Fit, data: LogisticData, prior: GaussianPrior) -> float:
         return fit.elbo if self.maximises_elbo else expand(fit.q, data, prior, exact_softplus).elbo
 
-    def _compiled(self) -> tuple[Callable[[], GaussianPrior], Callable[[], LogisticData], Softplus]:
+    def _compiled(self) -> _Functions:
         """Compiled readers of prior and data, and the softplus; kept for ``refine``."""
         if self._functions is None:
             with self.approx.building():
@@ -228,33 +228,19 @@ class AffineInference(DeterministicInference):
 
     def _hierarchical(self, n: int, monitor: Monitor) -> FitResult:
         begin, compiled = time.perf_counter(), self.approx.compile_seconds
-        layout = self._layout()
+        layout = layout_of(self.approx, self.split, diagonal=not self.full)
         with self.approx.building():
             objective = HierarchicalObjective(self.approx, self.terms, layout, self.symbolic)
-        observations = self._observations()
-        eps = base_draws(
-            self.draws, len(layout.given), "sobol", stream(self.random_seed, Purpose.TRAIN)
-        )
+        observations = len(data_reader(self.approx, self.terms, self.random_seed)().y)
+        rng = stream(self.random_seed, Purpose.TRAIN)
+        eps = base_draws(self.draws, len(layout.given), "sobol", rng)
+
+        def report(x: Array, loss: float) -> None:
+            self._set_root(layout, x)
+            monitor(loss)
+
         x = layout.start() if self._x is None else self._x
-
-        def report(intermediate_result: OptimizeResult) -> None:
-            self._set_root(layout, intermediate_result.x)
-            monitor(float(intermediate_result.fun))
-
-        def loss(x: Array) -> tuple[float, Array]:
-            value, gradient = objective(x, eps, observations)
-            if np.isfinite(value) and np.isfinite(gradient).all():
-                return value, gradient
-            return 1e100, np.zeros_like(x)  # a wall for the line search to back off from
-
-        first, _ = objective(x, eps, observations)
-        if not np.isfinite(first):
-            raise ValueError(
-                f"the ELBO at the start is {-first}: the predictors contain NaN or infinite "
-                "values, a prior is not proper, or start lies outside the support"
-            )
-        options = {"maxiter": n, "maxfun": 3 * n, "ftol": 1e-13, "gtol": 1e-5, "maxcor": 30}
-        out = minimize(loss, x, jac=True, method="L-BFGS-B", callback=report, options=options)
+        out = minimise(lambda x: objective(x, eps, observations), x, n, report)
         self._x = out.x
         self._set_root(layout, out.x)
         fresh = self.fresh_draws()
@@ -274,26 +260,6 @@ class AffineInference(DeterministicInference):
             fresh=fresh,
             notes=tuple(notes),
         )
-
-    def _observations(self) -> int:
-        """Number of observations, after a check of the outcomes."""
-        return len(data_reader(self.approx, self.terms, self.random_seed)().y)
-
-    def _layout(self) -> Layout:
-        """Base of the whitened coordinates: N(start, FIRST_SCALE²) for s, prior-free for β."""
-        group = self.approx.group
-        position = {name: where for name, where, *_ in group.ordering.values()}
-        model = self.approx.model
-
-        def indices(rvs: list[TensorVariable]) -> Array:
-            names = [model.rvs_to_values[rv].name for rv in rvs]
-            every = np.arange(group.ddim)
-            return np.concatenate([every[position[name]] for name in names])
-
-        given, linear = indices(self.split.given), indices(self.split.linear)
-        scale = np.ones(group.ddim)
-        scale[: len(given)] = FIRST_SCALE
-        return Layout(given, linear, group.start, np.diag(scale), not self.full)
 
     def _set_root(self, layout: Layout, x: Array) -> None:
         mean, root = layout.unpack(x)

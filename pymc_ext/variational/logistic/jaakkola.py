@@ -2,9 +2,6 @@ r"""Jaakkola and Jordan's quadratic bound (= Pólya–Gamma mean field), for com
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -12,6 +9,7 @@ from numpy.typing import NDArray
 from pytensor.tensor import TensorVariable
 from scipy.special import log_expit
 
+from pymc_ext.variational.core.types import Start
 from pymc_ext.variational.logistic.inference import AffineInference
 from pymc_ext.variational.logistic.newton import Softplus
 
@@ -77,7 +75,7 @@ class JaakkolaVI(AffineInference):
         tolerance: float = 1e-10,
         draws: int = 128,
         model: pm.Model | None = None,
-        start: Mapping[str, Any] | None = None,
+        start: Start | None = None,
         random_seed: int | None = None,
     ) -> None:
         super().__init__(

@@ -3,7 +3,6 @@ r"""Likelihood matching as a PyMC inference: a Gaussian posterior in closed form
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -197,7 +196,7 @@ def matched_start(
     }
 
 
-def _check_alpha(alpha: Any) -> float:
+def _check_alpha(alpha: object) -> float:
     array = np.asarray(alpha)
     if array.ndim or array.dtype.kind not in "iuf" or not (np.isfinite(array) and array > 0):
         raise ValueError(f"alpha must be a positive number or 'elbo', got {alpha!r}")

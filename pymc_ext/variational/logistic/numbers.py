@@ -6,7 +6,7 @@ Notation: logit = a + X β with X (n, p), a (n,); y ~ Binomial(trials, σ(logit)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,7 +139,13 @@ def data_reader(
     return read
 
 
-def _checked(terms, X, offset, data, sizes) -> LogisticData:
+def _checked(
+    terms: Sequence[LogisticTerm],
+    X: Array,
+    offset: Array,
+    data: Sequence[Array],
+    sizes: Sequence[int],
+) -> LogisticData:
     edges = np.cumsum([0, *sizes])
     y, trials, weight = (np.empty(edges[-1]) for _ in range(3))
     for i, (term, low, high) in enumerate(zip(terms, edges[:-1], edges[1:], strict=True)):

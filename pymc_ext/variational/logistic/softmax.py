@@ -6,15 +6,13 @@ label as the outcome: the form in which `affine` and `affine_numbers` treat logi
 
 from __future__ import annotations
 
-from typing import Any
-
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.random.basic import CategoricalRV
 from pytensor.tensor.special import Softmax
 
+from pymc_ext.variational.core.pymc_variational import MinibatchRandomVariable
 from pymc_ext.variational.logistic.affine import (
     AffinityError,
     LogisticTerm,
@@ -68,7 +66,7 @@ def _softmax_term(model: pm.Model, rv: TensorVariable, K: int) -> LogisticTerm:
         )
     if not over_last_axis(p.owner.op.axis, p.type.ndim):
         raise AffinityError(f"the softmax of {name!r} must run over the last axis, axis=-1")
-    z: Any = p.owner.inputs[0]
+    z = p.owner.inputs[0]
     one_hot = pt.eq(value[..., None], pt.arange(K))
     valid = one_hot.any(axis=-1, keepdims=True)
     observed = pt.switch(valid, one_hot, value[..., None]).astype("float64")

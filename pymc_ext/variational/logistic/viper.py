@@ -2,9 +2,6 @@ r"""VI-PER: closed-form Gaussian variational inference for logistic models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -13,6 +10,7 @@ from pytensor.tensor import TensorVariable
 
 from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, Acceleration, series
 from pymc_ext.ops.expected_softplus import expected_softplus, value_and_gradients
+from pymc_ext.variational.core.types import Start
 from pymc_ext.variational.logistic.inference import AffineInference
 from pymc_ext.variational.logistic.newton import Softplus
 
@@ -87,7 +85,7 @@ class ViperVI(AffineInference):
         tolerance: float = 1e-10,
         draws: int = 128,
         model: pm.Model | None = None,
-        start: Mapping[str, Any] | None = None,
+        start: Start | None = None,
         random_seed: int | None = None,
     ) -> None:
         self.series = series(0, terms, acceleration)

@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_ext as px
-from pymc_ext.density import PyMCDensity
+from pymc_ext.density import PyMCDensity, rows
 from pymc_ext.density import model as module
 from tests.tolerances import EXACT
 
@@ -66,7 +66,7 @@ def test_many_values_are_compiled_without_the_score(monkeypatch):
 
 
 def test_long_calls_are_cut_into_blocks(monkeypatch):
-    monkeypatch.setattr(module, "MOST_ROWS", 16)
+    monkeypatch.setattr(rows, "MOST_ROWS", 16)
     weight = pytensor.shared(0.7, "weight")
     with pm.Model() as model:
         x = pm.Normal("x")

@@ -10,9 +10,8 @@ from scipy.special import expit
 from scipy.stats import beta, binom
 
 from pymc_ext.maths import bernstein_numpy
-from pymc_ext.maths.bernstein_basis import (
-    bernstein_basis,
-    bernstein_polynomial,
+from pymc_ext.maths.bernstein_basis import bernstein_basis, bernstein_polynomial
+from pymc_ext.maths.bernstein_coefficients import (
     check_order,
     identity_coefficients,
     inverse_softplus,

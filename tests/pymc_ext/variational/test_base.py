@@ -13,8 +13,8 @@ from scipy import stats
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.groups import TransformGroup
 from pymc_ext.variational.core.inference import DeterministicInference
-from pymc_ext.variational.core.pymc_loop import StochasticInference
 from pymc_ext.variational.core.result import FitResult, FreshDraws
+from pymc_ext.variational.gaussian.monte_carlo_vi import MonteCarloVI
 from tests.tolerances import EXACT, monte_carlo
 
 
@@ -157,12 +157,9 @@ def test_minibatch_models_sample_without_lp_and_refuse_log_p():
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 10)
         pm.Normal("y", mu, 1, observed=pm.Minibatch(y, batch_size=50), total_size=500)
-        inference = StochasticInference(
-            VectorisedApproximation(DiagonalGroup, random_seed=1), random_seed=1
-        )
         approx = pm.fit(
             800,
-            method=inference,
+            method=MonteCarloVI("diagonal", random_seed=1),
             obj_n_mc=4,
             obj_optimizer=pm.adam(learning_rate=0.05),
             progressbar=False,
@@ -174,27 +171,6 @@ def test_minibatch_models_sample_without_lp_and_refuse_log_p():
     with pytest.raises(ValueError, match="Minibatch"):
         approx.draws_with_logs(5)
     assert model["mu"].name == "mu"
-
-
-def test_stochastic_fit_of_a_gaussian_reaches_it_and_reports(model):
-    with pm.Model() as target:
-        pm.Normal("x", 3.0, 0.5, shape=2)
-    inference = StochasticInference(
-        VectorisedApproximation(DiagonalGroup, model=target, random_seed=2), random_seed=2
-    )
-    seen = []
-    approx = pm.fit(
-        1500,
-        method=inference,
-        model=target,
-        obj_n_mc=8,
-        obj_optimizer=pm.adam(learning_rate=0.01),
-        progressbar=False,
-        callbacks=[lambda _, losses, i: seen.append((len(losses), i))],
-    )
-    assert seen[-1] == (1500, 1500) and len(approx.hist) == 1500
-    assert abs(approx.result.elbo) < 0.02  # log Z = 0
-    assert approx.result.gradient_evaluations == 8 * 1500
 
 
 def test_deterministic_loop_runs_callbacks_stops_refines_and_pickles(approx):

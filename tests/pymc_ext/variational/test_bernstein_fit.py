@@ -362,9 +362,28 @@ def test_refine_continues():
     before = [p.get_value() for p in approx.params]
     inference.refine(20, progressbar=False)
     assert len(approx.hist) == 50
+    assert approx.result.gradient_evaluations == 20 * 10  # a step has ten draws
     assert any(
         not np.array_equal(b, p.get_value()) for b, p in zip(before, approx.params, strict=True)
     )
+
+
+def test_a_second_fit_goes_on_from_the_first():
+    inference, approx = fit(normals(), n=30, method={"learning_rate": 1e-9})
+    before = [p.get_value() for p in approx.params]
+    inference.fit(5, progressbar=False, compile_kwargs=PYTHON)
+    for b, p in zip(before, approx.params, strict=True):
+        np.testing.assert_allclose(p.get_value(), b, atol=1e-6)
+
+
+def test_refining_takes_seconds_of_its_own_and_a_base_costs_gradients():
+    inference, approx = fit(normals(), n=300, method={"base": "laplace"}, compile_kwargs=None)
+    first = approx.result
+    assert first.gradient_evaluations > 10 * 300  # the mode search too
+    assert first.seconds > 0 and first.compile_seconds > 0
+    inference.refine(300, progressbar=False)
+    assert approx.result.seconds > 0 and approx.result.compile_seconds < 0.1
+    assert approx.result.gradient_evaluations == 10 * 300
 
 
 def test_callbacks_see_every_step_and_may_stop():

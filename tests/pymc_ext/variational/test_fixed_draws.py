@@ -5,10 +5,12 @@ from scipy import stats
 from pymc_ext.density import CountedDensity, PyMCDensity
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.fixed_draws import FixedDrawsObjective, base_draws, overfits
+from pymc_ext.variational.gaussian.base_draws import base_draws
+from pymc_ext.variational.gaussian.fixed_draws import overfits
 from pymc_ext.variational.gaussian.mixed import make_noise
 from pymc_ext.variational.gaussian.mixture import WhitenedMixture
 from pymc_ext.variational.gaussian.noise import LowRank, NoNoise, Scales, Triangle
+from pymc_ext.variational.gaussian.objective import DrawsObjective
 from pymc_ext.variational.gaussian.whitened import WhitenedDiagonal, WhitenedGaussian
 from tests.pymc_ext.variational.targets import two_gaussians
 from tests.tolerances import EXACT
@@ -81,7 +83,7 @@ def objective(request, density):
     if isinstance(family, WhitenedGaussian) and not isinstance(family, WhitenedDiagonal):
         root = np.array([[1.0, 0.2], [-0.4, 0.7]])
         family.set_base(np.array([0.3, -0.5]), root, np.linalg.inv(root))
-    objective = FixedDrawsObjective(family, density)
+    objective = DrawsObjective(family, density)
     shift = 0.3 * np.random.default_rng(2).standard_normal(len(objective.x))
     objective.x = objective.x + shift
     return objective

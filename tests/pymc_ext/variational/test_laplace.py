@@ -11,13 +11,9 @@ from bridge import pymc_target
 from pymc_ext.density import CountedDensity, DifferenceHessian
 from pymc_ext.maths.trust_region import find_mode
 from pymc_ext.variational.gaussian import modes
+from pymc_ext.variational.gaussian.curvature import covariance_root, modified_root
 from pymc_ext.variational.gaussian.empirical import LaplaceEvidence
-from pymc_ext.variational.gaussian.modes import (
-    LaplaceSearch,
-    ModeSearch,
-    covariance_root,
-    modified_root,
-)
+from pymc_ext.variational.gaussian.modes import LaplaceSearch, ModeSearch
 from tests.pymc_ext.variational.targets import (
     cauchy_location,
     eight_schools,

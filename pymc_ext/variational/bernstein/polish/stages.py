@@ -38,6 +38,15 @@ class FlowFit:
         with np.errstate(all="ignore"):
             return self.density.log_density(theta) - log_q
 
+    def values(self) -> list[Array]:
+        """What polishing changes of the flow, copied."""
+        return [self.flow.x.copy(), self.flow.stretch.copy()]
+
+    def restore(self, values: list[Array]) -> None:
+        """Put :meth:`values` back."""
+        self.flow.set(values[0])
+        self.flow.stretch[...] = values[1]
+
 
 @dataclass(frozen=True)
 class Stage:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_ext.maths.bernstein_basis import inverse_softplus
+from pymc_ext.maths.bernstein_coefficients import inverse_softplus
 from pymc_ext.variational.bernstein.polish.policy import POLICY, Policy
 from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, keep_best
 

@@ -6,9 +6,9 @@ compiles. Draws, schedule and average are those of :class:`.loops.DensityLoop`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pymc as pm
@@ -16,18 +16,26 @@ import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import clone_replace, graph_replace
+from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor import TensorType, TensorVariable
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.density.model import PyMCDensity
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.typed_graphs import gradients, replaced
 from pymc_ext.variational.bernstein.approximation import BernsteinApproximation
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
-from pymc_ext.variational.bernstein.training.loops import BLOCK, StepOptions
+from pymc_ext.variational.bernstein.training.loops import BLOCK
+from pymc_ext.variational.core.steps import StepOptions
+
+if TYPE_CHECKING:
+    from pytensor.tensor.sharedvar import TensorSharedVariable
 
 Array = NDArray[np.floating]
+Updates = dict["TensorSharedVariable", TensorVariable]
 LONGEST, MEMORY = 3.0, 0.99  # of a gradient, in running means of the norm, and their memory
 TINY = 1e-30  # below any norm that matters: keeps 0/0 away
 
@@ -62,8 +70,8 @@ class GuardedOptimizer:
         self.longest = pytensor.shared(pm.pytensorf.floatX(0.0), "longest")
 
     def __call__(
-        self, loss: TensorVariable, params: Sequence[Any]
-    ) -> tuple[TensorVariable, dict[Any, Any]]:
+        self, loss: TensorVariable, params: Sequence[TensorSharedVariable]
+    ) -> tuple[TensorVariable, Updates]:
         """The loss as a function of the vector, and the updates of one step."""
         self.params = list(params)
         values = [np.asarray(p.get_value()) for p in self.params]
@@ -74,21 +82,21 @@ class GuardedOptimizer:
         self.restart_average()
         pieces = [self.vector[a:b].reshape(shape) for a, b, shape in self._spans()]
         replacements = dict(zip(self.params, pieces, strict=True))
-        of_vector: Any = graph_replace(loss, replacements, strict=False)
-        gradients: Any = pt.grad(of_vector, pieces, disconnected_inputs="ignore")
-        gradient = pt.concatenate([g.ravel() for g in gradients]).astype(self.vector.dtype)
+        (of_vector,) = replaced([loss], replacements)
+        slopes = gradients(of_vector, pieces)
+        gradient = pt.concatenate([g.ravel() for g in slopes]).astype(self.vector.dtype)
         return of_vector, self._updates(of_vector, gradient)
 
-    def _updates(self, loss: TensorVariable, gradient: TensorVariable) -> dict[Any, Any]:
-        norm: Any = pt.sqrt((gradient**2).sum())
+    def _updates(self, loss: TensorVariable, gradient: TensorVariable) -> Updates:
+        norm = pt.sqrt((gradient**2).sum())
         good = pt.lt(norm, np.inf) & pt.lt(pt.abs(loss), np.inf)  # false for NaN too
-        updates: dict[Any, Any] = {}
-        limit: Any = self.max_norm
+        updates: Updates = {}
+        limit = self.max_norm
         if limit is None:
             limit = pt.switch(self.longest > 0, self.longest, LONGEST * norm)  # 0 before the first
             longest = limit + (1 - MEMORY) * (LONGEST * pt.minimum(norm, limit) - limit)
             updates[self.longest] = pt.switch(good, longest, self.longest)
-        scale: Any = pt.minimum(1.0, limit / pt.maximum(norm, TINY))
+        scale = pt.minimum(1.0, limit / pt.maximum(norm, TINY))
         g = pt.switch(good, gradient * scale, 0.0)
         adam = self.name == "adam"
         b1, b2 = (0.9, 0.999) if adam else (0.0, 0.9)
@@ -109,9 +117,9 @@ class GuardedOptimizer:
             for key, value in updates.items()
         }
 
-    def _state(self, name: str) -> Any:
+    def _state(self, name: str) -> TensorSharedVariable:
         zeros = np.zeros(self.ends[-1], dtype=pytensor.config.floatX)
-        return pytensor.shared(zeros, name, shape=zeros.shape)
+        return cast("TensorSharedVariable", pytensor.shared(zeros, name, shape=zeros.shape))
 
     def _spans(self) -> list[tuple[int, int, tuple[int, ...]]]:
         begins = [0, *self.ends[:-1]]
@@ -165,7 +173,10 @@ class JaxLoop:
         z = pt.matrix("z", shape=self.shape)  # JAX compiles for one shape
         loss = -importance_weighted_bound(self._log_ratio(z), options.group)
         self.optimizer = GuardedOptimizer(options.optimizer, options.max_norm)
-        params = [*approx.group.params, *density.density.extras]
+        model = density.density
+        assert isinstance(model, PyMCDensity), "JAX compiles a PyMC model's graph"
+        own = [approx.group.params_dict[name] for name in flow.values]  # in the order of flow.x
+        params = [*own, *model.extras]
         loss, updates = self.optimizer(loss, params)
         self._compile(z, loss, updates)
 
@@ -173,7 +184,7 @@ class JaxLoop:
         theta, log_det = self.approx.group.transform(z)  # log_det is log N(z) − log q
         return self.approx.vectorised_logp(theta) - standard_normal_logp(z) + log_det
 
-    def _compile(self, z: TensorVariable, loss: TensorVariable, updates: dict[Any, Any]) -> None:
+    def _compile(self, z: TensorVariable, loss: TensorVariable, updates: Updates) -> None:
         import jax
         import jax.numpy as jnp
 
@@ -181,8 +192,8 @@ class JaxLoop:
         function, self.fixed = jax_function(self.state, z, [*updates.values(), loss])
 
         @jax.jit
-        def block(carried: Any, fixed: Any, normals: Any, steps: Any) -> Any:
-            def one(i: Any, inner: Any) -> Any:
+        def block(carried, fixed, normals, steps):
+            def one(i, inner):
                 values, losses = inner
                 *after, loss = function(*values, *fixed, normals[i])
                 return tuple(after), losses.at[i].set(loss)
@@ -233,7 +244,7 @@ class JaxLoop:
         return np.asarray(losses, dtype=float)[:steps]
 
 
-def _fixed_shape(variable: Any) -> Any:
+def _fixed_shape(variable: SharedVariable) -> Variable:
     """A plain variable like a shared one, of its present shape: JAX needs shapes when it traces."""
     value = variable.get_value(borrow=True)
     if not isinstance(variable.type, TensorType):
@@ -241,7 +252,9 @@ def _fixed_shape(variable: Any) -> Any:
     return TensorType(variable.type.dtype, shape=np.shape(value))(name=variable.name)
 
 
-def jax_function(first: list[Any], z: Any, outputs: list[Any]) -> tuple[Any, list[Any]]:
+def jax_function(
+    first: list[TensorSharedVariable], z: TensorVariable, outputs: list[TensorVariable]
+) -> tuple[Callable[..., tuple[Array, ...]], list[SharedVariable]]:
     """A graph as a JAX function of the shared variables ``first``, of all others in it, and of z.
 
     The other shared variables are returned with it, in their order as arguments.
@@ -253,7 +266,7 @@ def jax_function(first: list[Any], z: Any, outputs: list[Any]) -> tuple[Any, lis
         for v in dict.fromkeys(graph_inputs(outputs))
         if isinstance(v, SharedVariable) and v not in first
     ]
-    plain = {v: _fixed_shape(v) for v in [*first, *others]}
+    plain: dict[Variable, Variable] = {v: _fixed_shape(v) for v in [*first, *others]}
     replaced = clone_replace(outputs, plain, rebuild_strict=False)
     graph = FunctionGraph([*plain.values(), z], replaced, clone=True)
     pytensor.compile.mode.get_mode("JAX").optimizer.rewrite(graph)

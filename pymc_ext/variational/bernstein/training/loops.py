@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -11,47 +10,11 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from pymc_ext.density import CountedDensity
-from pymc_ext.maths import flow_kernels as kernels
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
+from pymc_ext.variational.core.steps import GuardedSteps, StepOptions
 
 Array = NDArray[np.floating]
-Normals = Callable[[int], Array]  # number of steps -> z (steps, S, K)
-Update = Callable[[Array, Array], None]  # changes the vector in place, given the gradient
 BLOCK = 100  # most steps taken between two looks at the learning rate
-OPTIMIZERS = ("adam", "rmsprop")
-
-
-@dataclass(frozen=True)
-class StepOptions:
-    """What one optimiser step is made of.
-
-    Parameters
-    ----------
-    draws
-        S, draws in each step.
-    group
-        Draws in one group of the importance-weighted bound; 1 is the ELBO.
-    learning_rate
-        Full rate.
-    optimizer
-        ``"adam"`` or ``"rmsprop"``.
-    max_norm
-        Gradients longer than this are shortened to it. None: to three times the running mean of
-        their norms, for a few draws far out, where an exponential explodes, would otherwise fill
-        Adam's second moment and stop it for a thousand steps.
-    update
-        Takes the place of the optimiser, its schedule and its average.
-    normals
-        Takes the place of fresh normals.
-    """
-
-    draws: int = 10
-    group: int = 1
-    learning_rate: float = 0.005
-    optimizer: str = "adam"
-    max_norm: float | None = None
-    update: Update | None = None
-    normals: Normals | None = None
 
 
 class Loop(Protocol):
@@ -93,11 +56,9 @@ class DensityLoop:
         self.flow, self.density, self.options, self.rng = flow, density, options, rng
         self.draws, self.size = options.draws, len(flow.x)
         # without extra parameters the optimiser works on the flow's own memory
-        self._vector = np.concatenate([flow.x, density.extra]) if density.extra_size else flow.x
-        self._mask = np.concatenate([flow.mask, np.ones(density.extra_size)])
-        self._average = self._vector.copy()
-        self._first, self._second = np.zeros_like(self._vector), np.zeros_like(self._vector)
-        self._state = np.zeros(2)  # Adam's steps, running limit of the gradient's norm
+        vector = np.concatenate([flow.x, density.extra]) if density.extra_size else flow.x
+        mask = np.concatenate([flow.mask, np.ones(density.extra_size)])
+        self._steps = GuardedSteps(vector, mask, options)
 
     @property
     def vector(self) -> Array:
@@ -105,26 +66,27 @@ class DensityLoop:
 
     @vector.setter
     def vector(self, value: Array) -> None:
-        self._vector[...] = value
+        self._steps.vector[...] = value
         self._hand_out()
 
     def _hand_out(self) -> None:
-        """Give flow and density their parts of the vector."""
-        if self._vector is not self.flow.x:
-            self.flow.set(self._vector[: self.size])
-            self.density.extra = self._vector[self.size :]
+        """Give flow and density their parts of the vector, where they do not share its memory."""
+        vector = self._steps.vector
+        if vector is not self.flow.x:
+            self.flow.set(vector[: self.size])
+            self.density.extra = vector[self.size :]
 
     @property
     def average(self) -> Array:
-        return self._average
+        return self._steps.average
 
     @average.setter
     def average(self, value: Array) -> None:
-        self._average[...] = value
+        self._steps.average[...] = value
 
     def run(self, steps: int, rate: float, weight: float) -> Array:
-        if self._vector is not self.flow.x:
-            self._vector[...] = self.vector
+        if self._steps.vector is not self.flow.x:
+            self._steps.vector[...] = self.vector
         with np.errstate(all="ignore"):  # a step that is not finite is left out
             return np.array([self._step(z, rate, weight) for z in self._normals(steps)])
 
@@ -135,17 +97,7 @@ class DensityLoop:
 
     def _step(self, z: Array, rate: float, weight: float) -> float:
         loss, gradient = self.loss_and_gradient(z)
-        options, vector = self.options, self._vector
-        if options.update is not None:
-            options.update(vector, gradient * self._mask)
-        else:
-            if not np.isfinite(loss):
-                gradient[0] = np.nan
-            longest = float(options.max_norm or 0.0)
-            kernels.adam(
-                vector, self._average, self._first, self._second, gradient, self._mask,
-                rate, weight, self._state, options.optimizer == "adam", longest,
-            )  # fmt: skip
+        self._steps.take(loss, gradient, rate, weight)
         self._hand_out()
         return loss
 

@@ -20,12 +20,9 @@ from pymc_ext.variational.bernstein.training.schedule import (
     average_weight,
     cosine,
 )
+from pymc_ext.variational.core.steps import NonFiniteError
 
 Array = NDArray[np.floating]
-
-
-class NonFiniteError(FloatingPointError):
-    """Every step of a block had a non-finite loss or gradient."""
 
 
 @dataclass

@@ -1,0 +1,48 @@
+"""A compiled function of many rows, called a block of rows at a time so that memory is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pymc_ext.density.protocol import Array
+
+if TYPE_CHECKING:
+    from pytensor.compile import Function
+
+# rows (N, D), and weights (N,) where there are extras -> arrays by rows, then sums over rows
+RowFunction = Callable[..., list[Array]]
+ELEMENTS = 2**18  # numbers in the widest array of one call: about 2 MB, a cache's worth
+FEWEST_ROWS, MOST_ROWS = 16, 4096  # of one call, whatever the widths that the graph declares
+BY_ROWS = 2  # leading outputs with a value for each row: log p̃ and its score
+
+
+def in_blocks(f: RowFunction, size: int, theta: Array, *weights: Array) -> list[Array]:
+    """``f`` over blocks of rows; per-row outputs are joined, sums over rows are added."""
+    if len(theta) <= size:
+        return f(theta, *weights)
+    starts = range(0, len(theta), size)
+    blocks = [f(theta[i : i + size], *(w[i : i + size] for w in weights)) for i in starts]
+    columns = list(zip(*blocks, strict=True))
+    joined = [np.concatenate(parts) for parts in columns[:BY_ROWS]]
+    return [*joined, *(np.sum(parts, axis=0) for parts in columns[BY_ROWS:])]
+
+
+def one_by_one(f: Function) -> RowFunction:
+    """``f`` of one point as a function of rows: for graphs that do not take many at once."""
+
+    def over_rows(theta: Array, *weights: Array) -> list[Array]:
+        columns = list(zip(*(f(row) for row in theta), strict=True))
+        out = [np.array(column, dtype=float) for column in columns[:BY_ROWS]]
+        return [*out, *(np.tensordot(weights[0], np.array(c), 1) for c in columns[BY_ROWS:])]
+
+    return over_rows
+
+
+def rows_per_call(function: Function) -> int:
+    """Rows of one call so that its widest array stays within `ELEMENTS`."""
+    shapes = [getattr(v.type, "shape", ()) for v in function.maker.fgraph.variables]
+    widest = max(np.prod([s for s in shape if s], dtype=float) for shape in shapes)
+    return int(np.clip(ELEMENTS // widest, FEWEST_ROWS, MOST_ROWS))

@@ -1,0 +1,98 @@
+"""Noisy gradient steps: their settings, and the guarded optimiser behind them, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_ext.maths.flow_kernels import adam
+from pymc_ext.variational.core.algorithm import Algorithm, Q
+
+Array = NDArray[np.floating]
+Normals = Callable[[int], Array]  # number of steps -> z (steps, S, K)
+Update = Callable[[Array, Array], None]  # changes the vector in place, given the gradient
+OPTIMIZERS = ("adam", "rmsprop")
+
+
+class NonFiniteError(FloatingPointError):
+    """Many steps in a row had a non-finite loss or gradient."""
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """What one optimiser step is made of.
+
+    Parameters
+    ----------
+    draws
+        S, draws in each step.
+    group
+        Draws in one group of the importance-weighted bound; 1 is the ELBO.
+    learning_rate
+        Full rate.
+    optimizer
+        ``"adam"`` or ``"rmsprop"``.
+    max_norm
+        Gradients longer than this are shortened to it. None: to three times the running mean of
+        their norms, for a few draws far out, where an exponential explodes, would otherwise fill
+        Adam's second moment and stop it for a thousand steps.
+    update
+        Takes the place of the optimiser, its schedule and its average.
+    normals
+        Takes the place of fresh normals.
+    """
+
+    draws: int = 10
+    group: int = 1
+    learning_rate: float = 0.005
+    optimizer: str = "adam"
+    max_norm: float | None = None
+    update: Update | None = None
+    normals: Normals | None = None
+
+
+class GuardedSteps:
+    """Steps of one optimiser on one vector; what is not finite is left out, an average is kept.
+
+    Parameters
+    ----------
+    vector
+        Parameters at the start, (P,); :attr:`vector` is moved in place.
+    mask
+        1 where a parameter may move, (P,).
+    options
+        Optimiser, or the user's own update, and the longest gradient.
+    """
+
+    def __init__(self, vector: Array, mask: Array, options: StepOptions) -> None:
+        self.vector, self.mask, self.options = vector, mask, options
+        self.average = self.vector.copy()
+        self._first, self._second = np.zeros_like(self.vector), np.zeros_like(self.vector)
+        self._state = np.zeros(2)  # Adam's steps, running limit of the gradient's norm
+
+    def take(self, loss: float, gradient: Array, rate: float, weight: float) -> None:
+        """One step; ``gradient`` (P,) is used up, ``weight`` is a new iterate's in the average."""
+        options = self.options
+        if options.update is not None:
+            options.update(self.vector, gradient * self.mask)
+            return
+        if not np.isfinite(loss):
+            gradient[0] = np.nan
+        adam(
+            self.vector, self.average, self._first, self._second, gradient, self.mask,
+            rate, weight, self._state, options.optimizer == "adam", float(options.max_norm or 0.0),
+        )  # fmt: skip
+
+
+class SteppingAlgorithm(Algorithm[Q]):
+    """An algorithm of noisy steps, on noisy densities too; a run starts with :attr:`step`."""
+
+    takes_noise = True
+    step: StepOptions
+
+    def retrain(self, step: StepOptions) -> None:
+        """Have the next run take other steps, from where the last one ended."""
+        self.step = step

@@ -1,0 +1,124 @@
+"""The plug-in of algorithms that take noisy steps: what ``pm.fit`` lets a user say about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+from pytensor.tensor import TensorVariable
+
+from pymc_ext.variational.core.approximation import VectorisedApproximation
+from pymc_ext.variational.core.effort import Effort
+from pymc_ext.variational.core.groups import FittedGroup, TransformGroup
+from pymc_ext.variational.core.inference import AlgorithmVI
+from pymc_ext.variational.core.monitor import Callback, Monitor
+from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.core.result import FitResult
+from pymc_ext.variational.core.steps import SteppingAlgorithm
+from pymc_ext.variational.core.user_steps import Optimizer, UserUpdate, normals_from
+
+if TYPE_CHECKING:
+    from pytensor.tensor.sharedvar import TensorSharedVariable
+
+
+class Changes(TypedDict):
+    """What a user changes in the model's density for one fit; see :class:`PyMCDensity`."""
+
+    trained: Sequence[TensorSharedVariable]
+    updates: Mapping[TensorSharedVariable, TensorVariable]
+    replacements: Mapping[TensorVariable, TensorVariable]
+
+
+class StochasticVI(AlgorithmVI):
+    """A :class:`SteppingAlgorithm` as a method of ``pm.fit``, with all that PyMC's own loop takes.
+
+    Arguments as :class:`AlgorithmVI`. A subclass may set ``default_steps``, the n of a fit that is
+    not told one.
+    """
+
+    algorithm: SteppingAlgorithm[Posterior]
+    default_steps = 10_000
+
+    def __init__(
+        self,
+        algorithm: SteppingAlgorithm[Posterior],
+        family: type[TransformGroup] = FittedGroup,
+        **options: Any,
+    ) -> None:
+        super().__init__(algorithm, family, **options)
+        self._draws = algorithm.step.draws
+        self._changes = self._applied = Changes(trained=(), updates={}, replacements={})
+
+    def fit(  # type: ignore[override]  # what PyMC's own loop takes, by name
+        self,
+        n: int | None = None,
+        score: bool | None = None,
+        callbacks: Sequence[Callback] | None = None,
+        progressbar: bool = True,
+        progressbar_theme: object = None,
+        *,
+        obj_n_mc: int | None = None,
+        obj_optimizer: Optimizer | None = None,
+        total_grad_norm_constraint: float | None = None,
+        more_obj_params: Sequence[TensorSharedVariable] | None = None,
+        more_updates: Mapping[TensorSharedVariable, TensorVariable] | None = None,
+        more_replacements: Mapping[TensorVariable, TensorVariable] | None = None,
+        **others: Any,
+    ) -> VectorisedApproximation:
+        """Fit and return the approximation; arguments as :meth:`pymc.Inference.fit`.
+
+        ``obj_n_mc`` draws a step; None takes the family's default. ``obj_optimizer`` replaces the
+        built-in optimiser, with its schedule and average where it has them. ``more_obj_params`` are
+        shared variables (a network's weights, say) trained jointly. ``callbacks`` may raise
+        StopIteration; the fit so far is then returned. ``others``: as :meth:`AlgorithmVI.fit`.
+        """
+        n = self.default_steps if n is None else n
+        draws = self._draws if obj_n_mc is None else obj_n_mc
+        for label, value, least in (("n", n, 0), ("obj_n_mc", draws, 1)):
+            if not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{label} must be an integer >= {least}, got {value!r}")
+        replacements = dict(more_replacements or {})
+        z = replacements.pop(self.approx.group.symbolic_initial, None)
+        changes = Changes(
+            trained=tuple(more_obj_params or ()),
+            updates=dict(more_updates or {}),
+            replacements=replacements,
+        )
+        if any(changes.values()) or any(self._changes.values()):
+            self._changes = changes
+        update = None
+        if obj_optimizer is not None:
+            update = UserUpdate(obj_optimizer, total_grad_norm_constraint, self.approx.compile)
+        step = replace(
+            self.algorithm.step,
+            draws=int(draws),
+            max_norm=total_grad_norm_constraint,
+            normals=None if z is None else normals_from(z),
+            update=update,
+        )
+        self.algorithm.retrain(step)
+        return super().fit(n, score, callbacks, progressbar, progressbar_theme, **others)
+
+    def _run(self, n: int, score: bool, progressbar: bool) -> VectorisedApproximation:
+        if self._changes is not self._applied:
+            self.approx.__dict__["density"] = self.approx.make_density(**self._changes)
+            self._applied = self._changes
+        return super()._run(n, score, progressbar)
+
+    def optimise(self, n: int, monitor: Monitor) -> FitResult:
+        effort = Effort(self.counted_density())
+        self._require_finite_start()  # compiles, which is part of the fit's effort
+        return replace(super().optimise(n, monitor), **effort.spent())
+
+    def _require_finite_start(self) -> None:
+        approx = self.approx
+        if approx.has_minibatch:
+            return
+        value = approx.log_p_at_start()
+        if not np.isfinite(value):
+            raise ValueError(
+                f"log p̃ is {value} at the starting point {approx.group.start}: give start= a "
+                "point where the density is positive and finite, by variable name"
+            )

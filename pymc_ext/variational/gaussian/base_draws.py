@@ -1,0 +1,44 @@
+"""Standard normals that a fit keeps: scrambled Sobol points with exact moments, or plain draws."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+Array = NDArray[np.floating]
+BASES = ("sobol", "iid")
+SOBOL_RATIO = 8  # draws per dimension from which whitened Sobol points beat random ones
+
+
+def base_draws(draws: int, dim: int, kind: str, rng: np.random.Generator) -> Array:
+    """Fixed z, shape (draws, dim).
+
+    ``"sobol"``: scrambled Sobol points through the normal quantile, then (with more draws than
+    dimensions) shifted, rotated and scaled to mean 0 and covariance I exactly, so that the
+    objective is exact for a Gaussian target: no direction looks narrower than it is, which a free
+    covariance would exploit. With fewer than eight draws a dimension random points take the place
+    of Sobol's, whose kurtosis is then up to 0.5 too low. ``"iid"``: plain normal draws, as in the
+    paper.
+    """
+    if not isinstance(draws, int | np.integer) or draws < 2:
+        raise ValueError(f"draws must be an integer >= 2, got {draws!r}")
+    if kind not in BASES:
+        raise ValueError(f"base draws must be one of {BASES}, got {kind!r}")
+    if kind == "iid":
+        return rng.standard_normal((draws, dim))
+    few = draws < SOBOL_RATIO * dim
+    z = rng.standard_normal((draws, dim)) if few else _sobol_normals(draws, dim, rng)
+    z -= z.mean(axis=0)
+    if draws > dim:
+        Q, R = np.linalg.qr(z)  # not by Cholesky: with few draws z.T @ z is nearly singular
+        z = Q * np.sign(np.diag(R)) * np.sqrt(draws)
+    return z
+
+
+def _sobol_normals(draws: int, dim: int, rng: np.random.Generator) -> Array:
+    from scipy.stats import qmc  # half a second to import, which a Laplace fit does without
+
+    sobol = qmc.Sobol(dim, scramble=True, bits=48, rng=rng)
+    u = sobol.random_base2(int(np.ceil(np.log2(draws))))[:draws]
+    return ndtri(np.clip(u, 1e-15, 1 - 1e-15))  # scrambling can give 0
