@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass
+from importlib import import_module
 from importlib.metadata import version
 
 import numpy as np
@@ -28,7 +29,24 @@ ITERATIONS, FLOW_STEPS = 10_000, 20_000  # at most; flows stop where their ELBO 
 
 @dataclass(frozen=True)
 class FittedBy:
-    """Run of a method: the algorithm that ``make`` makes of a seed, on the problem's density."""
+    """Run of a method: the algorithm that ``make`` makes of a seed, on the problem's density.
+
+    Parameters
+    ----------
+    make
+        ``make(seed)`` -> the algorithm; a class whose first argument is the seed will do.
+    iterations
+        At most.
+
+    Examples
+    --------
+    >>> from pymc_ext.variational.gaussian.laplace import Laplace
+    >>> def make(seed):
+    ...     return Laplace(random_seed=seed)
+    >>> method = bridge.Method("laplace-again", "an algorithm of yours", "pymc", FittedBy(make))
+    >>> bridge.fit(model, methods=method, random_seed=1).method
+    'laplace-again'
+    """
 
     make: Callable[[int], Algorithm]
     iterations: int = ITERATIONS
@@ -82,49 +100,25 @@ def options_of(algorithm: Algorithm) -> dict[str, object]:
     return plain
 
 
-# ---- what each is made of; functions of modules, so that other processes can have them ---------
+@dataclass(frozen=True)
+class Made:
+    """Makes an algorithm of a seed; its module is imported when it is first made.
 
+    Parameters
+    ----------
+    home
+        Where its class is, ``module:Class`` under `pymc_ext.variational`.
+    options
+        Keyword arguments of the class, other than the seed.
+    """
 
-def _laplace(seed: int) -> Algorithm:
-    from pymc_ext.variational.gaussian.laplace import Laplace
+    home: str
+    options: Mapping[str, object] = field(default_factory=dict, hash=False)
 
-    return Laplace(random_seed=seed)
-
-
-def _mixed_mu(seed: int) -> Algorithm:
-    from pymc_ext.variational.gaussian.mixed import Mixed
-
-    return Mixed("mu", random_seed=seed)
-
-
-def _mixed_eig(seed: int) -> Algorithm:
-    from pymc_ext.variational.gaussian.mixed import Mixed
-
-    return Mixed("eig", random_seed=seed)
-
-
-def _mixed_lr(seed: int) -> Algorithm:
-    from pymc_ext.variational.gaussian.mixed import Mixed
-
-    return Mixed("lr", random_seed=seed)
-
-
-def _mixture(seed: int) -> Algorithm:
-    from pymc_ext.variational.gaussian.mixture import Mixture
-
-    return Mixture(random_seed=seed)
-
-
-def _bernstein(seed: int) -> Algorithm:
-    from pymc_ext.variational.bernstein.algorithm import Bernstein
-
-    return Bernstein(random_seed=seed)
-
-
-def _bernstein_laplace(seed: int) -> Algorithm:
-    from pymc_ext.variational.bernstein.algorithm import Bernstein
-
-    return Bernstein(base="laplace", random_seed=seed)
+    def __call__(self, seed: int) -> Algorithm:
+        module, name = self.home.split(":")
+        cls = getattr(import_module(f"pymc_ext.variational.{module}"), name)
+        return cls(**self.options, random_seed=seed)
 
 
 # ---- families that read the graph of a PyMC model ----------------------------------------------
@@ -173,33 +167,40 @@ def _by_pm_fit(problem: Problem, inference: object, draws: int, seed: int) -> Fi
 def _on_density(
     name: str,
     text: str,
-    make: Callable[[int], Algorithm],
+    home: str,
     *,
     default: bool = False,
     iterations: int = ITERATIONS,
     objective: str = "−ELBO",
+    **options: object,
 ) -> Method:
-    return Method(name, text, "pymc", FittedBy(make, iterations), default, objective=objective)
+    run = FittedBy(Made(home, options), iterations)
+    return Method(name, text, "pymc", run, default, objective=objective)
 
 
+_LAPLACE, _MIXED = "gaussian.laplace:Laplace", "gaussian.mixed:Mixed"
+_FLOW = "bernstein.algorithm:Bernstein"
 FAMILY_METHODS = (
     _on_density(
         "laplace",
         "Laplace at the mode found by Newton",
-        _laplace,
+        _LAPLACE,
         default=True,
         objective="−log p̃",
     ),
-    _on_density("mixed-mu", "MVI: Laplace with its mean refitted", _mixed_mu),
-    _on_density("mixed-eig", "MVI: mean and eigenvalues refitted", _mixed_eig, default=True),
-    _on_density("mixed-lr", "MVI: mean and a rank-one update", _mixed_lr),
-    _on_density("mixture", "mixture of Laplace fits at several modes", _mixture),
-    _on_density("bernstein", "Bernstein flow", _bernstein, iterations=FLOW_STEPS),
+    _on_density("mixed-mu", "MVI: Laplace with its mean refitted", _MIXED, variant="mu"),
+    _on_density(
+        "mixed-eig", "MVI: mean and eigenvalues refitted", _MIXED, default=True, variant="eig"
+    ),
+    _on_density("mixed-lr", "MVI: mean and a rank-one update", _MIXED, variant="lr"),
+    _on_density("mixture", "mixture of Laplace fits at several modes", "gaussian.mixture:Mixture"),
+    _on_density("bernstein", "Bernstein flow", _FLOW, iterations=FLOW_STEPS),
     _on_density(
         "bernstein-laplace",
         "Bernstein flow on a Laplace base",
-        _bernstein_laplace,
+        _FLOW,
         iterations=FLOW_STEPS,
+        base="laplace",
     ),
     Method("viper-full", "closed-form logistic VI", "pymc", _viper, default=False, general=False),
     Method(

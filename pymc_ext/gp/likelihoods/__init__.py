@@ -6,9 +6,9 @@ and `StudentT` for outliers. `tilted` and `quadrature` integrate what has no clo
 
 To add one: a subclass of `Likelihood` with its log density, three derivatives in the latent, its
 ``scale`` (where quadrature must look), moments, draws and a check of the data; closed forms
-override the quadrature. Export it here and in `pymc_ext.gp`; add a line to ``CASES`` of
-``tests/pymc_ext/gp/test_likelihoods.py``, which checks each function against SciPy, differences and
-integrals, and its data to ``observations`` of ``problems.py`` beside it, for the rules.
+override the quadrature. Export it here and in `pymc_ext.gp`; add a line to ``LIKELIHOODS`` of
+``tests/pymc_ext/gp/problems.py``, which has each function checked against SciPy, differences and
+integrals, and every rule run on it.
 
 >>> class Robust(px.gp.StudentT):
 ...     def __init__(self, sigma=1.0):

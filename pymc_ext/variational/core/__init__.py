@@ -8,7 +8,8 @@
   :mod:`.groups`: ``FittedGroup`` takes any q, a group of your own gives graphs with gradients.
 - Other rooms take what they need of ``pymc.variational`` from :mod:`.pymc_variational`.
 
-To add a family, write :meth:`Algorithm.run`; it works at once, on a density and in PyMC:
+To add a family, write :meth:`Algorithm.run` with what this package exports (docs/extending.md has
+one in 25 lines); it works at once, on a density and in PyMC:
 
 >>> from pymc_ext.variational.gaussian.laplace import Laplace
 >>> from pymc_ext.variational.core.inference import AlgorithmVI
@@ -17,3 +18,10 @@ To add a family, write :meth:`Algorithm.run`; it works at once, on a density and
 >>> approx.result.method
 'laplace'
 """
+
+from pymc_ext.variational.core.algorithm import Algorithm, Fitted
+from pymc_ext.variational.core.effort import Effort
+from pymc_ext.variational.core.posterior import Posterior, fresh_draws
+from pymc_ext.variational.core.result import FitResult
+
+__all__ = ["Algorithm", "Effort", "FitResult", "Fitted", "Posterior", "fresh_draws"]

@@ -69,8 +69,9 @@ class FitResult:
     converged, stop_reason
         Whether the optimiser's own test was met, and why it stopped, in words.
     iterations, density_evaluations, gradient_evaluations
-        Work done; one evaluation is one log p̃ or one gradient at one θ, a Hessian's product with a
-        vector counts as a gradient, fresh draws are not counted.
+        Work done, in every phase: searches, bases, judging and the final fresh draws included. One
+        evaluation is one log p̃ or one gradient at one θ; a Hessian counts as the 4D gradients of
+        its differences, an exact one as D. Families that read a model's graph count their own.
     seconds, compile_seconds
         Wall time of the fit without graph compilation, and of the compilation.
     random_seed

@@ -1,8 +1,13 @@
-"""Small problems shared by the tests of Gaussian processes."""
+"""Small problems shared by the tests of Gaussian processes; the table of their likelihoods."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
+from scipy import stats
 
 import pymc_ext as px
 
@@ -37,24 +42,80 @@ def sparse(X: np.ndarray, mean: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, 
     return mean, covariance(Z, Z), covariance(X, Z), np.full(len(X), 1.7)
 
 
+@dataclass(frozen=True)
+class Case:
+    """A line of the contract table of likelihoods.
+
+    Parameters
+    ----------
+    likelihood, phi
+        The likelihood, and values of its parameters, shape (P,).
+    y
+        Some observations, at which its functions are checked.
+    log_density
+        ``log_density(f, y, phi)``: log p(y | f) written apart from it, by SciPy.
+    draw
+        ``draw(rng, f)`` -> one y for every f (n,), on which the rules are run.
+    """
+
+    likelihood: px.gp.Likelihood
+    phi: list[float]
+    y: list[float]
+    log_density: Callable[..., Any]
+    draw: Callable[..., Any]
+
+
+def _negative_binomial(f, y, phi):
+    """By SciPy, whose p rounds to 0 for large f: there by the likelihood itself."""
+    p = phi[0] / (phi[0] + np.exp(np.clip(f, -20, 20)))
+    own = px.gp.NegativeBinomial().log_prob(f, np.array([y]), phi)
+    return np.where(np.abs(f) < 20, stats.nbinom.logpmf(y, phi[0], p), own)
+
+
+def _with_outliers(rng, f):
+    """Every fourth far off, so that site precisions are negative."""
+    y = f + 0.3 * rng.normal(size=len(f))
+    y[::4] += np.array([6.0, -7.0] * len(f))[: len(y[::4])]
+    return y
+
+
+LIKELIHOODS = {
+    "gaussian": Case(
+        px.gp.Gaussian(), [0.6], [-1.3, 0.0, 2.0],
+        lambda f, y, phi: stats.norm.logpdf(y, f, phi[0]),
+        lambda rng, f: f + 0.6 * rng.normal(size=len(f)),
+    ),
+    "probit": Case(
+        px.gp.BernoulliProbit(), [], [0.0, 1.0, 1.0],
+        lambda f, y, phi: stats.norm.logcdf((2 * y - 1) * f),
+        lambda rng, f: (f + rng.normal(size=len(f)) > 0).astype(float),
+    ),
+    "logit": Case(
+        px.gp.BernoulliLogit(), [], [0.0, 1.0, 0.0],
+        lambda f, y, phi: -np.logaddexp(0, (1 - 2 * y) * f),
+        lambda rng, f: (f + rng.logistic(size=len(f)) > 0).astype(float),
+    ),
+    "poisson": Case(
+        px.gp.Poisson(), [], [0.0, 3.0, 40.0],
+        lambda f, y, phi: stats.poisson.logpmf(y, np.exp(f)),
+        lambda rng, f: rng.poisson(np.exp(f)).astype(float),
+    ),
+    "negative binomial": Case(
+        px.gp.NegativeBinomial(), [1.7], [0.0, 3.0, 40.0], _negative_binomial,
+        lambda rng, f: rng.poisson(np.exp(f) * rng.gamma(1.7, 1 / 1.7, len(f))).astype(float),
+    ),
+    "student-t": Case(
+        px.gp.StudentT(), [3.0, 0.3], [-2.0, 0.1, 6.0],
+        lambda f, y, phi: stats.t.logpdf(y, phi[0], f, phi[1]), _with_outliers,
+    ),
+}  # fmt: skip
+
+
 def observations(name: str, X: np.ndarray, seed: int = 1):
     """Likelihood, its parameters and n observations."""
-    rng, n = np.random.default_rng(seed), len(X)
-    f = 1.5 * X[:, 0]
-    if name == "gaussian":
-        return px.gp.Gaussian(), np.array([0.6]), f + 0.6 * rng.normal(size=n)
-    if name == "probit":
-        return px.gp.BernoulliProbit(), np.array([]), (f + rng.normal(size=n) > 0).astype(float)
-    if name == "logit":
-        return px.gp.BernoulliLogit(), np.array([]), (f + rng.logistic(size=n) > 0).astype(float)
-    if name == "poisson":
-        return px.gp.Poisson(), np.array([]), rng.poisson(np.exp(f)).astype(float)
-    if name == "negative binomial":
-        y = rng.poisson(np.exp(f) * rng.gamma(1.7, 1 / 1.7, n)).astype(float)
-        return px.gp.NegativeBinomial(), np.array([1.7]), y
-    y = f + 0.3 * rng.normal(size=n)
-    y[::4] += np.array([6.0, -7.0] * n)[: len(y[::4])]  # outliers: negative site precisions
-    return px.gp.StudentT(), np.array([3.0, 0.3]), y
+    case = LIKELIHOODS[name]
+    y = case.draw(np.random.default_rng(seed), 1.5 * X[:, 0])
+    return case.likelihood, np.array(case.phi), y
 
 
 def solver_of(rule: str, likelihood: px.gp.Likelihood):

@@ -11,37 +11,17 @@ from scipy.special import logsumexp
 
 from pymc_ext.gp import likelihoods as lk
 from pymc_ext.gp.errors import ConvergenceError
+from tests.pymc_ext.gp.problems import LIKELIHOODS
 from tests.tolerances import NUMERIC, monte_carlo
 
-CASES = {
-    "gaussian": (lk.Gaussian(), np.array([0.7]), [-1.3, 0.0, 2.0]),
-    "probit": (lk.BernoulliProbit(), np.array([]), [0.0, 1.0, 1.0]),
-    "logit": (lk.BernoulliLogit(), np.array([]), [0.0, 1.0, 0.0]),
-    "student-t": (lk.StudentT(), np.array([3.0, 0.4]), [-2.0, 0.1, 6.0]),
-    "poisson": (lk.Poisson(), np.array([]), [0.0, 3.0, 40.0]),
-    "negative binomial": (lk.NegativeBinomial(), np.array([1.7]), [0.0, 3.0, 40.0]),
-}
+CASES = {name: (case.likelihood, np.array(case.phi), case.y) for name, case in LIKELIHOODS.items()}
 PAIRS = [(0.3, 0.05), (-1.0, 0.8), (2.0, 12.0), (-4.0, 1.5)]
 case = pytest.mark.parametrize("name", CASES)
 
 
-def reference(likelihood, y, phi):
+def reference(name, y, phi):
     """Log density of y given f by scipy.stats."""
-    if isinstance(likelihood, lk.Gaussian):
-        return lambda f: stats.norm.logpdf(y, f, phi[0])
-    if isinstance(likelihood, lk.BernoulliProbit):
-        return lambda f: stats.norm.logcdf((2 * y - 1) * f)
-    if isinstance(likelihood, lk.BernoulliLogit):
-        return lambda f: -np.logaddexp(0, (1 - 2 * y) * f)
-    if isinstance(likelihood, lk.StudentT):
-        return lambda f: stats.t.logpdf(y, phi[0], f, phi[1])
-    if isinstance(likelihood, lk.Poisson):
-        return lambda f: stats.poisson.logpmf(y, np.exp(f))
-    return lambda f: np.where(  # scipy's p rounds to 0 for large f
-        np.abs(f) < 20,
-        stats.nbinom.logpmf(y, phi[0], phi[0] / (phi[0] + np.exp(np.clip(f, -20, 20)))),
-        likelihood.log_prob(f, np.array([y]), phi),
-    )
+    return lambda f: LIKELIHOODS[name].log_density(f, y, phi)
 
 
 def integral(g, m, s, y, width):
@@ -96,7 +76,7 @@ def test_log_prob_is_normalised(name: str) -> None:
     likelihood, phi, ys = CASES[name]
     f = np.linspace(-3, 3, 7)
     for y in ys:
-        expected = reference(likelihood, y, phi)(f)
+        expected = reference(name, y, phi)(f)
         assert likelihood.log_prob(f, np.full(7, y), phi) == pytest.approx(expected, rel=1e-9)
 
 
@@ -128,7 +108,7 @@ def test_expectations_match_quadrature(name: str, m: float, s: float) -> None:
         y = np.array([y0])
         e = likelihood.expectations(np.array([m]), np.array([s**2]), y, phi, order=4)
         c, w = (float(a[0]) for a in likelihood.scale(y, phi))
-        log_p = reference(likelihood, y0, phi)
+        log_p = reference(name, y0, phi)
         got = [e.value[0], *e.derivatives[:3, 0], *e.parameters[:, :, 0].ravel()]
         functions = [log_p]
         args = (likelihood, y, phi)
@@ -155,7 +135,7 @@ def test_tilted_moments_match_quadrature(name: str, m: float, s: float, power: f
         y = np.array([y0])
         t = likelihood.tilted(np.array([m]), np.array([s**2]), y, phi, power)
         c, w = (float(a[0]) for a in likelihood.scale(y, phi))
-        log_p, shift = reference(likelihood, y0, phi), t.log_normaliser[0]
+        log_p, shift = reference(name, y0, phi), t.log_normaliser[0]
 
         def density(f, log_p=log_p, shift=shift):
             return np.exp(power * log_p(f) - shift)

@@ -11,10 +11,18 @@ from pymc_ext.gp.errors import ConvergenceError
 from pymc_ext.gp.likelihoods import StudentT
 from pymc_ext.gp.likelihoods.base import Expectations
 from pymc_ext.gp.solver import Solver
-from tests.pymc_ext.gp.problems import RULES, covariance, observations, prior, solver_of, sparse
+from tests.pymc_ext.gp.problems import (
+    LIKELIHOODS,
+    RULES,
+    covariance,
+    observations,
+    prior,
+    solver_of,
+    sparse,
+)
 from tests.tolerances import EXACT, NUMERIC
 
-NAMES = ("gaussian", "probit", "logit", "poisson", "negative binomial", "student-t")
+NAMES = tuple(LIKELIHOODS)
 each_rule = pytest.mark.parametrize("rule", RULES)
 each_likelihood = pytest.mark.parametrize("name", NAMES)
 
