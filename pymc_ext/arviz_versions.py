@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import arviz as az
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 ArvizData = Any  # az.InferenceData of ArviZ 0.x, xarray.DataTree of ArviZ 1.x: no common class
 OLD = int(az.__version__.split(".")[0]) < 1
@@ -27,17 +26,3 @@ def from_groups(
     if OLD:
         return az.from_dict(**groups, **options)  # type: ignore[arg-type]
     return az.from_dict(dict(groups), **options)
-
-
-def arviz_psislw(log_ratios: NDArray[np.floating]) -> tuple[NDArray, NDArray]:
-    """Smoothed normalised log weights (..., N) and k̂ (...,) of log importance ratios (..., N).
-
-    ArviZ 0.x takes log ratios; ArviZ 1.x takes minus log ratios (log likelihoods) and lives in
-    `arviz_stats`.
-    """
-    if OLD:
-        with np.errstate(over="ignore"):  # its weights of hopeless Pareto fits reach 0 as 1/inf
-            return az.psislw(log_ratios)
-    from arviz_stats.base import array_stats
-
-    return array_stats.psislw(-log_ratios)

@@ -11,7 +11,6 @@ README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README, flags=re.M | re.S)
 
 
-@pytest.mark.filterwarnings("ignore:.find_MAP. will:FutureWarning")  # PyMC 6: a choice there
 @pytest.mark.slow
 @pytest.mark.stan
 def test_python_blocks_run_in_order(tmp_path, monkeypatch) -> None:

@@ -1,9 +1,8 @@
 """Importance sampling diagnostics of an approximation: k̂, effective sample size, evidence.
 
 Notation: ``l = log p̃ - log q`` at draws of q, arrays ``(R, N)``: R independent repetitions of N
-draws each. PSIS is ArviZ's. Ratios whose sd is below `CONSTANT_RATIOS` (q is p up to rounding)
-are never passed to PSIS, which turns rounding noise into noise in k̂: they are reported as
-``exact``.
+draws each. Ratios whose sd is below `CONSTANT_RATIOS` (q is p up to rounding) are never passed to
+PSIS, which turns rounding noise into noise in k̂: they are reported as ``exact``.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from bridge.measures.limits import CONSTANT_RATIOS, KHAT_FEWEST_TAIL, KHAT_USABLE
-from pymc_ext.maths.psis import psislw
+from pymc_ext.maths.psis import psislw, tail_size
 
 __all__ = ["KHat", "pareto_khat", "psis"]
 
@@ -77,7 +76,7 @@ def pareto_khat(lp: np.ndarray, lq: np.ndarray) -> KHat:
     -------
     KHat
         With ``reason`` and NaN instead of a number where a ratio is NaN or +inf, where all are
-        -inf, where the tail has fewer than six distinct ratios, or where the draws of positive
+        -inf, where the tail has fewer than seven distinct ratios, or where the draws of positive
         weight are no more than the tail.
 
     Raises
@@ -135,9 +134,9 @@ def _distrust(khat: float) -> str | None:
 
 
 def psis(log_ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """ArviZ's PSIS: log ratios (R, N) to smoothed log weights (R, N), on their scale, and k̂ (R,).
+    """PSIS: log ratios (R, N) to smoothed log weights (R, N), on their scale, and k̂ (R,).
 
-    ArviZ normalises, so the scale is put back from a ratio no smoothing touches.
+    Weights come normalised, so the scale is put back from a ratio no smoothing touches.
     """
     smoothed, khat = psislw(log_ratios)
     lowest = np.argmin(np.where(np.isfinite(log_ratios), log_ratios, np.inf), axis=1)[:, None]
@@ -166,7 +165,7 @@ def _log_ratios(lp: np.ndarray, lq: np.ndarray) -> tuple[np.ndarray, int, str | 
 
 def _tail_problem(ratios: np.ndarray) -> str | None:
     n = ratios.shape[1]
-    size = int(np.ceil(min(n / 5, 3 * np.sqrt(n))))  # Vehtari et al. (2024), section 3
+    size = tail_size(n)
     distinct = min(len(np.unique(row[np.isfinite(row)])) for row in np.sort(ratios)[:, -size:])
     fewest = KHAT_FEWEST_TAIL + 1
     if distinct < fewest:

@@ -22,9 +22,9 @@ KHAT_GOOD: Final = 0.5
 # which nothing is left to tell apart.
 KHAT_WORST_SHOWN: Final = 1.4
 
-# The fewest ratios a generalised Pareto distribution is fitted to: ArviZ's PSIS smooths no shorter
-# tail and returns k̂ = ∞.
-KHAT_FEWEST_TAIL: Final = 5
+# The fewest ratios a generalised Pareto distribution is fitted to: of five the first quartile is
+# the smallest, by which ArviZ 1 refuses a fit.
+KHAT_FEWEST_TAIL: Final = 6
 
 # The fewest draws of a batch that has a k̂ of its own: by [V] the tail of 200 draws holds 40, with
 # which the prior on its shape, worth 10 observations, has a fifth of the weight.

@@ -9,7 +9,7 @@ Add an Op: a class in `stan_op` derived from `StanOp` with ``make_node``, ``infe
 ``compute`` and ``pullback``; numba has it then, JAX needs a function in `stan_backends`.
 
 >>> with bridge.stan_model("parameters { real x; } model { x ~ normal(1, 2); }"):
-...     mode = pm.find_MAP(progressbar=False)
->>> float(mode["x"].round(3))
+...     laplace = pm.fit(method=px.LaplaceVI(random_seed=1), progressbar=False)
+>>> float(laplace.mean.eval()[0].round(3))
 1.0
 """

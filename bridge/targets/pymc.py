@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pytensor.compile.function.types import Function
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
@@ -18,6 +17,9 @@ from bridge.targets.base import Draws, as_points, select
 from pymc_ext.density.model import PyMCDensity, rows_per_call
 from pymc_ext.over_draws import over_draws
 from pymc_ext.periodic import refuse_periodic
+
+if TYPE_CHECKING:
+    from pytensor.compile import Function
 
 __all__ = ["PyMCTarget", "model_start", "pymc_target"]
 

@@ -1,13 +1,13 @@
 r"""Pareto-smoothed importance sampling on arrays, without importing ArviZ (three seconds).
 
-The largest M = min(N/5, 3√N) of N ratios are replaced by quantiles of a generalised Pareto
+The largest M = ⌊min(N/5, 3√N)⌋ of N ratios are replaced by quantiles of a generalised Pareto
 distribution fitted to them, with shape k̂ and scale σ:
 
 .. math:: F(x) = 1 - (1 + k x / \sigma)^{-1/k}.
 
 The fit is the posterior mean of Zhang & Stephens (2009), doi:10.1198/tech.2009.08017, with k̂ pulled
 towards 0.5 by a prior worth ten ratios. Vehtari, Simpson, Gelman, Yao & Gabry (2024), JMLR 25(72),
-arXiv:1507.02646, sections 3 and appendix C. Tested against ArviZ's own.
+arXiv:1507.02646, section 3 and appendices C and H. Tested against ArviZ's own, 0.x and 1.x.
 """
 
 from __future__ import annotations
@@ -17,16 +17,27 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 Array = NDArray[np.floating]
-FEWEST_TAIL = 5  # ratios of a tail to which a Pareto distribution is fitted
+FEWEST_TAIL = 6  # ratios of a tail that is fitted: the first quartile of fewer is their smallest
 GRID = 30  # points at which the profile posterior is evaluated, beside √M more
 PRIOR_WEIGHT = 10  # ratios that the prior k = 0.5 is worth
 LOG_TINY = float(np.log(np.finfo(float).tiny))  # a log ratio that far below the largest is zero
 
 
+def tail_size(n: int) -> int:
+    """M, the ratios of ``n`` to which a Pareto distribution is fitted.
+
+    Rounded down, as in Vehtari et al. (2024), appendix H, the R package posterior and ArviZ 1;
+    ArviZ 0.x and the R package loo round up.
+    """
+    return int(min(n / 5, 3 * np.sqrt(n)))
+
+
 def psislw(log_ratios: Array) -> tuple[Array, Array]:
     """Smoothed normalised log weights (..., N) and k̂ (...,) of log importance ratios (..., N).
 
-    k̂ is infinite where fewer than five ratios lie in the tail; −inf ratios are zero weights.
+    k̂ is infinite, and the weights are not smoothed, where no Pareto distribution can be fitted:
+    fewer than six ratios lie in the tail, or a quarter of them equal the smallest. −inf ratios are
+    zero weights.
 
     Examples
     --------
@@ -47,7 +58,7 @@ def _smooth(log_ratios: Array) -> tuple[Array, float]:
     n = len(log_ratios)
     x = log_ratios - log_ratios.max()
     order = np.argsort(x)
-    size = int(np.ceil(min(n / 5, 3 * np.sqrt(n))))
+    size = tail_size(n)
     cutoff = max(float(x[order[-size - 1]]), LOG_TINY)
     tail = np.flatnonzero(x > cutoff)
     if len(tail) < FEWEST_TAIL:
@@ -65,11 +76,14 @@ def _smooth(log_ratios: Array) -> tuple[Array, float]:
 
 
 def generalised_pareto(excess: Array) -> tuple[float, float]:
-    """Shape k and scale σ of sorted positive ``excess`` (M,)."""
+    """Shape k and scale σ of sorted positive ``excess`` (M,); k is inf where it has no such law."""
     m = len(excess)
+    quartile = excess[int(m / 4 + 0.5) - 1]
+    if quartile <= excess[0]:  # far from any Pareto distribution: NaN in ArviZ 1 and posterior
+        return np.inf, np.nan
     points = GRID + int(np.sqrt(m))
     b = 1 - np.sqrt(points / (np.arange(1, points + 1) - 0.5))
-    b = b / (3 * excess[int(m / 4 + 0.5) - 1]) + 1 / excess[-1]
+    b = b / (3 * quartile) + 1 / excess[-1]
     k = np.mean(np.log1p(-b[:, None] * excess), axis=1)
     log_likelihood = m * (np.log(-b / k) - k - 1)
     weight = np.exp(log_likelihood - logsumexp(log_likelihood))
