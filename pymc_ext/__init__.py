@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pymc_ext.variational.bernstein.shape import FlowShape
     from pymc_ext.variational.bernstein.vi import BernsteinVI
     from pymc_ext.variational.core.inference import AlgorithmVI
+    from pymc_ext.variational.core.steps import StepOptions
     from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
     from pymc_ext.variational.gaussian.laplace_vi import LaplaceVI
     from pymc_ext.variational.gaussian.mixed_vi import DiagonalVI, MixedVI
@@ -62,6 +63,7 @@ _HOMES = {
     "Normal": _VARIATIONAL + "bernstein.latents",
     "Polish": _VARIATIONAL + "bernstein.polish.weighted",
     "PyMCDensity": "pymc_ext.density.model",
+    "StepOptions": _VARIATIONAL + "core.steps",
     "StudentT": _VARIATIONAL + "bernstein.latents",
     "ViperVI": _VARIATIONAL + "logistic.viper",
     "bernstein_map": "pymc_ext.ops.bernstein",
@@ -95,6 +97,7 @@ __all__ = [
     "Normal",
     "Polish",
     "PyMCDensity",
+    "StepOptions",
     "StudentT",
     "ViperVI",
     "bernstein_map",

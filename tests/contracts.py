@@ -43,15 +43,16 @@ class Family:
     iterative: bool = True
 
 
+SMALL, FEW = px.FlowShape(5, (4,)), ModeSearch(starts=4, spread=4.0)
 FAMILIES = {
     "laplace": Family(lambda **k: px.LaplaceVI(**k)),
     "mixed-mu": Family(lambda **k: px.MixedVI("mu", **k)),
     "mixed-eig": Family(lambda **k: px.MixedVI("eig", **k)),
     "mixed-lr": Family(lambda **k: px.MixedVI("lr", **k)),
     "diagonal": Family(lambda **k: px.DiagonalVI(**k), gaussian_target="diagonal"),
-    "mixture": Family(lambda **k: px.MixtureVI(starts=4, **k)),
+    "mixture": Family(lambda **k: px.MixtureVI(search=FEW, **k)),
     "bernstein": Family(
-        lambda **k: px.BernsteinVI(5, (4,), polish=None, **k), gaussian_target=None, minibatch=True
+        lambda **k: px.BernsteinVI(SMALL, polish=None, **k), gaussian_target=None, minibatch=True
     ),
     # families of logistic models only, which a model without data is not
     "viper": Family(lambda **k: px.ViperVI(**k), gaussian_target=None, minibatch=True),
@@ -68,7 +69,6 @@ FAMILIES = {
     ),
 }
 
-SMALL = px.FlowShape(5, (4,))
 QUICK = StepOptions(20, learning_rate=0.02)
 POLISHED = px.ImportanceWeighted(steps=20, judge_draws=1000)
 # what makes each algorithm, with options as little work as the tests of its contract need
@@ -78,7 +78,7 @@ ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
     "mixed-eig": lambda: Mixed("eig", base="unit"),
     "mixed-lr": lambda: Mixed("lr"),
     "diagonal": lambda: Diagonal(),
-    "mixture": lambda: Mixture(search=ModeSearch(starts=4, spread=4.0)),
+    "mixture": lambda: Mixture(search=FEW),
     "monte-carlo-full": lambda: MonteCarlo("full", step=QUICK),
     "monte-carlo-diagonal": lambda: MonteCarlo("diagonal", step=QUICK),
     "bernstein": lambda: Bernstein(SMALL, polish=None),
