@@ -64,7 +64,7 @@ class Attempt:
         Its name, as `python -m bridge list` has it.
     khat, khat_sd
         Median Pareto k̂ over five batches of draws and its spread; NaN where the method failed, or
-        where the ratios are constant (``exact``).
+        where the ratios are constant (``exact``). Of the method's proposal, where it has one.
     elbo
         E_q[log p̃ − log q] on draws the fit has not seen, nats.
     exact
@@ -98,7 +98,8 @@ class Advice:
     attempts
         Every method tried, in order.
     fit
-        Draws of the chosen approximation before resampling, with ``log_q``; None for NUTS.
+        Draws of the chosen approximation before resampling, with ``log_q``, and of its proposal,
+        where it has one: that is what was resampled. None for NUTS.
     draws
         What ``idata`` is made of.
     """
@@ -243,6 +244,7 @@ def _try(
         seconds = time.perf_counter() - begin
         return Attempt(method.name, nan, nan, nan, False, seconds, verdict), None, None
     lp, lq = _log_densities(method, found)
+    assert found.lq is not None
     size = lp.size // REPETITIONS
     lp_batches, lq_batches = (x[: size * REPETITIONS].reshape(REPETITIONS, size) for x in (lp, lq))
     k = pareto_khat(lp_batches, lq_batches)
@@ -251,7 +253,7 @@ def _try(
         method=method.name,
         khat=k.value,
         khat_sd=k.sd,
-        elbo=float((lp - lq).mean()),
+        elbo=float((found.lp - found.lq).mean()),
         exact=k.exact,
         seconds=time.perf_counter() - begin,
         verdict=_verdict(k, limit),
@@ -277,13 +279,14 @@ def _no_derivative() -> tuple[type[Exception], ...]:
 
 
 def _log_densities(method: Method, found: Fit) -> tuple[np.ndarray, np.ndarray]:
-    """log p̃ and log q of all draws."""
-    if found.lq is None:
+    """log p̃ and log q of the draws for weights."""
+    weighted = found.weighted
+    if weighted is None or found.lq is None:
         raise TypeError(
             f"method {method.name} gave draws without log q, by which it would be judged: mark it "
             "as sampler=True, or let its Fit have lq"
         )
-    return found.lp.ravel(), found.lq.ravel()
+    return weighted.lp.ravel(), weighted.lq.ravel()
 
 
 def _verdict(k: KHat, limit: float) -> str:

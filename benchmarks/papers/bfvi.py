@@ -158,9 +158,9 @@ def _draw_kl(ours: pd.DataFrame, folder: Path) -> None:
 
 
 def measure(approx: Any, seconds: float, seed: int) -> dict[str, Any]:
-    """ELBO, k̂ and relative ESS from fresh draws, and what each training phase reached."""
+    """ELBO of q, k̂ and relative ESS of its proposal, and what each training phase reached."""
     _, lp, lq = approx.draws_with_logs(DRAWS, random_seed=1000 + seed)
-    judged = pareto_khat(lp, lq)
+    judged = pareto_khat(*approx.weighted_draws(DRAWS, random_seed=1000 + seed)[1:])
     return {
         "seed": seed,
         "khat": judged.value,

@@ -47,15 +47,16 @@ class BernsteinVI(StochasticVI):
         highest ELBO on fresh draws), or ``(mean, cov)`` on the unconstrained space in the model's
         order.
     polish
-        A second phase that lowers k̂ at the price of a few hundredths of a nat of ELBO:
-        ``"auto"`` runs it after a fit of at least 3000 steps, unless k̂ < 0.3 or the relative
-        ESS > 0.999 already. It first tries longer tails of single latent variables, fitted to
-        the importance weights, and latent variables a little wider than the ELBO makes them;
-        then, where k̂ is still 0.4 or more, it trains on the importance-weighted bound with
-        default settings, from the longest tails tried; what is best on fresh draws is kept.
-        ``"widening"`` leaves out the training, which takes 768,000 gradients.
-        :class:`ImportanceWeighted` settings run always, None never; a :class:`Polish` says each
-        of these. Nothing is kept that makes q worse, in its ELBO or an sd, than the base.
+        Whether a second phase makes a *proposal* beside q, for importance weights and nothing
+        else (``approx.proposal``, ``approx.weighted_draws``): its k̂ is lower, its ELBO too by a
+        few hundredths of a nat; draws, moments and ELBO stay q's. ``"auto"`` runs it after a fit
+        of at least 3000 steps, unless k̂ < 0.3 or the relative ESS > 0.999 already. It first tries
+        longer tails of single latent variables, fitted to the importance weights, and latent
+        variables a little wider than the ELBO makes them; then, where k̂ is still 0.4 or more, it
+        trains on the importance-weighted bound with default settings, from the longest tails
+        tried; what is best on fresh draws is the proposal. ``"widening"`` leaves out the
+        training, which takes 768,000 gradients. :class:`ImportanceWeighted` settings run always,
+        None never; a :class:`Polish` says each of these.
     step
         Optimiser and full learning rate, which ``pm.fit(obj_optimizer=...)`` replaces, and draws
         of a step, which ``obj_n_mc`` does.
