@@ -5,10 +5,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
-# PyMC 6 needs Python 3.12; a name on the path may be a shim that does not run
-PYTHON313 ?= $(shell for p in python3.13 python3.12 python3.14; do \
-	$$p -c "import venv, sys; sys.exit(sys.version_info < (3, 12))" 2>/dev/null \
-	&& command -v $$p && break; done)
+# PyMC 6 needs Python 3.12 or newer
+PYTHON313 ?= $(shell .ci/python313)
 VENV313 := .venv313
 READY313 := $(VENV313)/.installed
 VENV_MINIMUM := .venv-minimum

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -80,6 +81,45 @@ def test_importing_checks_before_pymc_can_fail(package, tmp_path) -> None:
     )
     assert run.returncode != 0
     assert "got PyMC 7.0.0" in run.stderr.splitlines()[-1]
+
+
+def program(path: Path, script: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def python_for_pymc6(folder: Path) -> str:
+    """What `.ci/python313` prints where nothing but the programs in ``folder`` is on the path."""
+    for tool in ("sh", "grep", "sort"):
+        (folder / tool).symlink_to(str(shutil.which(tool)))
+    run = subprocess.run(
+        [ROOT / ".ci" / "python313"], env={"PATH": str(folder)}, capture_output=True, text=True
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    return run.stdout
+
+
+def test_the_newest_python_of_pyenv_that_runs_gets_pymc6(tmp_path) -> None:
+    path, versions = tmp_path / "bin", tmp_path / "versions"
+    program(path / "python3.13", "exit 127")  # a shim
+    installed = "3.11.7 3.12.1 3.12.11 3.12.2 3.13.0 3.13.0/envs/mine 3.14.0t 3.15.0 system"
+    listed = f"printf '%s\\n' {installed}"
+    program(path / "pyenv", f'[ "$1" = prefix ] && echo {versions}/$2 || {listed}')
+    for version in installed.split():
+        program(versions / version / "bin" / "python", "exit 0")
+    program(versions / "3.13.0" / "bin" / "python", "exit 1")  # one without venv
+    assert python_for_pymc6(path) == f"{versions}/3.12.11/bin/python\n"
+
+
+def test_a_python_on_the_path_comes_before_pyenvs(tmp_path) -> None:
+    program(tmp_path / "python3.12", "exit 0")
+    program(tmp_path / "pyenv", "echo asked >&2")
+    assert python_for_pymc6(tmp_path) == f"{tmp_path}/python3.12\n"
+
+
+def test_no_python_and_no_pyenv_is_no_error(tmp_path) -> None:
+    assert python_for_pymc6(tmp_path) == ""
 
 
 KNOW_VERSIONS = {

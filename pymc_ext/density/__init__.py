@@ -5,7 +5,8 @@ A density is any object with ``dimension``, ``log_density`` and ``log_density_gr
 
 - :class:`PyMCDensity`: of a ``pm.Model``, compiled once (value and score together);
 - :class:`CallableDensity`: of NumPy functions, or of one JAX function, which gives its gradient;
-- ``stan_models.StanDensity``: of a compiled Stan program, as it stands.
+- ``stan_models.StanDensity``: of a compiled Stan program, as it stands;
+- :class:`DensityInCoordinates`: of v where θ = T(v), for any of these and any q with a pullback.
 
 To add one, write these three members; nothing is registered. Algorithms count what they ask of a
 density by wrapping it in :class:`CountedDensity`.
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from pymc_ext.density.callable import CallableDensity
 from pymc_ext.density.check import DensityError, require_usable
+from pymc_ext.density.coordinates import DensityInCoordinates, TransportMap
 from pymc_ext.density.counted import CountedDensity
 from pymc_ext.density.differences import DifferenceHessian
 from pymc_ext.density.protocol import Density
@@ -33,8 +35,10 @@ __all__ = [
     "CountedDensity",
     "Density",
     "DensityError",
+    "DensityInCoordinates",
     "DifferenceHessian",
     "PyMCDensity",
+    "TransportMap",
     "require_usable",
 ]
 

@@ -24,13 +24,13 @@ class Gaussian:
         μ, shape (D,).
     root
         L, any root of the covariance, shape (D, D).
-    inverse
+    known_inverse
         L⁻¹; None computes it.
     """
 
     mean: Array
     root: Array
-    inverse: Array | None = None
+    known_inverse: Array | None = None
 
     @property
     def dimension(self) -> int:
@@ -42,7 +42,8 @@ class Gaussian:
     @cached_property
     def root_inverse(self) -> Array:
         """L⁻¹, (D, D)."""
-        return np.linalg.inv(self.root) if self.inverse is None else self.inverse
+        known = self.known_inverse
+        return np.linalg.inv(self.root) if known is None else known
 
     @cached_property
     def log_det(self) -> float:
@@ -53,10 +54,17 @@ class Gaussian:
         """θ = μ + L z and log q, (N, D) -> (N, D), (N,)."""
         return self.mean + z @ self.root.T, standard_normal_logp(z) - self.log_det
 
+    def inverse(self, theta: Array) -> Array:
+        """z = L⁻¹ (θ − μ), (N, D) -> (N, D)."""
+        return (theta - self.mean) @ self.root_inverse.T
+
+    def pullback(self, z: Array, score: Array) -> Array:
+        """Score in z of log p̃(T(z)) + log|det|, from that of log p̃ at T(z), both (N, D)."""
+        return score @ self.root
+
     def log_density(self, theta: Array) -> Array:
         """Normalised log q, (N, D) -> (N,)."""
-        z = (theta - self.mean) @ self.root_inverse.T
-        return standard_normal_logp(z) - self.log_det
+        return standard_normal_logp(self.inverse(theta)) - self.log_det
 
     @property
     def cov(self) -> Array:
@@ -87,9 +95,17 @@ class DiagonalGaussian:
         """θ = μ + σ z and log q, (N, D) -> (N, D), (N,)."""
         return self.mean + self.std * z, standard_normal_logp(z) - np.log(self.std).sum()
 
+    def inverse(self, theta: Array) -> Array:
+        """z = (θ − μ) / σ, (N, D) -> (N, D)."""
+        return (theta - self.mean) / self.std
+
+    def pullback(self, z: Array, score: Array) -> Array:
+        """Score in z of log p̃(T(z)) + log|det|, from that of log p̃ at T(z), both (N, D)."""
+        return score * self.std
+
     def log_density(self, theta: Array) -> Array:
         """Normalised log q, (N, D) -> (N,)."""
-        return standard_normal_logp((theta - self.mean) / self.std) - np.log(self.std).sum()
+        return standard_normal_logp(self.inverse(theta)) - np.log(self.std).sum()
 
     @property
     def cov(self) -> Array:

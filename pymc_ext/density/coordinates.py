@@ -1,0 +1,94 @@
+r"""A density seen in the coordinates of a q: what a sampler needs to know of an approximation.
+
+With θ = T(v) and v ~ N(0, I) under q, the posterior of v has the density
+
+.. math:: \log p(v) = \log \tilde p(T(v)) + \log|\det \partial T / \partial v|,
+          \quad \log|\det \partial T/\partial v| = \log N(v; 0, I) - \log q(T(v)),
+
+which is that of N(0, I), up to a constant, where q is the posterior. Hoffman, Sountsov, Dillon,
+Langmore, Tran & Vasudevan (2019), NeuTra-lizing bad geometry, arXiv:1903.03704.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from pymc_ext.density.check import DensityError
+from pymc_ext.density.protocol import Array, Density
+from pymc_ext.maths.normal import standard_normal_logp
+
+
+class TransportMap(Protocol):
+    """T from standard normals onto the unconstrained space: any q that has a pullback.
+
+    Optional: ``inverse`` (θ (N, D) -> v (N, D)).
+    """
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+
+    @property
+    def latent_dimension(self) -> int:
+        """K, the number of normals; coordinates of a density need K = D."""
+
+    def forward(self, z: Array) -> tuple[Array, Array]:
+        """θ = T(z) and the normalised log q(θ), (N, K) -> (N, D), (N,)."""
+
+    def pullback(self, z: Array, score: Array) -> Array:
+        """Score in z of log p̃(T(z)) + log|det ∂T/∂z|, from that of log p̃ at T(z), (N, D)."""
+
+
+class DensityInCoordinates:
+    """log p̃(T(v)) + log|det ∂T/∂v| and its score: a density over v for any T with a pullback.
+
+    Parameters
+    ----------
+    density
+        log p̃ of θ, unconstrained.
+    transport
+        T; a fitted q will do.
+
+    Raises
+    ------
+    DensityError
+        The dimensions differ, or T has not one normal a coordinate.
+
+    Examples
+    --------
+    >>> from pymc_ext.density import CallableDensity
+    >>> from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
+    >>> density = CallableDensity(lambda x: -0.5 * (x**2).sum(1), lambda x: -x, dimension=1)
+    >>> q = DiagonalGaussian(np.zeros(1), np.array([0.5]))
+    >>> v = DensityInCoordinates(density, q)
+    >>> v.log_density_gradient(np.ones((1, 1)))[1]  # θ = v / 2, so that v ~ N(0, 4)
+    array([[-0.25]])
+    """
+
+    def __init__(self, density: Density, transport: TransportMap) -> None:
+        D = int(density.dimension)
+        found = int(transport.dimension), int(transport.latent_dimension)
+        if found != (D, D):
+            raise DensityError(
+                f"coordinates of a density in {D} dimensions need a map from {D} normals to {D} "
+                f"values, got one from {found[1]} to {found[0]}"
+            )
+        self.density, self.transport = density, transport
+        self.dimension = D
+
+    def log_density(self, v: Array) -> Array:
+        """log p̃(T(v)) + log|det|, (N, D) -> (N,)."""
+        theta, log_det = self._forward(v)
+        return self.density.log_density(theta) + log_det
+
+    def log_density_gradient(self, v: Array) -> tuple[Array, Array]:
+        """The same with its score in v, (N, D) -> (N,), (N, D)."""
+        theta, log_det = self._forward(v)
+        lp, score = self.density.log_density_gradient(theta)
+        return lp + log_det, self.transport.pullback(v, score)
+
+    def _forward(self, v: Array) -> tuple[Array, Array]:
+        theta, log_q = self.transport.forward(v)
+        return theta, standard_normal_logp(np.asarray(v)) - log_q
