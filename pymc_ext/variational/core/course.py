@@ -27,9 +27,14 @@ LEAST_GAIN = 0.002
 # A doubling that closes less of what is missing to log Z than this share does not pay either: the
 # next doubling would close less still, and weights or a sampler are cheaper by then.
 LEAST_SHARE = 0.1
-# Draws that a fit is wanted for, what `bridge.fit` returns: at a relative ESS e they take 4000/e
-# values of log p̃, so that no block of more than 4000 (1/e − 1) scores can save what it costs.
-DRAWS_WANTED = 4000
+# Effective draws that anyone asks of a fit, those of 1 % quantiles: at a relative ESS e they take
+# 50,000/e values of log p̃, so that a block of more scores than 50,000 (1/e − 1) cannot save what it
+# costs.
+DRAWS_WANTED = 50_000
+# Steps of the longest block: NUTS in the coordinates of what has been found by then has 400
+# effective draws for as many scores, and ends exact.
+LONGEST_BLOCK = 80
+JUDGING_DRAWS = 500  # values by which candidates are compared: paired, they know a gain of .002 nats
 
 
 class FitStopped(Exception):
@@ -112,6 +117,11 @@ class Course(Generic[Q]):
             self.best = candidate
         return candidate
 
+    def block_pays(self, candidate: Candidate[Posterior], steps: int, draws: int) -> bool:
+        """Whether so many steps can save more evaluations than they cost, see `DRAWS_WANTED`."""
+        saved = DRAWS_WANTED * (1 - candidate.relative_ess)
+        return steps * draws * candidate.relative_ess <= saved
+
     def step(self, loss: float, q: Callable[[], Q]) -> None:
         """One step was taken, after which q is ``q()``. Raises FitStopped where it was the last."""
         self.steps_left -= 1
@@ -182,6 +192,11 @@ class Averaged(ABC, Generic[Q]):
         return self.posterior(*(total / self._count for total in self._sums))
 
 
+def repaired_by_weights(best: Candidate[Posterior]) -> str:
+    """Why a fit ends at a q that is good enough."""
+    return f"weights repair the rest for less (ESS {best.relative_ess:.2f} N)"
+
+
 def block_of(steps: Averaged[Q], course: Course[Q], count: int) -> Candidate[Q]:
     """So many steps, and q at their average; of the first block its second half."""
     if steps.steps == 0:
@@ -205,7 +220,8 @@ def in_doubling_blocks(
         enough = max(error, LEAST_GAIN, LEAST_SHARE * best.gap)
         if not gain > enough:
             return Ended(best, gain, error, f"the last {count} steps gained {gain:.2g} nats")
-        cost = steps.steps * steps.draws
-        if cost > DRAWS_WANTED * (1 / best.relative_ess - 1):
-            why = f"weights repair the rest for less (ESS {best.relative_ess:.2f} N)"
+        if steps.steps > LONGEST_BLOCK:
+            why = f"the last {count} steps gained {gain:.2g} nats; a sampler ends the rest for less"
             return Ended(best, gain, error, why)
+        if not course.block_pays(best, steps.steps, steps.draws):
+            return Ended(best, gain, error, repaired_by_weights(best))

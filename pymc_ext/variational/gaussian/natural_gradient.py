@@ -9,6 +9,8 @@ of Khan & Rue (2023), The Bayesian learning rule, arXiv:2107.04562, eq. 11.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,6 +41,15 @@ def step_rate(steps: int, first: float = FIRST_RATE, delay: float = DELAY) -> fl
     return min(first, delay / (steps + delay))
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Draws in mirrored pairs, nearly of a Gaussian q, with their scores, (N, D) each."""
+
+    q: Gaussian
+    theta: Array
+    scores: Array
+
+
 class NaturalGradient(Averaged[Gaussian]):
     """Natural-gradient steps on (μ, Σ) from a Gaussian."""
 
@@ -47,6 +58,21 @@ class NaturalGradient(Averaged[Gaussian]):
         self.density, self.rng = density, rng
         self.mean, self.root = q.mean.copy(), q.root.copy()
         self.draws = step_draws(density.dimension)
+        self._seen: list[tuple[Array, Array]] = []
+
+    def forget_average(self) -> None:
+        super().forget_average()
+        self._seen = []
+
+    def batch(self, q: Gaussian) -> Batch:
+        """Draws and scores of the steps in the average, which made ``q``; no new ones."""
+        D = len(self.mean)
+        halves = [x.reshape(2, -1, D) for rows in self._seen for x in rows]
+        theta, scores = (
+            np.concatenate(halves[k::2], axis=1).reshape(-1, D) if halves else np.empty((0, D))
+            for k in (0, 1)
+        )
+        return Batch(q, theta, scores)
 
     def advance(self) -> float:
         z = antithetic(self.rng, self.draws, len(self.mean))
@@ -57,6 +83,7 @@ class NaturalGradient(Averaged[Gaussian]):
         usable = whole_pairs(np.isfinite(log_p) & np.isfinite(scores).all(axis=1))
         if usable.sum() >= 4:
             self._move(z[usable], scores[usable])
+            self._seen.append((theta[usable], scores[usable]))
         else:  # almost no mass where p̃ is: nearer to the mean there is more
             self.root = self.root / 2
         return float(np.mean(log_q[usable] - log_p[usable])) if usable.any() else np.inf
@@ -65,9 +92,8 @@ class NaturalGradient(Averaged[Gaussian]):
         r = shorten_outliers(scores @ self.root + z)
         rate = step_rate(self.steps)
         step = rate * r.mean(axis=0)
-        length = np.linalg.norm(step)
         longest = 0.5 * np.sqrt(len(step))  # half of a draw's distance from the mean
-        step *= min(1.0, longest / max(float(length), np.finfo(float).tiny))
+        step *= longest / max(longest, float(np.linalg.norm(step)))
         stein = r.T @ z / len(z)
         change, axes = np.linalg.eigh(rate * (stein + stein.T) / 2)
         change = np.clip(change, *MOST_CHANGE)

@@ -1,4 +1,4 @@
-r"""Who governs whose scale, from the scores of one batch: third-order Stein moments.
+r"""Who governs whose scale, from scores alone: third-order Stein moments.
 
 In coordinates where a Gaussian q is N(0, I), with residual r = score + z, Stein's identity gives
 
@@ -6,8 +6,10 @@ In coordinates where a Gaussian q is N(0, I), with residual r = score + z, Stein
 
 how the curvature of coordinate i changes along j. In a funnel it is not zero from the effect to the
 log scale, and zero the other way: it says who governs whom. Likewise U_ij = E[r_i (z_j² − 1)] is
-how the mean of i bends along j. Both are means over mirrored pairs, of which only the even part of
-r counts: that of a Gaussian p̃ is zero without any noise.
+how the mean of i bends along j, U_ii its skewness, and K_i = E[r_i (z_i³ − 3 z_i)] how heavy its
+tails are. All are means over mirrored pairs: T and U of the even part of r, K of its odd part; those
+of a Gaussian p̃ are zero without any noise. Halved and squared over its Fisher information, each
+moment is also the nats that a map with that freedom gains, to second order.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.variational.gaussian.natural_gradient import Batch
 from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.score_matching import symmetric_root
@@ -28,100 +31,139 @@ Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 # Standard errors beyond which a moment counts: among 10⁴ pairs less than one is there by chance.
 SIGNIFICANT = 4.0
-LEAST_MOMENT = 0.02  # nats below which a link does not pay, be it as certain as it may
+LEAST_MOMENT = 0.02  # below it a link gains 1e-4 nats, be it as certain as it may
 SMALL, FEW, MANY = 40, 1000, 2000  # dimensions up to which 1,000 draws serve, beyond 2,000
+# Fisher information of a log scale's slope, of a bend, and of a marginal's skewness and tails: mean
+# squares of the Hermite polynomials z_i² − 1 and z_j² − 1, z³ − 3z, z⁴ − 6z² + 3.
+OF_SCALE, OF_SQUARE, OF_SKEW, OF_TAIL = 2.0, 2.0, 6.0, 24.0
 
 
 @dataclass(frozen=True)
 class Moments:
-    """T and U with their ratios to their standard errors, (D, D) each."""
+    """T, U (D, D) and K (D,), with their standard errors."""
 
     scale: Array
-    scale_t: Array
+    scale_error: Array
     square: Array
-    square_t: Array
+    square_error: Array
+    tail: Array
+    tail_error: Array
 
     @classmethod
     def of(cls, r: Array, z: Array) -> Moments:
         """From residuals and draws in mirrored pairs, (N, D) each."""
+        sums = MomentSums()
+        sums.add(r, z)
+        return sums.moments()
+
+    @property
+    def scales(self) -> Mask:
+        """Pairs (i, j) where the scale of i depends on j, (D, D)."""
+        return self._below(_counts(self.scale, self.scale_error))
+
+    @property
+    def squares(self) -> Mask:
+        """Pairs (i, j) where the mean of i bends along j, (D, D)."""
+        return self._below(_counts(self.square, self.square_error))
+
+    @property
+    def marginals(self) -> Mask:
+        """Coordinates that are skew, or whose tails are not the normal's, (D,)."""
+        skew, error = np.diag(self.square), np.diag(self.square_error)
+        return _counts(skew, error) | _counts(self.tail, self.tail_error)
+
+    def gain(self, scales: Mask, squares: Mask, marginals: Mask) -> float:
+        """Nats that these freedoms bring, to second order, less what noise alone would show."""
+        skew, error = np.diag(self.square), np.diag(self.square_error)
+        parts = (
+            (self.scale[scales], self.scale_error[scales], OF_SCALE),
+            (self.square[squares], self.square_error[squares], OF_SQUARE),
+            (skew[marginals], error[marginals], OF_SKEW),
+            (self.tail[marginals], self.tail_error[marginals], OF_TAIL),
+        )
+        return sum(float(np.sum(m**2 - e**2)) / (2 * f) for m, e, f in parts)
+
+    @staticmethod
+    def _below(mask: Mask) -> Mask:
+        return np.tril(mask, -1)
+
+
+class MomentSums:
+    """Sums over batches from which :class:`Moments` are made; O(D²) numbers."""
+
+    def __init__(self) -> None:
+        self.pairs = 0
+        self._sums: list[Array] = []
+
+    def add(self, r: Array, z: Array) -> None:
+        """One batch in mirrored pairs, residuals and draws (N, D)."""
         half = len(z) // 2
         r = shorten_outliers(r)
-        r, z = (r[:half] + r[half:]) / 2, z[:half]
-        scale, square = (r * z).T @ z / half, r.T @ (z**2 - 1) / half
-        scale_error = _error(scale, ((r * z) ** 2).T @ z**2 / half, half)
-        square_error = _error(square, (r**2).T @ (z**2 - 1) ** 2 / half, half)
-        return cls(scale, scale / scale_error, square, square / square_error)
+        even, odd = (r[:half] + r[half:]) / 2, (r[:half] - r[half:]) / 2
+        z = (z[:half] - z[half:]) / 2
+        bend, tail = z**2 - 1, odd * (z**3 - 3 * z)
+        new = [
+            (even * z).T @ z, ((even * z) ** 2).T @ z**2,
+            even.T @ bend, (even**2).T @ bend**2,
+            tail.sum(axis=0), (tail**2).sum(axis=0),
+        ]  # fmt: skip
+        self.pairs += half
+        self._sums = [a + b for a, b in zip(self._sums, new, strict=True)] if self._sums else new
+
+    def moments(self) -> Moments:
+        """Means with their standard errors."""
+        n, out = self.pairs, []
+        for total, squares in zip(self._sums[::2], self._sums[1::2], strict=True):
+            mean = total / n
+            variance = np.maximum(squares / n - mean**2, np.finfo(float).tiny)
+            out += [mean, np.sqrt(variance / n)]
+        return Moments(*out)
 
 
-def _error(mean: Array, mean_square: Array, n: int) -> Array:
-    return np.sqrt(np.maximum(mean_square - mean**2, np.finfo(float).tiny) / n)
+def _counts(moment: Array, error: Array) -> Mask:
+    return (np.abs(moment) > SIGNIFICANT * error) & (np.abs(moment) > LEAST_MOMENT)
 
 
-@dataclass(frozen=True)
-class Structure:
-    """An order of the coordinates, and which entries of C and Q are free in it."""
-
-    order: NDArray[np.integer]
-    scales: Mask
-    squares: Mask
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Draws of a Gaussian in mirrored pairs, with their scores, (N, D) each."""
-
-    q: Gaussian
-    theta: Array
-    scores: Array
-
-
-def draw_batch(density: CountedDensity, q: Gaussian, rng: np.random.Generator) -> Batch:
-    """The draws that structure is read from."""
-    D = q.dimension
-    root, sd = _symmetric_coordinates(q)
-    z = antithetic(rng, FEW if D <= SMALL else MANY, D)
-    theta = q.mean + (z @ root) * sd
+def completed(batch: Batch, density: CountedDensity, rng: np.random.Generator) -> Batch:
+    """The batch with as many fresh draws as it lacks to tell links from noise."""
+    D = batch.q.dimension
+    lacking = 2 * (((FEW if D <= SMALL else MANY) - len(batch.theta) + 1) // 2)
+    if lacking <= 0:
+        return batch
+    theta, _ = batch.q.forward(antithetic(rng, lacking, D))
     with np.errstate(all="ignore"):
         log_p, scores = density.log_density_gradient(theta)
     usable = whole_pairs(np.isfinite(log_p) & np.isfinite(scores).all(axis=1))
-    return Batch(q, theta[usable], scores[usable])
-
-
-def _symmetric_coordinates(q: Gaussian) -> tuple[Array, Array]:
-    """R^½ of the correlation matrix, and sds: of all roots it keeps closest to the variables."""
-    sd = q.std
-    return symmetric_root(q.cov / np.outer(sd, sd)), sd
-
-
-def find_structure(batch: Batch, order: NDArray[np.integer] | None = None) -> Structure:
-    """Order and links from a batch; the links alone where an order is given."""
-    if order is None:
-        order = governors_first(batch)
-    q = HierarchicalMap.gaussian(batch.q.mean, batch.q.cov, order)
-    centred = (batch.theta - batch.q.mean)[:, order]
-    z = solve_triangular(q.root, centred.T, lower=True).T
-    moments = Moments.of(batch.scores[:, order] @ q.root + z, z)
-    below = np.tri(q.dimension, k=-1, dtype=bool)
-    return Structure(
-        order,
-        below & _counts(moments.scale, moments.scale_t),
-        below & _counts(moments.square, moments.square_t),
+    return Batch(
+        batch.q, _joined(batch.theta, theta[usable]), _joined(batch.scores, scores[usable])
     )
 
 
-def _counts(moment: Array, t: Array) -> Mask:
-    return (np.abs(t) > SIGNIFICANT) & (np.abs(moment) > LEAST_MOMENT)
+def _joined(a: Array, b: Array) -> Array:
+    """Rows of both, first halves first, so that mirrored pairs stay half the rows apart."""
+    k, m = len(a) // 2, len(b) // 2
+    return np.concatenate([a[:k], b[:m], a[k:], b[m:]])
+
+
+def moments_in(batch: Batch, q: HierarchicalMap) -> Moments:
+    """Moments in the coordinates of the Gaussian ``q``, whose order they are in."""
+    centred = (batch.theta - batch.q.mean)[:, q.order]
+    z = solve_triangular(q.root, centred.T, lower=True).T
+    return Moments.of(batch.scores[:, q.order] @ q.root + z, z)
 
 
 def governors_first(batch: Batch) -> NDArray[np.integer]:
     """Coordinates that govern more than they are governed, strongest first; then those most tied.
 
-    Among the others a group's mean comes before its members, as it has more partial correlations.
+    Seen in the coordinates of the symmetric root, which keep closest to the variables. Among the
+    others a group's mean comes before its members, as it has more partial correlations.
     """
-    root, sd = _symmetric_coordinates(batch.q)
+    sd = batch.q.std
+    root = symmetric_root(batch.q.cov / np.outer(sd, sd))
     z = np.linalg.solve(root, ((batch.theta - batch.q.mean) / sd).T).T
     moments = Moments.of((batch.scores * sd) @ root + z, z)
-    governs = np.where(np.abs(moments.scale_t) > SIGNIFICANT, np.abs(moments.scale), 0.0)
+    significant = np.abs(moments.scale) > SIGNIFICANT * moments.scale_error
+    governs = np.where(significant, np.abs(moments.scale), 0.0)
     np.fill_diagonal(governs, 0.0)
     lead = governs.sum(axis=0) - governs.sum(axis=1)  # of column j over the rows it governs
     tied = np.sum(_partial_correlations(batch.q) ** 2, axis=0)

@@ -8,7 +8,7 @@ offset of one log scale are solved for together; one at a time they stall.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,10 +20,11 @@ from pymc_ext.variational.gaussian.natural_gradient import step_draws, step_rate
 from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
 from pymc_ext.variational.hierarchical.map import HierarchicalMap, Point
 from pymc_ext.variational.hierarchical.marginal import Marginal
+from pymc_ext.variational.hierarchical.moments import MomentSums
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
-RIDGE, MARGINAL_RIDGE = 0.02, 0.05  # information lent to a parameter: a batch may have none
+RIDGE, MARGINAL_RIDGE = 0.005, 0.05  # information lent to a parameter: a batch may have none
 LONGEST_SCALE, LONGEST_MEAN, LONGEST_TAIL = 0.5, 0.3, 0.2  # of one full step, see `_capped`
 FARTHEST_OFFSET = 4.0  # |d|: beyond it the gate is open or shut to 3e-4
 MOST_SKEW, TAILS = 2.0, (0.5, 2.5)  # of ε, and of δ: 2 is an exponential tail
@@ -48,6 +49,17 @@ class Free:
     root: Mask
     marginal: Mask
 
+    @classmethod
+    def none(cls, dimension: int) -> Free:
+        """Nothing but the Gaussian."""
+        no = np.zeros((dimension, dimension), dtype=bool)
+        return cls(no, no, no, np.tri(dimension, dtype=bool), np.zeros(dimension, dtype=bool))
+
+    def __or__(self, other: Free) -> Free:
+        """What is free in either."""
+        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return Free(*(a | b for a, b in pairs))
+
     @cached_property
     def linked(self) -> Mask:
         """Coordinates whose scale has a governor, (D,)."""
@@ -71,6 +83,11 @@ class Training(Averaged[HierarchicalMap]):
         super().__init__()
         self.density, self.q, self.free, self.rng = density, q, free, rng
         self.draws = step_draws(q.dimension)
+        self.moments = MomentSums()
+
+    def forget_average(self) -> None:
+        super().forget_average()
+        self.moments = MomentSums()
 
     def advance(self) -> float:
         q = self.q
@@ -82,7 +99,9 @@ class Training(Averaged[HierarchicalMap]):
             at, log_p, scores = q.at(at.v[usable]), log_p[usable], scores[usable]
         if len(scores) < 4:
             return np.inf
-        self.q = self._moved(at, shorten_outliers(q.pullback_at(at, scores) + at.v) / at.slope)
+        r = shorten_outliers(q.pullback_at(at, scores) + at.v)
+        self.moments.add(r, at.v)
+        self.q = self._moved(at, r / at.slope)
         return float(np.mean(q.log_q(at) - log_p))
 
     def parameters(self) -> tuple[Array, ...]:

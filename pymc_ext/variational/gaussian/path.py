@@ -24,6 +24,8 @@ from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 
 Array = NDArray[np.floating]
 CURVATURE = 1e-10  # sᵀy below this share of |y|² says nothing of the curvature (Zhang et al. use it)
+DISPERSION = 2.0  # dispersed starts are uniform within ±2 of the origin, as Stan's are
+MOST_TRIES = 30  # starts, of which some may have no density
 MOST_ITERATIONS = 100  # of one path; a longer one ends in a mode, whose Gaussian is kept anyway
 HISTORY = 8  # J, pairs that the optimiser and the inverse Hessian remember
 DRAWS = 10  # values behind the ELBO of one iterate: enough to choose by, as q is fitted on after it
@@ -77,6 +79,24 @@ def follow_path(
         if np.isfinite(elbo) and (best is None or elbo > best.elbo):
             best = Path(q, elbo, points[-1])
     return best
+
+
+def follow_paths(
+    density: CountedDensity,
+    start: Array,
+    rng: np.random.Generator,
+    paths: int,
+    settings: PathSettings = PathSettings(),  # noqa: B008  # frozen
+) -> list[Path]:
+    """Up to ``paths`` paths that found a Gaussian, the one from ``start`` (D,) first."""
+    found: list[Path] = []
+    for attempt in range(max(MOST_TRIES, paths)):
+        dispersed = rng.uniform(-DISPERSION, DISPERSION, density.dimension)
+        path = follow_path(density, dispersed if attempt else start, rng, settings)
+        found += [] if path is None else [path]
+        if len(found) == paths:
+            break
+    return found
 
 
 def _trajectory(

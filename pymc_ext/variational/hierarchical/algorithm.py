@@ -1,0 +1,127 @@
+r"""The hierarchical map, for any density: a robust Gaussian, links from its scores, training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.variational.core.algorithm import Algorithm, Fitted
+from pymc_ext.variational.bernstein.shape import blocks_of, variable_order
+from pymc_ext.variational.core.course import Course, FitStopped
+from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.notes import notes_on
+from pymc_ext.variational.core.posterior import fresh_draws
+from pymc_ext.variational.core.result import FitResult
+from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.gaussian.batch_match import PATHS, Found, find_gaussian, new_course
+from pymc_ext.variational.gaussian.natural_gradient import step_draws
+from pymc_ext.variational.gaussian.runaway import refuse_runaway
+from pymc_ext.variational.hierarchical.growth import FIRST_BLOCK, Growth
+from pymc_ext.variational.hierarchical.links import Links
+from pymc_ext.variational.hierarchical.map import HierarchicalMap
+from pymc_ext.variational.hierarchical.moments import completed, governors_first, moments_in
+
+Array = NDArray[np.floating]
+ADVICE = "its conditional laws are not a hierarchy's; use a flow, or NUTS in q's coordinates"
+
+
+@dataclass(frozen=True)
+class FittedHierarchical(Fitted[HierarchicalMap]):
+    """q with its links: who governs whose scale."""
+
+    links: Links = Links(())
+
+
+@dataclass(frozen=True)
+class Hierarchical(Algorithm[HierarchicalMap]):
+    """Engine of :class:`pymc_ext.HierarchicalVI`, for any density.
+
+    Parameters
+    ----------
+    paths
+        Paths of the Gaussian's first stage.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_ext.density import CallableDensity
+    >>> def log_density(t):  # a funnel: log τ ~ N(0, 1), x | τ ~ N(0, τ²)
+    ...     return -0.5 * t[:, 0] ** 2 - t[:, 0] - 0.5 * (t[:, 1] * np.exp(-t[:, 0])) ** 2
+    >>> def score(t):
+    ...     square = (t[:, 1] * np.exp(-t[:, 0])) ** 2
+    ...     return np.stack([square - 1 - t[:, 0], -t[:, 1] * np.exp(-2 * t[:, 0])], axis=1)
+    >>> density = CallableDensity(log_density, score, dimension=2, names=["log_tau", "x"])
+    >>> print(Hierarchical().fit(density, random_seed=1).links)
+    log_tau governs x: slope 1.00 ± 0.03
+    """
+
+    name = "hierarchical"
+    paths: int = PATHS
+
+    def __post_init__(self) -> None:
+        if isinstance(self.paths, bool) or not isinstance(self.paths, int) or self.paths < 1:
+            raise ValueError(f"paths must be an integer >= 1, got {self.paths!r}")
+
+    def run(
+        self,
+        density: CountedDensity,
+        start: Array,
+        *,
+        seed: int | None,
+        budget: int,
+        monitor: Monitor,
+        state: object | None = None,
+    ) -> FittedHierarchical:
+        course = new_course(density, seed, budget, monitor)
+        growth: Growth | None = None
+        converged = True
+        try:
+            found = find_gaussian(density, start, seed, course, paths=self.paths)
+            growth, why = None, found.ended.why
+            if course.block_pays(found.ended.best, FIRST_BLOCK, step_draws(density.dimension)):
+                growth = new_growth(density, course, found, seed)
+                why = growth.run()
+        except (FitStopped, KeyboardInterrupt) as stop:
+            if course.best is None:
+                raise
+            converged, why = False, f"unfinished: {stop or type(stop).__name__}"
+        q = course.best.q
+        if not isinstance(q, HierarchicalMap):
+            q = HierarchicalMap.gaussian(q.mean, q.cov, np.arange(q.dimension))
+        refuse_runaway(q, density, seed)
+        fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
+        result = FitResult(
+            method=self.name,
+            converged=converged,
+            stop_reason=why,
+            iterations=len(monitor.losses),
+            fresh=fresh,
+            notes=notes_on(fresh, ADVICE),
+        )
+        links = Links(())
+        if growth is not None:
+            links = Links.of(growth.best.q, growth.moments, density.unconstrained_names)
+        return FittedHierarchical(q, result, state=q, links=links)
+
+
+def new_growth(
+    density: CountedDensity, course: Course[HierarchicalMap], found: Found, seed: int | None
+) -> Growth:
+    """The Gaussian as a map, in the order of coordinates whose links promise the most.
+
+    Candidates: who governs, from the scores alone; and variables with few elements before those
+    with many, as models are written. Comparing them takes no more scores.
+    """
+    rng = stream(seed, Purpose.INITIAL)
+    batch = completed(found.batch, density, rng)
+    by_size = variable_order(blocks_of(density.density), None)[0]
+    maps = [
+        HierarchicalMap.gaussian(batch.q.mean, batch.q.cov, order)
+        for order in (governors_first(batch), by_size)
+    ]
+    moments = [moments_in(batch, q) for q in maps]
+    k = int(np.argmax([m.gain(m.scales, m.squares, m.marginals) for m in moments]))
+    return Growth(density, course, rng, maps[k], moments[k])
