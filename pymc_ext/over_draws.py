@@ -7,19 +7,20 @@ from typing import cast
 
 import pytensor
 import pytensor.tensor as pt
-from pymc.data import MinibatchOp
-from pymc.logprob.utils import (
-    CheckParameterValue,
-    local_check_parameter_to_ninf_switch,
-    local_remove_check_parameter,
-)
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace, graph_replace, vectorize_graph
 from pytensor.graph.rewriting.basic import in2out
 from pytensor.graph.traversal import ancestors, graph_inputs
-from pytensor.scan.op import Scan
 from pytensor.tensor import TensorLike, TensorVariable
+
+from pymc_ext.pymc_versions import (
+    CheckParameterValue,
+    MinibatchOp,
+    local_check_parameter_to_ninf_switch,
+    local_remove_check_parameter,
+)
+from pymc_ext.pytensor_versions import Scan
 
 
 def over_draws(

@@ -2,9 +2,10 @@
 
 `StanProgram` is a program, `StanDensity` (``program.density(data)``) its log density with gradient
 and transforms; `nuts`, `advi`, `laplace` and `pathfinder` run Stan's own methods on it. Take `nuts`
-for the truth, the others for what they are worth beside it. ``program_path(name)`` gives the
-programs kept here. Importing this package loads neither cmdstanpy nor ArviZ; what needs them does
-so when called.
+for the truth, the others for what they are worth beside it. `StanChain` is one chain of NUTS in
+this process, in the `Coordinates` of an approximation if it is given them. ``program_path(name)``
+gives the programs kept here. Importing this package loads neither cmdstanpy nor ArviZ; what needs
+them does so when called.
 
 To add a method of Stan: a file with a function of ``(program, data, *, random_seed, ...)`` that
 calls CmdStan in `runs.cmdstan_run`, reads `results.Draws` and returns
@@ -30,11 +31,15 @@ from stan_models.errors import (
 
 if TYPE_CHECKING:
     from stan_models.baselines import advi, laplace, nuts, pathfinder
+    from stan_models.chains import StanChain
+    from stan_models.coordinates import Coordinates
     from stan_models.density import StanDensity
     from stan_models.program import StanProgram
     from stan_models.programs import program_names, program_path
 
 _HOMES = {
+    "Coordinates": "stan_models.coordinates",
+    "StanChain": "stan_models.chains",
     "StanDensity": "stan_models.density",
     "StanProgram": "stan_models.program",
     "advi": "stan_models.baselines",
@@ -46,6 +51,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "Coordinates",
+    "StanChain",
     "StanCompileError",
     "StanDataError",
     "StanDensity",

@@ -81,6 +81,11 @@ class StanDensity:
     def __repr__(self) -> str:
         return f"StanDensity({self.program.name!r}, dimension={self.dimension})"
 
+    @property
+    def native(self) -> tuple[ctypes.CDLL, ctypes.c_void_p]:
+        """The C library, and its handle of the model, which lives as long as this density."""
+        return self._model.stanlib, ctypes.c_void_p(self._model.model)
+
     @cached_property
     def dimension(self) -> int:
         """D, the number of unconstrained parameters."""
@@ -219,12 +224,13 @@ class StanDensity:
 
     def _batch(self, symbol: str, points: Array, *outputs: Array) -> bool:
         """Call the batch function of our own library; False where the library has none."""
-        function = getattr(self._model.stanlib, symbol, None)
+        library, model = self.native
+        function = getattr(library, symbol, None)
         if function is None:
             return False
         message = ctypes.c_char_p()
         code = function(
-            ctypes.c_void_p(self._model.model), ctypes.c_bool(False), ctypes.c_bool(True),
+            model, ctypes.c_bool(False), ctypes.c_bool(True),
             ctypes.c_int(len(points)), *(a.ctypes.data_as(_DOUBLES) for a in (points, *outputs)),
             ctypes.byref(message),
         )  # fmt: skip

@@ -186,44 +186,7 @@ def test_the_check_sees_circles_of_rooms_whose_files_have_none(tmp_path: Path) -
     assert set(circle(rooms(graph, "shop"))) == {"shop.a", "shop.b"}
 
 
-# ---------------------------------------------------------------- who may import what
-
-CORE = ROOT / "pymc_ext" / "variational" / "core"
-
-
-def imports_pymc_variational(source: str) -> bool:
-    """Whether a module imports ``pymc.variational`` or a name of it, at any depth of its code."""
-    for node in ast.walk(ast.parse(source)):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        if any(f"{name}.".startswith("pymc.variational.") for name in names):
-            return True
-    return False
-
-
-def test_only_core_imports_pymcs_variational_package() -> None:
-    found = [path for path in modules(*PACKAGES) if imports_pymc_variational(path.read_text())]
-    assert found, "the check sees nothing"
-    strangers = [str(path.relative_to(ROOT)) for path in found if CORE not in path.parents]
-    assert not strangers, f"{strangers}: import from pymc_ext.variational.core.pymc_variational"
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "import pymc.variational.opvi as o",
-        "from pymc import variational",
-        "from pymc.variational import updates",
-        "from pymc.variational.opvi import Group",
-    ],
-)
-def test_the_check_of_pymcs_variational_package_sees_every_form(line: str) -> None:
-    assert imports_pymc_variational(f"def f():\n    {line}\n")
-    assert not imports_pymc_variational("from pymc_ext.variational import core\nimport pymc\n")
-
+# ---------------------------------------------------------------- what is imported late
 
 HEAVY = ("pymc", "pytensor", "arviz", "xarray", "pandas", "matplotlib")
 LIGHT = (

@@ -7,6 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import util
 from pathlib import Path
 
 import pytest
@@ -146,8 +148,136 @@ def test_the_check_sees_compared_versions() -> None:
     assert compared_versions("record(version=az.__version__)") == []
 
 
-def test_only_few_files_know_versions() -> None:
+def sources() -> dict[str, str]:
     packages = ("pymc_ext", "stan_models", "bridge", "posteriordb_cases")
     files = [path for package in packages for path in (ROOT / package).rglob("*.py")]
-    found = {str(p.relative_to(ROOT)) for p in files if compared_versions(p.read_text())}
+    return {path.relative_to(ROOT).as_posix(): path.read_text() for path in files}
+
+
+def test_only_few_files_know_versions() -> None:
+    found = {name for name, source in sources().items() if compared_versions(source)}
     assert found <= KNOW_VERSIONS
+
+
+# ------------------------------------------------ what is undocumented is imported in one place
+
+# A module is public if a page of its project's documentation has it as its subject or imports from
+# it: PyMC's API reference (docs/source/api), PyTensor's API reference (doc/library) and its
+# chapter on extending it (doc/extending), ArviZ's API reference. To use another one, name its page
+# here; of one that has none, add what is needed to the file for it.
+PUBLIC = {
+    "arviz": "the front page",
+    "pymc": "api",
+    "pymc.backends": "api/backends",
+    "pymc.backends.base": "api/backends",
+    "pymc.distributions.transforms": "api/distributions/transforms",
+    "pymc.gp": "api/gp",
+    "pymc.gp.mean": "api/gp/mean",
+    "pymc.gp.util": "api/gp/util",
+    "pymc.math": "api/math",
+    "pymc.model": "api/model",
+    "pymc.pytensorf": "api/pytensorf",
+    "pytensor": "library",
+    "pytensor.compile": "library/compile",
+    "pytensor.compile.mode": "library/compile/mode",
+    "pytensor.compile.sharedvalue": "library/compile/shared",
+    "pytensor.gradient": "library/gradient",
+    "pytensor.graph": "library/graph",
+    "pytensor.graph.basic": "library/graph/graph",
+    "pytensor.graph.fg": "extending/creating_an_op",
+    "pytensor.graph.op": "library/graph/op",
+    "pytensor.graph.replace": "library/graph/replace",
+    "pytensor.graph.rewriting.basic": "extending/graph_rewriting",
+    "pytensor.graph.traversal": "library/graph/traversal",
+    "pytensor.graph.utils": "library/graph/utils",
+    "pytensor.link.c.op": "extending/creating_a_c_op",
+    "pytensor.link.jax.dispatch": "extending/creating_a_numba_jax_op",
+    "pytensor.scalar": "extending/graph_rewriting",
+    "pytensor.scan": "library/scan",
+    "pytensor.tensor": "library/tensor",
+    "pytensor.tensor.elemwise": "library/tensor/elemwise",
+    "pytensor.tensor.linalg": "library/tensor/linalg",
+    "pytensor.tensor.random.basic": "library/tensor/random/distributions",
+    "pytensor.tensor.random.op": "library/tensor/random",
+}
+# PyMC documents a few classes of ``pymc.variational``; to derive from them takes the rest of it.
+IMPORT_WHAT_IS_NOT = {
+    "pymc_ext/pymc_versions.py",
+    "pymc_ext/pytensor_versions.py",
+    "pymc_ext/variational/core/pymc_variational.py",
+    "posteriordb_cases/models/_scan.py",  # this package does not import pymc_ext
+}
+LIBRARIES = ("arviz", "arviz_base", "arviz_plots", "arviz_stats", "pymc", "pytensor")
+
+
+def is_module(name: str) -> bool:
+    top = util.find_spec(name.split(".")[0])
+    if top is None or top.origin is None:
+        return False
+    path = Path(top.origin).parents[1].joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def taken(source: str) -> Iterator[tuple[str, str]]:
+    """What a source imports, and ``pm.math.dot``, dotted: surely a module, the whole name."""
+    tree = ast.parse(source)
+    known: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, alias.name
+                known |= {alias.asname: alias.name} if alias.asname else {}
+                known |= {alias.name.split(".")[0]: alias.name.split(".")[0]}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            for alias in node.names:
+                known[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                yield node.module, f"{node.module}.{alias.name}"
+    for node in ast.walk(tree):
+        attributes: list[str] = []
+        while isinstance(node, ast.Attribute):
+            attributes.insert(0, node.attr)
+            node = node.value
+        if attributes and isinstance(node, ast.Name) and node.id in known:
+            yield known[node.id].split(".")[0], ".".join([known[node.id], *attributes])
+
+
+def undocumented(source: str) -> set[str]:
+    """The modules of the libraries that no page names, and private names of those that one does."""
+    found = set()
+    for surely, name in taken(source):
+        if name.split(".")[0] not in LIBRARIES:
+            continue
+        module = name
+        while module != surely and not is_module(module):
+            module = module.rpartition(".")[0]
+        private = any(part.startswith("_") and not part.endswith("__") for part in name.split("."))
+        if module not in PUBLIC or private:
+            found.add(name)
+    return found
+
+
+def test_what_is_not_documented_is_imported_in_one_file_of_each() -> None:
+    found = {name: undocumented(source) for name, source in sources().items()}
+    elsewhere = {k: v for k, v in found.items() if v and k not in IMPORT_WHAT_IS_NOT}
+    assert not elsewhere, "import these from pymc_ext's *_versions.py"
+    assert all(found[name] for name in IMPORT_WHAT_IS_NOT), "a file that need not be listed"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("from pytensor.compile.function.types import Function", True),
+        ("from pytensor.graph.replace import _vectorize_node", True),
+        ("from pytensor.graph.replace import clone_replace", False),
+        ("from pytensor.tensor.random import type", True),
+        ("from pymc import variational", True),
+        ("import pymc as pm\n    pm.data.MinibatchOp", True),
+        ("import pymc as pm\n    pm.math.dot(x, x)", False),
+        ("import pytensor.scan.op", True),
+        ("from arviz_stats.base import array_stats", True),
+        ("import arviz as az\n    az.__version__", False),
+        ("from pymc_ext.variational import core", False),
+    ],
+)
+def test_the_check_sees_every_form(line: str, expected: bool) -> None:
+    assert bool(undocumented(f"def f():\n    {line}\n")) == expected

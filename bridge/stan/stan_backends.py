@@ -36,7 +36,7 @@ def register_backends() -> None:
 def _register_jax() -> None:
     import jax
     import jax.numpy as jnp
-    from pytensor.link.jax.dispatch.basic import jax_funcify
+    from pytensor.link.jax.dispatch import jax_funcify
 
     def callback(compute: Callable[..., Sequence[Any]], shapes: Any, *inputs: Any) -> Any:
         def on_arrays(*arrays: Any) -> Any:

@@ -17,10 +17,10 @@ from pytensor.gradient import grad_undefined
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
-from pytensor.graph.replace import _vectorize_node
 from pytensor.graph.rewriting.basic import node_rewriter
-from pytensor.tensor.rewriting.basic import register_specialize
-from pytensor.tensor.variable import TensorVariable
+from pytensor.tensor import TensorVariable
+
+from pymc_ext.pytensor_versions import _vectorize_node, register_specialize
 
 if TYPE_CHECKING:
     from stan_models import StanDensity

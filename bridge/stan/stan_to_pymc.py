@@ -14,7 +14,7 @@ from bridge.stan.start import stan_start
 if TYPE_CHECKING:
     from os import PathLike
 
-    from pytensor.tensor.variable import TensorVariable
+    from pytensor.tensor import TensorVariable
 
     from stan_models import StanProgram
     from stan_models.density import Data

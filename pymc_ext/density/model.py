@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pymc.data import MinibatchOp
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorVariable
@@ -21,11 +20,13 @@ from pymc_ext.density.layout import entry_names, layout_of, pieces
 from pymc_ext.density.protocol import Array
 from pymc_ext.density.rows import RowFunction, in_blocks, one_by_one, rows_per_call
 from pymc_ext.over_draws import checked, has_scan, over_draws
+from pymc_ext.pymc_versions import MinibatchOp
 from pymc_ext.typed_graphs import gradients, replaced
 
 if TYPE_CHECKING:
     from pytensor.compile import Function
-    from pytensor.tensor.sharedvar import TensorSharedVariable
+
+    from pymc_ext.pytensor_versions import TensorSharedVariable
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import ArrayLike
-from pytensor.tensor.sharedvar import SharedVariable
-from pytensor.tensor.variable import TensorVariable
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.tensor import TensorVariable
 
 from pymc_ext.arviz_versions import ArvizData, from_groups
 

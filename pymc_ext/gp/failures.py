@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from pytensor.tensor.sharedvar import SharedVariable
+from pytensor.compile.sharedvalue import SharedVariable
 
 from pymc_ext.gp.arrays import as_matrix
 

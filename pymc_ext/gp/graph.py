@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 from pymc.pytensorf import join_nonshared_inputs
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.variable import TensorVariable
+from pytensor.tensor import TensorVariable
 
 from pymc_ext.gp.points import ModelVariable, Point, refuse_unknown, sources
 from pymc_ext.gp.posterior import Arrays

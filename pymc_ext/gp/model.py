@@ -11,9 +11,9 @@ import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import ArrayLike
 from pymc.gp.util import stabilize
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.sharedvar import SharedVariable
-from pytensor.tensor.variable import TensorVariable
+from pytensor.tensor import TensorVariable
 from scipy.special import ndtri
 
 from pymc_ext.arviz_versions import ArvizData

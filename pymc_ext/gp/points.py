@@ -9,8 +9,9 @@ import numpy as np
 import pymc as pm
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.random.type import RandomType
-from pytensor.tensor.variable import TensorVariable
+from pytensor.tensor import TensorVariable
+
+from pymc_ext.pytensor_versions import RandomType
 
 Value = float | Sequence[float] | np.ndarray
 Point = Mapping[str, Value]  # hyperparameters by name

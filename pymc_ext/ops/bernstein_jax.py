@@ -7,7 +7,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from pytensor.link.jax.dispatch.basic import jax_funcify
+from pytensor.link.jax.dispatch import jax_funcify
 
 from pymc_ext.maths.bernstein_coefficients import log_binomials
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numba
 import numpy as np
-from pytensor.link.numba.dispatch.basic import register_funcify_and_cache_key
+
+from pymc_ext.pytensor_versions import register_funcify_and_cache_key
 
 # PyTensor keeps compiled kernels on disk under a key that must change with the code
 _SOURCE = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()

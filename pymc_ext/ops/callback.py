@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op, OutputStorageType
-from pytensor.link.numba.dispatch.basic import get_numba_type, register_funcify_and_cache_key
+
+from pymc_ext.pytensor_versions import get_numba_type, register_funcify_and_cache_key
 
 OpType = TypeVar("OpType", bound=Op)
 JaxArray = Any  # jax.Array: JAX need not be installed
@@ -75,7 +76,7 @@ def register_jax(
         return
     import jax
     import jax.numpy as jnp
-    from pytensor.link.jax.dispatch.basic import jax_funcify
+    from pytensor.link.jax.dispatch import jax_funcify
 
     def call(op: Op, node: Apply, *inputs: JaxArray) -> Sequence[JaxArray]:
         def on_arrays(*arrays: JaxArray) -> tuple[np.ndarray, ...]:

@@ -7,7 +7,8 @@ import os
 
 import pytensor
 from pytensor.compile.mode import get_default_mode
-from pytensor.link.numba.linker import NumbaLinker
+
+from pymc_ext.pytensor_versions import NumbaLinker
 
 _log = logging.getLogger(__name__)
 FLAGS = "cxx=,linker=numba"

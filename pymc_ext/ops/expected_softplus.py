@@ -16,10 +16,9 @@ import numpy as np
 import pytensor
 from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Constant
-from pytensor.scalar.basic import ScalarOp, upgrade_to_float_no_complex
-from pytensor.tensor import TensorLike, as_tensor_variable
+from pytensor.scalar import ScalarOp, upgrade_to_float_no_complex
+from pytensor.tensor import TensorLike, TensorVariable, as_tensor_variable
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.variable import TensorVariable
 
 from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
 from pymc_ext.maths.expected_softplus_series import (

@@ -7,7 +7,7 @@ from functools import cache
 
 import jax
 import jax.numpy as jnp
-from pytensor.link.jax.dispatch.basic import jax_funcify
+from pytensor.link.jax.dispatch import jax_funcify
 
 from pymc_ext.maths.expected_softplus_series import (
     ASYMPTOTIC,

@@ -9,14 +9,11 @@ from pathlib import Path
 
 import numba
 import numpy as np
-from pytensor.link.numba.dispatch import scalar as numba_scalar
-from pytensor.link.numba.dispatch.basic import register_funcify_and_cache_key
 
 from pymc_ext.maths import expected_softplus_series as constants
 from pymc_ext.maths.expected_softplus_series import ERFCX, Series
+from pymc_ext.pytensor_versions import register_scalar_funcify
 
-# PyTensor 3 also casts the outputs to the node's types; PyTensor 2 does so when storing them.
-_register = getattr(numba_scalar, "register_scalar_funcify", register_funcify_and_cache_key)
 # PyTensor keeps compiled kernels on disk under a key that must change with the code
 _SOURCE = hashlib.sha256(
     b"".join(Path(module).read_bytes() for module in (__file__, constants.__file__))
@@ -183,7 +180,7 @@ def _make_kernel(numbers: Series):
 def register(op_type: type) -> None:
     """Teach PyTensor's numba backend the scalar Op ``op_type``."""
 
-    @_register(op_type)
+    @register_scalar_funcify(op_type)
     def funcify(op, node=None, **kwargs):
         key = f"expected_softplus-{_SOURCE}-{op.order}-{op.terms}-{op.acceleration}"
         return _make_kernel(op.series), key

@@ -38,7 +38,7 @@ from pymc_ext.variational.core.pymc_variational import node_property
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 if TYPE_CHECKING:
-    from pytensor.tensor.sharedvar import TensorSharedVariable
+    from pymc_ext.pytensor_versions import TensorSharedVariable
 
 logger = logging.getLogger(__name__)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-
+from pymc_ext.pymc_versions import resolve_backend_compile_kwargs
 from pymc_ext.variational.core.types import CompileOptions
 
 
@@ -14,11 +13,9 @@ def resolve_compile_kwargs(
     kwargs = dict(compile_kwargs or {})
     if backend is None:
         return kwargs
-    with contextlib.suppress(ImportError):
-        from pymc.pytensorf import resolve_backend_compile_kwargs
-
-        return resolve_backend_compile_kwargs(backend, kwargs)
-    raise TypeError(
-        "backend= of pm.fit needs PyMC 6; on PyMC 5 pass compile_kwargs={'mode': ...} "
-        "(BernsteinVI has a backend= of its own)"
-    )
+    if resolve_backend_compile_kwargs is None:
+        raise TypeError(
+            "backend= of pm.fit needs PyMC 6; on PyMC 5 pass compile_kwargs={'mode': ...} "
+            "(BernsteinVI has a backend= of its own)"
+        )
+    return resolve_backend_compile_kwargs(backend, kwargs)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pymc as pm
-from pymc.data import MinibatchOp
 from pymc.model import modelcontext
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
@@ -22,6 +21,7 @@ from pymc_ext.density.layout import entry_names
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.over_draws import has_scan, over_draws, scan_draws
 from pymc_ext.periodic import refuse_periodic
+from pymc_ext.pymc_versions import MinibatchOp
 from pymc_ext.typed_graphs import replaced
 from pymc_ext.variational.core.checks import check_start, resolve_hyperparameters
 from pymc_ext.variational.core.groups import PointGroup, TransformGroup

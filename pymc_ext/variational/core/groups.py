@@ -28,7 +28,7 @@ from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.pymc_variational import Group, node_property
 
 if TYPE_CHECKING:
-    from pytensor.tensor.sharedvar import TensorSharedVariable
+    from pymc_ext.pytensor_versions import TensorSharedVariable
 
 Array = NDArray[np.floating]
 CHUNK = 1024  # draws evaluated together: bounds memory at CHUNK times one log density

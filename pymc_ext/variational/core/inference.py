@@ -8,8 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
-from pymc.variational.inference import Inference
-from pymc.variational.operators import KL
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
@@ -19,6 +17,7 @@ from pymc_ext.variational.core.compile_options import resolve_compile_kwargs
 from pymc_ext.variational.core.groups import FittedGroup, TransformGroup
 from pymc_ext.variational.core.monitor import Callback, Monitor
 from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.core.pymc_variational import KL, Inference
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.threads import threads_for

@@ -20,7 +20,7 @@ from pymc_ext.variational.core.steps import SteppingAlgorithm
 from pymc_ext.variational.core.user_steps import Optimizer, UserUpdate, normals_from
 
 if TYPE_CHECKING:
-    from pytensor.tensor.sharedvar import TensorSharedVariable
+    from pymc_ext.pytensor_versions import TensorSharedVariable
 
 
 class Changes(TypedDict):

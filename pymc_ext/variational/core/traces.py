@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
+from pymc.backends import NDArray as NDArrayTrace
 from pymc.backends.base import MultiTrace
-from pymc.backends.ndarray import NDArray as NDArrayTrace
 from pytensor.tensor import TensorVariable
 
 Array = NDArray[np.floating]

@@ -17,16 +17,20 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant, Variable
-from pytensor.scalar.basic import Cast, Identity, Mul, Sub
-from pytensor.scalar.math import Sigmoid
+from pytensor.scalar import Cast, Identity, Mul, Sigmoid, Sub
 from pytensor.tensor import TensorVariable
-from pytensor.tensor.basic import Alloc, Join, MakeVector
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.random.basic import BernoulliRV, BinomialRV, CategoricalRV
-from pytensor.tensor.shape import Reshape, SpecifyShape
-from pytensor.tensor.special import Softmax
-from pytensor.tensor.subtensor import Subtensor
 
+from pymc_ext.pytensor_versions import (
+    Alloc,
+    Join,
+    MakeVector,
+    Reshape,
+    Softmax,
+    SpecifyShape,
+    Subtensor,
+)
 from pymc_ext.typed_graphs import gradients
 from pymc_ext.variational.core.pymc_variational import MinibatchRandomVariable, get_scaling
 from pymc_ext.variational.logistic.graph import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import cast
 
+from pytensor.graph import rewrite_graph
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
-from pytensor.graph.rewriting.utils import rewrite_graph
-from pytensor.scalar.basic import (
+from pytensor.scalar import (
     Ceil,
     Floor,
     IntDiv,
@@ -21,10 +21,9 @@ from pytensor.scalar.basic import (
     Trunc,
 )
 from pytensor.tensor import TensorVariable
-from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import Elemwise
-from pytensor.tensor.shape import Shape, Shape_i
 
+from pymc_ext.pytensor_versions import Alloc, Shape, Shape_i
 from pymc_ext.typed_graphs import gradients
 
 STEPS = (Ceil, Floor, IntDiv, Mod, RoundHalfAwayFromZero, RoundHalfToEven, Sign, Trunc)

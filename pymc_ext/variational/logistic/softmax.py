@@ -10,8 +10,8 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.random.basic import CategoricalRV
-from pytensor.tensor.special import Softmax
 
+from pymc_ext.pytensor_versions import Softmax
 from pymc_ext.variational.core.pymc_variational import MinibatchRandomVariable
 from pymc_ext.variational.logistic.affine import (
     AffinityError,

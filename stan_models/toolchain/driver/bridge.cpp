@@ -4,12 +4,12 @@
 // theta is unconstrained, length D = bs_param_unc_num. Functions with an
 // error_msg return 0, or -1 and a message to release by bs_free_error_msg.
 // Any thread may call any function; one bs_rng serves one thread at a time.
+#include "library.hpp"
+
 #include <stan/io/chained_var_context.hpp>
 #include <stan/io/empty_var_context.hpp>
 #include <stan/io/json/json_data.hpp>
 #include <stan/io/random_var_context.hpp>
-#include <stan/math/rev.hpp>
-#include <stan/model/model_base.hpp>
 #include <stan/services/util/create_rng.hpp>
 #include <stan/version.hpp>
 
@@ -30,11 +30,6 @@ using Eigen::VectorXd;
 using stan::math::var;
 using PrintCallback = void (*)(const char* text, int length);
 
-struct bs_model {
-  std::unique_ptr<stan::model::model_base> model;
-  std::string name, info, unconstrained_names, names[2][2];  // [tp][gq]
-  int D, sizes[2][2];
-};
 struct bs_rng {
   stan::rng_t state;
 };
@@ -45,38 +40,6 @@ constexpr double nan_ = std::numeric_limits<double>::quiet_NaN();
 
 PrintCallback print_callback = nullptr;
 std::mutex print_mutex;
-
-// What the program print()s: to the callback, else to stdout.
-void flush(std::ostringstream& messages) {
-  const std::string text = messages.str();
-  if (text.empty()) return;
-  messages.str("");
-  const std::lock_guard<std::mutex> lock(print_mutex);
-  if (print_callback)
-    print_callback(text.data(), static_cast<int>(text.size()));
-  else
-    std::cout << text << std::flush;
-}
-
-// Runs f(messages); an exception becomes error_msg.
-template <typename F>
-int guarded(char** error_msg, F f) {
-  // Threads that neither main nor TBB made have no autodiff tape.
-  static thread_local stan::math::ChainableStack tape;
-  static thread_local std::ostringstream messages;
-  std::string error = "unknown exception";
-  try {
-    f(messages);
-    flush(messages);
-    return 0;
-  } catch (const std::exception& e) {
-    error = e.what();
-  } catch (...) {
-  }
-  flush(messages);
-  if (error_msg) *error_msg = strdup(error.c_str());
-  return -1;
-}
 
 std::string join(const std::vector<std::string>& names) {
   std::string out;
@@ -146,6 +109,17 @@ int batch(const bs_model* m, int n, char** error_msg, F f) {
 }
 
 }  // namespace
+
+void flush(std::ostringstream& messages) {
+  const std::string text = messages.str();
+  if (text.empty()) return;
+  messages.str("");
+  const std::lock_guard<std::mutex> lock(print_mutex);
+  if (print_callback)
+    print_callback(text.data(), static_cast<int>(text.size()));
+  else
+    std::cout << text << std::flush;
+}
 
 extern "C" {
 

@@ -32,7 +32,7 @@ from pymc_ext.variational.bernstein.training.loops import BLOCK
 from pymc_ext.variational.core.steps import StepOptions
 
 if TYPE_CHECKING:
-    from pytensor.tensor.sharedvar import TensorSharedVariable
+    from pymc_ext.pytensor_versions import TensorSharedVariable
 
 Array = NDArray[np.floating]
 Updates = dict["TensorSharedVariable", TensorVariable]

@@ -1,0 +1,27 @@
+"""What these packages need of PyMC beyond its documentation: they import it from here.
+
+Of ``pymc.variational``, `pymc_ext.variational.core.pymc_variational` is that place.
+"""
+
+from collections.abc import Callable
+
+from pymc import pytensorf
+from pymc.data import MinibatchOp
+from pymc.logprob.utils import (
+    CheckParameterValue,
+    local_check_parameter_to_ninf_switch,
+    local_remove_check_parameter,
+)
+
+__all__ = [
+    "CheckParameterValue",
+    "MinibatchOp",
+    "local_check_parameter_to_ninf_switch",
+    "local_remove_check_parameter",
+    "resolve_backend_compile_kwargs",
+]
+
+# PyMC 5 has none: its pm.fit takes no backend=
+resolve_backend_compile_kwargs: Callable[..., dict[str, object]] | None = getattr(
+    pytensorf, "resolve_backend_compile_kwargs", None
+)

@@ -1,0 +1,45 @@
+"""What these packages need of PyTensor beyond its documentation: they import it from here.
+
+PyTensor moves such names between its versions. ``tests/test_versions.py`` lists the modules that
+its documentation names, and asserts that no other is imported elsewhere.
+"""
+
+from pytensor.graph.replace import _vectorize_node
+from pytensor.link.numba.dispatch import scalar as numba_scalar
+from pytensor.link.numba.dispatch.basic import get_numba_type, register_funcify_and_cache_key
+from pytensor.link.numba.linker import NumbaLinker
+from pytensor.scan.op import Scan
+from pytensor.tensor.basic import Alloc, Join, MakeVector
+from pytensor.tensor.random.type import RandomType
+from pytensor.tensor.rewriting.basic import register_specialize
+from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
+from pytensor.tensor.sharedvar import TensorSharedVariable
+from pytensor.tensor.special import Softmax
+from pytensor.tensor.subtensor import Subtensor
+
+__all__ = [
+    "Alloc",
+    "Join",
+    "MakeVector",
+    "NumbaLinker",
+    "RandomType",
+    "Reshape",
+    "Scan",
+    "Shape",
+    "Shape_i",
+    "Softmax",
+    "SpecifyShape",
+    "Subtensor",
+    "TensorSharedVariable",
+    "_vectorize_node",
+    "get_numba_type",
+    "register_funcify_and_cache_key",
+    "register_scalar_funcify",
+    "register_specialize",
+]
+
+# PyTensor 3 also casts a scalar Op's outputs to the node's types; PyTensor 2 does so when it stores
+# them.
+register_scalar_funcify = getattr(
+    numba_scalar, "register_scalar_funcify", register_funcify_and_cache_key
+)

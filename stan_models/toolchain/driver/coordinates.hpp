@@ -1,0 +1,224 @@
+// The coordinates v of a fitted approximation: theta = T(v), where v ~ N(0, I)
+// would mean theta ~ q; and the model's log density as one of v.
+//
+//   y = (sinh(delta asinh v + eps) - sinh eps) / (delta cosh eps)   marginals
+//   x = C y + d,  g = sigmoid(2 x),  g0 = sigmoid(2 d),  a = log(g / g0) / 2
+//   w = e^a y + (g - g0) (m + H y) + Q (y^2 - 1)                    one layer
+//   theta[order] = mu + L w
+//
+// C, H, Q are strictly lower triangular, so that log|det dT/dv| = sum a
+// + sum log dy/dv + log|det L|, whose last term, a constant, is left out.
+// C = H = Q = 0, eps = 0, delta = 1 is the Gaussian N(mu, L L'), L any root.
+#pragma once
+
+#include "library.hpp"
+
+#include <Eigen/Sparse>
+
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+extern "C" {
+
+// `size` entries at (rows[k], columns[k]).
+struct ext_matrix {
+  int size;
+  const int *rows, *columns;
+  const double* values;
+};
+
+// Vectors of length D.
+struct ext_map {
+  const int* order;
+  const double *mu, *d, *m, *eps, *delta;
+  ext_matrix L, C, H, Q;
+};
+
+}  // extern "C"
+
+namespace coordinates {
+
+using Eigen::ArrayXd;
+using Eigen::VectorXd;
+using Values = Eigen::Map<const ArrayXd>;
+
+// A square matrix, dense where half of a triangle or more is not zero.
+class Matrix {
+ public:
+  Matrix(int D, const ext_matrix& m) : size_(m.size), sparse_(D, D) {
+    std::vector<Eigen::Triplet<double>> entries;
+    for (int k = 0; k < m.size; ++k)
+      entries.emplace_back(m.rows[k], m.columns[k], m.values[k]);
+    sparse_.setFromTriplets(entries.begin(), entries.end());
+    is_dense_ = 4.0 * m.size > static_cast<double>(D) * D;
+    if (is_dense_) dense_ = sparse_;
+  }
+  bool empty() const { return size_ == 0; }
+  VectorXd operator*(const VectorXd& x) const {
+    if (is_dense_) return dense_ * x;
+    return sparse_ * x;
+  }
+  VectorXd transposed_times(const VectorXd& x) const {
+    if (is_dense_) return dense_.transpose() * x;
+    return sparse_.transpose() * x;
+  }
+
+ private:
+  int size_;
+  bool is_dense_;
+  Eigen::SparseMatrix<double, Eigen::RowMajor> sparse_;
+  Eigen::MatrixXd dense_;
+};
+
+class Map {
+ public:
+  Map(int D, const ext_map& m)
+      : order_(m.order, m.order + D), mu_(Values(m.mu, D)), d_(Values(m.d, D)),
+        m_(Values(m.m, D)), eps_(Values(m.eps, D)), delta_(Values(m.delta, D)),
+        L_(D, m.L), C_(D, m.C), H_(D, m.H), Q_(D, m.Q),
+        has_marginals_((eps_ != 0).any() || (delta_ != 1).any()) {}
+
+  // theta; log|det dT/dv| goes to log_det(). What a pullback needs is kept.
+  VectorXd forward(const VectorXd& v) {
+    log_det_ = 0;
+    y_ = v;
+    if (has_marginals_) marginals(v);
+    ArrayXd w = y_;
+    if (!C_.empty()) {
+      const ArrayXd x = (C_ * y_.matrix()).array() + d_;
+      const ArrayXd a = 0.5 * (log_sigmoid(2 * x) - log_sigmoid(2 * d_));
+      e_ = a.exp();
+      g_ = log_sigmoid(2 * x).exp();
+      gate_ = g_ - log_sigmoid(2 * d_).exp();
+      follow_ = m_;
+      if (!H_.empty()) follow_ += (H_ * y_.matrix()).array();
+      w = e_ * y_ + gate_ * follow_;
+      log_det_ += a.sum();
+    }
+    if (!Q_.empty()) w += (Q_ * (y_ * y_ - 1).matrix()).array();
+    const VectorXd sorted = mu_.matrix() + L_ * w.matrix();
+    VectorXd theta(v.size());
+    for (Eigen::Index i = 0; i < v.size(); ++i) theta(order_[i]) = sorted(i);
+    return theta;
+  }
+  double log_det() const { return log_det_; }
+
+  // Score in v of log p(T(v)) + log|det|, from that of log p at theta = T(v),
+  // at the v of the last forward.
+  VectorXd pullback(const VectorXd& score) const {
+    VectorXd sorted(score.size());
+    for (Eigen::Index i = 0; i < score.size(); ++i) sorted(i) = score(order_[i]);
+    const ArrayXd t = L_.transposed_times(sorted).array();
+    ArrayXd by_y = t;
+    if (!C_.empty()) {
+      const ArrayXd by_x = e_ * y_ * (1 - g_) + 2 * g_ * (1 - g_) * follow_;
+      by_y = e_ * t
+             + C_.transposed_times((by_x * t + (1 - g_)).matrix()).array();
+      if (!H_.empty()) by_y += H_.transposed_times((gate_ * t).matrix()).array();
+    }
+    if (!Q_.empty()) by_y += 2 * y_ * Q_.transposed_times(t.matrix()).array();
+    if (has_marginals_) by_y = slope_ * by_y + by_log_slope_;
+    return by_y.matrix();
+  }
+
+ private:
+  static ArrayXd log_sigmoid(const ArrayXd& x) {
+    return x.unaryExpr([](double t) {
+      return t < 0 ? t - std::log1p(std::exp(t)) : -std::log1p(std::exp(-t));
+    });
+  }
+
+  void marginals(const VectorXd& v) {
+    slope_.resize(v.size());
+    by_log_slope_.resize(v.size());
+    for (Eigen::Index i = 0; i < v.size(); ++i) {
+      const double root = std::sqrt(1 + v(i) * v(i)), c = std::cosh(eps_(i));
+      const double A = delta_(i) * std::asinh(v(i)) + eps_(i);
+      y_(i) = (std::sinh(A) - std::sinh(eps_(i))) / (delta_(i) * c);
+      slope_(i) = std::cosh(A) / (c * root);
+      by_log_slope_(i)
+          = delta_(i) * std::tanh(A) / root - v(i) / (root * root);
+      log_det_ += std::log(slope_(i));
+    }
+  }
+
+  std::vector<int> order_;
+  ArrayXd mu_, d_, m_, eps_, delta_;
+  Matrix L_, C_, H_, Q_;
+  bool has_marginals_;
+  double log_det_ = 0;
+  ArrayXd y_, e_, g_, gate_, follow_, slope_, by_log_slope_;
+};
+
+// log p(T(v)) + log|det dT/dv| as Stan's samplers take a model; without a map
+// v is theta. Autodiff sees the user's model alone.
+class Model {
+ public:
+  Model(const bs_model& model, const ext_map* map) : model_(model) {
+    if (map) map_.emplace(model.D, *map);
+  }
+
+  size_t num_params_r() const { return model_.D; }
+  long long gradients() const { return gradients_; }
+
+  // The gradient at v, the end of one trajectory and the start of the next, is
+  // kept: Stan's samplers would compute it again.
+  void start_at(const VectorXd& v) {
+    std::optional<Evaluation> start;
+    for (auto& seen : seen_)
+      if (seen.v == v) start = std::move(seen);
+    seen_.clear();
+    if (start) seen_.push_back(std::move(*start));
+    starts_here_ = start.has_value();
+  }
+
+  template <bool propto, bool jacobian, typename T>
+  T log_prob(Eigen::Matrix<T, -1, 1>& v, std::ostream*) const {
+    const VectorXd at = stan::math::value_of(v);
+    const Evaluation& found = evaluate(at);
+    stan::arena_t<Eigen::Matrix<T, -1, 1>> inputs(v);
+    stan::arena_t<VectorXd> gradient(found.gradient);
+    return stan::math::make_callback_var(
+        found.value, [inputs, gradient](auto& result) mutable {
+          inputs.adj() += result.adj() * gradient;
+        });
+  }
+
+ private:
+  struct Evaluation {
+    VectorXd v, gradient;
+    double value;
+  };
+  static constexpr size_t most_kept = 1 << 22;  // numbers: 32 MB a chain
+
+  const Evaluation& evaluate(const VectorXd& v) const {
+    if (starts_here_ && seen_.front().v == v) return seen_.front();
+    ++gradients_;
+    stan::math::nested_rev_autodiff nested;
+    Eigen::Matrix<stan::math::var, -1, 1> theta(map_ ? map_->forward(v) : v);
+    const auto lp = model_.model->template log_prob<true, true>(theta, nullptr);
+    stan::math::grad(lp.vi_);
+    Evaluation found{v, theta.adj(), lp.val()};
+    if (map_) {
+      found.value += map_->log_det();
+      found.gradient = map_->pullback(found.gradient);
+    }
+    if (seen_.size() * v.size() * 2 > most_kept) {
+      seen_.clear();
+      starts_here_ = false;
+    }
+    seen_.push_back(std::move(found));
+    return seen_.back();
+  }
+
+  const bs_model& model_;
+  mutable std::optional<Map> map_;
+  mutable std::vector<Evaluation> seen_;
+  mutable bool starts_here_ = false;
+  mutable long long gradients_ = 0;
+};
+
+}  // namespace coordinates
