@@ -25,6 +25,7 @@ class Fitted(Generic[Q]):
 
     q: Q
     result: FitResult = field(compare=False)
+    state: object | None = None
 
 
 class Algorithm(ABC, Generic[Q]):
@@ -67,3 +68,12 @@ class Algorithm(ABC, Generic[Q]):
         require_usable(density, start)
         with Monitor.silent() as monitor, threads_for(density.dimension):
             return self.run(CountedDensity(density), start, n, monitor)
+
+
+def refuse_hyperparameters(density: CountedDensity, name: str) -> None:
+    """ValueError where log p̃ has free parameters beside θ, which ``name`` cannot set."""
+    if density.extra_size:
+        raise ValueError(
+            f"{name} follows the scores of θ alone and sets no hyperparameters: give them priors "
+            "and fit them too, or use LaplaceVI or MixedVI(hyperparameters=...)"
+        )

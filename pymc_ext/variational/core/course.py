@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from pymc_ext.density import CountedDensity
-from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.monitor import STOPPED, Monitor
 from pymc_ext.variational.core.posterior import Posterior
 
 Array = NDArray[np.floating]
@@ -27,10 +27,10 @@ LEAST_GAIN = 0.002
 # A doubling that closes less of what is missing to log Z than this share does not pay either: the
 # next doubling would close less still, and weights or a sampler are cheaper by then.
 LEAST_SHARE = 0.1
-# Effective draws that anyone asks of a fit, those of 1 % quantiles: at a relative ESS e they take
-# 50,000/e values of log p̃, so that a block of more scores than 50,000 (1/e − 1) cannot save what it
-# costs.
-DRAWS_WANTED = 50_000
+# Effective draws that anyone asks of a fit, enough for its 0.1 % quantiles: at a relative ESS e they
+# take 100,000/e values of log p̃, so that a block of more scores than 100,000 (1/e − 1) cannot save
+# what it costs.
+DRAWS_WANTED = 100_000
 # Steps of the longest block: NUTS in the coordinates of what has been found by then has 400
 # effective draws for as many scores, and ends exact.
 LONGEST_BLOCK = 80
@@ -128,7 +128,7 @@ class Course(Generic[Q]):
         try:
             self.monitor(loss, q)
         except StopIteration as stop:
-            raise FitStopped(str(stop) or "stopped by a callback") from None
+            raise FitStopped(str(stop) or STOPPED) from None
         if self.steps_left <= 0:
             raise FitStopped("the iterations are used up")
 

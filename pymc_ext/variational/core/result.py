@@ -94,8 +94,8 @@ class FitResult:
     converged: bool
     stop_reason: str
     iterations: int
-    seconds: float
-    compile_seconds: float
+    seconds: float = 0.0
+    compile_seconds: float = 0.0
     density_evaluations: int = 0
     gradient_evaluations: int = 0
     random_seed: int | None = None

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
-from pymc_ext.variational.core.algorithm import Algorithm, Fitted
+from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.core.course import (
     JUDGING_DRAWS,
     Course,
@@ -32,7 +32,7 @@ from pymc_ext.variational.gaussian.natural_gradient import Batch, NaturalGradien
 from pymc_ext.variational.gaussian.numbers import antithetic, cholesky
 from pymc_ext.variational.gaussian.path import Path, follow_paths
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.gaussian.runaway import refuse_runaway
+from pymc_ext.variational.gaussian.runaway import refuse_flat_axis, refuse_runaway
 from pymc_ext.variational.gaussian.trust_region_matching import Matching
 
 Array = NDArray[np.floating]
@@ -71,7 +71,8 @@ def find_gaussian(
     finish: bool = True,
 ) -> Found:
     """The three stages, from ``start`` (D,)."""
-    found = tuple(follow_paths(density, start, stream(seed, Purpose.STARTS), paths))
+    rng = stream(seed, Purpose.STARTS)
+    found = tuple(follow_paths(density, start, rng, paths))
     rng = stream(seed, Purpose.TRAIN)
     if found:
         best = max(found, key=lambda path: path.elbo).q
@@ -82,7 +83,8 @@ def find_gaussian(
     candidate = course.offer(q)
     steps = NaturalGradient(density, q, rng)
     if not finish:
-        return Found(Ended(candidate, 0.0, 0.0, "batches no longer raise the ELBO"), found, steps.batch(q))
+        ended = Ended(candidate, 0.0, 0.0, "batches no longer raise the ELBO")
+        return Found(ended, found, steps.batch(q))
     ended = in_doubling_blocks(steps, course, candidate, FIRST_BLOCK)
     return Found(ended, found, steps.batch(ended.best.q))
 
@@ -102,7 +104,7 @@ class BatchMatch(Algorithm[Gaussian]):
     paths
         Paths of the first stage.
     finish
-        Whether the ELBO's stage runs.
+        ``"elbo"``; None ends with batch and match.
 
     Examples
     --------
@@ -114,9 +116,11 @@ class BatchMatch(Algorithm[Gaussian]):
 
     name = "batch-match"
     paths: int = PATHS
-    finish: bool = True
+    finish: str | None = "elbo"
 
     def __post_init__(self) -> None:
+        if self.finish not in ("elbo", None):
+            raise ValueError(f"finish must be 'elbo' or None, got {self.finish!r}")
         if isinstance(self.paths, bool) or not isinstance(self.paths, int) or self.paths < 1:
             raise ValueError(f"paths must be an integer >= 1, got {self.paths!r}")
 
@@ -130,6 +134,7 @@ class BatchMatch(Algorithm[Gaussian]):
         monitor: Monitor,
         state: object | None = None,
     ) -> Fitted[Gaussian]:
+        refuse_hyperparameters(density, self.name)
         course = new_course(density, seed, budget, monitor)
         try:
             if isinstance(state, Gaussian):
@@ -137,7 +142,7 @@ class BatchMatch(Algorithm[Gaussian]):
                 ended = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK)
             else:
                 ended = find_gaussian(
-                    density, start, seed, course, paths=self.paths, finish=self.finish
+                    density, start, seed, course, paths=self.paths, finish=self.finish is not None
                 ).ended
             q, converged, why = ended.best.q, True, ended.why
         except (FitStopped, KeyboardInterrupt) as stop:
@@ -145,6 +150,7 @@ class BatchMatch(Algorithm[Gaussian]):
                 raise
             q, converged, why = course.best.q, False, f"unfinished: {stop or type(stop).__name__}"
         refuse_runaway(q, density, seed)
+        refuse_flat_axis(q, density, seed)
         fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
         result = FitResult(
             method=self.name,

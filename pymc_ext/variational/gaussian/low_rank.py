@@ -84,9 +84,13 @@ class LowRankGaussian:
         """Score in z of log p̃(θ(z)) + log|det R|, from the score at θ; (N, D) each."""
         return self.root_transposed_product(score)
 
+    def inverse(self, theta: Array) -> Array:
+        """z with θ(z) = θ, (N, D)."""
+        return self.root_solve(theta - self.mean)
+
     def log_density(self, theta: Array) -> Array:
         """Normalised log q, (N, D) -> (N,)."""
-        return standard_normal_logp(self.root_solve(theta - self.mean)) - self.log_det
+        return standard_normal_logp(self.inverse(theta)) - self.log_det
 
     @property
     def std(self) -> Array:

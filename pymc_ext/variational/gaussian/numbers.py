@@ -18,7 +18,10 @@ def cholesky(cov: Array) -> Array:
     numpy.linalg.LinAlgError
         It is not positive definite.
     """
-    sd = np.sqrt(np.maximum(np.diag(cov), np.finfo(float).tiny))
+    variance = np.diag(cov)
+    if not (variance > 0).all():
+        raise np.linalg.LinAlgError("a variance is not positive")
+    sd = np.sqrt(variance)
     scaled = cov / np.outer(sd, sd)
     return sd[:, None] * np.linalg.cholesky((scaled + scaled.T) / 2 + JITTER * np.eye(len(cov)))
 

@@ -20,6 +20,8 @@ from scipy.optimize import minimize
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.walled import walled
+from pymc_ext.variational.core.course import FitStopped
+from pymc_ext.variational.core.monitor import STOPPED, Monitor
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 
 Array = NDArray[np.floating]
@@ -64,10 +66,12 @@ def follow_path(
     start: Array,
     rng: np.random.Generator,
     settings: PathSettings = PathSettings(),  # noqa: B008  # frozen
+    monitor: Monitor | None = None,
 ) -> Path | None:
     """Minimise −log p̃ from ``start`` (D,), and choose among the Gaussians on the way.
 
     None where log p̃ or its score is not finite at the start, or no step shows a curvature.
+    ``monitor`` sees −ELBO of every Gaussian.
     """
     points, gradients = _trajectory(density, start, settings)
     best: Path | None = None
@@ -76,6 +80,11 @@ def follow_path(
         theta, log_q = q.forward(z)
         with np.errstate(all="ignore"):
             elbo = float(np.mean(density.log_density(theta) - log_q))
+        if monitor is not None:
+            try:
+                monitor(-elbo, lambda q=q: q)
+            except StopIteration as stop:
+                raise FitStopped(str(stop) or STOPPED) from None
         if np.isfinite(elbo) and (best is None or elbo > best.elbo):
             best = Path(q, elbo, points[-1])
     return best
@@ -87,16 +96,18 @@ def follow_paths(
     rng: np.random.Generator,
     paths: int,
     settings: PathSettings = PathSettings(),  # noqa: B008  # frozen
-) -> list[Path]:
-    """Up to ``paths`` paths that found a Gaussian, the one from ``start`` (D,) first."""
-    found: list[Path] = []
+    monitor: Monitor | None = None,
+) -> Iterator[Path]:
+    """Up to ``paths`` paths that find a Gaussian, the one from ``start`` (D,) first."""
+    found = 0
     for attempt in range(max(MOST_TRIES, paths)):
         dispersed = rng.uniform(-DISPERSION, DISPERSION, density.dimension)
-        path = follow_path(density, dispersed if attempt else start, rng, settings)
-        found += [] if path is None else [path]
-        if len(found) == paths:
-            break
-    return found
+        path = follow_path(density, dispersed if attempt else start, rng, settings, monitor)
+        if path is not None:
+            yield path
+            found += 1
+        if found == paths:
+            return
 
 
 def _trajectory(

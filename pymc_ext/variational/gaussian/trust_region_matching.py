@@ -24,6 +24,7 @@ WEIGHT = 10.0  # of the match, times the batch over the step's number; served fr
 HALVINGS = 30  # of the weight: λ is then 1e-9 of its start, and no step at all
 WIDENING, LONGEST = 1.5, 4.0  # of the radius after a kept step, and at most, in nats a dimension
 NARROWING = 4.0  # of the radius after a step back, and of Σ where hardly a draw has a density
+MOST_RETREATS = 30  # sds are then 1e-9 of the start's: what has no density there has none
 ERRORS = 3.0  # standard errors by which an ELBO must have fallen to step back
 WINDOW = 5  # batches whose mean ELBO is compared with that of the five before
 
@@ -49,6 +50,7 @@ class Matching:
         self.radius, self.free = max(1.0, q.dimension / 4), 0
         self.kept: tuple[Gaussian, Estimate] | None = None
         self.estimates: list[Estimate] = []
+        self.retreats = 0
 
     def run(self, course: Course[Gaussian]) -> Gaussian:
         """Batches until they no longer pay."""
@@ -95,6 +97,13 @@ class Matching:
         return True
 
     def _retreat(self) -> None:
+        self.retreats += 1
+        if self.retreats > MOST_RETREATS:
+            raise ValueError(
+                f"log p̃ or its score is finite at fewer than half of the draws around "
+                f"{self.q.mean}, however narrow q is: give a start inside the support, or bounds "
+                "to the parameters that have them"
+            )
         if self.kept is None:
             self.q = Gaussian(self.q.mean, self.q.root / np.sqrt(NARROWING))
         else:

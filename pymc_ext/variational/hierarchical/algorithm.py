@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
-from pymc_ext.variational.core.algorithm import Algorithm, Fitted
+from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.bernstein.shape import blocks_of, variable_order
 from pymc_ext.variational.core.course import Course, FitStopped
 from pymc_ext.variational.core.monitor import Monitor
@@ -18,7 +18,7 @@ from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.batch_match import PATHS, Found, find_gaussian, new_course
 from pymc_ext.variational.gaussian.natural_gradient import step_draws
-from pymc_ext.variational.gaussian.runaway import refuse_runaway
+from pymc_ext.variational.gaussian.runaway import refuse_flat_axis, refuse_runaway
 from pymc_ext.variational.hierarchical.growth import FIRST_BLOCK, Growth
 from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
@@ -29,8 +29,8 @@ ADVICE = "its conditional laws are not a hierarchy's; use a flow, or NUTS in q's
 
 
 @dataclass(frozen=True)
-class FittedHierarchical(Fitted[HierarchicalMap]):
-    """q with its links: who governs whose scale."""
+class HierarchicalResult(FitResult):
+    """How a fit went, with its :class:`~.links.Links`: who governs whose scale."""
 
     links: Links = Links(())
 
@@ -54,7 +54,7 @@ class Hierarchical(Algorithm[HierarchicalMap]):
     ...     square = (t[:, 1] * np.exp(-t[:, 0])) ** 2
     ...     return np.stack([square - 1 - t[:, 0], -t[:, 1] * np.exp(-2 * t[:, 0])], axis=1)
     >>> density = CallableDensity(log_density, score, dimension=2, names=["log_tau", "x"])
-    >>> print(Hierarchical().fit(density, random_seed=1).links)
+    >>> print(Hierarchical().fit(density, random_seed=1).result.links)
     log_tau governs x: slope 1.00 ± 0.03
     """
 
@@ -74,14 +74,16 @@ class Hierarchical(Algorithm[HierarchicalMap]):
         budget: int,
         monitor: Monitor,
         state: object | None = None,
-    ) -> FittedHierarchical:
+    ) -> Fitted[HierarchicalMap]:
+        refuse_hyperparameters(density, self.name)
         course = new_course(density, seed, budget, monitor)
         growth: Growth | None = None
         converged = True
         try:
             found = find_gaussian(density, start, seed, course, paths=self.paths)
-            growth, why = None, found.ended.why
-            if course.block_pays(found.ended.best, FIRST_BLOCK, step_draws(density.dimension)):
+            gaussian, why = found.ended.best, found.ended.why
+            refuse_flat_axis(gaussian.q, density, seed)
+            if course.block_pays(gaussian, FIRST_BLOCK, step_draws(density.dimension)):
                 growth = new_growth(density, course, found, seed)
                 why = growth.run()
         except (FitStopped, KeyboardInterrupt) as stop:
@@ -93,18 +95,19 @@ class Hierarchical(Algorithm[HierarchicalMap]):
             q = HierarchicalMap.gaussian(q.mean, q.cov, np.arange(q.dimension))
         refuse_runaway(q, density, seed)
         fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
-        result = FitResult(
+        links = Links(())
+        if growth is not None:
+            links = Links.of(growth.best.q, growth.moments, density.unconstrained_names)
+        result = HierarchicalResult(
             method=self.name,
             converged=converged,
             stop_reason=why,
             iterations=len(monitor.losses),
             fresh=fresh,
             notes=notes_on(fresh, ADVICE),
+            links=links,
         )
-        links = Links(())
-        if growth is not None:
-            links = Links.of(growth.best.q, growth.moments, density.unconstrained_names)
-        return FittedHierarchical(q, result, state=q, links=links)
+        return Fitted(q, result, state=q)
 
 
 def new_growth(

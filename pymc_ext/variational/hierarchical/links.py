@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.moments import Moments
+from pymc_ext.variational.hierarchical.moments import OF_SCALE, Moments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,9 +30,9 @@ class Link:
     governor, governed
         Names on the unconstrained space.
     slope
-        Change of the latent log scale x of the governed per unit of the governor: 1 for effects
-        under a log standard deviation, 1/2 under a log variance, −1/2 under a log precision, where
-        the data say little of the effect; its log sd changes by (1 − g) times it.
+        Change of the governed's log sd per unit of the governor, in the middle of q: near 1 for
+        effects under a log standard deviation, 1/2 under a log variance, −1/2 under a log
+        precision, where the data say little of the effect; nearer 0 where they say much.
     error
         Standard error of the slope.
     """
@@ -59,9 +59,9 @@ class Links:
     def of(cls, q: HierarchicalMap, moments: Moments, names: Sequence[str]) -> Links:
         """The links of a map, with errors from the residuals of its last training."""
         own = np.diag(q.root)
-        slope = q.scales / own
-        # of C_ij: the error of its gradient (1 − g) T_ij over its information 2 (1 − g)²
-        error = moments.scale_error / (2 * (1 - q.gate_at_zero)[:, None]) / own
+        slope = (1 - q.gate_at_zero)[:, None] * q.scales / own  # ∂a/∂y = (1 − g) C
+        # of (1 − g) C_ij: the error of T_ij over the information of a log scale's slope
+        error = moments.scale_error / OF_SCALE / own
         named = [readable(names[k]) for k in q.order]
         pairs = np.argwhere(q.scales.T != 0)  # (governor, governed)
         return cls(

@@ -29,6 +29,7 @@ from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.variational.hierarchical.marginal import Marginal
 
 Array = NDArray[np.floating]
+INITIAL_OFFSET = 0.0  # gates half open: a log scale may then saturate to either side
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ class HierarchicalMap:
         D = len(mean)
         zero, none = np.zeros((D, D)), np.zeros(D)
         root = cholesky(cov[np.ix_(order, order)])
-        return cls(order, mean[order], root, zero, zero, zero, none, none, Marginal.identity(D))
+        half_open = np.full(D, INITIAL_OFFSET)
+        return cls(order, mean[order], root, zero, zero, zero, half_open, none, Marginal.identity(D))
 
     @property
     def dimension(self) -> int:
