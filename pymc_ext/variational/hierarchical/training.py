@@ -55,6 +55,14 @@ class Free:
         no = np.zeros((dimension, dimension), dtype=bool)
         return cls(no, no, no, np.tri(dimension, dtype=bool), np.zeros(dimension, dtype=bool))
 
+    @classmethod
+    def of(cls, q: HierarchicalMap) -> Free:
+        """What is not zero in ``q``: to go on from it."""
+        marginal = np.zeros(q.dimension, dtype=bool)
+        marginal[q.marginal.bent] = True
+        root = np.tril(q.root != 0) | (q.scales == 0) & np.tri(q.dimension, dtype=bool)
+        return cls(q.scales != 0, q.squares != 0, q.gated != 0, root, marginal)
+
     def __or__(self, other: Free) -> Free:
         """What is free in either."""
         pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
