@@ -11,8 +11,8 @@ VENV313 := .venv313
 READY313 := $(VENV313)/.installed
 VENV_MINIMUM := .venv-minimum
 READY_MINIMUM := $(VENV_MINIMUM)/.installed
-# what .ci/run runs on PyMC 6: every place where the versions differ, in about three minutes
-PYMC6_SHORT := tests/test_versions.py tests/test_architecture.py tests/pymc_ext/gp/test_model.py \
+# what .ci/run runs on PyMC 6: every door, and every place where the versions differ
+PYMC6_SHORT := tests/test_every_door.py tests/test_versions.py tests/pymc_ext/gp/test_model.py \
 	tests/pymc_ext/ops/test_callback.py tests/pymc_ext/variational/test_diagonal.py \
 	tests/posteriordb_cases/test_case.py tests/bridge/measures/test_moments.py tests/bridge/measures/test_khat.py \
 	tests/pymc_ext/test_over_draws.py
@@ -37,7 +37,8 @@ test-pymc6: $(READY313)
 	$(VENV313)/bin/python -m pytest -n 2 -m "not slow"
 
 test-pymc6-short: $(READY313)
-	$(VENV313)/bin/python -m pytest -n 2 -m "not slow and not stan" $(PYMC6_SHORT)
+	$(VENV313)/bin/python -m stan_models setup
+	$(VENV313)/bin/python -m pytest -n 2 -m "not slow" $(PYMC6_SHORT)
 
 # old packages warn of one another: warnings are no errors here
 test-minimum: $(READY_MINIMUM)

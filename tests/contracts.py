@@ -1,4 +1,4 @@
-"""The contract table of the variational families: one line a family, read by the contract tests."""
+"""The contract tables of algorithms and families: one line each, read by the contract tests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pymc_ext as px
+from pymc_ext.variational.bernstein.algorithm import Bernstein
+from pymc_ext.variational.core import Algorithm
+from pymc_ext.variational.core.steps import StepOptions
+from pymc_ext.variational.gaussian.laplace import Laplace
+from pymc_ext.variational.gaussian.mixed import Diagonal, Mixed
+from pymc_ext.variational.gaussian.mixture import Mixture
+from pymc_ext.variational.gaussian.modes import ModeSearch
+from pymc_ext.variational.gaussian.monte_carlo import MonteCarlo
 
 
 @dataclass(frozen=True)
@@ -58,4 +66,22 @@ FAMILIES = {
     "monte-carlo": Family(
         lambda **k: px.MonteCarloVI(draws=20, **k), gaussian_target=None, minibatch=True
     ),
+}
+
+SMALL = px.FlowShape(5, (4,))
+QUICK = StepOptions(20, learning_rate=0.02)
+POLISHED = px.ImportanceWeighted(steps=20, judge_draws=1000)
+# what makes each algorithm, with options as little work as the tests of its contract need
+ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
+    "laplace": lambda: Laplace(),
+    "mixed-mu": lambda: Mixed("mu"),
+    "mixed-eig": lambda: Mixed("eig", base="unit"),
+    "mixed-lr": lambda: Mixed("lr"),
+    "diagonal": lambda: Diagonal(),
+    "mixture": lambda: Mixture(search=ModeSearch(starts=4, spread=4.0)),
+    "monte-carlo-full": lambda: MonteCarlo("full", step=QUICK),
+    "monte-carlo-diagonal": lambda: MonteCarlo("diagonal", step=QUICK),
+    "bernstein": lambda: Bernstein(SMALL, polish=None),
+    "bernstein-given": lambda: Bernstein(SMALL, base=([0.1, 0.2], [[1, 0.1], [0.1, 2]])),
+    "bernstein-polished": lambda: Bernstein(SMALL, base="laplace", polish=POLISHED),
 }

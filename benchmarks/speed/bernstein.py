@@ -24,7 +24,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -90,13 +89,9 @@ def op_table() -> dict[str, float]:
 
 def prepared(method: px.BernsteinVI, density: Any) -> Any:
     """The loop that a fit by ``method`` on ``density`` would train with, compiled."""
-    algorithm = method.algorithm
-    if method.backend == "jax":
-        from pymc_ext.variational.bernstein.training.jax_loop import JaxLoop
-
-        algorithm.make_loop = partial(JaxLoop, method.approx)
-    algorithm._prepare(CountedDensity(density), method.approx.group.start)
-    loop = algorithm._trainer.loop
+    algorithm, counted = method.algorithm, CountedDensity(density)
+    flow = algorithm.make_flow(counted, method.approx.group.start, seed=1)
+    loop = algorithm.make_loop(flow, counted, algorithm.step, np.random.default_rng(1))
     loop.run(100, RATE, 1.0)
     return loop
 

@@ -143,7 +143,7 @@ def gradient_cost(model: str, size: tuple[int, ...], draws: int) -> dict:
     inference = px.MixedVI("lr", model=globals()[model](*size), random_seed=1)
     density, start = CountedDensity(inference.approx.density), inference.approx.group.start
     with Monitor.silent() as monitor:
-        family, _ = inference.algorithm.prepare(density, start, 500, monitor)
+        family = inference.algorithm.prepare(density, start, 1, 500, monitor).family
     objective, dim = DrawsObjective(family, density), density.dimension
     z = base_draws(draws, dim, "sobol", np.random.default_rng(1))
     before, seconds = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
 from importlib import import_module
 from importlib.metadata import version
@@ -18,45 +18,44 @@ import numpy as np
 
 from bridge.methods.base import Fit, Method, Problem
 from pymc_ext.density import CountedDensity
-from pymc_ext.variational.core.algorithm import Algorithm
+from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.core.threads import threads_for
 
 __all__ = ["FAMILY_METHODS", "FittedBy", "options_of"]
-
-ITERATIONS, FLOW_STEPS = 10_000, 20_000  # at most; flows stop where their ELBO is level
 
 
 @dataclass(frozen=True)
 class FittedBy:
-    """Run of a method: the algorithm that ``make`` makes of a seed, on the problem's density.
+    """Run of a method: an algorithm, on the problem's density.
 
     Parameters
     ----------
-    make
-        ``make(seed)`` -> the algorithm; a class whose first argument is the seed will do.
-    iterations
-        At most.
+    algorithm
+        The algorithm, or what makes it when the method is run.
+    n
+        Iterations at most; None: the algorithm's default.
 
     Examples
     --------
     >>> from pymc_ext.variational.gaussian.laplace import Laplace
-    >>> def make(seed):
-    ...     return Laplace(random_seed=seed)
-    >>> method = bridge.Method("laplace-again", "an algorithm of yours", "pymc", FittedBy(make))
+    >>> run = FittedBy(Laplace())
+    >>> method = bridge.Method("laplace-again", "an algorithm of yours", "pymc", run)
     >>> bridge.fit(model, methods=method, random_seed=1).method
     'laplace-again'
     """
 
-    make: Callable[[int], Algorithm]
-    iterations: int = ITERATIONS
+    algorithm: Algorithm | Made
+    n: int | None = None
 
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
-        algorithm, begin = self.make(seed), time.perf_counter()
+        algorithm = self.algorithm() if isinstance(self.algorithm, Made) else self.algorithm
+        begin = time.perf_counter()
         target = problem.pymc_target
         density = CountedDensity(target.density)
-        with Monitor.silent() as monitor, threads_for(density.dimension):
-            fitted = algorithm.run(density, problem.start, self.iterations, monitor)
+        with Monitor.silent() as monitor:
+            fitted = run_algorithm(
+                algorithm, density, problem.start, self.n, random_seed=seed, monitor=monitor
+            )
         seconds = time.perf_counter() - begin
         rng = np.random.default_rng(seed)
         theta, lq = fitted.q.forward(rng.standard_normal((draws, fitted.q.latent_dimension)))
@@ -79,7 +78,8 @@ class FittedBy:
                 "stop_reason": result.stop_reason,
                 "fit_notes": "; ".join(result.notes) or None,
                 "options": json.dumps(
-                    {"n": self.iterations, **options_of(algorithm)}, ensure_ascii=False
+                    {"n": algorithm.checked_budget(self.n), **options_of(algorithm)},
+                    ensure_ascii=False,
                 ),
             },
         )
@@ -89,7 +89,7 @@ def options_of(algorithm: Algorithm) -> dict[str, object]:
     """Every setting of an algorithm, as plain values by name."""
     plain: dict[str, object] = {}
     for name, value in vars(algorithm).items():
-        if name.startswith("_") or name == "random_seed":
+        if name.startswith("_"):
             continue
         if is_dataclass(value) and not isinstance(value, type):
             value = asdict(value)
@@ -102,23 +102,23 @@ def options_of(algorithm: Algorithm) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Made:
-    """Makes an algorithm of a seed; its module is imported when it is first made.
+    """Makes an algorithm; its module is imported when it is first made.
 
     Parameters
     ----------
     home
         Where its class is, ``module:Class`` under `pymc_ext.variational`.
     options
-        Keyword arguments of the class, other than the seed.
+        Keyword arguments of the class.
     """
 
     home: str
     options: Mapping[str, object] = field(default_factory=dict, hash=False)
 
-    def __call__(self, seed: int) -> Algorithm:
+    def __call__(self) -> Algorithm:
         module, name = self.home.split(":")
         cls = getattr(import_module(f"pymc_ext.variational.{module}"), name)
-        return cls(**self.options, random_seed=seed)
+        return cls(**self.options)
 
 
 # ---- families that read the graph of a PyMC model ----------------------------------------------
@@ -142,7 +142,7 @@ def _by_pm_fit(problem: Problem, inference: object, draws: int, seed: int) -> Fi
     import pymc as pm
 
     begin = time.perf_counter()
-    approx = pm.fit(ITERATIONS, method=inference, progressbar=False)
+    approx = pm.fit(method=inference, progressbar=False)
     seconds = time.perf_counter() - begin
     theta, lp, lq = approx.draws_with_logs(draws, random_seed=seed)
     result = approx.result
@@ -170,12 +170,10 @@ def _on_density(
     home: str,
     *,
     default: bool = False,
-    iterations: int = ITERATIONS,
     objective: str = "−ELBO",
     **options: object,
 ) -> Method:
-    run = FittedBy(Made(home, options), iterations)
-    return Method(name, text, "pymc", run, default, objective=objective)
+    return Method(name, text, "pymc", FittedBy(Made(home, options)), default, objective=objective)
 
 
 _LAPLACE, _MIXED = "gaussian.laplace:Laplace", "gaussian.mixed:Mixed"
@@ -194,14 +192,8 @@ FAMILY_METHODS = (
     ),
     _on_density("mixed-lr", "MVI: mean and a rank-one update", _MIXED, variant="lr"),
     _on_density("mixture", "mixture of Laplace fits at several modes", "gaussian.mixture:Mixture"),
-    _on_density("bernstein", "Bernstein flow", _FLOW, iterations=FLOW_STEPS),
-    _on_density(
-        "bernstein-laplace",
-        "Bernstein flow on a Laplace base",
-        _FLOW,
-        iterations=FLOW_STEPS,
-        base="laplace",
-    ),
+    _on_density("bernstein", "Bernstein flow", _FLOW),
+    _on_density("bernstein-laplace", "Bernstein flow on a Laplace base", _FLOW, base="laplace"),
     Method("viper-full", "closed-form logistic VI", "pymc", _viper, default=False, general=False),
     Method(
         "matching",

@@ -69,13 +69,18 @@ def best(frame: pd.DataFrame) -> pd.DataFrame:
     table = table.loc[list(zip(chosen.index, chosen["method"], strict=True))]
     table = table.reset_index("method").assign(khat=chosen["khat"])
     table["why"] = [
-        "" if khat < KHAT_USABLE else _remarks(frame, str(case), method)
+        _why(frame, str(case), method, khat)
         for case, method, khat in table[["method", "khat"]].itertuples(name=None)
     ]
-    none = ~np.isfinite(table["khat"].to_numpy(dtype=float))
-    table.loc[none, "why"] = table["method"] + ": " + table["why"]
-    table.loc[none, "method"] = NONE
+    table.loc[~np.isfinite(table["khat"].to_numpy(dtype=float)), "method"] = NONE
     return table
+
+
+def _why(frame: pd.DataFrame, case: str, method: str, khat: float) -> str:
+    if khat < KHAT_USABLE:
+        return ""
+    remarks = _remarks(frame, case, method)
+    return remarks if np.isfinite(khat) else f"{method}: {remarks}"
 
 
 def _remarks(frame: pd.DataFrame, case: str, method: str) -> str:

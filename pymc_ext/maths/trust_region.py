@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import OptimizeResult, minimize
 
+from pymc_ext.maths.by_value import ByValue
+
 Array = NDArray[np.floating]
 ValueAndGradient = Callable[[Array], tuple[float, Array]]
 
@@ -30,8 +32,8 @@ class NoModeError(ValueError):
     """The search did not end at a mode; the message says why."""
 
 
-@dataclass(frozen=True)
-class Mode:
+@dataclass(frozen=True, eq=False)
+class Mode(ByValue):
     """A point where the search ended, with ``value`` f, its ``gradient`` and ``hessian``."""
 
     theta: Array

@@ -15,7 +15,7 @@ family made of flows goes by the way of every family (:mod:`pymc_ext.variational
 >>> from pymc_ext.variational.bernstein.algorithm import Bernstein
 >>> from pymc_ext.variational.bernstein.shape import FlowShape
 >>> density = CallableDensity(lambda x: -(x**2).sum(1), lambda x: -2 * x, dimension=2)
->>> fitted = Bernstein(FlowShape(order=5), polish=None, random_seed=1).fit(density, n=1000)
+>>> fitted = Bernstein(FlowShape(order=5), polish=None).fit(density, n=1000, random_seed=1)
 >>> fitted.q.forward(np.zeros((1, 2)))[0].shape
 (1, 2)
 """

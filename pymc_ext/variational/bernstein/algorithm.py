@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +17,19 @@ from pymc_ext.variational.bernstein.polish.polisher import Polisher
 from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage
 from pymc_ext.variational.bernstein.polish.weighted import (
     ImportanceWeighted,
+    Polish,
     PolishOption,
     resolve_polish,
 )
 from pymc_ext.variational.bernstein.shape import FlowShape, blocks_of, one_of, variable_order
-from pymc_ext.variational.bernstein.training.loops import DensityLoop, LoopMaker
+from pymc_ext.variational.bernstein.training.loops import DensityLoop, Loop, LoopMaker
 from pymc_ext.variational.bernstein.training.trainer import Trainer
-from pymc_ext.variational.bernstein.whitening import Base, check_base, resolve_base
+from pymc_ext.variational.bernstein.whitening import Base, Whitening, check_base, resolve_base
 from pymc_ext.variational.core.algorithm import Fitted
-from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.steps import OPTIMIZERS, StepOptions, SteppingAlgorithm
-from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +46,16 @@ class FittedFlow(Fitted[BernsteinFlow]):
     stages: tuple[Stage, ...] = ()
 
 
+class FlowState(NamedTuple):
+    """Where a fit is: its flow in its loop, of which steps, on which base, which it began as."""
+
+    loop: Loop
+    step: StepOptions
+    whitening: Whitening
+    untrained: Array
+
+
+@dataclass(frozen=True)
 class Bernstein(SteppingAlgorithm[BernsteinFlow]):
     """Engine of :class:`pymc_ext.BernsteinVI`, for any density.
 
@@ -59,151 +69,174 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
         Draws, learning rate and optimiser of a step.
     policy
         Thresholds of the polish.
-    random_seed
-        Seeds initial weights, draws and judging.
+    make_loop
+        What takes the steps.
 
     Examples
     --------
     >>> from pymc_ext.density import CallableDensity
     >>> density = CallableDensity(lambda x: -(x**2).sum(1), lambda x: -2 * x, dimension=2)
-    >>> fitted = Bernstein(FlowShape(order=5), polish=None, random_seed=1).fit(density, n=2000)
+    >>> algorithm = Bernstein(FlowShape(order=5), polish=None)
+    >>> fitted = algorithm.fit(density, n=2000, random_seed=1)
     >>> bool(abs(fitted.result.log_marginal_is - np.log(np.pi)) < 0.02)
     True
     """
 
-    name = "bernstein"
+    default_budget: ClassVar[int] = 20_000
+    shape: FlowShape = field(default_factory=FlowShape)
+    base: Base = field(default="identity", kw_only=True)
+    polish: PolishOption = field(default="auto", kw_only=True)
+    policy: Policy = field(default=POLICY, kw_only=True)
+    make_loop: LoopMaker = field(default=DensityLoop, kw_only=True, repr=False)
 
-    def __init__(
-        self,
-        shape: FlowShape | None = None,
-        *,
-        base: Base = "identity",
-        polish: PolishOption = "auto",
-        step: StepOptions | None = None,
-        policy: Policy = POLICY,
-        random_seed: int | None = None,
-    ) -> None:
-        self.shape, self.step = shape or FlowShape(), step or StepOptions()
+    def __post_init__(self) -> None:
         one_of("optimizer", self.step.optimizer, OPTIMIZERS)
-        check_base(base)
-        self.base, self.polish, self.policy = base, resolve_polish(polish), policy
-        self.random_seed = random_seed
-        if isinstance(base, str) and base != "identity":
-            self.name = f"bernstein-{base}"
-        self.make_loop: LoopMaker = DensityLoop
-        self.flow: BernsteinFlow | None = None
-        self._trainer: Trainer | None = None
-        self._whitening: Gaussian | None = None
-        self._untrained: Array | None = None
-        self._notes: tuple[str, ...] = ()
+        object.__setattr__(self, "base", check_base(self.base))
+        object.__setattr__(self, "polish", resolve_polish(self.polish))
 
-    def restart(self) -> None:
-        self.flow = self._trainer = None
+    @property
+    def name(self) -> str:
+        named = isinstance(self.base, str) and self.base != "identity"
+        return f"bernstein-{self.base}" if named else "bernstein"
 
-    # ---- a run -----------------------------------------------------------------------------
-
-    def run(self, density: CountedDensity, start: Array, n: int, monitor: Monitor) -> FittedFlow:
-        effort = Effort(density)
-        if self._trainer is None or self.flow is None:
-            if isinstance(self.base, str) and self.base != "identity":
-                density.require_exact()
-            self._prepare(density, start)
-        assert self.flow is not None and self._trainer is not None
-        flow, trainer = self.flow, self._trainer
-        fit = FlowFit(flow, density)
-        converged, reason = self._train(trainer, n, monitor)
+    def run(
+        self,
+        density: CountedDensity,
+        start: Array,
+        *,
+        seed: int | None,
+        budget: int,
+        monitor: Monitor,
+        state: object | None = None,
+    ) -> FittedFlow:
+        training = _Training.begin(self, density, start, seed, state)
+        flow, losses = training.loop.flow, training.losses
+        converged, reason = training.train(budget, monitor)
         if not converged:
             logger.warning("the flow has not converged: %s", reason)
-        polished = self.polish is not None and (
-            self.polish.always or (trainer.estimate and len(trainer.losses) >= POLISHED_FROM)
+        polish = self.polish
+        assert polish is None or isinstance(polish, Polish)
+        polished = polish is not None and (
+            polish.always or (not training.noisy and len(losses) >= POLISHED_FROM)
         )
-        stages = self._polished(fit) if polished else ()
-        notes = (*self._notes, *(stage.describe() for stage in stages))
+        stages = training.polished() if polished else ()
+        note = training.whitening.note
+        notes = (*((note,) if note else ()), *(stage.describe() for stage in stages))
         fresh = None
         if not density.noisy:
-            notes += self._keep_base(fit)
-            rng = stream(self.random_seed, Purpose.FRESH)
-            z = rng.standard_normal((FRESH_DRAWS, flow.latent_dimension))
-            fresh = FreshDraws.from_log_ratios(fit.log_ratios(z))
-        monitor.keep(np.asarray(trainer.losses))
+            notes += training.keep_base()
+            z = stream(seed, Purpose.FRESH).standard_normal((FRESH_DRAWS, flow.latent_dimension))
+            fresh = FreshDraws.from_log_ratios(training.fit.log_ratios(z))
+        monitor.keep(np.asarray(losses))
         result = FitResult(
             method=self.name,
             converged=converged,
             stop_reason=reason,
-            iterations=len(trainer.losses),
-            **effort.spent(),
-            random_seed=self.random_seed,
+            iterations=len(losses),
             fresh=fresh,
             notes=notes,
         )
-        return FittedFlow(flow, result, stages)
+        return FittedFlow(flow, result, training.state, stages)
 
-    def retrain(self, step: StepOptions) -> None:
-        """Have the next run train anew, with other steps, from the present flow."""
-        self.step, self._trainer = step, None
-
-    def _prepare(self, density: CountedDensity, start: Array) -> None:
-        """The flow at its base, unless there is one already, and its trainer."""
-        if self.flow is None:
-            with density.clock.compiling():
-                self.flow = self.make_flow(density, start)
-                self.flow.warm_up()
-            whitening = resolve_base(self.base, density, start, self.random_seed)
-            self._whitening = whitening.q
-            self._notes = (whitening.note,) if whitening.note else ()
-            if whitening.q is not None:
-                self.flow.set_base(whitening.q.mean, whitening.q.cov)
-            self._untrained = self.flow.x.copy()
-        self._trainer = self._new_trainer(density, self.step, Purpose.TRAIN)
-
-    def make_flow(self, density: CountedDensity, start: Array) -> BernsteinFlow:
+    def make_flow(self, density: CountedDensity, start: Array, seed: int | None) -> BernsteinFlow:
         """The flow at the identity around ``start`` (D,)."""
         permutation, leading = variable_order(blocks_of(density.density), self.shape.ordering)
-        rng = stream(self.random_seed, Purpose.INITIAL)
+        rng = stream(seed, Purpose.INITIAL)
         return BernsteinFlow(self.shape, permutation, leading, start, rng)
 
-    def _new_trainer(self, density: CountedDensity, step: StepOptions, purpose: Purpose) -> Trainer:
-        assert self.flow is not None
-        flow, noisy = self.flow, density.noisy or step.normals is not None
-        rng = stream(self.random_seed, purpose)
+
+@dataclass
+class _Training:
+    """One fit of a flow: what ``algorithm`` says, on ``density``, by the steps of ``loop``."""
+
+    algorithm: Bernstein
+    density: CountedDensity
+    seed: int | None
+    loop: Loop
+    whitening: Whitening
+    untrained: Array
+    losses: list[float] = field(default_factory=list)
+
+    @classmethod
+    def begin(
+        cls,
+        algorithm: Bernstein,
+        density: CountedDensity,
+        start: Array,
+        seed: int | None,
+        state: object | None,
+    ) -> _Training:
+        """At the base, or where ``state`` is: with its steps, or others from its flow."""
+        if isinstance(state, FlowState):
+            loop, whitening, untrained = state.loop.fork(density), state.whitening, state.untrained
+            if state.step != algorithm.step:
+                loop = _make_loop(algorithm, loop.flow, density, algorithm.step, seed)
+            return cls(algorithm, density, seed, loop, whitening, untrained)
+        if algorithm.base != "identity" and isinstance(algorithm.base, str):
+            density.require_exact()
         with density.clock.compiling():
-            loop = self.make_loop(flow, density, step, rng)
-        return Trainer(
-            loop=loop,
+            flow = algorithm.make_flow(density, start, seed)
+            flow.warm_up()
+        assert not isinstance(algorithm.base, tuple)
+        whitening = resolve_base(algorithm.base, density, start, seed)
+        if whitening.q is not None:
+            flow.set_base(whitening.q.mean, whitening.q.cov)
+        untrained = flow.x.copy()
+        loop = _make_loop(algorithm, flow, density, algorithm.step, seed)
+        return cls(algorithm, density, seed, loop, whitening, untrained)
+
+    @property
+    def state(self) -> FlowState:
+        """From which another run goes on."""
+        return FlowState(self.loop, self.algorithm.step, self.whitening, self.untrained)
+
+    @property
+    def fit(self) -> FlowFit:
+        """The flow, as it is now, on its density."""
+        return FlowFit(self.loop.flow, self.density)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether neither the density nor the steps' normals can be judged on fresh draws."""
+        return self.density.noisy or self.algorithm.step.normals is not None
+
+    def train(self, budget: int, monitor: Monitor) -> tuple[bool, str]:
+        """At most ``budget`` steps; whether the ELBO is level, and why they ended."""
+        step, flow = self.algorithm.step, self.loop.flow
+        trainer = Trainer(
+            loop=self.loop,
             learning_rate=None if step.update is not None else step.learning_rate,
-            estimate=None if noisy else lambda: self._held_out(flow, density),
+            estimate=None if self.noisy else self._held_out,
+            after_steps=lambda losses: monitor.block(losses, lambda: flow),
+            stride=1 if monitor.callbacks and isinstance(self.loop, DensityLoop) else None,
+            losses=self.losses,
         )
-
-    def _held_out(self, flow: BernsteinFlow, density: CountedDensity) -> Array:
-        # the same normals at every check: the changes of the ELBO are then known more exactly
-        rng = stream(self.random_seed or 0, Purpose.CHECKS)
-        z = rng.standard_normal((CHECK_DRAWS, flow.latent_dimension))
-        return FlowFit(flow, density).log_ratios(z)
-
-    def _train(self, trainer: Trainer, n: int, monitor: Monitor) -> tuple[bool, str]:
-        assert self.flow is not None
-        flow = self.flow
-        trainer.losses = []
-        trainer.stride = 1 if monitor.callbacks and isinstance(trainer.loop, DensityLoop) else None
-        trainer.after_steps = lambda losses: monitor.block(losses, lambda: flow)
         try:
-            return trainer.run(n)
+            return trainer.run(budget)
         except (KeyboardInterrupt, StopIteration) as stop:
             trainer.finish()
             why = str(stop) or type(stop).__name__
-            return False, f"stopped after {len(trainer.losses)} steps: {why}"
+            return False, f"stopped after {len(self.losses)} steps: {why}"
+
+    def _held_out(self) -> Array:
+        # the same normals at every check: the changes of the ELBO are then known more exactly
+        rng = stream(self.seed or 0, Purpose.CHECKS)
+        z = rng.standard_normal((CHECK_DRAWS, self.loop.flow.latent_dimension))
+        return self.fit.log_ratios(z)
 
     # ---- polish ----------------------------------------------------------------------------
 
-    def _polished(self, fit: FlowFit) -> tuple[Stage, ...]:
-        assert self.polish is not None
+    def polished(self) -> tuple[Stage, ...]:
+        """What each way of polishing, as far as it was tried, came to; the best is in place."""
+        polish = self.algorithm.polish
+        assert isinstance(polish, Polish)
         return Polisher(
-            fit,
-            self.polish,
-            policy=self.policy,
-            random_seed=self.random_seed,
+            self.fit,
+            polish,
+            policy=self.algorithm.policy,
+            random_seed=self.seed,
             train=self._train_weighted,
-            make_guard=lambda: self._guard(fit),
+            make_guard=self._guard,
         ).run()
 
     def _train_weighted(self, fit: FlowFit, settings: ImportanceWeighted) -> None:
@@ -213,25 +246,39 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
             learning_rate=settings.learning_rate,
             max_norm=settings.max_norm,
         )
-        self._new_trainer(fit.density, step, Purpose.POLISH).run(settings.steps, to_plateau=False)
+        loop = _make_loop(self.algorithm, fit.flow, fit.density, step, self.seed, Purpose.POLISH)
+        Trainer(loop, step.learning_rate, estimate=None).run(settings.steps, to_plateau=False)
 
     # ---- the base as a floor ---------------------------------------------------------------
 
-    def _guard(self, fit: FlowFit) -> BaseGuard | None:
-        if self._whitening is None:
+    def _guard(self) -> BaseGuard | None:
+        if self.whitening.q is None:
             return None
-        rng = stream(self.random_seed, Purpose.GUARD)
+        fit, rng = self.fit, stream(self.seed, Purpose.GUARD)
         K = max(fit.flow.latent_dimension, fit.flow.dimension)
-        return BaseGuard(self._whitening, fit, rng.standard_normal((FRESH_DRAWS, K)), self.policy)
+        z = rng.standard_normal((FRESH_DRAWS, K))
+        return BaseGuard(self.whitening.q, fit, z, self.algorithm.policy)
 
-    def _keep_base(self, fit: FlowFit) -> tuple[str, ...]:
+    def keep_base(self) -> tuple[str, ...]:
         """Put the untrained flow, which is the base, back where training left q worse than it."""
-        guard = self._guard(fit)
-        if guard is None or self._untrained is None or not guard.worse():
+        guard, fit = self._guard(), self.fit
+        if guard is None or not guard.worse():
             return ()
         trained = fit.values()
-        fit.restore([self._untrained, np.zeros_like(fit.flow.stretch)])
+        fit.restore([self.untrained, np.zeros_like(fit.flow.stretch)])
         if guard.worse():  # an untrained flow is its base but for the order of its polynomials
             fit.restore(trained)
             return ("the flow is slightly worse than its base; the base itself may be used",)
         return ("training left the flow worse than its base, which was kept instead",)
+
+
+def _make_loop(
+    algorithm: Bernstein,
+    flow: BernsteinFlow,
+    density: CountedDensity,
+    step: StepOptions,
+    seed: int | None,
+    purpose: Purpose = Purpose.TRAIN,
+) -> Loop:
+    with density.clock.compiling():
+        return algorithm.make_loop(flow, density, step, stream(seed, purpose))

@@ -79,6 +79,8 @@ class FlowShape:
             raise ValueError(
                 f"ordering must be a sequence of names, got the text {self.ordering!r}"
             )
+        if self.ordering is not None:
+            object.__setattr__(self, "ordering", tuple(self.ordering))
 
     @property
     def law(self) -> Latent:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pymc_ext.variational.bernstein.algorithm import Bernstein, FittedFlow
 from pymc_ext.variational.bernstein.approximation import BernsteinApproximation
 from pymc_ext.variational.bernstein.group import BernsteinGroup
-from pymc_ext.variational.bernstein.polish.weighted import PolishOption
+from pymc_ext.variational.bernstein.polish.weighted import Polish, PolishOption
 from pymc_ext.variational.bernstein.shape import FlowShape, one_of
 from pymc_ext.variational.bernstein.whitening import Base
 from pymc_ext.variational.core.algorithm import Fitted
@@ -133,7 +133,6 @@ class BernsteinVI(StochasticVI):
     """
 
     algorithm: Bernstein
-    default_steps = 20_000
 
     def __init__(
         self,
@@ -153,7 +152,7 @@ class BernsteinVI(StochasticVI):
         one_of("backend", self.backend, BACKENDS)
         step = step_from(settings)
         refuse_unknown(type(self), settings)
-        algorithm = Bernstein(shape, base=base, polish=polish, step=step, random_seed=random_seed)
+        algorithm = Bernstein(shape, base=base, polish=polish, step=step)
         super().__init__(
             algorithm,
             BernsteinGroup,
@@ -165,19 +164,20 @@ class BernsteinVI(StochasticVI):
             whitened=not (isinstance(base, str) and base == "identity"),
         )
 
+        if self.backend == "jax":
+            from pymc_ext.variational.bernstein.training.jax_loop import JaxLoop
+
+            self.algorithm = replace(algorithm, make_loop=partial(JaxLoop, self.approx))
+
     def refine(self, n: int, progressbar: bool = True, progressbar_theme: object = None) -> None:
         """Continue the ELBO training from the present parameters for at most ``n`` steps."""
-        if self.algorithm.flow is None:
+        if self.state is None:
             raise TypeError("call fit before refine")
         super().refine(n, progressbar, progressbar_theme)
 
     def _run(self, n: int, score: bool, progressbar: bool) -> VectorisedApproximation:
-        if self.backend == "jax":
-            from pymc_ext.variational.bernstein.training.jax_loop import JaxLoop
-
-            self.algorithm.make_loop = partial(JaxLoop, self.approx)
         polish = self.algorithm.polish
-        if polish is not None and polish.always:
+        if isinstance(polish, Polish) and polish.always:
             self.approx.require_exact_logp()
         return super()._run(n, score, progressbar)
 

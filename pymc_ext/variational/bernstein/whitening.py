@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.trust_region import NoModeError
-from pymc_ext.variational.core.algorithm import Algorithm
+from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FreshDraws
@@ -22,9 +22,8 @@ from pymc_ext.variational.gaussian.posteriors import Gaussian
 logger = logging.getLogger(__name__)
 
 Array = NDArray[np.floating]
-Base = str | tuple[ArrayLike, ArrayLike]
+Base = str | Gaussian | tuple[ArrayLike, ArrayLike]
 BASES = ("identity", "laplace", "gaussian", "auto")
-ITERATIONS = 10_000  # bound on the iterations behind a base: none has needed a tenth of them
 
 
 class Whitening(NamedTuple):
@@ -34,21 +33,27 @@ class Whitening(NamedTuple):
     note: str = ""
 
 
-def check_base(base: object) -> None:
-    """ValueError unless ``base`` is one of the names or a pair (mean, cov)."""
-    if isinstance(base, str):
-        if base not in BASES:
-            raise ValueError(f"base must be one of {BASES} or (mean, cov), got {base!r}")
-    elif not (isinstance(base, tuple | list) and len(base) == 2):
-        raise ValueError(f"base must be one of {BASES} or a pair (mean, cov), got {base!r}")
+def check_base(base: Base) -> str | Gaussian:
+    """One of the names, or the Gaussian that the pair (mean, cov) is; ValueError if neither."""
+    if isinstance(base, Gaussian) or (isinstance(base, str) and base in BASES):
+        return base
+    if isinstance(base, tuple | list) and len(base) == 2:
+        return given_base(*base)
+    raise ValueError(f"base must be one of {BASES} or a pair (mean, cov), got {base!r}")
 
 
 def resolve_base(
-    base: Base, density: CountedDensity, start: Array, random_seed: int | None
+    base: str | Gaussian, density: CountedDensity, start: Array, random_seed: int | None
 ) -> Whitening:
     """What ``base`` names, fitted where it has to be; its effort is counted by ``density``."""
-    if not isinstance(base, str):
-        return Whitening(given_base(base, density.dimension))
+    if isinstance(base, Gaussian):
+        if base.dimension != density.dimension:
+            D = density.dimension
+            raise ValueError(
+                f"base=(mean, cov) must have shapes ({D},) and ({D}, {D}), got "
+                f"{base.mean.shape} and {base.root.shape}"
+            )
+        return Whitening(base)
     if base == "identity":
         return Whitening(None)
     if base == "auto":
@@ -65,11 +70,11 @@ def _fit(
     name: str, density: CountedDensity, start: Array, random_seed: int | None
 ) -> tuple[Gaussian, FreshDraws]:
     """A Gaussian fitted with the density's other parameters as they are, and its fresh draws."""
-    algorithm: Algorithm = Laplace(random_seed=random_seed)
+    algorithm: Algorithm = Laplace()
     if name == "gaussian":
-        algorithm = Mixed("lr", density.dimension, base="unit", random_seed=random_seed)
+        algorithm = Mixed("lr", density.dimension, base="unit")
     with density.extras_fixed(), Monitor.silent() as monitor:
-        fitted = algorithm.run(density, start, ITERATIONS, monitor)
+        fitted = run_algorithm(algorithm, density, start, random_seed=random_seed, monitor=monitor)
     assert fitted.result.fresh is not None
     return fitted.q, fitted.result.fresh
 
@@ -92,15 +97,14 @@ def _best(density: CountedDensity, start: Array, random_seed: int | None) -> Whi
     return Whitening(candidates[name][1], f"base {name}, by fresh ELBO ({elbos})")
 
 
-def given_base(base: tuple[ArrayLike, ArrayLike], D: int) -> Gaussian:
-    """The pair (mean (D,), cov (D, D)) as a Gaussian; ValueError if it is none."""
-    mean, cov = (np.asarray(part, dtype=float) for part in base)
-    if mean.shape != (D,) or cov.shape != (D, D):
+def given_base(mean: ArrayLike, cov: ArrayLike) -> Gaussian:
+    """N(mean (D,), cov (D, D)); ValueError if it is none."""
+    m, S = np.asarray(mean, dtype=float), np.asarray(cov, dtype=float)
+    if m.ndim != 1 or S.shape != (len(m), len(m)):
         raise ValueError(
-            f"base=(mean, cov) must have shapes ({D},) and ({D}, {D}), got {mean.shape} and "
-            f"{cov.shape}"
+            f"base=(mean, cov) must have shapes (D,) and (D, D), got {m.shape} and {S.shape}"
         )
     try:
-        return Gaussian(mean, np.linalg.cholesky(cov))
+        return Gaussian(m, np.linalg.cholesky(S))
     except np.linalg.LinAlgError as error:
         raise ValueError("the covariance given as base must be positive definite") from error

@@ -13,7 +13,7 @@ one in 25 lines); it works at once, on a density and in PyMC:
 
 >>> from pymc_ext.variational.gaussian.laplace import Laplace
 >>> from pymc_ext.variational.core.inference import AlgorithmVI
->>> method = AlgorithmVI(Laplace(random_seed=1), model=model)
+>>> method = AlgorithmVI(Laplace(), model=model, random_seed=1)
 >>> approx = pm.fit(method=method, model=model, progressbar=False)
 >>> approx.result.method
 'laplace'

@@ -10,17 +10,17 @@ import pymc as pm
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
-from pymc_ext.variational.core.algorithm import Algorithm, Fitted
+from pymc_ext.variational.core.algorithm import Algorithm, Fitted, run_algorithm
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.checks import require_double_precision
 from pymc_ext.variational.core.compile_options import resolve_compile_kwargs
+from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.groups import FittedGroup, TransformGroup
 from pymc_ext.variational.core.monitor import Callback, Monitor
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.pymc_variational import KL, Inference
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.core.threads import threads_for
 from pymc_ext.variational.core.types import CompileOptions, Hyperparameters, Start
 
 Array = NDArray[np.floating]
@@ -47,9 +47,14 @@ class DeterministicInference(Inference):
     def optimise(self, n: int, monitor: Monitor) -> FitResult:
         """Move the parameters of ``self.approx`` to the optimum, in at most ``n`` iterations."""
 
+    @property
+    def default_budget(self) -> int:
+        """Iterations of a fit that is told none."""
+        return Algorithm.default_budget
+
     def fit(
         self,
-        n: int = 10_000,
+        n: int | None = None,
         score: bool | None = None,
         callbacks: Sequence[Callback] | None = None,
         progressbar: bool = True,
@@ -62,15 +67,17 @@ class DeterministicInference(Inference):
     ) -> VectorisedApproximation:
         """Fit and return the approximation; arguments as :meth:`pymc.Inference.fit`.
 
-        ``callbacks`` are called as ``callback(approx, losses, i)`` after each iteration and may
-        raise StopIteration. ``score=False`` keeps no loss history.
+        ``n`` of None is :attr:`default_budget`. ``callbacks`` are called as
+        ``callback(approx, losses, i)`` after each iteration and may raise StopIteration.
+        ``score=False`` keeps no loss history.
         """
         if unsupported:
             raise TypeError(
                 f"{type(self).__name__}.fit optimises deterministically and does not take "
                 f"{sorted(unsupported)}: these belong to PyMC's stochastic loop"
             )
-        if not isinstance(n, int | np.integer) or n < 0:
+        n = self.default_budget if n is None else n
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise ValueError(f"n must be an integer >= 0, got {n!r}")
         self.approx.use_compile_kwargs(resolve_compile_kwargs(backend, compile_kwargs))
         for group in self.approx.groups:
@@ -126,6 +133,8 @@ class DeterministicInference(Inference):
 class AlgorithmVI(DeterministicInference):
     """An :class:`Algorithm` as a method of ``pm.fit``: makes the density, runs it, keeps q.
 
+    ``fit`` and ``refine`` go on from where the last one ended, until :meth:`restart`.
+
     Parameters
     ----------
     algorithm
@@ -141,7 +150,7 @@ class AlgorithmVI(DeterministicInference):
     --------
     >>> from pymc_ext.variational.gaussian.laplace import Laplace
     >>> with model:
-    ...     approx = pm.fit(method=AlgorithmVI(Laplace(random_seed=1)))
+    ...     approx = pm.fit(method=AlgorithmVI(Laplace(), random_seed=1))
     """
 
     def __init__(
@@ -166,20 +175,29 @@ class AlgorithmVI(DeterministicInference):
         )
         super().__init__(approx, random_seed=random_seed)
         self.algorithm = algorithm
-        if algorithm.random_seed is None:
-            algorithm.random_seed = random_seed
         self.name = algorithm.name
+        self.state: object | None = None  # of the last run, from which the next goes on
         self._counted: CountedDensity | None = None  # one, so that `refine` is counted too
 
+    @property
+    def default_budget(self) -> int:
+        return self.algorithm.default_budget
+
     def optimise(self, n: int, monitor: Monitor) -> FitResult:
-        if not self.algorithm.takes_noise:
-            self.approx.require_exact_logp()
-        density, start = self.counted_density(), self.approx.group.start
-        with threads_for(density.dimension):
-            fitted = self.algorithm.run(density, start, n, monitor)
+        density = self.counted_density()
+        effort = Effort(density)
+        self.check_start(density)
+        fitted = run_algorithm(
+            self.algorithm, density, self.approx.group.start, n,
+            random_seed=self.random_seed, monitor=monitor, state=self.state, effort=effort,
+        )  # fmt: skip
+        self.state = fitted.state
         self.approx.group.hold(fitted.q)
         self.keep(fitted)
         return fitted.result
+
+    def check_start(self, density: CountedDensity) -> None:
+        """Raise ValueError where a fit cannot start; an algorithm may have its own way out."""
 
     def counted_density(self) -> CountedDensity:
         """The model's density with its one count."""
@@ -195,4 +213,4 @@ class AlgorithmVI(DeterministicInference):
 
     def restart(self) -> None:
         super().restart()
-        self.algorithm.restart()
+        self.state = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,12 +88,18 @@ class GuardedSteps:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
 class SteppingAlgorithm(Algorithm[Q]):
-    """An algorithm of noisy steps, on noisy densities too; a run starts with :attr:`step`."""
+    """An algorithm of noisy steps, on noisy densities too.
 
-    takes_noise = True
-    step: StepOptions
+    A run that goes on from a state keeps its optimiser's memory where :attr:`step` is the same,
+    and begins it anew where it is another.
 
-    def retrain(self, step: StepOptions) -> None:
-        """Have the next run take other steps, from where the last one ended."""
-        self.step = step
+    Parameters
+    ----------
+    step
+        What one step is made of.
+    """
+
+    takes_noise: ClassVar[bool] = True
+    step: StepOptions = field(default_factory=StepOptions, kw_only=True)

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 from pytensor.tensor import TensorVariable
 
+from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.approximation import VectorisedApproximation
-from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.groups import FittedGroup, TransformGroup
 from pymc_ext.variational.core.inference import AlgorithmVI
-from pymc_ext.variational.core.monitor import Callback, Monitor
+from pymc_ext.variational.core.monitor import Callback
 from pymc_ext.variational.core.posterior import Posterior
-from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.steps import SteppingAlgorithm
 from pymc_ext.variational.core.user_steps import Optimizer, UserUpdate, normals_from
 
@@ -34,12 +33,10 @@ class Changes(TypedDict):
 class StochasticVI(AlgorithmVI):
     """A :class:`SteppingAlgorithm` as a method of ``pm.fit``, with all that PyMC's own loop takes.
 
-    Arguments as :class:`AlgorithmVI`. A subclass may set ``default_steps``, the n of a fit that is
-    not told one.
+    Arguments as :class:`AlgorithmVI`.
     """
 
     algorithm: SteppingAlgorithm[Posterior]
-    default_steps = 10_000
 
     def __init__(
         self,
@@ -48,7 +45,7 @@ class StochasticVI(AlgorithmVI):
         **options: Any,
     ) -> None:
         super().__init__(algorithm, family, **options)
-        self._draws = algorithm.step.draws
+        self._step = algorithm.step  # of a fit that is told nothing else
         self._changes = self._applied = Changes(trained=(), updates={}, replacements={})
 
     def fit(  # type: ignore[override]  # what PyMC's own loop takes, by name
@@ -74,10 +71,10 @@ class StochasticVI(AlgorithmVI):
         shared variables (a network's weights, say) trained jointly. ``callbacks`` may raise
         StopIteration; the fit so far is then returned. ``others``: as :meth:`AlgorithmVI.fit`.
         """
-        n = self.default_steps if n is None else n
-        draws = self._draws if obj_n_mc is None else obj_n_mc
+        n = self.default_budget if n is None else n
+        draws = self._step.draws if obj_n_mc is None else obj_n_mc
         for label, value, least in (("n", n, 0), ("obj_n_mc", draws, 1)):
-            if not isinstance(value, int | np.integer) or value < least:
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
                 raise ValueError(f"{label} must be an integer >= {least}, got {value!r}")
         replacements = dict(more_replacements or {})
         z = replacements.pop(self.approx.group.symbolic_initial, None)
@@ -92,13 +89,13 @@ class StochasticVI(AlgorithmVI):
         if obj_optimizer is not None:
             update = UserUpdate(obj_optimizer, total_grad_norm_constraint, self.approx.compile)
         step = replace(
-            self.algorithm.step,
+            self._step,
             draws=int(draws),
             max_norm=total_grad_norm_constraint,
             normals=None if z is None else normals_from(z),
             update=update,
         )
-        self.algorithm.retrain(step)
+        self.algorithm = replace(self.algorithm, step=step)
         return super().fit(n, score, callbacks, progressbar, progressbar_theme, **others)
 
     def _run(self, n: int, score: bool, progressbar: bool) -> VectorisedApproximation:
@@ -107,18 +104,14 @@ class StochasticVI(AlgorithmVI):
             self._applied = self._changes
         return super()._run(n, score, progressbar)
 
-    def optimise(self, n: int, monitor: Monitor) -> FitResult:
-        effort = Effort(self.counted_density())
-        self._require_finite_start()  # compiles, which is part of the fit's effort
-        return replace(super().optimise(n, monitor), **effort.spent())
-
-    def _require_finite_start(self) -> None:
-        approx = self.approx
-        if approx.has_minibatch:
+    def check_start(self, density: CountedDensity) -> None:
+        start = self.approx.group.start
+        if density.noisy:
             return
-        value = approx.log_p_at_start()
+        with np.errstate(all="ignore"):
+            value = float(density.log_density(start[None])[0])
         if not np.isfinite(value):
             raise ValueError(
-                f"log p̃ is {value} at the starting point {approx.group.start}: give start= a "
+                f"log p̃ is {value} at the starting point {start}: give start= a "
                 "point where the density is positive and finite, by variable name"
             )

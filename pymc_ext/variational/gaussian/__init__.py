@@ -15,6 +15,6 @@
 >>> from pymc_ext.density import CallableDensity
 >>> from pymc_ext.variational.gaussian.mixed import Mixed
 >>> density = CallableDensity(lambda x: -2 * x[:, 0] ** 2, lambda x: -4 * x, dimension=1)
->>> Mixed("eig", random_seed=1).fit(density).q.std
+>>> Mixed("eig").fit(density, random_seed=1).q.std
 array([0.5])
 """

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
+from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,6 @@ from scipy.optimize import OptimizeResult, minimize
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.walled import walled
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
-from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
@@ -139,58 +140,66 @@ def overfits(train_elbo: float, fresh: FreshDraws) -> bool:
     return bool(gap > GAP_TOLERANCE + 3 * fresh.elbo_se)
 
 
+class Prepared(NamedTuple):
+    """The family in place for a fit, vectors x of it to start from, and what to say of it."""
+
+    family: Family
+    starts: list[Array]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class FixedDrawsAlgorithm(Algorithm[Posterior]):
     """Fit of any family on fixed draws: several starts, then more draws while it overfits.
 
-    A subclass gives :meth:`prepare`. What was fitted stays, so that another run goes on from there,
-    until :meth:`restart`.
+    A subclass gives :meth:`prepare`. The state of a fit is :class:`Prepared`, with the family as
+    fitted; a run that goes on starts there.
 
     Parameters
     ----------
     engine
         Draws and optimiser.
-    random_seed
-        Seeds base draws, starts and fresh draws.
     """
 
-    def __init__(self, engine: FixedDraws | None = None, *, random_seed: int | None = None) -> None:
-        self.engine, self.random_seed = engine or FixedDraws(), random_seed
-        self.family: Family | None = None
-        self.notes: tuple[str, ...] = ()
+    engine: FixedDraws = field(default_factory=FixedDraws, kw_only=True)
 
     @abstractmethod
     def prepare(
-        self, density: CountedDensity, start: Array, n: int, monitor: Monitor
-    ) -> tuple[Family, list[Array]]:
-        """The family in place for the first fit, and vectors x of it to start from."""
+        self, density: CountedDensity, start: Array, seed: int | None, budget: int, monitor: Monitor
+    ) -> Prepared:
+        """The family in place for a first fit, and where it starts."""
 
-    def restart(self) -> None:
-        self.family = None
-
-    def base_draws(self, draws: int, latent_dimension: int) -> Array:
+    def base_draws(self, draws: int, latent_dimension: int, seed: int | None) -> Array:
         """z of the fit, (draws, K)."""
-        rng = stream(self.random_seed, Purpose.TRAIN)
+        rng = stream(seed, Purpose.TRAIN)
         return base_draws(draws, latent_dimension, self.engine.base_draws, rng)
 
     def run(
-        self, density: CountedDensity, start: Array, n: int, monitor: Monitor
+        self,
+        density: CountedDensity,
+        start: Array,
+        *,
+        seed: int | None,
+        budget: int,
+        monitor: Monitor,
+        state: object | None = None,
     ) -> Fitted[Posterior]:
-        effort = Effort(density)
-        if self.family is None:
-            family, starts = self.prepare(density, start, n, monitor)
-            self.family = family
+        if isinstance(state, Prepared):
+            family = deepcopy(state.family)
+            prepared = Prepared(family, [family.x], state.notes)
         else:
-            family, starts = self.family, [self.family.x]
+            prepared = self.prepare(density, start, seed, budget, monitor)
+        family, notes = prepared.family, prepared.notes
         objective = DrawsObjective(family, density)
-        starts = [np.concatenate([x, density.extra]) for x in starts]
-        optimum, draws, fresh = self._maximise(objective, starts, n, monitor)
-        notes = self.notes
+        starts = [np.concatenate([x, density.extra]) for x in prepared.starts]
+        search = _Search(self, objective, starts, seed, budget, monitor)
+        optimum, draws, fresh = search.maximise()
         if overfits(optimum.elbo, fresh):
             notes += (
                 f"the training ELBO {optimum.elbo:.4g} exceeds the fresh one {fresh.elbo:.4g} with "
                 f"{draws} draws: raise max_draws or use a smaller family",
             )
-            fresh, taken_back = self._take_back(objective, starts, fresh)
+            fresh, taken_back = search.take_back(fresh)
             notes += taken_back
         monitor.keep(optimum.losses)
         result = FitResult(
@@ -198,63 +207,63 @@ class FixedDrawsAlgorithm(Algorithm[Posterior]):
             converged=optimum.converged,
             stop_reason=optimum.stop_reason,
             iterations=len(monitor.losses),
-            **effort.spent(),
-            random_seed=self.random_seed,
             train_elbo=optimum.elbo,
             train_draws=draws,
             fresh=fresh,
             notes=notes,
         )
-        return Fitted(family.posterior(), result)
+        return Fitted(family.posterior(), result, prepared._replace(starts=[family.x]))
 
-    def _maximise(
-        self, objective: DrawsObjective, starts: list[Array], n: int, monitor: Monitor
-    ) -> tuple[Optimum, int, FreshDraws]:
+
+@dataclass(frozen=True)
+class _Search:
+    """One run: the best optimum over the starts, on as many draws as it takes."""
+
+    algorithm: FixedDrawsAlgorithm
+    objective: DrawsObjective
+    starts: list[Array]
+    seed: int | None
+    budget: int
+    monitor: Monitor
+
+    def maximise(self) -> tuple[Optimum, int, FreshDraws]:
         """The best optimum, on four times as many draws as long as it overfits; draws; ELBO."""
-        draws = self.engine.draws
-        optimum = self._best(objective, starts, draws, n, monitor)
-        fresh = self._fresh(objective)
-        while overfits(optimum.elbo, fresh) and 4 * draws <= self.engine.max_draws:
+        engine = self.algorithm.engine
+        draws = engine.draws
+        optimum, fresh = self._best(draws), self._fresh()
+        while overfits(optimum.elbo, fresh) and 4 * draws <= engine.max_draws:
             draws *= 4
             logger.info("training ELBO %.4f, fresh %.4f: %d draws", optimum.elbo, fresh.elbo, draws)
             # not from where the overfit ended
-            optimum = self._best(objective, starts, draws, n, monitor)
-            fresh = self._fresh(objective)
+            optimum, fresh = self._best(draws), self._fresh()
         return optimum, draws, fresh
 
-    def _fresh(self, objective: DrawsObjective) -> FreshDraws:
-        q, rng = objective.family.posterior(), stream(self.random_seed, Purpose.FRESH)
-        return fresh_draws(q, objective.density, rng)
-
-    def _take_back(
-        self, objective: DrawsObjective, starts: list[Array], fresh: FreshDraws
-    ) -> tuple[FreshDraws, tuple[str, ...]]:
+    def take_back(self, fresh: FreshDraws) -> tuple[FreshDraws, tuple[str, ...]]:
         """The start with the highest fresh ELBO where an overfitted optimum is below it."""
+        objective = self.objective
         best = objective.x
         notes: tuple[str, ...] = ()
-        for x in starts:
+        for x in self.starts:
             objective.x = x
-            start = self._fresh(objective)
+            start = self._fresh()
             if start.elbo > fresh.elbo:
                 best, fresh = x, start
                 notes = ("its fresh ELBO is below that of the start, which was kept instead",)
         objective.x = best
         return fresh, notes
 
-    def _best(
-        self,
-        objective: DrawsObjective,
-        starts: list[Array],
-        draws: int,
-        n: int,
-        monitor: Monitor,
-    ) -> Optimum:
+    def _fresh(self) -> FreshDraws:
+        q, rng = self.objective.family.posterior(), stream(self.seed, Purpose.FRESH)
+        return fresh_draws(q, self.objective.density, rng)
+
+    def _best(self, draws: int) -> Optimum:
         """The best optimum over the starts, with the family left there."""
-        z = self.base_draws(draws, objective.family.latent_dimension)
+        objective, optimizer = self.objective, self.algorithm.engine.optimizer
+        z = self.algorithm.base_draws(draws, objective.family.latent_dimension, self.seed)
         optima = []
-        for x in starts:
+        for x in self.starts:
             objective.x = x
-            optima.append(maximise(objective, z, n, monitor, self.engine.optimizer))
+            optima.append(maximise(objective, z, self.budget, self.monitor, optimizer))
         best = max(optima, key=lambda optimum: optimum.elbo)
         objective.x = best.x
         return best

@@ -2,14 +2,13 @@ r"""Laplace approximation on the unconstrained space: N(θ*, (−∇² log p̃(�
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
-from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
@@ -32,63 +31,70 @@ def representation_notes(fresh: FreshDraws) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True)
-class FittedLaplace(Fitted[Gaussian]):
-    """q with the mode it was made from."""
-
-    laplace: LaplaceFit | None = None
-
-
 def find_laplace(
     density: CountedDensity,
     start: Array,
     options: ModeSearch,
-    random_seed: int | None,
-    n: int,
+    seed: int | None,
+    budget: int,
     monitor: Monitor,
 ) -> LaplaceFit:
     """The Laplace fit at the best mode, hyperparameters first set by maximal Laplace evidence."""
-    search = LaplaceSearch(density, start, options, random_seed)
+    search = LaplaceSearch(density, start, options, seed)
     if density.extra_size:  # third derivatives, from the model's graph: only where needed
         from pymc_ext.variational.gaussian.empirical import LaplaceEvidence, maximise_evidence
 
-        return maximise_evidence(LaplaceEvidence(search), n, monitor)
-    fit = search.run(n, monitor)
+        return maximise_evidence(LaplaceEvidence(search), budget, monitor)
+    fit = search.run(budget, monitor)
     monitor.keep(fit.losses)
     return fit
 
 
+@dataclass(frozen=True)
 class Laplace(Algorithm[Gaussian]):
     """Engine of :class:`pymc_ext.LaplaceVI`, for any density.
+
+    Parameters
+    ----------
+    search
+        Where modes are looked for. The state of a fit is its :class:`LaplaceFit`; a run that goes
+        on climbs from that mode.
 
     Examples
     --------
     >>> from pymc_ext.density import CallableDensity
     >>> density = CallableDensity(lambda x: -2 * x[:, 0] ** 2, lambda x: -4 * x, dimension=1)
-    >>> fitted = Laplace(random_seed=1).fit(density)
+    >>> fitted = Laplace().fit(density, random_seed=1)
     >>> fitted.q.std
     array([0.5])
     """
 
     name = "laplace"
+    search: ModeSearch = field(default_factory=ModeSearch)
 
-    def __init__(self, search: ModeSearch | None = None, *, random_seed: int | None = None) -> None:
-        self.search, self.random_seed = search or ModeSearch(), random_seed
-
-    def run(self, density: CountedDensity, start: Array, n: int, monitor: Monitor) -> FittedLaplace:
-        effort = Effort(density)
-        fit = find_laplace(density, start, self.search, self.random_seed, n, monitor)
+    def run(
+        self,
+        density: CountedDensity,
+        start: Array,
+        *,
+        seed: int | None,
+        budget: int,
+        monitor: Monitor,
+        state: object | None = None,
+    ) -> Fitted[Gaussian]:
+        search = self.search
+        if isinstance(state, LaplaceFit):
+            start, search = state.theta, replace(search, starts=1)
+        fit = find_laplace(density, start, search, seed, budget, monitor)
         q = Gaussian(fit.theta, fit.factor, fit.factor_inverse)
-        fresh = fresh_draws(q, density, stream(self.random_seed, Purpose.FRESH))
+        fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
         result = FitResult(
             method=self.name,
             converged=True,
             stop_reason=f"Newton decrement {fit.mode.decrement:.1e}",
             iterations=len(monitor.losses),
-            **effort.spent(),
-            random_seed=self.random_seed,
             fresh=fresh,
             log_marginal_laplace=fit.log_marginal,
             notes=fit.notes + representation_notes(fresh),
         )
-        return FittedLaplace(q, result, fit)
+        return Fitted(q, result, state=fit)

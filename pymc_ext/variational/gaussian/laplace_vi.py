@@ -10,8 +10,8 @@ from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.types import Hyperparameters, Start
 from pymc_ext.variational.gaussian.approximation import LaplaceApproximation
 from pymc_ext.variational.gaussian.groups import GaussianGroup
-from pymc_ext.variational.gaussian.laplace import FittedLaplace, Laplace
-from pymc_ext.variational.gaussian.modes import ModeSearch
+from pymc_ext.variational.gaussian.laplace import Laplace
+from pymc_ext.variational.gaussian.modes import LaplaceFit, ModeSearch
 
 
 class LaplaceVI(AlgorithmVI):
@@ -68,7 +68,7 @@ class LaplaceVI(AlgorithmVI):
         start: Start | None = None,
         random_seed: int | None = None,
     ) -> None:
-        algorithm = Laplace(ModeSearch(starts, indefinite), random_seed=random_seed)
+        algorithm = Laplace(ModeSearch(starts, indefinite))
         super().__init__(
             algorithm,
             GaussianGroup,
@@ -80,5 +80,5 @@ class LaplaceVI(AlgorithmVI):
         )
 
     def keep(self, fitted: Fitted[Posterior]) -> None:
-        if isinstance(fitted, FittedLaplace):
-            self.approx.laplace = fitted.laplace
+        if isinstance(fitted.state, LaplaceFit):
+            self.approx.laplace = fitted.state

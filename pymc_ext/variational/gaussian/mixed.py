@@ -5,8 +5,7 @@ Notation: C is a root of the Laplace covariance, θ = μ_LA + C(m + A z), see :m
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +16,16 @@ from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.fixed_draws import FixedDraws, FixedDrawsAlgorithm
+from pymc_ext.variational.gaussian.fixed_draws import FixedDrawsAlgorithm, Prepared
 from pymc_ext.variational.gaussian.laplace import find_laplace
 from pymc_ext.variational.gaussian.modes import LaplaceFit, ModeSearch
 from pymc_ext.variational.gaussian.noise import LowRank, Noise, NoNoise, Scales
 from pymc_ext.variational.gaussian.objective import DrawsObjective
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
-from pymc_ext.variational.gaussian.whitened import Family, WhitenedDiagonal, WhitenedGaussian
+from pymc_ext.variational.gaussian.whitened import WhitenedDiagonal, WhitenedGaussian
 
 Array = NDArray[np.floating]
-Base = str | Callable[[], LaplaceFit]  # a name, or what gives a Laplace fit made before
+Base = str | LaplaceFit  # a name, or a fit made before
 BASE_NAMES = ("laplace", "unit")
 LOW_RANK_SD = 0.1  # u, v ~ N(0, 0.01 I), the paper's start, in whitened coordinates
 RANDOM_START = 20  # dimension up to which the random start is tried too: it never won beyond
@@ -35,63 +34,65 @@ STRETCH = 0.1  # nats per factor e in the size of u above which a fit has not co
 NARROW = 1e-2  # second start of VI-diag: σ² = 1e-4, as in the paper
 
 
+@dataclass(frozen=True)
 class LaplaceBasedAlgorithm(FixedDrawsAlgorithm):
     """Fixed-draw fit of a Gaussian family that starts at the Laplace approximation.
 
     Parameters
     ----------
     base
-        ``"laplace"``; ``"unit"``: N(start, I), where the density has no mode; or a function that
-        gives a :class:`LaplaceFit` made before.
-    search, engine
-        Of the modes, and of the fit.
+        ``"laplace"``; ``"unit"``: N(start, I), where the density has no mode; or a
+        :class:`LaplaceFit` made before.
+    search
+        Of the modes.
     """
 
-    def __init__(
-        self,
-        *,
-        base: Base = "laplace",
-        search: ModeSearch | None = None,
-        engine: FixedDraws | None = None,
-        random_seed: int | None = None,
-    ) -> None:
-        if isinstance(base, str) and base not in BASE_NAMES:
+    base: Base = field(default="laplace", kw_only=True)
+    search: ModeSearch = field(default_factory=ModeSearch, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.base, LaplaceFit) and self.base not in BASE_NAMES:
             raise ValueError(
-                f"base must be one of {BASE_NAMES} or a fit by LaplaceVI, got {base!r}"
+                f"base must be one of {BASE_NAMES} or a fit by LaplaceVI, got {self.base!r}"
             )
-        super().__init__(engine, random_seed=random_seed)
-        self.base, self.search = base, search or ModeSearch()
 
     def laplace(
-        self, density: CountedDensity, start: Array, n: int, monitor: Monitor
+        self, density: CountedDensity, start: Array, seed: int | None, budget: int, monitor: Monitor
     ) -> LaplaceFit | None:
         """The Laplace fit that is the base; None for ``base="unit"``."""
         if self.base == "unit":
             return None
-        if isinstance(self.base, str):
-            fit = find_laplace(density, start, self.search, self.random_seed, n, monitor)
-        else:
-            fit = self.base()
-        self.notes = fit.notes
-        return fit
+        if isinstance(self.base, LaplaceFit):
+            return self.base
+        return find_laplace(density, start, self.search, seed, budget, monitor)
 
     def run(
-        self, density: CountedDensity, start: Array, n: int, monitor: Monitor
+        self,
+        density: CountedDensity,
+        start: Array,
+        *,
+        seed: int | None,
+        budget: int,
+        monitor: Monitor,
+        state: object | None = None,
     ) -> Fitted[Posterior]:
-        fitted = super().run(density, start, n, monitor)
+        fitted = super().run(density, start, seed=seed, budget=budget, monitor=monitor, state=state)
         if self.base != "unit":
             return fitted
-        refuse_runaway(fitted.q, density, self.random_seed)
-        return self._check_scale(fitted, density)
+        refuse_runaway(fitted.q, density, seed)
+        return self._check_scale(fitted, density, seed)
 
-    def _check_scale(self, fitted: Fitted[Posterior], density: CountedDensity) -> Fitted[Posterior]:
+    def _check_scale(
+        self, fitted: Fitted[Posterior], density: CountedDensity, seed: int | None
+    ) -> Fitted[Posterior]:
         """Not converged where stretching u would still gain: its gradient falls as 1/u for ever."""
-        family = self.family
+        assert isinstance(fitted.state, Prepared)
+        family = fitted.state.family
         if not isinstance(family, WhitenedGaussian) or not isinstance(family.noise, LowRank):
             return fitted
         u, by_u = (
             family.noise.factors(x)[0]
-            for x in (family.p, self._gradient(family, density)[family.dimension :])
+            for x in (family.p, self._gradient(family, density, seed)[family.dimension :])
         )
         gain = -float(np.sum(u * by_u))
         if gain < STRETCH:
@@ -103,13 +104,16 @@ class LaplaceBasedAlgorithm(FixedDrawsAlgorithm):
         result = replace(fitted.result, converged=False, notes=(*fitted.result.notes, note))
         return replace(fitted, result=result)
 
-    def _gradient(self, family: Family, density: CountedDensity) -> Array:
+    def _gradient(
+        self, family: WhitenedGaussian, density: CountedDensity, seed: int | None
+    ) -> Array:
         """Gradient of −ELBO on the first base draws, at the family's present numbers, (P,)."""
         objective = DrawsObjective(family, density)
-        z = self.base_draws(self.engine.draws, family.latent_dimension)
+        z = self.base_draws(self.engine.draws, family.latent_dimension, seed)
         return objective.value_and_gradient(objective.x, z)[1][: len(family.x)]
 
 
+@dataclass(frozen=True)
 class Mixed(LaplaceBasedAlgorithm):
     """Engine of :class:`pymc_ext.MixedVI`, for any density: m and A of θ = μ + C(m + A z).
 
@@ -119,39 +123,39 @@ class Mixed(LaplaceBasedAlgorithm):
         ``"mu"``, ``"eig"`` or ``"lr"``.
     rank
         Columns of u and v, for ``"lr"``.
-    base, search, engine, random_seed
+    base, search, engine
         As :class:`LaplaceBasedAlgorithm`.
     """
 
-    def __init__(
-        self,
-        variant: str = "lr",
-        rank: int = 1,
-        *,
-        base: Base = "laplace",
-        search: ModeSearch | None = None,
-        engine: FixedDraws | None = None,
-        random_seed: int | None = None,
-    ) -> None:
-        check_variant(variant, rank)
-        super().__init__(base=base, search=search, engine=engine, random_seed=random_seed)
-        self.variant, self.rank, self.name = variant, rank, f"mixed-{variant}"
+    variant: str = "lr"
+    rank: int = 1
+
+    def __post_init__(self) -> None:
+        check_variant(self.variant, self.rank)
+        super().__post_init__()
+
+    @property
+    def name(self) -> str:
+        return f"mixed-{self.variant}"
 
     def prepare(
-        self, density: CountedDensity, start: Array, n: int, monitor: Monitor
-    ) -> tuple[Family, list[Array]]:
-        laplace = self.laplace(density, start, n, monitor)
+        self, density: CountedDensity, start: Array, seed: int | None, budget: int, monitor: Monitor
+    ) -> Prepared:
+        laplace = self.laplace(density, start, seed, budget, monitor)
         family = WhitenedGaussian(make_noise(self.variant, density.dimension, self.rank), start)
         if laplace is not None:
             root = laplace.factor, laplace.factor_inverse
             family.set_base(
                 laplace.theta, *(eigen_root(root[0]) if self.variant == "eig" else root)
             )
+        starts = [family.x]
         if self.variant == "lr":
-            return family, self._low_rank_starts(family, density)
-        return family, [family.x]
+            starts = self._low_rank_starts(family, density, seed)
+        return Prepared(family, starts, () if laplace is None else laplace.notes)
 
-    def _low_rank_starts(self, family: WhitenedGaussian, density: CountedDensity) -> list[Array]:
+    def _low_rank_starts(
+        self, family: WhitenedGaussian, density: CountedDensity, seed: int | None
+    ) -> list[Array]:
         """Starts of (u, v), for u = v = 0 is a saddle: steepest, and the paper's random if small.
 
         At A = I + u vᵀ with u = 0 the gradient in u is G v, and at v = 0 that in v is Gᵀu, with G
@@ -160,16 +164,15 @@ class Mixed(LaplaceBasedAlgorithm):
         assert isinstance(family.noise, LowRank)
         noise, D = family.noise, family.dimension
         size = (D, noise.rank)
-        random_u, random_v = LOW_RANK_SD * stream(
-            self.random_seed, Purpose.INITIAL
-        ).standard_normal((2, *size))
+        rng = stream(seed, Purpose.INITIAL)
+        random_u, random_v = LOW_RANK_SD * rng.standard_normal((2, *size))
 
         def at(u: Array, v: Array) -> Array:
             return np.concatenate([np.zeros(D), u.ravel(), v.ravel()])
 
         def gradients(x: Array) -> tuple[Array, Array]:
             family.x = x
-            return noise.factors(self._gradient(family, density)[D:])
+            return noise.factors(self._gradient(family, density, seed)[D:])
 
         zero, right = np.zeros(size), _orthonormal(random_v)
         for _ in range(POWER_STEPS):
@@ -180,15 +183,16 @@ class Mixed(LaplaceBasedAlgorithm):
         return [steepest, at(random_u, random_v)] if D <= RANDOM_START else [steepest]
 
 
+@dataclass(frozen=True)
 class Diagonal(LaplaceBasedAlgorithm):
-    """Engine of :class:`pymc_ext.DiagonalVI`, for any density."""
+    """Engine of :class:`pymc_ext.DiagonalVI`, for any density; options as its base class."""
 
     name = "diagonal"
 
     def prepare(
-        self, density: CountedDensity, start: Array, n: int, monitor: Monitor
-    ) -> tuple[Family, list[Array]]:
-        laplace, D = self.laplace(density, start, n, monitor), density.dimension
+        self, density: CountedDensity, start: Array, seed: int | None, budget: int, monitor: Monitor
+    ) -> Prepared:
+        laplace, D = self.laplace(density, start, seed, budget, monitor), density.dimension
         family = WhitenedDiagonal(Scales(D), start)
         scale = wide = np.ones(D)
         if laplace is not None:
@@ -199,7 +203,7 @@ class Diagonal(LaplaceBasedAlgorithm):
             np.concatenate([np.zeros(D), np.log(sd / scale)]) for sd in (wide, np.full(D, NARROW))
         ]
         family.x = starts[0]
-        return family, starts
+        return Prepared(family, starts, () if laplace is None else laplace.notes)
 
 
 VARIANTS = ("mu", "eig", "lr")

@@ -2,19 +2,22 @@ r"""Mixed variational inference, and its mean-field relative, as methods of ``pm
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypedDict
 
 import pymc as pm
 
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.inference import AlgorithmVI
+from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.options import refuse_unknown, settings_from
+from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.types import Hyperparameters, Start
 from pymc_ext.variational.gaussian.approximation import LaplaceApproximation
 from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
 from pymc_ext.variational.gaussian.groups import DiagonalGroup, GaussianGroup
-from pymc_ext.variational.gaussian.mixed import Base, Diagonal, LaplaceBasedAlgorithm, Mixed
-from pymc_ext.variational.gaussian.modes import LaplaceFit, ModeSearch
+from pymc_ext.variational.gaussian.mixed import Diagonal, LaplaceBasedAlgorithm, Mixed
+from pymc_ext.variational.gaussian.modes import ModeSearch
 from pymc_ext.variational.gaussian.noise import check_rank
 
 
@@ -23,21 +26,27 @@ class _LaplaceBasedVI(AlgorithmVI):
 
     algorithm: LaplaceBasedAlgorithm
 
+    _given: VectorisedApproximation | None = None
+
     def _take_base(self, base: str | VectorisedApproximation) -> None:
         if isinstance(base, VectorisedApproximation):
             check_same_variables(base, self.approx)
+            self._given = base
 
-    def _given_base(self, base: VectorisedApproximation) -> LaplaceFit:
-        if not isinstance(base, LaplaceApproximation) or base.laplace is None:
-            raise ValueError("base has not been fitted: run pm.fit with LaplaceVI first")
-        for mine, given in zip(self.approx.groups[1:], base.groups[1:], strict=True):
-            mine.params_dict["point"].set_value(given.params_dict["point"].get_value())
-        return base.laplace
+    def optimise(self, n: int, monitor: Monitor) -> FitResult:
+        given = self._given
+        if given is not None and self.state is None:
+            if not isinstance(given, LaplaceApproximation) or given.laplace is None:
+                raise ValueError("base has not been fitted: run pm.fit with LaplaceVI first")
+            for mine, point in zip(self.approx.groups[1:], given.groups[1:], strict=True):
+                mine.params_dict["point"].set_value(point.params_dict["point"].get_value())
+            self.algorithm = replace(self.algorithm, base=given.laplace)
+        return super().optimise(n, monitor)
 
-    def _base(self, base: str | VectorisedApproximation) -> Base:
-        if isinstance(base, VectorisedApproximation):
-            return lambda: self._given_base(base)
-        return base
+
+def _name(base: str | VectorisedApproximation) -> str:
+    """What the algorithm is told of a base; that of a fit is known once it has been fitted."""
+    return "laplace" if isinstance(base, VectorisedApproximation) else base
 
 
 def check_same_variables(base: VectorisedApproximation, approx: VectorisedApproximation) -> None:
@@ -121,13 +130,7 @@ class MixedVI(_LaplaceBasedVI):
         random_seed: int | None = None,
         **settings: object,
     ) -> None:
-        algorithm = Mixed(
-            variant,
-            rank,
-            base=self._base(base),
-            random_seed=random_seed,
-            **_settings(type(self), settings),
-        )
+        algorithm = Mixed(variant, rank, base=_name(base), **_settings(type(self), settings))
         super().__init__(
             algorithm,
             GaussianGroup,
@@ -166,9 +169,7 @@ class DiagonalVI(_LaplaceBasedVI):
         random_seed: int | None = None,
         **settings: object,
     ) -> None:
-        algorithm = Diagonal(
-            base=self._base(base), random_seed=random_seed, **_settings(type(self), settings)
-        )
+        algorithm = Diagonal(base=_name(base), **_settings(type(self), settings))
         super().__init__(
             algorithm,
             DiagonalGroup,

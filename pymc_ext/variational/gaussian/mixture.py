@@ -7,6 +7,7 @@ Laplace fit: θ = μ_k + C_k(m_k + A_k z). Shapes: K components, N draws, D para
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.fixed_draws import FixedDraws, FixedDrawsAlgorithm
+from pymc_ext.variational.gaussian.fixed_draws import FixedDrawsAlgorithm, Prepared
 from pymc_ext.variational.gaussian.mixed import (
     LOW_RANK_SD,
     check_variant,
@@ -102,6 +103,7 @@ class WhitenedMixture(Family):
         return z, log_q, -noise.solve_transposed(p, z) @ component.factor_inverse
 
 
+@dataclass(frozen=True)
 class Mixture(FixedDrawsAlgorithm):
     """Engine of :class:`pymc_ext.MixtureVI`, for any density.
 
@@ -111,41 +113,33 @@ class Mixture(FixedDrawsAlgorithm):
         What is free in each component, as in :class:`Mixed`.
     components
         At most so many modes are kept, those of highest Laplace evidence.
-    search, engine, random_seed
+    search, engine
         As :class:`Mixed`.
     """
 
     name = "mixture"
+    variant: str = "eig"
+    rank: int = 1
+    components: int = field(default=8, kw_only=True)
+    search: ModeSearch = field(default=SEARCH, kw_only=True)
 
-    def __init__(
-        self,
-        variant: str = "eig",
-        rank: int = 1,
-        *,
-        components: int = 8,
-        search: ModeSearch | None = None,
-        engine: FixedDraws | None = None,
-        random_seed: int | None = None,
-    ) -> None:
-        check_variant(variant, rank)
-        if not isinstance(components, int | np.integer) or components < 1:
-            raise ValueError(f"components must be an integer >= 1, got {components!r}")
-        super().__init__(engine, random_seed=random_seed)
-        self.variant, self.rank, self.components = variant, rank, components
-        self.search = search or SEARCH
+    def __post_init__(self) -> None:
+        check_variant(self.variant, self.rank)
+        if not isinstance(self.components, int | np.integer) or self.components < 1:
+            raise ValueError(f"components must be an integer >= 1, got {self.components!r}")
 
     def prepare(
-        self, density: CountedDensity, start: Array, n: int, monitor: Monitor
-    ) -> tuple[Family, list[Array]]:
-        search = LaplaceSearch(density, start, self.search, self.random_seed)
-        fits = sorted(search.modes(n, monitor), key=lambda fit: -fit.log_marginal)
+        self, density: CountedDensity, start: Array, seed: int | None, budget: int, monitor: Monitor
+    ) -> Prepared:
+        search = LaplaceSearch(density, start, self.search, seed)
+        fits = sorted(search.modes(budget, monitor), key=lambda fit: -fit.log_marginal)
         kept = fits[: self.components]
         evidence = np.array([fit.log_marginal for fit in kept])
         weights = np.maximum(evidence - evidence.max(), LEAST_LOG_WEIGHT)
-        rng = stream(self.random_seed, Purpose.INITIAL)
+        rng = stream(seed, Purpose.INITIAL)
         family = WhitenedMixture([self._component(fit, rng) for fit in kept], weights)
-        self.notes = (f"{len(kept)} of {len(fits)} modes found from {self.search.starts} starts",)
-        return family, [family.x]
+        note = f"{len(kept)} of {len(fits)} modes found from {self.search.starts} starts"
+        return Prepared(family, [family.x], (note,))
 
     def _component(self, fit: LaplaceFit, rng: np.random.Generator) -> WhitenedGaussian:
         D = len(fit.theta)

@@ -75,7 +75,6 @@ class MixtureVI(AlgorithmVI):
             components=components,
             search=search,
             engine=engine,
-            random_seed=random_seed,
         )
         super().__init__(algorithm, MixtureGroup, model=model, start=start, random_seed=random_seed)
         if variant == "lr":

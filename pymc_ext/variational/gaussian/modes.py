@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity, DifferenceHessian
+from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.normal import LOG_2PI
 from pymc_ext.maths.trust_region import Mode, NoModeError, curvature_scale, find_mode
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
@@ -77,8 +78,8 @@ class ModeSearch:
         return [start, *(start + jitter)]
 
 
-@dataclass(frozen=True)
-class LaplaceFit:
+@dataclass(frozen=True, eq=False)
+class LaplaceFit(ByValue):
     """A mode with a root of its covariance: Σ = C Cᵀ, C (D, D), and C⁻¹.
 
     ``path`` holds log p̃ along the climb that ended there.

@@ -5,12 +5,14 @@ r"""Gaussian variational inference on fresh draws: the reparameterised Monte Car
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import dataclass, field
+
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.algorithm import Fitted
-from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
@@ -28,7 +30,7 @@ from pymc_ext.variational.gaussian.whitened import WhitenedDiagonal, WhitenedGau
 
 Array = NDArray[np.floating]
 COVARIANCES = ("diagonal", "full")
-DRAWS, LEARNING_RATE = 1000, 0.02  # of one step: the paper's
+STEP = StepOptions(draws=1000, learning_rate=0.02)  # the paper's
 HOPELESS = 100  # steps in a row without a finite loss after which a fit gives up
 
 
@@ -38,6 +40,21 @@ def check_covariance(covariance: str) -> None:
         raise ValueError(f"covariance must be one of {COVARIANCES}, got {covariance!r}")
 
 
+@dataclass
+class _Descent:
+    """Where a fit is: the state from which another run goes on."""
+
+    family: WhitenedGaussian
+    rng: np.random.Generator
+    steps: GuardedSteps
+
+    def copy(self) -> _Descent:
+        """An independent one; a user's own optimiser, in the options, keeps its own memory."""
+        options = self.steps.options
+        return deepcopy(self, {id(options): options})
+
+
+@dataclass(frozen=True)
 class MonteCarlo(SteppingAlgorithm[Gaussian | DiagonalGaussian]):
     """Engine of :class:`pymc_ext.MonteCarloVI`, for any density.
 
@@ -47,63 +64,64 @@ class MonteCarlo(SteppingAlgorithm[Gaussian | DiagonalGaussian]):
         ``"full"`` or ``"diagonal"``.
     step
         Draws, learning rate and optimiser of a step.
-    random_seed
-        Seeds the draws of the steps and the fresh ones.
 
     Examples
     --------
     >>> from pymc_ext.density import CallableDensity
     >>> density = CallableDensity(lambda x: -2 * x[:, 0] ** 2, lambda x: -4 * x, dimension=1)
-    >>> fitted = MonteCarlo(step=StepOptions(100, learning_rate=0.02), random_seed=1).fit(density)
-    >>> fitted.q.std.round(1)
+    >>> algorithm = MonteCarlo(step=StepOptions(100, learning_rate=0.02))
+    >>> algorithm.fit(density, random_seed=1).q.std.round(1)
     array([0.5])
     """
 
-    def __init__(
-        self,
-        covariance: str = "full",
-        *,
-        step: StepOptions | None = None,
-        random_seed: int | None = None,
-    ) -> None:
-        check_covariance(covariance)
-        self.covariance, self.random_seed = covariance, random_seed
-        self.step = step or StepOptions(DRAWS, learning_rate=LEARNING_RATE)
-        self.name = f"monte-carlo-{covariance}"
-        self.restart()
+    covariance: str = "full"
+    step: StepOptions = field(default=STEP, kw_only=True)
 
-    def restart(self) -> None:
-        self._family: WhitenedGaussian | None = None
-        self._steps: GuardedSteps | None = None
+    def __post_init__(self) -> None:
+        check_covariance(self.covariance)
 
-    def retrain(self, step: StepOptions) -> None:
-        self.step, self._steps = step, None
+    @property
+    def name(self) -> str:
+        return f"monte-carlo-{self.covariance}"
 
     def run(
-        self, density: CountedDensity, start: Array, n: int, monitor: Monitor
+        self,
+        density: CountedDensity,
+        start: Array,
+        *,
+        seed: int | None,
+        budget: int,
+        monitor: Monitor,
+        state: object | None = None,
     ) -> Fitted[Gaussian | DiagonalGaussian]:
-        effort = Effort(density)
-        if self._family is None:
-            self._family = self._at(start)
-            self._rng = stream(self.random_seed, Purpose.TRAIN)
-        family = self._family
-        if self._steps is None:
-            vector = np.concatenate([family.x, density.extra])
-            self._steps = GuardedSteps(vector, np.ones_like(vector), self.step)
-        reason = self._take_steps(DrawsObjective(family, density), n, monitor)
-        q, fresh = family.posterior(), None
+        descent = self._begin(density, start, seed, state)
+        objective = DrawsObjective(descent.family, density)
+        reason = self._take_steps(descent, objective, budget, monitor)
+        q, fresh = descent.family.posterior(), None
         if not density.noisy:
-            fresh = fresh_draws(q, density, stream(self.random_seed, Purpose.FRESH))
+            fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
         result = FitResult(
             method=self.name,
             converged=False,
             stop_reason=reason,
             iterations=len(monitor.losses),
-            **effort.spent(),
-            random_seed=self.random_seed,
             fresh=fresh,
         )
-        return Fitted(q, result)
+        return Fitted(q, result, descent)
+
+    def _begin(
+        self, density: CountedDensity, start: Array, seed: int | None, state: object | None
+    ) -> _Descent:
+        """N(start, I) with fresh steps, or where ``state`` is."""
+        if isinstance(state, _Descent):
+            descent = state.copy()
+            family, rng = descent.family, descent.rng
+            if descent.steps.options == self.step:
+                return descent
+        else:
+            family, rng = self._at(start), stream(seed, Purpose.TRAIN)
+        vector = np.concatenate([family.x, density.extra])
+        return _Descent(family, rng, GuardedSteps(vector, np.ones_like(vector), self.step))
 
     def _at(self, start: Array) -> WhitenedGaussian:
         """N(start, I), of the family asked for."""
@@ -112,14 +130,16 @@ class MonteCarlo(SteppingAlgorithm[Gaussian | DiagonalGaussian]):
             return WhitenedGaussian(Triangle(D), start)
         return WhitenedDiagonal(Scales(D), start)
 
-    def _take_steps(self, objective: DrawsObjective, n: int, monitor: Monitor) -> str:
-        """At most ``n`` steps; why they ended."""
-        steps, family, bad = self._steps, objective.family, 0
-        assert steps is not None
+    def _take_steps(
+        self, descent: _Descent, objective: DrawsObjective, budget: int, monitor: Monitor
+    ) -> str:
+        """At most ``budget`` steps; why they ended."""
+        steps, family, bad = descent.steps, descent.family, 0
         try:
-            for i in range(n):
+            for i in range(budget):
+                z = self._normals(descent)
                 with np.errstate(all="ignore"):  # a step that is not finite is left out
-                    loss, gradient = objective.value_and_gradient(steps.vector, self._normals())
+                    loss, gradient = objective.value_and_gradient(steps.vector, z)
                 bad = 0 if np.isfinite(loss) else bad + 1
                 if bad == HOPELESS:
                     raise NonFiniteError(
@@ -134,8 +154,7 @@ class MonteCarlo(SteppingAlgorithm[Gaussian | DiagonalGaussian]):
             return STOPPED
         return "all iterations done"
 
-    def _normals(self) -> Array:
-        assert self._family is not None
+    def _normals(self, descent: _Descent) -> Array:
         if self.step.normals is not None:
             return self.step.normals(1)[0]
-        return self._rng.standard_normal((self.step.draws, self._family.latent_dimension))
+        return descent.rng.standard_normal((self.step.draws, descent.family.latent_dimension))

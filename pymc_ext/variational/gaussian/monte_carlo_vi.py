@@ -9,7 +9,7 @@ from pymc_ext.variational.core.steps import StepOptions
 from pymc_ext.variational.core.stochastic_vi import StochasticVI
 from pymc_ext.variational.core.types import Start
 from pymc_ext.variational.gaussian.groups import DiagonalGroup, GaussianGroup
-from pymc_ext.variational.gaussian.monte_carlo import DRAWS, LEARNING_RATE, MonteCarlo
+from pymc_ext.variational.gaussian.monte_carlo import STEP, MonteCarlo
 
 
 class MonteCarloVI(StochasticVI):
@@ -42,8 +42,8 @@ class MonteCarloVI(StochasticVI):
         self,
         covariance: str = "full",
         *,
-        draws: int = DRAWS,
-        learning_rate: float = LEARNING_RATE,
+        draws: int = STEP.draws,
+        learning_rate: float = STEP.learning_rate,
         model: pm.Model | None = None,
         start: Start | None = None,
         random_seed: int | None = None,
@@ -53,6 +53,6 @@ class MonteCarloVI(StochasticVI):
         if not learning_rate > 0:
             raise ValueError(f"learning_rate must be > 0, got {learning_rate}")
         step = StepOptions(int(draws), learning_rate=learning_rate)
-        algorithm = MonteCarlo(covariance, step=step, random_seed=random_seed)
+        algorithm = MonteCarlo(covariance, step=step)
         family = GaussianGroup if covariance == "full" else DiagonalGroup
         super().__init__(algorithm, family, model=model, start=start, random_seed=random_seed)

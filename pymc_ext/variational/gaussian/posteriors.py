@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr
 
+from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.normal import standard_normal_logp
 
 Array = NDArray[np.floating]
 
 
-@dataclass(frozen=True)
-class Gaussian:
+@dataclass(frozen=True, eq=False)
+class Gaussian(ByValue):
     """N(μ, LLᵀ).
 
     Parameters
@@ -77,8 +78,8 @@ class Gaussian:
         return np.sqrt(np.sum(self.root**2, axis=1))
 
 
-@dataclass(frozen=True)
-class DiagonalGaussian:
+@dataclass(frozen=True, eq=False)
+class DiagonalGaussian(ByValue):
     """N(μ, diag(σ²)), in O(D) a draw; ``mean`` and ``std`` (D,)."""
 
     mean: Array
@@ -113,8 +114,8 @@ class DiagonalGaussian:
         return np.diag(self.std**2)
 
 
-@dataclass(frozen=True)
-class GaussianMixture:
+@dataclass(frozen=True, eq=False)
+class GaussianMixture(ByValue):
     """Σ_k w_k N(μ_k, L_k L_kᵀ); ``log_weights`` (K,), normalised."""
 
     log_weights: Array

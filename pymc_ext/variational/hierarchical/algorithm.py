@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.bernstein.shape import blocks_of, variable_order
-from pymc_ext.variational.core.course import Course, FitStopped
+from pymc_ext.variational.core.course import Course, FitStopped, in_doubling_blocks
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
@@ -23,6 +23,7 @@ from pymc_ext.variational.hierarchical.growth import FIRST_BLOCK, Growth
 from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.moments import completed, governors_first, moments_in
+from pymc_ext.variational.hierarchical.training import Free, Training
 
 Array = NDArray[np.floating]
 ADVICE = "its conditional laws are not a hierarchy's; use a flow, or NUTS in q's coordinates"
@@ -77,15 +78,20 @@ class Hierarchical(Algorithm[HierarchicalMap]):
     ) -> Fitted[HierarchicalMap]:
         refuse_hyperparameters(density, self.name)
         course = new_course(density, seed, budget, monitor)
-        growth: Growth | None = None
-        converged = True
+        links, converged = Links(()), True
         try:
-            found = find_gaussian(density, start, seed, course, paths=self.paths)
-            gaussian, why = found.ended.best, found.ended.why
-            refuse_flat_axis(gaussian.q, density, seed)
-            if course.block_pays(gaussian, FIRST_BLOCK, step_draws(density.dimension)):
-                growth = new_growth(density, course, found, seed)
-                why = growth.run()
+            if isinstance(state, HierarchicalMap):
+                steps = Training(density, state, Free.of(state), stream(seed, Purpose.TRAIN))
+                why = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK).why
+            else:
+                found = find_gaussian(density, start, seed, course, paths=self.paths)
+                gaussian, why = found.ended.best, found.ended.why
+                refuse_flat_axis(gaussian.q, density, seed)
+                if course.block_pays(gaussian, FIRST_BLOCK, step_draws(density.dimension)):
+                    growth = new_growth(density, course, found, seed)
+                    why = growth.run()
+                    names = density.unconstrained_names
+                    links = Links.of(growth.best.q, growth.moments, names)
         except (FitStopped, KeyboardInterrupt) as stop:
             if course.best is None:
                 raise
@@ -95,9 +101,6 @@ class Hierarchical(Algorithm[HierarchicalMap]):
             q = HierarchicalMap.gaussian(q.mean, q.cov, np.arange(q.dimension))
         refuse_runaway(q, density, seed)
         fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
-        links = Links(())
-        if growth is not None:
-            links = Links.of(growth.best.q, growth.moments, density.unconstrained_names)
         result = HierarchicalResult(
             method=self.name,
             converged=converged,

@@ -75,7 +75,7 @@ def test_a_record_holds_every_option_of_a_run(problem: CaseProblem) -> None:
         "n": 10_000,
         "search": {"starts": None, "indefinite": "refuse", "spread": 2.0},
     }
-    options = options_of(METHODS["bernstein-laplace"].run.make(7))
+    options = options_of(METHODS["bernstein-laplace"].run.algorithm())
     assert options["base"] == "laplace" and options["step"]["draws"] == 10
     assert options["shape"]["order"] == 50 and options["policy"]["good_khat"] == 0.3
     assert options["polish"]["weighted"]["steps"] == 3000
@@ -83,9 +83,9 @@ def test_a_record_holds_every_option_of_a_run(problem: CaseProblem) -> None:
 
 
 def test_methods_run_with_the_families_own_defaults() -> None:
-    ours = options_of(METHODS["bernstein"].run.make(1))
+    ours = options_of(METHODS["bernstein"].run.algorithm())
     assert ours == options_of(px.BernsteinVI(model=one_normal()).algorithm)
-    mixed = options_of(METHODS["mixed-eig"].run.make(1))
+    mixed = options_of(METHODS["mixed-eig"].run.algorithm())
     assert mixed == options_of(px.MixedVI("eig", model=one_normal()).algorithm)
 
 

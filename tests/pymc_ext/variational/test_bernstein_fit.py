@@ -16,7 +16,6 @@ from scipy import integrate, stats
 import pymc_ext as px
 from pymc_ext.maths import flow_kernels
 from pymc_ext.variational.bernstein import algorithm
-from pymc_ext.variational.bernstein.algorithm import Bernstein
 from pymc_ext.variational.bernstein.polish import stages, stretching, widening
 from pymc_ext.variational.bernstein.polish.stages import Stage, better
 from pymc_ext.variational.bernstein.training.jax_loop import LONGEST, GuardedOptimizer
@@ -135,7 +134,7 @@ def test_only_a_poor_fit_is_trained_further(polish, khat, trained, monkeypatch):
     monkeypatch.setattr(stages, "judge", lambda *_: judged)
     monkeypatch.setattr(stretching, "stretch", lambda *_: None)
     monkeypatch.setattr(widening, "widen", lambda *_: None)
-    monkeypatch.setattr(Bernstein, "_train_weighted", lambda *_: runs.append(1))
+    monkeypatch.setattr(algorithm._Training, "_train_weighted", lambda *_: runs.append(1))
     _, approx = fit(normals(), n=40, method={"polish": polish})
     assert len(runs) == trained
     assert len(approx.stages) == 1 + trained
@@ -180,7 +179,7 @@ def test_training_starts_from_the_longest_tails_and_what_is_best_comes_back(monk
         seen.append(fit.flow.stretch.max())
 
     monkeypatch.setattr(stretching, "stretch", stretch)
-    monkeypatch.setattr(Bernstein, "_train_weighted", train)
+    monkeypatch.setattr(algorithm._Training, "_train_weighted", train)
     _, approx = fit(normals(), n=40, method={"polish": "auto"})
     assert seen == [0.2]
     assert [stage.kept for stage in approx.stages] == [False, False, False, True]
@@ -477,8 +476,11 @@ def test_pickle_round_trip():
 
 def test_jax_loop_takes_the_same_steps():
     pytest.importorskip("jax", reason="the jax extra is not installed")
-    _, ours = fit(normals(3), n=150)
-    _, jax = fit(normals(3), n=150, method={"backend": "jax"})
+    method, ours = fit(normals(3), n=150)
+    of_jax, jax = fit(normals(3), n=150, method={"backend": "jax"})
+    for inference in (method, of_jax):
+        inference.refine(50, progressbar=False)
+    assert len(ours.hist) == 200
     np.testing.assert_allclose(jax.hist, ours.hist, rtol=1e-7)
     z = np.random.default_rng(1).standard_normal((1500, 3))  # a chunk and a shorter one
     np.testing.assert_allclose(jax.log_ratios(z), ours.log_ratios(z), rtol=1e-6)

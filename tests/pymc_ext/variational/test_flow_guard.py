@@ -29,10 +29,10 @@ def logistic():
 
 def at_base(density):
     """A flow at (nearly) the Laplace approximation, and that."""
-    base = Laplace(random_seed=1).fit(density).q
-    algorithm = Bernstein(FlowShape(20), base=(base.mean, base.cov), random_seed=1)
+    base = Laplace().fit(density, random_seed=1).q
+    algorithm = Bernstein(FlowShape(20), base=(base.mean, base.cov))
     counted = CountedDensity(density)
-    flow = algorithm.make_flow(counted, base.mean)
+    flow = algorithm.make_flow(counted, base.mean, 1)
     flow.set_base(base.mean, base.cov)
     return base, FlowFit(flow, counted)
 
@@ -57,11 +57,10 @@ def test_where_the_base_itself_is_wrong_a_better_flow_is_not_worse():
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_polished_flow_has_at_least_its_bases_elbo_and_sds(seed):
     density = logistic()
-    laplace = Laplace(random_seed=seed).fit(density)
-    algorithm = Bernstein(
-        FlowShape(10), base="laplace", polish=Polish(weighted=None, always=True), random_seed=seed
-    )
-    fitted = algorithm.fit(density, n=3000)
+    laplace = Laplace().fit(density, random_seed=seed)
+    polish = Polish(weighted=None, always=True)
+    algorithm = Bernstein(FlowShape(10), base="laplace", polish=polish)
+    fitted = algorithm.fit(density, n=3000, random_seed=seed)
     z = np.random.default_rng(7).standard_normal((40_000, 2))
     (theta, log_q), (theirs, log_base) = fitted.q.forward(z), laplace.q.forward(z)
     difference = density.log_density(theta) - log_q - density.log_density(theirs) + log_base
@@ -75,11 +74,11 @@ def test_a_polished_flow_has_at_least_its_bases_elbo_and_sds(seed):
 
 def test_a_flow_that_training_left_worse_is_its_base_again():
     density = logistic()
-    algorithm = Bernstein(FlowShape(20), base="laplace", polish=None, random_seed=1)
-    fitted = algorithm.fit(density, n=1)
-    algorithm.flow.values["beta"][...] = 0.5  # as a diverged training might
-    notes = algorithm._keep_base(FlowFit(algorithm.flow, CountedDensity(density)))
-    assert notes and "base" in notes[0]
-    base = Laplace(random_seed=1).fit(density).q
+    algorithm = Bernstein(FlowShape(20), base="laplace", polish=None)
+    fitted = algorithm.fit(density, n=1, random_seed=1)
+    fitted.q.values["beta"][...] = 0.5  # as a diverged training might
+    fitted = algorithm.fit(density, n=1, random_seed=1, state=fitted.state)
+    assert "base" in fitted.result.notes[0]
+    base = Laplace().fit(density, random_seed=1).q
     theta, _ = fitted.q.forward(np.random.default_rng(1).standard_normal((4000, 2)))
     assert np.all(np.abs(theta.mean(axis=0) - base.mean) < 0.1 * base.std)

@@ -7,6 +7,7 @@ compiles. Draws, schedule and average are those of :class:`.loops.DensityLoop`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy, deepcopy
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, cast
 
@@ -189,6 +190,7 @@ class JaxLoop:
         import jax.numpy as jnp
 
         self.state = list(updates)
+        self._values = {v: v.get_value(borrow=True) for v in self.state}
         function, self.fixed = jax_function(self.state, z, [*updates.values(), loss])
 
         @jax.jit
@@ -206,11 +208,11 @@ class JaxLoop:
 
     @property
     def vector(self) -> Array:
-        return self.optimizer.vector.get_value()
+        return np.array(self._values[self.optimizer.vector])
 
     @vector.setter
     def vector(self, value: Array) -> None:
-        self.optimizer.vector.set_value(np.array(value))
+        self._values[self.optimizer.vector] = np.array(value)
         size = len(self.flow.x)
         self.flow.set(value[:size])
         if len(value) > size:
@@ -218,11 +220,11 @@ class JaxLoop:
 
     @property
     def average(self) -> Array:
-        return self.optimizer.average.get_value()
+        return np.array(self._values[self.optimizer.average])
 
     @average.setter
     def average(self, value: Array) -> None:
-        self.optimizer.average.set_value(np.array(value))
+        self._values[self.optimizer.average] = np.array(value)
 
     def run(self, steps: int, rate: float, weight: float) -> Array:
         self.optimizer.rate.set_value(pm.pytensorf.floatX(rate))
@@ -233,14 +235,19 @@ class JaxLoop:
         self.vector = self.vector
         return losses
 
+    def fork(self, density: CountedDensity) -> JaxLoop:
+        again = copy(self)  # with what is compiled
+        again.flow, again.density, again.rng = deepcopy(self.flow), density, deepcopy(self.rng)
+        again.approx.group.hold(again.flow)
+        return again
+
     def _take(self, steps: int) -> Array:
         normals = np.zeros((BLOCK, *self.shape))
         normals[:steps] = self.rng.standard_normal((steps, *self.shape))
-        carried = tuple(v.get_value(borrow=True) for v in self.state)
+        carried = tuple(self._values.values())
         fixed = tuple(v.get_value(borrow=True) for v in self.fixed)
         after, losses = self._block(carried, fixed, normals, steps)
-        for variable, value in zip(self.state, after, strict=True):
-            variable.set_value(np.array(value), borrow=True)
+        self._values = dict(zip(self.state, map(np.array, after), strict=True))
         return np.asarray(losses, dtype=float)[:steps]
 
 

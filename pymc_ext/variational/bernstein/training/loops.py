@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ class Loop(Protocol):
     """Takes steps; ``vector`` (P + H,) holds q's parameters and the density's extra ones."""
 
     draws: int
+    flow: BernsteinFlow
 
     @property
     def vector(self) -> Array:
@@ -38,6 +40,9 @@ class Loop(Protocol):
 
     def run(self, steps: int, rate: float, weight: float) -> Array:
         """Losses of ``steps`` steps, at most `BLOCK`; ``weight`` is that of a new iterate."""
+
+    def fork(self, density: CountedDensity) -> Loop:
+        """An independent copy, flow and all, that goes on from here on ``density``."""
 
 
 LoopMaker = Callable[[BernsteinFlow, CountedDensity, StepOptions, np.random.Generator], Loop]
@@ -68,6 +73,10 @@ class DensityLoop:
     def vector(self, value: Array) -> None:
         self._steps.vector[...] = value
         self._hand_out()
+
+    def fork(self, density: CountedDensity) -> DensityLoop:
+        # a user's own optimiser, in the options, keeps its own memory
+        return deepcopy(self, {id(self.density): density, id(self.options): self.options})
 
     def _hand_out(self) -> None:
         """Give flow and density their parts of the vector, where they do not share its memory."""
