@@ -27,14 +27,16 @@ LEAST_GAIN = 0.002
 # A doubling that closes less of what is missing to log Z than this share does not pay either: the
 # next doubling would close less still, and weights or a sampler are cheaper by then.
 LEAST_SHARE = 0.1
-# Effective draws that anyone asks of a fit, enough for its 0.1 % quantiles: at a relative ESS e they
+# Effective draws that anyone asks of a fit, enough for 0.1 % quantiles. At a relative ESS e they
 # take 100,000/e values of log p̃, so that a block of more scores than 100,000 (1/e − 1) cannot save
 # what it costs.
 DRAWS_WANTED = 100_000
 # Steps of the longest block: NUTS in the coordinates of what has been found by then has 400
 # effective draws for as many scores, and ends exact.
 LONGEST_BLOCK = 80
-JUDGING_DRAWS = 500  # values by which candidates are compared: paired, they know a gain of .002 nats
+JUDGING_DRAWS = (
+    500  # values by which candidates are compared: paired, they know a gain of .002 nats
+)
 
 
 class FitStopped(Exception):

@@ -9,7 +9,7 @@ UNREPRESENTATIVE = 0.01  # effective share of the fresh draws below which weight
 
 def notes_on(fresh: FreshDraws, advice: str) -> tuple[str, ...]:
     """Says so where q has draws outside the support, or hardly any where the posterior is."""
-    notes = ()
+    notes: tuple[str, ...] = ()
     if fresh.outside:
         notes += (
             f"{fresh.outside} of {fresh.draws} draws of q have no density (log p̃ is −∞ or "
@@ -17,7 +17,5 @@ def notes_on(fresh: FreshDraws, advice: str) -> tuple[str, ...]:
             "unconstrained space; give bounds to the parameters that have them",
         )
     if fresh.ess < UNREPRESENTATIVE * fresh.draws:
-        notes += (
-            f"{fresh.draws} draws of q are worth {fresh.ess:.0f} of the posterior: {advice}",
-        )
+        notes += (f"{fresh.draws} draws of q are worth {fresh.ess:.0f} of the posterior: {advice}",)
     return notes

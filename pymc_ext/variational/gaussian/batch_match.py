@@ -32,7 +32,7 @@ from pymc_ext.variational.gaussian.natural_gradient import Batch, NaturalGradien
 from pymc_ext.variational.gaussian.numbers import antithetic, cholesky
 from pymc_ext.variational.gaussian.path import Path, follow_paths
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.gaussian.runaway import refuse_flat_axis, refuse_runaway
+from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.gaussian.trust_region_matching import Matching
 
 Array = NDArray[np.floating]
@@ -148,9 +148,9 @@ class BatchMatch(Algorithm[Gaussian]):
         except (FitStopped, KeyboardInterrupt) as stop:
             if course.best is None:
                 raise
-            q, converged, why = course.best.q, False, f"unfinished: {stop or type(stop).__name__}"
+            q, converged = course.best.q, False
+            why = f"unfinished: {str(stop) or type(stop).__name__}"
         refuse_runaway(q, density, seed)
-        refuse_flat_axis(q, density, seed)
         fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
         result = FitResult(
             method=self.name,

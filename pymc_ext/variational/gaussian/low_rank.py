@@ -39,7 +39,7 @@ class LowRankGaussian:
     def from_factor(cls, mean: Array, factor: Array, variance: Array) -> LowRankGaussian:
         """N(μ, Λ Λᵀ + diag ψ): ``factor`` Λ (D, rank), ``variance`` ψ > 0 (D,)."""
         scale = np.sqrt(variance)
-        # S = diag(√ψ)(I + A Aᵀ)diag(√ψ), A = Λ/√ψ = U diag(c) Vᵀ, and (I + A Aᵀ)^½ on U is √(1 + c²)
+        # Σ = diag(√ψ)(I + A Aᵀ)diag(√ψ), A = Λ/√ψ = U diag(c) Vᵀ: (I + A Aᵀ)^½ is √(1 + c²) on U
         basis, c, _ = np.linalg.svd(factor / scale[:, None], full_matrices=False)
         return cls(mean, scale, basis, np.diag(np.sqrt(1 + c**2)))
 

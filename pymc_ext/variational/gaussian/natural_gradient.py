@@ -1,9 +1,9 @@
 r"""The Gaussian of the highest ELBO, by natural gradients from scores.
 
-In coordinates where q is N(0, I), with g = Lᵀ ∇log p̃ at θ = μ + L z, the path residual r = g + z has
-E[r] = ∂ELBO/∂m, and by Stein's identity I − E[r zᵀ] is minus the mean Hessian, which at the optimum
-is q's precision. One step: m ← ρ E[r], P ← I − ρ sym E[r zᵀ]. The residual vanishes as q → p, and
-with it the noise (Roeder, Wu & Duvenaud 2017, arXiv:1703.09194). The step is the natural gradient
+In coordinates where q is N(0, I), with g = Lᵀ ∇log p̃ at θ = μ + L z, the path residual r = g + z
+has E[r] = ∂ELBO/∂m, and by Stein's identity I − E[r zᵀ] is minus the mean Hessian, which at the
+optimum is q's precision. One step: m ← ρ E[r], P ← I − ρ sym E[r zᵀ]. The residual vanishes as
+q → p, and with it the noise (Roeder, Wu & Duvenaud 2017, arXiv:1703.09194). The step is that
 of Khan & Rue (2023), The Bayesian learning rule, arXiv:2107.04562, eq. 11.
 """
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,9 @@ from pymc_ext.variational.core.monitor import STOPPED, Monitor
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 
 Array = NDArray[np.floating]
-CURVATURE = 1e-10  # sᵀy below this share of |y|² says nothing of the curvature (Zhang et al. use it)
+CURVATURE = (
+    1e-10  # sᵀy below this share of |y|² says nothing of the curvature (Zhang et al. use it)
+)
 DISPERSION = 2.0  # dispersed starts are uniform within ±2 of the origin, as Stan's are
 MOST_TRIES = 30  # starts, of which some may have no density
 MOST_ITERATIONS = 100  # of one path; a longer one ends in a mode, whose Gaussian is kept anyway
@@ -65,7 +68,7 @@ def follow_path(
     density: CountedDensity,
     start: Array,
     rng: np.random.Generator,
-    settings: PathSettings = PathSettings(),  # noqa: B008  # frozen
+    settings: PathSettings = PathSettings(),  # frozen
     monitor: Monitor | None = None,
 ) -> Path | None:
     """Minimise −log p̃ from ``start`` (D,), and choose among the Gaussians on the way.
@@ -82,7 +85,7 @@ def follow_path(
             elbo = float(np.mean(density.log_density(theta) - log_q))
         if monitor is not None:
             try:
-                monitor(-elbo, lambda q=q: q)
+                monitor(-elbo, partial(_the_same, q))
             except StopIteration as stop:
                 raise FitStopped(str(stop) or STOPPED) from None
         if np.isfinite(elbo) and (best is None or elbo > best.elbo):
@@ -95,7 +98,7 @@ def follow_paths(
     start: Array,
     rng: np.random.Generator,
     paths: int,
-    settings: PathSettings = PathSettings(),  # noqa: B008  # frozen
+    settings: PathSettings = PathSettings(),  # frozen
     monitor: Monitor | None = None,
 ) -> Iterator[Path]:
     """Up to ``paths`` paths that find a Gaussian, the one from ``start`` (D,) first."""
@@ -162,6 +165,10 @@ def _gaussians(
             continue
 
 
+def _the_same(q: LowRankGaussian) -> LowRankGaussian:
+    return q
+
+
 def _diagonal(alpha: Array, s: Array, y: Array) -> Array:
     """Diagonal of the inverse Hessian after one more pair (Gilbert & Lemaréchal 1989, eq. 4.6)."""
     a, b, c = (y * alpha) @ y, s @ y, (s / alpha) @ s
@@ -183,9 +190,7 @@ def _newton_gaussian(
     SY = S.T @ Y
     R_inverse = solve_triangular(np.triu(SY), np.eye(J))
     inner = np.diag(np.diag(SY)) + Y.T @ (alpha[:, None] * Y)
-    M = np.block(
-        [[np.zeros((J, J)), -R_inverse], [-R_inverse.T, R_inverse.T @ inner @ R_inverse]]
-    )
+    M = np.block([[np.zeros((J, J)), -R_inverse], [-R_inverse.T, R_inverse.T @ inner @ R_inverse]])
     core = np.linalg.cholesky(np.eye(U.shape[1]) + T @ M @ T.T)
     q = LowRankGaussian(x, scale, U, core)
     step = q.root_product(q.root_transposed_product(slope[None]))[0]

@@ -76,20 +76,22 @@ class Pathfinder(Algorithm[LowRankGaussian]):
         monitor: Monitor,
         state: object | None = None,
     ) -> Fitted[LowRankGaussian]:
-        if isinstance(state, np.ndarray):
-            start = state
         settings = PathSettings(min(budget, MOST_ITERATIONS), self.history, self.elbo_draws)
         rng = stream(seed, Purpose.STARTS)
         refuse_hyperparameters(density, self.name)
         paths: list[Path] = []
+        first: Array | None = start
+        more = self.paths
+        if isinstance(state, Path):  # keeps its best one and follows another
+            paths, first, more = [state], None, 1
         converged, ended = True, ""
         try:
-            for path in follow_paths(density, start, rng, self.paths, settings, monitor):
+            for path in follow_paths(density, first, rng, more, settings, monitor):
                 paths.append(path)
         except (FitStopped, KeyboardInterrupt) as stop:
             if not paths:
                 raise
-            converged, ended = False, f"unfinished, {stop or type(stop).__name__}: "
+            converged, ended = False, f"unfinished, {str(stop) or type(stop).__name__}: "
         if not paths:
             raise NoPathError(
                 f"no path from the start or from {self.paths} dispersed points found a Gaussian: "
@@ -107,4 +109,4 @@ class Pathfinder(Algorithm[LowRankGaussian]):
             fresh=fresh,
             notes=notes_on(fresh, ADVICE),
         )
-        return Fitted(best.q, result, state=best.end)
+        return Fitted(best.q, result, state=best)

@@ -8,13 +8,10 @@ from numpy.typing import NDArray
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 Array = NDArray[np.floating]
 ABSURD = 1e10  # of the unit base, by which a free coordinate's mean or sd, or 1/sd, may differ
 ABSURD_LOG = 100.0  # the same for coordinates that are logarithms or logits of bounded variables
-LEAST_PART = 0.1  # of a unit axis: coordinates that are named with it
-FLAT = 1e-6  # relative change of log p̃ that rounding alone makes over FAR sds
 DRAWS = 64  # enough to tell such numbers
 PROBES, FAR = 2, 1e6  # draws moved along each coordinate, and by how many sd: a vague prior shows
 
@@ -56,26 +53,4 @@ def _refuse_flat(density: CountedDensity, names: list[str], theta: Array) -> Non
         raise ValueError(
             f"log p̃ does not depend on {[n for n, a in zip(names, flat, strict=True) if a]}: the "
             "posterior is improper there; give these variables proper priors"
-        )
-
-
-def refuse_flat_axis(q: Gaussian, density: CountedDensity, random_seed: int | None) -> None:
-    """Raise ValueError where log p̃ is constant along the widest axis of q's correlations.
-
-    For fits that would else widen q for ever along a direction between coordinates, as where only a
-    sum of two is known.
-    """
-    sd = q.std
-    axis = np.linalg.eigh(q.cov / np.outer(sd, sd))[1][:, -1]
-    rng = stream(random_seed, Purpose.FRESH)
-    theta, _ = q.forward(rng.standard_normal((PROBES, q.dimension)))
-    with np.errstate(all="ignore"):
-        before = density.log_density(theta)
-        after = density.log_density(theta + FAR * sd * axis)
-    scale = np.maximum(np.abs(before), 1.0)
-    if np.all(np.abs(after - before) < FLAT * scale):
-        names = [n for n, part in zip(density.unconstrained_names, axis, strict=True) if abs(part) > LEAST_PART]
-        raise ValueError(
-            f"log p̃ does not change along a direction between {names}: the posterior is improper "
-            "there; give these variables proper priors, or leave one of them out"
         )

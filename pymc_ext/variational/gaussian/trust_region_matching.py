@@ -25,6 +25,7 @@ HALVINGS = 30  # of the weight: λ is then 1e-9 of its start, and no step at all
 WIDENING, LONGEST = 1.5, 4.0  # of the radius after a kept step, and at most, in nats a dimension
 NARROWING = 4.0  # of the radius after a step back, and of Σ where hardly a draw has a density
 MOST_RETREATS = 30  # sds are then 1e-9 of the start's: what has no density there has none
+RUNAWAY = 1e6  # sds over those of the start, which a path or the user chose: no scale is so wrong
 ERRORS = 3.0  # standard errors by which an ELBO must have fallen to step back
 WINDOW = 5  # batches whose mean ELBO is compared with that of the five before
 
@@ -50,12 +51,13 @@ class Matching:
         self.radius, self.free = max(1.0, q.dimension / 4), 0
         self.kept: tuple[Gaussian, Estimate] | None = None
         self.estimates: list[Estimate] = []
-        self.retreats = 0
+        self.retreats, self.first_std = 0, q.std
 
     def run(self, course: Course[Gaussian]) -> Gaussian:
         """Batches until they no longer pay."""
         while not self.rests():
             loss = self.batch()
+            self._refuse_runaway()
             course.step(loss, lambda: self.q)
         return self.q
 
@@ -80,10 +82,21 @@ class Matching:
         log_ratios = (log_p - log_q)[usable]
         here = Estimate(float(log_ratios.mean()), float(log_ratios.std() / np.sqrt(usable.sum())))
         if not self._fell(here):
+            self.retreats = 0
             self.estimates.append(here)
             self.kept = self.q, here
             self._advance(theta[usable], scores[usable])
         return -here.elbo
+
+    def _refuse_runaway(self) -> None:
+        wide = np.flatnonzero(self.q.std > RUNAWAY * self.first_std)
+        if len(wide):
+            names = [self.density.unconstrained_names[i] for i in wide]
+            raise ValueError(
+                f"q kept widening along {names} (sd {self.q.std[wide[0]]:.2g} from "
+                f"{self.first_std[wide[0]]:.2g}): the posterior is improper there, or known in a "
+                "combination of these alone; give them proper priors, or leave one out"
+            )
 
     def _fell(self, here: Estimate) -> bool:
         """Step back where the ELBO fell, and expect a little less of the one kept next time."""

@@ -2,14 +2,14 @@ r"""The hierarchical map, for any density: a robust Gaussian, links from its sco
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
-from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.bernstein.shape import blocks_of, variable_order
+from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.core.course import Course, FitStopped, in_doubling_blocks
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.notes import notes_on
@@ -18,7 +18,7 @@ from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.batch_match import PATHS, Found, find_gaussian, new_course
 from pymc_ext.variational.gaussian.natural_gradient import step_draws
-from pymc_ext.variational.gaussian.runaway import refuse_flat_axis, refuse_runaway
+from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.hierarchical.growth import FIRST_BLOCK, Growth
 from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
@@ -33,7 +33,7 @@ ADVICE = "its conditional laws are not a hierarchy's; use a flow, or NUTS in q's
 class HierarchicalResult(FitResult):
     """How a fit went, with its :class:`~.links.Links`: who governs whose scale."""
 
-    links: Links = Links(())
+    links: Links = field(default_factory=Links)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Hierarchical(Algorithm[HierarchicalMap]):
     ) -> Fitted[HierarchicalMap]:
         refuse_hyperparameters(density, self.name)
         course = new_course(density, seed, budget, monitor)
-        links, converged = Links(()), True
+        links, converged = Links(), True
         try:
             if isinstance(state, HierarchicalMap):
                 steps = Training(density, state, Free.of(state), stream(seed, Purpose.TRAIN))
@@ -86,7 +86,6 @@ class Hierarchical(Algorithm[HierarchicalMap]):
             else:
                 found = find_gaussian(density, start, seed, course, paths=self.paths)
                 gaussian, why = found.ended.best, found.ended.why
-                refuse_flat_axis(gaussian.q, density, seed)
                 if course.block_pays(gaussian, FIRST_BLOCK, step_draws(density.dimension)):
                     growth = new_growth(density, course, found, seed)
                     why = growth.run()
@@ -95,7 +94,8 @@ class Hierarchical(Algorithm[HierarchicalMap]):
         except (FitStopped, KeyboardInterrupt) as stop:
             if course.best is None:
                 raise
-            converged, why = False, f"unfinished: {stop or type(stop).__name__}"
+            converged, why = False, f"unfinished: {str(stop) or type(stop).__name__}"
+        assert course.best is not None
         q = course.best.q
         if not isinstance(q, HierarchicalMap):
             q = HierarchicalMap.gaussian(q.mean, q.cov, np.arange(q.dimension))

@@ -111,7 +111,7 @@ class Growth:
         governor, no_pair = scales.any(axis=0), np.zeros_like(scales)
         of_links = moments.gain(scales, no_pair, np.zeros_like(marginal))
         of_governors = moments.gain(no_pair, no_pair, marginal & governor)
-        return ~governor | (of_governors >= of_links)
+        return np.logical_or(~governor, of_governors >= of_links)
 
     def _round(self, free: Free) -> str:
         """Train with more freedom, try the gate, and go on with the better until it rests."""
@@ -140,7 +140,9 @@ class Growth:
         """A block with means through the gate, where it is better; not tried where it cannot be."""
         if not (free.scales & ~self.free.scales).any():
             return None
-        if not self.course.block_pays(candidate, FIRST_BLOCK, self._training(candidate.q, free).draws):
+        if not self.course.block_pays(
+            candidate, FIRST_BLOCK, self._training(candidate.q, free).draws
+        ):
             return None
         q, more = means_into_gate(candidate.q, free)
         start = self.course.judge(q)

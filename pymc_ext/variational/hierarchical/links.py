@@ -53,7 +53,7 @@ class Links:
     log tau governs x[0], x[1]: slopes 0.97 … 1.02, each ± 0.03
     """
 
-    links: tuple[Link, ...]
+    links: tuple[Link, ...] = ()
 
     @classmethod
     def of(cls, q: HierarchicalMap, moments: Moments, names: Sequence[str]) -> Links:

@@ -96,7 +96,9 @@ class HierarchicalMap:
         zero, none = np.zeros((D, D)), np.zeros(D)
         root = cholesky(cov[np.ix_(order, order)])
         half_open = np.full(D, INITIAL_OFFSET)
-        return cls(order, mean[order], root, zero, zero, zero, half_open, none, Marginal.identity(D))
+        return cls(
+            order, mean[order], root, zero, zero, zero, half_open, none, Marginal.identity(D)
+        )
 
     @property
     def dimension(self) -> int:

@@ -7,9 +7,9 @@ In coordinates where a Gaussian q is N(0, I), with residual r = score + z, Stein
 how the curvature of coordinate i changes along j. In a funnel it is not zero from the effect to the
 log scale, and zero the other way: it says who governs whom. Likewise U_ij = E[r_i (z_j² − 1)] is
 how the mean of i bends along j, U_ii its skewness, and K_i = E[r_i (z_i³ − 3 z_i)] how heavy its
-tails are. All are means over mirrored pairs: T and U of the even part of r, K of its odd part; those
-of a Gaussian p̃ are zero without any noise. Halved and squared over its Fisher information, each
-moment is also the nats that a map with that freedom gains, to second order.
+tails are. All are means over mirrored pairs: T and U of the even part of r, K of its odd part;
+those of a Gaussian p̃ are zero without any noise. Halved and squared over its Fisher information,
+each moment is also the nats that a map with that freedom gains, to second order.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Free:
     @cached_property
     def linked(self) -> Mask:
         """Coordinates whose scale has a governor, (D,)."""
-        return self.scales.any(axis=1)
+        return np.any(self.scales, axis=1)
 
     @cached_property
     def governors(self) -> tuple[NDArray[np.integer], NDArray[np.integer], Mask]:
@@ -118,8 +118,11 @@ class Training(Averaged[HierarchicalMap]):
         return q.mean, q.root, q.scales, q.squares, q.gated, q.offset, q.gated_mean, *tails
 
     def posterior(self, *parameters: Array) -> HierarchicalMap:
-        *layer, skew, tails = parameters
-        return HierarchicalMap(self.q.order, *layer, Marginal(skew, tails))
+        mean, root, scales, squares, gated, offset, gated_mean, skew, tails = parameters
+        marginal = Marginal(skew, tails)
+        return HierarchicalMap(
+            self.q.order, mean, root, scales, squares, gated, offset, gated_mean, marginal
+        )
 
     def _moved(self, at: Point, r: Array) -> HierarchicalMap:
         """The map after one step; ``r`` is the residual in y, (N, D)."""
@@ -185,7 +188,9 @@ class Training(Averaged[HierarchicalMap]):
         right = transposed @ by_log_scale[:, rows].T[:, :, None] / n
         step = _capped(np.linalg.solve(information, right)[:, :, 0], LONGEST_SCALE)
         scales, offset = np.zeros_like(q.scales), np.zeros_like(q.offset)
-        np.put_along_axis(wide := np.zeros((len(rows), q.dimension)), governors, step[:, :-1] * real, 1)
+        np.put_along_axis(
+            wide := np.zeros((len(rows), q.dimension)), governors, step[:, :-1] * real, 1
+        )
         scales[rows], offset[rows] = wide, step[:, -1]
         return scales, offset
 

@@ -34,9 +34,7 @@ def badly_scaled(D, seed=1):
 
 def one_sided(density=lambda x: np.where(x > 0, -x, -np.inf)):
     """An exponential law on its own scale: a hard edge at 0."""
-    return CallableDensity(
-        lambda t: density(t[:, 0]), lambda t: -np.ones_like(t), dimension=1
-    )
+    return CallableDensity(lambda t: density(t[:, 0]), lambda t: -np.ones_like(t), dimension=1)
 
 
 # ---- the steps -------------------------------------------------------------------------------
@@ -81,7 +79,9 @@ def test_the_divergence_is_that_of_two_gaussians() -> None:
 def test_a_step_of_the_elbo_leaves_the_posterior_as_it_is() -> None:
     mean, cov = badly_scaled(4)
     density = CountedDensity(gaussian(mean, cov))
-    steps = NaturalGradient(density, Gaussian(mean, np.linalg.cholesky(cov)), np.random.default_rng(1))
+    steps = NaturalGradient(
+        density, Gaussian(mean, np.linalg.cholesky(cov)), np.random.default_rng(1)
+    )
     steps.advance()
     np.testing.assert_allclose(steps.mean, mean, rtol=1e-8)
     np.testing.assert_allclose(steps.root @ steps.root.T, cov, rtol=1e-8)
@@ -179,7 +179,7 @@ def test_an_interrupt_leaves_the_best_so_far() -> None:
 
     def score(t):
         rows[0] += len(t)
-        if 1_000 < rows[0] < 2_000:
+        if rows[0] > 400:
             raise KeyboardInterrupt
         return exact.log_density_gradient(t)[1]
 
@@ -205,7 +205,7 @@ def test_a_flat_coordinate_is_named() -> None:
         dimension=2,
         names=["x", "free"],
     )
-    with pytest.raises(ValueError, match="free.*improper"):
+    with pytest.raises(ValueError, match=r"free.*improper"):
         BatchMatch().fit(density, random_seed=1)
 
 
@@ -217,7 +217,7 @@ def test_a_flat_direction_between_coordinates_is_refused() -> None:
         dimension=2,
         names=["a", "b"],
     )
-    with pytest.raises(ValueError, match="a.*b.*improper"):
+    with pytest.raises(ValueError, match=r"a.*b.*improper"):
         BatchMatch().fit(density, random_seed=1)
 
 
@@ -245,7 +245,9 @@ def test_scores_that_are_finite_nowhere_are_refused() -> None:
         BatchMatch().fit(density, np.ones(1), random_seed=1)
 
 
-@pytest.mark.parametrize("option", [{"paths": 0}, {"paths": True}, {"paths": 2.0}, {"finish": "yes"}])
+@pytest.mark.parametrize(
+    "option", [{"paths": 0}, {"paths": True}, {"paths": 2.0}, {"finish": "yes"}]
+)
 def test_options_out_of_range_are_refused(option) -> None:
     with pytest.raises(ValueError, match=next(iter(option))):
         BatchMatch(**option)

@@ -87,7 +87,10 @@ def test_back_substitution_solves_with_the_transposed_jacobian(q, v) -> None:
 def test_without_links_it_is_the_gaussian(v) -> None:
     cov = np.diag([1.0, 4.0, 9.0, 0.1, 1e-6]) + 1e-7
     mean, order = np.arange(5.0), np.array([3, 1, 0, 4, 2])
-    q, gaussian = HierarchicalMap.gaussian(mean, cov, order), Gaussian(mean, np.linalg.cholesky(cov))
+    q, gaussian = (
+        HierarchicalMap.gaussian(mean, cov, order),
+        Gaussian(mean, np.linalg.cholesky(cov)),
+    )
     theta, log_q = q.forward(v)
     np.testing.assert_allclose(log_q, gaussian.log_density(theta), rtol=1e-8)
 
@@ -136,13 +139,14 @@ def test_third_moments_are_derivatives_of_the_curvature() -> None:
     z = antithetic(rng, 200_000, 3)
     r = np.stack([c * z[:, 1] ** 2, 2 * c * z[:, 0] * z[:, 1], 0 * z[:, 0]], axis=1)
     moments = Moments.of(r, z)
+    clipped = 0.1 * 2 * c  # rows beyond ten medians are shortened, and all of r is bent here
     expected = np.zeros((3, 3))
     expected[1, 0] = 2 * c
     off = ~np.eye(3, dtype=bool)  # the diagonal is no derivative
-    assert np.all((np.abs(moments.scale - expected) < 4 * moments.scale_error + 1e-12)[off])
+    assert np.all((np.abs(moments.scale - expected) < 4 * moments.scale_error + clipped)[off])
     expected = np.zeros((3, 3))
     expected[0, 1] = 2 * c
-    assert np.all(np.abs(moments.square - expected) < 4 * moments.square_error + 1e-12)
+    assert np.all(np.abs(moments.square - expected) < 4 * moments.square_error + clipped)
     assert not moments.marginals.any()
     assert np.array_equal(np.argwhere(moments.scales), [[1, 0]])
 
@@ -153,7 +157,9 @@ def test_moments_of_batches_add_up() -> None:
     sums = MomentSums()
     for r, z in batches:
         sums.add(r, z)
-    halves = [np.concatenate([b[k][h * 4 : h * 4 + 4] for b in batches]) for k in (0, 1) for h in (0, 1)]
+    halves = [
+        np.concatenate([b[k][h * 4 : h * 4 + 4] for b in batches]) for k in (0, 1) for h in (0, 1)
+    ]
     together = Moments.of(np.concatenate(halves[:2]), np.concatenate(halves[2:]))
     np.testing.assert_allclose(sums.moments().scale, together.scale, rtol=1e-9)
     np.testing.assert_allclose(sums.moments().tail_error, together.tail_error, rtol=1e-9)
