@@ -95,17 +95,19 @@ def follow_path(
 
 def follow_paths(
     density: CountedDensity,
-    start: Array,
+    start: Array | None,
     rng: np.random.Generator,
     paths: int,
     settings: PathSettings = PathSettings(),  # frozen
     monitor: Monitor | None = None,
 ) -> Iterator[Path]:
-    """Up to ``paths`` paths that find a Gaussian, the one from ``start`` (D,) first."""
+    """Up to ``paths`` paths that find a Gaussian, the one from ``start`` (D,), if given, first."""
     found = 0
     for attempt in range(max(MOST_TRIES, paths)):
-        dispersed = rng.uniform(-DISPERSION, DISPERSION, density.dimension)
-        path = follow_path(density, dispersed if attempt else start, rng, settings, monitor)
+        point: Array = rng.uniform(-DISPERSION, DISPERSION, density.dimension)
+        if attempt == 0 and start is not None:
+            point = start
+        path = follow_path(density, point, rng, settings, monitor)
         if path is not None:
             yield path
             found += 1

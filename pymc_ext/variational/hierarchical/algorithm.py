@@ -17,7 +17,8 @@ from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.batch_match import PATHS, Found, find_gaussian, new_course
-from pymc_ext.variational.gaussian.natural_gradient import step_draws
+from pymc_ext.variational.gaussian.natural_gradient import NaturalGradient, step_draws
+from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.hierarchical.growth import FIRST_BLOCK, Growth
 from pymc_ext.variational.hierarchical.links import Links
@@ -37,7 +38,7 @@ class HierarchicalResult(FitResult):
 
 
 @dataclass(frozen=True)
-class Hierarchical(Algorithm[HierarchicalMap]):
+class Hierarchical(Algorithm[Gaussian | HierarchicalMap]):
     """Engine of :class:`pymc_ext.HierarchicalVI`, for any density.
 
     Parameters
@@ -75,13 +76,13 @@ class Hierarchical(Algorithm[HierarchicalMap]):
         budget: int,
         monitor: Monitor,
         state: object | None = None,
-    ) -> Fitted[HierarchicalMap]:
+    ) -> Fitted[Gaussian | HierarchicalMap]:
         refuse_hyperparameters(density, self.name)
         course = new_course(density, seed, budget, monitor)
         links, converged = Links(), True
         try:
-            if isinstance(state, HierarchicalMap):
-                steps = Training(density, state, Free.of(state), stream(seed, Purpose.TRAIN))
+            if isinstance(state, Gaussian | HierarchicalMap):
+                steps = resumed(density, state, stream(seed, Purpose.TRAIN))
                 why = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK).why
             else:
                 found = find_gaussian(density, start, seed, course, paths=self.paths)
@@ -95,10 +96,10 @@ class Hierarchical(Algorithm[HierarchicalMap]):
             if course.best is None:
                 raise
             converged, why = False, f"unfinished: {str(stop) or type(stop).__name__}"
-        assert course.best is not None
+        assert course.best is not None  # every way here has judged a q
         q = course.best.q
-        if not isinstance(q, HierarchicalMap):
-            q = HierarchicalMap.gaussian(q.mean, q.cov, np.arange(q.dimension))
+        if isinstance(q, HierarchicalMap) and q.is_gaussian:
+            q = q.as_gaussian()
         refuse_runaway(q, density, seed)
         fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
         result = HierarchicalResult(
@@ -111,6 +112,15 @@ class Hierarchical(Algorithm[HierarchicalMap]):
             links=links,
         )
         return Fitted(q, result, state=q)
+
+
+def resumed(
+    density: CountedDensity, q: Gaussian | HierarchicalMap, rng: np.random.Generator
+) -> NaturalGradient | Training:
+    """Steps that go on from q, with what it has free."""
+    if isinstance(q, Gaussian):
+        return NaturalGradient(density, q, rng)
+    return Training(density, q, Free.of(q), rng)
 
 
 def new_growth(

@@ -26,6 +26,8 @@ from scipy.linalg import solve_triangular
 from scipy.special import expit
 
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.variational.gaussian.numbers import cholesky
+from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.marginal import Marginal
 
 Array = NDArray[np.floating]
@@ -67,7 +69,7 @@ class HierarchicalMap:
     ----------
     order
         Coordinate of θ at each place of the order, (D,); all else is in this order.
-    mean, root
+    center, root
         μ (D,) and L (D, D), lower triangular.
     scales, squares, gated
         C, Q and H, (D, D), strictly lower triangular.
@@ -78,7 +80,7 @@ class HierarchicalMap:
     """
 
     order: NDArray[np.integer]
-    mean: Array
+    center: Array
     root: Array
     scales: Array
     squares: Array
@@ -90,7 +92,6 @@ class HierarchicalMap:
     @classmethod
     def gaussian(cls, mean: Array, cov: Array, order: NDArray[np.integer]) -> HierarchicalMap:
         """N(mean, cov) as a map without links, in the given order."""
-        from pymc_ext.variational.gaussian.numbers import cholesky
 
         D = len(mean)
         zero, none = np.zeros((D, D)), np.zeros(D)
@@ -101,9 +102,18 @@ class HierarchicalMap:
         )
 
     @property
+    def is_gaussian(self) -> bool:
+        """Whether no coordinate depends on another inside the layer, and no marginal is bent."""
+        return not self.levels and not len(self.marginal.bent)
+
+    def as_gaussian(self) -> Gaussian:
+        """N(μ, L Lᵀ), which it is where :attr:`is_gaussian`; in the order of θ."""
+        return Gaussian(self.center[self.place], self.root[self.place])
+
+    @property
     def dimension(self) -> int:
         """D."""
-        return len(self.mean)
+        return len(self.center)
 
     latent_dimension = dimension
 
@@ -167,7 +177,7 @@ class HierarchicalMap:
 
     def theta(self, at: Point) -> Array:
         """Draws, (N, D)."""
-        return (self.mean + at.w @ self.root.T)[:, self.place]
+        return (self.center + at.w @ self.root.T)[:, self.place]
 
     def log_q(self, at: Point) -> Array:
         """log q of them, (N,)."""
@@ -194,7 +204,7 @@ class HierarchicalMap:
 
     def inverse(self, theta: Array) -> Array:
         """v with T(v) = θ, (N, D)."""
-        w = solve_triangular(self.root, (theta[:, self.order] - self.mean).T, lower=True).T
+        w = solve_triangular(self.root, (theta[:, self.order] - self.center).T, lower=True).T
         y = w.copy()
         for level in self.levels:  # what a level depends on is known by then
             a, _, opening, inner, bend = self._conditional(y, level)

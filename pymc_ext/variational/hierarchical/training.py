@@ -115,7 +115,7 @@ class Training(Averaged[HierarchicalMap]):
     def parameters(self) -> tuple[Array, ...]:
         q = self.q
         tails = (q.marginal.skew, q.marginal.tails)
-        return q.mean, q.root, q.scales, q.squares, q.gated, q.offset, q.gated_mean, *tails
+        return q.center, q.root, q.scales, q.squares, q.gated, q.offset, q.gated_mean, *tails
 
     def posterior(self, *parameters: Array) -> HierarchicalMap:
         mean, root, scales, squares, gated, offset, gated_mean, skew, tails = parameters
@@ -140,7 +140,7 @@ class Training(Averaged[HierarchicalMap]):
         by_root = np.tril(by_root, -1) + 0.5 * np.diag(np.diag(by_root))
         root_step = _capped(by_root, LONGEST_SCALE) * free.root
         changes = {
-            "mean": q.mean + q.root @ (rate * step),
+            "center": q.center + q.root @ (rate * step),
             "root": q.root + q.root @ (rate * root_step),
         }
         if free.linked.any():

@@ -93,6 +93,9 @@ def test_without_links_it_is_the_gaussian(v) -> None:
     )
     theta, log_q = q.forward(v)
     np.testing.assert_allclose(log_q, gaussian.log_density(theta), rtol=1e-8)
+    assert q.is_gaussian
+    np.testing.assert_allclose(q.as_gaussian().cov, cov, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(q.as_gaussian().mean, mean)
 
 
 # ---- marginals -------------------------------------------------------------------------------
@@ -194,6 +197,6 @@ def test_steps_leave_the_exact_map_where_it_is(q) -> None:
 
 def parameters_of(q):
     return (
-        q.mean, q.root, q.scales, q.squares, q.gated, q.offset, q.gated_mean,
+        q.center, q.root, q.scales, q.squares, q.gated, q.offset, q.gated_mean,
         q.marginal.skew, q.marginal.tails,
     )  # fmt: skip
