@@ -85,7 +85,7 @@ ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
     "mixed-lr": lambda: Mixed("lr"),
     "diagonal": lambda: Diagonal(),
     "mixture": lambda: Mixture(search=ModeSearch(starts=4, spread=4.0)),
-    "pathfinder": lambda: Pathfinder(),
+    "pathfinder": lambda: Pathfinder(paths=1),
     "batch-match": lambda: BatchMatch(),
     "hierarchical": lambda: Hierarchical(),
     "monte-carlo-full": lambda: MonteCarlo("full", step=QUICK),

@@ -27,6 +27,9 @@ LEAST_GAIN = 0.002
 # A doubling that closes less of what is missing to log Z than this share does not pay either: the
 # next doubling would close less still, and weights or a sampler are cheaper by then.
 LEAST_SHARE = 0.1
+POOR = (
+    0.5  # relative ESS below which a block that does not pay may be a bad draw: one more is tried
+)
 # Effective draws that anyone asks of a fit, enough for 0.1 % quantiles. At a relative ESS e they
 # take 100,000/e values of log p̃, so that a block of more scores than 100,000 (1/e − 1) cannot save
 # what it costs.
@@ -154,7 +157,7 @@ class Averaged(ABC, Generic[Q]):
     draws: int
 
     def __init__(self) -> None:
-        self.steps = 0  # taken so far, by which step sizes fall
+        self.steps = self.since_restart = 0  # taken in all, and since step sizes were full
         self._sums: list[Array] | None = None
         self._count = 0
 
@@ -179,6 +182,7 @@ class Averaged(ABC, Generic[Q]):
         for _ in range(steps):
             loss = self.advance()
             self.steps += 1
+            self.since_restart += 1
             now = self.parameters()
             if self._sums is None:
                 self._sums = [np.array(x, dtype=float) for x in now]
@@ -200,12 +204,15 @@ def repaired_by_weights(best: Candidate[Posterior]) -> str:
 
 
 def block_of(steps: Averaged[Q], course: Course[Q], count: int) -> Candidate[Q]:
-    """So many steps, and q at their average; of the first block its second half."""
-    if steps.steps == 0:
-        steps.take(course, count // 2)
-        count -= count // 2
+    """So many steps at falling rates, from full ones on, and q at the average of their second half.
+
+    Full rates at first carry a fit further than rates that go on falling, which matters where q is
+    poor; averages take back what noise they bring.
+    """
+    steps.since_restart = 0
+    steps.take(course, count // 2)
     steps.forget_average()
-    steps.take(course, count)
+    steps.take(course, count - count // 2)
     return course.offer(steps.average())
 
 
@@ -213,14 +220,16 @@ def in_doubling_blocks(
     steps: Averaged[Q], course: Course[Q], best: Candidate[Q], first: int
 ) -> Ended[Q]:
     """Blocks of ``first`` steps, then as many again as were taken, while another one can pay."""
+    misses = 0
     while True:
         count = steps.steps or first
         candidate = block_of(steps, course, count)
         gain, error = candidate.gain_over(best)
+        paid = gain > max(error, LEAST_GAIN, LEAST_SHARE * best.gap)
         if gain > 0:
             best = candidate
-        enough = max(error, LEAST_GAIN, LEAST_SHARE * best.gap)
-        if not gain > enough:
+        misses = 0 if paid else misses + 1
+        if misses > (best.relative_ess < POOR):
             return Ended(best, gain, error, f"the last {count} steps gained {gain:.2g} nats")
         if steps.steps > LONGEST_BLOCK:
             why = f"the last {count} steps gained {gain:.2g} nats; a sampler ends the rest for less"

@@ -30,7 +30,7 @@ from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.natural_gradient import Batch, NaturalGradient
 from pymc_ext.variational.gaussian.numbers import antithetic, cholesky
-from pymc_ext.variational.gaussian.path import Path, follow_paths
+from pymc_ext.variational.gaussian.path import Path, best_of, follow_paths
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.gaussian.trust_region_matching import Matching
@@ -75,7 +75,7 @@ def find_gaussian(
     found = tuple(follow_paths(density, start, rng, paths))
     rng = stream(seed, Purpose.TRAIN)
     if found:
-        best = max(found, key=lambda path: path.elbo).q
+        best = best_of(found).q
         course.offer(q := Gaussian(best.mean, cholesky(best.cov)))
     else:
         q = Gaussian(start, NO_PATH_SD * np.eye(len(start)))

@@ -90,7 +90,7 @@ class NaturalGradient(Averaged[Gaussian]):
 
     def _move(self, z: Array, scores: Array) -> None:
         r = shorten_outliers(scores @ self.root + z)
-        rate = step_rate(self.steps)
+        rate = step_rate(self.since_restart)
         step = rate * r.mean(axis=0)
         longest = 0.5 * np.sqrt(len(step))  # half of a draw's distance from the mean
         step *= longest / max(longest, float(np.linalg.norm(step)))

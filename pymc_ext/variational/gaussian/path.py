@@ -10,7 +10,7 @@ of −log p̃, α is the diagonal part of the inverse Hessian H.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -44,15 +44,24 @@ class Path:
     ----------
     q
         The Gaussian.
-    elbo
-        Its ELBO, on ``DRAWS`` draws, nats.
+    elbo, error
+        Its ELBO and the standard error, nats, from the few draws it was chosen by.
     end
         Where the optimiser stopped, unconstrained, (D,).
     """
 
     q: LowRankGaussian
     elbo: float
+    error: float
     end: Array
+
+
+def best_of(paths: Sequence[Path]) -> Path:
+    """The one of highest ELBO; the first, from the user's start, where the others are not above it
+    by more than the error."""
+    best = max(paths, key=lambda path: path.elbo)
+    first = paths[0]
+    return best if best.elbo - first.elbo > np.hypot(best.error, first.error) else first
 
 
 @dataclass(frozen=True)
@@ -82,14 +91,16 @@ def follow_path(
         z = rng.standard_normal((settings.draws, density.dimension))
         theta, log_q = q.forward(z)
         with np.errstate(all="ignore"):
-            elbo = float(np.mean(density.log_density(theta) - log_q))
+            log_ratios = density.log_density(theta) - log_q
+        elbo = float(np.mean(log_ratios))
         if monitor is not None:
             try:
                 monitor(-elbo, partial(_the_same, q))
             except StopIteration as stop:
                 raise FitStopped(str(stop) or STOPPED) from None
         if np.isfinite(elbo) and (best is None or elbo > best.elbo):
-            best = Path(q, elbo, points[-1])
+            error = float(np.std(log_ratios) / np.sqrt(settings.draws))
+            best = Path(q, elbo, error, points[-1])
     return best
 
 

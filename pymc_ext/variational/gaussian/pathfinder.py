@@ -21,6 +21,7 @@ from pymc_ext.variational.gaussian.path import (
     MOST_ITERATIONS,
     Path,
     PathSettings,
+    best_of,
     follow_paths,
 )
 
@@ -98,7 +99,7 @@ class Pathfinder(Algorithm[LowRankGaussian]):
                 "log p̃ has no curvature or no finite score there; give another start, or take "
                 "BatchMatchVI, which needs no mode"
             )
-        best = max(paths, key=lambda path: path.elbo)
+        best = best_of(paths)
         fresh = fresh_draws(best.q, density, stream(seed, Purpose.FRESH))
         elbos = ", ".join(f"{path.elbo:.2f}" for path in paths)
         result = FitResult(

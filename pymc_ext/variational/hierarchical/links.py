@@ -49,7 +49,7 @@ class Links:
 
     Examples
     --------
-    >>> print(Links((Link("tau_log__", "x[0]", 0.97, 0.03), Link("tau_log__", "x[1]", 1.02, 0.03))))
+    >>> print(Links((Link("log tau", "x[0]", 0.97, 0.03), Link("log tau", "x[1]", 1.02, 0.03))))
     log tau governs x[0], x[1]: slopes 0.97 … 1.02, each ± 0.03
     """
 
@@ -63,7 +63,8 @@ class Links:
         # of (1 − g) C_ij: the error of T_ij over the information of a log scale's slope
         error = moments.scale_error / OF_SCALE / own
         named = [readable(names[k]) for k in q.order]
-        pairs = np.argwhere(q.scales.T != 0)  # (governor, governed)
+        pairs = np.argwhere(q.scales.T != 0)  # (governor, governed), in the map's order
+        pairs = pairs[np.lexsort((q.order[pairs[:, 1]], pairs[:, 0]))]  # as the model has them
         return cls(
             tuple(
                 Link(named[j], named[i], float(slope[i, j]), float(error[i, j])) for j, i in pairs

@@ -127,9 +127,9 @@ class Training(Averaged[HierarchicalMap]):
     def _moved(self, at: Point, r: Array) -> HierarchicalMap:
         """The map after one step; ``r`` is the residual in y, (N, D)."""
         q, free = self.q, self.free
-        rate = step_rate(self.steps)
+        rate = step_rate(self.since_restart)
         if free.marginal.any():
-            rate = step_rate(self.steps, MARGINAL_RATE, MARGINAL_DELAY)
+            rate = step_rate(self.since_restart, MARGINAL_RATE, MARGINAL_DELAY)
         h = q.solve_jacobian_transposed(at, r)
         information = np.mean((at.scale * at.slope) ** -2.0, axis=0)
         scaled = h / information / len(h)

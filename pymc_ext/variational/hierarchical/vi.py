@@ -41,8 +41,7 @@ class HierarchicalVI(AlgorithmVI):
     --------
     >>> with model:
     ...     approx = pm.fit(method=px.HierarchicalVI(random_seed=1))
-    >>> print(approx.result.links)
-    log tau governs theta[0] … theta[7]: slopes 0.89 … 0.91, each ± 0.01
+    >>> approx.result.links, approx.result.elbo
 
     References
     ----------
