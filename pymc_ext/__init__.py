@@ -28,12 +28,15 @@ if TYPE_CHECKING:
     from pymc_ext.variational.bernstein.shape import FlowShape
     from pymc_ext.variational.bernstein.vi import BernsteinVI
     from pymc_ext.variational.core.inference import AlgorithmVI
+    from pymc_ext.variational.gaussian.batch_match_vi import BatchMatchVI
     from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
     from pymc_ext.variational.gaussian.laplace_vi import LaplaceVI
     from pymc_ext.variational.gaussian.mixed_vi import DiagonalVI, MixedVI
     from pymc_ext.variational.gaussian.mixture_vi import MixtureVI
     from pymc_ext.variational.gaussian.modes import ModeSearch
     from pymc_ext.variational.gaussian.monte_carlo_vi import MonteCarloVI
+    from pymc_ext.variational.gaussian.pathfinder_vi import PathfinderVI
+    from pymc_ext.variational.hierarchical.vi import HierarchicalVI
     from pymc_ext.variational.logistic.affine import AffinityError
     from pymc_ext.variational.logistic.jaakkola import JaakkolaVI
     from pymc_ext.variational.logistic.matching import MatchingVI, matched_start
@@ -43,11 +46,13 @@ _VARIATIONAL = "pymc_ext.variational."
 _HOMES = {
     "AffinityError": _VARIATIONAL + "logistic.affine",
     "AlgorithmVI": _VARIATIONAL + "core.inference",
+    "BatchMatchVI": _VARIATIONAL + "gaussian.batch_match_vi",
     "BernsteinVI": _VARIATIONAL + "bernstein.vi",
     "CallableDensity": "pymc_ext.density",
     "DensityError": "pymc_ext.density",
     "DiagonalVI": _VARIATIONAL + "gaussian.mixed_vi",
     "FixedDraws": _VARIATIONAL + "gaussian.fixed_draws",
+    "HierarchicalVI": _VARIATIONAL + "hierarchical.vi",
     "ImportanceWeighted": _VARIATIONAL + "bernstein.polish.weighted",
     "JaakkolaVI": _VARIATIONAL + "logistic.jaakkola",
     "LaplaceVI": _VARIATIONAL + "gaussian.laplace_vi",
@@ -62,6 +67,7 @@ _HOMES = {
     "NoModeError": "pymc_ext.maths.trust_region",
     "FlowShape": _VARIATIONAL + "bernstein.shape",
     "Normal": _VARIATIONAL + "bernstein.latents",
+    "PathfinderVI": _VARIATIONAL + "gaussian.pathfinder_vi",
     "Polish": _VARIATIONAL + "bernstein.polish.weighted",
     "PyMCDensity": "pymc_ext.density.model",
     "StudentT": _VARIATIONAL + "bernstein.latents",
@@ -77,12 +83,14 @@ _HOMES = {
 __all__ = [
     "AffinityError",
     "AlgorithmVI",
+    "BatchMatchVI",
     "BernsteinVI",
     "CallableDensity",
     "DensityError",
     "DiagonalVI",
     "FixedDraws",
     "FlowShape",
+    "HierarchicalVI",
     "ImportanceWeighted",
     "JaakkolaVI",
     "LaplaceVI",
@@ -96,6 +104,7 @@ __all__ = [
     "MonteCarloVI",
     "NoModeError",
     "Normal",
+    "PathfinderVI",
     "Polish",
     "PyMCDensity",
     "StudentT",

@@ -24,7 +24,7 @@ from pytensor.tensor import TensorVariable
 import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before it compiles
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.ops.callback import register_numba
-from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.core.posterior import Posterior, moment
 from pymc_ext.variational.core.pymc_variational import Group, node_property
 
 if TYPE_CHECKING:
@@ -85,6 +85,9 @@ class TransformGroup(Group):
     def hold(self, q: Posterior) -> None:
         """Take over a fitted q, in numbers."""
         raise TypeError(f"{type(self).__name__} cannot hold {type(q).__name__}")
+
+    def forget(self) -> None:
+        """Be as before the fit, in what is not a shared variable."""
 
     @abstractmethod
     def transform(self, z: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
@@ -176,21 +179,42 @@ class ForwardOp(Op):
             storage[0] = np.asarray(value, dtype=float)
 
 
+class MomentOp(Op):
+    """The :func:`moment` named, of the q that ``held`` has when the graph is run.
+
+    Its input, whatever it is, is not used: backends take no Op without one.
+    """
+
+    __props__ = ("held", "name")
+
+    def __init__(self, held: Held, name: str) -> None:
+        self.held, self.name = held, name
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        out = pt.dmatrix() if self.name == "cov" else pt.dvector()
+        return Apply(self, [pt.as_tensor_variable(inputs[0])], [out])
+
+    def do_constant_folding(self, fgraph: object, node: Apply) -> bool:
+        return False  # as of ForwardOp
+
+    def perform(self, node: Any, inputs: Any, output_storage: Any) -> None:
+        output_storage[0][0] = moment(self.held.q, self.name)
+
+
 register_numba(ForwardOp)
+register_numba(MomentOp)
 
 
 class FittedGroup(TransformGroup):
     """A fitted q that has :meth:`forward`: what a family of your own needs under ``pm.fit``.
 
-    Graphs of it call back to Python and carry no gradient; ``mean`` and ``cov`` are q's own, where
-    it has them.
+    Graphs of it call back to Python and carry no gradient; ``mean``, ``std`` and ``cov`` are q's
+    own, where it has them, else those of `MOMENT_DRAWS` draws.
     """
 
     def create_shared_params(self, start: Array) -> dict[str, TensorSharedVariable]:
-        D = self.ddim
-        self.held = Held(_Point(start))
-        self.covariance = shared(np.zeros((D, D)), "cov")
-        return {"mean": shared(start, "mean")}
+        self.held = Held(_Unfitted(start))
+        return {"start": shared(start, "start")}
 
     @property
     def latent_dim(self) -> int:
@@ -201,9 +225,9 @@ class FittedGroup(TransformGroup):
     def hold(self, q: Posterior) -> None:
         """Take over a fitted q."""
         self.held.q = q
-        for variable, name in ((self.params_dict["mean"], "mean"), (self.covariance, "cov")):
-            if hasattr(q, name):
-                variable.set_value(np.asarray(getattr(q, name), dtype=float))
+
+    def forget(self) -> None:
+        self.held.q = _Unfitted(self.start)
 
     def posterior(self) -> Posterior:
         return self.held.q
@@ -212,25 +236,32 @@ class FittedGroup(TransformGroup):
         theta, log_q = cast("list[TensorVariable]", ForwardOp(self.held)(z))
         return theta, standard_normal_logp(z) - log_q
 
-    @node_property
-    def mean(self) -> TensorVariable:
-        return self.params_dict["mean"]
+    def _moment(self, name: str) -> TensorVariable:
+        return cast("TensorVariable", MomentOp(self.held, name)(self.params_dict["start"]))
 
     @node_property
-    def cov(self) -> TensorVariable:
-        return self.covariance
+    def mean(self) -> TensorVariable:
+        return self._moment("mean")
 
     @node_property
     def std(self) -> TensorVariable:
-        return pt.sqrt(pt.diag(self.covariance))
+        return self._moment("std")
+
+    @node_property
+    def cov(self) -> TensorVariable:
+        return self._moment("cov")
 
 
-class _Point:
-    """Before a fit: all mass at the start, as near as a density can be."""
+class _Unfitted:
+    """Before a fit: N(start, I)."""
 
     def __init__(self, start: Array) -> None:
-        self.mean, self.dimension = start, len(start)
+        self.mean, self.std, self.dimension = start, np.ones(len(start)), len(start)
         self.latent_dimension = self.dimension
+
+    @property
+    def cov(self) -> Array:
+        return np.eye(self.dimension)
 
     def forward(self, z: Array) -> tuple[Array, Array]:
         return self.mean + z, standard_normal_logp(z)

@@ -105,6 +105,7 @@ class DeterministicInference(Inference):
         """
         for variable, value in self._unfitted:
             variable.set_value(value)
+        self.approx.group.forget()
         self.hist = self.approx.hist = np.asarray(())
         self.approx.result = None
 

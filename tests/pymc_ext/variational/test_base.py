@@ -11,9 +11,11 @@ import pytest
 from scipy import stats
 
 from pymc_ext.variational.core.approximation import VectorisedApproximation
-from pymc_ext.variational.core.groups import TransformGroup
-from pymc_ext.variational.core.inference import DeterministicInference
+from pymc_ext.variational.core.groups import FittedGroup, TransformGroup
+from pymc_ext.variational.core.inference import AlgorithmVI, DeterministicInference
+from pymc_ext.variational.core.posterior import MOMENT_DRAWS
 from pymc_ext.variational.core.result import FitResult, FreshDraws
+from pymc_ext.variational.gaussian.laplace import Laplace
 from pymc_ext.variational.gaussian.monte_carlo_vi import MonteCarloVI
 from tests.tolerances import EXACT, monte_carlo
 
@@ -120,6 +122,47 @@ def test_parameter_names_and_moments(approx):
     assert approx.parameter_names() == ["beta[0]", "beta[1]", "sigma_log__"]
     np.testing.assert_allclose(approx.mean.eval(), [0.3, -0.2, np.log(2)], rtol=EXACT)
     assert approx.mean_data["beta"].dims == ("feature",)
+
+
+class Correlated:
+    """N(m, LLᵀ) by its draws alone, or with moments of its own."""
+
+    dimension = latent_dimension = 3
+    m, L = np.array([1.0, -2.0, 3.0]), np.array([[2.0, 0, 0], [1.0, 0.5, 0], [0, 0, 0.1]])
+
+    def __init__(self, **moments):
+        self.__dict__.update(moments)
+
+    def forward(self, z):
+        log_det = np.linalg.slogdet(self.L)[1]
+        return self.m + z @ self.L.T, stats.norm.logpdf(z).sum(1) - log_det
+
+
+def test_moments_of_any_q_are_its_own_or_of_its_draws(model):
+    approx, q = VectorisedApproximation(FittedGroup, model=model), Correlated()
+    cov, nodes = q.L @ q.L.T, (approx.mean, approx.std, approx.cov)
+    sd = np.sqrt(np.diag(cov))
+    approx.group.hold(q)
+    mean, std, covariance = (node.eval() for node in nodes)
+    assert np.all(abs(mean - q.m) < monte_carlo(1 / np.sqrt(MOMENT_DRAWS)) * sd)
+    assert np.all(abs(std / sd - 1) < monte_carlo(1 / np.sqrt(2 * MOMENT_DRAWS)))
+    np.testing.assert_allclose(np.diag(covariance), std**2, rtol=EXACT)
+    assert np.all(abs(covariance - cov) < monte_carlo(2 / np.sqrt(MOMENT_DRAWS)) * np.outer(sd, sd))
+    approx.group.hold(Correlated(mean=q.m, cov=cov))
+    for node, expected in zip(nodes, (q.m, sd, cov), strict=True):
+        np.testing.assert_allclose(node.eval(), expected, rtol=EXACT)
+    approx.group.hold(Correlated(std=sd))
+    np.testing.assert_allclose(approx.std.eval(), sd, rtol=EXACT)
+
+
+def test_a_restart_forgets_a_q_that_is_no_shared_variable(model):
+    inference = AlgorithmVI(Laplace(), model=model, random_seed=1)
+    inference.fit(progressbar=False)
+    assert np.all(inference.approx.std.eval() != 1)
+    inference.restart()
+    inference.fit(0, progressbar=False)
+    np.testing.assert_array_equal(inference.approx.std.eval(), np.ones(3))
+    np.testing.assert_array_equal(inference.approx.mean.eval(), inference.approx.group.start)
 
 
 def test_hyperparameters_are_points_whose_prior_has_no_jacobian(model):
