@@ -21,7 +21,7 @@ from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.gaussian.mixed import Mixed
+from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from stan_models import StanDensity, ToolchainError
 
 __all__ = ["WARM_NUTS", "WarmNUTS", "default_approximation", "sampler_for"]
@@ -33,7 +33,7 @@ EXPECTED_FAILURES = (ValueError, ArithmeticError, RuntimeError, NotImplementedEr
 
 def default_approximation() -> Algorithm:
     """What a sampler starts from if it is not told."""
-    return Mixed("eig")
+    return Hierarchical()
 
 
 def sampler_for(density: Density, transport: TransportMap | None) -> Sampler:

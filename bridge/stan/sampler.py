@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from pymc_ext.density import Density, TransportMap
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Array, Chain
+from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
+from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from stan_models.chains import StanChain, Transitions, has_chains
 from stan_models.coordinates import Coordinates
 from stan_models.density import StanDensity
@@ -29,6 +31,18 @@ def coordinates_of(transport: TransportMap) -> Coordinates | None:
         return Coordinates(_doubles(transport.mean), _doubles(transport.root))
     if isinstance(transport, DiagonalGaussian):
         return Coordinates(_doubles(transport.mean), _diagonal(transport.std))
+    if isinstance(transport, LowRankGaussian):
+        root = transport.root_transposed_product(np.eye(transport.dimension))
+        return Coordinates(_doubles(transport.mean), _doubles(root))
+    if isinstance(transport, HierarchicalMap):
+        tails = _doubles(transport.marginal.tails)
+        return Coordinates(
+            _doubles(transport.center), _doubles(transport.root), order=transport.order,
+            C=_doubles(transport.scales), H=_doubles(transport.gated),
+            Q=_doubles(transport.squares), d=_doubles(transport.offset),
+            m=_doubles(transport.gated_mean), skew=_doubles(transport.marginal.skew),
+            below=tails[0], above=tails[1],
+        )  # fmt: skip
     return None
 
 
