@@ -115,7 +115,8 @@ class Told:
         one = np.ones(iterations)
         statistics = {
             "acceptance_rate": one, "step_size": one, "tree_depth": self.depth * one.astype(int),
-            "n_steps": self.steps * one.astype(int), "diverging": self.diverges & (np.arange(iterations) % 50 == 0),
+            "n_steps": self.steps * one.astype(int),
+            "diverging": self.diverges & (np.arange(iterations) % 50 == 0),
             "energy": energy,
         }  # fmt: skip
         return Made(self.rng.normal(self.offset, 1, (iterations, self.dimension)), statistics)
