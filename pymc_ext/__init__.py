@@ -1,9 +1,10 @@
 """Variational families, Gaussian-process methods and Ops for PyMC: ``import pymc_ext as px``.
 
 What lives here: ``density`` (log p̃ with its score, of a model or a callable), ``variational`` (the
-families), ``gp``, ``matching``, ``ops`` (PyTensor Ops with their kernels) and ``maths`` (NumPy
-alone). Names are imported when they are first asked for: algorithms on a density that is not
-PyMC's, a Stan program's say, load neither PyMC nor PyTensor.
+families), ``sampling`` (exact draws in a family's coordinates), ``gp``, ``matching``, ``ops``
+(PyTensor Ops with their kernels) and ``maths`` (NumPy alone). Names are imported when they are
+first asked for: algorithms on a density that is not PyMC's, a Stan program's say, load neither PyMC
+nor PyTensor.
 """
 
 from __future__ import annotations
@@ -21,18 +22,22 @@ if TYPE_CHECKING:
     from pymc_ext.maths.trust_region import NoModeError
     from pymc_ext.ops.bernstein import bernstein_map
     from pymc_ext.ops.expected_softplus import expected_softplus
+    from pymc_ext.sampling.pymc import sample
     from pymc_ext.variational.bernstein.latents import Logistic, Normal, StudentT
     from pymc_ext.variational.bernstein.polish.weighted import ImportanceWeighted, Polish
     from pymc_ext.variational.bernstein.shape import FlowShape
     from pymc_ext.variational.bernstein.vi import BernsteinVI
     from pymc_ext.variational.core.inference import AlgorithmVI
     from pymc_ext.variational.core.steps import StepOptions
+    from pymc_ext.variational.gaussian.batch_match_vi import BatchMatchVI
     from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
     from pymc_ext.variational.gaussian.laplace_vi import LaplaceVI
     from pymc_ext.variational.gaussian.mixed_vi import DiagonalVI, MixedVI
     from pymc_ext.variational.gaussian.mixture_vi import MixtureVI
     from pymc_ext.variational.gaussian.modes import ModeSearch
     from pymc_ext.variational.gaussian.monte_carlo_vi import MonteCarloVI
+    from pymc_ext.variational.gaussian.pathfinder_vi import PathfinderVI
+    from pymc_ext.variational.hierarchical.vi import HierarchicalVI
     from pymc_ext.variational.logistic.affine import AffinityError
     from pymc_ext.variational.logistic.jaakkola import JaakkolaVI
     from pymc_ext.variational.logistic.matching import MatchingVI, matched_start
@@ -42,11 +47,13 @@ _VARIATIONAL = "pymc_ext.variational."
 _HOMES = {
     "AffinityError": _VARIATIONAL + "logistic.affine",
     "AlgorithmVI": _VARIATIONAL + "core.inference",
+    "BatchMatchVI": _VARIATIONAL + "gaussian.batch_match_vi",
     "BernsteinVI": _VARIATIONAL + "bernstein.vi",
     "CallableDensity": "pymc_ext.density",
     "DensityError": "pymc_ext.density",
     "DiagonalVI": _VARIATIONAL + "gaussian.mixed_vi",
     "FixedDraws": _VARIATIONAL + "gaussian.fixed_draws",
+    "HierarchicalVI": _VARIATIONAL + "hierarchical.vi",
     "ImportanceWeighted": _VARIATIONAL + "bernstein.polish.weighted",
     "JaakkolaVI": _VARIATIONAL + "logistic.jaakkola",
     "LaplaceVI": _VARIATIONAL + "gaussian.laplace_vi",
@@ -61,6 +68,7 @@ _HOMES = {
     "NoModeError": "pymc_ext.maths.trust_region",
     "FlowShape": _VARIATIONAL + "bernstein.shape",
     "Normal": _VARIATIONAL + "bernstein.latents",
+    "PathfinderVI": _VARIATIONAL + "gaussian.pathfinder_vi",
     "Polish": _VARIATIONAL + "bernstein.polish.weighted",
     "PyMCDensity": "pymc_ext.density.model",
     "StepOptions": _VARIATIONAL + "core.steps",
@@ -71,17 +79,20 @@ _HOMES = {
     "gp": "pymc_ext.gp",
     "matched_start": _VARIATIONAL + "logistic.matching",
     "matched_targets": "pymc_ext.matching",
+    "sample": "pymc_ext.sampling.pymc",
 }
 
 __all__ = [
     "AffinityError",
     "AlgorithmVI",
+    "BatchMatchVI",
     "BernsteinVI",
     "CallableDensity",
     "DensityError",
     "DiagonalVI",
     "FixedDraws",
     "FlowShape",
+    "HierarchicalVI",
     "ImportanceWeighted",
     "JaakkolaVI",
     "LaplaceVI",
@@ -95,6 +106,7 @@ __all__ = [
     "MonteCarloVI",
     "NoModeError",
     "Normal",
+    "PathfinderVI",
     "Polish",
     "PyMCDensity",
     "StepOptions",
@@ -105,6 +117,7 @@ __all__ = [
     "gp",
     "matched_start",
     "matched_targets",
+    "sample",
 ]
 
 

@@ -10,11 +10,14 @@ import pymc_ext as px
 from pymc_ext.variational.bernstein.algorithm import Bernstein
 from pymc_ext.variational.core import Algorithm
 from pymc_ext.variational.core.steps import StepOptions
+from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.laplace import Laplace
 from pymc_ext.variational.gaussian.mixed import Diagonal, Mixed
 from pymc_ext.variational.gaussian.mixture import Mixture
 from pymc_ext.variational.gaussian.modes import ModeSearch
 from pymc_ext.variational.gaussian.monte_carlo import MonteCarlo
+from pymc_ext.variational.gaussian.pathfinder import Pathfinder
+from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,9 @@ FAMILIES = {
     "mixed-lr": Family(lambda **k: px.MixedVI("lr", **k)),
     "diagonal": Family(lambda **k: px.DiagonalVI(**k), gaussian_target="diagonal"),
     "mixture": Family(lambda **k: px.MixtureVI(search=FEW, **k)),
+    "pathfinder": Family(lambda **k: px.PathfinderVI(**k), gaussian_target=None),
+    "batch-match": Family(lambda **k: px.BatchMatchVI(**k)),
+    "hierarchical": Family(lambda **k: px.HierarchicalVI(**k)),
     "bernstein": Family(
         lambda **k: px.BernsteinVI(SMALL, polish=None, **k), gaussian_target=None, minibatch=True
     ),
@@ -79,6 +85,9 @@ ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
     "mixed-lr": lambda: Mixed("lr"),
     "diagonal": lambda: Diagonal(),
     "mixture": lambda: Mixture(search=FEW),
+    "pathfinder": lambda: Pathfinder(paths=1),
+    "batch-match": lambda: BatchMatch(),
+    "hierarchical": lambda: Hierarchical(),
     "monte-carlo-full": lambda: MonteCarlo("full", step=QUICK),
     "monte-carlo-diagonal": lambda: MonteCarlo("diagonal", step=QUICK),
     "bernstein": lambda: Bernstein(SMALL, polish=None),

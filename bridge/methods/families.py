@@ -193,6 +193,16 @@ FAMILY_METHODS = (
         default=True,
         objective="−log p̃",
     ),
+    _on_density("pathfinder", "the best Gaussian of four paths", "gaussian.pathfinder:Pathfinder"),
+    _on_density(
+        "batch-match", "the best Gaussian, from scores alone", "gaussian.batch_match:BatchMatch"
+    ),
+    _on_density(
+        "hierarchical",
+        "a map with the conditional laws of hierarchical models",
+        "hierarchical.algorithm:Hierarchical",
+        default=True,
+    ),
     _on_density("mixed-mu", "MVI: Laplace with its mean refitted", _MIXED, variant="mu"),
     _on_density(
         "mixed-eig", "MVI: mean and eigenvalues refitted", _MIXED, default=True, variant="eig"

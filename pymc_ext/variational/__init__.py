@@ -2,6 +2,7 @@
 
 - :mod:`.gaussian`: Gaussians and their mixtures, for any density with scores; seconds at most.
   ``LaplaceVI`` first; ``MixedVI`` where the mode is not the mean; ``MixtureVI`` for several modes.
+- :mod:`.hierarchical`: a map with the conditional laws of hierarchical models, links found by it.
 - :mod:`.logistic`: Gaussians for logistic and softmax models alone, in closed form.
 - :mod:`.bernstein`: flows, for posteriors that are no Gaussian; minutes.
 - :mod:`.core`: what all share, and the only room that imports ``pymc.variational``.

@@ -175,3 +175,12 @@ def run_algorithm(
         )
     result = replace(fitted.result, random_seed=random_seed, **effort.spent())
     return replace(fitted, result=result)
+
+
+def refuse_hyperparameters(density: CountedDensity, name: str) -> None:
+    """ValueError where log p̃ has free parameters beside θ, which ``name`` cannot set."""
+    if density.extra_size:
+        raise ValueError(
+            f"{name} follows the scores of θ alone and sets no hyperparameters: give them priors "
+            "and fit them too, or use LaplaceVI or MixedVI(hyperparameters=...)"
+        )

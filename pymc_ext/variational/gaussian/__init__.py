@@ -4,6 +4,8 @@
 - :class:`~.mixed.Mixed`: its mean, and part of its covariance, moved to maximise the ELBO: where
   the mode is not where the mass is. ``"lr"`` of few columns for most, ``"eig"`` in between.
 - :class:`~.mixed.Diagonal`: independent components; for very many dimensions.
+- :class:`~.batch_match.BatchMatch`: the best full-rank Gaussian, from scores alone; where Laplace
+  has no mode, and wherever an ELBO matters. :class:`~.pathfinder.Pathfinder`: its first stage.
 - :class:`~.mixture.Mixture`: several modes. :class:`~.monte_carlo.MonteCarlo`: fresh draws at every
   step, also on ``pm.Minibatch`` data; slower and noisier than the others.
 

@@ -183,7 +183,8 @@ def test_a_state_lets_a_run_go_on_and_is_not_used_up(make, density):
     if counts.converged:  # nothing is left to do
         assert on.result.iterations < counts.iterations
     else:
-        assert np.abs(draws(on.q) - before).max() > 1e-3
+        moved = np.abs(draws(on.q) - before).max() > 1e-3
+        assert moved or on.result.elbo == first.result.elbo  # the best q is kept
 
 
 def test_steps_of_a_state_are_those_of_one_longer_run():

@@ -1,0 +1,238 @@
+"""A fit in blocks of steps that double until another block no longer pays.
+
+What is kept is the average of the iterates of the last block, judged on draws that no step has
+seen: the same for every candidate, so that small gains are known.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.variational.core.monitor import STOPPED, Monitor
+from pymc_ext.variational.core.posterior import Posterior
+
+Array = NDArray[np.floating]
+Q = TypeVar("Q", bound=Posterior, covariant=True)
+# Nats of ELBO below which a gain never pays: 4,096 draws know the ELBO of a q with ESS/N .99 to it.
+LEAST_GAIN = 0.002
+# A doubling that closes less of what is missing to log Z than this share does not pay either: the
+# next doubling would close less still, and weights or a sampler are cheaper by then.
+LEAST_SHARE = 0.1
+POOR = (
+    0.5  # relative ESS below which a block that does not pay may be a bad draw: one more is tried
+)
+# Effective draws that anyone asks of a fit, enough for 0.1 % quantiles. At a relative ESS e they
+# take 100,000/e values of log p̃, so that a block of more scores than 100,000 (1/e − 1) cannot save
+# what it costs.
+DRAWS_WANTED = 100_000
+# Steps of the longest block: NUTS in the coordinates of what has been found by then has 400
+# effective draws for as many scores, and ends exact.
+LONGEST_BLOCK = 80
+JUDGING_DRAWS = (
+    500  # values by which candidates are compared: paired, they know a gain of .002 nats
+)
+
+
+class FitStopped(Exception):
+    """The steps are used up, or a callback or the user ended the fit; the message says which."""
+
+
+@dataclass(frozen=True)
+class Candidate(Generic[Q]):
+    """A q with log p̃ − log q of the judging draws, (N,); −inf where p̃ has no density."""
+
+    q: Q
+    log_ratios: Array
+
+    @cached_property
+    def elbo(self) -> float:
+        """Mean log ratio, nats."""
+        return float(np.mean(self.log_ratios))
+
+    @cached_property
+    def gap(self) -> float:
+        """Importance-sampling estimate of log Z − ELBO, nats; infinite where the ELBO is −∞."""
+        if not np.isfinite(self.elbo):
+            return np.inf
+        return float(logsumexp(self.log_ratios) - np.log(len(self.log_ratios)) - self.elbo)
+
+    @cached_property
+    def relative_ess(self) -> float:
+        """(Σw)²/(N Σw²) of the importance weights."""
+        if not np.isfinite(self.log_ratios).any():
+            return 0.0
+        weights = np.exp(self.log_ratios - logsumexp(self.log_ratios))
+        return float(1 / np.sum(weights**2) / len(weights))
+
+    def gain_over(self, other: Candidate[Posterior]) -> tuple[float, float]:
+        """ELBO above the other's on the same draws, and its standard error."""
+        if not (np.isfinite(self.elbo) and np.isfinite(other.elbo)):
+            finite = np.isfinite(self.elbo), np.isfinite(other.elbo)
+            return {(True, False): np.inf, (False, True): -np.inf}.get(finite, 0.0), 0.0
+        difference = self.log_ratios - other.log_ratios
+        half = len(difference) // 2  # mirrored pairs: their means are what is independent
+        pairs = (difference[:half] + difference[half:]) / 2
+        return float(pairs.mean()), float(pairs.std(ddof=1) / np.sqrt(half))
+
+    def beats(self, other: Candidate[Posterior]) -> bool:
+        """Whether the ELBO is higher by more than its error."""
+        gain, error = self.gain_over(other)
+        return gain > error
+
+
+class Course(Generic[Q]):
+    """A fit under way: steps left, the best q so far, and whoever watches.
+
+    Parameters
+    ----------
+    density
+        What is approximated.
+    z
+        Normals behind the judging draws, mirrored pairs, (N, D).
+    steps
+        At most so many.
+    monitor
+        Told of every step.
+    """
+
+    def __init__(self, density: CountedDensity, z: Array, steps: int, monitor: Monitor) -> None:
+        self.density, self.z, self.steps_left, self.monitor = density, z, steps, monitor
+        self.best: Candidate[Q] | None = None
+
+    def judge(self, q: Q) -> Candidate[Q]:  # type: ignore[misc]  # q comes in and goes out
+        """q on the judging draws."""
+        theta, log_q = q.forward(self.z)
+        with np.errstate(all="ignore"):
+            log_ratios = self.density.log_density(theta) - log_q
+        return Candidate(q, np.where(np.isfinite(log_ratios), log_ratios, -np.inf))
+
+    def offer(self, q: Q) -> Candidate[Q]:  # type: ignore[misc]
+        """Judge q, and keep it where its ELBO is not below the best one's."""
+        candidate = self.judge(q)
+        if self.best is None or candidate.elbo >= self.best.elbo:
+            self.best = candidate
+        return candidate
+
+    def block_pays(self, candidate: Candidate[Posterior], steps: int, draws: int) -> bool:
+        """Whether so many steps can save more evaluations than they cost, see `DRAWS_WANTED`."""
+        saved = DRAWS_WANTED * (1 - candidate.relative_ess)
+        return steps * draws * candidate.relative_ess <= saved
+
+    def step(self, loss: float, q: Callable[[], Q]) -> None:
+        """One step was taken, after which q is ``q()``. Raises FitStopped where it was the last."""
+        self.steps_left -= 1
+        try:
+            self.monitor(loss, q)
+        except StopIteration as stop:
+            raise FitStopped(str(stop) or STOPPED) from None
+        if self.steps_left <= 0:
+            raise FitStopped("the iterations are used up")
+
+
+@dataclass(frozen=True)
+class Ended(Generic[Q]):
+    """How blocks of steps ended: the best q judged, the last gain with its error, and why."""
+
+    best: Candidate[Q]
+    gain: float
+    error: float
+    why: str
+
+
+class Averaged(ABC, Generic[Q]):
+    """Noisy steps on some arrays, whose running average makes a q.
+
+    ``draws`` scores are asked for in one step.
+    """
+
+    draws: int
+
+    def __init__(self) -> None:
+        self.steps = self.since_restart = 0  # taken in all, and since step sizes were full
+        self._sums: list[Array] | None = None
+        self._count = 0
+
+    @abstractmethod
+    def advance(self) -> float:
+        """Take one step; return the mean of −log p̃/q of its draws, nats."""
+
+    @abstractmethod
+    def parameters(self) -> tuple[Array, ...]:
+        """The arrays as they are."""
+
+    @abstractmethod
+    def posterior(self, *parameters: Array) -> Q:
+        """q of such arrays. Raises LinAlgError where they make none."""
+
+    def forget_average(self) -> None:
+        """Begin the average anew."""
+        self._sums, self._count = None, 0
+
+    def take(self, course: Course[Q], steps: int) -> None:
+        """So many steps, averaged."""
+        for _ in range(steps):
+            loss = self.advance()
+            self.steps += 1
+            self.since_restart += 1
+            now = self.parameters()
+            if self._sums is None:
+                self._sums = [np.array(x, dtype=float) for x in now]
+            else:
+                for total, x in zip(self._sums, now, strict=True):
+                    total += x
+            self._count += 1
+            course.step(loss, lambda: self.posterior(*self.parameters()))
+
+    def average(self) -> Q:
+        """q at the average."""
+        assert self._sums is not None
+        return self.posterior(*(total / self._count for total in self._sums))
+
+
+def repaired_by_weights(best: Candidate[Posterior]) -> str:
+    """Why a fit ends at a q that is good enough."""
+    return f"weights repair the rest for less (ESS {best.relative_ess:.2f} N)"
+
+
+def block_of(steps: Averaged[Q], course: Course[Q], count: int) -> Candidate[Q]:
+    """So many steps at falling rates, from full ones on, and q at the average of their second half.
+
+    Full rates at first carry a fit further than rates that go on falling, which matters where q is
+    poor; averages take back what noise they bring.
+    """
+    steps.since_restart = 0
+    steps.take(course, count // 2)
+    steps.forget_average()
+    steps.take(course, count - count // 2)
+    return course.offer(steps.average())
+
+
+def in_doubling_blocks(
+    steps: Averaged[Q], course: Course[Q], best: Candidate[Q], first: int
+) -> Ended[Q]:
+    """Blocks of ``first`` steps, then as many again as were taken, while another one can pay."""
+    misses = 0
+    while True:
+        count = steps.steps or first
+        candidate = block_of(steps, course, count)
+        gain, error = candidate.gain_over(best)
+        paid = gain > max(error, LEAST_GAIN, LEAST_SHARE * best.gap)
+        if gain > 0:
+            best = candidate
+        misses = 0 if paid else misses + 1
+        if misses > (best.relative_ess < POOR):
+            return Ended(best, gain, error, f"the last {count} steps gained {gain:.2g} nats")
+        if steps.steps > LONGEST_BLOCK:
+            why = f"the last {count} steps gained {gain:.2g} nats; a sampler ends the rest for less"
+            return Ended(best, gain, error, why)
+        if not course.block_pays(best, steps.steps, steps.draws):
+            return Ended(best, gain, error, repaired_by_weights(best))

@@ -1,0 +1,163 @@
+r"""A robust Gaussian from scores alone, for any density.
+
+Three stages: paths of an optimiser, the best of whose Gaussians starts (:mod:`.path`); batch and
+match inside a trust region (:mod:`.trust_region_matching`); natural gradients of the ELBO
+(:mod:`.natural_gradient`), for batch and match minimises a score divergence, whose minimum is not
+the ELBO's where p is not Gaussian. Each ends by a test of its own, so that an easy posterior takes
+some hundred scores and a hard one some thousand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
+from pymc_ext.variational.core.course import (
+    JUDGING_DRAWS,
+    Course,
+    Ended,
+    FitStopped,
+    in_doubling_blocks,
+)
+from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.notes import notes_on
+from pymc_ext.variational.core.posterior import fresh_draws
+from pymc_ext.variational.core.result import FitResult
+from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.gaussian.natural_gradient import Batch, NaturalGradient
+from pymc_ext.variational.gaussian.numbers import antithetic, cholesky
+from pymc_ext.variational.gaussian.path import Path, best_of, follow_paths
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.gaussian.runaway import refuse_runaway
+from pymc_ext.variational.gaussian.trust_region_matching import Matching
+
+Array = NDArray[np.floating]
+PATHS = 4  # from the start and three dispersed points: two basins of hmm_drive_0 were found by 4
+FIRST_BLOCK = 10  # steps of the ELBO's stage that are averaged first
+ADVICE = "no Gaussian fits it; use HierarchicalVI, a flow, or NUTS in q's coordinates"
+NO_PATH_SD = 0.1  # of the start where no path shows a curvature, as in flat funnels
+
+
+@dataclass(frozen=True)
+class Found:
+    """A Gaussian found, with what was seen on the way.
+
+    Parameters
+    ----------
+    ended
+        Best q, last gain, and why the ELBO's stage ended.
+    paths
+        All paths followed.
+    batch
+        Draws and scores near q that its last steps took.
+    """
+
+    ended: Ended[Gaussian]
+    paths: tuple[Path, ...]
+    batch: Batch
+
+
+def find_gaussian(
+    density: CountedDensity,
+    start: Array,
+    seed: int | None,
+    course: Course[Gaussian],
+    *,
+    paths: int = PATHS,
+    finish: bool = True,
+) -> Found:
+    """The three stages, from ``start`` (D,)."""
+    rng = stream(seed, Purpose.STARTS)
+    found = tuple(follow_paths(density, start, rng, paths))
+    rng = stream(seed, Purpose.TRAIN)
+    if found:
+        best = best_of(found).q
+        course.offer(q := Gaussian(best.mean, cholesky(best.cov)))
+    else:
+        q = Gaussian(start, NO_PATH_SD * np.eye(len(start)))
+    q = Matching(density, q, rng).run(course)
+    candidate = course.offer(q)
+    steps = NaturalGradient(density, q, rng)
+    if not finish:
+        ended = Ended(candidate, 0.0, 0.0, "batches no longer raise the ELBO")
+        return Found(ended, found, steps.batch(q))
+    ended = in_doubling_blocks(steps, course, candidate, FIRST_BLOCK)
+    return Found(ended, found, steps.batch(ended.best.q))
+
+
+def new_course(density: CountedDensity, seed: int | None, budget: int, monitor: Monitor) -> Course:
+    """A fit about to begin."""
+    z = antithetic(stream(seed, Purpose.CHECKS), JUDGING_DRAWS, density.dimension)
+    return Course(density, z, budget, monitor)
+
+
+@dataclass(frozen=True)
+class BatchMatch(Algorithm[Gaussian]):
+    """Engine of :class:`pymc_ext.BatchMatchVI`, for any density.
+
+    Parameters
+    ----------
+    paths
+        Paths of the first stage.
+    finish
+        ``"elbo"``; None ends with batch and match.
+
+    Examples
+    --------
+    >>> from pymc_ext.density import CallableDensity
+    >>> density = CallableDensity(lambda x: -2 * x[:, 0] ** 2, lambda x: -4 * x, dimension=1)
+    >>> BatchMatch().fit(density, random_seed=1).q.std.round(6)
+    array([0.5])
+    """
+
+    name = "batch-match"
+    paths: int = PATHS
+    finish: str | None = "elbo"
+
+    def __post_init__(self) -> None:
+        if self.finish not in ("elbo", None):
+            raise ValueError(f"finish must be 'elbo' or None, got {self.finish!r}")
+        if isinstance(self.paths, bool) or not isinstance(self.paths, int) or self.paths < 1:
+            raise ValueError(f"paths must be an integer >= 1, got {self.paths!r}")
+
+    def run(
+        self,
+        density: CountedDensity,
+        start: Array,
+        *,
+        seed: int | None,
+        budget: int,
+        monitor: Monitor,
+        state: object | None = None,
+    ) -> Fitted[Gaussian]:
+        refuse_hyperparameters(density, self.name)
+        course = new_course(density, seed, budget, monitor)
+        try:
+            if isinstance(state, Gaussian):
+                steps = NaturalGradient(density, state, stream(seed, Purpose.TRAIN))
+                ended = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK)
+            else:
+                ended = find_gaussian(
+                    density, start, seed, course, paths=self.paths, finish=self.finish is not None
+                ).ended
+            q, converged, why = ended.best.q, True, ended.why
+        except (FitStopped, KeyboardInterrupt) as stop:
+            if course.best is None:
+                raise
+            q, converged = course.best.q, False
+            why = f"unfinished: {str(stop) or type(stop).__name__}"
+        refuse_runaway(q, density, seed)
+        fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
+        result = FitResult(
+            method=self.name,
+            converged=converged,
+            stop_reason=why,
+            iterations=len(monitor.losses),
+            fresh=fresh,
+            notes=notes_on(fresh, ADVICE),
+        )
+        return Fitted(q, result, state=q)

@@ -1,0 +1,59 @@
+r"""A robust Gaussian from scores alone, as a method of ``pm.fit``."""
+
+from __future__ import annotations
+
+import pymc as pm
+
+from pymc_ext.variational.core.inference import AlgorithmVI
+from pymc_ext.variational.core.types import Start
+from pymc_ext.variational.gaussian.batch_match import PATHS, BatchMatch
+
+
+class BatchMatchVI(AlgorithmVI):
+    r"""The full-rank Gaussian of the highest ELBO: ``pm.fit(method=BatchMatchVI())``.
+
+    .. math:: q = N(\mu, \Sigma) \text{ at the maximum of } E_q[\log\tilde p - \log q]
+
+    on the **unconstrained** space, log-Jacobian included. Paths of an optimiser give a start, batch
+    and match inside a trust region brings it near, natural gradients of the ELBO end it; no mode,
+    no Hessian and no learning rate is needed, and some hundred to some thousand scores. It works
+    where Laplace has no mode, and where the mode is not where the mass is.
+
+    Parameters
+    ----------
+    paths
+        Paths of the first stage, from the start and from dispersed points.
+    finish
+        ``"elbo"``; None ends with batch and match, which minimises a score divergence.
+    model, start, random_seed
+        As :class:`LaplaceVI`. ``pm.Minibatch`` data are refused, for stages are compared by log p̃.
+
+    Raises
+    ------
+    ValueError
+        From ``fit``: log p̃ has no finite score near the start, or q ran away along a direction in
+        which the posterior is improper.
+
+    Examples
+    --------
+    >>> with model:
+    ...     approx = pm.fit(method=px.BatchMatchVI(random_seed=1))
+    >>> approx.result.elbo, approx.result.gradient_evaluations
+
+    References
+    ----------
+    Cai et al. (2024), arXiv:2402.14758 (batch and match); Zhang et al. (2022), arXiv:2108.03782
+    (paths); Khan & Rue (2023), arXiv:2107.04562 (natural gradients).
+    """
+
+    def __init__(
+        self,
+        *,
+        paths: int = PATHS,
+        finish: str | None = "elbo",
+        model: pm.Model | None = None,
+        start: Start | None = None,
+        random_seed: int | None = None,
+    ) -> None:
+        algorithm = BatchMatch(paths, finish)
+        super().__init__(algorithm, model=model, start=start, random_seed=random_seed)

@@ -1,0 +1,13 @@
+"""The conditional laws of hierarchical models, found from scores alone.
+
+`moments` reads from one batch who governs whom, `map` is the map with its inverse and pullback,
+`marginal` its monotone maps of single coordinates, `training` the steps, `growth` decides what is
+free, `links` tells a reader, `algorithm` puts them in a row, `vi` is the method of ``pm.fit``.
+
+To let the map do more, give `training.Free` a mask, `training.Training` the step of what it frees,
+and `growth.Growth` the round that tries it.
+
+>>> from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+>>> Hierarchical().name
+'hierarchical'
+"""

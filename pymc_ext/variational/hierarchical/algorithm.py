@@ -1,0 +1,143 @@
+r"""The hierarchical map, for any density: a robust Gaussian, links from its scores, training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.variational.bernstein.shape import blocks_of, variable_order
+from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
+from pymc_ext.variational.core.course import Course, FitStopped, in_doubling_blocks
+from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.notes import notes_on
+from pymc_ext.variational.core.posterior import fresh_draws
+from pymc_ext.variational.core.result import FitResult
+from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.gaussian.batch_match import PATHS, Found, find_gaussian, new_course
+from pymc_ext.variational.gaussian.natural_gradient import NaturalGradient, step_draws
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.gaussian.runaway import refuse_runaway
+from pymc_ext.variational.hierarchical.growth import FIRST_BLOCK, Growth
+from pymc_ext.variational.hierarchical.links import Links
+from pymc_ext.variational.hierarchical.map import HierarchicalMap
+from pymc_ext.variational.hierarchical.moments import completed, governors_first, moments_in
+from pymc_ext.variational.hierarchical.training import Free, Training
+
+Array = NDArray[np.floating]
+ADVICE = "its conditional laws are not a hierarchy's; use a flow, or NUTS in q's coordinates"
+
+
+@dataclass(frozen=True)
+class HierarchicalResult(FitResult):
+    """How a fit went, with its :class:`~.links.Links`: who governs whose scale."""
+
+    links: Links = field(default_factory=Links)
+
+
+@dataclass(frozen=True)
+class Hierarchical(Algorithm[Gaussian | HierarchicalMap]):
+    """Engine of :class:`pymc_ext.HierarchicalVI`, for any density.
+
+    Parameters
+    ----------
+    paths
+        Paths of the Gaussian's first stage.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_ext.density import CallableDensity
+    >>> def log_density(t):  # a funnel: log τ ~ N(0, 1), x | τ ~ N(0, τ²)
+    ...     return -0.5 * t[:, 0] ** 2 - t[:, 0] - 0.5 * (t[:, 1] * np.exp(-t[:, 0])) ** 2
+    >>> def score(t):
+    ...     square = (t[:, 1] * np.exp(-t[:, 0])) ** 2
+    ...     return np.stack([square - 1 - t[:, 0], -t[:, 1] * np.exp(-2 * t[:, 0])], axis=1)
+    >>> density = CallableDensity(log_density, score, dimension=2, names=["log_tau", "x"])
+    >>> print(Hierarchical().fit(density, random_seed=1).result.links)
+    log_tau governs x: slope 1.00 ± 0.00
+    """
+
+    name = "hierarchical"
+    paths: int = PATHS
+
+    def __post_init__(self) -> None:
+        if isinstance(self.paths, bool) or not isinstance(self.paths, int) or self.paths < 1:
+            raise ValueError(f"paths must be an integer >= 1, got {self.paths!r}")
+
+    def run(
+        self,
+        density: CountedDensity,
+        start: Array,
+        *,
+        seed: int | None,
+        budget: int,
+        monitor: Monitor,
+        state: object | None = None,
+    ) -> Fitted[Gaussian | HierarchicalMap]:
+        refuse_hyperparameters(density, self.name)
+        course = new_course(density, seed, budget, monitor)
+        links, converged = Links(), True
+        try:
+            if isinstance(state, Gaussian | HierarchicalMap):
+                steps = resumed(density, state, stream(seed, Purpose.TRAIN))
+                why = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK).why
+            else:
+                found = find_gaussian(density, start, seed, course, paths=self.paths)
+                gaussian, why = found.ended.best, found.ended.why
+                if course.block_pays(gaussian, FIRST_BLOCK, step_draws(density.dimension)):
+                    growth = new_growth(density, course, found, seed)
+                    why = growth.run()
+                    names = density.unconstrained_names
+                    links = Links.of(growth.best.q, growth.moments, names)
+        except (FitStopped, KeyboardInterrupt) as stop:
+            if course.best is None:
+                raise
+            converged, why = False, f"unfinished: {str(stop) or type(stop).__name__}"
+        assert course.best is not None  # every way here has judged a q
+        q = course.best.q
+        if isinstance(q, HierarchicalMap) and q.is_gaussian:
+            q = q.as_gaussian()
+        refuse_runaway(q, density, seed)
+        fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
+        result = HierarchicalResult(
+            method=self.name,
+            converged=converged,
+            stop_reason=why,
+            iterations=len(monitor.losses),
+            fresh=fresh,
+            notes=notes_on(fresh, ADVICE),
+            links=links,
+        )
+        return Fitted(q, result, state=q)
+
+
+def resumed(
+    density: CountedDensity, q: Gaussian | HierarchicalMap, rng: np.random.Generator
+) -> NaturalGradient | Training:
+    """Steps that go on from q, with what it has free."""
+    if isinstance(q, Gaussian):
+        return NaturalGradient(density, q, rng)
+    return Training(density, q, Free.of(q), rng)
+
+
+def new_growth(
+    density: CountedDensity, course: Course[HierarchicalMap], found: Found, seed: int | None
+) -> Growth:
+    """The Gaussian as a map, in the order of coordinates whose links promise the most.
+
+    Candidates: who governs, from the scores alone; and variables with few elements before those
+    with many, as models are written. Comparing them takes no more scores.
+    """
+    rng = stream(seed, Purpose.INITIAL)
+    batch = completed(found.batch, density, rng)
+    by_size = variable_order(blocks_of(density.density), None)[0]
+    maps = [
+        HierarchicalMap.gaussian(batch.q.mean, batch.q.cov, order)
+        for order in (governors_first(batch), by_size)
+    ]
+    moments = [moments_in(batch, q) for q in maps]
+    k = int(np.argmax([m.gain(m.scales, m.squares, m.marginals) for m in moments]))
+    return Growth(density, course, rng, maps[k], moments[k])

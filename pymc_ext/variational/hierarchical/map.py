@@ -1,0 +1,216 @@
+r"""The conditional laws of hierarchical models as one autoregressive layer, in numbers.
+
+In a normal hierarchy θ_i | ℓ, τ ~ N(ℓ, τ²), seen with precision σ⁻², the conditional posterior has
+g = τ²/(τ² + σ²) = sigmoid(2 log(τ/σ)), sd σ√g and mean ℓ + g (κ − ℓ). One layer of this law, in an
+order of the coordinates in which whatever governs comes before what it governs, v ~ N(0, I):
+
+.. math:: x_i &= \textstyle\sum_{j<i} C_{ij} y_j + d_i, \quad g_i = \mathrm{sigmoid}(2 x_i), \quad
+    a_i = \tfrac12 \log(g_i / g_{i0}) \\
+    w_i &= e^{a_i} y_i + (g_i - g_{i0})(m_i + \textstyle\sum_{j<i} H_{ij} y_j)
+    + \sum_{j<i} Q_{ij} (y_j^2 - 1) \\
+    \theta &= \mu + L w, \quad y_j = M_j(v_j), \quad g_{i0} = \mathrm{sigmoid}(2 d_i)
+
+with L lower triangular, C, H and Q strictly so and sparse, and M_j the maps of :mod:`.marginal`.
+C = H = Q = 0 and M the identity is the Gaussian N(μ, L Lᵀ). It is an autoregressive flow (Kingma et
+al. 2016, arXiv:1606.04934) whose conditioner is that of the models people write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.special import expit
+
+from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.variational.gaussian.numbers import cholesky
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.hierarchical.marginal import Marginal
+
+Array = NDArray[np.floating]
+INITIAL_OFFSET = 0.0  # gates half open: a log scale may then saturate to either side
+
+
+@dataclass(frozen=True)
+class Point:
+    """Everything of the map at latents v; all (N, D).
+
+    Parameters
+    ----------
+    v, y, slope
+        Latents, M(v) and M′(v).
+    log_scale, scale, opening
+        a, e^a and g − g₀.
+    by_x
+        ∂w/∂x = e^a y (1 − g) + 2 g (1 − g)(m + H y).
+    w
+        The layer's output.
+    """
+
+    v: Array
+    y: Array
+    slope: Array
+    log_scale: Array
+    scale: Array
+    gate: Array
+    opening: Array
+    by_x: Array
+    w: Array
+
+
+@dataclass(frozen=True)
+class HierarchicalMap:
+    """q of θ = T(v), v ~ N(0, I): draws, log q anywhere, scores pulled back, inverse; exact.
+
+    Parameters
+    ----------
+    order
+        Coordinate of θ at each place of the order, (D,); all else is in this order.
+    center, root
+        μ (D,) and L (D, D), lower triangular.
+    scales, squares, gated
+        C, Q and H, (D, D), strictly lower triangular.
+    offset, gated_mean
+        d and m, (D,).
+    marginal
+        M.
+    """
+
+    order: NDArray[np.integer]
+    center: Array
+    root: Array
+    scales: Array
+    squares: Array
+    gated: Array
+    offset: Array
+    gated_mean: Array
+    marginal: Marginal = field(repr=False)
+
+    @classmethod
+    def gaussian(cls, mean: Array, cov: Array, order: NDArray[np.integer]) -> HierarchicalMap:
+        """N(mean, cov) as a map without links, in the given order."""
+
+        D = len(mean)
+        zero, none = np.zeros((D, D)), np.zeros(D)
+        root = cholesky(cov[np.ix_(order, order)])
+        half_open = np.full(D, INITIAL_OFFSET)
+        return cls(
+            order, mean[order], root, zero, zero, zero, half_open, none, Marginal.identity(D)
+        )
+
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether no coordinate depends on another inside the layer, and no marginal is bent."""
+        return not self.levels and not len(self.marginal.bent)
+
+    def as_gaussian(self) -> Gaussian:
+        """N(μ, L Lᵀ), which it is where :attr:`is_gaussian`; in the order of θ."""
+        return Gaussian(self.center[self.place], self.root[self.place])
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return len(self.center)
+
+    latent_dimension = dimension
+
+    @cached_property
+    def place(self) -> NDArray[np.integer]:
+        """Place in the order of each coordinate, (D,)."""
+        return np.argsort(self.order)
+
+    @cached_property
+    def gate_at_zero(self) -> Array:
+        """g₀, (D,)."""
+        return expit(2 * self.offset)
+
+    @cached_property
+    def levels(self) -> list[NDArray[np.integer]]:
+        """Places that depend on others inside the layer, those of one level not on one another."""
+        linked = (self.scales != 0) | (self.squares != 0) | (self.gated != 0)
+        level = np.zeros(self.dimension, dtype=int)
+        for i in np.flatnonzero(linked.any(axis=1)):
+            level[i] = 1 + level[linked[i]].max()
+        return [np.flatnonzero(level == k) for k in range(1, level.max(initial=0) + 1)]
+
+    @cached_property
+    def log_det_root(self) -> float:
+        """log|det L|."""
+        return float(np.log(np.diag(self.root)).sum())
+
+    # ---- the layer -------------------------------------------------------------------------
+
+    def at(self, v: Array) -> Point:
+        """The map at latents v (N, D)."""
+        y, slope = self.marginal.forward(v)
+        a, g, opening, inner, bend = self._conditional(y, slice(None))
+        e = np.exp(a)
+        w = e * y + opening * inner + bend
+        by_x = e * y * (1 - g) + 2 * g * (1 - g) * inner
+        return Point(v, y, slope, a, e, g, opening, by_x, w)
+
+    def _conditional(
+        self, y: Array, rows: slice | NDArray[np.integer]
+    ) -> tuple[Array, Array, Array, Array, Array]:
+        """a, g, g − g₀, m + H y and Q (y² − 1) of some places, from all that come before them."""
+        offset = self.offset[rows]
+        x = y @ self.scales[rows].T + offset
+        a = 0.5 * (np.logaddexp(0, -2 * offset) - np.logaddexp(0, -2 * x))
+        g = expit(2 * x)
+        inner = self.gated_mean[rows] + y @ self.gated[rows].T
+        return a, g, g - self.gate_at_zero[rows], inner, (y**2 - 1) @ self.squares[rows].T
+
+    def solve_jacobian_transposed(self, at: Point, r: Array) -> Array:
+        """h with (∂w/∂y)ᵀ h = r, by rows (N, D): back substitution, a level at a time."""
+        rest = r.copy()
+        for level in reversed(self.levels):
+            h = rest[:, level] / at.scale[:, level]
+            rest -= (h * at.by_x[:, level]) @ self.scales[level]
+            rest -= (h * at.opening[:, level]) @ self.gated[level]
+            rest -= 2 * at.y * (h @ self.squares[level])
+        return rest / at.scale
+
+    # ---- a posterior -----------------------------------------------------------------------
+
+    def theta(self, at: Point) -> Array:
+        """Draws, (N, D)."""
+        return (self.center + at.w @ self.root.T)[:, self.place]
+
+    def log_q(self, at: Point) -> Array:
+        """log q of them, (N,)."""
+        log_det = at.log_scale.sum(axis=1) + np.log(at.slope).sum(axis=1) + self.log_det_root
+        return standard_normal_logp(at.v) - log_det
+
+    def forward(self, z: Array) -> tuple[Array, Array]:
+        """Draws θ and log q, (N, D) -> (N, D), (N,)."""
+        at = self.at(z)
+        return self.theta(at), self.log_q(at)
+
+    def pullback(self, z: Array, score: Array) -> Array:
+        """Score in z of log p̃(T(z)) + log|det ∂T/∂z|, from the score of log p̃ at T(z)."""
+        return self.pullback_at(self.at(z), score)
+
+    def pullback_at(self, at: Point, score: Array) -> Array:
+        """:meth:`pullback` where the map is known."""
+        t = score[:, self.order] @ self.root  # by w
+        by_y = at.scale * t
+        by_y += (at.by_x * t + (1 - at.gate)) @ self.scales
+        by_y += (at.opening * t) @ self.gated
+        by_y += 2 * at.y * (t @ self.squares)
+        return at.slope * by_y + self.marginal.slope_score(at.v)
+
+    def inverse(self, theta: Array) -> Array:
+        """v with T(v) = θ, (N, D)."""
+        w = solve_triangular(self.root, (theta[:, self.order] - self.center).T, lower=True).T
+        y = w.copy()
+        for level in self.levels:  # what a level depends on is known by then
+            a, _, opening, inner, bend = self._conditional(y, level)
+            y[:, level] = (w[:, level] - opening * inner - bend) * np.exp(-a)
+        return self.marginal.inverse(y)
+
+    def log_density(self, theta: Array) -> Array:
+        """Normalised log q at any θ, (N, D) -> (N,)."""
+        return self.forward(self.inverse(theta))[1]

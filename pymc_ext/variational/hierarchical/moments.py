@@ -1,0 +1,180 @@
+r"""Who governs whose scale, from scores alone: third-order Stein moments.
+
+In coordinates where a Gaussian q is N(0, I), with residual r = score + z, Stein's identity gives
+
+.. math:: T_{ij} = E[r_i z_i z_j] = E[\partial_i^2 \partial_j \log \tilde p] \quad (i \ne j),
+
+how the curvature of coordinate i changes along j. In a funnel it is not zero from the effect to the
+log scale, and zero the other way: it says who governs whom. Likewise U_ij = E[r_i (z_j² − 1)] is
+how the mean of i bends along j, U_ii its skewness, and K_i = E[r_i (z_i³ − 3 z_i)] how heavy its
+tails are. All are means over mirrored pairs: T and U of the even part of r, K of its odd part;
+those of a Gaussian p̃ are zero without any noise. Halved and squared over its Fisher information,
+each moment is also the nats that a map with that freedom gains, to second order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.variational.gaussian.natural_gradient import Batch
+from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.gaussian.score_matching import symmetric_root
+from pymc_ext.variational.hierarchical.map import HierarchicalMap
+
+Array = NDArray[np.floating]
+Mask = NDArray[np.bool_]
+# Standard errors beyond which a moment counts: among 10⁴ pairs less than one is there by chance.
+SIGNIFICANT = 4.0
+LEAST_MOMENT = 0.02  # below it a link gains 1e-4 nats, be it as certain as it may
+SMALL, FEW, MANY = 40, 1000, 2000  # dimensions up to which 1,000 draws serve, beyond 2,000
+# Fisher information of a log scale's slope, of a bend, and of a marginal's skewness and tails: mean
+# squares of the Hermite polynomials z_i² − 1 and z_j² − 1, z³ − 3z, z⁴ − 6z² + 3.
+OF_SCALE, OF_SQUARE, OF_SKEW, OF_TAIL = 2.0, 2.0, 6.0, 24.0
+
+
+@dataclass(frozen=True)
+class Moments:
+    """T, U (D, D) and K (D,), with their standard errors."""
+
+    scale: Array
+    scale_error: Array
+    square: Array
+    square_error: Array
+    tail: Array
+    tail_error: Array
+
+    @classmethod
+    def of(cls, r: Array, z: Array) -> Moments:
+        """From residuals and draws in mirrored pairs, (N, D) each."""
+        sums = MomentSums()
+        sums.add(r, z)
+        return sums.moments()
+
+    @property
+    def scales(self) -> Mask:
+        """Pairs (i, j) where the scale of i depends on j, (D, D)."""
+        return self._below(_counts(self.scale, self.scale_error))
+
+    @property
+    def squares(self) -> Mask:
+        """Pairs (i, j) where the mean of i bends along j, (D, D)."""
+        return self._below(_counts(self.square, self.square_error))
+
+    @property
+    def marginals(self) -> Mask:
+        """Coordinates that are skew, or whose tails are not the normal's, (D,)."""
+        skew, error = np.diag(self.square), np.diag(self.square_error)
+        return _counts(skew, error) | _counts(self.tail, self.tail_error)
+
+    def gain(self, scales: Mask, squares: Mask, marginals: Mask) -> float:
+        """Nats that these freedoms bring, to second order, less what noise alone would show."""
+        skew, error = np.diag(self.square), np.diag(self.square_error)
+        parts = (
+            (self.scale[scales], self.scale_error[scales], OF_SCALE),
+            (self.square[squares], self.square_error[squares], OF_SQUARE),
+            (skew[marginals], error[marginals], OF_SKEW),
+            (self.tail[marginals], self.tail_error[marginals], OF_TAIL),
+        )
+        return sum(float(np.sum(m**2 - e**2)) / (2 * f) for m, e, f in parts)
+
+    @staticmethod
+    def _below(mask: Mask) -> Mask:
+        return np.tril(mask, -1)
+
+
+class MomentSums:
+    """Sums over batches from which :class:`Moments` are made; O(D²) numbers."""
+
+    def __init__(self) -> None:
+        self.pairs = 0
+        self._sums: list[Array] = []
+
+    def add(self, r: Array, z: Array) -> None:
+        """One batch in mirrored pairs, residuals and draws (N, D)."""
+        half = len(z) // 2
+        r = shorten_outliers(r)
+        even, odd = (r[:half] + r[half:]) / 2, (r[:half] - r[half:]) / 2
+        z = (z[:half] - z[half:]) / 2
+        bend, tail = z**2 - 1, odd * (z**3 - 3 * z)
+        new = [
+            (even * z).T @ z, ((even * z) ** 2).T @ z**2,
+            even.T @ bend, (even**2).T @ bend**2,
+            tail.sum(axis=0), (tail**2).sum(axis=0),
+        ]  # fmt: skip
+        self.pairs += half
+        self._sums = [a + b for a, b in zip(self._sums, new, strict=True)] if self._sums else new
+
+    def moments(self) -> Moments:
+        """Means with their standard errors."""
+        n, out = self.pairs, []
+        for total, squares in zip(self._sums[::2], self._sums[1::2], strict=True):
+            mean = total / n
+            variance = np.maximum(squares / n - mean**2, np.finfo(float).tiny)
+            out += [mean, np.sqrt(variance / n)]
+        return Moments(*out)
+
+
+def _counts(moment: Array, error: Array) -> Mask:
+    return (np.abs(moment) > SIGNIFICANT * error) & (np.abs(moment) > LEAST_MOMENT)
+
+
+def completed(batch: Batch, density: CountedDensity, rng: np.random.Generator) -> Batch:
+    """The batch with as many fresh draws as it lacks to tell links from noise."""
+    D = batch.q.dimension
+    lacking = 2 * (((FEW if D <= SMALL else MANY) - len(batch.theta) + 1) // 2)
+    if lacking <= 0:
+        return batch
+    theta, _ = batch.q.forward(antithetic(rng, lacking, D))
+    with np.errstate(all="ignore"):
+        log_p, scores = density.log_density_gradient(theta)
+    usable = whole_pairs(np.isfinite(log_p) & np.isfinite(scores).all(axis=1))
+    return Batch(
+        batch.q, _joined(batch.theta, theta[usable]), _joined(batch.scores, scores[usable])
+    )
+
+
+def _joined(a: Array, b: Array) -> Array:
+    """Rows of both, first halves first, so that mirrored pairs stay half the rows apart."""
+    k, m = len(a) // 2, len(b) // 2
+    return np.concatenate([a[:k], b[:m], a[k:], b[m:]])
+
+
+def moments_in(batch: Batch, q: HierarchicalMap) -> Moments:
+    """Moments in the coordinates of the Gaussian ``q``, whose order they are in."""
+    centred = (batch.theta - batch.q.mean)[:, q.order]
+    z = solve_triangular(q.root, centred.T, lower=True).T
+    return Moments.of(batch.scores[:, q.order] @ q.root + z, z)
+
+
+def governors_first(batch: Batch) -> NDArray[np.integer]:
+    """Coordinates that govern more than they are governed, strongest first; then those most tied.
+
+    Seen in the coordinates of the symmetric root, which keep closest to the variables. Among the
+    others a group's mean comes before its members, as it has more partial correlations.
+    """
+    sd = batch.q.std
+    root = symmetric_root(batch.q.cov / np.outer(sd, sd))
+    z = np.linalg.solve(root, ((batch.theta - batch.q.mean) / sd).T).T
+    moments = Moments.of((batch.scores * sd) @ root + z, z)
+    significant = np.abs(moments.scale) > SIGNIFICANT * moments.scale_error
+    governs = np.where(significant, np.abs(moments.scale), 0.0)
+    np.fill_diagonal(governs, 0.0)
+    lead = governs.sum(axis=0) - governs.sum(axis=1)  # of column j over the rows it governs
+    tied = np.sum(_partial_correlations(batch.q) ** 2, axis=0)
+    leads = lead > 0
+    return np.lexsort((-tied, np.where(leads, -lead, 0.0), ~leads))
+
+
+def _partial_correlations(q: Gaussian) -> Array:
+    sd = q.std
+    precision = np.linalg.inv(q.cov / np.outer(sd, sd))
+    scale = np.sqrt(np.diag(precision))
+    partial = precision / np.outer(scale, scale)
+    np.fill_diagonal(partial, 0.0)
+    return partial

@@ -1,0 +1,182 @@
+"""The hierarchical family: known laws recovered, nothing found where there is nothing, links."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import log_ndtr
+
+from pymc_ext.density import CallableDensity
+from pymc_ext.variational.gaussian.batch_match import BatchMatch
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+from pymc_ext.variational.hierarchical.links import Link, Links, readable
+from tests.tolerances import monte_carlo
+
+
+def normal_hierarchy(groups, tau_sd, noise, seed, slope=1.0, centred=True, named="theta"):
+    """y_i ~ N(θ_i, σ²), θ_i ~ N(μ, e^{2 s t}), t ~ N(0, tau_sd²), μ ~ N(0, 3²); order θ, μ, t."""
+    rng = np.random.default_rng(seed)
+    t = rng.normal(0, tau_sd)
+    y = rng.normal(1.0, np.exp(slope * t), groups) + noise * rng.standard_normal(groups)
+
+    def both(x):
+        first, mu, t = x[:, :groups], x[:, [groups]], x[:, [groups + 1]]
+        scale = np.exp(slope * t)
+        if centred:
+            z, theta = (first - mu) / scale, first
+        else:
+            z, theta = first, mu + scale * first
+        off = (y - theta) / noise
+        lp = -0.5 * (z**2).sum(1) - 0.5 * (off**2).sum(1)
+        lp += (-0.5 * (mu / 3) ** 2 - 0.5 * (t / tau_sd) ** 2)[:, 0]
+        pull = off / noise
+        if centred:
+            lp -= groups * slope * t[:, 0]
+            by_first = pull - z / scale
+            by_mu = (z / scale).sum(1) - mu[:, 0] / 9
+            by_t = slope * ((z**2).sum(1) - groups) - t[:, 0] / tau_sd**2
+        else:
+            by_first = pull * scale - z
+            by_mu = pull.sum(1) - mu[:, 0] / 9
+            by_t = slope * (pull * scale * z).sum(1) - t[:, 0] / tau_sd**2
+        return lp, np.column_stack([by_first, by_mu, by_t])
+
+    names = [f"{named}[{i}]" for i in range(groups)] + ["mu", "log_tau"]
+    return CallableDensity(
+        lambda x: both(x)[0], lambda x: both(x)[1], dimension=groups + 2, names=names
+    )
+
+
+def gaussian(D, seed=1):
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((D, D))
+    P = A @ A.T / D + np.eye(D)
+    return CallableDensity(
+        lambda t: -0.5 * np.sum(t @ P * t, axis=1), lambda t: -t @ P, dimension=D
+    )
+
+
+def funnel_normalised(D):
+    """t ~ N(0, 1), x_i | t ~ N(0, e^{2t}): the map holds it but for its gate; log Z = 0."""
+
+    def both(x):
+        t, rest = x[:, :1], x[:, 1:]
+        z = rest * np.exp(-t)
+        lp = -0.5 * t[:, 0] ** 2 - 0.5 * (z**2).sum(1) - (D - 1) * t[:, 0]
+        lp -= 0.5 * D * np.log(2 * np.pi)
+        return lp, np.column_stack([(z**2).sum(1) - (D - 1) - t[:, 0], -z * np.exp(-t)])
+
+    return CallableDensity(lambda x: both(x)[0], lambda x: both(x)[1], dimension=D)
+
+
+# ---- what is there is found ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slope", [1.0, 0.5, -0.5], ids=["sd", "variance", "precision"])
+def test_effects_under_a_log_scale_are_linked_to_it_with_the_models_slope(slope) -> None:
+    noise = 4.0
+    fitted = Hierarchical().fit(
+        normal_hierarchy(12, 0.7, noise, seed=3, slope=slope), random_seed=1
+    )
+    links = fitted.result.links.links
+    found = np.array([link.slope for link in links if link.governor == "log_tau"])
+    assert len([link for link in links if link.governed.startswith("theta")]) == 12
+    # sd σ √g with g = τ²/(τ² + σ²): its log changes by s (1 − g) per unit of t, here in the middle
+    variance = np.exp(2 * slope * fitted.q.center[fitted.q.place[13]])
+    expected = slope * noise**2 / (variance + noise**2)
+    np.testing.assert_allclose(found, expected, atol=0.1)
+
+
+def test_the_map_is_far_above_the_gaussian_on_a_centred_hierarchy() -> None:
+    density = normal_hierarchy(10, 1.0, 3.0, seed=1)
+    gaussian_fit = BatchMatch().fit(density, random_seed=1).result
+    result = Hierarchical().fit(density, random_seed=1).result
+    assert result.elbo > gaussian_fit.elbo + 0.5
+    assert result.fresh.ess > 5 * gaussian_fit.fresh.ess
+    assert result.elbo <= result.log_marginal_is + monte_carlo(result.elbo_se)
+
+
+def test_a_funnel_is_fitted_nearly_exactly() -> None:
+    fitted = Hierarchical().fit(funnel_normalised(6), random_seed=1)
+    assert -0.1 < fitted.result.elbo < monte_carlo(fitted.result.elbo_se)
+    slopes = [link.slope for link in fitted.result.links.links if link.governor == "theta[0]"]
+    assert len(slopes) == 5
+    np.testing.assert_allclose(slopes, 1.0, atol=0.1)
+
+
+def test_a_skew_marginal_is_bent() -> None:
+    density = CallableDensity(
+        lambda t: np.sum(-0.5 * t**2 + log_ndtr(5 * t), axis=1),
+        lambda t: -t + 5 * np.exp(-12.5 * t**2 - 0.5 * np.log(2 * np.pi) - log_ndtr(5 * t)),
+        dimension=2,
+    )
+    fitted = Hierarchical().fit(density, random_seed=1)
+    log_z = 2 * np.log(np.sqrt(2 * np.pi) / 2)
+    before = BatchMatch().fit(density, random_seed=1).result.elbo
+    assert log_z - fitted.result.elbo < 0.35 * (log_z - before)
+    assert set(fitted.q.marginal.bent) == {0, 1}
+    assert len(fitted.result.links) == 0
+
+
+# ---- and nothing else ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("D", [1, 2, 12, 60])
+def test_nothing_is_linked_on_a_gaussian(D) -> None:
+    for seed in range(3):
+        fitted = Hierarchical().fit(gaussian(D, seed), random_seed=seed)
+        assert len(fitted.result.links) == 0
+        assert isinstance(fitted.q, Gaussian)
+        assert fitted.result.fresh.ess > 0.999 * fitted.result.fresh.draws
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_it_is_never_below_its_gaussian(centred) -> None:
+    for seed in range(4):
+        density = normal_hierarchy(8, 0.7, 1.0, seed=seed, centred=centred)
+        base = BatchMatch().fit(density, random_seed=seed).result
+        result = Hierarchical().fit(density, random_seed=seed).result
+        assert result.elbo > base.elbo - monte_carlo(np.hypot(base.elbo_se, result.elbo_se))
+
+
+def test_a_fit_goes_on_from_its_state() -> None:
+    density = normal_hierarchy(8, 1.0, 3.0, seed=1)
+    first = Hierarchical().fit(density, random_seed=1)
+    second = Hierarchical().fit(density, random_seed=2, state=first.state)
+    slack = monte_carlo(np.hypot(first.result.elbo_se, second.result.elbo_se))
+    assert second.result.elbo > first.result.elbo - slack
+    assert second.result.gradient_evaluations < first.result.gradient_evaluations
+
+
+# ---- links for a reader ----------------------------------------------------------------------
+
+
+def test_links_are_summed_up_by_variable() -> None:
+    links = [Link("log tau", f"theta[{i}]", 0.9 + 0.05 * i, 0.03) for i in range(3)]
+    text = str(Links((*links, Link("log tau", "mu", -0.5, 0.1))))
+    assert text.splitlines() == [
+        "log tau governs theta[0] … theta[2]: slopes 0.90 … 1.00, each ± 0.03",
+        "log tau governs mu: slope -0.50 ± 0.10",
+    ]
+    assert str(Links()) == "no coordinate governs the scale of another"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("tau_log__", "log tau"), ("p_logodds__[2]", "logodds p[2]"), ("theta.3", "theta.3")],
+)
+def test_names_are_for_a_reader(name, shown) -> None:
+    assert readable(name) == shown
+
+
+def test_links_are_drawn_with_their_names() -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    links = Links((Link("log tau", "theta[0]", 1.0, 0.1), Link("log tau", "theta[1]", 0.9, 0.1)))
+    ax = links.plot()
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["theta[0]", "theta[1]"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["log tau"]
+    np.testing.assert_allclose(ax.images[0].get_array(), [[1.0], [0.9]])
+    matplotlib.pyplot.close(ax.figure)

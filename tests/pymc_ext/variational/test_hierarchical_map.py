@@ -1,0 +1,202 @@
+"""The hierarchical map and its marginals: inverse, log density, pullback and moments, exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pymc_ext.density import CallableDensity, CountedDensity, DensityInCoordinates
+from pymc_ext.variational.gaussian.numbers import antithetic
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.hierarchical.map import HierarchicalMap
+from pymc_ext.variational.hierarchical.marginal import Marginal
+from pymc_ext.variational.hierarchical.moments import Moments, MomentSums
+from pymc_ext.variational.hierarchical.training import Free, Training
+from tests.tolerances import EXACT, NUMERIC
+
+D, N, STEP = 5, 7, 1e-6
+
+
+def differences(f, x):
+    """Central differences of f (N, D) -> (N,), by coordinate, (N, D)."""
+    moved = [(f(x + STEP * e) - f(x - STEP * e)) / (2 * STEP) for e in np.eye(x.shape[1])]
+    return np.stack(moved, axis=-1)
+
+
+@pytest.fixture
+def q():
+    rng = np.random.default_rng(0)
+    low = np.tri(D, k=-1)
+    C, H, Q = (low * rng.standard_normal((D, D)) * size for size in (0.4, 0.4, 0.1))
+    tails = np.exp(0.3 * rng.standard_normal((2, D)))
+    return HierarchicalMap(
+        np.array([2, 0, 3, 1, 4]),
+        rng.standard_normal(D),
+        np.linalg.cholesky(np.eye(D) + 0.3),
+        C, Q, H,
+        0.5 * rng.standard_normal(D),
+        0.5 * rng.standard_normal(D),
+        Marginal(0.4 * rng.standard_normal(D), tails),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def v():
+    return np.random.default_rng(1).standard_normal((N, D))
+
+
+def test_the_inverse_undoes_the_map(q, v) -> None:
+    theta, log_q = q.forward(v)
+    np.testing.assert_allclose(q.inverse(theta), v, atol=EXACT)
+    np.testing.assert_allclose(q.log_density(theta), log_q, rtol=EXACT)
+
+
+def test_log_q_has_the_jacobian_of_the_map(q, v) -> None:
+    jacobian = np.stack(
+        [(q.forward(v + STEP * e)[0] - q.forward(v - STEP * e)[0]) / (2 * STEP) for e in np.eye(D)]
+    )  # (D, N, D)
+    log_det = np.linalg.slogdet(np.moveaxis(jacobian, 1, 0))[1]
+    normal = -0.5 * np.sum(v**2, axis=1) - 0.5 * D * np.log(2 * np.pi)
+    np.testing.assert_allclose(q.forward(v)[1], normal - log_det, rtol=NUMERIC)
+
+
+def test_the_pullback_is_the_gradient_in_the_maps_coordinates(q, v) -> None:
+    precision = 2 * np.eye(D) + 0.1
+    density = CallableDensity(
+        lambda t: -0.5 * np.sum(t @ precision * t, axis=1), lambda t: -t @ precision, dimension=D
+    )
+    seen = DensityInCoordinates(density, q)
+    expected = differences(seen.log_density, v)
+    np.testing.assert_allclose(seen.log_density_gradient(v)[1], expected, atol=NUMERIC)
+
+
+def test_back_substitution_solves_with_the_transposed_jacobian(q, v) -> None:
+    at = q.at(v)
+    r = np.random.default_rng(2).standard_normal((N, D))
+
+    def w(y):
+        return q.at(q.marginal.inverse(y)).w
+
+    jacobian = np.stack(
+        [(w(at.y + STEP * e) - w(at.y - STEP * e)) / (2 * STEP) for e in np.eye(D)]
+    )  # ∂w_i/∂y_j at (j, N, i)
+    h = q.solve_jacobian_transposed(at, r)
+    np.testing.assert_allclose(np.einsum("jni,ni->nj", jacobian, h), r, atol=NUMERIC)
+
+
+def test_without_links_it_is_the_gaussian(v) -> None:
+    cov = np.diag([1.0, 4.0, 9.0, 0.1, 1e-6]) + 1e-7
+    mean, order = np.arange(5.0), np.array([3, 1, 0, 4, 2])
+    q, gaussian = (
+        HierarchicalMap.gaussian(mean, cov, order),
+        Gaussian(mean, np.linalg.cholesky(cov)),
+    )
+    theta, log_q = q.forward(v)
+    np.testing.assert_allclose(log_q, gaussian.log_density(theta), rtol=1e-8)
+    assert q.is_gaussian
+    np.testing.assert_allclose(q.as_gaussian().cov, cov, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(q.as_gaussian().mean, mean)
+
+
+# ---- marginals -------------------------------------------------------------------------------
+
+
+def test_a_marginal_is_monotone_and_smooth_through_its_seam() -> None:
+    marginal = Marginal(np.array([0.4]), np.array([[0.6], [2.0]]))
+    v = np.linspace(-5, 5, 100_001)[:, None]
+    y, slope = marginal.forward(v)
+    assert (np.diff(y[:, 0]) > 0).all()
+    bend = np.diff(slope[:, 0]) / (v[1, 0] - v[0, 0])  # the second derivative has no jump
+    assert np.abs(np.diff(bend)).max() < 1e-3
+    np.testing.assert_allclose(marginal.forward(np.zeros((1, 1)))[0], 0, atol=1e-14)
+    np.testing.assert_allclose(marginal.forward(np.zeros((1, 1)))[1], 1, rtol=EXACT)
+
+
+def test_derivatives_of_a_marginal(q, v) -> None:
+    marginal = q.marginal
+    y, slope = marginal.forward(v)
+    np.testing.assert_allclose(marginal.inverse(y), v, atol=EXACT)
+    up, down = (marginal.forward(v + h)[0] for h in (STEP, -STEP))
+    np.testing.assert_allclose(slope, (up - down) / (2 * STEP), rtol=NUMERIC)
+    up, down = (np.log(marginal.forward(v + h)[1]) for h in (STEP, -STEP))
+    np.testing.assert_allclose(marginal.slope_score(v), (up - down) / (2 * STEP), atol=NUMERIC)
+
+
+@pytest.mark.parametrize("k", range(3))
+def test_derivatives_of_a_marginal_in_its_numbers(q, v, k) -> None:
+    def moved(h):
+        skew, tails = q.marginal.skew.copy(), q.marginal.tails.copy()
+        (skew if k == 0 else tails[k - 1])[...] += h
+        return Marginal(skew, tails).forward(v)[0]
+
+    expected = (moved(STEP) - moved(-STEP)) / (2 * STEP)
+    np.testing.assert_allclose(q.marginal.by_parameters(v)[k], expected, atol=NUMERIC)
+
+
+# ---- moments ---------------------------------------------------------------------------------
+
+
+def test_third_moments_are_derivatives_of_the_curvature() -> None:
+    """log p̃ = −|z|²/2 + c z₀ z₁²: E[∂₁² ∂₀ log p̃] = 2 c, E[r₀ (z₁² − 1)] = 2 c, all else 0."""
+    c, rng = 0.1, np.random.default_rng(1)
+    z = antithetic(rng, 200_000, 3)
+    r = np.stack([c * z[:, 1] ** 2, 2 * c * z[:, 0] * z[:, 1], 0 * z[:, 0]], axis=1)
+    moments = Moments.of(r, z)
+    clipped = 0.1 * 2 * c  # rows beyond ten medians are shortened, and all of r is bent here
+    expected = np.zeros((3, 3))
+    expected[1, 0] = 2 * c
+    off = ~np.eye(3, dtype=bool)  # the diagonal is no derivative
+    assert np.all((np.abs(moments.scale - expected) < 4 * moments.scale_error + clipped)[off])
+    expected = np.zeros((3, 3))
+    expected[0, 1] = 2 * c
+    assert np.all(np.abs(moments.square - expected) < 4 * moments.square_error + clipped)
+    assert not moments.marginals.any()
+    assert np.array_equal(np.argwhere(moments.scales), [[1, 0]])
+
+
+def test_moments_of_batches_add_up() -> None:
+    rng = np.random.default_rng(2)
+    batches = [(rng.standard_normal((8, 2)), antithetic(rng, 8, 2)) for _ in range(3)]
+    sums = MomentSums()
+    for r, z in batches:
+        sums.add(r, z)
+    halves = [
+        np.concatenate([b[k][h * 4 : h * 4 + 4] for b in batches]) for k in (0, 1) for h in (0, 1)
+    ]
+    together = Moments.of(np.concatenate(halves[:2]), np.concatenate(halves[2:]))
+    np.testing.assert_allclose(sums.moments().scale, together.scale, rtol=1e-9)
+    np.testing.assert_allclose(sums.moments().tail_error, together.tail_error, rtol=1e-9)
+
+
+def test_a_gaussian_has_no_moments_at_all() -> None:
+    """Their even part is zero whatever the draws, so that nothing is ever linked."""
+    rng = np.random.default_rng(3)
+    z = antithetic(rng, 100, 4)
+    moments = Moments.of(z @ rng.standard_normal((4, 4)), z)
+    assert not moments.scales.any()
+    assert not moments.squares.any()
+
+
+# ---- training --------------------------------------------------------------------------------
+
+
+def test_steps_leave_the_exact_map_where_it_is(q) -> None:
+    """The target is q itself: the residual is zero, and no draw moves anything."""
+    target = CallableDensity(
+        q.log_density,
+        lambda theta: np.stack([differences(q.log_density, row[None])[0] for row in theta]),
+        dimension=D,
+    )
+    low = np.tri(D, k=-1, dtype=bool)
+    free = Free(low, low, low, np.tri(D, dtype=bool), np.ones(D, dtype=bool))
+    training = Training(CountedDensity(target), q, free, np.random.default_rng(1))
+    training.advance()
+    for before, after in zip(Training.parameters(training), parameters_of(q), strict=True):
+        np.testing.assert_allclose(before, after, atol=1e-4)
+
+
+def parameters_of(q):
+    return (
+        q.center, q.root, q.scales, q.squares, q.gated, q.offset, q.gated_mean,
+        q.marginal.skew, q.marginal.tails,
+    )  # fmt: skip
