@@ -45,6 +45,8 @@ def judge(problem: CaseProblem, fit: Fit, *, repetitions: int) -> Record:
         "dimension": fit.target.dimension,
         "draws": int(fit.lp.size),
         "seconds": fit.seconds,
+        "compile_seconds": fit.compile_seconds,
+        "density_evaluations": fit.density_evaluations,
         "gradient_evaluations": fit.gradient_evaluations,
         **fit.info,
     }

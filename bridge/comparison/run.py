@@ -128,7 +128,10 @@ def _outcome(run: Run, out: Path, run_limit: float | None) -> Record:
 def _fit_and_judge(run: Run, out: Path) -> Record:
     problem = _problem(run.case_name, run.settings.database)
     (method,) = find_methods([run.method]) if run.given is None else [run.given]
-    record: Record = {"representation": _representation(problem, method)}
+    record: Record = {
+        "representation": _representation(problem, method),
+        "objective": method.objective,
+    }
     before = _cpu_seconds()
     fit = method.run(problem, run.settings.draws, run.seed)
     record["cpu_seconds"] = _cpu_seconds() - before
@@ -144,7 +147,7 @@ def _cpu_seconds() -> float:
 
 
 def _representation(problem: CaseProblem, method: Method) -> str:
-    """The form of the posterior the method works on."""
+    """The form of the posterior the method works on, unless its run says otherwise."""
     form = method.representation
     return "stan in pymc" if form == "pymc" and not problem.uses_port else form
 

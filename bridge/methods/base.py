@@ -88,10 +88,11 @@ class Fit:
     proposal
         Draws of what the method offers for importance weights beside q; None where q serves.
     seconds
-        Wall time of the fit: for Stan the run of the compiled program, for PyMC with its graph
-        compilation.
-    gradient_evaluations
-        Gradients of log p̃, where the method lets them be counted.
+        Wall time of the fit without compilation: for Stan the run of the compiled program.
+    compile_seconds
+        Wall time of compilation, where the method knows it: next to none where the cache has all.
+    density_evaluations, gradient_evaluations
+        Of log p̃, where the method lets them be counted.
     losses, loss_iterations
         Trace of the objective (:attr:`Method.objective`) as the method reports it, and the
         iterations of its entries; None for every iteration.
@@ -106,6 +107,8 @@ class Fit:
     lq: Array | None = None
     log_q: LogDensity | None = None
     proposal: WeightedDraws | None = None
+    compile_seconds: float | None = None
+    density_evaluations: int | None = None
     gradient_evaluations: int | None = None
     losses: Array | None = None
     loss_iterations: NDArray[np.integer] | None = None

@@ -7,22 +7,24 @@ in its record (`Fit.info`), and all of them are the class's own defaults.
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import version
+from inspect import signature
+from typing import TypedDict
 
 import numpy as np
 
 from bridge.methods.base import Fit, Method, Problem, WeightedDraws
+from bridge.methods.options import options_text
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.core.result import FitResult
 
-__all__ = ["FAMILY_METHODS", "FittedBy", "options_of"]
+__all__ = ["FAMILY_METHODS", "FittedBy"]
 
 
 @dataclass(frozen=True)
@@ -50,18 +52,15 @@ class FittedBy:
 
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
         algorithm = self.algorithm() if isinstance(self.algorithm, Made) else self.algorithm
-        begin = time.perf_counter()
         target = problem.pymc_target
         density = CountedDensity(target.density)
         with Monitor.silent() as monitor:
             fitted = run_algorithm(
                 algorithm, density, problem.start, self.n, random_seed=seed, monitor=monitor
             )
-        seconds = time.perf_counter() - begin
-        own = _drawn(fitted.q, density, draws, seed)
-        proposal = fitted.proposal
-        result, losses = fitted.result, monitor.history
-        on = "a Stan program" if hasattr(target.density, "program") else f"PyMC {version('pymc')}"
+        own, proposal = _drawn(fitted.q, density, draws, seed), fitted.proposal
+        losses, of_stan = monitor.history, hasattr(target.density, "program")
+        on = "a Stan program" if of_stan else f"PyMC {version('pymc')}"
         return Fit(
             target=target,
             theta=own.theta,
@@ -69,18 +68,13 @@ class FittedBy:
             lq=own.lq,
             log_q=getattr(fitted.q, "log_density", None),
             proposal=None if proposal is None else _drawn(proposal, density, draws, seed),
-            seconds=seconds,
-            gradient_evaluations=result.gradient_evaluations,
             losses=losses if len(losses) else None,
+            **_effort(fitted.result),
             info={
                 "engine": f"pymc_ext on {on}",
-                "converged": result.converged,
-                "stop_reason": result.stop_reason,
-                "fit_notes": "; ".join(result.notes) or None,
-                "options": json.dumps(
-                    {"n": algorithm.checked_budget(self.n), **options_of(algorithm)},
-                    ensure_ascii=False,
-                ),
+                **({"representation": "stan"} if of_stan else {}),
+                **_course(fitted.result),
+                "options": options_text(n=algorithm.checked_budget(self.n), algorithm=algorithm),
             },
         )
 
@@ -90,21 +84,6 @@ def _drawn(q: Posterior, density: CountedDensity, draws: int, seed: int) -> Weig
     theta, lq = q.forward(z)
     with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
         return WeightedDraws(theta[None], density.log_density(theta)[None], lq[None])
-
-
-def options_of(algorithm: Algorithm) -> dict[str, object]:
-    """Every setting of an algorithm, as plain values by name."""
-    plain: dict[str, object] = {}
-    for name, value in vars(algorithm).items():
-        if name.startswith("_"):
-            continue
-        if is_dataclass(value) and not isinstance(value, type):
-            value = asdict(value)
-        if isinstance(value, dict):
-            value = {k: v for k, v in value.items() if not callable(v)}
-        if isinstance(value, dict | tuple | list | str | int | float | type(None)):
-            plain[name] = value
-    return plain
 
 
 @dataclass(frozen=True)
@@ -131,44 +110,78 @@ class Made:
 # ---- families that read the graph of a PyMC model ----------------------------------------------
 
 
-def _viper(problem: Problem, draws: int, seed: int) -> Fit:
-    import pymc_ext as px
+@dataclass(frozen=True)
+class ByPMFit:
+    """Run of a method: ``pm.fit`` on the problem's PyMC model.
 
-    with problem.model:
-        return _by_pm_fit(problem, px.ViperVI("full", random_seed=seed), draws, seed)
+    Parameters
+    ----------
+    inference
+        Name of the class in `pymc_ext`.
+    options
+        Keyword arguments of the class.
+    """
+
+    inference: str
+    options: Mapping[str, object] = field(default_factory=dict, hash=False)
+
+    def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
+        import pymc as pm
+
+        cls = getattr(import_module("pymc_ext"), self.inference)
+        with problem.model:
+            inference = cls(**self.options, random_seed=seed)
+            approx = pm.fit(inference.default_budget, method=inference, progressbar=False)
+        theta, lp, lq = approx.draws_with_logs(draws, random_seed=seed)
+        return Fit(
+            target=problem.pymc_target,
+            theta=theta[None],
+            lp=lp[None],
+            lq=lq[None],
+            log_q=approx.log_q,
+            losses=np.asarray(approx.hist) if len(approx.hist) else None,
+            **_effort(approx.result),
+            info={
+                "engine": f"PyMC {pm.__version__}",
+                **_course(approx.result),
+                "options": options_text(n=inference.default_budget, **self._every_option(cls)),
+            },
+        )
+
+    def _every_option(self, cls: type) -> dict[str, object]:
+        """Options of the class, those left at their defaults too."""
+        parameters = signature(cls).parameters
+        defaults = {name: p.default for name, p in parameters.items() if name not in _OF_A_RUN}
+        return {"type": self.inference, **defaults, **self.options}
 
 
-def _matching(problem: Problem, draws: int, seed: int) -> Fit:
-    import pymc_ext as px
-
-    with problem.model:
-        return _by_pm_fit(problem, px.MatchingVI(alpha="elbo", random_seed=seed), draws, seed)
+_OF_A_RUN = ("model", "start", "random_seed")
 
 
-def _by_pm_fit(problem: Problem, inference: object, draws: int, seed: int) -> Fit:
-    import pymc as pm
+class _Spent(TypedDict):
+    seconds: float
+    compile_seconds: float
+    density_evaluations: int
+    gradient_evaluations: int
 
-    begin = time.perf_counter()
-    approx = pm.fit(method=inference, progressbar=False)
-    seconds = time.perf_counter() - begin
-    theta, lp, lq = approx.draws_with_logs(draws, random_seed=seed)
-    result = approx.result
-    return Fit(
-        target=problem.pymc_target,
-        theta=theta[None],
-        lp=lp[None],
-        lq=lq[None],
-        log_q=approx.log_q,
-        seconds=seconds,
-        gradient_evaluations=result.gradient_evaluations,
-        losses=np.asarray(approx.hist) if len(approx.hist) else None,
-        info={
-            "engine": f"PyMC {pm.__version__}",
-            "converged": result.converged,
-            "stop_reason": result.stop_reason,
-            "fit_notes": "; ".join(result.notes) or None,
-        },
-    )
+
+def _effort(result: FitResult) -> _Spent:
+    """Fields of :class:`Fit` that say what was spent."""
+    return {
+        "seconds": result.seconds,
+        "compile_seconds": result.compile_seconds,
+        "density_evaluations": result.density_evaluations,
+        "gradient_evaluations": result.gradient_evaluations,
+    }
+
+
+def _course(result: FitResult) -> dict[str, object]:
+    """How it went, for the record."""
+    return {
+        "converged": result.converged,
+        "stop_reason": result.stop_reason,
+        "fit_notes": "; ".join(result.notes) or None,
+    }
 
 
 def _on_density(
@@ -211,12 +224,19 @@ FAMILY_METHODS = (
     _on_density("mixture", "mixture of Laplace fits at several modes", "gaussian.mixture:Mixture"),
     _on_density("bernstein", "Bernstein flow", _FLOW),
     _on_density("bernstein-laplace", "Bernstein flow on a Laplace base", _FLOW, base="laplace"),
-    Method("viper-full", "closed-form logistic VI", "pymc", _viper, default=False, general=False),
+    Method(
+        "viper-full",
+        "closed-form logistic VI",
+        "pymc",
+        ByPMFit("ViperVI", {"covariance": "full"}),
+        default=False,
+        general=False,
+    ),
     Method(
         "matching",
         "matched logistic or softmax likelihood",
         "pymc",
-        _matching,
+        ByPMFit("MatchingVI", {"alpha": "elbo"}),
         default=False,
         general=False,
     ),

@@ -23,7 +23,7 @@ class _Losses(TypedDict, total=False):
 
 def _stan_fit(problem: Problem, baseline: Callable[..., InferenceData], **arguments: object) -> Fit:
     """Run one of ``stan_models.baselines`` and read its InferenceData."""
-    program = problem.program
+    program, begin = problem.program, time.perf_counter()
     program.compile()  # so that `seconds` is the run alone
     start = time.perf_counter()
     idata = baseline(program, problem.data, **arguments)
@@ -31,6 +31,7 @@ def _stan_fit(problem: Problem, baseline: Callable[..., InferenceData], **argume
     stats = idata["sample_stats"]
     attrs = dict(idata["posterior"].attrs)
     info = {k: attrs[k] for k in ("engine", "stan_version", "converged") if k in attrs}
+    info["options"] = str(attrs["arguments"])  # JSON already: all that the run was told
     if "converged" in info:
         info["converged"] = bool(info["converged"])  # NetCDF has no booleans
     log_q = None
@@ -47,6 +48,7 @@ def _stan_fit(problem: Problem, baseline: Callable[..., InferenceData], **argume
         lq=stats["lq"].values if "lq" in stats else None,
         log_q=log_q,
         seconds=float(attrs.get("seconds", seconds)),
+        compile_seconds=start - begin,
         gradient_evaluations=None if gradients is None else int(gradients),
         **_losses(idata),
         info=info,

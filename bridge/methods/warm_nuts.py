@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.metadata import version
 
 import numpy as np
 
 from bridge.methods.base import Array, Fit, Method, Problem
+from bridge.methods.options import options_text
 from bridge.stan.sampler import StanNUTS, takes
 from bridge.stan.start import stan_start
 from bridge.targets.base import Target
@@ -20,6 +19,7 @@ from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
+from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from stan_models import StanDensity, ToolchainError
@@ -65,23 +65,28 @@ class WarmNUTS:
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
         """``draws`` does not matter: as many are made as their ESS asks for."""
         target, start = _target(problem)
-        begin, counted = time.perf_counter(), CountedDensity(target.density)
+        counted = CountedDensity(target.density)
+        effort = Effort(counted)
         transport, approximation = self._approximate(counted, start, seed)
         found = sample(
             target.density, transport, sampler_for(target.density, transport), self.options,
             seed=seed, constrain=target.constrain,
         )  # fmt: skip
+        spent = effort.spent()
         return Fit(
             target=target,
             theta=found.theta,
             lp=found.lp,
-            seconds=time.perf_counter() - begin,
+            seconds=spent["seconds"],
+            compile_seconds=spent["compile_seconds"],
+            density_evaluations=counted.values + found.density_evaluations,
             gradient_evaluations=counted.gradients + found.gradient_evaluations,
             info={
                 **_info(found, target.density),
                 "approximation": approximation,
                 "approximation_gradients": counted.gradients,
-                "options": json.dumps(asdict(self.options)),
+                **({"representation": "stan"} if isinstance(target.density, StanDensity) else {}),
+                "options": options_text(algorithm=self.algorithm, options=self.options),
             },
         )
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import NullFormatter
 
 from bridge.measures.limits import KHAT_GOOD, KHAT_USABLE, KHAT_WORST_SHOWN
 from bridge.report.metrics import label
-from bridge.report.panels import khat_text, loss_name, loss_range, shown_names
+from bridge.report.panels import khat_text, loss_range, shown_names
 from bridge.report.stored import open_group, read_traces, scalars
 from posteriordb_cases import load_case
 
@@ -147,10 +147,10 @@ def loss_traces(case_name: str, runs: pd.DataFrame, out: Path) -> Figure | None:
         return None
     figure = Figure(figsize=(3.2 * len(traces), 2.8), layout="constrained")
     axes = figure.subplots(1, len(traces), squeeze=False)[0]
-    for axis, (method, lines) in zip(axes, traces.items(), strict=True):
+    for axis, (method, (objective, lines)) in zip(axes, traces.items(), strict=True):
         for iteration, loss in lines:
             axis.plot(iteration, loss, lw=0.8)
         axis.set_ylim(loss_range(lines))
-        axis.set(title=method, xlabel="iteration", ylabel=loss_name(method))
+        axis.set(title=method, xlabel="iteration", ylabel=objective)
     figure.suptitle(case_name, fontsize=10)
     return figure

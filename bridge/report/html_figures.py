@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,8 @@ import pandas as pd
 
 from bridge.measures.limits import KHAT_GOOD, KHAT_USABLE, KHAT_WORST_SHOWN, SMALL_ERROR
 from bridge.report.metrics import label
-from bridge.report.panels import khat_text, loss_name, loss_range, shown_names
-from bridge.report.stored import Trace, open_group, scalars
+from bridge.report.panels import khat_text, loss_range, shown_names
+from bridge.report.stored import Traces, open_group, scalars
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -173,7 +173,7 @@ def _marginal(
         )
 
 
-def loss_curves(traces: Mapping[str, Sequence[Trace]]) -> Figure:
+def loss_curves(traces: Mapping[str, Traces]) -> Figure:
     """The objective against iterations: a panel a method, a line a seed."""
     from plotly.graph_objects import Scatter
     from plotly.subplots import make_subplots
@@ -183,10 +183,10 @@ def loss_curves(traces: Mapping[str, Sequence[Trace]]) -> Figure:
     figure = make_subplots(
         rows,
         columns,
-        subplot_titles=[f"{name}: {loss_name(name)}" for name in traces],
+        subplot_titles=[f"{name}: {found.objective}" for name, found in traces.items()],
         vertical_spacing=0.3 / max(rows, 2),
     )
-    for number, lines in enumerate(traces.values()):
+    for number, (_, lines) in enumerate(traces.values()):
         place = {"row": number // columns + 1, "col": number % columns + 1}
         for iteration, loss in lines:
             x, y = _thinned(iteration, loss)

@@ -84,7 +84,9 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("ess", "ESS", 0, "effective draws"),
     Metric("gradient_evaluations", "grads", 0, "gradient evaluations", TERMINAL | HTML | BEST),
-    Metric("seconds", "s", 1, "wall time of a fit (s)", TERMINAL),
+    Metric("density_evaluations", "log p̃", 0, "evaluations of log p̃", Shown.NOWHERE),
+    Metric("seconds", "s", 1, "wall time of a fit without compilation (s)", TERMINAL),
+    Metric("compile_seconds", "compile s", 1, "wall time of compilation (s)", HTML),
     Metric("cpu_seconds", "CPU s", 2, "CPU time of a fit (s)", HTML | BEST),
 )  # fmt: skip
 

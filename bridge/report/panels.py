@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bridge.methods.table import METHODS
 from bridge.report.stored import Trace
 
-__all__ = ["khat_text", "loss_name", "loss_range", "shown_names"]
+__all__ = ["khat_text", "loss_range", "shown_names"]
 
 _MAX_PANELS = 12  # marginals of a posterior: more are not looked at, and would fill the page
 
@@ -28,11 +27,6 @@ def shown_names(names: list[str]) -> list[str]:
     scalars = [name for name in names if "[" not in name]
     vectors = [name for name in names if "[" in name]
     return (scalars + vectors[-max(_MAX_PANELS - len(scalars), 1) :])[:_MAX_PANELS]
-
-
-def loss_name(method: str) -> str:
-    """What the losses of a method are."""
-    return METHODS[method].objective if method in METHODS else "loss"
 
 
 def loss_range(lines: Sequence[Trace]) -> tuple[float, float] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,10 +15,17 @@ from bridge.comparison.records import Records
 from bridge.errors import RecordsError
 from bridge.methods.table import METHODS
 
-__all__ = ["Trace", "open_group", "read_records", "read_traces", "scalars"]
+__all__ = ["Trace", "Traces", "open_group", "read_records", "read_traces", "scalars"]
 
 _log = logging.getLogger(__name__)
 Trace = tuple[np.ndarray, np.ndarray]  # iterations and losses, (n,) each
+
+
+class Traces(NamedTuple):
+    """What the losses of a method are, and those of each seed."""
+
+    objective: str
+    seeds: list[Trace]
 
 
 def read_records(folder: Path) -> pd.DataFrame:
@@ -90,12 +98,19 @@ def scalars(dataset: xr.Dataset) -> Iterator[tuple[str, np.ndarray]]:
             yield label, values[(slice(None), *index)]
 
 
-def read_traces(runs: pd.DataFrame, folder: Path) -> dict[str, list[Trace]]:
-    """Stored (iterations, losses) of each seed by method, of the methods that have some."""
-    traces: dict[str, list[Trace]] = {}
-    for method, file in runs.reindex(columns=["method", "draws_file"]).itertuples(index=False):
+def read_traces(runs: pd.DataFrame, folder: Path) -> dict[str, Traces]:
+    """Stored losses of each seed by method, of the methods that have some."""
+    traces: dict[str, Traces] = {}
+    columns = runs.reindex(columns=["method", "draws_file", "objective"])
+    for method, file, objective in columns.itertuples(index=False):
         data = open_group(folder / file, "optimization_trace")
         if "loss" in data:
             values = (data["iteration"].values, data["loss"].values)
-            traces.setdefault(method, []).append(values)
+            of = objective if isinstance(objective, str) else _objective(method)
+            traces.setdefault(method, Traces(of, [])).seeds.append(values)
     return traces
+
+
+def _objective(method: str) -> str:
+    """Of records of versions that did not say."""
+    return METHODS[method].objective if method in METHODS else "loss"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
 from pymc_ext.density.check import DensityError
+from pymc_ext.density.counted import Clock
 from pymc_ext.density.protocol import Array
 
 
@@ -63,8 +65,9 @@ class CallableDensity:
             raise DensityError(f"names must be {dimension} texts, got {len(names)}")
         self.dimension = int(dimension)
         self.unconstrained_names = None if names is None else list(names)
+        self.clock = Clock()  # of what JAX compiles
         if jax:
-            self._value, self._both = _jax_rows(log_density)
+            self._value, self._both = _jax_rows(log_density, self.clock)
         else:
             self._value = log_density
             self._both = lambda theta: (log_density(theta), gradient(theta))  # type: ignore[misc]
@@ -92,7 +95,7 @@ class CallableDensity:
 
 
 def _jax_rows(
-    function: Callable[[Array], Array],
+    function: Callable[[Array], Array], clock: Clock
 ) -> tuple[Callable[[Array], Array], Callable[[Array], tuple[Array, Array]]]:
     """Value, and value with gradient, over rows, compiled by JAX."""
     if find_spec("jax") is None:
@@ -100,9 +103,23 @@ def _jax_rows(
     import jax
 
     jax.config.update("jax_enable_x64", True)  # log densities of data need double precision
-    value = jax.jit(jax.vmap(function))
-    both = jax.jit(jax.vmap(jax.value_and_grad(function)))
+    value = _by_shape(jax.jit(jax.vmap(function)), clock)
+    both = _by_shape(jax.jit(jax.vmap(jax.value_and_grad(function))), clock)
     return (
         lambda theta: np.asarray(value(theta)),
         lambda theta: tuple(np.asarray(part) for part in both(theta)),  # type: ignore[return-value]
     )
+
+
+def _by_shape(jitted: Any, clock: Clock) -> Callable[[Array], Any]:
+    """A jitted function, compiled on ``clock`` for each number of rows when that first occurs."""
+    made: dict[tuple[int, ...], Callable[[Array], Any]] = {}
+
+    def call(theta: Array) -> Any:
+        rows = np.asarray(theta, dtype=float)
+        if rows.shape not in made:
+            with clock.compiling():
+                made[rows.shape] = jitted.lower(rows).compile()
+        return made[rows.shape](rows)
+
+    return call

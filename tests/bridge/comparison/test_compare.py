@@ -25,9 +25,12 @@ from bridge.errors import (
     UnknownMethodError,
     UnreliableReferenceError,
 )
-from bridge.methods.base import Method
+from bridge.methods.base import Fit, Method, Problem
 from bridge.methods.table import METHODS
+from bridge.report.figures import loss_traces
 from bridge.report.files import write
+from bridge.report.html_figures import loss_curves
+from bridge.report.stored import read_records, read_traces
 from tests.bridge.conftest import GAUSSIAN, gaussian_fit
 from tests.tolerances import EXACT, monte_carlo
 
@@ -51,6 +54,40 @@ def test_equal_densities_are_reported_as_exact(run) -> None:
     assert row["elbo"] == pytest.approx(LOG_EVIDENCE, rel=EXACT)
     assert abs(row["kl_qp"]) < monte_carlo(row["kl_qp_se"])
     assert abs(row["kl_pq"]) < monte_carlo(row["kl_pq_se"])
+
+
+def shifted(problem: Problem, draws: int, seed: int) -> Fit:
+    return gaussian_fit(problem, draws, seed, shift=SHIFT, scale=1.0)
+
+
+def test_what_a_users_method_minimises_is_in_the_figures(run, tmp_path: Path) -> None:
+    run([Method("own", "of a user", "pymc", shifted, objective="−log score")])
+    runs = read_records(tmp_path)
+    assert list(runs["objective"]) == ["−log score"]
+    traces = read_traces(runs, tmp_path)
+    assert traces["own"].objective == "−log score" and len(traces["own"].seeds) == 1
+    (title,) = loss_curves(traces).layout.annotations
+    assert title.text == "own: −log score"
+    axes = loss_traces(GAUSSIAN, runs, tmp_path).axes
+    assert [axis.get_ylabel() for axis in axes] == ["−log score"]
+    older = runs.drop(columns="objective")
+    assert read_traces(older, tmp_path)["own"].objective == "loss"
+
+
+@pytest.mark.stan
+def test_a_record_says_what_a_method_ran_on(monkeypatch, tmp_path: Path) -> None:
+    case = "two_successes-bernoulli_beta"
+    arguments = {"out": tmp_path, "draws": 1000, "repetitions": 1}
+    assert compare(case, "laplace", 1, **arguments)["representation"][0] == "pymc"
+    monkeypatch.setattr(CaseProblem, "uses_port", False)
+    _problem.cache_clear()
+    found = compare(case, ["laplace", "pymc-advi", "stan-laplace"], 2, **arguments)
+    assert dict(zip(found["method"], found["representation"], strict=True)) == {
+        "laplace": "stan",
+        "pymc-advi": "stan in pymc",
+        "stan-laplace": "stan",
+    }
+    _problem.cache_clear()
 
 
 def test_a_shifted_gaussian_has_its_closed_form_divergences(run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -14,13 +15,15 @@ import bridge
 import pymc_ext as px
 from bridge.comparison.judge import _importance, judge
 from bridge.comparison.problem import CaseProblem
-from bridge.methods.families import options_of
 from bridge.methods.gaussian import gaussian_mixture_log_q
+from bridge.methods.options import described
 from bridge.methods.problems import ModelProblem
 from bridge.methods.table import METHODS, find_methods
 from posteriordb_cases import load_case
+from pymc_ext.variational.bernstein.algorithm import Bernstein
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
+FAMILIES_ON_DENSITIES = ["laplace", "mixed-lr", "mixture"]
 BERNOULLI = "two_successes-bernoulli_beta"
 STAN = [name for name, method in METHODS.items() if method.representation == "stan"]
 BEST_GAUSSIAN_KL = 0.02216  # min over N(m, v) of KL(N ‖ logit of Be(3.1, 1.1)), by quadrature
@@ -74,23 +77,77 @@ def test_pymc_advi_is_near_the_best_gaussian(problem: CaseProblem) -> None:
 
 
 def test_a_record_holds_every_option_of_a_run(problem: CaseProblem) -> None:
-    options = json.loads(METHODS["laplace"].run(problem, DRAWS, 1).info["options"])
-    assert options == {
+    record = judge(problem, METHODS["laplace"].run(problem, DRAWS, 1), repetitions=1)
+    search = {"type": "ModeSearch", "starts": None, "indefinite": "refuse", "spread": 2.0}
+    assert json.loads(record["options"]) == {
         "n": 10_000,
-        "search": {"starts": None, "indefinite": "refuse", "spread": 2.0},
+        "algorithm": {"type": "Laplace", "search": search},
     }
-    options = options_of(METHODS["bernstein-laplace"].run.algorithm())
+    options = described(METHODS["bernstein-laplace"].run.algorithm())
     assert options["base"] == "laplace" and options["step"]["draws"] == 10
     assert options["shape"]["order"] == 50 and options["policy"]["good_khat"] == 0.3
     assert options["polish"]["weighted"]["steps"] == 3000
+    assert options["shape"]["latent"] == {"type": "Normal"}
     json.dumps(options)  # what a record can hold
 
 
+def test_options_that_differ_are_described_differently() -> None:
+    made = [
+        Bernstein(px.FlowShape(latent=latent, tails="linear"), base=base)
+        for latent in ("normal", "logistic", px.StudentT(df=3))
+        for base in ("identity", ([0.0], [[1.0]]), ([0.0], [[2.0]]))
+    ]
+    texts = {json.dumps(described(algorithm)) for algorithm in made}
+    assert len(texts) == len(made)
+
+
+RECORDED = [*FAMILIES_ON_DENSITIES, "pymc-advi"]
+
+
+@pytest.mark.parametrize(
+    "name", [*RECORDED, *(pytest.param(n, marks=pytest.mark.stan) for n in (*STAN, "warm-nuts"))]
+)
+def test_every_method_records_its_options_and_its_effort(problem: CaseProblem, name: str) -> None:
+    begin = time.perf_counter()
+    record = judge(problem, METHODS[name].run(problem, DRAWS, 1), repetitions=1)
+    wall = time.perf_counter() - begin
+    options = json.loads(record["options"])
+    assert options and "seed" not in json.dumps(options)
+    assert 0 < record["seconds"] < wall and 0 <= record["compile_seconds"] < wall
+    if not name.startswith("stan"):
+        assert options.get("n", 1) > 0
+        assert record["density_evaluations"] >= record["gradient_evaluations"] > 0
+
+
+@pytest.mark.parametrize("name", ["viper-full", "matching"])
+def test_families_of_logistic_models_record_their_options(name: str) -> None:
+    rng = np.random.default_rng(1)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 1, shape=2)
+        y = rng.integers(2, size=40)
+        pm.Bernoulli("y", logit_p=rng.normal(size=(40, 2)) @ beta, observed=y)
+    fit = METHODS[name].run(ModelProblem(model), DRAWS, 1)
+    options = json.loads(fit.info["options"])
+    given = {"covariance": "full"} if name == "viper-full" else {"alpha": "elbo"}
+    assert options.items() >= given.items() and len(options) > 3 and options["n"] > 0
+    assert fit.compile_seconds > 0 and fit.density_evaluations is not None
+
+
+def test_compilation_is_not_the_fits_time() -> None:
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+    begin = time.perf_counter()
+    fit = METHODS["laplace"].run(ModelProblem(model), DRAWS, 1)
+    wall = time.perf_counter() - begin
+    assert fit.compile_seconds > 0.01
+    assert fit.seconds + fit.compile_seconds < wall
+
+
 def test_methods_run_with_the_families_own_defaults() -> None:
-    ours = options_of(METHODS["bernstein"].run.algorithm())
-    assert ours == options_of(px.BernsteinVI(model=one_normal()).algorithm)
-    mixed = options_of(METHODS["mixed-eig"].run.algorithm())
-    assert mixed == options_of(px.MixedVI("eig", model=one_normal()).algorithm)
+    ours = METHODS["bernstein"].run.algorithm()
+    assert ours == px.BernsteinVI(model=one_normal()).algorithm
+    mixed = METHODS["mixed-eig"].run.algorithm()
+    assert mixed == px.MixedVI("eig", model=one_normal()).algorithm
 
 
 def one_normal() -> pm.Model:

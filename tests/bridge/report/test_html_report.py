@@ -22,7 +22,7 @@ from bridge.errors import BridgeError, RecordsError
 from bridge.measures import scores
 from bridge.report.html_figures import loss_curves
 from bridge.report.html_report import html_report
-from bridge.report.stored import read_records
+from bridge.report.stored import Traces, read_records
 from bridge.report.summary import best, failure_lines, failures, summary
 from tests.bridge.conftest import GAUSSIAN
 
@@ -200,7 +200,7 @@ def test_page_and_tables_are_written_from_a_comparison(compared: Path, tmp_path:
 def test_long_loss_curves_are_thinned_to_means_of_blocks() -> None:
     _libraries()
     iteration = np.arange(0, 10_010, 10)
-    (line,) = loss_curves({"m": [(iteration, 2.0 * iteration)]}).data
+    (line,) = loss_curves({"m": Traces("−ELBO", [(iteration, 2.0 * iteration)])}).data
     assert len(line.x) == 334 and line.x[1] == 30  # blocks of three of 1,001 values
     assert line.y[0] == 20 and line.y[-1] == 2 * np.mean(iteration[-2:])
 

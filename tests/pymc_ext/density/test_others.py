@@ -1,5 +1,7 @@
 """Densities that are not PyMC's, what is asked of them, and Hessians by differences."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -116,6 +118,22 @@ def test_jax_functions_bring_their_gradient():
     for a, b in zip(ours.log_density_gradient(x), theirs.log_density_gradient(x), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8)
     np.testing.assert_allclose(theirs.log_density(x), ours.log_density(x), rtol=EXACT)
+
+
+def test_what_jax_compiles_is_not_the_fits_time():
+    pytest.importorskip("jax", reason="the jax extra is not installed")
+    density = CallableDensity(lambda x: -0.5 * (x - 1) @ (x - 1), dimension=3, jax=True)
+    before = density.clock.seconds
+    density.log_density(np.zeros((7, 3)))
+    compiled = density.clock.seconds
+    assert compiled > before
+    density.log_density(np.ones((7, 3)))
+    assert density.clock.seconds == compiled  # the same number of rows
+    begin = time.perf_counter()
+    result = Laplace().fit(density, random_seed=1).result
+    wall = time.perf_counter() - begin
+    assert 0.01 < result.compile_seconds < wall
+    assert 0 < result.seconds < wall - 0.9 * result.compile_seconds
 
 
 @pytest.mark.parametrize(
