@@ -98,7 +98,8 @@ def in_map(run: Run, transport: TransportMap, starts: Array) -> tuple[Chains, st
         if why == DIVERGES and acceptance > options.target_acceptance:
             run.given_up += chains.gradients
             options = replace(options, target_acceptance=acceptance)
-            chains, why = _warmed_in_map(run, transport, chains.points[:, -1], options)
+            # from the same starts: a chain that was stuck would begin where it stuck
+            chains, why = _warmed_in_map(run, transport, starts, options)
     return chains, why
 
 
