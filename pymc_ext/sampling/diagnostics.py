@@ -23,8 +23,8 @@ RHAT_AGREES: Final = 1.02
 ENERGY_FMI_LEAST: Final = 0.3
 
 # The largest share of divergent transitions; one alone is always borne. On centred eight schools
-# maps that let chains into the neck had up to 0.13 %, maps that kept them out of the 5 % of the mass
-# that lie there 0.2 to 0.8 %, at whatever step size, while R̂, ESS and E-FMI said nothing.
+# maps that let chains into the neck had up to 0.13 %, maps that kept them out of the 5 % of the
+# mass that lie there 0.2 to 0.8 %, whatever the steps, while R̂, ESS and E-FMI said nothing.
 DIVERGENT_MOST: Final = 0.001
 
 
