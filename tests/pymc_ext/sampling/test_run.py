@@ -119,7 +119,7 @@ def test_chains_that_diverge_take_shorter_steps_once():
     assert spent == 4 * 10 * (10 + stages.FIRST_DRAWS)
     assert found.gradient_evaluations == sum(chain.gradients for chain in told.made)
     hopeless = sample(TARGET, UNIT, told := Puppeteer(diverges_below=1.0), seed=1)
-    assert len(told.made) == 8 and not hopeless.trusted
+    assert len(told.made) == 12 and not hopeless.trusted
     assert "transitions diverged, more than 1 %" in hopeless.verdict
 
 
