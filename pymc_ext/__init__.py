@@ -1,9 +1,10 @@
 """Variational families, Gaussian-process methods and Ops for PyMC: ``import pymc_ext as px``.
 
 What lives here: ``density`` (log p̃ with its score, of a model or a callable), ``variational`` (the
-families), ``gp``, ``matching``, ``ops`` (PyTensor Ops with their kernels) and ``maths`` (NumPy
-alone). Names are imported when they are first asked for: algorithms on a density that is not
-PyMC's, a Stan program's say, load neither PyMC nor PyTensor.
+families), ``sampling`` (exact draws in a family's coordinates), ``gp``, ``matching``, ``ops``
+(PyTensor Ops with their kernels) and ``maths`` (NumPy alone). Names are imported when they are
+first asked for: algorithms on a density that is not PyMC's, a Stan program's say, load neither PyMC
+nor PyTensor.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pymc_ext.maths.trust_region import NoModeError
     from pymc_ext.ops.bernstein import bernstein_map
     from pymc_ext.ops.expected_softplus import expected_softplus
+    from pymc_ext.sampling.pymc import sample
     from pymc_ext.variational.bernstein.latents import Logistic, Normal, StudentT
     from pymc_ext.variational.bernstein.polish.weighted import ImportanceWeighted, Polish
     from pymc_ext.variational.bernstein.shape import FlowShape
@@ -75,6 +77,7 @@ _HOMES = {
     "gp": "pymc_ext.gp",
     "matched_start": _VARIATIONAL + "logistic.matching",
     "matched_targets": "pymc_ext.matching",
+    "sample": "pymc_ext.sampling.pymc",
 }
 
 __all__ = [
@@ -111,6 +114,7 @@ __all__ = [
     "gp",
     "matched_start",
     "matched_targets",
+    "sample",
 ]
 
 

@@ -187,6 +187,17 @@ class StanChain:
         self._library.ext_chain_inverse_metric(self._handle, found.ctypes.data_as(_DOUBLES))
         return found
 
+    @property
+    def step_size(self) -> float:
+        """Of the integrator, at present; may be set between runs."""
+        return float(self._library.ext_chain_step_size(self._handle))
+
+    @step_size.setter
+    def step_size(self, value: float) -> None:
+        if not 0 < value < np.inf:
+            raise ValueError(f"step_size must be positive, got {value}")
+        self._library.ext_chain_set_step_size(self._handle, value)
+
     def _failed(self, message: ctypes.c_char_p) -> StanRunError:
         text = (message.value or b"").decode()
         self._library.bs_free_error_msg(message)
@@ -220,6 +231,10 @@ def _library(density: StanDensity) -> tuple[ctypes.CDLL, ctypes.c_void_p]:
     ]  # fmt: skip
     library.ext_chain_gradients.argtypes = [ctypes.c_void_p]
     library.ext_chain_gradients.restype = ctypes.c_longlong
+    library.ext_chain_step_size.argtypes = [ctypes.c_void_p]
+    library.ext_chain_step_size.restype = ctypes.c_double
+    library.ext_chain_set_step_size.argtypes = [ctypes.c_void_p, ctypes.c_double]
+    library.ext_chain_set_step_size.restype = None
     library.ext_chain_inverse_metric.argtypes = [ctypes.c_void_p, _DOUBLES]
     library.ext_chain_inverse_metric.restype = None
     return library, model

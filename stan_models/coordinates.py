@@ -14,6 +14,10 @@ Array = NDArray[np.float64]
 Matrix: TypeAlias = "Array | sparse.sparray"
 
 
+TAILS = ("below", "above")
+VECTORS = ("mu", "d", "m", "skew", *TAILS)
+
+
 class CMatrix(ctypes.Structure):
     """``ext_matrix`` of the C library."""
 
@@ -30,7 +34,7 @@ class CMap(ctypes.Structure):
 
     _fields_ = (
         ("order", ctypes.POINTER(ctypes.c_int)),
-        *((name, ctypes.POINTER(ctypes.c_double)) for name in ("mu", "d", "m", "eps", "delta")),
+        *((name, ctypes.POINTER(ctypes.c_double)) for name in VECTORS),
         *((name, CMatrix) for name in "LCHQ"),
     )
 
@@ -41,13 +45,14 @@ class Coordinates:
 
     .. math::
 
-       y &= \frac{\sinh(\delta \operatorname{asinh} v + \epsilon) - \sinh\epsilon}
-                 {\delta \cosh\epsilon}, \quad x = C y + d, \quad g = \sigma(2x), \quad
-                 g_0 = \sigma(2d), \quad a = \tfrac12 \log(g / g_0) \\
+       y &= \frac{S(\operatorname{asinh} v - \epsilon) - S(-\epsilon)}{S'(-\epsilon)}, \quad
+                 S(u) = \sinh(\delta_\pm u) / \delta_\pm \\
+       x &= C y + d, \quad g = \sigma(2x), \quad g_0 = \sigma(2d), \quad
+                 a = \tfrac12 \log(g / g_0) \\
        w &= e^{a} y + (g - g_0)(m + H y) + Q (y^2 - 1), \quad
                  \theta_{\texttt{order}} = \mu + L w.
 
-    Without C, H, Q, ε, δ it is N(μ, LLᵀ).
+    δ₋ below u = 0 and δ₊ above. Without C, H, Q, ε, δ it is N(μ, LLᵀ).
 
     Parameters
     ----------
@@ -59,10 +64,10 @@ class Coordinates:
         (D,), a permutation: w_i is coordinate ``order[i]`` of θ. None: as they are.
     C, H, Q
         (D, D), strictly lower triangular, dense or sparse; None for zero.
-    d, m, eps
-        (D,); None for zero.
-    delta
-        (D,), positive; None for one.
+    d, m, skew
+        d, m and ε, (D,); None for zero.
+    below, above
+        δ₋ and δ₊, (D,), positive; None for one.
 
     Raises
     ------
@@ -84,18 +89,20 @@ class Coordinates:
     Q: Matrix | None = None
     d: Array | None = None
     m: Array | None = None
-    eps: Array | None = None
-    delta: Array | None = None
+    skew: Array | None = None
+    below: Array | None = None
+    above: Array | None = None
     _kept: list[NDArray] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         D = self.dimension
         if sorted(self._order.tolist()) != list(range(D)):
             raise ValueError(f"order must be a permutation of 0 to {D - 1}, got {self.order}")
-        for name in ("mu", "d", "m", "eps", "delta"):
+        for name in VECTORS:
             _require(name, self._vector(name), (D,))
-        if (self._vector("delta") <= 0).any():
-            raise ValueError(f"delta must be positive, got {self.delta}")
+        for name in TAILS:
+            if (self._vector(name) <= 0).any():
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         _require("L", self.L, (D, D))
         _require_invertible(self.L)
         for name in "CHQ":
@@ -118,7 +125,7 @@ class Coordinates:
     def _vector(self, name: str) -> Array:
         value = getattr(self, name)
         if value is None:
-            value = np.full(self.dimension, 1.0 if name == "delta" else 0.0)
+            value = np.full(self.dimension, 1.0 if name in TAILS else 0.0)
         return np.asarray(value, dtype=float)
 
     def as_c(self) -> CMap:
@@ -126,7 +133,7 @@ class Coordinates:
         self._kept.clear()
         answer = CMap()
         answer.order = self._integers(self._order)
-        for name in ("mu", "d", "m", "eps", "delta"):
+        for name in VECTORS:
             setattr(answer, name, self._doubles(self._vector(name)))
         for name in "LCHQ":
             rows, columns, values = _entries(getattr(self, name))

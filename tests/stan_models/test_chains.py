@@ -102,11 +102,13 @@ def test_a_funnel_in_the_coordinates_of_its_own_law() -> None:
 
 
 def full_map() -> Coordinates:
-    half = {"d": RNG.normal(size=D), "m": RNG.normal(size=D), "eps": 0.5 * RNG.normal(size=D)}
+    skew = np.array([0.5, 0, -0.4, 0, 0.3])
+    below, above = np.array([1.4, 1, 0.7, 1, 1.2]), np.array([0.8, 1, 1.9, 1.5, 1.2])
+    gate = {"d": RNG.normal(size=D), "m": RNG.normal(size=D)}
     return Coordinates(
         RNG.normal(size=D), UNIT, order=np.array([2, 0, 3, 1, 4]), C=0.4 * LOWER,
         H=sparse.coo_array(0.3 * LOWER[::-1, ::-1].T), Q=0.1 * LOWER,
-        delta=np.exp(0.3 * RNG.normal(size=D)), **half,
+        skew=skew, below=below, above=above, **gate,
     )  # fmt: skip
 
 
@@ -115,12 +117,17 @@ def written_out(t: Coordinates, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     C, H, Q = (np.zeros((D, D)) if M is None else np.asarray(sparse.coo_array(M).todense())
                for M in (t.C, t.H, t.Q))  # fmt: skip
     vector = lambda x, fill: np.full(D, fill) if x is None else x  # noqa: E731
-    d, m, eps, delta = (
-        vector(t.d, 0.0), vector(t.m, 0.0), vector(t.eps, 0.0), vector(t.delta, 1.0)
-    )  # fmt: skip
-    A = delta * np.arcsinh(v) + eps
-    y = (np.sinh(A) - np.sinh(eps)) / (delta * np.cosh(eps))
-    slope = np.cosh(A) / (np.cosh(eps) * np.sqrt(1 + v**2))
+    d, m, skew = (vector(x, 0.0) for x in (t.d, t.m, t.skew))
+    below, above = (vector(x, 1.0) for x in (t.below, t.above))
+
+    def S(u: np.ndarray) -> np.ndarray:
+        tail = np.where(u < 0, below, above)
+        return np.sinh(tail * u) / tail
+
+    steepness = np.cosh(np.where(skew > 0, below, above) * skew)  # S'(−ε)
+    u = np.arcsinh(v) - skew
+    y = (S(u) - S(-skew)) / steepness
+    slope = np.cosh(np.where(u < 0, below, above) * u) / (steepness * np.sqrt(1 + v**2))
     g, g0 = expit(2 * (y @ C.T + d)), expit(2 * d)
     a = 0.5 * np.log(g / g0)
     w = np.exp(a) * y + (g - g0) * (m + y @ H.T) + (y**2 - 1) @ Q.T
@@ -202,6 +209,17 @@ def test_blocks_are_one_run_and_gradients_are_counted(gaussian: Callable[..., St
     assert not np.array_equal(other.run(1).points, one.run(1).points)
 
 
+def test_the_step_size_may_be_set_between_runs(gaussian: Callable[..., StanDensity]) -> None:
+    chain = StanChain(gaussian(), np.zeros(D), seed=5, coordinates=Coordinates(MEAN, ROOT))
+    chain.run(19, adapt=True)
+    chain.step_size = 0.01
+    found = chain.run(3).statistics
+    assert chain.step_size == 0.01
+    assert (found["step_size"] == 0.01).all() and (found["n_steps"] > 63).all()
+    with pytest.raises(ValueError, match="step_size must be positive"):
+        chain.step_size = 0.0
+
+
 def test_a_chain_that_is_stopped_gives_what_it_made(gaussian: Callable[..., StanDensity]) -> None:
     chain = StanChain(gaussian(), np.zeros(D), seed=5, coordinates=Coordinates(MEAN, ROOT))
     timer = threading.Timer(0.2, chain.stop)
@@ -262,7 +280,7 @@ def test_bad_arguments_are_named(
         ({"L": np.ones((5, 5))}, "L must have an inverse"),
         ({"order": np.array([0, 1, 2, 3, 3])}, "order must be a permutation of 0 to 4"),
         ({"C": np.eye(5)}, "C must be strictly lower triangular"),
-        ({"delta": np.zeros(5)}, "delta must be positive"),
+        ({"above": np.zeros(5)}, "above must be positive"),
     ],
 )
 def test_a_map_without_an_inverse_is_refused(changes: dict[str, object], words: str) -> None:

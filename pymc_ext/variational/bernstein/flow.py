@@ -100,7 +100,7 @@ class BernsteinFlow:
     def warm_up(self) -> None:
         """Have numba compile, or load, what a step needs: that is no part of a fit's seconds."""
         tape = self.trace(np.zeros((1, self.latent_dimension)))
-        self.pullback(tape, np.zeros((1, self.dimension)), np.zeros(1))
+        self.parameter_gradient(tape, np.zeros((1, self.dimension)), np.zeros(1))
         one = [np.zeros(1) for _ in range(6)]
         adam(*one, 0.0, 0.0, np.zeros(2), True, 0.0)
 
@@ -141,7 +141,7 @@ class BernsteinFlow:
 
     # ---- pullback --------------------------------------------------------------------------
 
-    def pullback(self, tape: Tape, g_theta: Array, g_log_det: Array) -> Array:
+    def parameter_gradient(self, tape: Tape, g_theta: Array, g_log_det: Array) -> Array:
         """Gradient in ``x`` (P,) from cotangents of θ (N, D) and of log|det ∂θ/∂v| (N,).
 
         log q = log p(v) − log|det ∂θ/∂v|, whose first term has no gradient.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -19,6 +19,7 @@ from pymc_ext.variational.core.traces import make_trace
 from pymc_ext.variational.core.types import Array
 
 if TYPE_CHECKING:
+    from pymc.backends.base import MultiTrace
     from pytensor.compile import Function
 
 Built = TypeVar("Built")
@@ -144,18 +145,30 @@ class VectorisedApproximation(GraphApproximation):
 
         ``lp`` is left out when the model uses ``pm.Minibatch``: it would be a noisy estimate.
         """
-        variables = self.model.unobserved_value_vars
-        exact = not self.has_minibatch
-
-        def build() -> Function:
-            rows = pt.matrix("rows", shape=(None, self.group.ddim))
-            nodes = self._at_point(self.to_flat_input(list(variables)))
-            return self.compile([rows], self.over_draws(nodes, rows), on_unused_input="ignore")
-
         theta, log_q = self._posterior.forward(self.latent_draws(draws, random_seed))
-        stats = {"lp": self.density.log_density(theta), "lq": log_q} if exact else {"lq": log_q}
-        values = in_chunks(self._function("constrain", build), theta)
-        trace = make_trace(self.model, variables, values, stats)
+        stats = {"lq": log_q[None]}
+        if not self.has_minibatch:
+            stats["lp"] = self.density.log_density(theta)[None]
+        trace = self.trace_of(theta[None], stats)
         if not return_inferencedata:
             return trace
         return pm.to_inference_data(trace, model=self.model, **{"log_likelihood": False, **kwargs})
+
+    def trace_of(self, theta: Array, stats: Mapping[str, Array]) -> MultiTrace:
+        """PyMC's trace of points θ (chains, draws, D) with statistics (chains, draws) by name."""
+        flat = theta.reshape(-1, theta.shape[-1])
+        values = [x.reshape(*theta.shape[:2], *x.shape[1:]) for x in self._constrain(flat)]
+        return make_trace(self.model, self.model.unobserved_value_vars, values, stats)
+
+    def constrain(self, theta: Array) -> dict[str, Array]:
+        """Values of all variables and deterministics by name, (N, D) -> (N, *shape)."""
+        names = [variable.name for variable in self.model.unobserved_value_vars]
+        return dict(zip(names, self._constrain(theta), strict=True))
+
+    def _constrain(self, theta: Array) -> list[Array]:
+        def build() -> Function:
+            rows = pt.matrix("rows", shape=(None, self.group.ddim))
+            nodes = self._at_point(self.to_flat_input(list(self.model.unobserved_value_vars)))
+            return self.compile([rows], self.over_draws(nodes, rows), on_unused_input="ignore")
+
+        return in_chunks(self._function("constrain", build), theta)

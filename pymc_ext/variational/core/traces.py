@@ -24,7 +24,21 @@ def make_trace(
     values: Sequence[Array],
     stats: Mapping[str, Array],
 ) -> MultiTrace:
-    """Arrays with a leading draw axis as PyMC's MultiTrace, one chain."""
+    """Arrays with leading axes (chain, draw) as PyMC's MultiTrace."""
+    chains = range(len(next(iter(stats.values()))))
+    return MultiTrace([
+        _one_chain(i, model, variables, [x[i] for x in values], {k: x[i] for k, x in stats.items()})
+        for i in chains
+    ])  # fmt: skip
+
+
+def _one_chain(
+    chain: int,
+    model: pm.Model,
+    variables: Sequence[TensorVariable],
+    values: Sequence[Array],
+    stats: Mapping[str, Array],
+) -> NDArrayTrace:
     trace = NDArrayTrace(
         model=model,
         vars=list(variables),
@@ -33,11 +47,11 @@ def make_trace(
         var_dtypes={v.name: x.dtype for v, x in zip(variables, values, strict=True)},
     )
     n = len(next(iter(stats.values())))
-    trace.setup(draws=n, chain=0, sampler_vars=[{name: x.dtype for name, x in stats.items()}])
+    trace.setup(draws=n, chain=chain, sampler_vars=[{name: x.dtype for name, x in stats.items()}])
     for variable, value in zip(variables, values, strict=True):
         trace.samples[variable.name][...] = value
     for name, x in stats.items():
         trace._stats[0][name][...] = x
     trace.draw_idx = n
     trace.close()
-    return MultiTrace([trace])
+    return trace

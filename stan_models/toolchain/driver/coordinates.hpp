@@ -1,14 +1,16 @@
 // The coordinates v of a fitted approximation: theta = T(v), where v ~ N(0, I)
 // would mean theta ~ q; and the model's log density as one of v.
 //
-//   y = (sinh(delta asinh v + eps) - sinh eps) / (delta cosh eps)   marginals
+//   y = (S(asinh v - skew) - S(-skew)) / S'(-skew)                  marginals
+//   S(u) = sinh(t u) / t, t = below for u < 0, above else
 //   x = C y + d,  g = sigmoid(2 x),  g0 = sigmoid(2 d),  a = log(g / g0) / 2
 //   w = e^a y + (g - g0) (m + H y) + Q (y^2 - 1)                    one layer
 //   theta[order] = mu + L w
 //
 // C, H, Q are strictly lower triangular, so that log|det dT/dv| = sum a
 // + sum log dy/dv + log|det L|, whose last term, a constant, is left out.
-// C = H = Q = 0, eps = 0, delta = 1 is the Gaussian N(mu, L L'), L any root.
+// C = H = Q = 0, skew = 0, below = above = 1 is the Gaussian N(mu, L L'), L any
+// root.
 #pragma once
 
 #include "library.hpp"
@@ -33,7 +35,7 @@ struct ext_matrix {
 // Vectors of length D.
 struct ext_map {
   const int* order;
-  const double *mu, *d, *m, *eps, *delta;
+  const double *mu, *d, *m, *skew, *below, *above;
   ext_matrix L, C, H, Q;
 };
 
@@ -77,15 +79,19 @@ class Map {
  public:
   Map(int D, const ext_map& m)
       : order_(m.order, m.order + D), mu_(Values(m.mu, D)), d_(Values(m.d, D)),
-        m_(Values(m.m, D)), eps_(Values(m.eps, D)), delta_(Values(m.delta, D)),
-        L_(D, m.L), C_(D, m.C), H_(D, m.H), Q_(D, m.Q),
-        has_marginals_((eps_ != 0).any() || (delta_ != 1).any()) {}
+        m_(Values(m.m, D)), L_(D, m.L), C_(D, m.C), H_(D, m.H), Q_(D, m.Q) {
+    for (int i = 0; i < D; ++i)
+      if (m.skew[i] != 0 || m.below[i] != 1 || m.above[i] != 1)
+        bent_.push_back({i, m.skew[i], m.below[i], m.above[i]});
+    slope_ = ArrayXd::Ones(D);
+    by_log_slope_ = ArrayXd::Zero(D);
+  }
 
   // theta; log|det dT/dv| goes to log_det(). What a pullback needs is kept.
   VectorXd forward(const VectorXd& v) {
     log_det_ = 0;
     y_ = v;
-    if (has_marginals_) marginals(v);
+    for (const auto& marginal : bent_) bend(marginal, v(marginal.place));
     ArrayXd w = y_;
     if (!C_.empty()) {
       const ArrayXd x = (C_ * y_.matrix()).array() + d_;
@@ -120,7 +126,7 @@ class Map {
       if (!H_.empty()) by_y += H_.transposed_times((gate_ * t).matrix()).array();
     }
     if (!Q_.empty()) by_y += 2 * y_ * Q_.transposed_times(t.matrix()).array();
-    if (has_marginals_) by_y = slope_ * by_y + by_log_slope_;
+    if (!bent_.empty()) by_y = slope_ * by_y + by_log_slope_;
     return by_y.matrix();
   }
 
@@ -131,24 +137,27 @@ class Map {
     });
   }
 
-  void marginals(const VectorXd& v) {
-    slope_.resize(v.size());
-    by_log_slope_.resize(v.size());
-    for (Eigen::Index i = 0; i < v.size(); ++i) {
-      const double root = std::sqrt(1 + v(i) * v(i)), c = std::cosh(eps_(i));
-      const double A = delta_(i) * std::asinh(v(i)) + eps_(i);
-      y_(i) = (std::sinh(A) - std::sinh(eps_(i))) / (delta_(i) * c);
-      slope_(i) = std::cosh(A) / (c * root);
-      by_log_slope_(i)
-          = delta_(i) * std::tanh(A) / root - v(i) / (root * root);
-      log_det_ += std::log(slope_(i));
-    }
+  struct Marginal {
+    int place;
+    double skew, below, above;
+    double tail(double u) const { return u < 0 ? below : above; }
+  };
+
+  void bend(const Marginal& marginal, double v) {
+    const double square = 1 + v * v, u = std::asinh(v) - marginal.skew;
+    const double t = marginal.tail(u), t0 = marginal.tail(-marginal.skew);
+    const double S = std::sinh(t * u), at_zero = std::cosh(t0 * marginal.skew);
+    const int i = marginal.place;
+    y_(i) = (S / t + std::sinh(t0 * marginal.skew) / t0) / at_zero;
+    slope_(i) = std::sqrt((1 + S * S) / square) / at_zero;
+    by_log_slope_(i) = t * std::tanh(t * u) / std::sqrt(square) - v / square;
+    log_det_ += std::log(slope_(i));
   }
 
   std::vector<int> order_;
-  ArrayXd mu_, d_, m_, eps_, delta_;
+  ArrayXd mu_, d_, m_;
   Matrix L_, C_, H_, Q_;
-  bool has_marginals_;
+  std::vector<Marginal> bent_;
   double log_det_ = 0;
   ArrayXd y_, e_, g_, gate_, follow_, slope_, by_log_slope_;
 };

@@ -37,6 +37,8 @@ struct ext_chain {
   virtual void disengage() = 0;
   virtual void transition(double* v, double* statistics) = 0;
   virtual void read_metric(double* inverse_metric) = 0;
+  virtual double step_size() = 0;
+  virtual void set_step_size(double value) = 0;
 
   ext_chain(const bs_model& m, const ext_map* map, const ext_nuts_settings& s,
             const double* v)
@@ -103,6 +105,11 @@ struct Chain final : ext_chain {
     std::copy(found.data(), found.data() + found.size(), inverse_metric);
   }
 
+  double step_size() override { return sampler.get_nominal_stepsize(); }
+  void set_step_size(double value) override {
+    sampler.set_nominal_stepsize(value);
+  }
+
   static constexpr bool adapts_metric = std::is_same_v<Sampler, Diagonal>;
   Sampler sampler;
 };
@@ -153,6 +160,11 @@ long long ext_chain_gradients(const ext_chain* chain) {
 // The diagonal of the inverse metric at present, length D.
 void ext_chain_inverse_metric(ext_chain* chain, double* inverse_metric) {
   chain->read_metric(inverse_metric);
+}
+
+double ext_chain_step_size(ext_chain* chain) { return chain->step_size(); }
+void ext_chain_set_step_size(ext_chain* chain, double value) {
+  chain->set_step_size(value);
 }
 
 // theta = T(v) and log|det dT/dv| of one point, without that of L; for checks.

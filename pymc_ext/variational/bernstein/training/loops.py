@@ -128,5 +128,5 @@ class DensityLoop:
             if self.density.extra_size:  # their weights are known only now
                 by_extra = self.density.weighted_gradients(tape.theta, w)[2]
             scores = np.where(w[:, None] > 0, scores, 0.0)
-        gradient = self.flow.pullback(tape, -w[:, None] * scores, -w)
+        gradient = self.flow.parameter_gradient(tape, -w[:, None] * scores, -w)
         return loss, np.concatenate([gradient, -by_extra]) if len(by_extra) else gradient

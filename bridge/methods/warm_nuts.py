@@ -1,0 +1,146 @@
+"""Exact answers: NUTS in the coordinates of an approximation that is fitted first."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+
+import numpy as np
+
+from bridge.methods.base import Array, Fit, Method, Problem
+from bridge.stan.sampler import StanNUTS, takes
+from bridge.stan.start import stan_start
+from bridge.targets.base import Target
+from pymc_ext.density import CountedDensity, Density, TransportMap
+from pymc_ext.sampling.nutpie import NutpieNUTS
+from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.protocol import Sampler
+from pymc_ext.sampling.result import Sampled
+from pymc_ext.sampling.run import sample
+from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
+from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.gaussian.mixed import Mixed
+from stan_models import StanDensity, ToolchainError
+
+__all__ = ["WARM_NUTS", "WarmNUTS", "default_approximation", "sampler_for"]
+
+# What an approximation may fail with where it does not suit: no mode, overflow, a runaway. Chains
+# then adapt by themselves; all else is a fault in code.
+EXPECTED_FAILURES = (ValueError, ArithmeticError, RuntimeError, NotImplementedError)
+
+
+def default_approximation() -> Algorithm:
+    """What a sampler starts from if it is not told."""
+    return Mixed("eig")
+
+
+def sampler_for(density: Density, transport: TransportMap | None) -> Sampler:
+    """Stan's own for a Stan program in coordinates that it knows, nutpie for all else."""
+    return StanNUTS() if takes(density, transport) else NutpieNUTS()
+
+
+@dataclass(frozen=True)
+class WarmNUTS:
+    """Run of a method: an approximation, then NUTS in its coordinates until its draws are enough.
+
+    Parameters
+    ----------
+    algorithm
+        What approximates; its q is given to the sampler.
+    options
+        Of the chains.
+
+    Examples
+    --------
+    >>> run = WarmNUTS(options=Sampling(ess=1000))
+    >>> method = bridge.Method("warm-nuts-1000", "more draws", "pymc", run, sampler=True)
+    >>> bridge.compare(["eight_schools"], methods=[method], seeds=[1], out="exact")
+    """
+
+    algorithm: Algorithm = field(default_factory=default_approximation)
+    options: Sampling = field(default_factory=Sampling)
+
+    def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
+        """``draws`` does not matter: as many are made as their ESS asks for."""
+        target, start = _target(problem)
+        begin, counted = time.perf_counter(), CountedDensity(target.density)
+        transport, approximation = self._approximate(counted, start, seed)
+        found = sample(
+            target.density, transport, sampler_for(target.density, transport), self.options,
+            seed=seed, constrain=target.constrain,
+        )  # fmt: skip
+        return Fit(
+            target=target,
+            theta=found.theta,
+            lp=found.lp,
+            seconds=time.perf_counter() - begin,
+            gradient_evaluations=counted.gradients + found.gradient_evaluations,
+            info={
+                **_info(found, target.density),
+                "approximation": approximation,
+                "approximation_gradients": counted.gradients,
+                "options": json.dumps(asdict(self.options)),
+            },
+        )
+
+    def _approximate(
+        self, density: CountedDensity, start: Array, seed: int
+    ) -> tuple[TransportMap | None, str]:
+        """q, if it can serve as coordinates, and what to call it."""
+        try:
+            with Monitor.silent() as monitor:
+                q = run_algorithm(
+                    self.algorithm, density, start, random_seed=seed, monitor=monitor
+                ).q
+        except EXPECTED_FAILURES as error:
+            return None, f"{self.algorithm.name} failed: {error}"
+        if not hasattr(q, "pullback"):
+            return None, f"{self.algorithm.name} gives no coordinates: its q has no pullback"
+        return q, self.algorithm.name  # type: ignore[return-value]
+
+
+def _target(problem: Problem) -> tuple[Target, Array]:
+    """The density that chains run on, and where its approximation starts: Stan's where it can be
+    compiled, as no Python stands between its sampler and its gradients."""
+    if problem.has_program:
+        try:
+            target = problem.stan_target
+        except (ToolchainError, ImportError):  # no compiler here, or no cmdstanpy
+            return problem.pymc_target, problem.start
+        assert isinstance(target.density, StanDensity)
+        return target, stan_start(target.density)
+    return problem.pymc_target, problem.start
+
+
+def _info(found: Sampled, density: Density) -> dict[str, object]:
+    """The verdict, for the record."""
+    on = f"PyMC {version('pymc')}"
+    if isinstance(density, StanDensity):
+        on = f"Stan {density.program.toolchain.stan_version}"
+    return {
+        "engine": f"{found.sampler} on {on}",
+        "trusted": found.trusted,
+        "verdict": found.verdict,
+        "converged": found.trusted,
+        "stop_reason": found.stop_reason,
+        "divergences": found.diagnostics.divergences,
+        "energy_fmi": found.diagnostics.energy_fmi,
+        "ess_tail": found.diagnostics.ess_tail,
+        "in_map": found.in_map,
+        "warm_up_gradients": found.warm_up_gradients,
+        "draws_per_chain": int(found.theta.shape[1]),
+        "mean_steps": float(np.mean(found.statistics["n_steps"])),
+        "fit_notes": "; ".join(found.notes) or None,
+    }
+
+
+WARM_NUTS = Method(
+    "warm-nuts",
+    "NUTS in an approximation's coordinates, until ESS 400",
+    "pymc",
+    WarmNUTS(),
+    default=False,
+    sampler=True,
+)

@@ -1,0 +1,129 @@
+"""Stan's own NUTS as a sampler of `pymc_ext.sampling`, for densities of Stan programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_ext.density import Density, TransportMap
+from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.protocol import Array, Chain
+from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
+from stan_models.chains import StanChain, Transitions, has_chains
+from stan_models.coordinates import Coordinates
+from stan_models.density import StanDensity
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+__all__ = ["StanNUTS", "coordinates_of", "takes"]
+
+
+def coordinates_of(transport: TransportMap) -> Coordinates | None:
+    """The map as plain arrays, in which form it runs beside the program; None where it has none."""
+    if isinstance(transport, Gaussian):
+        return Coordinates(_doubles(transport.mean), _doubles(transport.root))
+    if isinstance(transport, DiagonalGaussian):
+        return Coordinates(_doubles(transport.mean), _diagonal(transport.std))
+    return None
+
+
+def takes(density: Density, transport: TransportMap | None) -> bool:
+    """Whether Stan's own sampler can run on this density in these coordinates."""
+    if not isinstance(density, StanDensity) or not has_chains(density):
+        return False
+    return transport is None or coordinates_of(transport) is not None
+
+
+@dataclass(frozen=True)
+class StanNUTS:
+    """Stan's NUTS in the library of a compiled program; no Python is called for a gradient.
+
+    Parameters
+    ----------
+    warm_up_in_map
+        Iterations that adapt the step size in an approximation's coordinates, where the metric is
+        one. The chains then share the geometric mean of their step sizes.
+    warm_up
+        Iterations in θ, where a diagonal metric is adapted too: Stan's default.
+    """
+
+    warm_up_in_map: int = 50
+    warm_up: int = 1000
+    name = "stan-nuts"
+
+    def chain(
+        self,
+        density: Density,
+        start: Array,
+        *,
+        transport: TransportMap | None,
+        scale: Array | None,
+        seed: int,
+        options: Sampling,
+    ) -> Warmed:
+        """See `pymc_ext.sampling.protocol.Sampler`."""
+        if not isinstance(density, StanDensity):
+            raise TypeError(f"Stan's sampler needs a Stan program, got {type(density).__name__}")
+        coordinates = None if transport is None else coordinates_of(transport)
+        if transport is not None and coordinates is None:
+            raise TypeError(
+                f"Stan's sampler does not know the coordinates of {type(transport).__name__}: use "
+                "nutpie"
+            )
+        alone = transport is None
+        chain = StanChain(
+            density, start, seed=seed, coordinates=coordinates, adapt_metric=alone,
+            inverse_metric=np.square(scale) if alone and scale is not None else None,
+            target_acceptance=options.target_acceptance, max_depth=options.max_depth,
+        )  # fmt: skip
+        return Warmed(chain, self.warm_up if alone else self.warm_up_in_map)
+
+    def share(self, chains: Sequence[Chain]) -> None:
+        """One step size for all: 50 iterations leave it within a factor of two."""
+        own = [chain.chain for chain in chains if isinstance(chain, Warmed)]
+        mean = np.exp(np.mean([np.log(chain.step_size) for chain in own]))
+        for chain in own:
+            chain.step_size = float(mean)
+
+
+@dataclass(frozen=True)
+class Warmed:
+    """A chain and the length of its warm-up; see `pymc_ext.sampling.protocol.Chain`."""
+
+    chain: StanChain
+    iterations: int
+
+    def warm_up(self) -> Transitions:
+        """Adapt."""
+        return self.chain.run(self.iterations, adapt=True)
+
+    def draw(self, iterations: int) -> Transitions:
+        """The next states."""
+        return self.chain.run(iterations)
+
+    def stop(self) -> None:
+        """Let :meth:`draw` end with what there is."""
+        self.chain.stop()
+
+    def close(self) -> None:
+        """Nothing: the chain goes with this object."""
+
+    @property
+    def gradients(self) -> int:
+        """Of log p̃ so far."""
+        return self.chain.gradients
+
+
+def _doubles(values: Array) -> NDArray[np.float64]:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _diagonal(values: Array) -> sparse.sparray:
+    from scipy import sparse
+
+    return sparse.diags_array(values).tocoo()

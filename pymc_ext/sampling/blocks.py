@@ -1,0 +1,136 @@
+"""Several chains at once, block by block, with all that they have drawn since their warm-up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_ext.density import Density, TransportMap
+from pymc_ext.density.protocol import coordinate_names
+from pymc_ext.sampling.diagnostics import Diagnostics
+from pymc_ext.sampling.protocol import STATISTICS, Chain, Transitions
+
+Array = NDArray[np.floating]
+Answer = TypeVar("Answer")
+LAST = 10  # transitions of a warm-up whose trajectories are as long as those after it
+Constrain = Callable[[Array], Mapping[str, NDArray]]  # θ (N, D) -> values by name, (N, *shape)
+
+
+class Chains:
+    """Chains in one set of coordinates, and their draws.
+
+    Parameters
+    ----------
+    chains
+        Each in a thread of its own.
+    density
+        log p̃ of θ.
+    transport
+        θ = T(v) where the chains are in v.
+    constrain
+        What else must have its ESS: values of θ by name.
+    """
+
+    def __init__(
+        self,
+        chains: Sequence[Chain],
+        density: Density,
+        transport: TransportMap | None = None,
+        constrain: Constrain | None = None,
+    ) -> None:
+        self.chains, self.density, self.transport = list(chains), density, transport
+        self.constrain = constrain
+        self.interrupted = False
+        self.warm_up_gradients, self.steps = 0, 1.0  # steps: mean of the last transitions
+        D, M = int(density.dimension), len(self.chains)
+        self.points, self.theta = np.empty((M, 0, D)), np.empty((M, 0, D))
+        self.lp = np.empty((M, 0))
+        self.statistics: dict[str, NDArray] = {}
+        self.names = [*coordinate_names(density), "log p̃"]
+        self._derived: dict[str, Array] = {}
+
+    @property
+    def gradients(self) -> int:
+        """Of all chains, with warm-up."""
+        return sum(chain.gradients for chain in self.chains)
+
+    @property
+    def draws(self) -> int:
+        """Of each chain, after warm-up."""
+        return self.points.shape[1]
+
+    def warm_up(self) -> None:
+        """Let every chain adapt."""
+        made = self._together(lambda chain: chain.warm_up())
+        self.warm_up_gradients = self.gradients
+        steps = np.concatenate([t.statistics["n_steps"][-LAST:] for t in made])
+        self.steps = max(float(steps.mean()), 1.0) if len(steps) else 1.0
+
+    def extend(self, draws: int) -> None:
+        """``draws`` more of each; where Ctrl-C ends them, as many as every chain has made."""
+        blocks: list[Transitions] = self._together(lambda chain: chain.draw(draws))
+        made = min(len(block.points) for block in blocks)
+        if not made:
+            return
+        new = np.stack([block.points[:made] for block in blocks])
+        flat = new.reshape(-1, new.shape[-1])
+        theta = flat if self.transport is None else self.transport.forward(flat)[0]
+        lp = self.density.log_density(theta)
+        self.points = np.concatenate([self.points, new], axis=1)
+        self.theta = np.concatenate([self.theta, theta.reshape(new.shape)], axis=1)
+        self.lp = np.concatenate([self.lp, lp.reshape(new.shape[:2])], axis=1)
+        self._append(self.statistics, {
+            name: np.stack([block.statistics[name][:made] for block in blocks])
+            for name in STATISTICS
+        })  # fmt: skip
+        if self.constrain is not None:
+            self._append(self._derived, _scalars(self.constrain(theta), new.shape[:2]))
+        self.steps = max(float(self.statistics["n_steps"][:, -made:].mean()), 1.0)
+
+    @staticmethod
+    def _append(kept: dict[str, NDArray], new: Mapping[str, NDArray]) -> None:
+        for name, values in new.items():
+            kept[name] = np.concatenate([kept[name], values], axis=1) if name in kept else values
+
+    def diagnostics(self) -> Diagnostics:
+        """Of all draws so far."""
+        values: list[Array] = [self.theta, self.lp[..., None]]
+        names = list(self.names)
+        for name, scalars in self._derived.items():
+            defined = np.isfinite(scalars).all(axis=(0, 1))
+            values.append(scalars[..., defined])
+            names += [f"{name}[{i}]" for i in np.flatnonzero(defined)]
+        return Diagnostics.of(np.concatenate(values, axis=-1), names, self.statistics)
+
+    def close(self) -> None:
+        """No further draws are wanted."""
+        for chain in self.chains:
+            chain.close()
+
+    def _together(self, call: Callable[[Chain], Answer]) -> list[Answer]:
+        """``call`` of all chains at once; Ctrl-C stops them, and what they have made comes back."""
+        with ThreadPoolExecutor(len(self.chains)) as pool:
+            futures = [pool.submit(call, chain) for chain in self.chains]
+            try:
+                return [future.result() for future in futures]
+            except KeyboardInterrupt:
+                self.interrupted = True
+                self._stop()
+                return [future.result() for future in futures]
+            except BaseException:
+                self._stop()
+                raise
+
+    def _stop(self) -> None:
+        for chain in self.chains:
+            chain.stop()
+
+
+def _scalars(values: Mapping[str, NDArray], shape: tuple[int, ...]) -> dict[str, Array]:
+    """Real values by name as scalars, (chains, draws, size) each."""
+    real = {k: np.asarray(v) for k, v in values.items() if np.asarray(v).dtype.kind == "f"}
+    return {name: value.reshape(*shape, -1) for name, value in real.items()}

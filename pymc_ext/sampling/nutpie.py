@@ -1,0 +1,273 @@
+"""nutpie's NUTS on any density: a compiled sampler that calls its log density in Python.
+
+nutpie runs to its end in threads of its own. A gate in the function that it calls with every draw
+holds a chain there until more draws are asked for, so that it goes on block by block, exactly as it
+would in one run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_ext.density import Density, DensityInCoordinates, TransportMap
+from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.protocol import Chain
+
+Array = NDArray[np.floating]
+
+NAMES = {  # ours, ArviZ's, to nutpie's
+    "acceptance_rate": "mean_tree_accept",
+    "step_size": "step_size",
+    "tree_depth": "depth",
+    "n_steps": "n_steps",
+    "diverging": "diverging",
+    "energy": "energy",
+}
+MOST_DRAWS = 10**7  # of a chain: nutpie wants a number, and keeps room for none of them
+NUDGE = 1e-3  # of a start where a score is zero, in the chain's coordinates: far less than an sd
+PATIENCE = 1.0  # seconds between looks whether nutpie has given up; no result depends on it
+
+# A compiled function may not be entered by two threads at once, and Python is not faster so.
+_ONE_AT_A_TIME = threading.Lock()
+
+
+class Outside(ArithmeticError):
+    """A point without a finite log p̃, at which nutpie rejects and goes on."""
+
+    is_recoverable = True
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """Successive states of one chain; see `pymc_ext.sampling.protocol.Transitions`."""
+
+    points: Array
+    statistics: Mapping[str, NDArray]
+
+
+@dataclass(frozen=True)
+class NutpieNUTS:
+    """nutpie's NUTS, whose warm-up adapts step size and a diagonal metric (extra ``nutpie``).
+
+    Parameters
+    ----------
+    tune_in_map
+        Warm-up of a chain in an approximation's coordinates, where there is little to adapt.
+    tune
+        Warm-up of a chain in θ; nutpie's own default.
+
+    References
+    ----------
+    https://github.com/pymc-devs/nutpie
+    """
+
+    tune_in_map: int = 100
+    tune: int = 400
+    name = "nutpie"
+
+    def chain(
+        self,
+        density: Density,
+        start: Array,
+        *,
+        transport: TransportMap | None,
+        scale: Array | None,
+        seed: int,
+        options: Sampling,
+    ) -> NutpieChain:
+        """See `pymc_ext.sampling.protocol.Sampler`; nutpie guesses its own ``scale``."""
+        seen: Density = density if transport is None else DensityInCoordinates(density, transport)
+        tune = self.tune if transport is None else self.tune_in_map
+        return NutpieChain(seen, start, tune, seed, options)
+
+    def share(self, chains: Sequence[Chain]) -> None:
+        """Nothing: each chain has adapted long enough."""
+
+
+class NutpieChain:
+    """One chain; see `pymc_ext.sampling.protocol.Chain`."""
+
+    def __init__(
+        self, density: Density, start: Array, tune: int, seed: int, options: Sampling
+    ) -> None:
+        self._density, self._tune, self._gate = density, tune, _Gate()
+        self._calls, self._taken = 0, 0
+        nutpie, D = _import_nutpie(), int(density.dimension)
+        point = self._without_zero_scores(np.array(start, dtype=float), seed)
+        model = nutpie.compiled_pyfunc.from_pyfunc(
+            D, self._make_log_density, self._make_expand,
+            [np.dtype("float64")], [(0,)], ["nothing"],
+            make_initial_point_fn=lambda seed: point,
+        )  # fmt: skip
+        self._nutpie: _Sampler = nutpie.sample(
+            model, draws=MOST_DRAWS, tune=tune, chains=1, cores=1, seed=seed, blocking=False,
+            progress_bar=False, return_raw_trace=True, save_warmup=True,
+            target_accept=options.target_acceptance, maxdepth=options.max_depth,
+        )  # fmt: skip
+
+    def _without_zero_scores(self, point: Array, seed: int) -> Array:
+        """nutpie takes its first metric from the score, and refuses a point where one is zero."""
+        _, score = self._log_density(point)
+        nudge = NUDGE * np.random.default_rng(seed).standard_normal(len(point))
+        return np.where(score == 0, point + nudge, point)
+
+    @property
+    def gradients(self) -> int:
+        """Of log p̃ so far, those of the draw that is made ahead included."""
+        return self._calls
+
+    def warm_up(self) -> Transitions:
+        """nutpie's tuning."""
+        return self.draw(self._tune)
+
+    def draw(self, iterations: int) -> Transitions:
+        """The next states."""
+        self._gate.advance(iterations, self._require_alive)
+        begin, self._taken = self._taken, self._gate.allowed
+        (_, (table, *_)) = self._nutpie.inspect().get_arrow_trace()
+        rows = slice(begin, self._taken)
+        statistics = {ours: np.asarray(table.column(own))[rows] for ours, own in NAMES.items()}
+        statistics["diverging"] = statistics["diverging"].astype(bool)
+        for name in ("tree_depth", "n_steps"):
+            statistics[name] = statistics[name].astype(int)
+        return Transitions(np.stack(self._gate.points[rows]), statistics)
+
+    def stop(self) -> None:
+        """Let :meth:`draw` end with what there is."""
+        self._gate.stop()
+
+    def close(self) -> None:
+        """End nutpie's thread; what it still tries costs nothing."""
+        if not self._gate.closed:
+            self._gate.close()
+            self._nutpie.cancel()
+
+    def _require_alive(self) -> None:
+        """Raise what has ended the chain, if something has."""
+        try:
+            if not self._nutpie.is_finished:
+                return
+        except TimeoutError:  # its way of saying that the chain is busy
+            return
+        self._nutpie.wait()
+        raise RuntimeError("nutpie ended the chain before it was told to")
+
+    def _make_expand(self, *seeds: int) -> Callable[[Array], dict[str, Array]]:
+        def expand(x: Array) -> dict[str, Array]:
+            self._gate.pass_through(x)
+            return {"nothing": np.empty(0)}
+
+        return expand
+
+    def _make_log_density(self) -> Callable[[Array], tuple[float, Array]]:
+        def log_density(x: Array) -> tuple[float, Array]:
+            if self._gate.closed:
+                raise Outside
+            try:
+                lp, score = self._log_density(x)
+            except Exception as error:  # of the user's density: seen by who asked for draws
+                self._gate.fail(error)
+                raise Outside from error
+            if not (np.isfinite(lp) and np.isfinite(score).all()):
+                raise Outside
+            return lp, score
+
+        return log_density
+
+    def _log_density(self, x: Array) -> tuple[float, Array]:
+        with _ONE_AT_A_TIME, np.errstate(all="ignore"):
+            self._calls += 1
+            lp, score = self._density.log_density_gradient(x[None])
+        return float(lp[0]), np.ascontiguousarray(score[0], dtype=float)
+
+
+class _Sampler(Protocol):
+    """What is used of nutpie's background sampler."""
+
+    @property
+    def is_finished(self) -> bool: ...
+    def inspect(self) -> _Trace: ...
+    def wait(self) -> object: ...
+    def cancel(self) -> None: ...
+
+
+class _Trace(Protocol):
+    """nutpie's draws and statistics, a table a chain."""
+
+    def get_arrow_trace(self) -> tuple[Sequence[_Table], Sequence[_Table]]: ...
+
+
+class _Table(Protocol):
+    """Columns by name."""
+
+    def column(self, name: str) -> NDArray: ...
+
+
+class _Gate:
+    """Where a chain waits after each draw until further ones are allowed.
+
+    The statistics of a draw are there once the next one is made, which hence waits here.
+    """
+
+    def __init__(self) -> None:
+        self._turn = threading.Condition()
+        self.points: list[Array] = []
+        self.allowed = 0
+        self.closed = False
+        self.error: Exception | None = None
+
+    def pass_through(self, point: Array) -> None:
+        """In nutpie's thread: keep the draw, and wait."""
+        with self._turn:
+            self.points.append(np.array(point, dtype=float))
+            self._turn.notify_all()
+            while len(self.points) > self.allowed and not self.closed:
+                self._turn.wait()
+
+    def advance(self, draws: int, require_alive: Callable[[], None]) -> None:
+        """In ours: allow so many more, and wait until they are made."""
+        with self._turn:
+            self.allowed += draws
+            self._turn.notify_all()
+            while len(self.points) <= self.allowed:
+                if self.error is not None:
+                    raise self.error
+                if not self._turn.wait(PATIENCE):
+                    require_alive()
+
+    def stop(self) -> None:
+        """Allow no more than what is complete."""
+        with self._turn:
+            self.allowed = min(self.allowed, max(len(self.points) - 1, 0))
+            self._turn.notify_all()
+
+    def fail(self, error: Exception) -> None:
+        """Keep what the density raised, for :meth:`advance`."""
+        with self._turn:
+            self.error = self.error or error
+            self._turn.notify_all()
+
+    def close(self) -> None:
+        """Let the chain run out."""
+        with self._turn:
+            self.closed = True
+            self._turn.notify_all()
+
+
+def _import_nutpie() -> ModuleType:
+    """nutpie, or one sentence that says how to get it."""
+    try:
+        import nutpie
+        import nutpie.compiled_pyfunc
+    except ImportError as error:
+        raise ImportError(
+            "this sampler needs nutpie: pip install 'trusted-posteriors[nutpie]'"
+        ) from error
+    return nutpie

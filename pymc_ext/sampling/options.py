@@ -1,0 +1,57 @@
+"""The options of a run of chains, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+# Gradients that a run may take by default: what Stan's default of 4 × 2,000 iterations costs with
+# trajectories of 127 steps.
+BUDGET = 1_000_000
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """When chains are done, and how they step.
+
+    Parameters
+    ----------
+    ess
+        Bulk and tail ESS, over all chains, that every quantity and log p̃ must reach.
+    budget
+        Gradients of log p̃, over all chains and with warm-up, after which no further block begins.
+    chains
+        From weighted draws of the approximation; chains from starts of your own come on top.
+    target_acceptance, max_depth
+        Of NUTS: the acceptance rate that step sizes are adapted to, and the largest depth of a
+        tree.
+
+    Raises
+    ------
+    ValueError
+        A number is out of range.
+
+    Examples
+    --------
+    >>> Sampling(ess=1000).budget
+    1000000
+    """
+
+    ess: float = 400
+    budget: int = BUDGET
+    chains: int = 4
+    target_acceptance: float = 0.8
+    max_depth: int = 10
+
+    def __post_init__(self) -> None:
+        if not 0 < self.ess < np.inf:
+            raise ValueError(f"ess must be a positive number, got {self.ess!r}")
+        for name, least in (("budget", 1), ("chains", 2), ("max_depth", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+        if not 0 < self.target_acceptance < 1:
+            raise ValueError(
+                f"target_acceptance must be between 0 and 1, got {self.target_acceptance!r}"
+            )

@@ -1,0 +1,135 @@
+"""``px.sample``: NUTS in the coordinates of what ``pm.fit`` gave, as ``pm.sample`` gives it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from numpy.typing import NDArray
+
+from pymc_ext.density import TransportMap
+from pymc_ext.sampling.nutpie import NutpieNUTS
+from pymc_ext.sampling.options import BUDGET, Sampling
+from pymc_ext.sampling.protocol import Sampler
+from pymc_ext.sampling.result import Sampled
+from pymc_ext.sampling.run import sample as sample_density
+from pymc_ext.variational.core.approximation import VectorisedApproximation
+from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+
+Array = NDArray[np.floating]
+logger = logging.getLogger(__name__)
+
+# Draws behind the moments of a q that has no pullback: a covariance of D scalars needs several
+# times D.
+FEWEST_MOMENT_DRAWS, DRAWS_A_DIMENSION = 4_000, 20
+
+
+def sample(
+    approx: VectorisedApproximation,
+    *,
+    ess: float = 400,
+    budget: int = BUDGET,
+    chains: int = 4,
+    target_accept: float = 0.8,
+    extra_starts: Array | None = None,
+    sampler: Sampler | None = None,
+    random_seed: int | None = None,
+    **kwargs: Any,
+) -> Any:
+    r"""Exact draws from the posterior of a model, by NUTS in an approximation's coordinates.
+
+    Chains start at weighted draws of q and draw in blocks until bulk and tail ESS of every
+    variable and of log p̃ reach ``ess``; see `pymc_ext.sampling.run.sample`. A q without a pullback
+    (mixtures, flows) lends its mean and covariance.
+
+    Parameters
+    ----------
+    approx
+        What ``pm.fit`` returned with a method of this package.
+    ess
+        Effective draws wanted of every variable.
+    budget
+        Gradients after which no further block begins.
+    chains
+        How many start from q.
+    target_accept
+        Acceptance rate that step sizes are adapted to.
+    extra_starts
+        (M, D), unconstrained: more chains from there, such as other basins.
+    sampler
+        nutpie by default.
+    random_seed
+        Of everything.
+    kwargs
+        Go to ``pm.to_inference_data`` (``include_transformed=True``, ``log_likelihood=True``, ...).
+
+    Returns
+    -------
+    InferenceData (PyMC 6: DataTree)
+        As ``pm.sample`` gives it; ``sample_stats`` has lp, acceptance_rate, step_size, tree_depth,
+        n_steps, diverging, energy. The attributes of ``posterior`` say whether it is ``trusted``,
+        the ``reasons`` if not, and what was spent: ``gradient_evaluations`` with those of the
+        approximation apart, ``seconds``.
+
+    Raises
+    ------
+    ValueError
+        The model has ``pm.Minibatch`` data, or a number is out of range.
+    ImportError
+        nutpie is not installed.
+
+    Examples
+    --------
+    >>> with model:
+    ...     approx = pm.fit(method=px.LaplaceVI(random_seed=1))
+    >>> idata = px.sample(approx, random_seed=1)
+    """
+    approx.require_exact_logp()
+    options = Sampling(ess=ess, budget=budget, chains=chains, target_acceptance=target_accept)
+    found = sample_density(
+        approx.density, coordinates_of(approx.q, random_seed), sampler or NutpieNUTS(), options,
+        seed=random_seed, extra_starts=extra_starts, constrain=approx.constrain,
+    )  # fmt: skip
+    if not found.trusted:
+        logger.warning("%s", found.verdict)
+    trace = approx.trace_of(found.theta, {"lp": found.lp, **found.statistics})
+    idata = pm.to_inference_data(trace, model=approx.model, **{"log_likelihood": False, **kwargs})
+    idata["posterior"].attrs.update(_attributes(found, approx))
+    return idata
+
+
+def coordinates_of(q: Posterior, random_seed: int | None = None) -> TransportMap:
+    """q where it has a pullback, else the Gaussian of its moments."""
+    if hasattr(q, "pullback") and q.latent_dimension == q.dimension:
+        return q  # type: ignore[return-value]
+    if hasattr(q, "mean") and hasattr(q, "cov"):
+        mean, cov = np.asarray(q.mean), np.asarray(q.cov)
+    else:
+        rng = np.random.default_rng(random_seed)
+        count = max(FEWEST_MOMENT_DRAWS, DRAWS_A_DIMENSION * q.dimension)
+        theta, _ = q.forward(rng.standard_normal((count, q.latent_dimension)))
+        mean, cov = theta.mean(axis=0), np.atleast_2d(np.cov(theta.T))
+    sd = np.sqrt(np.diag(cov))  # scaled first: sds may differ by many orders of magnitude
+    return Gaussian(mean, sd[:, None] * np.linalg.cholesky(cov / np.outer(sd, sd)))
+
+
+def _attributes(found: Sampled, approx: VectorisedApproximation) -> dict[str, int | float | str]:
+    """What NetCDF can hold of the verdict and of the cost."""
+    fitted = approx.result
+    return {
+        "sampler": found.sampler,
+        "trusted": int(found.trusted),
+        "reasons": json.dumps(found.reasons, ensure_ascii=False),
+        "notes": json.dumps(found.notes, ensure_ascii=False),
+        "in_approximations_coordinates": int(found.in_map),
+        "stop_reason": found.stop_reason,
+        "gradient_evaluations": found.gradient_evaluations,
+        "warm_up_gradients": found.warm_up_gradients,
+        "approximation_gradients": 0 if fitted is None else fitted.gradient_evaluations,
+        "seconds": found.seconds,
+        "compile_seconds": found.compile_seconds,
+    }

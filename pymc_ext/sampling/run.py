@@ -1,0 +1,150 @@
+"""NUTS in an approximation's coordinates, block by block, until its draws are worth enough."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_ext.density import CountedDensity, Density, TransportMap
+from pymc_ext.sampling import stages
+from pymc_ext.sampling.blocks import Chains, Constrain
+from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.protocol import Sampler
+from pymc_ext.sampling.result import Sampled
+from pymc_ext.sampling.starts import own_starts, weighted_starts
+
+Array = NDArray[np.floating]
+
+FEWEST_DRAWS = 4  # of a chain that is judged: half-chains of two have a variance
+
+
+def sample(
+    density: Density,
+    transport: TransportMap | None,
+    sampler: Sampler,
+    options: Sampling | None = None,
+    *,
+    seed: int | None = None,
+    extra_starts: Array | None = None,
+    constrain: Constrain | None = None,
+) -> Sampled:
+    r"""Draw from p̃ by NUTS in the coordinates of an approximation.
+
+    Chains of v, with θ = T(v), start from importance-weighted draws of q, adapt their step size in
+    a few iterations, and draw in blocks until bulk and tail ESS of every quantity and of log p̃
+    reach ``options.ess`` and the chains agree. Where the first blocks show that the map does not
+    serve, the chains go on in θ with the sampler's own adaptation, from where they are. No choice
+    depends on a measured time: a seed means a result.
+
+    Parameters
+    ----------
+    density
+        log p̃ on R^D with its score.
+    transport
+        T: a fitted q with a pullback. None: the sampler adapts by itself.
+    sampler
+        What makes the chains.
+    options
+        ESS, budget, chains; the defaults of `Sampling` if None.
+    seed
+        Of all random numbers.
+    extra_starts
+        θ (M, D), unconstrained: M more chains from there, such as other basins and dispersed
+        points, which starts from one q would never see. All chains are held to one R̂.
+    constrain
+        θ (N, D) -> values by name, (N, *shape): quantities that must have their ESS too.
+
+    Returns
+    -------
+    Sampled
+        Draws, verdict, cost. Ctrl-C keeps what is drawn, and says that it is short.
+
+    Raises
+    ------
+    DensityError
+        The dimensions do not fit, or log p̃ is not finite where a chain is to start.
+
+    Examples
+    --------
+    >>> from pymc_ext.density import CallableDensity
+    >>> from pymc_ext.sampling.nutpie import NutpieNUTS
+    >>> from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
+    >>> density = CallableDensity(lambda x: -0.5 * (x**2).sum(1), lambda x: -x, dimension=2)
+    >>> q = DiagonalGaussian(np.zeros(2), np.ones(2))
+    >>> sample(density, q, NutpieNUTS(), seed=1).verdict
+    'trusted'
+
+    References
+    ----------
+    Hoffman, Sountsov, Dillon, Langmore, Tran & Vasudevan (2019), arXiv:1903.03704.
+    """
+    begin, counted = time.perf_counter(), CountedDensity(density)
+    compiled = counted.clock.seconds
+    rng = np.random.default_rng(seed)
+    run = stages.Run(counted, sampler, options or Sampling(), constrain, rng)
+    try:
+        chains, why = _stages(run, transport, extra_starts)
+    finally:
+        for made in run.made:
+            made.close()
+    compile_seconds = counted.clock.seconds - compiled
+    seconds = max(time.perf_counter() - begin - compile_seconds, 0.0)
+    return _answer(run, chains, why, seconds, compile_seconds, seed)
+
+
+def _stages(
+    run: stages.Run, transport: TransportMap | None, extra: Array | None
+) -> tuple[Chains, str]:
+    """In the map's coordinates if they serve, else in θ: the chains, and why they ended."""
+    extra, extra_in_map = own_starts(run.density, extra, transport)
+    starts, scale = None, None
+    if transport is not None:
+        v = weighted_starts(run.density, transport, run.options.chains, run.rng)
+        if v is not None:
+            chains, why = stages.in_map(run, transport, np.concatenate([v, extra_in_map]))
+            if why != stages.CONDEMNED:
+                return chains, why
+            run.given_up += chains.gradients
+            starts, scale = chains.theta[:, -1], chains.theta.std(axis=(0, 1))
+        note = "the approximation's coordinates did not serve: the sampler adapted by itself"
+        run.notes = (*run.notes, note)
+    if starts is None:
+        starts = np.concatenate([stages.random_starts(run, run.options.chains), extra])
+    return stages.alone(run, starts, scale)
+
+
+def _answer(
+    run: stages.Run, chains: Chains, why: str, seconds: float, compile_seconds: float,
+    seed: int | None,
+) -> Sampled:  # fmt: skip
+    if chains.draws < FEWEST_DRAWS:
+        if why == stages.INTERRUPTED:
+            raise KeyboardInterrupt("interrupted before the chains had drawn anything")
+        raise ValueError(
+            f"the budget of {run.options.budget} gradients went before the chains had drawn "
+            f"anything: {run.spent(chains)} were spent on warm-up; give a larger one"
+        )
+    found = chains.diagnostics()
+    reasons = found.doubts(run.options.ess)
+    if why != stages.REACHED:
+        reasons = (f"{why}, {chains.draws} draws a chain", *reasons)
+    return Sampled(
+        theta=chains.theta,
+        lp=chains.lp,
+        statistics=chains.statistics,
+        diagnostics=found,
+        trusted=not reasons,
+        reasons=reasons,
+        notes=(*run.notes, *found.notes()),
+        sampler=run.sampler.name,
+        in_map=chains.transport is not None,
+        stop_reason=why,
+        gradient_evaluations=run.spent(chains) + run.density.gradients,
+        density_evaluations=run.density.values,
+        warm_up_gradients=run.given_up + chains.warm_up_gradients,
+        seconds=seconds,
+        compile_seconds=compile_seconds,
+        random_seed=seed,
+    )

@@ -1,0 +1,154 @@
+"""The two stages of a run: chains in a map's coordinates, and chains that adapt by themselves."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_ext.density import CountedDensity, TransportMap
+from pymc_ext.density.check import DensityError
+from pymc_ext.sampling.blocks import Chains, Constrain
+from pymc_ext.sampling.diagnostics import Diagnostics
+from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.protocol import Sampler
+
+Array = NDArray[np.floating]
+logger = logging.getLogger(__name__)
+
+# Draws of each chain before the first judgement: from 50 on half-chains of 25 tell chains that mix
+# from chains that do not; from 100 on R̂ may condemn a map.
+FIRST_DRAWS, DRAWS_TO_CONDEMN = 50, 100
+
+# Gradients that a map is allowed before it may be given up: a fifth of the 40,000 that the cheapest
+# of 20 posteriors took Stan's own default of four chains, so that a map that does not serve costs
+# at most that share of a run without one.
+GRADIENTS_TO_CONDEMN = 8_000
+
+# R̂ from which on chains in a map's coordinates count as stuck, once these were spent: in trials
+# maps that served were below 1.07 by then, those that did not above 1.18.
+RHAT_CONDEMNS = 1.1
+
+# The largest tree depth in a map's coordinates, where trajectories of 63 steps reach across a
+# standard normal of 10,000 dimensions; and the share of transitions that may end there.
+MAP_DEPTH, DEEP_SHARE = 6, 0.1
+
+# Most by which a block multiplies the draws (an ESS from few draws is not to be extrapolated
+# further), factor on the draws that it predicts, and the fewest draws worth a block.
+GROWTH, MARGIN, FEWEST = 2.0, 1.1, 10
+
+# Random starts as Stan's: uniform on (−2, 2), unconstrained, tried up to 100 times each.
+START_RADIUS, START_TRIES = 2.0, 100
+
+REACHED, SPENT = "the ESS asked for was reached", "the budget of gradients was spent"
+INTERRUPTED, CONDEMNED = "interrupted", "the map does not serve"
+
+
+@dataclass
+class Run:
+    """What a run shares between its stages."""
+
+    density: CountedDensity
+    sampler: Sampler
+    options: Sampling
+    constrain: Constrain | None
+    rng: np.random.Generator
+    given_up: int = 0  # gradients of a stage whose draws are not used
+    notes: tuple[str, ...] = ()
+    made: list[Chains] = field(default_factory=list)  # all of them, to be closed
+
+    def chains(self, starts: Array, transport: TransportMap | None, scale: Array | None) -> Chains:
+        """Chains from ``starts`` (M, D), each with random numbers of its own, not yet warm."""
+        options = self.options
+        if transport is not None:
+            options = replace(options, max_depth=min(options.max_depth, MAP_DEPTH))
+        made = [
+            self.sampler.chain(
+                self.density.density, start, transport=transport, scale=scale,
+                seed=int(self.rng.integers(2**31)), options=options,
+            )
+            for start in starts
+        ]  # fmt: skip
+        self.made.append(Chains(made, self.density, transport, self.constrain))
+        return self.made[-1]
+
+    def spent(self, chains: Chains) -> int:
+        """Gradients so far."""
+        return self.given_up + chains.gradients
+
+
+def in_map(run: Run, transport: TransportMap, starts: Array) -> tuple[Chains, str]:
+    """Chains in v from ``starts`` (M, D), and why they ended: `CONDEMNED` where v does not do."""
+    chains = run.chains(starts, transport, None)
+    chains.warm_up()
+    if not chains.interrupted:
+        run.sampler.share(chains.chains)
+    return chains, _draw(run, chains, may_condemn=True)
+
+
+def alone(run: Run, starts: Array, scale: Array | None) -> tuple[Chains, str]:
+    """Chains in θ from ``starts`` (M, D), with the sampler's own adaptation, and why they ended."""
+    chains = run.chains(starts, None, scale)
+    chains.warm_up()
+    return chains, _draw(run, chains, may_condemn=False)
+
+
+def random_starts(run: Run, count: int) -> Array:
+    """Points with a finite log p̃ and score, uniform as Stan's own starts, (count, D)."""
+    found: list[Array] = []
+    for _ in range(START_TRIES):
+        points = run.rng.uniform(
+            -START_RADIUS, START_RADIUS, (count - len(found), run.density.dimension)
+        )
+        with np.errstate(all="ignore"):
+            lp, score = run.density.log_density_gradient(points)
+        found += list(points[np.isfinite(lp) & np.isfinite(score).all(axis=1)])
+        if len(found) == count:
+            return np.stack(found)
+    raise DensityError(
+        f"log p̃ and its score are finite at {len(found)} of {START_TRIES * count} points of "
+        f"(−{START_RADIUS:g}, {START_RADIUS:g})^{run.density.dimension}: give extra_starts where "
+        "they are"
+    )
+
+
+def _draw(run: Run, chains: Chains, may_condemn: bool) -> str:
+    """Blocks until the draws are worth enough, and why they ended."""
+    found: Diagnostics | None = None
+    while not chains.interrupted:
+        size = _next(run, chains, found)
+        if size < FEWEST:
+            return SPENT
+        chains.extend(size)
+        if chains.interrupted:
+            break
+        found = chains.diagnostics()
+        logger.info("%d draws a chain, %d gradients: ESS %.0f, R̂ %.3f",
+                    chains.draws, run.spent(chains), found.ess, found.rhat)  # fmt: skip
+        if found.enough(run.options.ess):
+            return REACHED
+        if may_condemn and _condemned(run, chains, found):
+            return CONDEMNED
+    return INTERRUPTED
+
+
+def _next(run: Run, chains: Chains, found: Diagnostics | None) -> int:
+    """Draws of the next block: what the present ESS predicts, as far as the budget goes."""
+    if found is None:
+        size = FIRST_DRAWS
+    else:
+        short = run.options.ess / max(1.0, found.ess)
+        size = int(np.ceil(chains.draws * (min(MARGIN * max(short, 1.0), GROWTH) - 1)))
+    left = run.options.budget - run.spent(chains)
+    return int(min(max(size, FEWEST), left // (chains.steps * len(chains.chains))))
+
+
+def _condemned(run: Run, chains: Chains, found: Diagnostics) -> bool:
+    """Whether the coordinates do not serve."""
+    deep = np.mean(chains.statistics["tree_depth"] >= MAP_DEPTH)
+    if deep > DEEP_SHARE and run.options.max_depth > MAP_DEPTH:
+        return True
+    judged = chains.draws >= DRAWS_TO_CONDEMN and chains.gradients >= GRADIENTS_TO_CONDEMN
+    return judged and not found.rhat < RHAT_CONDEMNS

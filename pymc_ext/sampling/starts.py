@@ -1,0 +1,69 @@
+"""Where chains start: importance-weighted draws of q, all different, or points of the user's."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_ext.density import Density, TransportMap
+from pymc_ext.density.check import DensityError
+from pymc_ext.maths.psis import psislw
+
+Array = NDArray[np.floating]
+
+# Draws of q that are weighed: with fewer the starts would seldom leave q's bulk, and 1,000 values
+# of log p̃ cost less than the first block of gradients.
+WEIGHED = 1000
+
+
+def weighted_starts(
+    density: Density, transport: TransportMap, count: int, rng: np.random.Generator
+) -> Array | None:
+    """``count`` different v by Pareto-smoothed weights p̃/q, (count, D).
+
+    Without replacement. None where fewer draws of q than that have a finite log p̃: its coordinates
+    are of no use.
+    """
+    v = rng.standard_normal((WEIGHED, transport.latent_dimension))
+    theta, log_q = transport.forward(v)
+    with np.errstate(all="ignore"):
+        log_ratio = density.log_density(theta) - log_q
+    inside = np.isfinite(log_ratio)
+    if inside.sum() < count:
+        return None
+    v, log_weights = v[inside], psislw(log_ratio[inside])[0]
+    # Gumbel's trick draws without replacement on the log scale, where no weight underflows
+    keys = log_weights + rng.gumbel(size=len(v))
+    return v[np.argsort(-keys)[:count]]
+
+
+def own_starts(
+    density: Density, points: Array | None, transport: TransportMap | None
+) -> tuple[Array, Array]:
+    """The user's starts θ (M, D), and the same in v where there is a map.
+
+    Raises
+    ------
+    DensityError
+        Another shape, no finite log p̃ at one of them, or a map that has no inverse.
+    """
+    D = density.dimension
+    theta = np.empty((0, D)) if points is None else np.atleast_2d(np.asarray(points, dtype=float))
+    if theta.shape[1:] != (D,) or theta.ndim != 2 or not np.isfinite(theta).all():
+        raise DensityError(f"extra_starts must be finite, of shape (M, {D}), got {theta.shape}")
+    if not len(theta):
+        return theta, theta
+    outside = np.flatnonzero(~np.isfinite(density.log_density(theta)))
+    if len(outside):
+        raise DensityError(
+            f"log p̃ is not finite at extra_starts {outside.tolist()}: give points of the support"
+        )
+    if transport is None:
+        return theta, theta
+    inverse = getattr(transport, "inverse", None)
+    if inverse is None:
+        raise DensityError(
+            f"extra_starts need the inverse of the map, which {type(transport).__name__} does not "
+            "have: leave them out, or fit a Gaussian"
+        )
+    return theta, np.asarray(inverse(theta))

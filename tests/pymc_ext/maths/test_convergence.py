@@ -1,0 +1,73 @@
+"""ESS and R̂ of many scalars at once against ArviZ's own of each."""
+
+import arviz as az
+import numpy as np
+import pytest
+
+from pymc_ext.maths.convergence import TAILS, bulk_ess, energy_fmi, split_rhat, tail_ess
+from tests.tolerances import monte_carlo
+
+RNG = np.random.default_rng(1)
+
+
+def autoregressive(rho, shape=(4, 301)):
+    """Chains of x_t = ρ x_{t−1} + noise, variance one."""
+    x = RNG.normal(size=shape)
+    for t in range(1, shape[1]):
+        x[:, t] = rho * x[:, t - 1] + np.sqrt(1 - rho**2) * x[:, t]
+    return x
+
+
+SCALARS = {
+    "independent": RNG.normal(size=(4, 301)),
+    "sticky": autoregressive(0.95),
+    "antithetic": autoregressive(-0.6),
+    "one chain apart": RNG.normal(size=(4, 301)) + np.array([0, 0, 0, 3.0])[:, None],
+    "one chain wider": RNG.normal(size=(4, 301)) * np.array([1, 1, 1, 5.0])[:, None],
+    "Cauchy": RNG.standard_cauchy((4, 301)),
+    "rejections": np.repeat(RNG.normal(size=(4, 101)), 3, axis=1)[:, :301],
+    "drifting": np.linspace(0, 5, 301) + RNG.normal(size=(4, 301)),
+}
+X = np.stack(list(SCALARS.values()), axis=-1)
+
+
+@pytest.mark.parametrize("draws", [301, 300, 50, 9, 4])
+def test_every_scalar_is_as_arviz_has_it(draws):
+    x = X[:, :draws]
+    for k, name in enumerate(SCALARS):
+        own = x[..., k]
+        for found, method, tails in ((bulk_ess(x), "bulk", None), (tail_ess(x), "tail", TAILS)):
+            truth = az.ess(own, method=method, prob=tails)
+            np.testing.assert_allclose(found[k], truth, rtol=1e-9, err_msg=f"{name} {method}")
+        np.testing.assert_allclose(
+            split_rhat(x)[k], az.rhat(own, method="rank"), rtol=1e-12, err_msg=name
+        )
+
+
+def test_independent_draws_count_fully_and_sticky_ones_by_their_correlation():
+    x = np.stack([RNG.normal(size=(4, 5000)), autoregressive(0.9, (4, 5000))], axis=-1)
+    independent, sticky = bulk_ess(x)
+    assert 0.9 < independent / 20_000 < 1.1
+    assert abs(sticky / 20_000 - 0.1 / 1.9) < 0.01  # (1 − ρ) / (1 + ρ)
+
+
+def test_constants_and_draws_that_are_not_finite():
+    x = np.stack([np.full((4, 100), 7.0), SCALARS["independent"][:, :100]], axis=-1)
+    x[0, 0, 1] = np.nan
+    assert bulk_ess(x)[0] == tail_ess(x)[0] == 400 and split_rhat(x)[0] == 1
+    x[1, 0, 1] = -np.inf
+    for function in (bulk_ess, tail_ess, split_rhat):
+        assert np.isnan(function(x)[1])
+
+
+def test_energy_that_is_drawn_anew_and_energy_that_creeps():
+    fresh, creeping = RNG.normal(size=(1, 20_000)), np.cumsum(RNG.normal(size=(1, 20_000)))[None]
+    # differences of independent draws have twice the variance; its standard error from 20,000
+    assert abs(energy_fmi(fresh)[0] - 2) < monte_carlo(np.sqrt(8 / 20_000))
+    assert energy_fmi(creeping)[0] < 0.01
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 1), (4, 100)])
+def test_too_few_draws_are_refused(shape):
+    with pytest.raises(ValueError, match=r"draws must have shape \(chains, draws >= 4, scalars\)"):
+        bulk_ess(np.zeros(shape))

@@ -1,0 +1,119 @@
+"""``px.sample``: exact draws of a model from what ``pm.fit`` gave, in ``pm.sample``'s form."""
+
+import json
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy import stats
+
+import pymc_ext as px
+from pymc_ext.sampling.pymc import coordinates_of
+from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian, GaussianMixture
+from tests.pymc_ext.sampling.targets import require_moments
+
+pytest.importorskip("nutpie")
+Y = np.array([1.2, 0.4, 2.2, 1.9])
+POSTERIOR_SD = 1 / np.sqrt(len(Y) + 1)  # of mu, given y ~ N(mu, 1) and mu ~ N(0, 1)
+POSTERIOR_MEAN = Y.sum() / (len(Y) + 1)
+
+
+def conjugate(**coords):
+    with pm.Model(coords={"site": ["a", "b"], **coords}) as model:
+        mu = pm.Normal("mu")
+        scale = pm.HalfNormal("scale", dims="site")
+        pm.Deterministic("log_scale", np.log(1.0) + pm.math.log(scale), dims="site")
+        pm.Normal("y", mu, 1, observed=Y)
+    return model
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    with conjugate():
+        return pm.fit(method=px.LaplaceVI(random_seed=1), progressbar=False)
+
+
+@pytest.fixture(scope="module")
+def idata(fitted):
+    return px.sample(fitted, ess=1000, random_seed=1)
+
+
+def test_draws_are_of_the_posterior(idata):
+    posterior = idata["posterior"]
+    require_moments(posterior["mu"].values[..., None], [POSTERIOR_MEAN], [POSTERIOR_SD])
+    half = stats.halfnorm
+    require_moments(posterior["scale"].values, np.full(2, half.mean()), np.full(2, half.std()))
+
+
+def test_they_come_as_pm_sample_gives_them(idata):
+    posterior = idata["posterior"]
+    assert posterior["scale"].dims == ("chain", "draw", "site")
+    assert list(posterior["site"].values) == ["a", "b"]
+    np.testing.assert_allclose(posterior["log_scale"], np.log(posterior["scale"]), atol=1e-12)
+    stats_group = idata["sample_stats"]
+    names = {"lp", "acceptance_rate", "step_size", "tree_depth", "n_steps", "diverging", "energy"}
+    assert names <= set(stats_group.data_vars)
+    assert stats_group["diverging"].dtype == bool
+    assert stats_group["lp"].shape == posterior["mu"].shape
+    np.testing.assert_array_equal(idata["observed_data"]["y"], Y)
+
+
+def test_the_verdict_and_the_cost_are_attributes(idata, fitted):
+    attrs = idata["posterior"].attrs
+    assert attrs["trusted"] == 1 and json.loads(attrs["reasons"]) == []
+    assert attrs["sampler"] == "nutpie" and attrs["in_approximations_coordinates"] == 1
+    steps = int(idata["sample_stats"]["n_steps"].sum())
+    spent = attrs["gradient_evaluations"] - attrs["warm_up_gradients"]
+    assert abs(spent - steps) < 4 * 64  # nutpie makes a draw ahead
+    assert attrs["approximation_gradients"] == fitted.result.gradient_evaluations > 0
+
+
+def test_one_seed_is_one_result(fitted):
+    first, again = (px.sample(fitted, random_seed=3)["posterior"]["mu"].values for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+
+
+def test_what_is_not_enough_is_said(fitted, caplog):
+    short = px.sample(fitted, ess=4000, budget=9_000, random_seed=1)
+    assert short["posterior"].attrs["trusted"] == 0
+    assert "not trusted: the budget of gradients was spent" in caplog.text
+
+
+def test_a_q_without_a_pullback_lends_its_moments():
+    root = np.array([[2.0, 0.0], [1.0, 0.5]])
+    g = Gaussian(np.array([1.0, -1.0]), root)
+    assert coordinates_of(g) is g
+    mixture = GaussianMixture(np.zeros(1), (g,))
+    found = coordinates_of(mixture)
+    np.testing.assert_allclose(found.cov, g.cov, rtol=1e-12)
+    np.testing.assert_allclose(found.mean, g.mean)
+
+    class OnlyForward:
+        dimension, latent_dimension = 2, 3
+
+        def forward(self, z):
+            return g.forward(z[:, :2])
+
+    found = coordinates_of(OnlyForward(), random_seed=1)
+    np.testing.assert_allclose(found.std, g.std, rtol=0.1)  # from 4,000 draws
+    diagonal = DiagonalGaussian(np.zeros(2), np.ones(2))
+    assert coordinates_of(diagonal) is diagonal
+
+
+def test_a_flow_of_a_model_lends_its_moments():
+    with conjugate():
+        flow = pm.fit(
+            50, method=px.BernsteinVI(5, (4,), polish=None, random_seed=1), progressbar=False
+        )
+    idata = px.sample(flow, random_seed=1)
+    require_moments(idata["posterior"]["mu"].values[..., None], [POSTERIOR_MEAN], [POSTERIOR_SD])
+
+
+def test_minibatches_are_refused():
+    with pm.Model():
+        mu = pm.Normal("mu")
+        y = pm.Minibatch(np.arange(20.0), batch_size=5)
+        pm.Normal("y", mu, 1, observed=y, total_size=20)
+        approx = pm.fit(20, method=px.BernsteinVI(5, (4,), polish=None), progressbar=False)
+    with pytest.raises(ValueError, match=r"pm\.Minibatch"):
+        px.sample(approx)

@@ -1,0 +1,224 @@
+"""Runs of chains: when they end, when a map is given up, what is refused, what is counted."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+from pymc_ext.density import CallableDensity, DensityError
+from pymc_ext.sampling import stages
+from pymc_ext.sampling.diagnostics import Diagnostics
+from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.run import sample
+from pymc_ext.sampling.starts import weighted_starts
+from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
+from tests.pymc_ext.sampling.targets import FunnelMap, Puppeteer, gaussian, two_modes
+
+UNIT = DiagonalGaussian(np.zeros(2), np.ones(2))
+TARGET = gaussian(np.zeros(2), np.eye(2))
+
+
+# ---- ends ----------------------------------------------------------------------------------
+
+
+def test_blocks_grow_until_the_ess_is_there():
+    found = sample(TARGET, UNIT, told := Puppeteer(), seed=1)
+    assert found.trusted and found.verdict == "trusted" and found.in_map
+    assert found.stop_reason == stages.REACHED
+    draws = found.theta.shape[1]
+    assert stages.FIRST_DRAWS < draws < 200  # 400 of four chains, their ESS estimated
+    assert found.diagnostics.ess >= 400 and found.diagnostics.rhat <= 1.02
+    assert found.gradient_evaluations == 4 * 10 * (10 + draws)
+    assert found.warm_up_gradients == 400
+    assert found.density_evaluations == 1000 + 4 * draws  # starts weighed, and lp of every draw
+    np.testing.assert_allclose(
+        found.lp, TARGET.log_density(found.theta.reshape(-1, 2)).reshape(4, -1)
+    )
+    assert told.shared == 4 and all(chain.closed for chain in told.made)
+
+
+def test_more_effective_draws_take_more():
+    few, many = (
+        sample(TARGET, UNIT, Puppeteer(), Sampling(ess=ess), seed=1) for ess in (100, 2000)
+    )
+    assert many.theta.shape[1] > 4 * few.theta.shape[1] and many.diagnostics.ess >= 2000
+
+
+def test_a_derived_quantity_is_held_to_the_same_ess():
+    def constrain(theta):  # means of ten successive draws: a tenth of the ESS
+        sticky = np.convolve(theta[:, 0], np.ones(10) / 10, mode="same")
+        return {"sticky": sticky, "text": np.full(len(theta), "a"), "undefined": sticky * np.nan}
+
+    plain = sample(TARGET, UNIT, Puppeteer(), seed=1)
+    found = sample(TARGET, UNIT, Puppeteer(), seed=1, constrain=constrain)
+    assert found.theta.shape[1] > 4 * plain.theta.shape[1]
+    assert found.diagnostics.scarcest == "sticky[0]"
+
+
+def test_a_budget_ends_the_run_which_then_is_not_trusted():
+    found = sample(TARGET, UNIT, Puppeteer(), Sampling(ess=10_000, budget=20_000), seed=1)
+    assert not found.trusted and found.stop_reason == stages.SPENT
+    assert found.gradient_evaluations <= 20_000
+    assert "budget" in found.reasons[0] and "of the 10000 asked for" in found.verdict
+
+
+def test_a_budget_below_a_warm_up_is_refused():
+    with pytest.raises(ValueError, match=r"400 were spent on warm-up; give a larger one"):
+        sample(TARGET, UNIT, Puppeteer(), Sampling(budget=500), seed=1)
+
+
+def test_one_seed_is_one_result_and_another_seed_another():
+    first, again, other = (sample(TARGET, UNIT, Puppeteer(), seed=s) for s in (1, 1, 2))
+    np.testing.assert_array_equal(first.theta, again.theta)
+    assert not np.array_equal(first.theta[:, :10], other.theta[:, :10])
+
+
+def test_an_interrupt_keeps_what_is_drawn_and_says_that_it_is_short():
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    found = sample(TARGET, UNIT, told := Puppeteer(wait=True), seed=1)
+    timer.join()
+    assert found.theta.shape == (4, 7, 2)
+    assert not found.trusted and found.verdict.startswith("not trusted: interrupted, 7 draws")
+    assert all(chain.closed for chain in told.made)
+
+
+# ---- the map -------------------------------------------------------------------------------
+
+
+def test_a_map_whose_chains_stay_apart_is_given_up_and_what_it_cost_is_counted():
+    told = Puppeteer(apart=5.0, steps=20)
+    found = sample(TARGET, UNIT, told, seed=1)
+    assert found.trusted and not found.in_map
+    assert "did not serve" in found.notes[0]
+    in_map, alone = told.made[:4], told.made[4:]
+    spent = sum(chain.gradients for chain in in_map)
+    assert stages.GRADIENTS_TO_CONDEMN <= spent < 2.5 * stages.GRADIENTS_TO_CONDEMN
+    assert found.gradient_evaluations == spent + sum(chain.gradients for chain in alone)
+    assert found.warm_up_gradients == spent + 4 * 20 * 10
+    assert found.theta.shape[1] * 4 * 20 == found.gradient_evaluations - found.warm_up_gradients
+    # they go on from where they were, with the spread that was seen
+    assert np.abs(told.starts[7][0] - 15) < 5 and told.scales[7].shape == (2,)
+    assert all(scale is None for scale in told.scales[:4])
+
+
+def test_a_map_that_needs_deep_trees_is_given_up_after_one_block():
+    told = Puppeteer(depth=stages.MAP_DEPTH, steps=63)
+    found = sample(TARGET, UNIT, told, seed=1)
+    assert not found.in_map
+    assert told.made[0].gradients == 63 * (10 + stages.FIRST_DRAWS)
+
+
+def test_a_q_off_the_support_is_not_used():
+    half = CallableDensity(
+        lambda x: np.where((x > 0).all(1), -x.sum(1), -np.inf), lambda x: -np.ones_like(x),
+        dimension=2,
+    )  # fmt: skip
+    far = DiagonalGaussian(np.full(2, -50.0), np.ones(2))
+    assert weighted_starts(half, far, 4, np.random.default_rng(1)) is None
+    told = Puppeteer()
+    found = sample(half, far, told, Sampling(budget=10_000), seed=1)
+    assert (
+        not found.in_map and not found.trusted
+    )  # these chains know no support and len(told.made) == 4
+    assert all((start > 0).all() for start in told.starts)
+
+
+def test_without_a_map_starts_are_random_and_finite():
+    found = sample(TARGET, None, told := Puppeteer(), seed=1)
+    assert not found.in_map and found.notes == ()
+    assert np.abs(told.starts).max() < 2 and len(np.unique(told.starts, axis=0)) == 4
+
+
+def test_weighted_starts_are_different_and_follow_the_posterior():
+    wide, rng = DiagonalGaussian(np.zeros(2), np.full(2, 3.0)), np.random.default_rng(1)
+    starts = np.concatenate([
+        wide.forward(weighted_starts(TARGET, wide, 4, rng))[0] for _ in range(100)
+    ])  # fmt: skip
+    assert 0.85 < starts.std() < 1.15  # 800 scalars of N(0, 1), not of q's N(0, 9)
+    four = weighted_starts(gaussian(np.full(2, 9.0), 0.01 * np.eye(2)), UNIT, 4, rng)
+    assert len(np.unique(four, axis=0)) == 4  # though one weight has all
+
+
+# ---- other starts --------------------------------------------------------------------------
+
+
+def test_chains_from_extra_starts_are_held_to_the_same_rhat():
+    apart, told = np.full((2, 2), 3.0), Puppeteer()
+    found = sample(TARGET, UNIT, told, seed=1, extra_starts=apart)
+    assert found.theta.shape[0] == 6
+    np.testing.assert_allclose(told.starts[4:], apart)
+    q = Gaussian(np.array([1.0, 2.0]), np.array([[2.0, 0], [1.0, 0.5]]))
+    sample(TARGET, q, told := Puppeteer(), seed=1, extra_starts=apart)
+    np.testing.assert_allclose(q.forward(np.array(told.starts[4:]))[0], apart)
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (np.zeros((1, 3)), r"extra_starts must be finite, of shape \(M, 2\), got \(1, 3\)"),
+        (np.full((1, 2), np.nan), "extra_starts must be finite"),
+    ],
+)
+def test_bad_extra_starts_are_named(extra, words):
+    with pytest.raises(DensityError, match=words):
+        sample(TARGET, UNIT, Puppeteer(), extra_starts=extra)
+
+
+def test_extra_starts_need_an_inverse_and_a_finite_density():
+    five = gaussian(np.zeros(5), np.eye(5))
+    with pytest.raises(DensityError, match="inverse of the map, which FunnelMap does not have"):
+        sample(five, FunnelMap(), Puppeteer(), extra_starts=np.zeros((1, 5)))
+    half = CallableDensity(
+        lambda x: np.where(x[:, 0] > 0, 0.0, -np.inf), lambda x: 0 * x, dimension=2
+    )
+    with pytest.raises(DensityError, match=r"not finite at extra_starts \[1\]"):
+        sample(half, UNIT, Puppeteer(), extra_starts=np.array([[1.0, 0], [-1.0, 0]]))
+
+
+# ---- refusals, words -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ess": 0}, "ess must be a positive number, got 0"),
+        ({"ess": -1.0}, "ess must be a positive number"),
+        ({"ess": np.nan}, "ess must be a positive number"),
+        ({"budget": 0}, "budget must be an integer >= 1, got 0"),
+        ({"budget": 1e6}, "budget must be an integer"),
+        ({"chains": 1}, "chains must be an integer >= 2"),
+        ({"max_depth": True}, "max_depth must be an integer"),
+        ({"target_acceptance": 1.0}, "between 0 and 1, got 1"),
+    ],
+)
+def test_bad_options_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        Sampling(**options)
+
+
+def test_what_refutes_draws_is_said_in_words():
+    good = Diagnostics(500, 450, "mu", 1.01, "tau", 0.9, 3, 1000)
+    assert good.doubts(400) == () and good.notes() == ("3 of 1000 transitions diverged",)
+    bad = Diagnostics(500, 50, "mu", 1.3, "tau", 0.1, 30, 1000)
+    words = bad.doubts(400)
+    assert len(words) == 4 and bad.notes() == ()
+    parts = ("disagree about tau: R̂ = 1.300", "50 effective draws of mu", "30 of 1000 transitions",
+             "E-FMI = 0.10")  # fmt: skip
+    assert all(part in text for part, text in zip(parts, words, strict=True))
+    undefined = Diagnostics(np.nan, np.nan, "mu", np.nan, "mu", np.nan, 0, 1000)
+    assert len(undefined.doubts(400)) == 3
+
+
+def test_two_modes_are_not_trusted_when_chains_see_both():
+    from pymc_ext.sampling.nutpie import NutpieNUTS
+
+    options = Sampling(budget=30_000)
+    alone = sample(two_modes(), UNIT, NutpieNUTS(), options, seed=1)
+    assert alone.trusted  # blind to the other mode, as any chains that start from one q are
+    both = sample(
+        two_modes(), UNIT, NutpieNUTS(), options, seed=1, extra_starts=np.array([[12.0, 0.0]])
+    )
+    assert not both.trusted and "the chains disagree about theta[0]" in both.verdict

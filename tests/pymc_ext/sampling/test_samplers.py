@@ -1,0 +1,91 @@
+"""Samplers on any density: exact cases within Monte Carlo error, seeds, counts, failures."""
+
+import numpy as np
+import pytest
+
+from pymc_ext.density import CallableDensity
+from pymc_ext.sampling.nutpie import NutpieNUTS
+from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.run import sample
+from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
+from tests.pymc_ext.sampling.targets import FunnelMap, funnel, gaussian, require_moments
+
+SAMPLERS = {"nutpie": NutpieNUTS}
+MEAN = np.array([5.0, -1.0, 3000.0])
+ROOT = np.array([[1e-3, 0, 0], [1.0, 2.0, 0], [-200.0, 50.0, 400.0]])
+SD = np.sqrt((ROOT**2).sum(1))
+pytest.importorskip("nutpie")
+
+
+@pytest.fixture(params=list(SAMPLERS))
+def sampler(request):
+    return SAMPLERS[request.param]()
+
+
+class Counted:
+    """A density that counts its scores by itself."""
+
+    def __init__(self, density):
+        self.density, self.dimension, self.scores = density, density.dimension, 0
+
+    def log_density(self, theta):
+        return self.density.log_density(theta)
+
+    def log_density_gradient(self, theta):
+        self.scores += len(theta)
+        return self.density.log_density_gradient(theta)
+
+
+def test_a_badly_scaled_gaussian_in_its_own_coordinates(sampler):
+    density, q = Counted(gaussian(MEAN, ROOT @ ROOT.T)), Gaussian(MEAN, ROOT)
+    found = sample(density, q, sampler, seed=1)
+    assert found.trusted and found.in_map and found.sampler == sampler.name
+    require_moments(found.theta, MEAN, SD)
+    assert found.gradient_evaluations == density.scores
+    steps = int(found.statistics["n_steps"].sum())
+    ahead = found.gradient_evaluations - found.warm_up_gradients - steps
+    assert abs(ahead) < 4 * 32  # nutpie makes a draw ahead
+    again = sample(density, q, sampler, seed=1)
+    np.testing.assert_array_equal(found.theta, again.theta)
+    assert again.gradient_evaluations == found.gradient_evaluations
+
+
+def test_a_funnel_in_the_coordinates_of_its_own_law(sampler):
+    found = sample(funnel(), FunnelMap(), sampler, Sampling(ess=1000), seed=2)
+    assert found.trusted and found.in_map and found.diagnostics.divergences == 0
+    s, x = found.theta[..., :1], found.theta[..., 1:]
+    require_moments(s, np.zeros(1), np.full(1, 1.5))
+    require_moments(x * np.exp(-s), np.zeros(4), np.ones(4))
+
+
+def test_it_adapts_by_itself_without_a_map(sampler):
+    sd = np.array([0.1, 1.0, 10.0])
+    found = sample(gaussian(MEAN / 1000, np.diag(sd**2)), None, sampler, seed=3)
+    assert found.trusted and not found.in_map
+    require_moments(found.theta, MEAN / 1000, sd)
+
+
+def test_points_outside_the_support_are_rejected(sampler):
+    exponential = CallableDensity(
+        lambda x: np.where(x[:, 0] > 0, -x[:, 0], -np.inf),
+        lambda x: np.where(x > 0, -1.0, np.nan), dimension=1,
+    )  # fmt: skip
+    q = DiagonalGaussian(np.ones(1), np.ones(1))
+    found = sample(exponential, q, sampler, seed=4)
+    assert (found.theta > 0).all()
+    require_moments(found.theta, np.ones(1), np.ones(1))
+
+
+def test_an_error_of_the_density_reaches_the_caller(sampler):
+    calls = 0
+
+    def gradient(x):
+        nonlocal calls
+        calls += 1
+        if calls > 50:
+            raise LookupError("no data here")
+        return -x
+
+    density = CallableDensity(lambda x: -0.5 * (x**2).sum(1), gradient, dimension=2)
+    with pytest.raises(LookupError, match="no data here"):
+        sample(density, DiagonalGaussian(np.zeros(2), np.ones(2)), sampler, seed=5)
