@@ -21,7 +21,7 @@ from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.gaussian.mixed import Mixed
+from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from stan_models import StanDensity, ToolchainError
 
 __all__ = ["WARM_NUTS", "WarmNUTS", "default_approximation", "sampler_for"]
@@ -32,8 +32,8 @@ EXPECTED_FAILURES = (ValueError, ArithmeticError, RuntimeError, NotImplementedEr
 
 
 def default_approximation() -> Algorithm:
-    """What a sampler starts from if it is not told."""
-    return Mixed("eig")
+    """What a sampler starts from if it is not told: a map that is not refined, as NUTS does that."""
+    return Hierarchical(longest_block=20, rounds=1)
 
 
 def sampler_for(density: Density, transport: TransportMap | None) -> Sampler:

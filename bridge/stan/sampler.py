@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from pymc_ext.density import Density, TransportMap
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Array, Chain
+from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
+from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from stan_models.chains import StanChain, Transitions, has_chains
 from stan_models.coordinates import Coordinates
 from stan_models.density import StanDensity
@@ -29,7 +31,30 @@ def coordinates_of(transport: TransportMap) -> Coordinates | None:
         return Coordinates(_doubles(transport.mean), _doubles(transport.root))
     if isinstance(transport, DiagonalGaussian):
         return Coordinates(_doubles(transport.mean), _diagonal(transport.std))
+    if isinstance(transport, LowRankGaussian):
+        return Coordinates(_doubles(transport.mean), _doubles(transport.root))
+    if isinstance(transport, HierarchicalMap):
+        return _of_map(transport)
     return None
+
+
+def _of_map(q: HierarchicalMap) -> Coordinates:
+    """Links are few: only those that are not zero are handed over."""
+    from scipy import sparse
+
+    return Coordinates(
+        mu=_doubles(q.center),
+        L=_doubles(q.root),
+        order=q.order,
+        C=sparse.coo_array(q.scales),
+        H=sparse.coo_array(q.gated),
+        Q=sparse.coo_array(q.squares),
+        d=_doubles(q.offset),
+        m=_doubles(q.gated_mean),
+        skew=_doubles(q.marginal.skew),
+        below=_doubles(q.marginal.tails[0]),
+        above=_doubles(q.marginal.tails[1]),
+    )
 
 
 def takes(density: Density, transport: TransportMap | None) -> bool:
