@@ -32,7 +32,7 @@ EXPECTED_FAILURES = (ValueError, ArithmeticError, RuntimeError, NotImplementedEr
 
 
 def default_approximation() -> Algorithm:
-    """What a sampler starts from if it is not told: a map that is not refined, as NUTS does that."""
+    """What a sampler starts from if it is not told: a map not refined, as NUTS does that."""
     return Hierarchical(longest_block=20, rounds=1)
 
 
