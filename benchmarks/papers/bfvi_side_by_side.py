@@ -33,7 +33,11 @@ def ours(steps: int, polish: str | None, seed: int) -> dict[str, Any]:
     begin = time.perf_counter()
     with eight_schools_ncp():
         method = px.BernsteinVI(
-            10, (32, 32), learning_rate=0.01, polish=polish, backend="jax", random_seed=seed
+            px.FlowShape(10, (32, 32)),
+            polish=polish,
+            step=px.StepOptions(learning_rate=0.01),
+            backend="jax",
+            random_seed=seed,
         )
         approx = pm.fit(steps, method=method, obj_n_mc=10, progressbar=False)
     seconds = time.perf_counter() - begin

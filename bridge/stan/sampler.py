@@ -32,29 +32,18 @@ def coordinates_of(transport: TransportMap) -> Coordinates | None:
     if isinstance(transport, DiagonalGaussian):
         return Coordinates(_doubles(transport.mean), _diagonal(transport.std))
     if isinstance(transport, LowRankGaussian):
-        return Coordinates(_doubles(transport.mean), _doubles(transport.root))
+        root = transport.root_transposed_product(np.eye(transport.dimension))
+        return Coordinates(_doubles(transport.mean), _doubles(root))
     if isinstance(transport, HierarchicalMap):
-        return _of_map(transport)
+        tails = _doubles(transport.marginal.tails)
+        return Coordinates(
+            _doubles(transport.center), _doubles(transport.root), order=transport.order,
+            C=_doubles(transport.scales), H=_doubles(transport.gated),
+            Q=_doubles(transport.squares), d=_doubles(transport.offset),
+            m=_doubles(transport.gated_mean), skew=_doubles(transport.marginal.skew),
+            below=tails[0], above=tails[1],
+        )  # fmt: skip
     return None
-
-
-def _of_map(q: HierarchicalMap) -> Coordinates:
-    """Links are few: only those that are not zero are handed over."""
-    from scipy import sparse
-
-    return Coordinates(
-        mu=_doubles(q.center),
-        L=_doubles(q.root),
-        order=q.order,
-        C=sparse.coo_array(q.scales),
-        H=sparse.coo_array(q.gated),
-        Q=sparse.coo_array(q.squares),
-        d=_doubles(q.offset),
-        m=_doubles(q.gated_mean),
-        skew=_doubles(q.marginal.skew),
-        below=_doubles(q.marginal.tails[0]),
-        above=_doubles(q.marginal.tails[1]),
-    )
 
 
 def takes(density: Density, transport: TransportMap | None) -> bool:

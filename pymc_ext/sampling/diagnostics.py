@@ -79,6 +79,11 @@ class Diagnostics:
         """The smaller ESS."""
         return min(self.ess_bulk, self.ess_tail)
 
+    @property
+    def diverges(self) -> bool:
+        """Whether too many transitions diverged."""
+        return self.divergences > DIVERGENT_MOST * self.transitions
+
     def enough(self, ess: float) -> bool:
         """Whether all quantities have that ESS and the chains agree."""
         return self.ess >= ess and self.rhat <= RHAT_AGREES
@@ -95,7 +100,7 @@ class Diagnostics:
             found.append(
                 f"{self.ess:.0f} effective draws of {self.scarcest}, of the {ess:g} asked for"
             )
-        if self.divergences > DIVERGENT_MOST * self.transitions:
+        if self.diverges:
             found.append(
                 f"{self.divergences} of {self.transitions} transitions diverged, more than "
                 f"{100 * DIVERGENT_MOST:g} %: there are regions that the sampler cannot enter"
@@ -109,6 +114,6 @@ class Diagnostics:
 
     def notes(self) -> tuple[str, ...]:
         """What is worth knowing though it does not refute the draws."""
-        if 0 < self.divergences <= DIVERGENT_MOST * self.transitions:
+        if self.divergences and not self.diverges:
             return (f"{self.divergences} of {self.transitions} transitions diverged",)
         return ()

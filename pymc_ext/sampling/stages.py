@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -35,6 +36,10 @@ RHAT_CONDEMNS = 1.1
 # standard normal of 10,000 dimensions; and the share of transitions that may end there.
 MAP_DEPTH, DEEP_SHARE = 6, 0.1
 
+# Acceptance rate that step sizes are adapted to anew once more transitions diverge than draws that
+# are trusted may have: what Stan's own warning advises, and enough on centred eight schools.
+CAREFUL = 0.95
+
 # Most by which a block multiplies the draws (an ESS from few draws is not to be extrapolated
 # further), factor on the draws that it predicts, and the fewest draws worth a block.
 GROWTH, MARGIN, FEWEST = 2.0, 1.1, 10
@@ -43,7 +48,8 @@ GROWTH, MARGIN, FEWEST = 2.0, 1.1, 10
 START_RADIUS, START_TRIES = 2.0, 100
 
 REACHED, SPENT = "the ESS asked for was reached", "the budget of gradients was spent"
-INTERRUPTED, CONDEMNED = "interrupted", "the map does not serve"
+INTERRUPTED = "interrupted"
+CONDEMNED, DIVERGES = "the map does not serve", "steps are too long"
 
 
 @dataclass
@@ -59,11 +65,14 @@ class Run:
     notes: tuple[str, ...] = ()
     made: list[Chains] = field(default_factory=list)  # all of them, to be closed
 
-    def chains(self, starts: Array, transport: TransportMap | None, scale: Array | None) -> Chains:
+    def chains(
+        self,
+        starts: Array,
+        options: Sampling,
+        transport: TransportMap | None = None,
+        scale: Array | None = None,
+    ) -> Chains:
         """Chains from ``starts`` (M, D), each with random numbers of its own, not yet warm."""
-        options = self.options
-        if transport is not None:
-            options = replace(options, max_depth=min(options.max_depth, MAP_DEPTH))
         made = [
             self.sampler.chain(
                 self.density.density, start, transport=transport, scale=scale,
@@ -81,18 +90,36 @@ class Run:
 
 def in_map(run: Run, transport: TransportMap, starts: Array) -> tuple[Chains, str]:
     """Chains in v from ``starts`` (M, D), and why they ended: `CONDEMNED` where v does not do."""
-    chains = run.chains(starts, transport, None)
+    options = replace(run.options, max_depth=min(run.options.max_depth, MAP_DEPTH))
+    chains, why = _warmed_in_map(run, transport, starts, options)
+    if why == DIVERGES:
+        run.given_up += chains.gradients
+        careful = replace(options, target_acceptance=max(CAREFUL, options.target_acceptance))
+        return _warmed_in_map(run, transport, chains.points[:, -1], careful)
+    return chains, why
+
+
+def _warmed_in_map(
+    run: Run, transport: TransportMap, starts: Array, options: Sampling
+) -> tuple[Chains, str]:
+    chains = run.chains(starts, options, transport)
     chains.warm_up()
     if not chains.interrupted:
         run.sampler.share(chains.chains)
-    return chains, _draw(run, chains, may_condemn=True)
+
+    def verdict(found: Diagnostics) -> str | None:
+        if _condemned(run, chains, found):
+            return CONDEMNED
+        return DIVERGES if options.target_acceptance < CAREFUL and found.diverges else None
+
+    return chains, _draw(run, chains, verdict)
 
 
 def alone(run: Run, starts: Array, scale: Array | None) -> tuple[Chains, str]:
     """Chains in θ from ``starts`` (M, D), with the sampler's own adaptation, and why they ended."""
-    chains = run.chains(starts, None, scale)
+    chains = run.chains(starts, run.options, scale=scale)
     chains.warm_up()
-    return chains, _draw(run, chains, may_condemn=False)
+    return chains, _draw(run, chains, lambda found: None)
 
 
 def random_starts(run: Run, count: int) -> Array:
@@ -114,8 +141,8 @@ def random_starts(run: Run, count: int) -> Array:
     )
 
 
-def _draw(run: Run, chains: Chains, may_condemn: bool) -> str:
-    """Blocks until the draws are worth enough, and why they ended."""
+def _draw(run: Run, chains: Chains, verdict: Callable[[Diagnostics], str | None]) -> str:
+    """Blocks until the draws are worth enough, or ``verdict`` has a reason against more of them."""
     found: Diagnostics | None = None
     while not chains.interrupted:
         size = _next(run, chains, found)
@@ -127,10 +154,11 @@ def _draw(run: Run, chains: Chains, may_condemn: bool) -> str:
         found = chains.diagnostics()
         logger.info("%d draws a chain, %d gradients: ESS %.0f, R̂ %.3f",
                     chains.draws, run.spent(chains), found.ess, found.rhat)  # fmt: skip
+        against = verdict(found)
+        if against is not None:
+            return against
         if found.enough(run.options.ess):
             return REACHED
-        if may_condemn and _condemned(run, chains, found):
-            return CONDEMNED
     return INTERRUPTED
 
 

@@ -21,15 +21,16 @@ from pymc_ext.variational.bernstein.polish.weighted import (
     PolishOption,
     resolve_polish,
 )
-from pymc_ext.variational.bernstein.shape import FlowShape, blocks_of, one_of, variable_order
+from pymc_ext.variational.bernstein.shape import FlowShape, blocks_of, variable_order
 from pymc_ext.variational.bernstein.training.loops import DensityLoop, Loop, LoopMaker
 from pymc_ext.variational.bernstein.training.trainer import Trainer
 from pymc_ext.variational.bernstein.whitening import Base, Whitening, check_base, resolve_base
 from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.options import require_type
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.core.steps import OPTIMIZERS, StepOptions, SteppingAlgorithm
+from pymc_ext.variational.core.steps import StepOptions, SteppingAlgorithm
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +91,9 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
     make_loop: LoopMaker = field(default=DensityLoop, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
-        one_of("optimizer", self.step.optimizer, OPTIMIZERS)
+        super().__post_init__()
+        require_type("shape", self.shape, FlowShape)
+        require_type("policy", self.policy, Policy)
         object.__setattr__(self, "base", check_base(self.base))
         object.__setattr__(self, "polish", resolve_polish(self.polish))
 

@@ -60,11 +60,6 @@ class LowRankGaussian:
         """log|det R|."""
         return float(np.log(self.scale).sum() + np.linalg.slogdet(self.core)[1])
 
-    @property
-    def root(self) -> Array:
-        """R, (D, D): with ``cov`` the only member of size D²."""
-        return self.root_product(np.eye(self.dimension)).T
-
     def root_product(self, z: Array) -> Array:
         """R z, rows (N, D) -> (N, D)."""
         inner = (z @ self.basis) @ (self.core - np.eye(self.rank)).T
@@ -107,5 +102,6 @@ class LowRankGaussian:
 
     @property
     def cov(self) -> Array:
-        """(D, D)."""
-        return self.root @ self.root.T
+        """(D, D): the only member of size D²."""
+        root = self.root_product(np.eye(self.dimension))
+        return root.T @ root

@@ -98,6 +98,7 @@ class Told:
     depth: int
     rng: np.random.Generator
     wait: bool
+    diverges: bool
     gradients: int = 0
     closed: bool = False
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -114,7 +115,9 @@ class Told:
         one = np.ones(iterations)
         statistics = {
             "acceptance_rate": one, "step_size": one, "tree_depth": self.depth * one.astype(int),
-            "n_steps": self.steps * one.astype(int), "diverging": one < 0, "energy": energy,
+            "n_steps": self.steps * one.astype(int),
+            "diverging": self.diverges & (np.arange(iterations) % 50 == 0),
+            "energy": energy,
         }  # fmt: skip
         return Made(self.rng.normal(self.offset, 1, (iterations, self.dimension)), statistics)
 
@@ -133,6 +136,7 @@ class Puppeteer:
     steps: int = 10
     depth: int = 3
     wait: bool = False
+    diverges_below: float = 0.0  # this acceptance rate
     name = "told"
     made: list = field(default_factory=list)
     starts: list = field(default_factory=list)
@@ -143,8 +147,9 @@ class Puppeteer:
         depth = self.depth if transport is not None else 3
         self.starts.append(start)
         self.scales.append(scale)
+        diverges = options.target_acceptance < self.diverges_below
         self.made.append(Told(density.dimension, offset, self.steps, depth,
-                              np.random.default_rng(seed), self.wait))  # fmt: skip
+                              np.random.default_rng(seed), self.wait, diverges))  # fmt: skip
         return self.made[-1]
 
     def share(self, chains):

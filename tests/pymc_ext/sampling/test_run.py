@@ -111,6 +111,18 @@ def test_a_map_that_needs_deep_trees_is_given_up_after_one_block():
     assert told.made[0].gradients == 63 * (10 + stages.FIRST_DRAWS)
 
 
+def test_chains_that_diverge_take_shorter_steps_once():
+    found = sample(TARGET, UNIT, told := Puppeteer(diverges_below=0.9), seed=1)
+    assert found.trusted and found.in_map and found.diagnostics.divergences == 0
+    assert len(told.made) == 8
+    spent = sum(chain.gradients for chain in told.made[:4])
+    assert spent == 4 * 10 * (10 + stages.FIRST_DRAWS)
+    assert found.gradient_evaluations == sum(chain.gradients for chain in told.made)
+    hopeless = sample(TARGET, UNIT, told := Puppeteer(diverges_below=1.0), seed=1)
+    assert len(told.made) == 8 and not hopeless.trusted
+    assert "transitions diverged, more than 1 %" in hopeless.verdict
+
+
 def test_a_q_off_the_support_is_not_used():
     half = CallableDensity(
         lambda x: np.where((x > 0).all(1), -x.sum(1), -np.inf), lambda x: -np.ones_like(x),
