@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bridge.measures.evidence import bridge_sampling, log_evidence
     from bridge.measures.khat import pareto_khat
     from bridge.measures.moments import moment_errors
-    from bridge.methods.base import Fit, Method
+    from bridge.methods.base import Fit, Method, WeightedDraws
     from bridge.stan.stan_to_pymc import stan_model
     from bridge.targets.base import Target
     from bridge.targets.pymc import pymc_target
@@ -36,6 +36,7 @@ _HOMES = {
     "Fit": "bridge.methods.base",
     "Method": "bridge.methods.base",
     "Target": "bridge.targets.base",
+    "WeightedDraws": "bridge.methods.base",
     "bridge_sampling": "bridge.measures.evidence",
     "compare": "bridge.comparison.compare",
     "fit": "bridge.advice",
@@ -54,6 +55,7 @@ __all__ = [
     "Fit",
     "Method",
     "Target",
+    "WeightedDraws",
     "bridge_sampling",
     "compare",
     "fit",

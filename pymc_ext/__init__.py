@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pymc_ext.variational.bernstein.shape import FlowShape
     from pymc_ext.variational.bernstein.vi import BernsteinVI
     from pymc_ext.variational.core.inference import AlgorithmVI
+    from pymc_ext.variational.core.steps import StepOptions
     from pymc_ext.variational.gaussian.batch_match_vi import BatchMatchVI
     from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
     from pymc_ext.variational.gaussian.laplace_vi import LaplaceVI
@@ -70,6 +71,7 @@ _HOMES = {
     "PathfinderVI": _VARIATIONAL + "gaussian.pathfinder_vi",
     "Polish": _VARIATIONAL + "bernstein.polish.weighted",
     "PyMCDensity": "pymc_ext.density.model",
+    "StepOptions": _VARIATIONAL + "core.steps",
     "StudentT": _VARIATIONAL + "bernstein.latents",
     "ViperVI": _VARIATIONAL + "logistic.viper",
     "bernstein_map": "pymc_ext.ops.bernstein",
@@ -107,6 +109,7 @@ __all__ = [
     "PathfinderVI",
     "Polish",
     "PyMCDensity",
+    "StepOptions",
     "StudentT",
     "ViperVI",
     "bernstein_map",

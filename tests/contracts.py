@@ -46,18 +46,19 @@ class Family:
     iterative: bool = True
 
 
+SMALL, FEW = px.FlowShape(5, (4,)), ModeSearch(starts=4, spread=4.0)
 FAMILIES = {
     "laplace": Family(lambda **k: px.LaplaceVI(**k)),
     "mixed-mu": Family(lambda **k: px.MixedVI("mu", **k)),
     "mixed-eig": Family(lambda **k: px.MixedVI("eig", **k)),
     "mixed-lr": Family(lambda **k: px.MixedVI("lr", **k)),
     "diagonal": Family(lambda **k: px.DiagonalVI(**k), gaussian_target="diagonal"),
-    "mixture": Family(lambda **k: px.MixtureVI(starts=4, **k)),
+    "mixture": Family(lambda **k: px.MixtureVI(search=FEW, **k)),
     "pathfinder": Family(lambda **k: px.PathfinderVI(**k), gaussian_target=None),
     "batch-match": Family(lambda **k: px.BatchMatchVI(**k)),
     "hierarchical": Family(lambda **k: px.HierarchicalVI(**k)),
     "bernstein": Family(
-        lambda **k: px.BernsteinVI(5, (4,), polish=None, **k), gaussian_target=None, minibatch=True
+        lambda **k: px.BernsteinVI(SMALL, polish=None, **k), gaussian_target=None, minibatch=True
     ),
     # families of logistic models only, which a model without data is not
     "viper": Family(lambda **k: px.ViperVI(**k), gaussian_target=None, minibatch=True),
@@ -74,7 +75,6 @@ FAMILIES = {
     ),
 }
 
-SMALL = px.FlowShape(5, (4,))
 QUICK = StepOptions(20, learning_rate=0.02)
 POLISHED = px.ImportanceWeighted(steps=20, judge_draws=1000)
 # what makes each algorithm, with options as little work as the tests of its contract need
@@ -84,7 +84,7 @@ ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
     "mixed-eig": lambda: Mixed("eig", base="unit"),
     "mixed-lr": lambda: Mixed("lr"),
     "diagonal": lambda: Diagonal(),
-    "mixture": lambda: Mixture(search=ModeSearch(starts=4, spread=4.0)),
+    "mixture": lambda: Mixture(search=FEW),
     "pathfinder": lambda: Pathfinder(paths=1),
     "batch-match": lambda: BatchMatch(),
     "hierarchical": lambda: Hierarchical(),

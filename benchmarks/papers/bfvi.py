@@ -16,6 +16,7 @@ import argparse
 import itertools
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,28 +52,34 @@ GOALS = {
     "network": 0.7,
     "diamonds": 0.2,
 }
-FLOW: dict[str, Any] = {"order": 10, "hidden": (32, 32)}  # all else is the default
-FLOW_SETTINGS: dict[str, dict[str, Any]] = {
-    "melanoma": {"base": "laplace"},
-    "diamonds": {"base": "laplace", "learning_rate": 0.001, "latent": "student-t"},
-}
+FLOW = px.FlowShape(10, (32, 32))  # all else is the default
+SLOWER = px.StepOptions(learning_rate=0.001)
+
+
+def flow_settings(shape: px.FlowShape) -> dict[str, dict[str, Any]]:
+    """Options by case of a flow of this shape."""
+    longer = replace(shape, latent="student-t", tails=None)
+    return {
+        "melanoma": {"base": "laplace"},
+        "diamonds": {"base": "laplace", "step": SLOWER, "shape": longer},
+    }
+
+
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {  # of each method, by case
-    "flow": FLOW_SETTINGS,
-    "defaults": FLOW_SETTINGS,
+    "flow": flow_settings(FLOW),
+    "defaults": flow_settings(px.FlowShape()),
     "mean-field Gaussian": {"eight_schools_cp": {"base": "unit"}},  # it has no mode
     "mean-field Student-t": {
         "melanoma": {"base": "diagonal"},
-        "diamonds": {"base": "diagonal", "learning_rate": 0.001},
+        "diamonds": {"base": "diagonal", "step": SLOWER},
     },
 }
-MEAN_FIELD = {"order": 1, "hidden": (), "conditioning": "squashed", "tails": "linear"}
+MEAN_FIELD = px.FlowShape(1, (), latent="student-t", tails="linear", conditioning="squashed")
 METHODS: dict[str, Callable[..., Any]] = {
-    "flow": lambda **k: px.BernsteinVI(**{**FLOW, **k}),
+    "flow": lambda **k: px.BernsteinVI(**{"shape": FLOW, **k}),
     "defaults": lambda **k: px.BernsteinVI(**k),
     "mean-field Gaussian": lambda backend=None, **k: px.DiagonalVI(**k),
-    "mean-field Student-t": lambda **k: px.BernsteinVI(
-        **MEAN_FIELD, latent="student-t", polish=None, **k
-    ),
+    "mean-field Student-t": lambda **k: px.BernsteinVI(MEAN_FIELD, polish=None, **k),
 }
 STORED = {
     "toy": ("gpu_2D.npz", 0.68),
@@ -119,9 +126,9 @@ def kl_curves(seeds: int, backend: str, folder: Path) -> dict[str, Any]:
         for input_map in ("f1", "f2", "f3") if case == "cauchy" else ("f1",):
             for order in ORDERS:
                 for seed in range(1, seeds + 1):
-                    approx, _ = fit(getattr(cases, case), "defaults", order=order, tails="bounded",
-                                    input_map=input_map, polish=None, random_seed=seed,
-                                    backend=backend)  # fmt: skip
+                    shape = px.FlowShape(order, input_map=input_map, tails="bounded")
+                    approx, _ = fit(getattr(cases, case), "defaults", shape=shape, polish=None,
+                                    random_seed=seed, backend=backend)  # fmt: skip
                     kl = kl_by_quadrature(approx, cases.LOG_EVIDENCE[case])
                     rows.append({"case": case, "map": input_map, "M": order, "kl": kl})
                 median = np.median([r["kl"] for r in rows[-seeds:]])
@@ -151,9 +158,9 @@ def _draw_kl(ours: pd.DataFrame, folder: Path) -> None:
 
 
 def measure(approx: Any, seconds: float, seed: int) -> dict[str, Any]:
-    """ELBO, k̂ and relative ESS from fresh draws, and what each training phase reached."""
+    """ELBO of q, k̂ and relative ESS of its proposal, and what each training phase reached."""
     _, lp, lq = approx.draws_with_logs(DRAWS, random_seed=1000 + seed)
-    judged = pareto_khat(lp, lq)
+    judged = pareto_khat(*approx.weighted_draws(DRAWS, random_seed=1000 + seed)[1:])
     return {
         "seed": seed,
         "khat": judged.value,

@@ -86,8 +86,8 @@ def negative_log_q(flow: Any, values: Any, x: Any, y: Any) -> tuple[Any, Any]:
 def fit(theta: np.ndarray, hidden: int, steps: int, rng: np.random.Generator) -> Any:
     """The flow of largest likelihood, by Adam with a cosine decay in the second half."""
     with cases.network():
-        ordering = ["w1", "b1", "w2", "b2"]
-        approx = px.BernsteinVI(10, (hidden, hidden), ordering=ordering, random_seed=1).approx
+        shape = px.FlowShape(10, (hidden, hidden), ordering=["w1", "b1", "w2", "b2"])
+        approx = px.BernsteinVI(shape, random_seed=1).approx
     y = approx.group.to_coordinates(theta)
     x = approx._invert(y)[0]
     flow = flow_in_jax(approx.group, list(approx.params))

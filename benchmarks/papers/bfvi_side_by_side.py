@@ -33,12 +33,17 @@ def ours(steps: int, polish: str | None, seed: int) -> dict[str, Any]:
     begin = time.perf_counter()
     with eight_schools_ncp():
         method = px.BernsteinVI(
-            10, (32, 32), learning_rate=0.01, polish=polish, backend="jax", random_seed=seed
+            px.FlowShape(10, (32, 32)),
+            polish=polish,
+            step=px.StepOptions(learning_rate=0.01),
+            backend="jax",
+            random_seed=seed,
         )
         approx = pm.fit(steps, method=method, obj_n_mc=10, progressbar=False)
     seconds = time.perf_counter() - begin
     _, lp, lq = approx.draws_with_logs(DRAWS, random_seed=1000 + seed)
-    return {"elbo": float(np.mean(lp - lq)), "khat": pareto_khat(lp, lq).value,
+    weighted = approx.weighted_draws(DRAWS, random_seed=1000 + seed)
+    return {"elbo": float(np.mean(lp - lq)), "khat": pareto_khat(*weighted[1:]).value,
             "seconds": seconds, "steps": approx.result.iterations,
             "stages": [stage.describe() for stage in approx.stages]}  # fmt: skip
 

@@ -40,8 +40,13 @@ class Study:
     def __init__(self, model: pm.Model, hyperparameters: tuple[str, ...], start: dict) -> None:
         self.model, self.hyperparameters = model, hyperparameters
         common = {"model": model, "hyperparameters": hyperparameters, "start": start}
-        laplace = px.LaplaceVI(starts=1, random_seed=1, **common)
-        mixed = {"base": laplace.approx, "random_seed": 1, **common, **DRAWS}
+        laplace = px.LaplaceVI(search=px.ModeSearch(starts=1), random_seed=1, **common)
+        mixed = {
+            "base": laplace.approx,
+            "random_seed": 1,
+            "engine": px.FixedDraws(**DRAWS),
+            **common,
+        }
         self.inferences = {
             "laplace": laplace,
             "mu": px.MixedVI("mu", **mixed),

@@ -51,10 +51,13 @@ import sys, time
 import pymc as pm
 import pymc_ext as px
 from benchmarks.papers.bfvi_cases import eight_schools_ncp
-order, options = int(sys.argv[1]), dict(pair.split("=") for pair in sys.argv[2:])
+order, shape = int(sys.argv[1]), dict(pair.split("=") for pair in sys.argv[2:])
+backend = shape.pop("backend")
 begin = time.perf_counter()
 with eight_schools_ncp():
-    pm.fit(100, method=px.BernsteinVI(order, random_seed=1, **options), progressbar=False)
+    shape = px.FlowShape(order, **shape)
+    method = px.BernsteinVI(shape, backend=backend, random_seed=1)
+    pm.fit(100, method=method, progressbar=False)
 print(time.perf_counter() - begin)
 """
 
@@ -110,9 +113,8 @@ def rates(loop: Any, steps: int) -> dict[str, float]:
 def loop_row(backend: str, steps: int, order: int, **options: str) -> dict[str, float]:
     """Steps per second after compilation, and seconds of compilation, on the PyMC model."""
     begin = time.perf_counter()
-    method = px.BernsteinVI(
-        order, HIDDEN, backend=backend, model=eight_schools_ncp(), random_seed=1, **options
-    )
+    shape = px.FlowShape(order, HIDDEN, **options)
+    method = px.BernsteinVI(shape, backend=backend, model=eight_schools_ncp(), random_seed=1)
     loop = prepared(method, method.approx.density)
     compiled = time.perf_counter() - begin
     return {**rates(loop, steps), "compile_seconds": compiled}
@@ -126,7 +128,8 @@ def stan_row(steps: int, order: int, **options: str) -> dict[str, float]:
     case = load_case("eight_schools-eight_schools_noncentered")
     density = StanProgram(case.stan_code, name=case.model_name).density(case.data)
     begin = time.perf_counter()
-    method = px.BernsteinVI(order, HIDDEN, model=eight_schools_ncp(), random_seed=1, **options)
+    shape = px.FlowShape(order, HIDDEN, **options)
+    method = px.BernsteinVI(shape, model=eight_schools_ncp(), random_seed=1)
     loop = prepared(method, density)
     return {**rates(loop, steps), "compile_seconds": time.perf_counter() - begin}
 
@@ -137,7 +140,7 @@ def growth(steps: int = 200) -> list[dict[str, float]]:
     for D in (25, 50, 100, 200, 400):
         with pm.Model() as model:
             pm.Normal("x", 0.0, 1.0, shape=D)
-        method = px.BernsteinVI(10, HIDDEN, model=model, random_seed=1)
+        method = px.BernsteinVI(px.FlowShape(10, HIDDEN), model=model, random_seed=1)
         loop = prepared(method, method.approx.density)
         row = {"D": D, "microseconds": cpu(lambda loop=loop: loop.run(1, RATE, 1.0), steps)}
         if rows:

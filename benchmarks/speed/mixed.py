@@ -121,7 +121,8 @@ def limits() -> dict:
     }
     out = {}
     for name, (model, draws, limit) in cases.items():
-        seconds, approx, _ = traced(px.MixedVI("lr", draws=draws, model=model, random_seed=1))
+        method = px.MixedVI("lr", engine=px.FixedDraws(draws), model=model, random_seed=1)
+        seconds, approx, _ = traced(method)
         result = approx.result
         out[name] = {
             "seconds": seconds,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import arviz as az
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +34,8 @@ def judge(problem: CaseProblem, fit: Fit, *, repetitions: int) -> Record:
     -------
     dict
         One flat record. ``elbo`` is E_q[log p̃ − log q]; ``log_marginal_is`` the importance
-        sampling estimate of log Z; ``kl_qp`` = KL(q‖p) and ``kl_pq`` = KL(p‖q) use
+        sampling estimate of log Z; k̂, it, ``ess`` and what ends in ``_psis`` are of the proposal
+        where ``khat_of`` says so, all else is of q; ``kl_qp`` = KL(q‖p) and ``kl_pq`` = KL(p‖q) use
         ``log_evidence``, the bridge-sampling log Z of the same target; errors of moments are in
         posterior standard deviations, ``*_mcse`` in Monte Carlo standard errors of the reference.
         What does not apply is None, with the reason in ``notes``.
@@ -69,21 +72,23 @@ def _importance(
     fit: Fit, repetitions: int, notes: list[str]
 ) -> tuple[Record, NDArray[np.floating] | None]:
     """k̂, ELBO and importance-sampling evidence; and PSIS weights of all draws together."""
-    assert fit.lq is not None
-    lp, lq = fit.lp.ravel(), fit.lq.ravel()
+    weighted = fit.weighted
+    assert weighted is not None and fit.lq is not None
+    lp, lq = weighted.lp.ravel(), weighted.lq.ravel()
     size = lp.size // repetitions
     used = repetitions * size
     k = pareto_khat(lp[:used].reshape(repetitions, size), lq[:used].reshape(repetitions, size))
     whole = pareto_khat(lp, lq)
     if k.reason:
         notes.append(k.reason)
-    ratios = lp - lq
+    ratios = fit.lp - fit.lq
     record: Record = {
         "khat": None if k.exact else k.value,
         "khat_sd": None if k.exact else k.sd,
         "khat_exact": k.exact,
+        "khat_of": "q" if fit.proposal is None else "proposal",
         "elbo": float(ratios.mean()),
-        "elbo_se": float(ratios.std(ddof=1) / np.sqrt(lp.size)),
+        "elbo_se": float(ratios.std(ddof=1) / np.sqrt(ratios.size)),
         "log_marginal_is": whole.log_marginal_is,
         "log_marginal_is_se": whole.log_marginal_is_se,
         "ess": whole.ess,
@@ -94,20 +99,33 @@ def _importance(
 def _moments(
     problem: CaseProblem, fit: Fit, weights: NDArray[np.floating] | None
 ) -> dict[str, float]:
-    """Errors of the worst parameter, of the plain draws and of the PSIS-weighted ones."""
-    draws = fit.target.constrain(fit.theta.reshape(-1, fit.theta.shape[-1]))
-    record: dict[str, float] = {}
-    for suffix, w in (("", None), ("_psis", weights)):
-        if suffix and w is None:
-            continue
-        largest = worst(moment_errors(draws, problem.reference_moments, weights=w))
-        record |= {
-            f"mean_error{suffix}": largest.mean,
-            f"sd_error{suffix}": largest.sd,
-            f"quantile_error{suffix}": largest.quantile,
-            f"mean_error_mcse{suffix}": largest.mean_mcse,
-        }
+    """Errors of the worst parameter, of q's plain draws and of PSIS-weighted ones."""
+    plain = _constrained(fit, fit.theta)
+    record = _worst(problem, plain, None, "")
+    if weights is not None:
+        assert fit.weighted is not None
+        weighted = plain if fit.proposal is None else _constrained(fit, fit.weighted.theta)
+        record |= _worst(problem, weighted, weights, "_psis")
     return record
+
+
+def _constrained(fit: Fit, theta: NDArray[np.floating]) -> Mapping[str, np.ndarray]:
+    return fit.target.constrain(theta.reshape(-1, theta.shape[-1]))
+
+
+def _worst(
+    problem: CaseProblem,
+    draws: Mapping[str, np.ndarray],
+    weights: NDArray[np.floating] | None,
+    suffix: str,
+) -> dict[str, float]:
+    largest = worst(moment_errors(draws, problem.reference_moments, weights=weights))
+    return {
+        f"mean_error{suffix}": largest.mean,
+        f"sd_error{suffix}": largest.sd,
+        f"quantile_error{suffix}": largest.quantile,
+        f"mean_error_mcse{suffix}": largest.mean_mcse,
+    }
 
 
 def _divergences(problem: CaseProblem, fit: Fit, notes: list[str]) -> Record:

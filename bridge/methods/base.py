@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stan_models import StanProgram
     from stan_models.density import Data
 
-__all__ = ["Array", "Fit", "LogDensity", "Method", "Problem", "Run"]
+__all__ = ["Array", "Fit", "LogDensity", "Method", "Problem", "Run", "WeightedDraws"]
 
 Array = NDArray[np.floating]
 LogDensity = Callable[[Array], Array]
@@ -62,6 +62,15 @@ class Problem(Protocol):
 
 
 @dataclass(frozen=True)
+class WeightedDraws:
+    """Draws of which importance weights p̃/q are taken; shapes as in :class:`Fit`."""
+
+    theta: Array
+    lp: Array
+    lq: Array
+
+
+@dataclass(frozen=True)
 class Fit:
     """Draws of a fitted approximation, or of a sampler.
 
@@ -76,6 +85,8 @@ class Fit:
         unconstrained space; ``lq`` is None for a sampler.
     log_q
         log q at any point, (N, D) -> (N,); None where the method does not give it.
+    proposal
+        Draws of what the method offers for importance weights beside q; None where q serves.
     seconds
         Wall time of the fit: for Stan the run of the compiled program, for PyMC with its graph
         compilation.
@@ -94,10 +105,18 @@ class Fit:
     seconds: float
     lq: Array | None = None
     log_q: LogDensity | None = None
+    proposal: WeightedDraws | None = None
     gradient_evaluations: int | None = None
     losses: Array | None = None
     loss_iterations: NDArray[np.integer] | None = None
     info: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def weighted(self) -> WeightedDraws | None:
+        """What k̂ and weights are of: the proposal, else q; None for a sampler."""
+        if self.proposal is not None or self.lq is None:
+            return self.proposal
+        return WeightedDraws(self.theta, self.lp, self.lq)
 
 
 Run = Callable[[Problem, int, int], Fit]

@@ -16,10 +16,11 @@ from importlib.metadata import version
 
 import numpy as np
 
-from bridge.methods.base import Fit, Method, Problem
+from bridge.methods.base import Fit, Method, Problem, WeightedDraws
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.posterior import Posterior
 
 __all__ = ["FAMILY_METHODS", "FittedBy", "options_of"]
 
@@ -57,18 +58,17 @@ class FittedBy:
                 algorithm, density, problem.start, self.n, random_seed=seed, monitor=monitor
             )
         seconds = time.perf_counter() - begin
-        rng = np.random.default_rng(seed)
-        theta, lq = fitted.q.forward(rng.standard_normal((draws, fitted.q.latent_dimension)))
-        with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
-            lp = density.log_density(theta)
+        own = _drawn(fitted.q, density, draws, seed)
+        proposal = fitted.proposal
         result, losses = fitted.result, monitor.history
         on = "a Stan program" if hasattr(target.density, "program") else f"PyMC {version('pymc')}"
         return Fit(
             target=target,
-            theta=theta[None],
-            lp=lp[None],
-            lq=lq[None],
+            theta=own.theta,
+            lp=own.lp,
+            lq=own.lq,
             log_q=getattr(fitted.q, "log_density", None),
+            proposal=None if proposal is None else _drawn(proposal, density, draws, seed),
             seconds=seconds,
             gradient_evaluations=result.gradient_evaluations,
             losses=losses if len(losses) else None,
@@ -83,6 +83,13 @@ class FittedBy:
                 ),
             },
         )
+
+
+def _drawn(q: Posterior, density: CountedDensity, draws: int, seed: int) -> WeightedDraws:
+    z = np.random.default_rng(seed).standard_normal((draws, q.latent_dimension))
+    theta, lq = q.forward(z)
+    with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
+        return WeightedDraws(theta[None], density.log_density(theta)[None], lq[None])
 
 
 def options_of(algorithm: Algorithm) -> dict[str, object]:

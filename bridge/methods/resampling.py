@@ -77,7 +77,7 @@ def resampled(
     problem
         Whose posterior it is; of a PyMC model the draws get the dims and coords.
     found
-        Draws of an approximation.
+        An approximation; its :attr:`Fit.weighted` draws are resampled.
     weights
         One a draw, of any shape, summing to 1.
     draws
@@ -87,9 +87,11 @@ def resampled(
     """
     rng = np.random.default_rng([seed, 1])
     rows = rng.choice(weights.size, draws, p=weights.ravel())
-    theta = found.theta.reshape(-1, found.theta.shape[-1])[rows]
+    own = found.weighted
+    assert own is not None, "draws of a sampler have no weights"
+    theta = own.theta.reshape(-1, own.theta.shape[-1])[rows]
     values = {name: value[None] for name, value in found.target.constrain(theta).items()}
-    lp = found.lp.ravel()[rows][None]
+    lp = own.lp.ravel()[rows][None]
     if problem.has_program:
         return Resampled(values, lp)
     coords = {k: v for k, v in problem.model.coords.items() if v is not None}

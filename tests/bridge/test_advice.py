@@ -76,7 +76,7 @@ def test_resampling_repairs_what_k_hat_allows():
 @pytest.mark.parametrize("name", LADDER)
 def test_every_default_method_runs_on_models_and_programs(form, name):
     method = METHODS[name]
-    short = replace(method, name="short", run=replace(method.run, iterations=50))
+    short = replace(method, name="short", run=replace(method.run, n=50))
     program = StanProgram("parameters { vector[2] x; } model { x ~ normal([1, -2], [0.5, 3]); }")
     problem = gaussian_model() if form == "model" else program
     advice = bridge.fit(

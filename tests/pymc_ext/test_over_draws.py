@@ -30,7 +30,7 @@ def truth(x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("mode", [{}, {"mode": "FAST_COMPILE"}])
 def test_a_draw_outside_its_domain_leaves_the_others_alone(mode):
-    approx = px.BernsteinVI(3, (4,), model=free_scale(), random_seed=1).approx
+    approx = px.BernsteinVI(px.FlowShape(3, (4,)), model=free_scale(), random_seed=1).approx
     approx.compile_kwargs = mode
     np.testing.assert_allclose(approx.log_p(THETA), truth(THETA[:, 0]), rtol=1e-12)
 
@@ -45,7 +45,9 @@ def test_the_same_in_the_bridge():
 
 
 def test_a_model_that_does_not_check_is_not_checked():
-    approx = px.BernsteinVI(3, (4,), model=free_scale(check_bounds=False), random_seed=1).approx
+    approx = px.BernsteinVI(
+        px.FlowShape(3, (4,)), model=free_scale(check_bounds=False), random_seed=1
+    ).approx
     approx.compile_kwargs = {"mode": "FAST_COMPILE"}
     with np.errstate(invalid="ignore"):
         value = approx.log_p(THETA)

@@ -1,8 +1,9 @@
-"""Bernstein flow variational inference on any density: base, ELBO phase, polish, result."""
+"""Bernstein flow variational inference on any density: base, ELBO phase, proposal, result."""
 
 from __future__ import annotations
 
 import logging
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
-from pymc_ext.variational.bernstein.polish.guard import BaseGuard
+from pymc_ext.variational.bernstein.polish.guard import below_base
 from pymc_ext.variational.bernstein.polish.policy import POLICY, Policy
 from pymc_ext.variational.bernstein.polish.polisher import Polisher
 from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage
@@ -21,21 +22,22 @@ from pymc_ext.variational.bernstein.polish.weighted import (
     PolishOption,
     resolve_polish,
 )
-from pymc_ext.variational.bernstein.shape import FlowShape, blocks_of, one_of, variable_order
+from pymc_ext.variational.bernstein.shape import FlowShape, blocks_of, variable_order
 from pymc_ext.variational.bernstein.training.loops import DensityLoop, Loop, LoopMaker
 from pymc_ext.variational.bernstein.training.trainer import Trainer
 from pymc_ext.variational.bernstein.whitening import Base, Whitening, check_base, resolve_base
 from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.core.result import FitResult, FreshDraws
+from pymc_ext.variational.core.options import require_type
+from pymc_ext.variational.core.posterior import FRESH_DRAWS, fresh_draws
+from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.core.steps import OPTIMIZERS, StepOptions, SteppingAlgorithm
+from pymc_ext.variational.core.steps import StepOptions, SteppingAlgorithm
 
 logger = logging.getLogger(__name__)
 
 Array = NDArray[np.floating]
 CHECK_DRAWS = 1024  # held-out draws of one plateau check
-FRESH_DRAWS = 4096  # behind the final ELBO
 POLISHED_FROM = 3000  # steps from which on a fit is worth polishing
 
 
@@ -90,7 +92,9 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
     make_loop: LoopMaker = field(default=DensityLoop, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
-        one_of("optimizer", self.step.optimizer, OPTIMIZERS)
+        super().__post_init__()
+        require_type("shape", self.shape, FlowShape)
+        require_type("policy", self.policy, Policy)
         object.__setattr__(self, "base", check_base(self.base))
         object.__setattr__(self, "polish", resolve_polish(self.polish))
 
@@ -119,14 +123,16 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
         polished = polish is not None and (
             polish.always or (not training.noisy and len(losses) >= POLISHED_FROM)
         )
-        stages = training.polished() if polished else ()
         note = training.whitening.note
-        notes = (*((note,) if note else ()), *(stage.describe() for stage in stages))
-        fresh = None
+        notes: tuple[str, ...] = (note,) if note else ()
+        fresh = fresh_proposal = None
         if not density.noisy:
             notes += training.keep_base()
-            z = stream(seed, Purpose.FRESH).standard_normal((FRESH_DRAWS, flow.latent_dimension))
-            fresh = FreshDraws.from_log_ratios(training.fit.log_ratios(z))
+            fresh = fresh_draws(flow, density, stream(seed, Purpose.FRESH))
+        proposal, stages = training.proposal() if polished else (None, ())
+        if proposal is not None:
+            fresh_proposal = fresh_draws(proposal, density, stream(seed, Purpose.FRESH))
+        notes += tuple(stage.describe() for stage in stages)
         monitor.keep(np.asarray(losses))
         result = FitResult(
             method=self.name,
@@ -134,9 +140,10 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
             stop_reason=reason,
             iterations=len(losses),
             fresh=fresh,
+            fresh_proposal=fresh_proposal,
             notes=notes,
         )
-        return FittedFlow(flow, result, training.state, stages)
+        return FittedFlow(flow, result, training.state, proposal, stages)
 
     def make_flow(self, density: CountedDensity, start: Array, seed: int | None) -> BernsteinFlow:
         """The flow at the identity around ``start`` (D,)."""
@@ -224,20 +231,22 @@ class _Training:
         z = rng.standard_normal((CHECK_DRAWS, self.loop.flow.latent_dimension))
         return self.fit.log_ratios(z)
 
-    # ---- polish ----------------------------------------------------------------------------
+    # ---- proposal --------------------------------------------------------------------------
 
-    def polished(self) -> tuple[Stage, ...]:
-        """What each way of polishing, as far as it was tried, came to; the best is in place."""
+    def proposal(self) -> tuple[BernsteinFlow | None, tuple[Stage, ...]]:
+        """A flow that is better than q for importance weights, if there is one; what was tried."""
         polish = self.algorithm.polish
         assert isinstance(polish, Polish)
-        return Polisher(
-            self.fit,
+        self.density.require_exact()
+        fit = FlowFit(deepcopy(self.loop.flow), self.density)
+        stages = Polisher(
+            fit,
             polish,
             policy=self.algorithm.policy,
             random_seed=self.seed,
             train=self._train_weighted,
-            make_guard=self._guard,
         ).run()
+        return (None if stages[0].kept else fit.flow), stages
 
     def _train_weighted(self, fit: FlowFit, settings: ImportanceWeighted) -> None:
         step = StepOptions(
@@ -251,25 +260,24 @@ class _Training:
 
     # ---- the base as a floor ---------------------------------------------------------------
 
-    def _guard(self) -> BaseGuard | None:
-        if self.whitening.q is None:
-            return None
-        fit, rng = self.fit, stream(self.seed, Purpose.GUARD)
-        K = max(fit.flow.latent_dimension, fit.flow.dimension)
-        z = rng.standard_normal((FRESH_DRAWS, K))
-        return BaseGuard(self.whitening.q, fit, z, self.algorithm.policy)
-
     def keep_base(self) -> tuple[str, ...]:
-        """Put the untrained flow, which is the base, back where training left q worse than it."""
-        guard, fit = self._guard(), self.fit
-        if guard is None or not guard.worse():
+        """Put the untrained flow, which is the base, back where training left q below it."""
+        if not self._below_base():
             return ()
-        trained = fit.values()
-        fit.restore([self.untrained, np.zeros_like(fit.flow.stretch)])
-        if guard.worse():  # an untrained flow is its base but for the order of its polynomials
-            fit.restore(trained)
+        loop, trained = self.loop, self.loop.vector
+        loop.vector = np.concatenate([self.untrained, trained[len(self.untrained) :]])
+        if self._below_base():  # an untrained flow is its base but for the order of its polynomials
+            loop.vector = trained
             return ("the flow is slightly worse than its base; the base itself may be used",)
         return ("training left the flow worse than its base, which was kept instead",)
+
+    def _below_base(self) -> bool:
+        base, fit = self.whitening.q, self.fit
+        if base is None:
+            return False
+        K = max(fit.flow.latent_dimension, fit.flow.dimension)
+        z = stream(self.seed, Purpose.GUARD).standard_normal((FRESH_DRAWS, K))
+        return below_base(fit, base, z, self.algorithm.policy)
 
 
 def _make_loop(

@@ -44,16 +44,38 @@ def default_hidden(dimension: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class FlowShape:
-    """Options of a Bernstein flow; see :class:`pymc_ext.BernsteinVI`.
+    """What a Bernstein flow is made of; its formula is at :class:`pymc_ext.BernsteinVI`.
 
     Parameters
     ----------
     order
-        M.
+        M, 1..1000. More never hurts the fit, only the speed.
     hidden
-        Widths of the hidden layers; None: by :func:`default_hidden`.
-    input_map, latent, tails, conditioning, ordering
-        As :class:`pymc_ext.BernsteinVI`'s.
+        Widths of the hidden layers; None: two of 2 D units, at least 10 and at most 32. Layers
+        narrower than D − 1 condition in groups: each output then sees the first variables singly
+        and the later ones coarsely, besides a linear term in all of them
+        (``conditioning="latent"``), so that cost grows as D² at most.
+    input_map
+        ``"f1"``: σ(αv + β); ``"f2"``: σ(v); ``"f3"``: v itself, normal(0.5, 0.15) truncated to
+        [1e-4, 1 − 1e-4].
+    latent
+        Law of v: ``"normal"``, ``"logistic"``, ``"student-t"`` (5 degrees of freedom), or
+        e.g. ``StudentT(df=3)``. The first has the paper's tails, the others longer ones.
+    tails
+        What is added beyond the polynomial so that q has all of R^D as support. ``"linear"``: a
+        slope on each side; ``"quadratic"``: also a curvature on each side, with which a normal
+        latent variable gets exponential tails; ``"bounded"``: nothing, as in the paper, where q
+        ends at ϑ_0 and ϑ_M. None takes bounded tails for f3, quadratic ones for a normal latent
+        variable, linear ones for those that have long tails themselves.
+    conditioning
+        What the network sees. ``"latent"``: x of the components before; ``"hierarchical"``: the
+        same, but the variables after the leading scalar ones see the *values* of those, which
+        makes funnels easy; ``"squashed"``: σ(x), as in the paper. Except in the last, what is
+        seen also enters the location and the log scale of each component linearly. The paper's
+        flow is ``tails="bounded", conditioning="squashed"``.
+    ordering
+        Names of the free variables in the order of conditioning. None puts variables of few
+        elements first, and among those the ones with a transform (scales).
     """
 
     order: int = 50

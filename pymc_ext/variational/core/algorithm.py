@@ -33,11 +33,15 @@ class Fitted(Generic[Q]):
     state
         Whatever the algorithm needs to go on from here; given back to it as ``state``, and not
         changed by the run that goes on. None where it has nothing to go on from.
+    proposal
+        Beside q, what importance weights are to be taken of where q's own tails are too light for
+        them: it has its own log density and serves nothing else. None where q itself will do.
     """
 
     q: Q
     result: FitResult
     state: object | None = field(default=None, repr=False, compare=False)
+    proposal: Posterior | None = None
 
 
 class Algorithm(ABC, Generic[Q]):

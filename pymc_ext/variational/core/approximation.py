@@ -44,6 +44,7 @@ class VectorisedApproximation(GraphApproximation):
     """
 
     result: FitResult | None = None
+    proposal: Posterior | None = None  # what importance weights are taken of, where it is not q
 
     def __init__(self, family: type[TransformGroup], **options: Any) -> None:
         super().__init__(family, **options)
@@ -115,6 +116,17 @@ class VectorisedApproximation(GraphApproximation):
         """``n`` independent draws θ (n, D) with log p̃ (n,) and log q (n,)."""
         self.require_exact_logp()
         theta, log_q = self._posterior.forward(self.latent_draws(n, random_seed))
+        return theta, self.density.log_density(theta), log_q
+
+    def weighted_draws(self, n: int, random_seed: Seed = None) -> tuple[Array, Array, Array]:
+        """As :meth:`draws_with_logs`, for importance weights: of the proposal where there is one.
+
+        ``exp(log p̃ − log q)`` are weights of these draws and of no others.
+        """
+        if self.proposal is None:
+            return self.draws_with_logs(n, random_seed)
+        self.require_exact_logp()
+        theta, log_q = self.proposal.forward(self.latent_draws(n, random_seed))
         return theta, self.density.log_density(theta), log_q
 
     def evaluate(self, draws: int = 4096, random_seed: Seed = None) -> FreshDraws:

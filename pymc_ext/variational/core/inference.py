@@ -107,7 +107,7 @@ class DeterministicInference(Inference):
             variable.set_value(value)
         self.approx.group.forget()
         self.hist = self.approx.hist = np.asarray(())
-        self.approx.result = None
+        self.approx.result = self.approx.proposal = None
 
     def refine(self, n: int, progressbar: bool = True, progressbar_theme: object = None) -> None:
         """Continue from the present parameters for at most ``n`` iterations."""
@@ -194,6 +194,7 @@ class AlgorithmVI(DeterministicInference):
         )  # fmt: skip
         self.state = fitted.state
         self.approx.group.hold(fitted.q)
+        self.approx.proposal = fitted.proposal
         self.keep(fitted)
         return fitted.result
 

@@ -63,4 +63,5 @@ def fresh_draws(
 ) -> FreshDraws:
     """ELBO and importance-sampling evidence from ``draws`` fresh draws of q."""
     theta, log_q = q.forward(rng.standard_normal((draws, q.latent_dimension)))
-    return FreshDraws.from_log_ratios(density.log_density(theta) - log_q)
+    with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
+        return FreshDraws.from_log_ratios(density.log_density(theta) - log_q)

@@ -81,7 +81,9 @@ class FitResult:
     train_draws
         Number of those draws.
     fresh
-        Estimates on fresh draws; None where none were taken (a model with ``pm.Minibatch``).
+        Estimates on fresh draws of q; None where none were taken (a model with ``pm.Minibatch``).
+    fresh_proposal
+        The same of the proposal, where the fit has one for importance weights.
     exact_elbo
         ELBO of q in closed form; None for methods without one.
     log_marginal_laplace
@@ -102,6 +104,7 @@ class FitResult:
     train_elbo: float | None = None
     train_draws: int | None = None
     fresh: FreshDraws | None = None
+    fresh_proposal: FreshDraws | None = None
     exact_elbo: float | None = None
     log_marginal_laplace: float | None = None
     notes: tuple[str, ...] = ()
@@ -122,5 +125,12 @@ class FitResult:
 
     @property
     def log_marginal_is(self) -> float | None:
-        """Importance-sampling estimate of the log evidence."""
-        return None if self.fresh is None else self.fresh.log_marginal_is
+        """Importance-sampling estimate of the log evidence, by the proposal where there is one."""
+        weighted = self.fresh_proposal or self.fresh
+        return None if weighted is None else weighted.log_marginal_is
+
+    @property
+    def log_marginal_is_se(self) -> float | None:
+        """Its standard error."""
+        weighted = self.fresh_proposal or self.fresh
+        return None if weighted is None else weighted.log_marginal_is_se

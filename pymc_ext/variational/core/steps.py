@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pymc_ext.maths.flow_kernels import adam
 from pymc_ext.variational.core.algorithm import Algorithm, Q
+from pymc_ext.variational.core.options import require_type
 
 Array = NDArray[np.floating]
 Normals = Callable[[int], Array]  # number of steps -> z (steps, S, K)
@@ -37,7 +38,7 @@ class StepOptions:
     optimizer
         ``"adam"`` or ``"rmsprop"``.
     max_norm
-        Gradients longer than this are shortened to it. None: to three times the running mean of
+        Gradients longer than it are shortened to it. None: to three times the running mean of
         their norms, for a few draws far out, where an exponential explodes, would otherwise fill
         Adam's second moment and stop it for a thousand steps.
     update
@@ -53,6 +54,17 @@ class StepOptions:
     max_norm: float | None = None
     update: Update | None = None
     normals: Normals | None = None
+
+    def __post_init__(self) -> None:
+        for label in ("draws", "group"):
+            value = getattr(self, label)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+                raise ValueError(f"{label} must be an integer >= 1, got {value!r}")
+        rate = self.learning_rate
+        if not (isinstance(rate, int | float | np.number) and 0 < rate < np.inf):
+            raise ValueError(f"learning_rate must be > 0, got {rate!r}")
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"optimizer must be one of {OPTIMIZERS}, got {self.optimizer!r}")
 
 
 class GuardedSteps:
@@ -103,3 +115,6 @@ class SteppingAlgorithm(Algorithm[Q]):
 
     takes_noise: ClassVar[bool] = True
     step: StepOptions = field(default_factory=StepOptions, kw_only=True)
+
+    def __post_init__(self) -> None:
+        require_type("step", self.step, StepOptions)

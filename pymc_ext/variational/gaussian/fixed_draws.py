@@ -19,6 +19,7 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.maths.walled import walled
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
 from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.options import require_type
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
@@ -162,6 +163,9 @@ class FixedDrawsAlgorithm(Algorithm[Posterior]):
     """
 
     engine: FixedDraws = field(default_factory=FixedDraws, kw_only=True)
+
+    def __post_init__(self) -> None:
+        require_type("engine", self.engine, FixedDraws)
 
     @abstractmethod
     def prepare(

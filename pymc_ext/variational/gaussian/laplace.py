@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
 from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.options import require_type
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
@@ -71,6 +72,9 @@ class Laplace(Algorithm[Gaussian]):
 
     name = "laplace"
     search: ModeSearch = field(default_factory=ModeSearch)
+
+    def __post_init__(self) -> None:
+        require_type("search", self.search, ModeSearch)
 
     def run(
         self,

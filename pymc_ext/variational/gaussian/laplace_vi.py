@@ -26,12 +26,8 @@ class LaplaceVI(AlgorithmVI):
 
     Parameters
     ----------
-    starts
-        Number of starting points: the initial point, then jittered copies of it. None means
-        200/D, at least 1 and at most 12.
-    indefinite
-        What to do where the Hessian at the stationary point is not negative definite:
-        ``"refuse"`` raises, ``"modify"`` replaces its eigenvalues and says so in ``result.notes``.
+    search
+        From how many points modes are looked for, and what counts as one.
     hyperparameters
         Free variables (or names) set to the point values that maximise the Laplace estimate of the
         evidence (empirical Bayes); their prior counts on the constrained scale, without Jacobian.
@@ -61,14 +57,13 @@ class LaplaceVI(AlgorithmVI):
     def __init__(
         self,
         *,
-        starts: int | None = None,
-        indefinite: str = "refuse",
+        search: ModeSearch | None = None,
         hyperparameters: Hyperparameters = (),
         model: pm.Model | None = None,
         start: Start | None = None,
         random_seed: int | None = None,
     ) -> None:
-        algorithm = Laplace(ModeSearch(starts, indefinite))
+        algorithm = Laplace(ModeSearch() if search is None else search)
         super().__init__(
             algorithm,
             GaussianGroup,

@@ -17,15 +17,15 @@ from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.fixed_draws import FixedDrawsAlgorithm, Prepared
-from pymc_ext.variational.gaussian.laplace import find_laplace
-from pymc_ext.variational.gaussian.modes import LaplaceFit, ModeSearch
+from pymc_ext.variational.gaussian.laplace import Laplace, find_laplace
+from pymc_ext.variational.gaussian.modes import LaplaceFit
 from pymc_ext.variational.gaussian.noise import LowRank, Noise, NoNoise, Scales
 from pymc_ext.variational.gaussian.objective import DrawsObjective
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.gaussian.whitened import WhitenedDiagonal, WhitenedGaussian
 
 Array = NDArray[np.floating]
-Base = str | LaplaceFit  # a name, or a fit made before
+Base = str | Laplace | LaplaceFit  # the last: made before
 BASE_NAMES = ("laplace", "unit")
 LOW_RANK_SD = 0.1  # u, v ~ N(0, 0.01 I), the paper's start, in whitened coordinates
 RANDOM_START = 20  # dimension up to which the random start is tried too: it never won beyond
@@ -41,30 +41,29 @@ class LaplaceBasedAlgorithm(FixedDrawsAlgorithm):
     Parameters
     ----------
     base
-        ``"laplace"``; ``"unit"``: N(start, I), where the density has no mode; or a
-        :class:`LaplaceFit` made before.
-    search
-        Of the modes.
+        ``"laplace"``, or :class:`Laplace` with options of its own; ``"unit"``: N(start, I), where
+        the density has no mode; or a :class:`LaplaceFit` made before.
     """
 
     base: Base = field(default="laplace", kw_only=True)
-    search: ModeSearch = field(default_factory=ModeSearch, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.base, LaplaceFit) and self.base not in BASE_NAMES:
+        super().__post_init__()
+        if isinstance(self.base, str) and self.base == "laplace":
+            object.__setattr__(self, "base", Laplace())
+        if not isinstance(self.base, Laplace | LaplaceFit) and self.base != "unit":
             raise ValueError(
-                f"base must be one of {BASE_NAMES} or a fit by LaplaceVI, got {self.base!r}"
+                f"base must be one of {BASE_NAMES}, Laplace(...) or a fit by LaplaceVI, got "
+                f"{self.base!r}"
             )
 
     def laplace(
         self, density: CountedDensity, start: Array, seed: int | None, budget: int, monitor: Monitor
     ) -> LaplaceFit | None:
         """The Laplace fit that is the base; None for ``base="unit"``."""
-        if self.base == "unit":
-            return None
-        if isinstance(self.base, LaplaceFit):
-            return self.base
-        return find_laplace(density, start, self.search, seed, budget, monitor)
+        if isinstance(self.base, Laplace):
+            return find_laplace(density, start, self.base.search, seed, budget, monitor)
+        return self.base if isinstance(self.base, LaplaceFit) else None
 
     def run(
         self,
@@ -123,7 +122,7 @@ class Mixed(LaplaceBasedAlgorithm):
         ``"mu"``, ``"eig"`` or ``"lr"``.
     rank
         Columns of u and v, for ``"lr"``.
-    base, search, engine
+    base, engine
         As :class:`LaplaceBasedAlgorithm`.
     """
 

@@ -3,21 +3,18 @@ r"""Mixed variational inference, and its mean-field relative, as methods of ``pm
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypedDict
 
 import pymc as pm
 
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.inference import AlgorithmVI
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.core.options import refuse_unknown, settings_from
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.types import Hyperparameters, Start
 from pymc_ext.variational.gaussian.approximation import LaplaceApproximation
 from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
 from pymc_ext.variational.gaussian.groups import DiagonalGroup, GaussianGroup
-from pymc_ext.variational.gaussian.mixed import Diagonal, LaplaceBasedAlgorithm, Mixed
-from pymc_ext.variational.gaussian.modes import ModeSearch
+from pymc_ext.variational.gaussian.mixed import Base, Diagonal, LaplaceBasedAlgorithm, Mixed
 from pymc_ext.variational.gaussian.noise import check_rank
 
 
@@ -28,7 +25,7 @@ class _LaplaceBasedVI(AlgorithmVI):
 
     _given: VectorisedApproximation | None = None
 
-    def _take_base(self, base: str | VectorisedApproximation) -> None:
+    def _take_base(self, base: Base | VectorisedApproximation) -> None:
         if isinstance(base, VectorisedApproximation):
             check_same_variables(base, self.approx)
             self._given = base
@@ -44,9 +41,13 @@ class _LaplaceBasedVI(AlgorithmVI):
         return super().optimise(n, monitor)
 
 
-def _name(base: str | VectorisedApproximation) -> str:
+def _known(base: Base | VectorisedApproximation) -> Base:
     """What the algorithm is told of a base; that of a fit is known once it has been fitted."""
     return "laplace" if isinstance(base, VectorisedApproximation) else base
+
+
+def _engine(engine: FixedDraws | None) -> FixedDraws:
+    return FixedDraws() if engine is None else engine
 
 
 def check_same_variables(base: VectorisedApproximation, approx: VectorisedApproximation) -> None:
@@ -54,19 +55,6 @@ def check_same_variables(base: VectorisedApproximation, approx: VectorisedApprox
     names = [[list(g.ordering) for g in a.groups] for a in (base, approx)]
     if names[0] != names[1]:
         raise ValueError(f"base approximates {names[0]}, this fit {names[1]}: they must agree")
-
-
-class _Settings(TypedDict):
-    search: ModeSearch
-    engine: FixedDraws
-
-
-def _settings(cls: type, settings: dict[str, object]) -> _Settings:
-    """``search`` and ``engine`` of an algorithm, from themselves or from their single fields."""
-    search = settings_from(ModeSearch(), settings, "search")
-    engine = settings_from(FixedDraws(), settings, "engine")
-    refuse_unknown(cls, settings)
-    return {"search": search, "engine": engine}
 
 
 class MixedVI(_LaplaceBasedVI):
@@ -86,19 +74,17 @@ class MixedVI(_LaplaceBasedVI):
     rank
         Columns of U and V, for ``"lr"``; ``rank`` = D is a full-rank Gaussian.
     base
-        ``"laplace"``, a fit by :class:`LaplaceVI` to start from, or, where the density has no
-        mode, ``"unit"``: q starts at N(start, I).
+        ``"laplace"``, or ``Laplace(px.ModeSearch(...))`` of :mod:`.laplace`; a fit by
+        :class:`LaplaceVI` to start from; or, where the density has no mode, ``"unit"``: q starts
+        at N(start, I).
+    engine
+        Number of base draws at first and at most (``result.train_elbo`` and ``result.elbo`` are
+        the training and the fresh ELBO), their kind, and the optimiser.
     hyperparameters
         Free variables (or names) optimised as point values with the ELBO (empirical Bayes);
         their prior counts on the constrained scale, without Jacobian.
     model, start, random_seed
         As :class:`LaplaceVI`.
-    settings
-        ``engine``, a :class:`FixedDraws`, or singly its ``draws`` (1024) and ``max_draws``
-        (16,384): number of base draws at first, and at most (see ``result.train_elbo`` and
-        ``result.elbo``: training and fresh ELBO), ``base_draws`` (``"sobol"``, or ``"iid"`` as in
-        the paper), ``optimizer`` (``"lbfgs"`` or ``"trust-krylov"``); and ``search``, a
-        :class:`ModeSearch`, or singly its ``starts`` and ``indefinite``, as :class:`LaplaceVI`'s.
 
     Raises
     ------
@@ -123,14 +109,14 @@ class MixedVI(_LaplaceBasedVI):
         variant: str = "lr",
         *,
         rank: int = 1,
-        base: str | VectorisedApproximation = "laplace",
+        base: Base | VectorisedApproximation = "laplace",
+        engine: FixedDraws | None = None,
         hyperparameters: Hyperparameters = (),
         model: pm.Model | None = None,
         start: Start | None = None,
         random_seed: int | None = None,
-        **settings: object,
     ) -> None:
-        algorithm = Mixed(variant, rank, base=_name(base), **_settings(type(self), settings))
+        algorithm = Mixed(variant, rank, base=_known(base), engine=_engine(engine))
         super().__init__(
             algorithm,
             GaussianGroup,
@@ -162,14 +148,14 @@ class DiagonalVI(_LaplaceBasedVI):
     def __init__(
         self,
         *,
-        base: str | VectorisedApproximation = "laplace",
+        base: Base | VectorisedApproximation = "laplace",
+        engine: FixedDraws | None = None,
         hyperparameters: Hyperparameters = (),
         model: pm.Model | None = None,
         start: Start | None = None,
         random_seed: int | None = None,
-        **settings: object,
     ) -> None:
-        algorithm = Diagonal(base=_name(base), **_settings(type(self), settings))
+        algorithm = Diagonal(base=_known(base), engine=_engine(engine))
         super().__init__(
             algorithm,
             DiagonalGroup,

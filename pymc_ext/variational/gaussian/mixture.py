@@ -16,6 +16,7 @@ from scipy.special import log_softmax, logsumexp
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.options import require_type
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.fixed_draws import FixedDrawsAlgorithm, Prepared
 from pymc_ext.variational.gaussian.mixed import (
@@ -124,6 +125,8 @@ class Mixture(FixedDrawsAlgorithm):
     search: ModeSearch = field(default=SEARCH, kw_only=True)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        require_type("search", self.search, ModeSearch)
         check_variant(self.variant, self.rank)
         if not isinstance(self.components, int | np.integer) or self.components < 1:
             raise ValueError(f"components must be an integer >= 1, got {self.components!r}")

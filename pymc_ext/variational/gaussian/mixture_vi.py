@@ -5,11 +5,11 @@ from __future__ import annotations
 import pymc as pm
 
 from pymc_ext.variational.core.inference import AlgorithmVI
-from pymc_ext.variational.core.options import refuse_unknown, settings_from
 from pymc_ext.variational.core.types import Start
 from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
 from pymc_ext.variational.gaussian.groups import MixtureGroup
 from pymc_ext.variational.gaussian.mixture import SEARCH, Mixture
+from pymc_ext.variational.gaussian.modes import ModeSearch
 from pymc_ext.variational.gaussian.noise import check_rank
 
 
@@ -30,13 +30,10 @@ class MixtureVI(AlgorithmVI):
         Columns of U_k and V_k, for ``"lr"``.
     components
         At most so many modes are kept, those of highest Laplace evidence.
-    model, start, random_seed
+    search
+        From how many points modes are looked for (20), and how far from the initial one (4).
+    engine, model, start, random_seed
         As :class:`MixedVI`.
-    settings
-        ``search``, a :class:`ModeSearch`, or singly its ``starts`` (20), ``indefinite``, and
-        ``spread`` (4): half the side of the cube around the initial point, on the unconstrained
-        space, from which starts are drawn; and ``engine`` or its single fields, as
-        :class:`MixedVI`.
 
     Raises
     ------
@@ -61,21 +58,14 @@ class MixtureVI(AlgorithmVI):
         *,
         rank: int = 1,
         components: int = 8,
+        search: ModeSearch = SEARCH,
+        engine: FixedDraws | None = None,
         model: pm.Model | None = None,
         start: Start | None = None,
         random_seed: int | None = None,
-        **settings: object,
     ) -> None:
-        search = settings_from(SEARCH, settings, "search")
-        engine = settings_from(FixedDraws(), settings, "engine")
-        refuse_unknown(type(self), settings)
-        algorithm = Mixture(
-            variant,
-            rank,
-            components=components,
-            search=search,
-            engine=engine,
-        )
+        engine = FixedDraws() if engine is None else engine
+        algorithm = Mixture(variant, rank, components=components, search=search, engine=engine)
         super().__init__(algorithm, MixtureGroup, model=model, start=start, random_seed=random_seed)
         if variant == "lr":
             check_rank(rank, self.approx.group.ddim)

@@ -262,7 +262,7 @@ class LaplaceSearch:
             raise NoModeError(
                 f"the Hessian at the stationary point is not negative definite: log p̃ is flat, "
                 f"or has a kink, along {flat}; identify these directions with a (smooth) prior or "
-                "pass indefinite='modify', which widens q there"
+                "pass search=px.ModeSearch(indefinite='modify'), which widens q there"
             )
         note = f"Hessian not negative definite along {flat}: its eigenvalues were modified"
         logger.warning(note)

@@ -78,6 +78,7 @@ class MonteCarlo(SteppingAlgorithm[Gaussian | DiagonalGaussian]):
     step: StepOptions = field(default=STEP, kw_only=True)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_covariance(self.covariance)
 
     @property

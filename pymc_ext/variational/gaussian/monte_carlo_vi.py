@@ -2,7 +2,6 @@ r"""Gaussian variational inference by the reparameterised Monte Carlo ELBO: the 
 
 from __future__ import annotations
 
-import numpy as np
 import pymc as pm
 
 from pymc_ext.variational.core.steps import StepOptions
@@ -48,11 +47,7 @@ class MonteCarloVI(StochasticVI):
         start: Start | None = None,
         random_seed: int | None = None,
     ) -> None:
-        if not isinstance(draws, int | np.integer) or draws < 1:
-            raise ValueError(f"draws must be an integer >= 1, got {draws!r}")
-        if not learning_rate > 0:
-            raise ValueError(f"learning_rate must be > 0, got {learning_rate}")
-        step = StepOptions(int(draws), learning_rate=learning_rate)
+        step = StepOptions(draws, learning_rate=learning_rate)
         algorithm = MonteCarlo(covariance, step=step)
         family = GaussianGroup if covariance == "full" else DiagonalGroup
         super().__init__(algorithm, family, model=model, start=start, random_seed=random_seed)

@@ -47,7 +47,7 @@ def test_mean_and_covariance_are_stans(name: str) -> None:
     case = load_case(name, EMBEDDED)
     program = StanProgram(case.stan_code, name=case.model_name)
     starts = 20 if name.startswith("cauchy") else 4
-    approx = fit(case.model(), starts=starts)
+    approx = fit(case.model(), search=px.ModeSearch(starts=starts))
     order = stan_order(approx, program.density(case.data).unconstrained_names)
     mean, cov = approx.mean.eval()[order], approx.cov.eval()[np.ix_(order, order)]
     # Stan's default L-BFGS stops a standard deviation short of the mode on bad scales

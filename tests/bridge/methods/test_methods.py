@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
 import pytest
+from scipy.stats import norm
 
+import bridge
 import pymc_ext as px
-from bridge.comparison.judge import judge
+from bridge.comparison.judge import _importance, judge
 from bridge.comparison.problem import CaseProblem
 from bridge.methods.families import options_of
 from bridge.methods.gaussian import gaussian_mixture_log_q
+from bridge.methods.problems import ModelProblem
 from bridge.methods.table import METHODS, find_methods
 from posteriordb_cases import load_case
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
@@ -93,6 +97,62 @@ def one_normal() -> pm.Model:
     with pm.Model() as model:
         pm.Normal("x")
     return model
+
+
+def narrow_with_proposal(problem, draws: int, seed: int) -> bridge.Fit:
+    """q half as wide as the posterior N(0, 1), beside a proposal a little wider than it."""
+    target, rng = problem.pymc_target, np.random.default_rng(seed)
+
+    def drawn(sd: float) -> bridge.WeightedDraws:
+        theta = sd * rng.standard_normal((1, draws, 1))
+        return bridge.WeightedDraws(
+            theta, target.log_density(theta[0])[None], norm.logpdf(theta[..., 0], scale=sd)
+        )
+
+    q, proposal = drawn(0.5), drawn(1.2)
+    log_q = lambda theta: norm.logpdf(theta[:, 0], scale=0.5)  # noqa: E731
+    return bridge.Fit(target, q.theta, q.lp, 0.0, q.lq, log_q, proposal)
+
+
+def test_weights_are_the_proposals_and_all_else_is_qs() -> None:
+    fit = narrow_with_proposal(ModelProblem(one_normal()), 20_000, 1)
+    record, weights = _importance(fit, 4, [])
+    assert record["khat_of"] == "proposal" and record["khat"] < 0.1
+    assert record["elbo"] == pytest.approx(np.mean(fit.lp - fit.lq), rel=EXACT)  # q's
+    assert record["elbo"] < -0.2
+    assert abs(record["log_marginal_is"]) < monte_carlo(record["log_marginal_is_se"])
+    assert weights.size == 20_000
+    alone, _ = _importance(replace(fit, proposal=None), 4, [])
+    assert alone["khat_of"] == "q" and alone["khat"] > 0.5
+    assert alone["elbo"] == record["elbo"]
+
+
+def test_a_record_has_qs_moments_and_the_proposals_weighted_ones(problem: CaseProblem) -> None:
+    fit = METHODS["mixed-eig"].run(problem, DRAWS, 1)
+    centre = fit.theta.mean(axis=1, keepdims=True)
+    theta = centre + (fit.theta - centre) / 2
+    narrow = replace(
+        fit,
+        theta=theta,
+        lp=fit.target.log_density(theta[0])[None],
+        lq=fit.lq + np.log(2),
+        log_q=None,
+        proposal=bridge.WeightedDraws(fit.theta, fit.lp, fit.lq),
+    )
+    ours, theirs = (judge(problem, f, repetitions=4) for f in (narrow, fit))
+    for column in ("khat", "ess", "log_marginal_is", "mean_error_psis", "sd_error_psis"):
+        assert ours[column] == pytest.approx(theirs[column], rel=EXACT)
+    assert ours["sd_error"] > theirs["sd_error"] + 0.3
+    assert ours["kl_qp"] > theirs["kl_qp"] and ours["elbo"] < theirs["elbo"]
+
+
+def test_the_proposal_is_what_is_judged_and_resampled() -> None:
+    method = bridge.Method("narrow", "half as wide", "pymc", narrow_with_proposal)
+    advice = bridge.fit(one_normal(), methods=method, random_seed=1)
+    assert advice.method == "narrow" and advice.attempts[0].khat < 0.1
+    assert advice.attempts[0].elbo < -0.2
+    x = advice.idata["posterior"]["x"].values
+    assert x.std() == pytest.approx(1, abs=monte_carlo(1 / np.sqrt(2 * x.size)) * 1.5)
 
 
 def test_mixture_density_integrates_to_one() -> None:

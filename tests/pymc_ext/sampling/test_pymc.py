@@ -103,7 +103,9 @@ def test_a_q_without_a_pullback_lends_its_moments():
 def test_a_flow_of_a_model_lends_its_moments():
     with conjugate():
         flow = pm.fit(
-            50, method=px.BernsteinVI(5, (4,), polish=None, random_seed=1), progressbar=False
+            50,
+            method=px.BernsteinVI(px.FlowShape(5, (4,)), polish=None, random_seed=1),
+            progressbar=False,
         )
     idata = px.sample(flow, random_seed=1)
     require_moments(idata["posterior"]["mu"].values[..., None], [POSTERIOR_MEAN], [POSTERIOR_SD])
@@ -114,6 +116,8 @@ def test_minibatches_are_refused():
         mu = pm.Normal("mu")
         y = pm.Minibatch(np.arange(20.0), batch_size=5)
         pm.Normal("y", mu, 1, observed=y, total_size=20)
-        approx = pm.fit(20, method=px.BernsteinVI(5, (4,), polish=None), progressbar=False)
+        approx = pm.fit(
+            20, method=px.BernsteinVI(px.FlowShape(5, (4,)), polish=None), progressbar=False
+        )
     with pytest.raises(ValueError, match=r"pm\.Minibatch"):
         px.sample(approx)

@@ -12,6 +12,7 @@ from scipy import stats
 import pymc_ext as px
 from pymc_ext.variational.bernstein.latents import LATENTS, Normal, TruncatedNormal
 from pymc_ext.variational.bernstein.polish.weighted import ImportanceWeighted
+from tests.pymc_ext.variational.grouped import grouped
 
 PYTHON = {"mode": "FAST_COMPILE"}  # no C compiler: these functions are called a few times only
 FLOWS = [
@@ -34,11 +35,16 @@ def three_normals() -> pm.Model:
     return model
 
 
+def flow(model: pm.Model, **options) -> px.BernsteinVI:
+    """A small flow; options of its shape and of its steps may be given singly."""
+    options = {"order": 4, "hidden": (5, 5), "random_seed": 1, **options}
+    options = grouped(options, shape=px.FlowShape, step=px.StepOptions)
+    return px.BernsteinVI(model=model, **options)
+
+
 def disturbed(seed: int = 1, model: pm.Model | None = None, **options) -> px.BernsteinVI:
     """An unfitted flow whose parameters are far from their start."""
-    inference = px.BernsteinVI(
-        4, (5, 5), model=model or three_normals(), random_seed=seed, **options
-    )
+    inference = flow(model or three_normals(), random_seed=seed, **options)
     rng = np.random.default_rng(seed)
     for p in inference.approx.params:
         p.set_value(p.get_value() + 0.4 * rng.standard_normal(p.get_value().shape))
@@ -141,7 +147,8 @@ def test_latents_have_the_law_they_say(latent):
 @pytest.mark.parametrize("tails", ["linear", "bounded"])
 def test_flow_starts_near_the_identity(order, tails):
     with three_normals() as model:
-        approx = px.BernsteinVI(order, tails=tails, model=model, random_seed=1).approx
+        shape = px.FlowShape(order, tails=tails)
+        approx = px.BernsteinVI(shape, model=model, random_seed=1).approx
     approx.compile_kwargs = PYTHON
     z = approx.latent_draws(2000, 1)
     fresh = approx.log_ratios(z)  # the target is N(0, I), so the mean is −KL
@@ -164,19 +171,19 @@ def test_small_variables_come_first_and_scales_before_locations():
         pm.Normal("x", shape=2)
         pm.Normal("mu")
         pm.HalfNormal("tau")
-    group = px.BernsteinVI(3, model=model, random_seed=1).approx.group
+    group = flow(model).approx.group
     np.testing.assert_array_equal(group.permutation, [3, 2, 0, 1])
     assert [(stage.first, stage.outputs) for stage in group.stages] == [(0, 2), (2, 2)]
 
 
 def test_small_variables_come_first_or_as_ordered():
     with three_normals() as model:
-        group = px.BernsteinVI(3, model=model, random_seed=1).approx.group
+        group = flow(model).approx.group
         np.testing.assert_array_equal(group.permutation, [2, 0, 1])
-        group = px.BernsteinVI(3, ordering=["x", "s"], model=model).approx.group
+        group = flow(model, ordering=["x", "s"]).approx.group
         np.testing.assert_array_equal(group.permutation, [0, 1, 2])
         with pytest.raises(ValueError, match="ordering must name each free variable once"):
-            px.BernsteinVI(3, ordering=["x"], model=model)
+            flow(model, ordering=["x"])
 
 
 def test_deterministic_draw_is_the_image_of_zero():
@@ -225,7 +232,7 @@ def test_bounded_flow_has_no_density_beyond_its_ends():
 )
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
-        px.BernsteinVI(model=three_normals(), **options)
+        flow(three_normals(), **options)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +244,7 @@ def test_bad_options(options, message):
 )
 def test_bad_bases(base, message):
     with pytest.raises(ValueError, match=message):
-        px.BernsteinVI(3, base=base, model=three_normals()).fit(1, progressbar=False)
+        flow(three_normals(), base=base).fit(1, progressbar=False)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +266,7 @@ def test_student_t_needs_degrees_of_freedom():
 
 
 def uncompiled(model: pm.Model, **options):
-    return px.BernsteinVI(4, (5, 5), model=model, random_seed=1, **options).approx
+    return flow(model, **options).approx
 
 
 def test_log_p_at_the_start_is_the_rewritten_one_where_the_plain_graph_overflows():
@@ -274,7 +281,7 @@ def test_a_start_outside_the_domain_of_a_parameter_is_refused():
     with pm.Model() as model:
         x = pm.Normal("x", 1.0, 0.3, initval=-0.5)
         pm.Normal("y", 0.0, x, observed=np.ones(3))
-    method = px.BernsteinVI(4, (5, 5), model=model, random_seed=1)
+    method = flow(model)
     assert method.approx.log_p_at_start() == -np.inf
     with pytest.raises(ValueError, match="log p̃ is -inf at the starting point"):
         method.fit(10, progressbar=False)

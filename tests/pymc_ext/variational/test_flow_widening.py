@@ -21,7 +21,7 @@ def flow(sd: float, D: int = 1, **options):
     """A flow at (nearly) N(0, I), for a target N(0, sd² I)."""
     with pm.Model():
         pm.Normal("x", 0.0, sd, shape=D)
-        method = px.BernsteinVI(10, (4,), polish=None, random_seed=1, **options)
+        method = px.BernsteinVI(px.FlowShape(10, (4,), **options), polish=None, random_seed=1)
         approx = pm.fit(
             0, method=method, progressbar=False, compile_kwargs={"mode": "FAST_COMPILE"}
         )

@@ -14,6 +14,7 @@ from pymc_ext.variational.gaussian import modes
 from pymc_ext.variational.gaussian.curvature import covariance_root, modified_root
 from pymc_ext.variational.gaussian.empirical import LaplaceEvidence
 from pymc_ext.variational.gaussian.modes import LaplaceSearch, ModeSearch
+from tests.pymc_ext.variational.grouped import grouped
 from tests.pymc_ext.variational.targets import (
     cauchy_location,
     eight_schools,
@@ -26,7 +27,8 @@ from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 
 def fit(model, **options):
-    inference = px.LaplaceVI(model=model, **{"random_seed": 1, **options})
+    options = grouped({"random_seed": 1, **options}, search=px.ModeSearch)
+    inference = px.LaplaceVI(model=model, **options)
     return pm.fit(method=inference, model=model, progressbar=False)
 
 
@@ -199,7 +201,7 @@ def separated():
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (flat, r"flat, or has a kink, along \['drift'\].*indefinite='modify'"),
+        (flat, r"flat, or has a kink, along \['drift'\].*ModeSearch\(indefinite='modify'\)"),
         (improper, "no mode found .* along x"),
         (separated, "no mode found|is flat"),
         (lambda: eight_schools(centred=True), "along tau_log__ = .*mode at infinity.*non-centred"),
@@ -251,11 +253,11 @@ def test_support_violated_at_the_start_is_refused():
 )
 def test_bad_options(skewed, options, message):
     with pytest.raises(ValueError, match=message):
-        px.LaplaceVI(model=skewed, **options)
+        px.LaplaceVI(model=skewed, **grouped(options, search=px.ModeSearch))
 
 
 def test_too_few_iterations_are_not_taken_for_a_missing_mode(skewed):
-    inference = px.LaplaceVI(model=skewed, starts=1, start={"slope": 50.0})
+    inference = px.LaplaceVI(search=px.ModeSearch(starts=1), model=skewed, start={"slope": 50.0})
     with pytest.raises(
         px.NoModeError, match=r"limit of 2 iterations, n of pm.fit or less: no mode found"
     ):

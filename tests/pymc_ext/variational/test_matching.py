@@ -170,8 +170,10 @@ def test_it_starts_other_families():
     expected = fitted(model, alpha="elbo").mean.eval()
     np.testing.assert_allclose(np.append(start["beta"], start["intercept"]), expected, rtol=EXACT)
     with model:
-        started = pm.fit(method=px.LaplaceVI(start=start, starts=1), progressbar=False)
-        plain = pm.fit(method=px.LaplaceVI(starts=1), progressbar=False)
+        started = pm.fit(
+            method=px.LaplaceVI(start=start, search=px.ModeSearch(starts=1)), progressbar=False
+        )
+        plain = pm.fit(method=px.LaplaceVI(search=px.ModeSearch(starts=1)), progressbar=False)
         viper = px.ViperVI(start=start)
     np.testing.assert_allclose(started.mean.eval(), plain.mean.eval(), rtol=1e-5)
     assert started.result.iterations < plain.result.iterations

@@ -4,7 +4,9 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_ext as px
+from pymc_ext.variational.gaussian.laplace import Laplace
 from pymc_ext.variational.gaussian.mixed import eigen_root
+from tests.pymc_ext.variational.grouped import grouped
 from tests.pymc_ext.variational.targets import (
     eight_schools,
     ridge,
@@ -12,13 +14,13 @@ from tests.pymc_ext.variational.targets import (
     two_gaussians,
     two_gaussians_kl,
 )
-from tests.tolerances import EXACT, monte_carlo
+from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 LOG_EVIDENCE_SCHOOLS = -31.3113  # quadrature, normalised half-Cauchy prior
 
 
 def fit(variant, model, **options):
-    options = {"model": model, "random_seed": 1, **options}
+    options = grouped({"model": model, "random_seed": 1, **options}, engine=px.FixedDraws)
     diagonal = variant == "diagonal"
     inference = px.DiagonalVI(**options) if diagonal else px.MixedVI(variant, **options)
     return pm.fit(method=inference, model=model, progressbar=False)
@@ -210,12 +212,11 @@ def test_hyperparameters_maximise_the_evidence_of_a_conjugate_model(variant, ran
         ({"variant": "mu", "optimizer": "sgd"}, "optimizer must be one of"),
         ({"variant": "mu", "base": "advi"}, "base must be one of"),
         ({"variant": "mu", "hyperparameters": ["nope"]}, r"got \['nope'\]"),
-        ({"variant": "mu", "starts": 0}, "starts must be an integer >= 1"),
     ],
 )
 def test_bad_options(figure_1, options, message):
     with pytest.raises(ValueError, match=message):
-        px.MixedVI(model=figure_1, **options)
+        px.MixedVI(model=figure_1, **grouped(options, engine=px.FixedDraws))
 
 
 def test_start_outside_the_support_is_refused():
@@ -224,3 +225,11 @@ def test_start_outside_the_support_is_refused():
         pm.Potential("log", pt.log(x))
     with pytest.raises(ValueError, match="not finite"):
         fit("mu", model, base="unit", start={"x": -1.0})
+
+
+def test_the_laplace_base_may_have_options_of_its_own(figure_1):
+    few, many = (
+        fit("mu", figure_1, base=Laplace(px.ModeSearch(starts=starts))).result for starts in (1, 5)
+    )
+    assert few.gradient_evaluations < many.gradient_evaluations
+    assert few.elbo == pytest.approx(many.elbo, abs=NUMERIC)

@@ -4,6 +4,7 @@ import pytest
 from scipy import stats
 
 import pymc_ext as px
+from tests.pymc_ext.variational.grouped import grouped
 from tests.pymc_ext.variational.targets import (
     MEAN,
     SD,
@@ -74,7 +75,7 @@ def test_number_of_components_is_bounded_and_reported():
 
 def test_no_mode_is_refused():
     with pytest.raises(px.NoModeError, match="no mode found"):
-        fit(eight_schools(centred=True), "mu", starts=2)
+        fit(eight_schools(centred=True), "mu", search=px.ModeSearch(starts=2))
 
 
 @pytest.mark.parametrize(
@@ -92,4 +93,5 @@ def test_no_mode_is_refused():
 )
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
+        options = grouped(options, search=px.ModeSearch, engine=px.FixedDraws)
         px.MixtureVI(model=cauchy_location(), **options)

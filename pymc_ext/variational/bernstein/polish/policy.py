@@ -23,7 +23,7 @@ class Policy:
     scatter
         About one standard deviation of k̂ from 50,000 draws: a smaller change is none.
     largest_loss
-        Nats of ELBO since the first phase beyond which nothing is widened or stretched.
+        Nats of ELBO below q's beyond which no proposal is widened or stretched.
     largest_price
         Nats of ELBO for which a trained phase is never kept; where one is of use it costs some
         hundredths.

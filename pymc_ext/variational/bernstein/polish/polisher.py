@@ -1,4 +1,4 @@
-"""After the ELBO: tails and scales adjusted, a bound trained, the best on fresh draws kept."""
+"""From q to a proposal: tails and scales adjusted, a bound trained, the best for weights kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from pymc_ext.variational.bernstein.polish import stages as judging
 from pymc_ext.variational.bernstein.polish import stretching, widening
-from pymc_ext.variational.bernstein.polish.guard import BaseGuard
 from pymc_ext.variational.bernstein.polish.policy import Policy
 from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, better
 from pymc_ext.variational.bernstein.polish.weighted import ImportanceWeighted, Polish
@@ -21,7 +20,7 @@ Array = NDArray[np.floating]
 
 @dataclass
 class Polisher:
-    """Polishes the flow of ``fit``.
+    """Makes a proposal of the flow of ``fit``, in place: a copy of q's.
 
     Parameters
     ----------
@@ -33,8 +32,6 @@ class Polisher:
         Of judging and of the fit of the tails.
     train
         Trains the flow in place on the importance-weighted bound.
-    make_guard
-        Makes what compares q with its base, at the flow as trained; None where there is no base.
     """
 
     fit: FlowFit
@@ -42,12 +39,10 @@ class Polisher:
     policy: Policy
     random_seed: int | None
     train: Callable[[FlowFit, ImportanceWeighted], None]
-    make_guard: Callable[[], BaseGuard | None]
 
     def __post_init__(self) -> None:
         weighted = self.settings.weighted or ImportanceWeighted()
         rng = stream(self.random_seed, Purpose.JUDGE)
-        self._guard: BaseGuard | None = None
         self._z = rng.standard_normal((weighted.judge_draws, self.fit.flow.latent_dimension))
 
     def run(self) -> tuple[Stage, ...]:
@@ -57,10 +52,9 @@ class Polisher:
         trained for a fair one.
         """
         settings, policy, fit = self.settings, self.policy, self.fit
-        plain, unpolished = judging.judge("ELBO", fit, self._z), fit.values()
+        plain, unpolished = judging.judge(judging.TRAINED, fit, self._z), fit.values()
         if not settings.always and self._is_good(plain):
             return (replace(plain, kept=True),)
-        self._guard = self.make_guard()
         floor, tails = plain.elbo - policy.largest_loss, self._tails(plain)
         may_widen = plain.relative_ess > policy.nearly_right or settings.weighted is None
         stages = [plain, *self._adjust(plain, floor, tails, may_widen)]
@@ -71,7 +65,7 @@ class Polisher:
             if len(tails):
                 fit.flow.stretch[...] = tails[-1]
             stages += self._trained(settings.weighted, floor)
-            if better(stages[-1], best, policy) and self._allowed():
+            if better(stages[-1], best, policy):
                 best, kept = stages[-1], fit.values()
         fit.restore(kept)
         return tuple(replace(stage, kept=stage is best) for stage in stages)
@@ -81,9 +75,6 @@ class Polisher:
         self.train(self.fit, settings)
         trained = judging.judge("importance-weighted bound", self.fit, self._z)
         return [trained, *self._adjust(trained, floor, self._tails(trained))]
-
-    def _allowed(self) -> bool:
-        return self._guard is None or not self._guard.worse()
 
     def _is_good(self, stage: Stage) -> bool:
         return stage.khat < self.policy.good_khat or stage.relative_ess > self.policy.good_ess
@@ -100,10 +91,10 @@ class Polisher:
         """Stretch the tails, then widen where k̂ is not good by that: the stages that lowered k̂."""
         stages: list[Stage] = []
         fit, z, policy = self.fit, self._z, self.policy
-        if stretched := stretching.stretch(fit, z, plain, floor, tails, self._allowed, policy):
+        if stretched := stretching.stretch(fit, z, plain, floor, tails, policy):
             stages.append(stretched)
             plain = stretched
         if may_widen and self.settings.widen and plain.khat >= policy.good_khat:
-            wide = widening.widen(fit, z, plain, floor, self._allowed, policy)
+            wide = widening.widen(fit, z, plain, floor, policy)
             stages += [wide] if wide else []
         return stages

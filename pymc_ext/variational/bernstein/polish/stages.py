@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.polish.policy import POLICY, Policy
 
 Array = NDArray[np.floating]
+TRAINED = "ELBO"  # objective of the first phase, whose flow is q
 
 
 class HasLogRatios(Protocol):
@@ -50,7 +51,10 @@ class FlowFit:
 
 @dataclass(frozen=True)
 class Stage:
-    """ELBO, k̂ and relative effective sample size of q after one phase, on fresh draws."""
+    """ELBO, k̂ and relative effective sample size of a flow after one phase, on fresh draws.
+
+    ``kept``: importance weights are taken of this one.
+    """
 
     objective: str
     elbo: float
@@ -58,11 +62,16 @@ class Stage:
     relative_ess: float
     kept: bool = False
 
+    def _use(self) -> str:
+        if not self.kept:
+            return ""
+        return " (q, for weights too)" if self.objective == TRAINED else " (proposal for weights)"
+
     def describe(self) -> str:
         """One sentence for ``result.notes``."""
         return (
             f"after {self.objective}: ELBO {self.elbo:.4f}, k̂ {self.khat:.2f}, "
-            f"ESS {self.relative_ess:.2f} N{' (kept)' if self.kept else ''}"
+            f"ESS {self.relative_ess:.2f} N{self._use()}"
         )
 
 
@@ -92,7 +101,6 @@ def keep_best(
     *,
     plain: Stage,
     floor: float,
-    allowed: Callable[[], bool] = lambda: True,
     policy: Policy = POLICY,
 ) -> Stage | None:
     """Set ``place`` to the first setting with a good k̂, or to that with the lowest k̂.
@@ -109,8 +117,6 @@ def keep_best(
         The present setting, judged.
     floor
         ELBO below which no setting is taken.
-    allowed
-        Asked of a setting in place that would be chosen.
 
     Returns
     -------
@@ -122,7 +128,7 @@ def keep_best(
     for name, value in settings:
         place[...] = value
         stage = judge(name, fit, z)
-        if stage.khat < best.khat and stage.elbo >= floor and allowed():
+        if stage.khat < best.khat and stage.elbo >= floor:
             best, chosen = stage, place.copy()
         if best.khat < policy.good_khat:
             break

@@ -14,8 +14,6 @@ heavy, but has no draws to make them heavier.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
@@ -54,15 +52,12 @@ def stretch(
     plain: Stage,
     floor: float,
     tails: Array,
-    allowed: Callable[[], bool] = lambda: True,
     policy: Policy = POLICY,
 ) -> Stage | None:
     """Stretch to one of ``tails`` as :func:`keep_best` says."""
     names = (f"stretching tails to {length:g} of their fit" for length in policy.stretching_lengths)
     settings = zip(names, tails, strict=False)  # there may be no tails
-    return keep_best(
-        fit.flow.stretch, settings, fit, z, plain=plain, floor=floor, allowed=allowed, policy=policy
-    )
+    return keep_best(fit.flow.stretch, settings, fit, z, plain=plain, floor=floor, policy=policy)
 
 
 def _fitted(fit: FlowFit, z: Array, policy: Policy = POLICY) -> Array:

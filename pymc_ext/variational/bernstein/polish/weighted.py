@@ -10,8 +10,8 @@ class ImportanceWeighted:
     r"""Settings of polishing by :math:`E \log \frac1K \sum_k \tilde p(\theta_k)/q(\theta_k)`.
 
     Reverse KL hardly sees where q is too light; this bound does, and so lowers k̂, at the price of
-    a lower ELBO. The better of the two by k̂ on fresh draws is kept, by the ELBO where both k̂ are
-    beyond use; one that costs more than a nat is not.
+    a lower ELBO. The better of the two by k̂ on fresh draws is the proposal, by the ELBO where both
+    k̂ are beyond use; one that costs more than a nat is not.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class ImportanceWeighted:
 
 @dataclass(frozen=True)
 class Polish:
-    """Which ways of polishing are tried.
+    """Which ways of making a proposal are tried.
 
     Parameters
     ----------

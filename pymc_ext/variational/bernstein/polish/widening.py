@@ -8,8 +8,6 @@ few leading scalars, on which all else depends, bear most of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,7 +32,6 @@ def widen(
     z: Array,
     plain: Stage,
     floor: float,
-    allowed: Callable[[], bool] = lambda: True,
     policy: Policy = POLICY,
 ) -> Stage | None:
     """Widen as :func:`keep_best` says, the cheapest first; only the input map f1 has scales."""
@@ -50,6 +47,4 @@ def widen(
         )
         for cost in policy.widening_costs
     ]
-    return keep_best(
-        alpha, settings, fit, z, plain=plain, floor=floor, allowed=allowed, policy=policy
-    )
+    return keep_best(alpha, settings, fit, z, plain=plain, floor=floor, policy=policy)
