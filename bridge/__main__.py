@@ -22,6 +22,7 @@ from stan_models.errors import StanError
 
 Runner = Callable[[argparse.Namespace, Console], int]
 Adder = Callable[..., argparse.ArgumentParser]  # adds a command by its name
+NOT_TRUSTED = 3  # exit status of `fit` where even the draws of NUTS are not to be trusted
 MOST_ROWS = 40  # of a summary on the terminal
 EMBEDDED_SCHOOLS = (
     "eight_schools-eight_schools_noncentered",
@@ -197,7 +198,7 @@ def _fit(arguments: argparse.Namespace, console: Console) -> int:
         console.print(summary.to_string(max_rows=MOST_ROWS), highlight=False, markup=False)
         advice.idata.to_netcdf(arguments.out)
     console.print(f"draws written to {arguments.out}")
-    return 0
+    return 0 if advice.trusted else NOT_TRUSTED
 
 
 def _print_summary(draws: Resampled, console: Console) -> None:

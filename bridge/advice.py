@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,9 @@ from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.base import Fit, Method
 from bridge.methods.problems import ModelProblem, StanProblem, as_problem
 from bridge.methods.resampling import Resampled, resampled
-from bridge.methods.table import find_methods
+from bridge.methods.table import METHODS, find_methods
 from bridge.targets.draws import InferenceData
+from bridge.trust import Missed, doubts_of_nuts, missed, modes_not_visited
 from stan_models import StanError
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["EXPECTED_FAILURES", "LADDER", "Advice", "Attempt", "fit"]
 
 _log = logging.getLogger(__name__)
-LADDER = ("laplace", "mixed-eig", "bernstein-laplace", "bernstein")
+LADDER = ("laplace", "hierarchical")  # then NUTS, which costs less than a flow
+MIXTURE = "mixture"  # tried next where a mode is missed
 REPETITIONS = 5
 
 # What a method may fail with on a posterior that does not suit it, so that the next one is tried:
@@ -102,12 +104,20 @@ class Advice:
         where it has one: that is what was resampled. None for NUTS.
     draws
         What ``idata`` is made of.
+    doubts
+        Why the draws of NUTS are not to be trusted, one sentence each; empty where they are.
     """
 
     method: str
     attempts: tuple[Attempt, ...]
     fit: Fit | None
     draws: Resampled | InferenceData
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the draws may be taken for the posterior."""
+        return not self.doubts
 
     @cached_property
     def idata(self) -> InferenceData:
@@ -118,7 +128,9 @@ class Advice:
     def reasons(self) -> str:
         """One line a method tried, and what was taken in the end."""
         lines = [f"{a.method}: {a.verdict} ({a.seconds:.1f} s)" for a in self.attempts]
-        return "\n".join([*lines, f"taken: {self.method}"])
+        lines.append(f"taken: {self.method}")
+        lines += [f"not trusted: {doubt}" for doubt in self.doubts]
+        return "\n".join(lines)
 
 
 def fit(
@@ -138,9 +150,11 @@ def fit(
 
     .. math:: \\hat k(\\log \\tilde p - \\log q) < \\texttt{khat}\\ \\text{(median over batches)},
 
-    and by the ELBO on the same draws. The draws returned are resampled with Pareto-smoothed
-    importance weights. If no approximation is good enough, NUTS runs: Stan's for a Stan program,
-    PyMC's for a model.
+    and by the ELBO on the same draws. Before one is trusted, paths from 24 dispersed points search
+    for mass outside it, which k̂ cannot see; where they find more than 1 %, a mixture is tried. The
+    draws returned are resampled with Pareto-smoothed importance weights. If no approximation is
+    good enough, NUTS runs: Stan's for a Stan program, PyMC's for a model; it is judged by R̂, ESS
+    and divergences, and ``Advice.doubts`` says why it is not to be trusted.
 
     Parameters
     ----------
@@ -197,15 +211,25 @@ def fit(
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     problem = as_problem(model, data)
     attempts: list[Attempt] = []
-    for method in chosen:
+    waiting, modes = list(chosen), list[Missed]()
+    while waiting:
+        method = waiting.pop(0)
         _log.info("trying %s", method.name)
         attempt, found, k = _try(method, problem, khat, fresh_draws, seed)
-        attempts.append(attempt)
         if found is not None and k is not None and k.weights is not None:
-            taken = resampled(problem, found, k.weights, draws, seed)
-            return Advice(method.name, tuple(attempts), found, taken)
+            outside = missed(found, k.log_marginal_is, seed)
+            if outside is None:
+                taken = resampled(problem, found, k.weights, draws, seed)
+                return Advice(method.name, (*attempts, attempt), found, taken)
+            modes.append(outside)
+            attempt = replace(attempt, verdict=f"refused: {outside.sentence}")
+            if MIXTURE not in {a.method for a in attempts} | {m.name for m in (method, *waiting)}:
+                waiting.insert(0, METHODS[MIXTURE])
+        attempts.append(attempt)
     _log.info("no approximation is good enough: running NUTS")
-    return Advice("nuts", tuple(attempts), None, problem.nuts(draws, seed, progressbar))
+    idata = problem.nuts(draws, seed, progressbar)
+    doubts = (*modes_not_visited(modes[:1], problem.pymc_target, idata), *doubts_of_nuts(idata))
+    return Advice("nuts", tuple(attempts), None, idata, doubts)
 
 
 def _check(khat: float, draws: int, fresh_draws: int) -> None:

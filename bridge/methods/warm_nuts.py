@@ -32,8 +32,8 @@ EXPECTED_FAILURES = (ValueError, ArithmeticError, RuntimeError, NotImplementedEr
 
 
 def default_approximation() -> Algorithm:
-    """What a sampler starts from if it is not told."""
-    return Hierarchical()
+    """What a sampler starts from if it is not told: a map not refined, as NUTS does that."""
+    return Hierarchical(longest_block=20, rounds=1)
 
 
 def sampler_for(density: Density, transport: TransportMap | None) -> Sampler:

@@ -87,12 +87,17 @@ def _constant(x: Array) -> NDArray[np.bool_]:
 def _normal_scores(x: Array) -> Array:
     """Φ⁻¹((rank − 3/8) / (S + 1/4)) over all chains of each scalar; equals have the mean rank."""
     flat = x.reshape(-1, x.shape[-1])
-    ranks = np.empty_like(flat)
-    for k, column in enumerate(flat.T):
-        ordered = np.sort(column)
-        below = np.searchsorted(ordered, column, "left") + np.searchsorted(ordered, column, "right")
-        ranks[:, k] = (below + 1) / 2
-    return ndtri((ranks - 0.375) / (len(flat) + 0.25)).reshape(x.shape)
+    order = flat.argsort(axis=0)
+    ordered, place = np.take_along_axis(flat, order, axis=0), np.arange(len(flat))[:, None]
+    begins = np.ones(flat.shape, dtype=bool)  # of equals
+    begins[1:] = ordered[1:] != ordered[:-1]
+    ends = np.roll(begins, -1, axis=0)
+    first = np.maximum.accumulate(np.where(begins, place, 0), axis=0)
+    last = np.minimum.accumulate(np.where(ends, place, len(flat))[::-1], axis=0)[::-1]
+    scores = ndtri(((first + last) / 2 + 0.625) / (len(flat) + 0.25))
+    found = np.empty_like(flat)
+    np.put_along_axis(found, order, scores, axis=0)
+    return found.reshape(x.shape)
 
 
 def _rhat(x: Array) -> Array:

@@ -52,6 +52,7 @@ class Chains:
         self.statistics: dict[str, NDArray] = {}
         self.names = [*coordinate_names(density), "log p̃"]
         self._derived: dict[str, Array] = {}
+        self._judged: Diagnostics | None = None
 
     @property
     def gradients(self) -> int:
@@ -76,6 +77,7 @@ class Chains:
         made = min(len(block.points) for block in blocks)
         if not made:
             return
+        self._judged = None
         new = np.stack([block.points[:made] for block in blocks])
         flat = new.reshape(-1, new.shape[-1])
         theta = flat if self.transport is None else self.transport.forward(flat)[0]
@@ -98,6 +100,11 @@ class Chains:
 
     def diagnostics(self) -> Diagnostics:
         """Of all draws so far."""
+        if self._judged is None:
+            self._judged = self._diagnostics()
+        return self._judged
+
+    def _diagnostics(self) -> Diagnostics:
         values: list[Array] = [self.theta, self.lp[..., None]]
         names = list(self.names)
         for name, scalars in self._derived.items():

@@ -22,9 +22,10 @@ RHAT_AGREES: Final = 1.02
 # Stan's own limit (`stansummary`, `diagnose`), after Betancourt (2016), arXiv:1604.00695.
 ENERGY_FMI_LEAST: Final = 0.3
 
-# The largest share of divergent transitions: in trials on eight hierarchical posteriors chains that
-# agreed with long reference runs had up to 0.8 %, chains stuck in a neck 4 % and more.
-DIVERGENT_MOST: Final = 0.01
+# The largest share of divergent transitions; one alone is always borne. On centred eight schools
+# maps that let chains into the neck had up to 0.13 %, maps that kept them out of the 5 % of the
+# mass that lie there 0.2 to 0.8 %, whatever the steps, while R̂, ESS and E-FMI said nothing.
+DIVERGENT_MOST: Final = 0.001
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Diagnostics:
     @property
     def diverges(self) -> bool:
         """Whether too many transitions diverged."""
-        return self.divergences > DIVERGENT_MOST * self.transitions
+        return self.divergences > max(1.0, DIVERGENT_MOST * self.transitions)
 
     def enough(self, ess: float) -> bool:
         """Whether all quantities have that ESS and the chains agree."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.density.check import DensityError
 from pymc_ext.sampling.blocks import Chains, Constrain
-from pymc_ext.sampling.diagnostics import Diagnostics
+from pymc_ext.sampling.diagnostics import ENERGY_FMI_LEAST, Diagnostics
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Sampler
 
@@ -28,17 +28,19 @@ FIRST_DRAWS, DRAWS_TO_CONDEMN = 50, 100
 # at most that share of a run without one.
 GRADIENTS_TO_CONDEMN = 8_000
 
-# R̂ from which on chains in a map's coordinates count as stuck, once these were spent: in trials
-# maps that served were below 1.07 by then, those that did not above 1.18.
-RHAT_CONDEMNS = 1.1
+# R̂ from which on chains in a map's coordinates count as stuck, once these were spent; a lower one
+# counts where the E-FMI is too low as well. In trials maps that served came to 1.15 by then with
+# E-FMIs above 0.36, maps that did not to 1.2 and more with E-FMIs below 0.25.
+RHAT_CONDEMNS, RHAT_DOUBTFUL = 1.5, 1.1
 
 # The largest tree depth in a map's coordinates, where trajectories of 63 steps reach across a
 # standard normal of 10,000 dimensions; and the share of transitions that may end there.
 MAP_DEPTH, DEEP_SHARE = 6, 0.1
 
-# Acceptance rate that step sizes are adapted to anew once more transitions diverge than draws that
-# are trusted may have: what Stan's own warning advises, and enough on centred eight schools.
-CAREFUL = 0.95
+# Acceptance rates that step sizes are adapted to anew, one after the other, where more transitions
+# diverge than draws that are trusted may have: Stan's own advice, and enough on centred eight
+# schools, where 0.9 was not always.
+CAREFUL = (0.9, 0.95)
 
 # Most by which a block multiplies the draws (an ESS from few draws is not to be extrapolated
 # further), factor on the draws that it predicts, and the fewest draws worth a block.
@@ -92,10 +94,12 @@ def in_map(run: Run, transport: TransportMap, starts: Array) -> tuple[Chains, st
     """Chains in v from ``starts`` (M, D), and why they ended: `CONDEMNED` where v does not do."""
     options = replace(run.options, max_depth=min(run.options.max_depth, MAP_DEPTH))
     chains, why = _warmed_in_map(run, transport, starts, options)
-    if why == DIVERGES:
-        run.given_up += chains.gradients
-        careful = replace(options, target_acceptance=max(CAREFUL, options.target_acceptance))
-        return _warmed_in_map(run, transport, chains.points[:, -1], careful)
+    for acceptance in CAREFUL:
+        if why == DIVERGES and acceptance > options.target_acceptance:
+            run.given_up += chains.gradients
+            options = replace(options, target_acceptance=acceptance)
+            # from the same starts: a chain that was stuck would begin where it stuck
+            chains, why = _warmed_in_map(run, transport, starts, options)
     return chains, why
 
 
@@ -110,7 +114,8 @@ def _warmed_in_map(
     def verdict(found: Diagnostics) -> str | None:
         if _condemned(run, chains, found):
             return CONDEMNED
-        return DIVERGES if options.target_acceptance < CAREFUL and found.diverges else None
+        hasty = options.target_acceptance < CAREFUL[-1]
+        return DIVERGES if hasty and found.diverges else None
 
     return chains, _draw(run, chains, verdict)
 
@@ -178,5 +183,7 @@ def _condemned(run: Run, chains: Chains, found: Diagnostics) -> bool:
     deep = np.mean(chains.statistics["tree_depth"] >= MAP_DEPTH)
     if deep > DEEP_SHARE and run.options.max_depth > MAP_DEPTH:
         return True
-    judged = chains.draws >= DRAWS_TO_CONDEMN and chains.gradients >= GRADIENTS_TO_CONDEMN
-    return judged and not found.rhat < RHAT_CONDEMNS
+    if chains.draws < DRAWS_TO_CONDEMN or chains.gradients < GRADIENTS_TO_CONDEMN:
+        return False
+    slow = found.energy_fmi < ENERGY_FMI_LEAST
+    return not found.rhat < (RHAT_DOUBTFUL if slow else RHAT_CONDEMNS)

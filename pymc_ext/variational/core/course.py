@@ -102,10 +102,20 @@ class Course(Generic[Q]):
         At most so many.
     monitor
         Told of every step.
+    longest_block
+        Steps of the longest block.
     """
 
-    def __init__(self, density: CountedDensity, z: Array, steps: int, monitor: Monitor) -> None:
+    def __init__(
+        self,
+        density: CountedDensity,
+        z: Array,
+        steps: int,
+        monitor: Monitor,
+        longest_block: int = LONGEST_BLOCK,
+    ) -> None:
         self.density, self.z, self.steps_left, self.monitor = density, z, steps, monitor
+        self.longest_block = longest_block
         self.best: Candidate[Q] | None = None
 
     def judge(self, q: Q) -> Candidate[Q]:  # type: ignore[misc]  # q comes in and goes out
@@ -231,7 +241,7 @@ def in_doubling_blocks(
         misses = 0 if paid else misses + 1
         if misses > (best.relative_ess < POOR):
             return Ended(best, gain, error, f"the last {count} steps gained {gain:.2g} nats")
-        if steps.steps > LONGEST_BLOCK:
+        if steps.steps > course.longest_block:
             why = f"the last {count} steps gained {gain:.2g} nats; a sampler ends the rest for less"
             return Ended(best, gain, error, why)
         if not course.block_pays(best, steps.steps, steps.draws):

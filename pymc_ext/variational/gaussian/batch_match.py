@@ -18,6 +18,7 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.core.course import (
     JUDGING_DRAWS,
+    LONGEST_BLOCK,
     Course,
     Ended,
     FitStopped,
@@ -89,10 +90,16 @@ def find_gaussian(
     return Found(ended, found, steps.batch(ended.best.q))
 
 
-def new_course(density: CountedDensity, seed: int | None, budget: int, monitor: Monitor) -> Course:
+def new_course(
+    density: CountedDensity,
+    seed: int | None,
+    budget: int,
+    monitor: Monitor,
+    longest_block: int = LONGEST_BLOCK,
+) -> Course:
     """A fit about to begin."""
     z = antithetic(stream(seed, Purpose.CHECKS), JUDGING_DRAWS, density.dimension)
-    return Course(density, z, budget, monitor)
+    return Course(density, z, budget, monitor, longest_block)
 
 
 @dataclass(frozen=True)

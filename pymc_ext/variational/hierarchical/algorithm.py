@@ -10,7 +10,12 @@ from numpy.typing import NDArray
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.bernstein.shape import blocks_of, variable_order
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
-from pymc_ext.variational.core.course import Course, FitStopped, in_doubling_blocks
+from pymc_ext.variational.core.course import (
+    LONGEST_BLOCK,
+    Course,
+    FitStopped,
+    in_doubling_blocks,
+)
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
@@ -20,7 +25,7 @@ from pymc_ext.variational.gaussian.batch_match import PATHS, Found, find_gaussia
 from pymc_ext.variational.gaussian.natural_gradient import NaturalGradient, step_draws
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
-from pymc_ext.variational.hierarchical.growth import FIRST_BLOCK, Growth
+from pymc_ext.variational.hierarchical.growth import FIRST_BLOCK, ROUNDS, Growth
 from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.moments import completed, governors_first, moments_in
@@ -45,6 +50,11 @@ class Hierarchical(Algorithm[Gaussian | HierarchicalMap]):
     ----------
     paths
         Paths of the Gaussian's first stage.
+    longest_block
+        Steps of the longest block of a training. For the coordinates of a sampler, which repairs
+        the rest, 20 are enough.
+    rounds
+        How often freedoms that the last training's residuals show are added.
 
     Examples
     --------
@@ -62,10 +72,14 @@ class Hierarchical(Algorithm[Gaussian | HierarchicalMap]):
 
     name = "hierarchical"
     paths: int = PATHS
+    longest_block: int = LONGEST_BLOCK
+    rounds: int = ROUNDS
 
     def __post_init__(self) -> None:
-        if isinstance(self.paths, bool) or not isinstance(self.paths, int) or self.paths < 1:
-            raise ValueError(f"paths must be an integer >= 1, got {self.paths!r}")
+        for label in ("paths", "longest_block", "rounds"):
+            value = getattr(self, label)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{label} must be an integer >= 1, got {value!r}")
 
     def run(
         self,
@@ -78,7 +92,7 @@ class Hierarchical(Algorithm[Gaussian | HierarchicalMap]):
         state: object | None = None,
     ) -> Fitted[Gaussian | HierarchicalMap]:
         refuse_hyperparameters(density, self.name)
-        course = new_course(density, seed, budget, monitor)
+        course = new_course(density, seed, budget, monitor, self.longest_block)
         links, converged = Links(), True
         try:
             if isinstance(state, Gaussian | HierarchicalMap):
@@ -89,7 +103,7 @@ class Hierarchical(Algorithm[Gaussian | HierarchicalMap]):
                 gaussian, why = found.ended.best, found.ended.why
                 if course.block_pays(gaussian, FIRST_BLOCK, step_draws(density.dimension)):
                     growth = new_growth(density, course, found, seed)
-                    why = growth.run()
+                    why = growth.run(self.rounds)
                     names = density.unconstrained_names
                     links = Links.of(growth.best.q, growth.moments, names)
         except (FitStopped, KeyboardInterrupt) as stop:

@@ -33,7 +33,7 @@ FIRST_BLOCK = 20  # steps: rates fall to a fifth of the first within it
 LEAST_SLOPE = 0.05  # of a log scale: below it the gate hardly moves, and no mean with it
 LEAST_SHARE_OF_ROW = 0.05  # of a row of L: smaller entries stay linear
 MOST_GATED = 5.0  # sds by which a mean may move through the gate
-MOST_ROUNDS = 3  # of freeing what the last training's residuals show; a fourth never paid
+ROUNDS = 3  # of freeing what the last training's residuals show; a fourth never paid
 
 
 class Growth:
@@ -63,10 +63,10 @@ class Growth:
         self.tried = self.free
         self.moments = moments  # in the coordinates of the best map
 
-    def run(self) -> str:
-        """Grow; why it ended."""
+    def run(self, rounds: int = ROUNDS) -> str:
+        """Grow in so many rounds at most; why it ended."""
         why = "nothing is left that a link or a marginal could gain"
-        for _ in range(MOST_ROUNDS):
+        for _ in range(rounds):
             if not self.pays():
                 return repaired_by_weights(self.best)
             free = self._freed(self.moments)

@@ -112,11 +112,10 @@ class Told:
             iterations = 7
         self.gradients += self.steps * iterations
         energy = self.rng.normal(size=iterations)
-        one = np.ones(iterations)
+        one, fiftieth = np.ones(iterations), np.arange(iterations) % 50 == 0
         statistics = {
             "acceptance_rate": one, "step_size": one, "tree_depth": self.depth * one.astype(int),
-            "n_steps": self.steps * one.astype(int),
-            "diverging": self.diverges & (np.arange(iterations) % 50 == 0),
+            "n_steps": self.steps * one.astype(int), "diverging": self.diverges & fiftieth,
             "energy": energy,
         }  # fmt: skip
         return Made(self.rng.normal(self.offset, 1, (iterations, self.dimension)), statistics)

@@ -119,8 +119,8 @@ def test_chains_that_diverge_take_shorter_steps_once():
     assert spent == 4 * 10 * (10 + stages.FIRST_DRAWS)
     assert found.gradient_evaluations == sum(chain.gradients for chain in told.made)
     hopeless = sample(TARGET, UNIT, told := Puppeteer(diverges_below=1.0), seed=1)
-    assert len(told.made) == 8 and not hopeless.trusted
-    assert "transitions diverged, more than 1 %" in hopeless.verdict
+    assert len(told.made) == 12 and not hopeless.trusted
+    assert "transitions diverged, more than 0.1 %" in hopeless.verdict
 
 
 def test_a_q_off_the_support_is_not_used():
@@ -212,8 +212,9 @@ def test_bad_options_are_named(options, words):
 
 
 def test_what_refutes_draws_is_said_in_words():
-    good = Diagnostics(500, 450, "mu", 1.01, "tau", 0.9, 3, 1000)
-    assert good.doubts(400) == () and good.notes() == ("3 of 1000 transitions diverged",)
+    good = Diagnostics(500, 450, "mu", 1.01, "tau", 0.9, 3, 4000)
+    assert good.doubts(400) == () and good.notes() == ("3 of 4000 transitions diverged",)
+    assert Diagnostics(500, 450, "mu", 1.01, "tau", 0.9, 1, 100).doubts(400) == ()
     bad = Diagnostics(500, 50, "mu", 1.3, "tau", 0.1, 30, 1000)
     words = bad.doubts(400)
     assert len(words) == 4 and bad.notes() == ()

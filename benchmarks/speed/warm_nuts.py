@@ -1,0 +1,212 @@
+"""Exact answers: gradients and seconds to ESS 400 with and without an approximation's coordinates.
+
+    python -m benchmarks.speed.warm_nuts [--seeds 3] [--posteriors PATTERN ...]
+        [--database FOLDER ...] [--runs warm stan nutpie] [--budget 2000000] [--out FILE]
+
+On each posterior, each seed:
+
+- ``warm``: `bridge`'s method warm-nuts, an approximation and then NUTS in its coordinates, the
+  approximation's gradients included; with Stan's own sampler, in this process;
+- ``stan``: Stan's default adaptation (1,000 iterations, diagonal) from random starts, then draws;
+- ``nutpie``: nutpie's default adaptation (400 iterations) from the same, then draws.
+
+All end by one rule: bulk and tail ESS of 400 for every unconstrained coordinate, every parameter
+and transformed parameter and log p̃, and R̂ <= 1.02, or at the budget, where ``gradients`` is a
+lower bound. ``cmdstan`` gives the wall seconds of Stan's program at its default 4 × (1000 + 1000)
+beside those of ``warm``; compilation counts in neither. Where the database has reference draws,
+``mean_error`` and ``sd_error`` of ``warm`` are the largest in posterior sds, with the largest in
+standard errors of the difference.
+
+A database is a folder as `posteriordb_cases` reads it; without one the cases inside this package
+run. Runs are kept in FILE as they end, so that none is made twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import arviz as az
+import numpy as np
+
+from benchmarks.record import Runs
+from bridge.comparison.problem import CaseProblem
+from bridge.errors import IncompleteReferenceError
+from bridge.methods.warm_nuts import WarmNUTS
+from bridge.stan.sampler import StanNUTS
+from posteriordb_cases import EMBEDDED, list_cases, load_case
+from pymc_ext.maths.convergence import bulk_ess
+from pymc_ext.sampling.nutpie import NutpieNUTS
+from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.run import sample
+
+DEFAULT_RUNS = ("warm", "stan", "nutpie", "cmdstan")
+PATTERNS = ("eight_schools-*", "garch-*", "surgical*", "pilots-*", "seeds_data-seeds_c*",
+            "seeds_data-seeds_model", "rats_data*")  # fmt: skip
+Numbers = dict[str, float | int | str | bool | None]
+
+
+def problems(databases: list[str], patterns: list[str]) -> Iterator[CaseProblem]:
+    """Cases with a Stan program whose names match, each once."""
+    seen: set[str] = set()
+    for database in databases:
+        for name in list_cases(database=database):
+            wanted = any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+            if not wanted or name in seen:
+                continue
+            case = load_case(name, database=database)
+            if case.stan_code is not None:
+                seen.add(name)
+                yield CaseProblem(case)
+
+
+def warm(problem: CaseProblem, seed: int, budget: int) -> Numbers:
+    """The method of `bridge`."""
+    begin = time.process_time()
+    fit = WarmNUTS(options=Sampling(budget=budget))(problem, 0, seed)
+    info = fit.info
+    kept = ("approximation_gradients", "warm_up_gradients", "in_map", "trusted", "verdict",
+            "divergences", "energy_fmi", "draws_per_chain", "mean_steps", "approximation",
+            "engine", "stop_reason")  # fmt: skip
+    found: Numbers = {
+        "gradients": fit.gradient_evaluations,
+        "seconds": fit.seconds,
+        "cpu_seconds": time.process_time() - begin,
+        **{name: info[name] for name in kept},  # type: ignore[dict-item]
+    }
+    return found | errors(problem, fit.theta)
+
+
+def alone(problem: CaseProblem, seed: int, budget: int, sampler: StanNUTS | NutpieNUTS) -> Numbers:
+    """A sampler that adapts by itself, to the same end."""
+    target, begin = problem.stan_target, time.process_time()
+    found = sample(
+        target.density, None, sampler, Sampling(budget=budget), seed=seed,
+        constrain=target.constrain,
+    )  # fmt: skip
+    return {
+        "gradients": found.gradient_evaluations,
+        "seconds": found.seconds,
+        "cpu_seconds": time.process_time() - begin,
+        "warm_up_gradients": found.warm_up_gradients,
+        "trusted": found.trusted,
+        "verdict": found.verdict,
+        "divergences": found.diagnostics.divergences,
+        "energy_fmi": found.diagnostics.energy_fmi,
+        "draws_per_chain": int(found.theta.shape[1]),
+        "stop_reason": found.stop_reason,
+    }
+
+
+def cmdstan(problem: CaseProblem, seed: int, budget: int) -> Numbers:
+    """The program at its defaults, through cmdstanpy."""
+    from stan_models import nuts
+
+    problem.program.compile()
+    begin = time.perf_counter()
+    idata = nuts(problem.program, problem.data, random_seed=seed)
+    attrs = idata["posterior"].attrs
+    theta = idata["unconstrained_posterior"]["theta"].values
+    return {
+        "gradients": int(attrs["gradient_evaluations"]),
+        "seconds": float(attrs["seconds"]),
+        "seconds_with_reading": time.perf_counter() - begin,
+        "ess_bulk": float(bulk_ess(theta).min()),
+        "divergences": int(idata["sample_stats"]["diverging"].values.sum()),
+    }
+
+
+RUNS = {
+    "warm": warm,
+    "stan": lambda problem, seed, budget: alone(problem, seed, budget, StanNUTS()),
+    "nutpie": lambda problem, seed, budget: alone(problem, seed, budget, NutpieNUTS()),
+    "cmdstan": cmdstan,
+}
+
+
+def errors(problem: CaseProblem, theta: np.ndarray) -> Numbers:
+    """Largest errors of means and sds of unconstrained coordinates against reference draws."""
+    try:
+        reference = problem.reference_theta(problem.stan_target)
+    except (FileNotFoundError, LookupError, IncompleteReferenceError):
+        return {}
+    sd = reference.std(axis=(0, 1))
+    found: Numbers = {}
+    for name, power in (("mean", 1), ("sd", 2)):
+        center = reference.mean(axis=(0, 1))
+        ours, truth = ((x - center) ** power for x in (theta, reference))
+        se = np.sqrt(sum(x.var(axis=(0, 1)) / mean_ess(x) for x in (ours, truth)))
+        difference = ours.mean(axis=(0, 1)) - truth.mean(axis=(0, 1))
+        in_sds = difference / sd if power == 1 else difference / (2 * sd**2)
+        found[f"{name}_error"] = float(np.abs(in_sds).max())
+        found[f"{name}_error_se"] = float(np.abs(difference / se).max())
+    return found
+
+
+def mean_ess(x: np.ndarray) -> np.ndarray:
+    """Effective draws for the mean of each scalar, (chains, draws, K) -> (K,)."""
+    return np.array([float(az.ess(own, method="mean")) for own in np.moveaxis(x, -1, 0)])
+
+
+def report(made: Mapping[str, Numbers]) -> None:
+    """Ratios of gradients and seconds, a line a posterior, and their medians."""
+    names = sorted({key.rpartition("/")[0].rpartition("/")[0] for key in made})
+    rows: dict[str, dict[str, float]] = {}
+    for name in names:
+        row = rows[name] = {}
+        for run in DEFAULT_RUNS:
+            own = [made[key] for key in made if key.startswith(f"{name}/{run}/")]
+            own = [numbers for numbers in own if "gradients" in numbers]
+            if own:
+                row[run] = float(np.median([float(n["gradients"] or 0) for n in own]))
+                row[f"{run} s"] = float(np.median([float(n["seconds"] or 0) for n in own]))
+                row[f"{run} trusted"] = float(np.mean([bool(n.get("trusted", True)) for n in own]))
+    print(f"{'posterior':52}{'warm':>9}{'stan':>11}{'nutpie':>11}{'ratios':>14}{'s':>8}{'cmdstan':>9}"
+          f"{'trusted':>9}")  # fmt: skip
+    for name, row in rows.items():
+        ratio = [row.get(k, np.nan) / row.get("warm", np.nan) for k in ("stan", "nutpie")]
+        print(f"{name:52}{row.get('warm', np.nan):9.0f}{row.get('stan', np.nan):11.0f}"
+              f"{row.get('nutpie', np.nan):11.0f}{ratio[0]:7.1f}{ratio[1]:7.1f}"
+              f"{row.get('warm s', np.nan):8.1f}{row.get('cmdstan s', np.nan):9.1f}"
+              f"{row.get('warm trusted', np.nan):9.0%}")  # fmt: skip
+    for other in ("stan", "nutpie"):
+        found = [row[other] / row["warm"] for row in rows.values() if {other, "warm"} <= set(row)]
+        if found:
+            print(f"{other} / warm: median {np.median(found):.1f}, least {min(found):.1f}")
+
+
+def main() -> None:
+    """Make what is missing, then print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--posteriors", nargs="+", default=list(PATTERNS))
+    parser.add_argument("--database", nargs="+", default=[str(EMBEDDED)])
+    parser.add_argument("--runs", nargs="+", default=list(DEFAULT_RUNS), choices=DEFAULT_RUNS)
+    parser.add_argument("--budget", type=int, default=2_000_000)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/warm_nuts.json"))
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    runs = Runs(arguments.out, "runs", budget=arguments.budget)
+    for problem in problems(arguments.database, arguments.posteriors):
+        for seed in range(1, arguments.seeds + 1):
+            for run in arguments.runs:
+                key = f"{problem.case.name}/{run}/{seed}"
+                numbers = runs(key, _guarded, RUNS[run], problem, seed, arguments.budget)
+                print(key, {k: v for k, v in numbers.items() if k != "verdict"}, flush=True)
+    report(runs.made)
+
+
+def _guarded(run, problem: CaseProblem, seed: int, budget: int) -> Numbers:  # type: ignore[no-untyped-def]
+    """A run's numbers, or what it failed with."""
+    try:
+        return run(problem, seed, budget)
+    except (ValueError, RuntimeError) as error:
+        return {"failed": f"{type(error).__name__}: {error}"}
+
+
+if __name__ == "__main__":
+    main()

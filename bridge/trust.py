@@ -1,0 +1,110 @@
+"""What an answer must pass before it is trusted: a search for missed mass, and NUTS's own signs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bridge.methods.base import Array, Fit, LogDensity
+from bridge.targets.base import Target
+from pymc_ext.density import CountedDensity
+from pymc_ext.density.protocol import coordinate_names
+from pymc_ext.variational.gaussian.missed_mass import missed_mass
+from pymc_ext.variational.gaussian.numbers import cholesky
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+
+if TYPE_CHECKING:
+    from bridge.targets.draws import InferenceData
+
+__all__ = ["Missed", "doubts_of_nuts", "missed", "modes_not_visited"]
+
+REFERENCE_DRAWS = 2_000  # of the fit: enough for q's mean, spread and edge
+RHAT_AGREES = 1.02  # as `pymc_ext.sampling` judges its chains
+FEWEST_EFFECTIVE = 100  # bulk draws of a quantity below which a mean is not known to .1 sd
+DIVERGENT_MOST = 0.01  # share of divergent transitions, as `pymc_ext.sampling` has it
+
+
+@dataclass(frozen=True)
+class Missed:
+    """A mode outside an approximation that is worth more than 1 % of it.
+
+    Parameters
+    ----------
+    sentence
+        Where and how much, in words.
+    place, mean
+        Its middle and the approximation's, unconstrained, (D,).
+    """
+
+    sentence: str
+    place: Array
+    mean: Array
+
+    def is_visited(self, theta: Array) -> bool:
+        """Whether any draw (N, D) lies nearer to it than to the approximation."""
+        there = np.linalg.norm(theta - self.place, axis=1)
+        return bool(np.any(there < np.linalg.norm(theta - self.mean, axis=1)))
+
+
+def missed(found: Fit, log_z: float, seed: int) -> Missed | None:
+    """What mass the paths find outside an approximation; None where it does not matter.
+
+    Parameters
+    ----------
+    found
+        The approximation, with its draws.
+    log_z
+        log of the mass that it covers.
+    seed
+        Of the search.
+    """
+    theta = found.theta.reshape(-1, found.theta.shape[-1])[:REFERENCE_DRAWS]
+    density = CountedDensity(found.target.density)
+    mean, cov = theta.mean(axis=0), np.atleast_2d(np.cov(theta.T))
+    # where log q is known only at its own draws, q is taken for its first two moments
+    log_density_of_q: LogDensity = found.log_q or Gaussian(mean, cholesky(cov)).log_density
+    rng = np.random.default_rng([seed, 2])
+    result = missed_mass(density, theta, log_density_of_q(theta), log_density_of_q, log_z, rng)
+    if not result.matters or result.place is None:
+        return None
+    names = coordinate_names(density.density)
+    return Missed(result.sentence(names, mean, np.sqrt(np.diag(cov))), result.place, mean)
+
+
+def modes_not_visited(modes: Sequence[Missed], target: Target, idata: InferenceData) -> list[str]:
+    """Sentences on those modes to which no draw of NUTS went."""
+    if not modes:
+        return []
+    posterior = idata["posterior"]
+    flat = {
+        str(name): np.asarray(posterior[name]).reshape(-1, *posterior[name].shape[2:])
+        for name in posterior.data_vars
+        if str(name) in target.parameter_names
+    }
+    theta = np.asarray(target.unconstrain(flat))
+    return [f"no chain went there: {mode.sentence}" for mode in modes if not mode.is_visited(theta)]
+
+
+def doubts_of_nuts(idata: InferenceData) -> tuple[str, ...]:
+    """Why the draws of NUTS are not to be trusted, one sentence each; nothing where they are."""
+    import arviz as az
+
+    doubts = []
+    summary = az.summary(idata, kind="diagnostics", round_to="none")
+    rhat = np.asarray(summary["r_hat"], dtype=float)
+    bulk = np.asarray(summary["ess_bulk"], dtype=float)
+    known = np.isfinite(rhat)  # constants, as a Cholesky factor's zeros, have none
+    if known.any():
+        worst = int(np.argmax(np.where(known, rhat, -np.inf)))
+        if rhat[worst] > RHAT_AGREES:
+            doubts.append(f"the chains disagree about {summary.index[worst]}: R̂ {rhat[worst]:.2f}")
+        fewest = int(np.argmin(np.where(known, bulk, np.inf)))
+        if bulk[fewest] < FEWEST_EFFECTIVE:
+            doubts.append(f"{bulk[fewest]:.0f} effective draws of {summary.index[fewest]}")
+    diverging = np.asarray(idata["sample_stats"]["diverging"])
+    if diverging.mean() > DIVERGENT_MOST:
+        doubts.append(f"{int(diverging.sum())} of {diverging.size} transitions diverged")
+    return tuple(doubts)

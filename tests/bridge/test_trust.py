@@ -1,0 +1,73 @@
+"""Trust: a missed mode is named and not trusted, NUTS that did not mix neither."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import bridge
+from bridge.trust import doubts_of_nuts
+from stan_models.inference_data import make_inference_data
+
+
+def two_modes(weight=0.3):
+    """Two Gaussians seventeen sds apart."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 100, shape=2)
+        near = -0.5 * pm.math.sum(x**2)
+        far = -0.5 * pm.math.sum((x - 12.0) ** 2)
+        both = pm.math.logsumexp(
+            pm.math.stack([near + np.log(1 - weight), far + np.log(weight)]), keepdims=False
+        )
+        pm.Potential("modes", both + 0.5 * pm.math.sum((x / 100) ** 2))
+    return model
+
+
+def test_one_gaussian_of_two_is_not_trusted_nor_are_chains_that_stay_in_one() -> None:
+    advice = bridge.fit(two_modes(), methods="laplace", random_seed=1, draws=400, progressbar=False)
+    first = advice.attempts[0]
+    assert first.verdict.startswith("refused: mass is missed: a mode at ")
+    assert "holds at least 0.43 times the mass that q covers" in first.verdict
+    assert advice.method == "nuts" and not advice.trusted
+    assert advice.doubts[0].startswith("no chain went there: mass is missed")
+    assert "not trusted: no chain went there" in advice.reasons
+
+
+def test_a_mixture_of_both_modes_is_trusted() -> None:
+    """Near enough for the mixture's own search, far enough for one Gaussian to look exact."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 100)
+        ends = pm.math.stack([-0.5 * (x - 20) ** 2, -0.5 * (x + 20) ** 2 + np.log(2)])
+        pm.Potential("modes", pm.math.logsumexp(ends, keepdims=False) + 0.5 * (x / 100) ** 2)
+    advice = bridge.fit(model, methods=["mixture"], random_seed=1, draws=4000, progressbar=False)
+    assert advice.method == "mixture" and advice.trusted, advice.reasons
+    assert abs((np.asarray(advice.idata["posterior"]["x"]) > 0).mean() - 1 / 3) < 0.05
+
+
+def chains(apart: float, diverging: float = 0.0):
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((4, 500)) + apart * np.array([[0], [0], [0], [1]])
+    bad = rng.random((4, 500)) < diverging
+    import xarray as xr
+
+    dims = ("chain", "draw")
+    coords = {"chain": np.arange(4), "draw": np.arange(500)}
+    return make_inference_data(
+        {
+            "posterior": xr.Dataset({"x": (dims, x)}, coords=coords),
+            "sample_stats": xr.Dataset({"diverging": (dims, bad)}, coords=coords),
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("apart", "diverging", "doubt"),
+    [(3.0, 0.0, "the chains disagree about x"), (0.0, 0.1, "transitions diverged")],
+)
+def test_nuts_that_did_not_mix_is_doubted(apart, diverging, doubt) -> None:
+    assert any(doubt in text for text in doubts_of_nuts(chains(apart, diverging)))
+
+
+def test_nuts_that_mixed_is_not_doubted() -> None:
+    assert doubts_of_nuts(chains(0.0)) == ()

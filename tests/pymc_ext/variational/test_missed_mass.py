@@ -1,0 +1,77 @@
+"""Mass outside q: found where it is, with its size; none where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from pymc_ext.density import CallableDensity, CountedDensity
+from pymc_ext.variational.gaussian.missed_mass import missed_mass
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+
+
+def mixture(D, apart, weight):
+    """(1 − w) N(0, I) + w N(m, I), |m| = apart, normalised: each has half of space as basin."""
+    middle = np.full(D, apart / np.sqrt(D))
+
+    def parts(t):
+        first = np.log1p(-weight) - 0.5 * (t**2).sum(1)
+        second = np.log(weight) - 0.5 * ((t - middle) ** 2).sum(1)
+        return np.stack([first, second]) - 0.5 * D * np.log(2 * np.pi)
+
+    def score(t):
+        share = np.exp(parts(t) - logsumexp(parts(t), axis=0))
+        return -share[0][:, None] * t - share[1][:, None] * (t - middle)
+
+    return CallableDensity(lambda t: logsumexp(parts(t), axis=0), score, dimension=D)
+
+
+def search(density, q, log_z, seed):
+    rng = np.random.default_rng(seed)
+    theta, log_q = q.forward(rng.standard_normal((2000, q.dimension)))
+    counted = CountedDensity(density)
+    return missed_mass(counted, theta, log_q, q.log_density, log_z, rng), counted
+
+
+@pytest.mark.parametrize("D", [1, 5, 20])
+@pytest.mark.parametrize(("apart", "weight"), [(8, 0.4), (20, 0.05)])
+def test_the_second_component_is_found_with_its_mass(D, apart, weight) -> None:
+    density, q = mixture(D, apart, weight), Gaussian(np.zeros(D), np.eye(D))
+    for seed in range(3):
+        found, counted = search(density, q, np.log1p(-weight), seed)
+        exact = np.log(weight) - np.log1p(-weight)
+        assert found.matters
+        assert abs(found.log_ratio - exact) < 4 * found.error + 0.1
+        np.testing.assert_allclose(found.place, apart / np.sqrt(D), atol=0.5)
+        assert found.gradients == counted.gradients < 2_000
+
+
+@pytest.mark.parametrize("D", [1, 8])
+def test_nothing_is_missed_where_q_is_the_posterior(D) -> None:
+    A = np.random.default_rng(1).standard_normal((D, D))
+    P = A @ A.T + np.eye(D)
+    density = CallableDensity(
+        lambda t: -0.5 * np.sum(t @ P * t, axis=1), lambda t: -t @ P, dimension=D
+    )
+    q = Gaussian(np.zeros(D), np.linalg.cholesky(np.linalg.inv(P)))
+    log_z = 0.5 * D * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(P)[1]
+    for seed in range(3):
+        found, _ = search(density, q, log_z, seed)
+        assert found.log_ratio == -np.inf and not found.matters and found.place is None
+
+
+def test_a_basin_of_no_weight_does_not_matter() -> None:
+    density, q = mixture(2, 12, 1e-6), Gaussian(np.zeros(2), np.eye(2))
+    found, _ = search(density, q, 0.0, 1)
+    assert found.basins > 0 and not found.matters
+    assert "no mass beyond 1 %" in found.sentence(["a", "b"], q.mean, q.std)
+
+
+def test_what_is_missed_is_named() -> None:
+    density, q = mixture(2, 12, 0.3), Gaussian(np.zeros(2), np.eye(2))
+    found, _ = search(density, q, np.log(0.7), 1)
+    text = found.sentence(["a", "b"], q.mean, q.std)
+    assert text.startswith("mass is missed: a mode at ")
+    assert "a = 8.4" in text or "a = 8.5" in text
+    assert "holds at least 0.4" in text
