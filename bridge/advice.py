@@ -17,7 +17,7 @@ from bridge.errors import BridgeError
 from bridge.measures.khat import KHat, pareto_khat
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.base import Fit, Method
-from bridge.methods.problems import ModelProblem, StanProblem, as_problem
+from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem, as_problem
 from bridge.methods.resampling import Resampled, resampled
 from bridge.methods.table import METHODS, find_methods
 from bridge.targets.draws import InferenceData
@@ -27,6 +27,7 @@ from stan_models import StanError
 if TYPE_CHECKING:
     import pymc as pm
 
+    from pymc_ext.density import Density
     from stan_models import StanProgram
     from stan_models.density import Data
 
@@ -134,7 +135,7 @@ class Advice:
 
 
 def fit(
-    model: pm.Model | StanProgram | str | os.PathLike[str] | None = None,
+    model: pm.Model | StanProgram | Density | str | os.PathLike[str] | None = None,
     data: Data = None,
     *,
     methods: Sequence[str | Method] | str | Method = LADDER,
@@ -160,7 +161,7 @@ def fit(
     ----------
     model
         A ``pm.Model`` (None: the one of the ``with`` context), a `stan_models.StanProgram`, Stan
-        source, or the path of a ``.stan`` file.
+        source, the path of a ``.stan`` file, or any density (``px.CallableDensity``, say).
     data
         Data of a Stan program: a mapping, the path of a JSON file, or None.
     methods
@@ -188,6 +189,8 @@ def fit(
         With the near names.
     StanCompileError, StanDataError, UndefinedDensityError
         Of a Stan program that no method can run on.
+    DensityError
+        The density lacks a member, or is not finite at the origin.
     ValueError
         A limit is out of range, a method is a sampler, or ``data`` is given with a PyMC model.
     Exception
@@ -251,7 +254,11 @@ def _approximations(methods: Sequence[str | Method] | str | Method) -> list[Meth
 
 
 def _try(
-    method: Method, problem: ModelProblem | StanProblem, limit: float, draws: int, seed: int
+    method: Method,
+    problem: ModelProblem | StanProblem | DensityProblem,
+    limit: float,
+    draws: int,
+    seed: int,
 ) -> tuple[Attempt, Fit | None, KHat | None]:
     """The attempt, and the fit with its k̂ over all draws where it is good enough."""
     begin, nan = time.perf_counter(), float("nan")

@@ -1,4 +1,4 @@
-"""Posteriors that are no case: a PyMC model, or a Stan program with data."""
+"""Posteriors that are no case: a PyMC model, a Stan program with data, or any density."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeGuard
 
+import numpy as np
+
 from bridge.errors import NoModelError
 from bridge.methods.base import Array
 from bridge.stan.start import stan_start
 from bridge.targets.base import Target
+from bridge.targets.density import DensityTarget
 from bridge.targets.draws import InferenceData
 from bridge.targets.stan import stan_target
+from pymc_ext.density import Density, require_usable
+from pymc_ext.density.check import require_density
 from stan_models import StanProgram
 
 if TYPE_CHECKING:
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
 
     from stan_models.density import Data, StanDensity
 
-__all__ = ["ModelProblem", "StanProblem", "as_problem"]
+__all__ = ["DensityProblem", "ModelProblem", "StanProblem", "as_problem"]
 
 
 @dataclass(frozen=True)
@@ -104,10 +109,72 @@ class StanProblem:
         return nuts(self.program, self.data, draws=-(-draws // 4), chains=4, random_seed=seed)
 
 
+@dataclass(frozen=True)
+class DensityProblem:
+    """A density of the user's own: log p̃ with its score, without a model or a program."""
+
+    density: Density
+    has_program = False
+
+    @property
+    def program(self) -> StanProgram:
+        raise NoModelError("a density has no Stan program: give the program itself")
+
+    @property
+    def data(self) -> Data:
+        return None  # the density holds its own
+
+    @property
+    def stan_target(self) -> Target:
+        raise NoModelError("a density has no Stan program: use `pymc_target`")
+
+    @property
+    def model(self) -> pm.Model:
+        raise NoModelError(
+            "a density has no PyMC model: choose methods that work on densities, such as laplace, "
+            "batch-match or hierarchical"
+        )
+
+    @cached_property
+    def pymc_target(self) -> Target:
+        return DensityTarget(self.density)
+
+    @cached_property
+    def start(self) -> Array:
+        start = np.zeros(self.density.dimension)
+        require_usable(self.density, start)
+        return start
+
+    def nuts(self, draws: int, seed: int, progressbar: bool) -> InferenceData:
+        """NUTS by nutpie, until its draws are worth 400; ``draws`` is not needed."""
+        import xarray as xr
+
+        from pymc_ext.sampling.nutpie import NutpieNUTS
+        from pymc_ext.sampling.run import sample
+        from stan_models.inference_data import make_inference_data
+
+        found = sample(self.density, None, NutpieNUTS(), seed=seed)
+        chains, length, D = found.theta.shape
+        values = self.pymc_target.constrain(found.theta.reshape(-1, D))
+        dims = ("chain", "draw")
+        posterior = {
+            name: ((*dims, *(["theta_dim_0"] if value.ndim > 1 else [])),
+                   value.reshape(chains, length, *value.shape[1:]))
+            for name, value in values.items()
+        }  # fmt: skip
+        stats = {name: (dims, np.asarray(x)) for name, x in found.statistics.items()}
+        coords = {"chain": np.arange(chains), "draw": np.arange(length)}
+        groups = {
+            "posterior": xr.Dataset(posterior, coords=coords),
+            "sample_stats": xr.Dataset(stats, coords=coords),
+        }
+        return make_inference_data(groups)
+
+
 def as_problem(
-    model: pm.Model | StanProgram | str | os.PathLike[str] | None, data: Data
-) -> ModelProblem | StanProblem:
-    """The problem of a PyMC model (None: of the context) or of a Stan program with data.
+    model: pm.Model | StanProgram | Density | str | os.PathLike[str] | None, data: Data
+) -> ModelProblem | StanProblem | DensityProblem:
+    """The problem of a PyMC model (None: of the context), of a Stan program, or of a density.
 
     Raises
     ------
@@ -115,6 +182,8 @@ def as_problem(
         Data are given with a PyMC model.
     StanCompileError, StanDataError, UndefinedDensityError
         Of a Stan program that no method can run on.
+    DensityError
+        Neither of them, or a density that lacks a member.
     """
     if model is None or _is_pymc_model(model):
         if data is not None:
@@ -124,6 +193,11 @@ def as_problem(
         import pymc as pm
 
         return ModelProblem(pm.modelcontext(model))
+    if not isinstance(model, StanProgram | str | os.PathLike):
+        require_density(model)
+        if data is not None:
+            raise ValueError("data belong to a Stan program: a density already holds its own")
+        return DensityProblem(model)
     problem = StanProblem(model if isinstance(model, StanProgram) else StanProgram(model), data)
     _ = problem.start  # what is wrong with program or data is said at once, not by every method
     return problem

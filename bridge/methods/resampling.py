@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bridge.errors import NoModelError
 from bridge.methods.base import Fit, Problem
 from bridge.targets.draws import InferenceData
 
@@ -94,8 +95,12 @@ def resampled(
     lp = own.lp.ravel()[rows][None]
     if problem.has_program:
         return Resampled(values, lp)
-    coords = {k: v for k, v in problem.model.coords.items() if v is not None}
-    return Resampled(values, lp, dict(problem.model.named_vars_to_dims), coords)
+    try:
+        model = problem.model
+    except NoModelError:  # a density, whose points have no dims
+        return Resampled(values, lp)
+    coords = {k: v for k, v in model.coords.items() if v is not None}
+    return Resampled(values, lp, dict(model.named_vars_to_dims), coords)
 
 
 def _dataset(

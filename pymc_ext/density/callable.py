@@ -52,6 +52,12 @@ class CallableDensity:
         jax: bool = False,
         names: Sequence[str] | None = None,
     ) -> None:
+        for label, function in (("log_density", log_density), ("gradient", gradient)):
+            if function is not None and not callable(function):
+                raise DensityError(
+                    f"{label} must be a function of points (N, D), got {type(function).__name__} "
+                    f"{function!r}"
+                )
         if isinstance(dimension, bool) or not isinstance(dimension, int | np.integer):
             raise DensityError(f"dimension must be an integer >= 1, got {dimension!r}")
         if dimension < 1:
@@ -67,7 +73,7 @@ class CallableDensity:
         self.unconstrained_names = None if names is None else list(names)
         self.clock = Clock()  # of what JAX compiles
         if jax:
-            self._value, self._both = _jax_rows(log_density, self.clock)
+            self._value, self._both = _jax_rows(log_density, self.dimension, self.clock)
         else:
             self._value = log_density
             self._both = lambda theta: (log_density(theta), gradient(theta))  # type: ignore[misc]
@@ -95,7 +101,7 @@ class CallableDensity:
 
 
 def _jax_rows(
-    function: Callable[[Array], Array], clock: Clock
+    function: Callable[[Array], Array], dimension: int, clock: Clock
 ) -> tuple[Callable[[Array], Array], Callable[[Array], tuple[Array, Array]]]:
     """Value, and value with gradient, over rows, compiled by JAX."""
     if find_spec("jax") is None:
@@ -103,6 +109,18 @@ def _jax_rows(
     import jax
 
     jax.config.update("jax_enable_x64", True)  # log densities of data need double precision
+    point = jax.ShapeDtypeStruct((dimension,), np.float64)
+    try:
+        found = jax.eval_shape(function, point)
+    except (TypeError, ValueError, IndexError) as error:
+        raise DensityError(
+            f"log_density does not work on one point of shape ({dimension},) of jax.numpy: {error}"
+        ) from error
+    if getattr(found, "shape", None) != ():
+        raise DensityError(
+            f"with jax=True log_density of one point ({dimension},) must be a scalar, got "
+            f"{getattr(found, 'shape', type(found).__name__)}: rows are made of it by themselves"
+        )
     value = _by_shape(jax.jit(jax.vmap(function)), clock)
     both = _by_shape(jax.jit(jax.vmap(jax.value_and_grad(function))), clock)
     return (

@@ -11,6 +11,22 @@ class DensityError(ValueError):
     """A density that no algorithm can work on; the message says what to change."""
 
 
+def require_density(density: object) -> None:
+    """Raise DensityError unless ``density`` has the members of a :class:`Density`."""
+    members = ("dimension", "log_density", "log_density_gradient")
+    missing = [name for name in members if not hasattr(density, name)]
+    if not missing:
+        return
+    advice = f"add {', '.join(missing)}"
+    if callable(density):
+        advice = "wrap a function with its gradient in px.CallableDensity(f, gradient, dimension=D)"
+    raise DensityError(
+        f"expected a density, with dimension, log_density and log_density_gradient, got "
+        f"{type(density).__name__} without {', '.join(missing)}: {advice}; posteriors may also be "
+        "a pm.Model, a StanProgram or a Stan file where these are taken"
+    )
+
+
 def require_usable(density: Density, start: Array) -> None:
     """Raise DensityError unless log p̃ and its score have their shapes and are finite at ``start``.
 
@@ -21,6 +37,7 @@ def require_usable(density: Density, start: Array) -> None:
     start
         Unconstrained point, shape (D,).
     """
+    require_density(density)
     D = density.dimension
     start = np.asarray(start, dtype=float)
     if start.shape != (D,):

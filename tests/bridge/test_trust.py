@@ -8,6 +8,8 @@ import pytest
 
 import bridge
 from bridge.trust import doubts_of_nuts
+from pymc_ext.density import CallableDensity, DensityError
+from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from stan_models.inference_data import make_inference_data
 
 
@@ -43,6 +45,43 @@ def test_a_mixture_of_both_modes_is_trusted() -> None:
     advice = bridge.fit(model, methods=["mixture"], random_seed=1, draws=4000, progressbar=False)
     assert advice.method == "mixture" and advice.trusted, advice.reasons
     assert abs((np.asarray(advice.idata["posterior"]["x"]) > 0).mean() - 1 / 3) < 0.05
+
+
+def test_any_density_is_served() -> None:
+    named = CallableDensity(
+        lambda t: -0.5 * (t**2).sum(1), lambda t: -t, dimension=2, names=["a", "b"]
+    )
+    advice = bridge.fit(named, random_seed=1, draws=100)
+    assert advice.method == "laplace" and advice.trusted
+    assert advice.idata["posterior"]["a"].shape == (1, 100)
+    single = CallableDensity(lambda t: -0.5 * (t**2).sum(1), lambda t: -t, dimension=2)
+    advice = bridge.fit(single, methods="hierarchical", random_seed=1, draws=100)
+    assert advice.idata["posterior"]["theta"].shape == (1, 100, 2)
+
+
+def test_nuts_serves_a_density_that_no_approximation_does() -> None:
+    pytest.importorskip("nutpie")
+    heavy = CallableDensity(
+        lambda t: -2 * np.log1p(t[:, 0] ** 2 / 3), lambda t: -4 * t / (3 + t**2), dimension=1
+    )
+    advice = bridge.fit(heavy, methods="laplace", khat=0.2, random_seed=1)
+    assert advice.method == "nuts" and advice.trusted
+    assert abs(float(np.median(advice.idata["posterior"]["theta"]))) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (lambda t: -(t**2).sum(1), "wrap a function with its gradient in px.CallableDensity"),
+        (3, "expected a density, .* got int without dimension"),
+        (type("Half", (), {"dimension": 1, "log_density": 1})(), "add log_density_gradient"),
+    ],
+)
+def test_what_is_no_density_is_refused_in_words(what, message) -> None:
+    with pytest.raises(DensityError, match=message):
+        bridge.fit(what, random_seed=1)
+    with pytest.raises(DensityError, match=message):
+        BatchMatch().fit(what)
 
 
 def chains(apart: float, diverging: float = 0.0):

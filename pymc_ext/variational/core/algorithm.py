@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity, Density, require_usable
+from pymc_ext.density.check import require_density
 from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
@@ -121,6 +122,7 @@ class Algorithm(ABC, Generic[Q]):
         ValueError
             ``n`` is not an integer of at least 1.
         """
+        require_density(density)
         start = np.zeros(density.dimension) if start is None else np.asarray(start, dtype=float)
         counted = CountedDensity(density)
         effort = Effort(counted)

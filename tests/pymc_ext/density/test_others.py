@@ -197,3 +197,28 @@ def test_densities_that_no_algorithm_can_work_on_are_refused_before_any_fit(dens
 def test_bad_starts_are_refused(start):
     with pytest.raises(DensityError, match="start must"):
         require_usable(banana(), start)
+
+
+@pytest.mark.parametrize(
+    ("log_density", "gradient", "message"),
+    [
+        (3, lambda x: x, "log_density must be a function of points"),
+        (lambda x: x, 5, "gradient must be a function of points"),
+    ],
+)
+def test_what_is_no_function_is_refused(log_density, gradient, message):
+    with pytest.raises(DensityError, match=message):
+        CallableDensity(log_density, gradient, dimension=1)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: -(x**2), r"of one point \(3,\) must be a scalar, got \(3,\)"),
+        (lambda x: -(x**2).sum(1), "does not work on one point"),
+    ],
+)
+def test_jax_functions_of_a_wrong_shape_are_refused(function, message):
+    pytest.importorskip("jax", reason="the jax extra is not installed")
+    with pytest.raises(DensityError, match=message):
+        CallableDensity(function, dimension=3, jax=True)
