@@ -106,17 +106,17 @@ def follow_path(
 
 def follow_paths(
     density: CountedDensity,
-    start: Array | None,
+    start: Array,
     rng: np.random.Generator,
     paths: int,
     settings: PathSettings = PathSettings(),  # frozen
     monitor: Monitor | None = None,
 ) -> Iterator[Path]:
-    """Up to ``paths`` paths that find a Gaussian, the one from ``start`` (D,), if given, first."""
+    """Up to ``paths`` paths that find a Gaussian, the one from ``start`` (D,) first."""
     found = 0
-    for attempt in range(max(MOST_TRIES, paths)):
+    for attempt in range(max(MOST_TRIES, paths) if paths else 0):
         point: Array = rng.uniform(-DISPERSION, DISPERSION, density.dimension)
-        if attempt == 0 and start is not None:
+        if attempt == 0:
             point = start
         path = follow_path(density, point, rng, settings, monitor)
         if path is not None:

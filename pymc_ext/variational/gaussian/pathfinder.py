@@ -80,14 +80,12 @@ class Pathfinder(Algorithm[LowRankGaussian]):
         settings = PathSettings(min(budget, MOST_ITERATIONS), self.history, self.elbo_draws)
         rng = stream(seed, Purpose.STARTS)
         refuse_hyperparameters(density, self.name)
-        paths: list[Path] = []
-        first: Array | None = start
-        more = self.paths
-        if isinstance(state, Path):  # keeps its best one and follows another
-            paths, first, more = [state], None, 1
+        # a run that goes on has nothing left to do: more paths are another run's
+        paths = [state] if isinstance(state, Path) else []
+        more = 0 if paths else self.paths
         converged, ended = True, ""
         try:
-            for path in follow_paths(density, first, rng, more, settings, monitor):
+            for path in follow_paths(density, start, rng, more, settings, monitor):
                 paths.append(path)
         except (FitStopped, KeyboardInterrupt) as stop:
             if not paths:
