@@ -75,7 +75,15 @@ def test_one_seed_is_one_result_and_another_seed_another():
     assert not np.array_equal(first.theta[:, :10], other.theta[:, :10])
 
 
-def test_an_interrupt_keeps_what_is_drawn_and_says_that_it_is_short():
+@pytest.fixture
+def interruptible():
+    """A job started in the background ignores SIGINT, and would wait for ever."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_keeps_what_is_drawn_and_says_that_it_is_short(interruptible):
     timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     found = sample(TARGET, UNIT, told := Puppeteer(wait=True), seed=1)
