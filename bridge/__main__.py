@@ -17,7 +17,7 @@ from rich.table import Table
 from bridge.advice import LADDER, fit
 from bridge.errors import BridgeError
 from bridge.measures.limits import KHAT_USABLE
-from bridge.methods.resampling import Resampled
+from bridge.methods.named_draws import NamedDraws
 from stan_models.errors import StanError
 
 Runner = Callable[[argparse.Namespace, Console], int]
@@ -188,7 +188,7 @@ def _fit(arguments: argparse.Namespace, console: Console) -> int:
             progressbar=False,
         )
     console.print(advice.reasons, highlight=False, markup=False)
-    if isinstance(advice.draws, Resampled):
+    if isinstance(advice.draws, NamedDraws):
         _print_summary(advice.draws, console)
         advice.draws.to_netcdf(arguments.out)
     else:
@@ -201,7 +201,7 @@ def _fit(arguments: argparse.Namespace, console: Console) -> int:
     return 0 if advice.trusted else NOT_TRUSTED
 
 
-def _print_summary(draws: Resampled, console: Console) -> None:
+def _print_summary(draws: NamedDraws, console: Console) -> None:
     table = Table("", "mean", "sd", "5%", "95%", box=None)
     rows = draws.summary()
     for name, *numbers in rows[:MOST_ROWS]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from pymc_ext.variational.gaussian.posteriors import Gaussian
 if TYPE_CHECKING:
     from bridge.targets.draws import InferenceData
 
-__all__ = ["Missed", "doubts_of_nuts", "missed", "modes_not_visited"]
+__all__ = ["Missed", "doubts_of_nuts", "missed", "not_visited"]
 
 REFERENCE_DRAWS = 2_000  # of the fit: enough for q's mean, spread and edge
 RHAT_AGREES = 1.02  # as `pymc_ext.sampling` judges its chains
@@ -29,23 +28,25 @@ DIVERGENT_MOST = 0.01  # share of divergent transitions, as `pymc_ext.sampling` 
 
 @dataclass(frozen=True)
 class Missed:
-    """A mode outside an approximation that is worth more than 1 % of it.
+    """Modes outside an approximation that are worth more than 1 % of it.
 
     Parameters
     ----------
     sentence
-        Where and how much, in words.
-    place, mean
-        Its middle and the approximation's, unconstrained, (D,).
+        Where the heaviest is and how much it is worth, in words.
+    places
+        Their middles, the heaviest's first, unconstrained, (M, D).
+    mean
+        The approximation's, (D,).
     """
 
     sentence: str
-    place: Array
+    places: Array
     mean: Array
 
     def is_visited(self, theta: Array) -> bool:
-        """Whether any draw (N, D) lies nearer to it than to the approximation."""
-        there = np.linalg.norm(theta - self.place, axis=1)
+        """Whether any draw (N, D) lies nearer to the heaviest than to the approximation."""
+        there = np.linalg.norm(theta - self.places[0], axis=1)
         return bool(np.any(there < np.linalg.norm(theta - self.mean, axis=1)))
 
 
@@ -68,16 +69,18 @@ def missed(found: Fit, log_z: float, seed: int) -> Missed | None:
     log_density_of_q: LogDensity = found.log_q or Gaussian(mean, cholesky(cov)).log_density
     rng = np.random.default_rng([seed, 2])
     result = missed_mass(density, theta, log_density_of_q(theta), log_density_of_q, log_z, rng)
-    if not result.matters or result.place is None:
+    places = [basin.q.mean for basin in result.basins if basin.matters]
+    if not places:
         return None
     names = coordinate_names(density.density)
-    return Missed(result.sentence(names, mean, np.sqrt(np.diag(cov))), result.place, mean)
+    sentence = result.sentence(names, mean, np.sqrt(np.diag(cov)))
+    return Missed(sentence, np.stack(places), mean)
 
 
-def modes_not_visited(modes: Sequence[Missed], target: Target, idata: InferenceData) -> list[str]:
-    """Sentences on those modes to which no draw of NUTS went."""
-    if not modes:
-        return []
+def not_visited(modes: Missed | None, target: Target, idata: InferenceData) -> tuple[str, ...]:
+    """A sentence where no draw of NUTS went to the heaviest of these modes."""
+    if modes is None:
+        return ()
     posterior = idata["posterior"]
     flat = {
         str(name): np.asarray(posterior[name]).reshape(-1, *posterior[name].shape[2:])
@@ -85,7 +88,7 @@ def modes_not_visited(modes: Sequence[Missed], target: Target, idata: InferenceD
         if str(name) in target.parameter_names
     }
     theta = np.asarray(target.unconstrain(flat))
-    return [f"no chain went there: {mode.sentence}" for mode in modes if not mode.is_visited(theta)]
+    return () if modes.is_visited(theta) else (f"no chain went there: {modes.sentence}",)
 
 
 def doubts_of_nuts(idata: InferenceData) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pymc_ext.ops.bernstein import bernstein_map
     from pymc_ext.ops.expected_softplus import expected_softplus
     from pymc_ext.sampling.pymc import sample
+    from pymc_ext.variational.basins.vi import BasinsVI
     from pymc_ext.variational.bernstein.latents import Logistic, Normal, StudentT
     from pymc_ext.variational.bernstein.polish.weighted import ImportanceWeighted, Polish
     from pymc_ext.variational.bernstein.shape import FlowShape
@@ -47,6 +48,7 @@ _VARIATIONAL = "pymc_ext.variational."
 _HOMES = {
     "AffinityError": _VARIATIONAL + "logistic.affine",
     "AlgorithmVI": _VARIATIONAL + "core.inference",
+    "BasinsVI": _VARIATIONAL + "basins.vi",
     "BatchMatchVI": _VARIATIONAL + "gaussian.batch_match_vi",
     "BernsteinVI": _VARIATIONAL + "bernstein.vi",
     "CallableDensity": "pymc_ext.density",
@@ -85,6 +87,7 @@ _HOMES = {
 __all__ = [
     "AffinityError",
     "AlgorithmVI",
+    "BasinsVI",
     "BatchMatchVI",
     "BernsteinVI",
     "CallableDensity",

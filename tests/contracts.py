@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pymc_ext as px
+from pymc_ext.variational.basins.algorithm import Basins
 from pymc_ext.variational.bernstein.algorithm import Bernstein
 from pymc_ext.variational.core import Algorithm
 from pymc_ext.variational.core.steps import StepOptions
@@ -57,6 +58,7 @@ FAMILIES = {
     "pathfinder": Family(lambda **k: px.PathfinderVI(**k), gaussian_target=None),
     "batch-match": Family(lambda **k: px.BatchMatchVI(**k)),
     "hierarchical": Family(lambda **k: px.HierarchicalVI(**k)),
+    "basins": Family(lambda **k: px.BasinsVI(**k)),
     "bernstein": Family(
         lambda **k: px.BernsteinVI(SMALL, polish=None, **k), gaussian_target=None, minibatch=True
     ),
@@ -88,6 +90,7 @@ ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
     "pathfinder": lambda: Pathfinder(paths=1),
     "batch-match": lambda: BatchMatch(),
     "hierarchical": lambda: Hierarchical(),
+    "basins": lambda: Basins(),
     "monte-carlo-full": lambda: MonteCarlo("full", step=QUICK),
     "monte-carlo-diagonal": lambda: MonteCarlo("diagonal", step=QUICK),
     "bernstein": lambda: Bernstein(SMALL, polish=None),

@@ -28,7 +28,7 @@ class KHat:
         Median of k̂ over the repetitions; NaN where ``exact``, or where ``reason`` says why.
     sd : float
         Standard deviation of k̂ over the repetitions: the spread of one repetition's k̂, not the
-        standard error of the median. NaN from a single repetition.
+        standard error of the median. NaN from a single repetition, or where a k̂ is infinite.
     per_repetition : tuple of float
         k̂ of each repetition.
     ess : float
@@ -114,7 +114,7 @@ def pareto_khat(lp: np.ndarray, lq: np.ndarray) -> KHat:
     value = float(np.median(khat))
     return KHat(
         value=value,
-        sd=float(np.std(khat, ddof=1)) if len(khat) > 1 else np.nan,
+        sd=float(np.std(khat, ddof=1)) if len(khat) > 1 and np.isfinite(khat).all() else np.nan,
         per_repetition=tuple(map(float, khat)),
         ess=float(np.median(1 / np.sum(weights**2, axis=1))),
         exact=False,

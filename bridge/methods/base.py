@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.targets.base import Target
+from pymc_ext.density import TransportMap
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -87,6 +88,8 @@ class Fit:
         log q at any point, (N, D) -> (N,); None where the method does not give it.
     proposal
         Draws of what the method offers for importance weights beside q; None where q serves.
+    transport
+        θ = T(v) of q, in whose coordinates NUTS can run; None where q has no pullback.
     seconds
         Wall time of the fit without compilation: for Stan the run of the compiled program.
     compile_seconds
@@ -107,6 +110,7 @@ class Fit:
     lq: Array | None = None
     log_q: LogDensity | None = None
     proposal: WeightedDraws | None = None
+    transport: TransportMap | None = None
     compile_seconds: float | None = None
     density_evaluations: int | None = None
     gradient_evaluations: int | None = None

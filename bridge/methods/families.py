@@ -19,6 +19,7 @@ import numpy as np
 from bridge.methods.base import Fit, Method, Problem, WeightedDraws
 from bridge.methods.options import options_text
 from pymc_ext.density import CountedDensity
+from pymc_ext.density.coordinates import as_transport
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
@@ -37,6 +38,8 @@ class FittedBy:
         The algorithm, or what makes it when the method is run.
     n
         Iterations at most; None: the algorithm's default.
+    state
+        Of an earlier fit to the same density, from which this one goes on.
 
     Examples
     --------
@@ -49,6 +52,7 @@ class FittedBy:
 
     algorithm: Algorithm | Made
     n: int | None = None
+    state: object | None = field(default=None, repr=False)
 
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
         algorithm = self.algorithm() if isinstance(self.algorithm, Made) else self.algorithm
@@ -56,8 +60,9 @@ class FittedBy:
         density = CountedDensity(target.density)
         with Monitor.silent() as monitor:
             fitted = run_algorithm(
-                algorithm, density, problem.start, self.n, random_seed=seed, monitor=monitor
-            )
+                algorithm, density, problem.start, self.n,
+                random_seed=seed, monitor=monitor, state=self.state,
+            )  # fmt: skip
         own, proposal = _drawn(fitted.q, density, draws, seed), fitted.proposal
         losses, of_stan = monitor.history, hasattr(target.density, "program")
         on = "a Stan program" if of_stan else f"PyMC {version('pymc')}"
@@ -67,6 +72,7 @@ class FittedBy:
             lp=own.lp,
             lq=own.lq,
             log_q=getattr(fitted.q, "log_density", None),
+            transport=as_transport(fitted.q),
             proposal=None if proposal is None else _drawn(proposal, density, draws, seed),
             losses=losses if len(losses) else None,
             **_effort(fitted.result),
@@ -222,6 +228,9 @@ FAMILY_METHODS = (
     ),
     _on_density("mixed-lr", "MVI: mean and a rank-one update", _MIXED, variant="lr"),
     _on_density("mixture", "mixture of Laplace fits at several modes", "gaussian.mixture:Mixture"),
+    _on_density(
+        "basins", "a hierarchical map for every basin that paths find", "basins.algorithm:Basins"
+    ),
     _on_density("bernstein", "Bernstein flow", _FLOW),
     _on_density("bernstein-laplace", "Bernstein flow on a Laplace base", _FLOW, base="laplace"),
     Method(

@@ -13,6 +13,7 @@ from bridge.stan.sampler import StanNUTS, takes
 from bridge.stan.start import stan_start
 from bridge.targets.base import Target
 from pymc_ext.density import CountedDensity, Density, TransportMap
+from pymc_ext.density.coordinates import as_transport
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Sampler
@@ -101,9 +102,10 @@ class WarmNUTS:
                 ).q
         except EXPECTED_FAILURES as error:
             return None, f"{self.algorithm.name} failed: {error}"
-        if not hasattr(q, "pullback"):
+        transport = as_transport(q)
+        if transport is None:
             return None, f"{self.algorithm.name} gives no coordinates: its q has no pullback"
-        return q, self.algorithm.name  # type: ignore[return-value]
+        return transport, self.algorithm.name
 
 
 def _target(problem: Problem) -> tuple[Target, Array]:

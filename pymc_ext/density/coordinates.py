@@ -11,7 +11,7 @@ Langmore, Tran & Vasudevan (2019), NeuTra-lizing bad geometry, arXiv:1903.03704.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -39,6 +39,13 @@ class TransportMap(Protocol):
 
     def pullback(self, z: Array, score: Array) -> Array:
         """Score in z of log p̃(T(z)) + log|det ∂T/∂z|, from that of log p̃ at T(z), (N, D)."""
+
+
+def as_transport(q: object) -> TransportMap | None:
+    """q itself where it serves as coordinates: with a pullback, and one normal a coordinate."""
+    if not hasattr(q, "pullback") or q.latent_dimension != q.dimension:  # type: ignore[attr-defined]
+        return None
+    return cast(TransportMap, q)
 
 
 class DensityInCoordinates:

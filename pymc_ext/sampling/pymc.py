@@ -11,6 +11,7 @@ import pymc as pm
 from numpy.typing import NDArray
 
 from pymc_ext.density import TransportMap
+from pymc_ext.density.coordinates import as_transport
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import BUDGET, Sampling
 from pymc_ext.sampling.protocol import Sampler
@@ -104,8 +105,9 @@ def sample(
 
 def coordinates_of(q: Posterior, random_seed: int | None = None) -> TransportMap:
     """q where it has a pullback, else the Gaussian of its moments."""
-    if hasattr(q, "pullback") and q.latent_dimension == q.dimension:
-        return q  # type: ignore[return-value]
+    transport = as_transport(q)
+    if transport is not None:
+        return transport
     if hasattr(q, "mean") and hasattr(q, "cov"):
         mean, cov = np.asarray(q.mean), np.asarray(q.cov)
     else:

@@ -49,8 +49,13 @@ GROWTH, MARGIN, FEWEST = 2.0, 1.1, 10
 # Random starts as Stan's: uniform on (−2, 2), unconstrained, tried up to 100 times each.
 START_RADIUS, START_TRIES = 2.0, 100
 
+# Blocks after which R̂ − 1, had the chains mixed, would have fallen with the number of draws: to an
+# eighth where draws doubled. Where it has not even halved, more draws will not let them meet.
+BLOCKS_TO_MEET = 3
+
 REACHED, SPENT = "the ESS asked for was reached", "the budget of gradients was spent"
 INTERRUPTED = "interrupted"
+APART = "R̂ no longer falls with more draws, as where chains stay in basins of their own"
 CONDEMNED, DIVERGES = "the map does not serve", "steps are too long"
 
 
@@ -149,6 +154,7 @@ def random_starts(run: Run, count: int) -> Array:
 def _draw(run: Run, chains: Chains, verdict: Callable[[Diagnostics], str | None]) -> str:
     """Blocks until the draws are worth enough, or ``verdict`` has a reason against more of them."""
     found: Diagnostics | None = None
+    rhats = list[float]()
     while not chains.interrupted:
         size = _next(run, chains, found)
         if size < FEWEST:
@@ -164,7 +170,18 @@ def _draw(run: Run, chains: Chains, verdict: Callable[[Diagnostics], str | None]
             return against
         if found.enough(run.options.ess):
             return REACHED
+        rhats.append(found.rhat)
+        if _stays_apart(rhats):
+            return APART
     return INTERRUPTED
+
+
+def _stays_apart(rhats: list[float]) -> bool:
+    """Whether the chains will not meet, by R̂ of each block so far."""
+    if len(rhats) <= BLOCKS_TO_MEET:
+        return False
+    before, now = rhats[-1 - BLOCKS_TO_MEET], rhats[-1]
+    return now > RHAT_DOUBTFUL and now - 1 > (before - 1) / 2
 
 
 def _next(run: Run, chains: Chains, found: Diagnostics | None) -> int:

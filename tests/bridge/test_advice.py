@@ -114,10 +114,41 @@ def test_nuts_where_nothing_is_good_enough():
     """Laplace fails on centred eight schools, and says so; NUTS answers."""
     case = load_case("eight_schools-eight_schools_noncentered")
     program = StanProgram(case.stan_code, name=case.model_name)
-    advice = bridge.fit(program, case.data, methods=["stan-laplace"], random_seed=1, draws=400)
-    assert advice.method == "nuts" and advice.fit is None
+    advice = bridge.fit(program, case.data, methods="stan-laplace", khat=0.1, random_seed=1)
+    assert advice.method == "warm-nuts" and advice.fit is None and advice.trusted
     assert advice.attempts[0].verdict.startswith("refused: k̂ = ")
-    assert advice.idata["posterior"]["theta"].shape == (4, 100, 8)
+    assert "Stan's NUTS" in advice.attempts[-1].verdict and advice.attempts[-1].gradients > 1000
+    theta = advice.idata["posterior"]["theta"]
+    assert theta.shape[0] >= 4 and theta.shape[2:] == (8,)  # and one a mode that was found
+    assert float(az.ess(theta.values[..., 0])) > 300
+    assert advice.idata["sample_stats"]["diverging"].shape == theta.shape[:2]
+
+
+@pytest.mark.stan
+def test_generated_quantities_come_with_the_draws() -> None:
+    program = StanProgram(
+        "parameters { real x; } model { x ~ normal(1, 2); } "
+        "generated quantities { real y = normal_rng(x, 1); real twice = 2 * x; }"
+    )
+    posterior = bridge.fit(program, random_seed=1).idata["posterior"]
+    np.testing.assert_allclose(posterior["twice"], 2 * posterior["x"])
+    noise = np.asarray(posterior["y"] - posterior["x"])
+    assert abs(noise.std() - 1) < monte_carlo(1 / np.sqrt(2 * noise.size))
+    again = bridge.fit(program, random_seed=1).idata["posterior"]
+    np.testing.assert_array_equal(posterior["y"], again["y"])
+
+
+def test_a_seed_means_a_result_of_chains_too() -> None:
+    pytest.importorskip("nutpie")
+    with pm.Model() as model:
+        pm.StudentT("x", nu=2, mu=0, sigma=1)
+    runs = [
+        bridge.fit(model, methods="laplace", random_seed=1, ess=50, progressbar=False)
+        for _ in range(2)
+    ]
+    assert runs[0].method == "warm-nuts"
+    x = [run.idata["posterior"]["x"].values for run in runs]
+    np.testing.assert_array_equal(*x)
 
 
 def test_failures_and_missing_stan_are_reasons():
@@ -128,12 +159,13 @@ def test_failures_and_missing_stan_are_reasons():
     advice = bridge.fit(unbounded, methods=methods, random_seed=1, draws=40, progressbar=False)
     assert advice.attempts[0].verdict == "not tried: it needs a Stan program"
     assert advice.attempts[1].verdict.startswith("failed: NoModeError")
-    assert advice.method == "nuts"
+    assert advice.method == "warm-nuts"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"khat": 0.0}, r"khat must be in \(0, 1\], got 0"), ({"draws": 1}, "draws >= 4"),
+    [({"ess": 0}, "ess must be a positive number"), ({"ess": -1.0}, "ess must be a positive"),
+     ({"khat": 0.0}, r"khat must be in \(0, 1\], got 0"), ({"draws": 1}, "draws >= 4"),
      ({"fresh_draws": 10}, "fresh_draws >= 1000"), ({"methods": ["stan-nuts"]}, "approximations"),
      ({"methods": []}, "approximations"), ({"data": {"N": 1}}, "belong to a Stan program")],
 )  # fmt: skip

@@ -7,10 +7,12 @@ import pymc as pm
 import pytest
 
 import bridge
+from bridge.search import Search
 from bridge.trust import doubts_of_nuts
 from pymc_ext.density import CallableDensity, DensityError
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from stan_models.inference_data import make_inference_data
+from tests.tolerances import monte_carlo
 
 
 def two_modes(weight=0.3):
@@ -26,14 +28,36 @@ def two_modes(weight=0.3):
     return model
 
 
-def test_one_gaussian_of_two_is_not_trusted_nor_are_chains_that_stay_in_one() -> None:
+def test_one_gaussian_of_two_is_not_trusted_but_a_map_in_every_basin() -> None:
     advice = bridge.fit(two_modes(), methods="laplace", random_seed=1, draws=400, progressbar=False)
     first = advice.attempts[0]
     assert first.verdict.startswith("refused: mass is missed: a mode at ")
     assert "holds at least 0.43 times the mass that q covers" in first.verdict
+    assert advice.method == "basins" and advice.trusted, advice.reasons
+    share = float((np.asarray(advice.idata["posterior"]["x"])[0, :, 0] > 6).mean())
+    assert abs(share - 0.3) < monte_carlo(np.sqrt(0.21 / 400))
+
+
+def test_chains_that_stay_in_basins_of_their_own_are_not_trusted(monkeypatch) -> None:
+    """Where a map for every basin does not serve, chains start in all of them."""
+    pytest.importorskip("nutpie")
+    monkeypatch.setattr(Search, "looks_elsewhere", lambda self: False)
+    advice = bridge.fit(two_modes(), methods="laplace", random_seed=1, progressbar=False)
+    assert advice.method == "warm-nuts" and not advice.trusted
+    assert advice.doubts[0].startswith("chains started there too: mass is missed")
+    assert any("R̂ no longer falls" in doubt for doubt in advice.doubts)
+    assert "not trusted: chains started there too" in advice.reasons
+    ends = np.asarray(advice.idata["posterior"]["x"]).mean(axis=1)[:, 0]
+    assert (ends > 6).any() and (ends < 6).any()
+
+
+def test_without_nutpie_the_models_own_sampler_is_held_to_the_search(monkeypatch) -> None:
+    monkeypatch.setattr(Search, "looks_elsewhere", lambda self: False)
+    monkeypatch.setattr("bridge.exact.find_spec", lambda name: None)
+    advice = bridge.fit(two_modes(), methods="laplace", random_seed=1, draws=400, progressbar=False)
     assert advice.method == "nuts" and not advice.trusted
+    assert "nutpie, which samples" in advice.attempts[-1].verdict
     assert advice.doubts[0].startswith("no chain went there: mass is missed")
-    assert "not trusted: no chain went there" in advice.reasons
 
 
 def test_a_mixture_of_both_modes_is_trusted() -> None:
@@ -65,7 +89,7 @@ def test_nuts_serves_a_density_that_no_approximation_does() -> None:
         lambda t: -2 * np.log1p(t[:, 0] ** 2 / 3), lambda t: -4 * t / (3 + t**2), dimension=1
     )
     advice = bridge.fit(heavy, methods="laplace", khat=0.2, random_seed=1)
-    assert advice.method == "nuts" and advice.trusted
+    assert advice.method == "warm-nuts" and advice.trusted
     assert abs(float(np.median(advice.idata["posterior"]["theta"]))) < 0.3
 
 

@@ -20,12 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.path import DISPERSION, PathSettings, follow_path
+from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 Array = NDArray[np.floating]
-DISTANCES = (2.0, 4.0, 8.0, 16.0, 32.0)  # of starts, in q's root mean square distance √D
-DIRECTIONS = 2  # random ones at each distance, and their mirror images: 20 starts
+# Of starts, in q's root mean square distance √D: one in each of ten equal parts of log distance, so
+# that a basin between two of them is met too.
+NEAREST, FARTHEST, DISTANCES = 2.0, 64.0, 10
 UNIFORM = 4  # starts near the origin, where priors are
 SETTINGS = PathSettings(iterations=60, draws=20)
 DRAWS = 100  # of a basin's Gaussian: they know its ELBO to a tenth of the log ratios' sd
@@ -36,44 +39,62 @@ NEGLIGIBLE = 0.01  # share of q's mass below which a basin does not matter
 
 
 @dataclass(frozen=True)
-class MissedMass:
-    """The heaviest basin outside q that the paths found.
+class Basin:
+    """A basin outside q.
 
     Parameters
     ----------
+    q
+        The best Gaussian of a path that ended there.
     log_ratio, error
-        Lower bound of log(its mass / the mass that q covers) and its standard error; −∞ where no
-        path left q.
-    place
-        The middle of the basin's Gaussian, unconstrained, (D,); None where there is none.
-    basins
-        Paths that ended outside q.
-    gradients
-        What the search cost.
+        Lower bound of log(its mass / the mass that q covers) and its standard error.
     """
 
+    q: LowRankGaussian
     log_ratio: float
     error: float
-    place: Array | None
-    basins: int
-    gradients: int
 
     @property
     def matters(self) -> bool:
         """Whether it is beyond 1 % of q's mass."""
         return self.log_ratio > np.log(NEGLIGIBLE)
 
+
+@dataclass(frozen=True)
+class MissedMass:
+    """What the paths found outside q.
+
+    Parameters
+    ----------
+    basins
+        All different ones, the heaviest first.
+    paths
+        How many paths ended outside q.
+    gradients
+        What the search cost.
+    """
+
+    basins: tuple[Basin, ...]
+    paths: int
+    gradients: int
+
+    @property
+    def matters(self) -> bool:
+        """Whether any is beyond 1 % of q's mass."""
+        return any(basin.matters for basin in self.basins)
+
     def sentence(self, names: list[str], q_mean: Array, q_std: Array) -> str:
         """What a user is told."""
-        if self.place is None or not self.matters:
+        if not self.matters:
             return f"no mass beyond 1 % found outside q ({self.gradients} gradients)"
-        away = (self.place - q_mean) / q_std
-        most = np.argsort(-np.abs(away))[:3]
-        where = ", ".join(f"{names[i]} = {self.place[i]:.3g}" for i in most)
-        share = np.exp(min(self.log_ratio, 700.0))
+        heaviest = self.basins[0]
+        place = heaviest.q.mean
+        most = np.argsort(-np.abs((place - q_mean) / q_std))[:3]
+        where = ", ".join(f"{names[i]} = {place[i]:.3g}" for i in most)
+        share = np.exp(min(heaviest.log_ratio, 700.0))
         return (
             f"mass is missed: a mode at {where} holds at least {share:.2g} times the mass that q "
-            f"covers ({self.basins} paths of 24 ended outside q)"
+            f"covers ({self.paths} paths of 24 ended outside q)"
         )
 
 
@@ -84,6 +105,7 @@ def missed_mass(
     log_density_of_q: Callable[[Array], Array],
     log_z: float,
     rng: np.random.Generator,
+    around: Array | None = None,
 ) -> MissedMass:
     """Search from 24 dispersed starts.
 
@@ -99,6 +121,10 @@ def missed_mass(
         log of the mass that q covers: importance-sampled from q's draws.
     rng
         Of starts and draws.
+    around
+        Draws (M, D) from whose mean starts are spread, by their covariance; those of q by default.
+        Of a mixture best one component after the other: a basin beside a line of others is seldom
+        met from their middle.
 
     Examples
     --------
@@ -116,36 +142,52 @@ def missed_mass(
     >>> theta, log_q = q.forward(rng.standard_normal((1000, 1)))
     >>> log_z = 0.5 * np.log(2 * np.pi)
     >>> found = missed_mass(CountedDensity(density), theta, log_q, q.log_density, log_z, rng)
-    >>> bool(abs(found.log_ratio) < 0.1), found.place.round()  # as much again, at −5
+    >>> (basin,) = found.basins
+    >>> bool(abs(basin.log_ratio) < 0.1), basin.q.mean.round()  # as much again, at −5
     (True, array([-5.]))
     """
-    before, edge = density.gradients, _edge(log_q)
-    heaviest = MissedMass(-np.inf, 0.0, None, 0, 0)
-    basins = 0
-    for start in _starts(theta, rng):
+    before, edge = density.gradients, edge_of(log_q)
+    found = list[Basin]()
+    for start in _starts(theta if around is None else around, rng):
         path = follow_path(density, start, rng, SETTINGS)
         if path is None:
             continue
         points, log_r = path.q.forward(rng.standard_normal((DRAWS, density.dimension)))
-        with np.errstate(all="ignore"):
-            outside = ~(log_density_of_q(points) >= edge)
-        if outside.mean() <= 0.5:
+        if not is_outside(points, log_density_of_q, edge):
             continue
-        basins += 1
         with np.errstate(all="ignore"):
             log_ratios = density.log_density(points) - log_r
         bound = float(np.mean(log_ratios)) - log_z
-        if np.isfinite(bound) and bound > heaviest.log_ratio:
-            error = float(np.std(log_ratios) / np.sqrt(DRAWS))
-            heaviest = MissedMass(bound, error, path.q.mean, 0, 0)
-    return MissedMass(
-        heaviest.log_ratio, heaviest.error, heaviest.place, basins, density.gradients - before
-    )
+        if np.isfinite(bound):
+            found.append(Basin(path.q, bound, float(np.std(log_ratios) / np.sqrt(DRAWS))))
+    return MissedMass(_different(found), len(found), density.gradients - before)
 
 
-def _edge(log_q: Array) -> float:
-    """log q below which a point is outside q."""
+def _different(basins: list[Basin]) -> tuple[Basin, ...]:
+    """The heaviest of those paths that ended in one another's Gaussians, the heaviest first."""
+    kept = list[Basin]()
+    for basin in sorted(basins, key=lambda basin: -basin.log_ratio):
+        if not any(is_inside(basin.q.mean, other.q) for other in kept):
+            kept.append(basin)
+    return tuple(kept)
+
+
+def is_inside(point: Array, q: LowRankGaussian | Gaussian) -> bool:
+    """Whether a point (D,) is where a Gaussian has its mass, with the edge of `edge_of`."""
+    D = q.dimension
+    square = 2 * (q.log_density(q.mean[None]) - q.log_density(point[None]))[0]
+    return bool(square <= D + OUTSIDE_SDS * np.sqrt(2 * D) + 2 * OUTSIDE_NATS)
+
+
+def edge_of(log_q: Array) -> float:
+    """log q below which a point is outside q, from log q of its draws (N,)."""
     return float(np.mean(log_q) - OUTSIDE_SDS * np.std(log_q) - OUTSIDE_NATS)
+
+
+def is_outside(points: Array, log_density_of_q: Callable[[Array], Array], edge: float) -> bool:
+    """Whether more than half of the points (N, D) are outside q."""
+    with np.errstate(all="ignore"):
+        return bool(np.mean(~(log_density_of_q(points) >= edge)) > 0.5)
 
 
 def _starts(theta: Array, rng: np.random.Generator) -> list[Array]:
@@ -153,10 +195,10 @@ def _starts(theta: Array, rng: np.random.Generator) -> list[Array]:
     D = theta.shape[1]
     mean = theta.mean(axis=0)
     root = cholesky(np.atleast_2d(np.cov(theta.T)))
-    starts = []
-    for distance in DISTANCES:
-        u = rng.standard_normal((DIRECTIONS, D))
-        u /= np.linalg.norm(u, axis=1, keepdims=True)
-        steps = distance * np.sqrt(D) * u @ root.T
-        starts += [*(mean + steps), *(mean - steps)]
-    return [*starts, *rng.uniform(-DISPERSION, DISPERSION, (UNIFORM, D))]
+    part = (np.arange(DISTANCES) + rng.random(DISTANCES)) / DISTANCES
+    distance = NEAREST * (FARTHEST / NEAREST) ** part
+    u = rng.standard_normal((DISTANCES, D))
+    u *= (distance * np.sqrt(D) / np.linalg.norm(u, axis=1))[:, None]
+    steps = u @ root.T
+    near_origin = rng.uniform(-DISPERSION, DISPERSION, (UNIFORM, D))
+    return [*(mean + steps), *(mean - steps), *near_origin]

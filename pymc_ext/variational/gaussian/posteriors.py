@@ -7,10 +7,10 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtr
 
 from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.variational.core.mixture import PosteriorMixture
 
 Array = NDArray[np.floating]
 
@@ -115,51 +115,7 @@ class DiagonalGaussian(ByValue):
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianMixture(ByValue):
+class GaussianMixture(PosteriorMixture):
     """Σ_k w_k N(μ_k, L_k L_kᵀ); ``log_weights`` (K,), normalised."""
 
-    log_weights: Array
     components: tuple[Gaussian, ...]
-
-    @property
-    def dimension(self) -> int:
-        """D."""
-        return self.components[0].dimension
-
-    @property
-    def latent_dimension(self) -> int:
-        """One normal chooses the component, D make the draw."""
-        return self.dimension + 1
-
-    def forward(self, z: Array) -> tuple[Array, Array]:
-        """Draws and log q, (N, 1 + D) -> (N, D), (N,)."""
-        edges = np.cumsum(np.exp(self.log_weights))[:-1]
-        k = (ndtr(z[:, :1]) > edges).sum(axis=1)  # Φ(z₀) is uniform
-        theta = np.empty((len(z), self.dimension))
-        for i, component in enumerate(self.components):
-            theta[k == i] = component.forward(z[k == i, 1:])[0]
-        return theta, self.log_density(theta)
-
-    def log_density(self, theta: Array) -> Array:
-        """Normalised log q, (N, D) -> (N,)."""
-        each = np.stack([component.log_density(theta) for component in self.components])
-        return logsumexp(self.log_weights[:, None] + each, axis=0)
-
-    @property
-    def mean(self) -> Array:
-        """(D,)."""
-        return np.exp(self.log_weights) @ np.stack([c.mean for c in self.components])
-
-    @property
-    def cov(self) -> Array:
-        """(D, D)."""
-        centred = np.stack([c.mean for c in self.components]) - self.mean
-        within = np.stack([c.cov for c in self.components])
-        return np.tensordot(
-            np.exp(self.log_weights), within + centred[:, :, None] * centred[:, None, :], 1
-        )
-
-    @property
-    def std(self) -> Array:
-        """(D,)."""
-        return np.sqrt(np.diag(self.cov))

@@ -1,7 +1,8 @@
-"""Importance resampling: the draws of an approximation as draws of the posterior."""
+"""Draws of the posterior by name: of an approximation, resampled by importance, or of chains."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,39 +11,44 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bridge.errors import NoModelError
-from bridge.methods.base import Fit, Problem
+from bridge.methods.base import Array, Fit, Problem
+from bridge.targets.base import Target
 from bridge.targets.draws import InferenceData
+from pymc_ext.sampling.result import Sampled
+from stan_models import StanDensity, StanError
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["Resampled", "resampled"]
+__all__ = ["NamedDraws", "of_chains", "resampled"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Resampled:
-    """Draws of one chain by name, not yet in ArviZ's form, which takes seconds to import.
+class NamedDraws:
+    """Draws by name, not yet in ArviZ's form, which takes seconds to import.
 
     Parameters
     ----------
     values
-        Constrained values by name, (1, draws, *shape).
-    lp
-        log p̃, (1, draws).
+        Constrained values by name, (chains, draws, *shape).
+    statistics
+        ``lp``, log p̃, and of chains what the sampler says of its transitions, (chains, draws).
     dims, coords
         Those of a PyMC model, by variable and by dimension.
     """
 
     values: Mapping[str, np.ndarray]
-    lp: np.ndarray
+    statistics: Mapping[str, np.ndarray]
     dims: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
     coords: Mapping[str, Iterable[object]] = field(default_factory=dict)
 
     def groups(self) -> dict[str, xr.Dataset]:
-        """``posterior``, and ``sample_stats`` with ``lp``."""
+        """``posterior`` and ``sample_stats``."""
         return {
             "posterior": _dataset(self.values, self.dims, self.coords),
-            "sample_stats": _dataset({"lp": self.lp}, {}, {}),
+            "sample_stats": _dataset(self.statistics, {}, {}),
         }
 
     def inference_data(self) -> InferenceData:
@@ -61,7 +67,7 @@ class Resampled:
         rows = []
         for name, value in self.values.items():
             for i in np.ndindex(*value.shape[2:]):
-                x = value[(0, slice(None), *i)]
+                x = value[(slice(None), slice(None), *i)].ravel()
                 label = name + ("[" + ", ".join(map(str, i)) + "]" if i else "")
                 low, high = np.quantile(x, [0.05, 0.95])
                 rows.append((label, float(x.mean()), float(x.std(ddof=1)), low, high))
@@ -70,7 +76,7 @@ class Resampled:
 
 def resampled(
     problem: Problem, found: Fit, weights: np.ndarray, draws: int, seed: int
-) -> Resampled:
+) -> NamedDraws:
     """Draws with replacement, in proportion to their weights.
 
     Parameters
@@ -84,23 +90,58 @@ def resampled(
     draws
         How many to return, in one chain.
     seed
-        Of the resampling.
+        Of the resampling, and of a Stan program's generated quantities.
     """
     rng = np.random.default_rng([seed, 1])
     rows = rng.choice(weights.size, draws, p=weights.ravel())
     own = found.weighted
     assert own is not None, "draws of a sampler have no weights"
     theta = own.theta.reshape(-1, own.theta.shape[-1])[rows]
-    values = {name: value[None] for name, value in found.target.constrain(theta).items()}
-    lp = own.lp.ravel()[rows][None]
+    return _named(problem, found.target, theta[None], {"lp": own.lp.ravel()[rows][None]}, seed)
+
+
+def of_chains(problem: Problem, target: Target, found: Sampled, seed: int) -> NamedDraws:
+    """All draws of chains, (chains, draws, *shape).
+
+    Parameters
+    ----------
+    problem
+        Whose posterior it is; of a PyMC model the draws get the dims and coords.
+    target
+        What the chains ran on.
+    found
+        The chains.
+    seed
+        Of a Stan program's generated quantities.
+    """
+    return _named(problem, target, found.theta, {"lp": found.lp, **found.statistics}, seed)
+
+
+def _named(
+    problem: Problem, target: Target, theta: Array, statistics: Mapping[str, np.ndarray], seed: int
+) -> NamedDraws:
+    chains, draws, D = theta.shape
+    flat = _constrained(target, theta.reshape(-1, D), seed)
+    values = {name: x.reshape(chains, draws, *x.shape[1:]) for name, x in flat.items()}
     if problem.has_program:
-        return Resampled(values, lp)
+        return NamedDraws(values, statistics)
     try:
         model = problem.model
     except NoModelError:  # a density, whose points have no dims
-        return Resampled(values, lp)
+        return NamedDraws(values, statistics)
     coords = {k: v for k, v in model.coords.items() if v is not None}
-    return Resampled(values, lp, dict(model.named_vars_to_dims), coords)
+    return NamedDraws(values, statistics, dict(model.named_vars_to_dims), coords)
+
+
+def _constrained(target: Target, theta: Array, seed: int) -> Mapping[str, np.ndarray]:
+    """Values by name; of a Stan program its generated quantities too, where they can be had."""
+    if not isinstance(target.density, StanDensity):
+        return target.constrain(theta)
+    try:
+        return target.density.constrain(theta, transformed=True, generated=True, random_seed=seed)
+    except StanError as error:
+        _log.warning("the draws have no generated quantities, which Stan refuses: %s", error)
+        return target.constrain(theta)
 
 
 def _dataset(

@@ -1,0 +1,157 @@
+"""One method tried by `bridge.fit`: run, and judged by Pareto k̂ on fresh draws."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from bridge.errors import BridgeError
+from bridge.measures.khat import KHat, pareto_khat
+from bridge.methods.base import Fit, Method
+from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
+from stan_models import StanError
+
+__all__ = ["EXPECTED_FAILURES", "REPETITIONS", "Attempt", "attempted"]
+
+_log = logging.getLogger(__name__)
+REPETITIONS = 5  # batches of the fresh draws: their spread is the spread of k̂
+
+# What a method may fail with on a posterior that does not suit it, so that the next one is tried:
+# no mode, a model that the family does not take, data outside a domain (ValueError, with it
+# NoModeError, StanDataError and LinAlgError); overflow and the like (ArithmeticError); a sampler or
+# an optimiser that gives up (RuntimeError, with it StanError); matrices beyond the memory; files
+# and programs (OSError, with it TimeoutError); an Op without a derivative. All else is a fault in
+# code, ours or the caller's, that has to be seen: AssertionError, TypeError, AttributeError,
+# LookupError, NameError.
+EXPECTED_FAILURES = (
+    ValueError,
+    ArithmeticError,
+    RuntimeError,
+    MemoryError,
+    OSError,
+    StanError,
+    BridgeError,
+    NotImplementedError,
+)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One method tried by :func:`fit`.
+
+    Attributes
+    ----------
+    method
+        Its name, as `python -m bridge list` has it.
+    khat, khat_sd
+        Median Pareto k̂ over five batches of draws and its spread; NaN where the method failed, or
+        where the ratios are constant (``exact``). Of the method's proposal, where it has one.
+    elbo
+        E_q[log p̃ − log q] on draws the fit has not seen, nats.
+    exact
+        q is the posterior: the log ratios are constant.
+    seconds
+        Wall time, compilation included.
+    verdict
+        Why it was taken or not.
+    gradients
+        Scores of log p̃ that it took; None where the method does not count them.
+    good
+        Its k̂ is below the limit, or it is exact.
+    """
+
+    method: str
+    khat: float
+    khat_sd: float
+    elbo: float
+    exact: bool
+    seconds: float
+    verdict: str
+    gradients: int | None = None
+    good: bool = False
+
+    def __str__(self) -> str:
+        spent = "" if self.gradients is None else f", {self.gradients:,} gradients"
+        return f"{self.method}: {self.verdict} ({self.seconds:.1f} s{spent})"
+
+
+def attempted(
+    method: Method,
+    problem: ModelProblem | StanProblem | DensityProblem,
+    limit: float,
+    draws: int,
+    seed: int,
+) -> tuple[Attempt, Fit | None, KHat | None]:
+    """The attempt; the fit and its k̂ over all draws, where there is one."""
+    begin, nan = time.perf_counter(), float("nan")
+    if method.representation == "stan" and not problem.has_program:
+        verdict = "not tried: it needs a Stan program"
+        return Attempt(method.name, nan, nan, nan, False, 0.0, verdict), None, None
+    try:
+        found = method.run(problem, draws, seed)
+    except Exception as error:
+        if not _is_expected(error):
+            raise
+        _log.debug("%s failed", method.name, exc_info=True)
+        verdict = f"failed: {type(error).__name__}: {error}"
+        seconds = time.perf_counter() - begin
+        return Attempt(method.name, nan, nan, nan, False, seconds, verdict), None, None
+    lp, lq = _log_densities(method, found)
+    assert found.lq is not None
+    size = lp.size // REPETITIONS
+    lp_batches, lq_batches = (x[: size * REPETITIONS].reshape(REPETITIONS, size) for x in (lp, lq))
+    k = pareto_khat(lp_batches, lq_batches)
+    good = k.exact or k.value < limit
+    attempt = Attempt(
+        method=method.name,
+        khat=k.value,
+        khat_sd=k.sd,
+        elbo=float((found.lp - found.lq).mean()),
+        exact=k.exact,
+        seconds=time.perf_counter() - begin,
+        verdict=_verdict(k, limit),
+        gradients=found.gradient_evaluations,
+        good=good,
+    )
+    return attempt, found, pareto_khat(lp, lq)
+
+
+def _is_expected(error: Exception) -> bool:
+    """Also PyTensor's where a model lacks a derivative, bare or behind a family's TypeError."""
+    return isinstance(error, EXPECTED_FAILURES) or any(
+        isinstance(e, _no_derivative()) for e in (error, error.__cause__)
+    )
+
+
+def _no_derivative() -> tuple[type[Exception], ...]:
+    """PyTensor's errors; none while it is not imported, as nothing can have raised them then."""
+    if "pytensor" not in sys.modules:
+        return ()
+    from pytensor.gradient import NullTypeGradError
+    from pytensor.graph.utils import MethodNotDefined
+
+    return NullTypeGradError, MethodNotDefined, NotImplementedError
+
+
+def _log_densities(method: Method, found: Fit) -> tuple[np.ndarray, np.ndarray]:
+    """log p̃ and log q of the draws for weights."""
+    weighted = found.weighted
+    if weighted is None or found.lq is None:
+        raise TypeError(
+            f"method {method.name} gave draws without log q, by which it would be judged: mark it "
+            "as sampler=True, or let its Fit have lq"
+        )
+    return weighted.lp.ravel(), weighted.lq.ravel()
+
+
+def _verdict(k: KHat, limit: float) -> str:
+    if k.exact:
+        return "exact: its log ratios to the posterior are constant"
+    if np.isnan(k.value):
+        return f"refused: no k̂ ({k.reason})"
+    sign, word = ("<", "good enough") if k.value < limit else (">=", "refused")
+    return f"{word}: k̂ = {k.value:.2f} {sign} {limit:g}"

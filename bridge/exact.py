@@ -1,0 +1,119 @@
+"""The last rung of `bridge.fit`: chains, in the coordinates of the best approximation tried."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from bridge.methods.named_draws import NamedDraws, of_chains
+from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
+from bridge.methods.warm_nuts import EXPECTED_FAILURES, sampler_for
+from bridge.targets.draws import InferenceData
+from bridge.trust import Missed, doubts_of_nuts, not_visited
+from pymc_ext.density import TransportMap
+from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.run import sample
+from stan_models import StanDensity
+
+__all__ = ["COLD", "WARM", "Exact", "exact_answer"]
+
+_log = logging.getLogger(__name__)
+WARM, COLD = "warm-nuts", "nuts"
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Draws of chains and what they are worth.
+
+    Parameters
+    ----------
+    method
+        ``"warm-nuts"``, or ``"nuts"`` where only a cold sampler could run.
+    draws
+        The draws.
+    doubts
+        Why they are not to be trusted, one sentence each; empty where they are.
+    verdict
+        What ran, in words.
+    gradients
+        Scores taken; None where the sampler does not count them.
+    """
+
+    method: str
+    draws: NamedDraws | InferenceData
+    doubts: tuple[str, ...]
+    verdict: str
+    gradients: int | None
+
+
+def exact_answer(
+    problem: ModelProblem | StanProblem | DensityProblem,
+    transport: TransportMap | None,
+    modes: Missed | None,
+    options: Sampling,
+    *,
+    draws: int,
+    seed: int,
+    progressbar: bool,
+) -> Exact:
+    """Chains until their ESS is enough, from q and from every mode that is known.
+
+    Parameters
+    ----------
+    problem
+        Whose posterior it is.
+    transport
+        q of the best approximation; None where none serves as coordinates.
+    modes
+        Found outside q: a chain starts in each.
+    options
+        ESS, budget, chains.
+    draws
+        Of the model's own sampler, which runs where this one cannot: nutpie is not installed, or
+        the model is one that no approximation takes, as with discrete variables.
+    seed, progressbar
+        Of the sampler.
+    """
+    why = _no_sampler(problem)
+    if why is None:
+        try:
+            return _warm(problem, transport, modes, options, seed)
+        except EXPECTED_FAILURES as error:
+            _log.debug("%s failed", WARM, exc_info=True)
+            why = f"{WARM} failed: {type(error).__name__}: {error}"
+    idata = problem.nuts(draws, seed, progressbar)
+    doubts = (*not_visited(modes, problem.pymc_target, idata), *doubts_of_nuts(idata))
+    return Exact(COLD, idata, doubts, f"the sampler's own defaults ({why})", None)
+
+
+def _no_sampler(problem: ModelProblem | StanProblem | DensityProblem) -> str | None:
+    """Why no sampler of `pymc_ext.sampling` can run."""
+    if isinstance(problem, ModelProblem) and find_spec("nutpie") is None:
+        return "nutpie, which samples in an approximation's coordinates, is not installed"
+    return None
+
+
+def _warm(
+    problem: ModelProblem | StanProblem | DensityProblem,
+    transport: TransportMap | None,
+    modes: Missed | None,
+    options: Sampling,
+    seed: int,
+) -> Exact:
+    target = problem.pymc_target
+    if modes is not None and not hasattr(transport, "inverse"):
+        transport = None  # chains that start in other modes need their places in v
+    found = sample(
+        target.density, transport, sampler_for(target.density, transport), options, seed=seed,
+        extra_starts=None if modes is None else modes.places,
+        constrain=target.constrain,
+    )  # fmt: skip
+    on = "Stan's NUTS" if isinstance(target.density, StanDensity) else found.sampler
+    how = "in the approximation's coordinates" if found.in_map else "with its own adaptation"
+    verdict = f"{on} {how}: {found.theta.shape[0]} chains, {found.stop_reason}"
+    apart = () if modes is None else (f"chains started there too: {modes.sentence}",)
+    doubts = () if found.trusted else (*apart, *found.reasons)
+    return Exact(
+        WARM, of_chains(problem, target, found, seed), doubts, verdict, found.gradient_evaluations
+    )

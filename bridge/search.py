@@ -1,0 +1,95 @@
+"""Approximations tried one after the other, and what is known of the posterior by then."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+
+from bridge.attempt import Attempt, attempted
+from bridge.methods.base import Array, Fit, Method
+from bridge.methods.families import FittedBy
+from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
+from bridge.methods.table import METHODS
+from bridge.trust import Missed, missed
+from pymc_ext.density import TransportMap
+
+__all__ = ["Search"]
+
+_log = logging.getLogger(__name__)
+BASINS = "basins"  # what is tried where a mode is missed
+
+
+class Search:
+    """For an approximation that can be trusted.
+
+    Parameters
+    ----------
+    problem
+        Whose posterior it is.
+    khat
+        The largest k̂ that is good enough.
+    fresh_draws
+        Draws that each is judged by.
+    seed
+        Of fits and draws.
+
+    Attributes
+    ----------
+    attempts
+        All so far.
+    found, weights
+        The fit of highest ELBO, or the one that is trusted, and the weights of its draws.
+    trusted
+        Whether the last one may be taken for the posterior.
+    modes
+        Outside an approximation that looked good, or outside the best of those that did not.
+    """
+
+    def __init__(
+        self,
+        problem: ModelProblem | StanProblem | DensityProblem,
+        khat: float,
+        fresh_draws: int,
+        seed: int,
+    ) -> None:
+        self.problem, self.khat, self.fresh_draws, self.seed = problem, khat, fresh_draws, seed
+        self.attempts: list[Attempt] = []
+        self.found: Fit | None = None
+        self.weights: Array = np.empty(0)
+        self.modes: Missed | None = None
+        self.trusted = False
+        self._elbo, self._log_z = -np.inf, np.nan  # of `found`
+
+    def attempt(self, method: Method) -> None:
+        """Fit, judge by k̂, and look for mass outside before it is trusted."""
+        _log.info("trying %s", method.name)
+        attempt, found, k = attempted(method, self.problem, self.khat, self.fresh_draws, self.seed)
+        if found is not None and k is not None:
+            outside = missed(found, k.log_marginal_is, self.seed) if attempt.good else None
+            if outside is not None:
+                attempt = replace(attempt, verdict=f"refused: {outside.sentence}")
+                self.modes = self.modes or outside
+            self.trusted = attempt.good and outside is None and k.weights is not None
+            if k.weights is not None and (self.trusted or attempt.elbo > self._elbo):
+                self.found, self.weights = found, k.weights
+                self._elbo, self._log_z = attempt.elbo, k.log_marginal_is
+        self.attempts.append(attempt)
+
+    def looks_elsewhere(self) -> bool:
+        """Whether modes are known outside the best fit; looks for them where none did so far."""
+        if self.modes is None and self.found is not None:
+            self.modes = missed(self.found, self._log_z, self.seed)
+        return self.modes is not None and BASINS not in {a.method for a in self.attempts}
+
+    def basins(self) -> Method:
+        """A map for every basin, the first of which is the best found so far."""
+        method = METHODS[BASINS]
+        assert isinstance(method.run, FittedBy)
+        return replace(method, run=replace(method.run, state=self.coordinates))
+
+    @property
+    def coordinates(self) -> TransportMap | None:
+        """The best fit as coordinates of chains."""
+        return None if self.found is None else self.found.transport

@@ -1,0 +1,170 @@
+"""A map for every basin that paths find, for any density."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.variational.basins.weights import weighted_mixture
+from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
+from pymc_ext.variational.core.mixture import Component, PosteriorMixture
+from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.notes import notes_on
+from pymc_ext.variational.core.posterior import fresh_draws
+from pymc_ext.variational.core.result import FitResult
+from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.gaussian.missed_mass import (
+    MissedMass,
+    edge_of,
+    is_outside,
+    missed_mass,
+)
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+from pymc_ext.variational.hierarchical.map import HierarchicalMap
+
+Array = NDArray[np.floating]
+Q = Gaussian | HierarchicalMap
+MOST = 24  # components: the labellings of four groups
+# Fits in a row that end in basins known before, after which the other paths of a search are left:
+# they ended in flanks of what is known, as in the neck of a funnel.
+MISSES = 2
+SEARCH_DRAWS = 2_000  # of a q, for its mean, spread and edge
+ADVICE = "weights cannot repair it; use NUTS with chains in every basin"
+
+
+@dataclass(frozen=True)
+class Basins(Algorithm[PosteriorMixture]):
+    """Engine of :class:`pymc_ext.BasinsVI`, for any density.
+
+    Parameters
+    ----------
+    components
+        At most so many basins.
+
+    Examples
+    --------
+    >>> from pymc_ext.density import CallableDensity
+    >>> def log_density(t):
+    ...     return np.logaddexp(-0.5 * (t[:, 0] + 9) ** 2, np.log(3) - 0.5 * (t[:, 0] - 9) ** 2)
+    >>> def score(t):
+    ...     right = 1 / (1 + np.exp(-18 * t - np.log(3)))
+    ...     return -(t + 9) + 18 * right
+    >>> density = CallableDensity(log_density, score, dimension=1)
+    >>> q = Basins().fit(density, random_seed=1).q
+    >>> np.sort(np.exp(q.log_weights)).round(2)
+    array([0.25, 0.75])
+    """
+
+    name = "basins"
+    components: int = MOST
+
+    def __post_init__(self) -> None:
+        value = self.components
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"components must be an integer >= 1, got {value!r}")
+
+    def run(
+        self,
+        density: CountedDensity,
+        start: Array,
+        *,
+        seed: int | None,
+        budget: int,
+        monitor: Monitor,
+        state: object | None = None,
+    ) -> Fitted[PosteriorMixture]:
+        """``state``: a Gaussian or a hierarchical map that is the first component, or a mixture."""
+        refuse_hyperparameters(density, self.name)
+        fit = _OneByOne(density, seed, budget, monitor)
+        if isinstance(state, PosteriorMixture):
+            fit.components += state.components
+        elif isinstance(state, Gaussian | HierarchicalMap):
+            fit.components.append(state)
+        else:
+            fit.components.append(fit.fitted(start, Hierarchical()))
+        q = fit.grow(self.components, stream(seed, Purpose.JUDGE))
+        enough = len(q.components) >= self.components
+        why = (
+            f"{self.components} basins are kept at most"
+            if enough
+            else "no mass beyond 1 % was found in another basin"
+        )
+        fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
+        result = FitResult(
+            method=self.name,
+            converged=fit.stopped is None,
+            stop_reason=fit.stopped or why,
+            iterations=len(monitor.losses),
+            fresh=fresh,
+            notes=(_found(q), *notes_on(fresh, ADVICE)),
+        )
+        return Fitted(q, result, state=q)
+
+
+class _OneByOne:
+    """Components fitted one after the other."""
+
+    def __init__(
+        self, density: CountedDensity, seed: int | None, budget: int, monitor: Monitor
+    ) -> None:
+        self.density, self.seed, self.budget, self.monitor = density, seed, budget, monitor
+        self.components = list[Component]()
+        self.stopped: str | None = None  # why the fits ended before their time
+
+    def fitted(self, start: Array, algorithm: Hierarchical) -> Q:
+        """A map from ``start`` (D,)."""
+        found = algorithm.run(
+            self.density, start, seed=self.seed, monitor=self.monitor,
+            budget=max(self.budget - len(self.monitor.losses), 1),
+        )  # fmt: skip
+        if not found.result.converged:
+            self.stopped = found.result.stop_reason
+        return found.q
+
+    def grow(self, most: int, rng: np.random.Generator) -> PosteriorMixture:
+        """Search around one component after the other, new ones too; the mixture of all."""
+        q, log_z = weighted_mixture(self.density, self.components, rng)
+        explored = 0
+        while explored < len(self.components) < most and self.stopped is None:
+            around = _draws(self.components[explored], rng)[0]
+            theta, log_q = _draws(q, rng)
+            found = missed_mass(self.density, theta, log_q, q.log_density, log_z, rng, around)
+            explored += 1
+            if self._fit_in(found, most, rng):
+                q, log_z = weighted_mixture(self.density, self.components, rng)
+        return q
+
+    def _fit_in(self, found: MissedMass, most: int, rng: np.random.Generator) -> bool:
+        """A map in each basin that matters; whether any is a new one."""
+        before, misses = len(self.components), 0
+        for basin in found.basins:
+            if not basin.matters or len(self.components) == most or self.stopped is not None:
+                break
+            if misses == MISSES:
+                break
+            # not its mean: a path that starts at a mode shows no curvature
+            beside = basin.q.forward(rng.standard_normal((1, basin.q.latent_dimension)))[0][0]
+            new = self.fitted(beside, Hierarchical(paths=1))
+            points = _draws(new, rng)[0]
+            if all(
+                is_outside(points, c.log_density, edge_of(_draws(c, rng)[1]))
+                for c in self.components
+            ):
+                self.components.append(new)
+                misses = 0
+            else:
+                misses += 1
+        return len(self.components) > before
+
+
+def _draws(q: Component, rng: np.random.Generator) -> tuple[Array, Array]:
+    return q.forward(rng.standard_normal((SEARCH_DRAWS, q.latent_dimension)))
+
+
+def _found(q: PosteriorMixture) -> str:
+    weights = ", ".join(f"{w:.3g}" for w in np.sort(np.exp(q.log_weights))[::-1])
+    return f"{len(q.components)} basins found, of weights {weights}"

@@ -1,0 +1,91 @@
+r"""A map for every basin, as a method of ``pm.fit``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pymc as pm
+from numpy.typing import NDArray
+
+from pymc_ext.variational.basins.algorithm import MOST, Basins
+from pymc_ext.variational.core.groups import FittedGroup
+from pymc_ext.variational.core.inference import AlgorithmVI
+from pymc_ext.variational.core.mixture import PosteriorMixture
+from pymc_ext.variational.core.types import Start
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+
+if TYPE_CHECKING:
+    from pymc_ext.pytensor_versions import TensorSharedVariable
+
+Array = NDArray[np.floating]
+
+
+class BasinsGroup(FittedGroup):
+    """A mixture, of one component before a fit: N(start, I)."""
+
+    @property
+    def latent_dim(self) -> int:
+        """One normal chooses the component, D make the draw."""
+        return self.ddim + 1
+
+    def create_shared_params(self, start: Array) -> dict[str, TensorSharedVariable]:
+        params = super().create_shared_params(start)
+        self.hold(_unfitted(start))
+        return params
+
+    def forget(self) -> None:
+        self.hold(_unfitted(self.start))
+
+
+def _unfitted(start: Array) -> PosteriorMixture:
+    return PosteriorMixture(np.zeros(1), (Gaussian(start, np.eye(len(start))),))
+
+
+class BasinsVI(AlgorithmVI):
+    r"""A weighted sum of maps, one a basin of the posterior: ``pm.fit(method=BasinsVI())``.
+
+    .. math:: q = \sum_k w_k q_k
+
+    on the **unconstrained** space, log-Jacobian included. The first q_k is what
+    :class:`HierarchicalVI` finds; paths from 24 dispersed points then look for basins outside, each
+    of which gets a map of its own, until no path finds more than 1 % of the mass elsewhere. The
+    weights are those of least KL(p ‖ q), by importance sampling, so that they compare the masses of
+    basins that no chain goes between: labellings of a mixture model, say. It sees no basin that no
+    path reaches.
+
+    Parameters
+    ----------
+    components
+        At most so many basins.
+    model, start, random_seed
+        As :class:`LaplaceVI`. ``pm.Minibatch`` data are refused, for steps are compared by log p̃.
+
+    Raises
+    ------
+    ValueError
+        As :class:`BatchMatchVI`; ``components`` is not an integer of at least 1.
+
+    Examples
+    --------
+    >>> with model:
+    ...     approx = pm.fit(method=px.BasinsVI(random_seed=1))
+    >>> np.exp(approx.q.log_weights)
+
+    References
+    ----------
+    Zhang, Carpenter, Gelman & Vehtari (2022), arXiv:2108.03782 (paths); Cappé, Douc, Guillin, Marin
+    & Robert (2008), doi:10.1007/s11222-008-9059-x (weights).
+    """
+
+    def __init__(
+        self,
+        *,
+        components: int = MOST,
+        model: pm.Model | None = None,
+        start: Start | None = None,
+        random_seed: int | None = None,
+    ) -> None:
+        super().__init__(
+            Basins(components), BasinsGroup, model=model, start=start, random_seed=random_seed
+        )

@@ -1,0 +1,114 @@
+"""A map for every basin: exact mixtures with their weights, a first component, when it ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.special import logsumexp
+
+import pymc_ext as px
+from pymc_ext.density import CallableDensity, CountedDensity
+from pymc_ext.variational.basins.algorithm import Basins
+from pymc_ext.variational.basins.weights import DRAWS, weighted_mixture
+from pymc_ext.variational.core.mixture import PosteriorMixture
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+from tests.tolerances import monte_carlo
+
+
+def gaussians(means, weights, sd=1.0):
+    """Σ w N(m, sd² I), normalised, as a density."""
+    means = np.asarray(means, dtype=float)
+    D = means.shape[1]
+
+    def parts(t):
+        z = (t[None] - means[:, None]) / sd
+        norm = D * np.log(sd) + 0.5 * D * np.log(2 * np.pi)
+        return np.log(weights)[:, None] - 0.5 * (z**2).sum(2) - norm
+
+    def score(t):
+        share = np.exp(parts(t) - logsumexp(parts(t), axis=0))
+        return -(share[..., None] * (t[None] - means[:, None])).sum(0) / sd**2
+
+    return CallableDensity(lambda t: logsumexp(parts(t), axis=0), score, dimension=D)
+
+
+MEANS = {
+    "one": [[0.0, 0.0]],
+    "two": [[-8.0, 0.0], [8.0, 3.0]],
+    "a line and one beside it": [[-10.0, 0, 0], [0.0, 0, 0], [10.0, 0, 0], [0.0, 12, 0]],
+}
+
+
+@pytest.mark.parametrize("name", list(MEANS))
+def test_every_basin_is_found_with_its_weight(name: str) -> None:
+    means = np.array(MEANS[name])
+    K = len(means)
+    weights = np.arange(1, K + 1) / (K * (K + 1) / 2)
+    for seed in range(3):
+        fitted = Basins().fit(gaussians(means, weights), random_seed=seed)
+        q, result = fitted.q, fitted.result
+        at = [int(np.argmin(np.linalg.norm(means - c.mean, axis=1))) for c in q.components]
+        assert sorted(at) == list(range(K))
+        np.testing.assert_allclose(np.exp(q.log_weights), weights[at], atol=1e-6)
+        assert result.converged and abs(result.log_marginal_is) < 1e-6
+        assert result.notes[0].startswith(f"{K} basins found, of weights ")
+
+
+def test_log_q_is_that_of_its_own_draws() -> None:
+    q = Basins().fit(gaussians(MEANS["two"], [0.3, 0.7]), random_seed=1).q
+    theta, log_q = q.forward(np.random.default_rng(1).standard_normal((1000, 3)))
+    np.testing.assert_allclose(log_q, q.log_density(theta))
+    shares = np.mean(theta[:, 0] > 0)
+    assert abs(shares - 0.7) < monte_carlo(np.sqrt(0.21 / 1000))
+
+
+def test_a_first_component_is_taken_and_a_mixture_gone_on_from() -> None:
+    density = gaussians(MEANS["two"], [0.3, 0.7])
+    first = Gaussian(np.array([8.0, 3.0]), np.eye(2))
+    fitted = Basins().fit(density, random_seed=1, state=first)
+    assert fitted.q.components[0] == first and len(fitted.q.components) == 2
+    again = Basins().fit(density, random_seed=2, state=fitted.state)
+    assert again.q.components == fitted.q.components
+
+
+def test_no_more_basins_than_are_asked_for() -> None:
+    fitted = Basins(components=2).fit(
+        gaussians(MEANS["a line and one beside it"], [0.25] * 4), random_seed=1
+    )
+    assert len(fitted.q.components) == 2
+    assert fitted.result.stop_reason == "2 basins are kept at most"
+
+
+@pytest.mark.parametrize("components", [0, -1, 1.5, True])
+def test_bad_numbers_of_components(components) -> None:
+    with pytest.raises(ValueError, match="components must be an integer >= 1"):
+        Basins(components=components)
+
+
+def test_weights_are_those_of_overlapping_components() -> None:
+    """EM's maximum, not the share of draws that are nearest."""
+    parts = (Gaussian(np.zeros(1), np.eye(1)), Gaussian(np.ones(1), 2 * np.eye(1)))
+    truth = PosteriorMixture(np.log([0.35, 0.65]), parts)
+    density = CountedDensity(CallableDensity(truth.log_density, lambda t: -t, dimension=1))
+    q, log_z = weighted_mixture(density, parts, np.random.default_rng(1))
+    # the weights' standard error: from the Fisher information of a share, by the draws that differ
+    theta = truth.forward(np.random.default_rng(2).standard_normal((20_000, 2)))[0]
+    each = np.exp(truth.log_densities(theta) - truth.log_density(theta))
+    se = 1 / np.sqrt(2 * DRAWS * np.mean((each[0] - each[1]) ** 2))
+    assert abs(np.exp(q.log_weights[0]) - 0.35) < monte_carlo(se)
+    assert abs(log_z) < monte_carlo(0.5 / np.sqrt(2 * DRAWS))
+
+
+def test_labels_that_switch_have_equal_weights_under_pm_fit() -> None:
+    rng = np.random.default_rng(1)
+    y = np.concatenate([rng.normal(-3, 1, 30), rng.normal(3, 1, 30)])
+    with pm.Model():
+        mu = pm.Normal("mu", 0, 5, shape=2)
+        parts = pm.Normal.dist(mu, 1, shape=2)
+        pm.Mixture("y", [0.5, 0.5], parts, observed=y)
+        approx = pm.fit(method=px.BasinsVI(random_seed=1), progressbar=False)
+    np.testing.assert_allclose(np.exp(approx.q.log_weights), 0.5, atol=monte_carlo(0.02))
+    idata = approx.sample(2000, random_seed=1)
+    first = idata.posterior["mu"].values[0, :, 0]
+    assert abs(np.mean(first > 0) - 0.5) < monte_carlo(np.sqrt(0.25 / 2000))
