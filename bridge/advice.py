@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 __all__ = ["EXPECTED_FAILURES", "LADDER", "Advice", "Attempt", "fit"]
 
 _log = logging.getLogger(__name__)
-LADDER = ("laplace", "hierarchical")  # then NUTS, which costs less than a flow
+# Then NUTS, which costs less than a flow. The map is the Gaussian where no more is needed, and its
+# paths and batches take fewer gradients than a search for modes with its Hessians: a median of
+# 2,200 instead of 7,400 on 34 posteriors with reference draws.
+LADDER = ("hierarchical",)
 
 
 @dataclass(frozen=True)
@@ -96,13 +99,14 @@ def fit(
     random_seed: int | None = None,
     progressbar: bool = True,
 ) -> Advice:
-    """Fit methods from cheap to rich and return the first whose k̂ is good enough.
+    """Draws of a posterior that can be trusted, for as little as they can be had.
 
-    Each is judged by Pareto k̂ on ``fresh_draws`` draws in five batches,
+    Each method is judged by Pareto k̂ of ``fresh_draws`` draws in five batches,
 
     .. math:: \\hat k(\\log \\tilde p - \\log q) < \\texttt{khat}\\ \\text{(median over batches)},
 
-    and by the ELBO on the same draws. Before one is trusted, paths from 24 dispersed points search
+    or by weights that hardly differ (98 % of the draws are effective), where k̂ says nothing; all of
+    them must be worth ``ess`` draws. Before one is trusted, paths from 24 dispersed points search
     for mass outside it, which k̂ cannot see; where they find more than 1 %, a mixture of all basins
     is tried. The
     draws returned are resampled with Pareto-smoothed importance weights. If no approximation is
@@ -127,7 +131,8 @@ def fit(
     fresh_draws
         Draws each method is judged by, at least 1,000.
     ess
-        Bulk and tail ESS of every quantity, and of log p̃, at which NUTS ends.
+        What the fresh draws of an approximation must be worth; bulk and tail ESS of every quantity,
+        and of log p̃, at which NUTS ends.
     random_seed
         Seeds the fits, the draws and the resampling.
     progressbar
@@ -157,7 +162,7 @@ def fit(
     ...     pm.Normal("x", 0, 1, shape=3)
     ...     advice = bridge.fit(random_seed=1)
     >>> advice.method
-    'laplace'
+    'hierarchical'
 
     References
     ----------
@@ -169,7 +174,7 @@ def fit(
     options = Sampling(ess=ess)
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     problem = as_problem(model, data)
-    search = Search(problem, khat, fresh_draws, seed)
+    search = Search(problem, khat, ess, fresh_draws, seed)
     for method in chosen:
         search.attempt(method)
         if search.trusted or search.modes is not None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from bridge.errors import BridgeError
 from bridge.measures.khat import KHat, pareto_khat
+from bridge.measures.limits import ESS_SHARE_NEGLIGIBLE
 from bridge.methods.base import Fit, Method
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from stan_models import StanError
@@ -61,7 +62,7 @@ class Attempt:
     gradients
         Scores of log p̃ that it took; None where the method does not count them.
     good
-        Its k̂ is below the limit, or it is exact.
+        Its weighted draws may be taken for draws of the posterior, if no mass is missed.
     """
 
     method: str
@@ -83,10 +84,15 @@ def attempted(
     method: Method,
     problem: ModelProblem | StanProblem | DensityProblem,
     limit: float,
+    ess: float,
     draws: int,
     seed: int,
 ) -> tuple[Attempt, Fit | None, KHat | None]:
-    """The attempt; the fit and its k̂ over all draws, where there is one."""
+    """The attempt; the fit and its k̂ over all draws, where there is one.
+
+    It is good where it is exact, or where k̂ is below ``limit`` or its weights hardly differ, and
+    ``draws`` of its draws are worth ``ess``.
+    """
     begin, nan = time.perf_counter(), float("nan")
     if method.representation == "stan" and not problem.has_program:
         verdict = "not tried: it needs a Stan program"
@@ -105,7 +111,7 @@ def attempted(
     size = lp.size // REPETITIONS
     lp_batches, lq_batches = (x[: size * REPETITIONS].reshape(REPETITIONS, size) for x in (lp, lq))
     k = pareto_khat(lp_batches, lq_batches)
-    good = k.exact or k.value < limit
+    good, verdict = _judged(k, limit, ess)
     attempt = Attempt(
         method=method.name,
         khat=k.value,
@@ -113,7 +119,7 @@ def attempted(
         elbo=float((found.lp - found.lq).mean()),
         exact=k.exact,
         seconds=time.perf_counter() - begin,
-        verdict=_verdict(k, limit),
+        verdict=verdict,
         gradients=found.gradient_evaluations,
         good=good,
     )
@@ -148,10 +154,18 @@ def _log_densities(method: Method, found: Fit) -> tuple[np.ndarray, np.ndarray]:
     return weighted.lp.ravel(), weighted.lq.ravel()
 
 
-def _verdict(k: KHat, limit: float) -> str:
+def _judged(k: KHat, limit: float, ess: float) -> tuple[bool, str]:
+    """Whether weights make draws of the posterior of it, and why."""
     if k.exact:
-        return "exact: its log ratios to the posterior are constant"
+        return True, "exact: its log ratios to the posterior are constant"
     if np.isnan(k.value):
-        return f"refused: no k̂ ({k.reason})"
-    sign, word = ("<", "good enough") if k.value < limit else (">=", "refused")
-    return f"{word}: k̂ = {k.value:.2f} {sign} {limit:g}"
+        return False, f"refused: no k̂ ({k.reason})"
+    draws, share = k.draws * REPETITIONS, k.ess / k.draws
+    worth = f"draws worth {share:.2g} of as many"
+    if k.value >= limit and share < ESS_SHARE_NEGLIGIBLE:
+        return False, f"refused: k̂ = {k.value:.2f} >= {limit:g}, {worth}"
+    if share * draws < ess:
+        return False, f"refused: {draws:,} draws are worth {share * draws:.0f}, fewer than {ess:g}"
+    if k.value >= limit:
+        return True, f"good enough: {worth}, so that k̂ = {k.value:.2f} does not matter"
+    return True, f"good enough: k̂ = {k.value:.2f} < {limit:g}, {worth}"

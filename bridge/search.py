@@ -28,8 +28,8 @@ class Search:
     ----------
     problem
         Whose posterior it is.
-    khat
-        The largest k̂ that is good enough.
+    khat, ess
+        The largest k̂ that is good enough, and what all fresh draws must be worth.
     fresh_draws
         Draws that each is judged by.
     seed
@@ -51,10 +51,12 @@ class Search:
         self,
         problem: ModelProblem | StanProblem | DensityProblem,
         khat: float,
+        ess: float,
         fresh_draws: int,
         seed: int,
     ) -> None:
-        self.problem, self.khat, self.fresh_draws, self.seed = problem, khat, fresh_draws, seed
+        self.problem, self.khat, self.ess = problem, khat, ess
+        self.fresh_draws, self.seed = fresh_draws, seed
         self.attempts: list[Attempt] = []
         self.found: Fit | None = None
         self.weights: Array = np.empty(0)
@@ -65,7 +67,9 @@ class Search:
     def attempt(self, method: Method) -> None:
         """Fit, judge by k̂, and look for mass outside before it is trusted."""
         _log.info("trying %s", method.name)
-        attempt, found, k = attempted(method, self.problem, self.khat, self.fresh_draws, self.seed)
+        attempt, found, k = attempted(
+            method, self.problem, self.khat, self.ess, self.fresh_draws, self.seed
+        )
         if found is not None and k is not None:
             outside = missed(found, k.log_marginal_is, self.seed) if attempt.good else None
             if outside is not None:

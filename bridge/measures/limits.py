@@ -18,6 +18,11 @@ KHAT_USABLE: Final = 0.7
 # would converge at the usual rate: moments of order 1/k of a generalised Pareto tail, [V].
 KHAT_GOOD: Final = 0.5
 
+# Share of effective draws, (Σw)²/(N Σw²), from which on k̂ does not matter: χ²(p ‖ q) = 1/share − 1
+# bounds the error of any mean by √χ² of its sd, here .14 before weights repair it, and k̂ is the
+# shape of a tail, however little of the mass is in it.
+ESS_SHARE_NEGLIGIBLE: Final = 0.98
+
 # From this k̂ on the colour of a map stays the same: a choice for the eye, twice `KHAT_USABLE`, at
 # which nothing is left to tell apart.
 KHAT_WORST_SHOWN: Final = 1.4

@@ -214,7 +214,10 @@ FAMILY_METHODS = (
     ),
     _on_density("pathfinder", "the best Gaussian of four paths", "gaussian.pathfinder:Pathfinder"),
     _on_density(
-        "batch-match", "the best Gaussian, from scores alone", "gaussian.batch_match:BatchMatch"
+        "batch-match",
+        "the best Gaussian, from scores alone",
+        "gaussian.batch_match:BatchMatch",
+        default=True,
     ),
     _on_density(
         "hierarchical",

@@ -148,6 +148,5 @@ WARM_NUTS = Method(
     "NUTS in an approximation's coordinates, until ESS 400",
     "pymc",
     WarmNUTS(),
-    default=False,
     sampler=True,
 )

@@ -76,7 +76,7 @@ def test_any_density_is_served() -> None:
         lambda t: -0.5 * (t**2).sum(1), lambda t: -t, dimension=2, names=["a", "b"]
     )
     advice = bridge.fit(named, random_seed=1, draws=100)
-    assert advice.method == "laplace" and advice.trusted
+    assert advice.method == "hierarchical" and advice.trusted
     assert advice.idata["posterior"]["a"].shape == (1, 100)
     single = CallableDensity(lambda t: -0.5 * (t**2).sum(1), lambda t: -t, dimension=2)
     advice = bridge.fit(single, methods="hierarchical", random_seed=1, draws=100)

@@ -157,9 +157,10 @@ def missed_mass(
             continue
         with np.errstate(all="ignore"):
             log_ratios = density.log_density(points) - log_r
+            error = float(np.std(log_ratios) / np.sqrt(DRAWS))
         bound = float(np.mean(log_ratios)) - log_z
         if np.isfinite(bound):
-            found.append(Basin(path.q, bound, float(np.std(log_ratios) / np.sqrt(DRAWS))))
+            found.append(Basin(path.q, bound, error))
     return MissedMass(_different(found), len(found), density.gradients - before)
 
 

@@ -99,7 +99,8 @@ def follow_path(
             except StopIteration as stop:
                 raise FitStopped(str(stop) or STOPPED) from None
         if np.isfinite(elbo) and (best is None or elbo > best.elbo):
-            error = float(np.std(log_ratios) / np.sqrt(settings.draws))
+            with np.errstate(over="ignore"):  # log ratios may be as large as numbers go
+                error = float(np.std(log_ratios) / np.sqrt(settings.draws))
             best = Path(q, elbo, error, points[-1])
     return best
 
