@@ -168,6 +168,7 @@ class Averaged(ABC, Generic[Q]):
 
     def __init__(self) -> None:
         self.steps = self.since_restart = 0  # taken in all, and since step sizes were full
+        self.averaging = True  # whether a step counts in the average
         self._sums: list[Array] | None = None
         self._count = 0
 
@@ -188,19 +189,22 @@ class Averaged(ABC, Generic[Q]):
         self._sums, self._count = None, 0
 
     def take(self, course: Course[Q], steps: int) -> None:
-        """So many steps, averaged."""
+        """So many steps."""
         for _ in range(steps):
             loss = self.advance()
             self.steps += 1
             self.since_restart += 1
-            now = self.parameters()
-            if self._sums is None:
-                self._sums = [np.array(x, dtype=float) for x in now]
-            else:
-                for total, x in zip(self._sums, now, strict=True):
-                    total += x
-            self._count += 1
+            if self.averaging:
+                self._add(self.parameters())
             course.step(loss, lambda: self.posterior(*self.parameters()))
+
+    def _add(self, now: tuple[Array, ...]) -> None:
+        self._count += 1
+        if self._sums is None:
+            self._sums = [np.array(x, dtype=float) for x in now]
+            return
+        for total, x in zip(self._sums, now, strict=True):
+            total += x
 
     def average(self) -> Q:
         """q at the average."""
@@ -220,8 +224,10 @@ def block_of(steps: Averaged[Q], course: Course[Q], count: int) -> Candidate[Q]:
     poor; averages take back what noise they bring.
     """
     steps.since_restart = 0
-    steps.take(course, count // 2)
     steps.forget_average()
+    steps.averaging = False
+    steps.take(course, count // 2)
+    steps.averaging = True
     steps.take(course, count - count // 2)
     return course.offer(steps.average())
 
