@@ -150,12 +150,16 @@ class Course(Generic[Q]):
 
 @dataclass(frozen=True)
 class Ended(Generic[Q]):
-    """How blocks of steps ended: the best q judged, the last gain with its error, and why."""
+    """How blocks of steps ended: the best q judged, the last gain with its error, and why.
+
+    ``paid`` where another block would have paid, but a larger family promised more.
+    """
 
     best: Candidate[Q]
     gain: float
     error: float
     why: str
+    paid: bool = False
 
 
 class Averaged(ABC, Generic[Q]):
@@ -233,17 +237,27 @@ def block_of(steps: Averaged[Q], course: Course[Q], count: int) -> Candidate[Q]:
 
 
 def in_doubling_blocks(
-    steps: Averaged[Q], course: Course[Q], best: Candidate[Q], first: int
+    steps: Averaged[Q],
+    course: Course[Q],
+    best: Candidate[Q],
+    first: int,
+    promised: Callable[[Candidate[Q]], float] | None = None,
 ) -> Ended[Q]:
-    """Blocks of ``first`` steps, then as many again as were taken, while another one can pay."""
+    """Blocks of ``first`` steps, then as many again as were taken, while another one can pay.
+
+    ``promised`` tells how many nats a larger family would gain, which then goes on from here.
+    """
     misses = 0
     while True:
         count = steps.steps or first
         candidate = block_of(steps, course, count)
         gain, error = candidate.gain_over(best)
-        paid = gain > max(error, LEAST_GAIN, LEAST_SHARE * best.gap)
+        least = max(LEAST_GAIN, LEAST_SHARE * best.gap)
+        paid = gain > max(error, least)
         if gain > 0:
             best = candidate
+        if promised is not None and promised(best) > max(gain, least):
+            return Ended(best, gain, error, "a larger family promises more", paid)
         misses = 0 if paid else misses + 1
         if misses > (best.relative_ess < POOR):
             return Ended(best, gain, error, f"the last {count} steps gained {gain:.2g} nats")

@@ -17,7 +17,7 @@ al. 2016, arXiv:1606.04934) whose conditioner is that of the models people write
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -203,6 +203,30 @@ class HierarchicalMap:
             gated.add_transposed(rest, h * at.opening[:, level], level)
             squares.add_transposed(rest, h, level, 2 * at.y)
         return rest / at.scale
+
+    def shifted(self, shift: Array) -> HierarchicalMap:
+        """The map whose w is w + ``shift`` (D,), moved with all that it governs.
+
+        A governor moved alone leaves the scales of what it governs behind, and comes back for them:
+        funnels are climbed in tiny steps. Exact where governors depend on none; else the means and
+        bends that a shift of y changes are kept as far as they are linear in w.
+        """
+        offset = self.offset + self.scales @ shift
+        gate = expit(2 * offset)
+        wider = np.sqrt(gate / self.gate_at_zero)
+        more = gate - self.gate_at_zero
+        mean = self.gated_mean + self.gated @ shift
+        constant = shift + more * mean + self.squares @ shift**2
+        by_w = more[:, None] * self.gated + 2 * self.squares * shift
+        return replace(
+            self,
+            center=self.center + self.root @ constant,
+            root=self.root * wider + (self.root @ by_w if by_w.any() else 0.0),
+            offset=offset,
+            gated_mean=mean / wider,
+            gated=self.gated / wider[:, None],
+            squares=self.squares / wider[:, None],
+        )
 
     # ---- a posterior -----------------------------------------------------------------------
 

@@ -72,6 +72,11 @@ class Moments:
         skew, error = np.diag(self.square), np.diag(self.square_error)
         return _counts(skew, error) | _counts(self.tail, self.tail_error)
 
+    @property
+    def promised(self) -> float:
+        """Nats that all that counts would gain."""
+        return self.gain(self.scales, self.squares, self.marginals)
+
     def gain(self, scales: Mask, squares: Mask, marginals: Mask) -> float:
         """Nats that these freedoms bring, to second order, less what noise alone would show."""
         skew, error = np.diag(self.square), np.diag(self.square_error)

@@ -142,41 +142,42 @@ class Training(Averaged[HierarchicalMap]):
         sd = at.scale * at.slope
         information = np.mean(1 / (sd * sd), axis=0)
         scaled = h / information / len(h)
-        step = scaled.sum(axis=0)
+        # along a shift of w with all that it governs, for which r has the dependents' part
+        shift = np.mean(r + (1 - at.scale) * h, axis=0) / information
         longest = 0.5 * np.sqrt(q.dimension)
-        step *= longest / max(longest, float(np.linalg.norm(step)))
+        shift *= longest / max(longest, float(np.linalg.norm(shift)))
         by_root = scaled.T @ at.w / np.mean(at.w**2, axis=0)
         root_step = _capped(by_root * free.share_of_root, LONGEST_SCALE)
-        changes = {
-            "center": q.center + q.root @ (rate * step),
-            "root": q.root + q.root @ (rate * root_step),
-        }
+        moved = replace(q, root=q.root + q.root @ (rate * root_step))
         if free.linked.any():
-            changes |= self._linked(at, h, rate)
+            moved = self._linked(moved, at, h, rate)
         if free.squares.any():
             bend = at.y**2 - 1
             squares = scaled.T @ bend / np.mean(bend**2, axis=0)
-            changes["squares"] = q.squares + rate * _capped(squares, LONGEST_MEAN) * free.squares
+            squares = rate * _capped(squares, LONGEST_MEAN) * free.squares
+            moved = replace(moved, squares=q.squares + squares)
         if free.marginal.any():
-            return replace(q, **changes, marginal=self._marginal(at, r, rate))
-        return replace(q, **changes)
+            moved = replace(moved, marginal=self._marginal(at, r, rate))
+        return moved.shifted(rate * shift)
 
-    def _linked(self, at: Point, h: Array, rate: float) -> dict[str, Array]:
-        """C, d, m and H after a step."""
+    def _linked(self, moved: HierarchicalMap, at: Point, h: Array, rate: float) -> HierarchicalMap:
+        """``moved`` with C, d, m and H after a step."""
         q, free = self.q, self.free
         scales, offset = self._scale_step(at, h * at.scale * at.y)
         information = np.mean((at.opening / at.scale) ** 2, axis=0) + RIDGE
         by_inner = h * at.opening
-        mean = _capped(by_inner.mean(axis=0) / information, LONGEST_MEAN)
-        changes = {
-            "scales": q.scales + rate * scales,
-            "offset": _capped(q.offset + rate * offset, FARTHEST_OFFSET),
-            "gated_mean": q.gated_mean + rate * mean * free.linked,
-        }
+        mean = _capped(by_inner.mean(axis=0) / information, LONGEST_MEAN) * free.linked
+        gated = q.gated
         if free.gated.any():
-            gated = by_inner.T @ at.y / len(h) / information[:, None]
-            changes["gated"] = q.gated + rate * _capped(gated, LONGEST_MEAN) * free.gated
-        return changes
+            step = by_inner.T @ at.y / len(h) / information[:, None]
+            gated = gated + rate * _capped(step, LONGEST_MEAN) * free.gated
+        return replace(
+            moved,
+            scales=q.scales + rate * scales,
+            offset=_capped(q.offset + rate * offset, FARTHEST_OFFSET),
+            gated_mean=q.gated_mean + rate * mean,
+            gated=gated,
+        )
 
     def _scale_step(self, at: Point, by_log_scale: Array) -> tuple[Array, Array]:
         """Full steps of C and d, those of one row solved together."""
