@@ -150,12 +150,16 @@ class Course(Generic[Q]):
 
 @dataclass(frozen=True)
 class Ended(Generic[Q]):
-    """How blocks of steps ended: the best q judged, the last gain with its error, and why."""
+    """How blocks of steps ended: the best q judged, the last gain with its error, and why.
+
+    ``paid`` where another block would have paid, but a larger family promised more.
+    """
 
     best: Candidate[Q]
     gain: float
     error: float
     why: str
+    paid: bool = False
 
 
 class Averaged(ABC, Generic[Q]):
@@ -168,6 +172,7 @@ class Averaged(ABC, Generic[Q]):
 
     def __init__(self) -> None:
         self.steps = self.since_restart = 0  # taken in all, and since step sizes were full
+        self.averaging = True  # whether a step counts in the average
         self._sums: list[Array] | None = None
         self._count = 0
 
@@ -188,19 +193,22 @@ class Averaged(ABC, Generic[Q]):
         self._sums, self._count = None, 0
 
     def take(self, course: Course[Q], steps: int) -> None:
-        """So many steps, averaged."""
+        """So many steps."""
         for _ in range(steps):
             loss = self.advance()
             self.steps += 1
             self.since_restart += 1
-            now = self.parameters()
-            if self._sums is None:
-                self._sums = [np.array(x, dtype=float) for x in now]
-            else:
-                for total, x in zip(self._sums, now, strict=True):
-                    total += x
-            self._count += 1
+            if self.averaging:
+                self._add(self.parameters())
             course.step(loss, lambda: self.posterior(*self.parameters()))
+
+    def _add(self, now: tuple[Array, ...]) -> None:
+        self._count += 1
+        if self._sums is None:
+            self._sums = [np.array(x, dtype=float) for x in now]
+            return
+        for total, x in zip(self._sums, now, strict=True):
+            total += x
 
     def average(self) -> Q:
         """q at the average."""
@@ -220,24 +228,36 @@ def block_of(steps: Averaged[Q], course: Course[Q], count: int) -> Candidate[Q]:
     poor; averages take back what noise they bring.
     """
     steps.since_restart = 0
-    steps.take(course, count // 2)
     steps.forget_average()
+    steps.averaging = False
+    steps.take(course, count // 2)
+    steps.averaging = True
     steps.take(course, count - count // 2)
     return course.offer(steps.average())
 
 
 def in_doubling_blocks(
-    steps: Averaged[Q], course: Course[Q], best: Candidate[Q], first: int
+    steps: Averaged[Q],
+    course: Course[Q],
+    best: Candidate[Q],
+    first: int,
+    promised: Callable[[Candidate[Q]], float] | None = None,
 ) -> Ended[Q]:
-    """Blocks of ``first`` steps, then as many again as were taken, while another one can pay."""
+    """Blocks of ``first`` steps, then as many again as were taken, while another one can pay.
+
+    ``promised`` tells how many nats a larger family would gain, which then goes on from here.
+    """
     misses = 0
     while True:
         count = steps.steps or first
         candidate = block_of(steps, course, count)
         gain, error = candidate.gain_over(best)
-        paid = gain > max(error, LEAST_GAIN, LEAST_SHARE * best.gap)
+        least = max(LEAST_GAIN, LEAST_SHARE * best.gap)
+        paid = gain > max(error, least)
         if gain > 0:
             best = candidate
+        if promised is not None and promised(best) > max(gain, least):
+            return Ended(best, gain, error, "a larger family promises more", paid)
         misses = 0 if paid else misses + 1
         if misses > (best.relative_ess < POOR):
             return Ended(best, gain, error, f"the last {count} steps gained {gain:.2g} nats")

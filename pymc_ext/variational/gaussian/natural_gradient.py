@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.variational.core.course import Averaged
 from pymc_ext.variational.gaussian.numbers import (
     antithetic,
     cholesky,
+    inverse_root,
     shorten_outliers,
     whole_pairs,
 )
@@ -76,14 +78,15 @@ class NaturalGradient(Averaged[Gaussian]):
 
     def advance(self) -> float:
         z = antithetic(self.rng, self.draws, len(self.mean))
-        q = Gaussian(self.mean, self.root)
-        theta, log_q = q.forward(z)
+        theta = self.mean + z @ self.root.T
+        log_q = standard_normal_logp(z) - np.log(np.diag(self.root)).sum()
         with np.errstate(all="ignore"):
             log_p, scores = self.density.log_density_gradient(theta)
         usable = whole_pairs(np.isfinite(log_p) & np.isfinite(scores).all(axis=1))
         if usable.sum() >= 4:
             self._move(z[usable], scores[usable])
-            self._seen.append((theta[usable], scores[usable]))
+            if self.averaging:
+                self._seen.append((theta[usable], scores[usable]))
         else:  # almost no mass where p̃ is: nearer to the mean there is more
             self.root = self.root / 2
         return float(np.mean(log_q[usable] - log_p[usable])) if usable.any() else np.inf
@@ -95,11 +98,8 @@ class NaturalGradient(Averaged[Gaussian]):
         longest = 0.5 * np.sqrt(len(step))  # half of a draw's distance from the mean
         step *= longest / max(longest, float(np.linalg.norm(step)))
         stein = r.T @ z / len(z)
-        change, axes = np.linalg.eigh(rate * (stein + stein.T) / 2)
-        change = np.clip(change, *MOST_CHANGE)
         self.mean = self.mean + self.root @ step
-        wide = self.root @ (axes / np.sqrt(1 - change))
-        self.root = cholesky(wide @ wide.T)
+        self.root = self.root @ inverse_root(rate * (stein + stein.T) / 2, *MOST_CHANGE)
 
     def parameters(self) -> tuple[Array, ...]:
         return self.mean, self.root @ self.root.T

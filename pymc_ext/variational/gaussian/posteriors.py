@@ -67,7 +67,7 @@ class Gaussian(ByValue):
         """Normalised log q, (N, D) -> (N,)."""
         return standard_normal_logp(self.inverse(theta)) - self.log_det
 
-    @property
+    @cached_property
     def cov(self) -> Array:
         """(D, D)."""
         return self.root @ self.root.T

@@ -3,6 +3,7 @@ r"""The hierarchical map, for any density: a robust Gaussian, links from its sco
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +23,18 @@ from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.batch_match import PATHS, Found, find_gaussian, new_course
-from pymc_ext.variational.gaussian.natural_gradient import NaturalGradient, step_draws
+from pymc_ext.variational.gaussian.natural_gradient import Batch, NaturalGradient, step_draws
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.hierarchical.growth import FIRST_BLOCK, ROUNDS, Growth
 from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.moments import completed, governors_first, moments_in
+from pymc_ext.variational.hierarchical.moments import (
+    Moments,
+    completed,
+    governors_first,
+    moments_in,
+)
 from pymc_ext.variational.hierarchical.training import Free, Training
 
 Array = NDArray[np.floating]
@@ -99,13 +105,7 @@ class Hierarchical(Algorithm[Gaussian | HierarchicalMap]):
                 steps = resumed(density, state, stream(seed, Purpose.TRAIN))
                 why = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK).why
             else:
-                found = find_gaussian(density, start, seed, course, paths=self.paths)
-                gaussian, why = found.ended.best, found.ended.why
-                if course.block_pays(gaussian, FIRST_BLOCK, step_draws(density.dimension)):
-                    growth = new_growth(density, course, found, seed)
-                    why = growth.run(self.rounds)
-                    names = density.unconstrained_names
-                    links = Links.of(growth.best.q, growth.moments, names)
+                why, links = self._searched(density, start, seed, course)
         except (FitStopped, KeyboardInterrupt) as stop:
             if course.best is None:
                 raise
@@ -127,6 +127,22 @@ class Hierarchical(Algorithm[Gaussian | HierarchicalMap]):
         )
         return Fitted(q, result, state=q)
 
+    def _searched(
+        self, density: CountedDensity, start: Array, seed: int | None, course: Course
+    ) -> tuple[str, Links]:
+        """A Gaussian, then what links promise; why it ended, and the links of what was kept."""
+        promised = partial(promised_gain, density)
+        found = find_gaussian(density, start, seed, course, paths=self.paths, promised=promised)
+        gaussian, why = found.ended.best, found.ended.why
+        if not course.block_pays(gaussian, FIRST_BLOCK, step_draws(density.dimension)):
+            return why, Links()
+        growth = new_growth(density, course, found, seed)
+        why = growth.run(self.rounds)
+        if growth.best.q.is_gaussian and found.ended.paid:  # links promised too much
+            steps = NaturalGradient(density, gaussian.q, stream(seed, Purpose.TRAIN))
+            why = in_doubling_blocks(steps, course, gaussian, FIRST_BLOCK).why
+        return why, Links.of(growth.best.q, growth.moments, density.unconstrained_names)
+
 
 def resumed(
     density: CountedDensity, q: Gaussian | HierarchicalMap, rng: np.random.Generator
@@ -146,12 +162,22 @@ def new_growth(
     with many, as models are written. Comparing them takes no more scores.
     """
     rng = stream(seed, Purpose.INITIAL)
-    batch = completed(found.batch, density, rng)
+    q, moments = best_order(completed(found.batch, density, rng), density)
+    return Growth(density, course, rng, q, moments)
+
+
+def best_order(batch: Batch, density: CountedDensity) -> tuple[HierarchicalMap, Moments]:
+    """The batch's Gaussian in the order whose links promise the most, with its moments."""
     by_size = variable_order(blocks_of(density.density), None)[0]
     maps = [
         HierarchicalMap.gaussian(batch.q.mean, batch.q.cov, order)
         for order in (governors_first(batch), by_size)
     ]
     moments = [moments_in(batch, q) for q in maps]
-    k = int(np.argmax([m.gain(m.scales, m.squares, m.marginals) for m in moments]))
-    return Growth(density, course, rng, maps[k], moments[k])
+    k = int(np.argmax([m.promised for m in moments]))
+    return maps[k], moments[k]
+
+
+def promised_gain(density: CountedDensity, batch: Batch) -> float:
+    """Nats that links and marginals would gain, from a batch of the Gaussian's own steps."""
+    return best_order(batch, density)[1].promised if len(batch.theta) else 0.0

@@ -17,7 +17,7 @@ al. 2016, arXiv:1606.04934) whose conditioner is that of the models people write
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,7 +31,31 @@ from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.marginal import Marginal
 
 Array = NDArray[np.floating]
+Places = slice | NDArray[np.integer]
 INITIAL_OFFSET = 0.0  # gates half open: a log scale may then saturate to either side
+FARTHEST_SHUT = 350.0  # −x: e^(2x) has no number beyond it, scales of 1e-152 shrink no further
+
+
+class FewColumns:
+    """A (D, D) matrix of which few columns are not zero: products take only these."""
+
+    def __init__(self, matrix: Array) -> None:
+        columns = np.flatnonzero(matrix.any(axis=0))
+        self.columns = columns if 2 * len(columns) < len(matrix) else slice(None)
+        self.part = matrix[:, self.columns]
+
+    def times(self, y: Array, rows: Places = slice(None)) -> Array:
+        """A y of some rows of A, by rows of y (N, D)."""
+        return y[:, self.columns] @ self.part[rows].T
+
+    def add_transposed(
+        self, out: Array, h: Array, rows: Places = slice(None), slope: Array | None = None
+    ) -> None:
+        """Add Aᵀ h, by rows (N, D) times ``slope``, to ``out``; h of some rows of A only."""
+        if not self.part.size:
+            return
+        product = h @ self.part[rows]
+        out[:, self.columns] += product if slope is None else product * slope[:, self.columns]
 
 
 @dataclass(frozen=True)
@@ -131,10 +155,17 @@ class HierarchicalMap:
     def levels(self) -> list[NDArray[np.integer]]:
         """Places that depend on others inside the layer, those of one level not on one another."""
         linked = (self.scales != 0) | (self.squares != 0) | (self.gated != 0)
-        level = np.zeros(self.dimension, dtype=int)
-        for i in np.flatnonzero(linked.any(axis=1)):
-            level[i] = 1 + level[linked[i]].max()
-        return [np.flatnonzero(level == k) for k in range(1, level.max(initial=0) + 1)]
+        rest, levels = np.flatnonzero(linked.any(axis=1)), []
+        while len(rest):
+            waits = linked[np.ix_(rest, rest)].any(axis=1)
+            levels.append(rest[~waits])
+            rest = rest[waits]
+        return levels
+
+    @cached_property
+    def parts(self) -> tuple[FewColumns, FewColumns, FewColumns]:
+        """C, H and Q for products."""
+        return FewColumns(self.scales), FewColumns(self.gated), FewColumns(self.squares)
 
     @cached_property
     def log_det_root(self) -> float:
@@ -146,32 +177,56 @@ class HierarchicalMap:
     def at(self, v: Array) -> Point:
         """The map at latents v (N, D)."""
         y, slope = self.marginal.forward(v)
-        a, g, opening, inner, bend = self._conditional(y, slice(None))
-        e = np.exp(a)
-        w = e * y + opening * inner + bend
-        by_x = e * y * (1 - g) + 2 * g * (1 - g) * inner
+        a, e, g, inner, bend = self._conditional(y, slice(None))
+        opening = g - self.gate_at_zero
+        scaled = e * y
+        w = scaled + opening * inner + bend
+        by_x = (1 - g) * (scaled + 2 * g * inner)
         return Point(v, y, slope, a, e, g, opening, by_x, w)
 
-    def _conditional(
-        self, y: Array, rows: slice | NDArray[np.integer]
-    ) -> tuple[Array, Array, Array, Array, Array]:
-        """a, g, g − g₀, m + H y and Q (y² − 1) of some places, from all that come before them."""
-        offset = self.offset[rows]
-        x = y @ self.scales[rows].T + offset
-        a = 0.5 * (np.logaddexp(0, -2 * offset) - np.logaddexp(0, -2 * x))
-        g = expit(2 * x)
-        inner = self.gated_mean[rows] + y @ self.gated[rows].T
-        return a, g, g - self.gate_at_zero[rows], inner, (y**2 - 1) @ self.squares[rows].T
+    def _conditional(self, y: Array, rows: Places) -> tuple[Array, Array, Array, Array, Array]:
+        """a, e^a, g, m + H y and Q (y² − 1) of some places, from all that come before them."""
+        scales, gated, squares = self.parts
+        x = scales.times(y, rows) + self.offset[rows]
+        g = expit(2 * np.maximum(x, -FARTHEST_SHUT))
+        ratio = g / self.gate_at_zero[rows]
+        inner = self.gated_mean[rows] + gated.times(y, rows)
+        return 0.5 * np.log(ratio), np.sqrt(ratio), g, inner, squares.times(y**2 - 1, rows)
 
     def solve_jacobian_transposed(self, at: Point, r: Array) -> Array:
         """h with (∂w/∂y)ᵀ h = r, by rows (N, D): back substitution, a level at a time."""
+        scales, gated, squares = self.parts
         rest = r.copy()
         for level in reversed(self.levels):
-            h = rest[:, level] / at.scale[:, level]
-            rest -= (h * at.by_x[:, level]) @ self.scales[level]
-            rest -= (h * at.opening[:, level]) @ self.gated[level]
-            rest -= 2 * at.y * (h @ self.squares[level])
+            h = -rest[:, level] / at.scale[:, level]
+            scales.add_transposed(rest, h * at.by_x[:, level], level)
+            gated.add_transposed(rest, h * at.opening[:, level], level)
+            squares.add_transposed(rest, h, level, 2 * at.y)
         return rest / at.scale
+
+    def shifted(self, shift: Array) -> HierarchicalMap:
+        """The map whose w is w + ``shift`` (D,), moved with all that it governs.
+
+        A governor moved alone leaves the scales of what it governs behind, and comes back for them:
+        funnels are climbed in tiny steps. Exact where governors depend on none; else the means and
+        bends that a shift of y changes are kept as far as they are linear in w.
+        """
+        offset = self.offset + self.scales @ shift
+        gate = expit(2 * offset)
+        wider = np.sqrt(gate / self.gate_at_zero)
+        more = gate - self.gate_at_zero
+        mean = self.gated_mean + self.gated @ shift
+        constant = shift + more * mean + self.squares @ shift**2
+        by_w = more[:, None] * self.gated + 2 * self.squares * shift
+        return replace(
+            self,
+            center=self.center + self.root @ constant,
+            root=self.root * wider + (self.root @ by_w if by_w.any() else 0.0),
+            offset=offset,
+            gated_mean=mean / wider,
+            gated=self.gated / wider[:, None],
+            squares=self.squares / wider[:, None],
+        )
 
     # ---- a posterior -----------------------------------------------------------------------
 
@@ -195,11 +250,12 @@ class HierarchicalMap:
 
     def pullback_at(self, at: Point, score: Array) -> Array:
         """:meth:`pullback` where the map is known."""
+        scales, gated, squares = self.parts
         t = score[:, self.order] @ self.root  # by w
         by_y = at.scale * t
-        by_y += (at.by_x * t + (1 - at.gate)) @ self.scales
-        by_y += (at.opening * t) @ self.gated
-        by_y += 2 * at.y * (t @ self.squares)
+        scales.add_transposed(by_y, at.by_x * t + (1 - at.gate))
+        gated.add_transposed(by_y, at.opening * t)
+        squares.add_transposed(by_y, t, slope=2 * at.y)
         return at.slope * by_y + self.marginal.slope_score(at.v)
 
     def inverse(self, theta: Array) -> Array:
@@ -207,8 +263,9 @@ class HierarchicalMap:
         w = solve_triangular(self.root, (theta[:, self.order] - self.center).T, lower=True).T
         y = w.copy()
         for level in self.levels:  # what a level depends on is known by then
-            a, _, opening, inner, bend = self._conditional(y, level)
-            y[:, level] = (w[:, level] - opening * inner - bend) * np.exp(-a)
+            _, e, g, inner, bend = self._conditional(y, level)
+            opening = g - self.gate_at_zero[level]
+            y[:, level] = (w[:, level] - opening * inner - bend) / e
         return self.marginal.inverse(y)
 
     def log_density(self, theta: Array) -> Array:

@@ -53,7 +53,7 @@ class Moments:
     def of(cls, r: Array, z: Array) -> Moments:
         """From residuals and draws in mirrored pairs, (N, D) each."""
         sums = MomentSums()
-        sums.add(r, z)
+        sums.add(shorten_outliers(r), z)
         return sums.moments()
 
     @property
@@ -71,6 +71,11 @@ class Moments:
         """Coordinates that are skew, or whose tails are not the normal's, (D,)."""
         skew, error = np.diag(self.square), np.diag(self.square_error)
         return _counts(skew, error) | _counts(self.tail, self.tail_error)
+
+    @property
+    def promised(self) -> float:
+        """Nats that all that counts would gain."""
+        return self.gain(self.scales, self.squares, self.marginals)
 
     def gain(self, scales: Mask, squares: Mask, marginals: Mask) -> float:
         """Nats that these freedoms bring, to second order, less what noise alone would show."""
@@ -96,14 +101,14 @@ class MomentSums:
         self._sums: list[Array] = []
 
     def add(self, r: Array, z: Array) -> None:
-        """One batch in mirrored pairs, residuals and draws (N, D)."""
+        """One batch in mirrored pairs, residuals (outliers shortened) and draws (N, D)."""
         half = len(z) // 2
-        r = shorten_outliers(r)
         even, odd = (r[:half] + r[half:]) / 2, (r[:half] - r[half:]) / 2
         z = (z[:half] - z[half:]) / 2
-        bend, tail = z**2 - 1, odd * (z**3 - 3 * z)
+        square = z * z
+        bend, tail, scale = square - 1, odd * z * (square - 3), even * z
         new = [
-            (even * z).T @ z, ((even * z) ** 2).T @ z**2,
+            scale.T @ z, (scale * scale).T @ square,
             even.T @ bend, (even**2).T @ bend**2,
             tail.sum(axis=0), (tail**2).sum(axis=0),
         ]  # fmt: skip

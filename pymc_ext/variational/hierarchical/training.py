@@ -74,6 +74,13 @@ class Free:
         return np.any(self.scales, axis=1)
 
     @cached_property
+    def share_of_root(self) -> Array:
+        """Of each entry of a symmetric change, what L takes: half of the diagonal, (D, D)."""
+        share = np.tril(self.root).astype(float)
+        np.fill_diagonal(share, 0.5 * np.diag(share))
+        return share
+
+    @cached_property
     def governors(self) -> tuple[NDArray[np.integer], NDArray[np.integer], Mask]:
         """Linked rows (R,), the governors of each, padded (R, P), and which are real (R, P)."""
         rows = np.flatnonzero(self.linked)
@@ -108,7 +115,8 @@ class Training(Averaged[HierarchicalMap]):
         if len(scores) < 4:
             return np.inf
         r = shorten_outliers(q.pullback_at(at, scores) + at.v)
-        self.moments.add(r, at.v)
+        if self.averaging:
+            self.moments.add(r, at.v)
         self.q = self._moved(at, r / at.slope)
         return float(np.mean(q.log_q(at) - log_p))
 
@@ -131,61 +139,57 @@ class Training(Averaged[HierarchicalMap]):
         if free.marginal.any():
             rate = step_rate(self.since_restart, MARGINAL_RATE, MARGINAL_DELAY)
         h = q.solve_jacobian_transposed(at, r)
-        information = np.mean((at.scale * at.slope) ** -2.0, axis=0)
+        sd = at.scale * at.slope
+        information = np.mean(1 / (sd * sd), axis=0)
         scaled = h / information / len(h)
-        step = scaled.sum(axis=0)
+        # along a shift of w with all that it governs, for which r has the dependents' part
+        shift = np.mean(r + (1 - at.scale) * h, axis=0) / information
         longest = 0.5 * np.sqrt(q.dimension)
-        step *= longest / max(longest, float(np.linalg.norm(step)))
+        shift *= longest / max(longest, float(np.linalg.norm(shift)))
         by_root = scaled.T @ at.w / np.mean(at.w**2, axis=0)
-        by_root = np.tril(by_root, -1) + 0.5 * np.diag(np.diag(by_root))
-        root_step = _capped(by_root, LONGEST_SCALE) * free.root
-        changes = {
-            "center": q.center + q.root @ (rate * step),
-            "root": q.root + q.root @ (rate * root_step),
-        }
+        root_step = _capped(by_root * free.share_of_root, LONGEST_SCALE)
+        moved = replace(q, root=q.root + q.root @ (rate * root_step))
         if free.linked.any():
-            changes |= self._linked(at, h, rate)
+            moved = self._linked(moved, at, h, rate)
         if free.squares.any():
             bend = at.y**2 - 1
             squares = scaled.T @ bend / np.mean(bend**2, axis=0)
-            changes["squares"] = q.squares + rate * _capped(squares, LONGEST_MEAN) * free.squares
+            squares = rate * _capped(squares, LONGEST_MEAN) * free.squares
+            moved = replace(moved, squares=q.squares + squares)
         if free.marginal.any():
-            return replace(q, **changes, marginal=self._marginal(at, r, rate))
-        return replace(q, **changes)
+            moved = replace(moved, marginal=self._marginal(at, r, rate))
+        return moved.shifted(rate * shift)
 
-    def _linked(self, at: Point, h: Array, rate: float) -> dict[str, Array]:
-        """C, d, m and H after a step."""
+    def _linked(self, moved: HierarchicalMap, at: Point, h: Array, rate: float) -> HierarchicalMap:
+        """``moved`` with C, d, m and H after a step."""
         q, free = self.q, self.free
         scales, offset = self._scale_step(at, h * at.scale * at.y)
         information = np.mean((at.opening / at.scale) ** 2, axis=0) + RIDGE
         by_inner = h * at.opening
-        mean = _capped(by_inner.mean(axis=0) / information, LONGEST_MEAN)
-        changes = {
-            "scales": q.scales + rate * scales,
-            "offset": _capped(q.offset + rate * offset, FARTHEST_OFFSET),
-            "gated_mean": q.gated_mean + rate * mean * free.linked,
-        }
+        mean = _capped(by_inner.mean(axis=0) / information, LONGEST_MEAN) * free.linked
+        gated = q.gated
         if free.gated.any():
-            gated = by_inner.T @ at.y / len(h) / information[:, None]
-            changes["gated"] = q.gated + rate * _capped(gated, LONGEST_MEAN) * free.gated
-        return changes
+            step = by_inner.T @ at.y / len(h) / information[:, None]
+            gated = gated + rate * _capped(step, LONGEST_MEAN) * free.gated
+        return replace(
+            moved,
+            scales=q.scales + rate * scales,
+            offset=_capped(q.offset + rate * offset, FARTHEST_OFFSET),
+            gated_mean=q.gated_mean + rate * mean,
+            gated=gated,
+        )
 
     def _scale_step(self, at: Point, by_log_scale: Array) -> tuple[Array, Array]:
         """Full steps of C and d, those of one row solved together."""
         q, n = self.q, len(at.y)
         rows, governors, real = self.free.governors
-        # ∂a_i/∂(C_i·, d_i), (R, N, P + 1)
-        features = np.concatenate(
-            [
-                ((1 - at.gate[:, rows]).T[:, :, None] * at.y[:, governors].swapaxes(0, 1))
-                * real[:, None, :],
-                -at.opening[:, rows].T[:, :, None],
-            ],
-            axis=2,
-        )
-        transposed = features.swapaxes(1, 2)
-        information = 2 * transposed @ features / n + RIDGE * np.eye(features.shape[2])
-        right = transposed @ by_log_scale[:, rows].T[:, :, None] / n
+        # ∂a_i/∂(C_i·, d_i), (R, P + 1, N)
+        features = np.empty((len(rows), governors.shape[1] + 1, n))
+        features[:, :-1] = at.y.T[governors] * (1 - at.gate.T[rows, None]) * real[:, :, None]
+        features[:, -1] = -at.opening.T[rows]
+        information = 2 * features @ features.swapaxes(1, 2) / n
+        information += RIDGE * np.eye(features.shape[1])
+        right = features @ by_log_scale.T[rows, :, None] / n
         step = _capped(np.linalg.solve(information, right)[:, :, 0], LONGEST_SCALE)
         scales, offset = np.zeros_like(q.scales), np.zeros_like(q.offset)
         np.put_along_axis(

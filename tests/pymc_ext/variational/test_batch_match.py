@@ -9,6 +9,7 @@ from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.natural_gradient import NaturalGradient
+from pymc_ext.variational.gaussian.numbers import inverse_root
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.score_matching import divergence, matched
 from tests.tolerances import NUMERIC, monte_carlo
@@ -85,6 +86,18 @@ def test_a_step_of_the_elbo_leaves_the_posterior_as_it_is() -> None:
     steps.advance()
     np.testing.assert_allclose(steps.mean, mean, rtol=1e-8)
     np.testing.assert_allclose(steps.root @ steps.root.T, cov, rtol=1e-8)
+
+
+@pytest.mark.parametrize("size", [0.1, 3.0], ids=["as it is", "cut"])
+def test_the_root_of_a_bounded_step_is_that_of_its_eigenvalues(size) -> None:
+    A = np.random.default_rng(1).standard_normal((6, 6))
+    change = size * (A + A.T) / 12
+    values, axes = np.linalg.eigh(change)
+    assert (values.max() > 0.5 or values.min() < -1) == (size > 1)
+    root = inverse_root(change, -1.0, 0.5)
+    expected = (axes / (1 - np.clip(values, -1.0, 0.5))) @ axes.T
+    np.testing.assert_allclose(root @ root.T, expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_array_equal(root, np.tril(root))
 
 
 def test_the_batch_kept_for_moments_is_in_mirrored_pairs() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -96,6 +98,45 @@ def test_without_links_it_is_the_gaussian(v) -> None:
     assert q.is_gaussian
     np.testing.assert_allclose(q.as_gaussian().cov, cov, rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(q.as_gaussian().mean, mean)
+
+
+# ---- training --------------------------------------------------------------------------------
+
+
+def test_a_shifted_governor_takes_along_what_it_governs(q, v) -> None:
+    scales, gated, squares = (x.copy() for x in (q.scales, q.gated, q.squares))
+    for x in (scales, gated, squares):
+        x[1] = 0.0  # the first two places depend on none
+    gated[:, 2:] = 0.0
+    straight = replace(
+        q, scales=scales, gated=gated, squares=squares, marginal=Marginal.identity(D)
+    )
+    shift = np.array([0.3, -0.4, 0.0, 0.0, 0.0])
+    expected = straight.forward(v + shift)[0]
+    np.testing.assert_allclose(straight.shifted(shift).forward(v)[0], expected, rtol=EXACT)
+
+
+def test_a_map_in_a_funnels_neck_climbs_out() -> None:
+    """t ~ N(0, 1), x_i ~ N(0, e^(2t)), from t around −3: its effects must widen with it."""
+    effects = 8
+
+    def both(x):
+        t, z = x[:, :1], x[:, 1:] * np.exp(-x[:, :1])
+        lp = -0.5 * t[:, 0] ** 2 - 0.5 * np.sum(z**2, axis=1) - effects * t[:, 0]
+        by_t = np.sum(z**2, axis=1) - effects - t[:, 0]
+        return lp, np.column_stack([by_t, -z * np.exp(-t)])
+
+    density = CallableDensity(lambda x: both(x)[0], lambda x: both(x)[1], dimension=effects + 1)
+    mean, sd = np.r_[-3.0, np.zeros(effects)], np.r_[0.25, np.full(effects, np.exp(-3))]
+    start = HierarchicalMap.gaussian(mean, np.diag(sd**2), np.arange(effects + 1))
+    links = np.zeros((effects + 1, effects + 1), dtype=bool)
+    links[1:, 0] = True
+    free = replace(Free.none(effects + 1), scales=links)
+    training = Training(CountedDensity(density), start, free, np.random.default_rng(1))
+    for training.since_restart in range(40):
+        training.advance()
+    assert abs(training.q.center[0]) < 0.7
+    np.testing.assert_allclose(training.q.scales[1:, 0] / training.q.root[0, 0], 1.0, atol=0.35)
 
 
 # ---- marginals -------------------------------------------------------------------------------
