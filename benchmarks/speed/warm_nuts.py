@@ -1,10 +1,12 @@
 """Exact answers: gradients and seconds to ESS 400 with and without an approximation's coordinates.
 
     python -m benchmarks.speed.warm_nuts [--seeds 3] [--posteriors PATTERN ...]
-        [--database FOLDER ...] [--runs warm stan nutpie] [--budget 2000000] [--out FILE]
+        [--database FOLDER ...] [--runs answer warm stan nutpie cmdstan] [--budget 2000000]
+        [--out FILE]
 
 On each posterior, each seed:
 
+- ``answer``: `bridge.fit`, whichever rung it takes;
 - ``warm``: `bridge`'s method warm-nuts, an approximation and then NUTS in its coordinates, the
   approximation's gradients included; with Stan's own sampler, in this process;
 - ``stan``: Stan's default adaptation (1,000 iterations, diagonal) from random starts, then draws;
@@ -13,9 +15,10 @@ On each posterior, each seed:
 All end by one rule: bulk and tail ESS of 400 for every unconstrained coordinate, every parameter
 and transformed parameter and log p̃, and R̂ <= 1.02, or at the budget, where ``gradients`` is a
 lower bound. ``cmdstan`` gives the wall seconds of Stan's program at its default 4 × (1000 + 1000)
-beside those of ``warm``; compilation counts in neither. Where the database has reference draws,
-``mean_error`` and ``sd_error`` of ``warm`` are the largest in posterior sds, with the largest in
-standard errors of the difference.
+beside those of ``warm`` and ``answer``; compilation counts in none. ``mean_error`` and ``sd_error``
+of these two are the largest in posterior sds, with the largest in standard errors of the
+difference, against reference draws where the database has them, else (``answer`` only) against
+``cmdstan``'s own of another seed.
 
 A database is a folder as `posteriordb_cases` reads it; without one the cases inside this package
 run. Runs are kept in FILE as they end, so that none is made twice.
@@ -25,6 +28,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import functools
 import logging
 import time
 from collections.abc import Iterator, Mapping
@@ -33,9 +37,11 @@ from pathlib import Path
 import arviz as az
 import numpy as np
 
+import bridge
 from benchmarks.record import Runs
 from bridge.comparison.problem import CaseProblem
 from bridge.errors import IncompleteReferenceError
+from bridge.methods.named_draws import NamedDraws
 from bridge.methods.warm_nuts import WarmNUTS
 from bridge.stan.sampler import StanNUTS
 from posteriordb_cases import EMBEDDED, list_cases, load_case
@@ -44,7 +50,7 @@ from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 
-DEFAULT_RUNS = ("warm", "stan", "nutpie", "cmdstan")
+DEFAULT_RUNS = ("answer", "warm", "stan", "nutpie", "cmdstan")
 PATTERNS = ("eight_schools-*", "garch-*", "surgical*", "pilots-*", "seeds_data-seeds_c*",
             "seeds_data-seeds_model", "rats_data*")  # fmt: skip
 Numbers = dict[str, float | int | str | bool | None]
@@ -79,6 +85,26 @@ def warm(problem: CaseProblem, seed: int, budget: int) -> Numbers:
         **{name: info[name] for name in kept},  # type: ignore[dict-item]
     }
     return found | errors(problem, fit.theta)
+
+
+def answer(problem: CaseProblem, seed: int, budget: int) -> Numbers:
+    """What a user gets who asks for no method."""
+    _ = problem.stan_target.density  # compiled before the clock starts
+    begin = time.perf_counter()
+    advice = bridge.fit(problem.program, problem.data, random_seed=seed)
+    seconds = time.perf_counter() - begin
+    assert isinstance(advice.draws, NamedDraws)
+    values = {k: v.reshape(-1, *v.shape[2:]) for k, v in advice.draws.values.items()}
+    theta = problem.stan_target.unconstrain(values)
+    lp = advice.draws.statistics["lp"]
+    found: Numbers = {
+        "gradients": sum(attempt.gradients or 0 for attempt in advice.attempts),
+        "seconds": seconds,
+        "method": advice.method,
+        "trusted": advice.trusted,
+        "verdict": advice.reasons,
+    }
+    return found | errors(problem, theta.reshape(*lp.shape, -1), own_truth=True)
 
 
 def alone(problem: CaseProblem, seed: int, budget: int, sampler: StanNUTS | NutpieNUTS) -> Numbers:
@@ -121,6 +147,7 @@ def cmdstan(problem: CaseProblem, seed: int, budget: int) -> Numbers:
 
 
 RUNS = {
+    "answer": answer,
     "warm": warm,
     "stan": lambda problem, seed, budget: alone(problem, seed, budget, StanNUTS()),
     "nutpie": lambda problem, seed, budget: alone(problem, seed, budget, NutpieNUTS()),
@@ -128,12 +155,23 @@ RUNS = {
 }
 
 
-def errors(problem: CaseProblem, theta: np.ndarray) -> Numbers:
+@functools.cache
+def long_run(name: str, problem: CaseProblem) -> np.ndarray:
+    """Draws of Stan's default, of a seed that no run has."""
+    from stan_models import nuts
+
+    idata = nuts(problem.program, problem.data, random_seed=10_001)
+    return np.asarray(idata["unconstrained_posterior"]["theta"].values)
+
+
+def errors(problem: CaseProblem, theta: np.ndarray, own_truth: bool = False) -> Numbers:
     """Largest errors of means and sds of unconstrained coordinates against reference draws."""
     try:
         reference = problem.reference_theta(problem.stan_target)
     except (FileNotFoundError, LookupError, IncompleteReferenceError):
-        return {}
+        if not own_truth:
+            return {}
+        reference = long_run(problem.case.name, problem)
     sd = reference.std(axis=(0, 1))
     found: Numbers = {}
     for name, power in (("mean", 1), ("sd", 2)):
@@ -164,19 +202,32 @@ def report(made: Mapping[str, Numbers]) -> None:
             if own:
                 row[run] = float(np.median([float(n["gradients"] or 0) for n in own]))
                 row[f"{run} s"] = float(np.median([float(n["seconds"] or 0) for n in own]))
+                wrong = [float(n["mean_error"] or 0) for n in own if "mean_error" in n]
+                row[f"{run} error"] = max(wrong, default=np.nan)
                 row[f"{run} trusted"] = float(np.mean([bool(n.get("trusted", True)) for n in own]))
-    print(f"{'posterior':52}{'warm':>9}{'stan':>11}{'nutpie':>11}{'ratios':>14}{'s':>8}{'cmdstan':>9}"
-          f"{'trusted':>9}")  # fmt: skip
+    print(f"{'posterior':52}{'answer':>9}{'warm':>9}{'stan':>11}{'nutpie':>11}{'ratios':>14}"
+          f"{'answer s':>9}{'warm s':>8}{'cmdstan':>9}{'trusted':>9}{'error':>7}")  # fmt: skip
+    nan = np.nan
     for name, row in rows.items():
-        ratio = [row.get(k, np.nan) / row.get("warm", np.nan) for k in ("stan", "nutpie")]
-        print(f"{name:52}{row.get('warm', np.nan):9.0f}{row.get('stan', np.nan):11.0f}"
-              f"{row.get('nutpie', np.nan):11.0f}{ratio[0]:7.1f}{ratio[1]:7.1f}"
-              f"{row.get('warm s', np.nan):8.1f}{row.get('cmdstan s', np.nan):9.1f}"
-              f"{row.get('warm trusted', np.nan):9.0%}")  # fmt: skip
+        ratio = [row.get(k, nan) / row.get("warm", nan) for k in ("stan", "nutpie")]
+        print(f"{name:52}{row.get('answer', nan):9.0f}{row.get('warm', nan):9.0f}"
+              f"{row.get('stan', nan):11.0f}{row.get('nutpie', nan):11.0f}"
+              f"{ratio[0]:7.1f}{ratio[1]:7.1f}{row.get('answer s', nan):9.1f}"
+              f"{row.get('warm s', nan):8.1f}{row.get('cmdstan s', nan):9.1f}"
+              f"{row.get('answer trusted', nan):9.0%}"
+              f"{row.get('answer error', nan):7.2f}")  # fmt: skip
     for other in ("stan", "nutpie"):
         found = [row[other] / row["warm"] for row in rows.values() if {other, "warm"} <= set(row)]
         if found:
             print(f"{other} / warm: median {np.median(found):.1f}, least {min(found):.1f}")
+    both = [row for row in rows.values() if {"answer", "cmdstan"} <= set(row)]
+    if both:
+        sooner = [row["cmdstan s"] / row["answer s"] for row in both]
+        gradients = [row["cmdstan"] / row["answer"] for row in both]
+        print(f"answer, of {len(both)}: {np.mean(np.array(sooner) > 1):.0%} sooner than cmdstan, "
+              f"geometric mean {np.exp(np.mean(np.log(sooner))):.1f} times; gradients: median "
+              f"{np.median([row['answer'] for row in both]):.0f}, cmdstan "
+              f"{np.median(gradients):.0f} times as many")  # fmt: skip
 
 
 def main() -> None:

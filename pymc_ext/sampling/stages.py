@@ -42,6 +42,10 @@ MAP_DEPTH, DEEP_SHARE = 6, 0.1
 # schools, where 0.9 was not always.
 CAREFUL = (0.9, 0.95)
 
+# Share of divergent transitions, ten times what is trusted, from which on the shortest steps of
+# these do not help: the sampler is given its own adaptation.
+DIVERGENT_CONDEMNS = 0.01
+
 # Most by which a block multiplies the draws (an ESS from few draws is not to be extrapolated
 # further), factor on the draws that it predicts, and the fewest draws worth a block.
 GROWTH, MARGIN, FEWEST = 2.0, 1.1, 10
@@ -119,8 +123,12 @@ def _warmed_in_map(
     def verdict(found: Diagnostics) -> str | None:
         if _condemned(run, chains, found):
             return CONDEMNED
-        hasty = options.target_acceptance < CAREFUL[-1]
-        return DIVERGES if hasty and found.diverges else None
+        if not found.diverges:
+            return None
+        if options.target_acceptance < CAREFUL[-1]:
+            return DIVERGES
+        share = found.divergences / found.transitions
+        return CONDEMNED if share > DIVERGENT_CONDEMNS else None
 
     return chains, _draw(run, chains, verdict)
 

@@ -148,8 +148,12 @@ def missed_mass(
     """
     before, edge = density.gradients, edge_of(log_q)
     found = list[Basin]()
+
+    def ends_outside(end: Array) -> bool:
+        return is_outside(end[None], log_density_of_q, edge)
+
     for start in _starts(theta if around is None else around, rng):
-        path = follow_path(density, start, rng, SETTINGS)
+        path = follow_path(density, start, rng, SETTINGS, wanted=ends_outside)
         if path is None:
             continue
         points, log_r = path.q.forward(rng.standard_normal((DRAWS, density.dimension)))

@@ -10,7 +10,7 @@ of −log p̃, α is the diagonal part of the inverse Hessian H.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -79,13 +79,17 @@ def follow_path(
     rng: np.random.Generator,
     settings: PathSettings = PathSettings(),  # frozen
     monitor: Monitor | None = None,
+    wanted: Callable[[Array], bool] | None = None,
 ) -> Path | None:
     """Minimise −log p̃ from ``start`` (D,), and choose among the Gaussians on the way.
 
-    None where log p̃ or its score is not finite at the start, or no step shows a curvature.
+    None where log p̃ or its score is not finite at the start, no step shows a curvature, or
+    ``wanted`` does not want a path that ends there (D,), whose Gaussians are then not made.
     ``monitor`` sees −ELBO of every Gaussian.
     """
     points, gradients = _trajectory(density, start, settings)
+    if points and wanted is not None and not wanted(points[-1]):
+        return None
     best: Path | None = None
     for q in _gaussians(points, gradients, settings.history):
         z = rng.standard_normal((settings.draws, density.dimension))
