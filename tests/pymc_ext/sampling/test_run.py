@@ -127,7 +127,7 @@ def test_chains_that_diverge_take_shorter_steps_once():
     assert spent == 4 * 10 * (10 + stages.FIRST_DRAWS)
     assert found.gradient_evaluations == sum(chain.gradients for chain in told.made)
     hopeless = sample(TARGET, UNIT, told := Puppeteer(diverges_below=1.0), seed=1)
-    assert len(told.made) == 12 and not hopeless.trusted
+    assert len(told.made) == 16 and not hopeless.in_map and not hopeless.trusted
     assert "transitions diverged, more than 0.1 %" in hopeless.verdict
 
 
@@ -239,7 +239,16 @@ def test_two_modes_are_not_trusted_when_chains_see_both():
     options = Sampling(budget=30_000)
     alone = sample(two_modes(), UNIT, NutpieNUTS(), options, seed=1)
     assert alone.trusted  # blind to the other mode, as any chains that start from one q are
-    both = sample(
-        two_modes(), UNIT, NutpieNUTS(), options, seed=1, extra_starts=np.array([[12.0, 0.0]])
-    )
+    both = sample(two_modes(), UNIT, NutpieNUTS(), seed=1, extra_starts=np.array([[12.0, 0.0]]))
     assert not both.trusted and "the chains disagree about theta[0]" in both.verdict
+    # no more draws are made when it is clear that they will not meet
+    assert both.stop_reason == stages.APART and both.gradient_evaluations < 100_000
+
+
+@pytest.mark.parametrize(
+    ("rhats", "apart"),
+    [([1.5, 1.5, 1.5], False), ([1.5, 1.5, 1.5, 1.49], True), ([1.5, 1.4, 1.3, 1.2], False),
+     ([3.0, 1.05, 1.04, 1.06], False), ([1.05, 1.05, 1.05, 1.05, 1.05], False)],
+)  # fmt: skip
+def test_chains_that_will_not_meet_are_told_from_slow_ones(rhats, apart):
+    assert stages._stays_apart(rhats) == apart
