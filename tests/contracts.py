@@ -56,6 +56,7 @@ FAMILIES = {
     "mixture": Family(lambda **k: px.MixtureVI(search=FEW, **k)),
     "pathfinder": Family(lambda **k: px.PathfinderVI(**k), gaussian_target=None),
     "batch-match": Family(lambda **k: px.BatchMatchVI(**k)),
+    "batch-match-lr": Family(lambda **k: px.BatchMatchVI(rank=1, **k), gaussian_target=None),
     "hierarchical": Family(lambda **k: px.HierarchicalVI(**k)),
     "bernstein": Family(
         lambda **k: px.BernsteinVI(SMALL, polish=None, **k), gaussian_target=None, minibatch=True
@@ -87,6 +88,7 @@ ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
     "mixture": lambda: Mixture(search=FEW),
     "pathfinder": lambda: Pathfinder(paths=1),
     "batch-match": lambda: BatchMatch(),
+    "batch-match-lr": lambda: BatchMatch(rank=1),
     "hierarchical": lambda: Hierarchical(),
     "monte-carlo-full": lambda: MonteCarlo("full", step=QUICK),
     "monte-carlo-diagonal": lambda: MonteCarlo("diagonal", step=QUICK),

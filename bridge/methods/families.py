@@ -190,10 +190,12 @@ def _on_density(
     home: str,
     *,
     default: bool = False,
+    general: bool = True,
     objective: str = "−ELBO",
     **options: object,
 ) -> Method:
-    return Method(name, text, "pymc", FittedBy(Made(home, options)), default, objective=objective)
+    run = FittedBy(Made(home, options))
+    return Method(name, text, "pymc", run, default, general, objective=objective)
 
 
 _LAPLACE, _MIXED = "gaussian.laplace:Laplace", "gaussian.mixed:Mixed"
@@ -209,6 +211,13 @@ FAMILY_METHODS = (
     _on_density("pathfinder", "the best Gaussian of four paths", "gaussian.pathfinder:Pathfinder"),
     _on_density(
         "batch-match", "the best Gaussian, from scores alone", "gaussian.batch_match:BatchMatch"
+    ),
+    _on_density(
+        "batch-match-lr",
+        "the best Gaussian of low rank plus diagonal, from scores alone",
+        "gaussian.batch_match:BatchMatch",
+        general=False,  # a posterior may have fewer parameters
+        rank=10,
     ),
     _on_density(
         "hierarchical",
