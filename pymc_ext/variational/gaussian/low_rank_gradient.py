@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
-from pymc_ext.variational.core.course import Averaged
+from pymc_ext.variational.core.course import LEAST_GAIN, Averaged
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.natural_gradient import MOST_CHANGE, step_draws, step_rate
 from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
@@ -22,6 +22,9 @@ from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, 
 Array = NDArray[np.floating]
 RIDGE = 0.05  # information lent to a factor, whose own is 1 where it says all of its coordinates
 LONGEST_FACTOR = 0.5  # Frobenius norm, in q's coordinates, of a step of one factor
+# A batch of 50 draws may point far off where q is poor and factors are many: where the ELBO fell by
+# more than three standard errors, steps go back to where it was highest, at half the rate.
+ERRORS, SLOWER, FASTER = 3.0, 0.5, 1.2
 
 
 class LowRankGradient(Averaged[LowRankGaussian]):
@@ -34,6 +37,7 @@ class LowRankGradient(Averaged[LowRankGaussian]):
         self.density, self.rng, self.q = density, rng, q
         self.factor, self.log_variance = q.factor, 2 * np.log(q.scale)
         self.draws = step_draws(q.rank)
+        self.damping, self.kept = 1.0, (self.parameters(), -np.inf, 0.0)
 
     def advance(self) -> float:
         z = antithetic(self.rng, self.draws, self.q.dimension)
@@ -41,15 +45,31 @@ class LowRankGradient(Averaged[LowRankGaussian]):
         with np.errstate(all="ignore"):
             log_p, scores = self.density.log_density_gradient(theta)
         usable = whole_pairs(np.isfinite(log_p) & np.isfinite(scores).all(axis=1))
-        if usable.sum() >= 4:
-            self._move(z[usable], scores[usable])
-        else:  # almost no mass where p̃ is: nearer to the mean there is more
-            self.factor, self.log_variance = self.factor / 2, self.log_variance - np.log(4)
-            self.q = self.posterior(*self.parameters())
-        return float(np.mean(log_q[usable] - log_p[usable])) if usable.any() else np.inf
+        if usable.sum() < 4:  # almost no mass where p̃ is: nearer to the mean there is more
+            mean, factor, log_variance = self.parameters()
+            self._set(mean, factor / 2, log_variance - np.log(4))
+            return np.inf
+        log_ratios = (log_p - log_q)[usable]
+        elbo, error = float(np.mean(log_ratios)), float(np.std(log_ratios) / np.sqrt(usable.sum()))
+        before, best, best_error = self.kept
+        if elbo < best - ERRORS * (error + best_error) - LEAST_GAIN:
+            self.damping *= SLOWER
+            self.kept = before, best - 0.5 * best_error, best_error  # or one lucky batch would hold
+            self._set(*before)
+            return -elbo
+        if elbo > best:
+            self.kept = self.parameters(), elbo, error
+        self._move(z[usable], scores[usable])
+        self.damping = min(1.0, self.damping * FASTER)
+        return -elbo
+
+    def _set(self, mean: Array, factor: Array, log_variance: Array) -> None:
+        self.factor, self.log_variance = factor, log_variance
+        self.q = self.posterior(mean, factor, log_variance)
 
     def _move(self, z: Array, scores: Array) -> None:
-        q, rate, n = self.q, step_rate(self.since_restart), len(z)
+        q, n = self.q, len(z)
+        rate = self.damping * step_rate(self.since_restart)
         r = shorten_outliers(q.pullback(z, scores) + z)  # Rᵀ δ
         step = rate * r.mean(axis=0)
         longest = 0.5 * np.sqrt(len(step))  # half of a draw's distance from the mean
@@ -65,11 +85,10 @@ class LowRankGradient(Averaged[LowRankGaussian]):
         # E[δ_i t_i] over (Σ⁻¹)_ii is 1 − (p's precision)_ii / (q's)_ii
         t, delta = q.root_transposed_solve(z), q.root_transposed_solve(r)
         change = np.clip(rate * np.mean(delta * t, axis=0) / q.precision_diagonal, *MOST_CHANGE)
-        self.factor = self.factor + q.root_product(along).T
-        self.log_variance = self.log_variance - np.log1p(-change)
-        self.q = self.posterior(mean, self.factor, self.log_variance)
+        factor = self.factor + q.root_product(along).T
+        self._set(mean, factor, self.log_variance - np.log1p(-change))
 
-    def parameters(self) -> tuple[Array, ...]:
+    def parameters(self) -> tuple[Array, Array, Array]:
         return self.q.mean, self.factor, self.log_variance
 
     def posterior(self, *parameters: Array) -> LowRankGaussian:

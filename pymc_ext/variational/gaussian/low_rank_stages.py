@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
-from pymc_ext.variational.core.course import Course, Ended, block_of, in_doubling_blocks
+from pymc_ext.variational.core.course import Candidate, Course, Ended, block_of, in_doubling_blocks
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_gradient import LowRankGradient
@@ -63,17 +63,31 @@ def find_low_rank(
     finish: bool,
 ) -> Ended[LowRankGaussian]:
     """All stages, from ``start`` (D,)."""
+    if finish:
+        reached, steps = first_low_rank(density, start, seed, course, paths=paths, rank=rank)
+        return in_doubling_blocks(steps, course, reached, FIRST_BLOCK)
+    _matched_starts(density, start, seed, course, paths, rank)
+    assert course.best is not None  # they have been offered
+    return Ended(course.best, 0.0, 0.0, "batches no longer raise the ELBO")
+
+
+def first_low_rank(
+    density: CountedDensity,
+    start: Array,
+    seed: int | None,
+    course: Course[LowRankGaussian],
+    *,
+    paths: int,
+    rank: int,
+) -> tuple[Candidate[LowRankGaussian], LowRankGradient]:
+    """The better start after a first block of the ELBO's stage, and the steps to go on with."""
     matched = _matched_starts(density, start, seed, course, paths, rank)
-    if not finish:
-        assert course.best is not None  # they have been offered
-        return Ended(course.best, 0.0, 0.0, "batches no longer raise the ELBO")
     rng = stream(seed, Purpose.INITIAL)
     begun = [
         (block_of(steps, course, FIRST_BLOCK), steps)
         for steps in (LowRankGradient(density, q, rng) for q in matched)
     ]
-    reached, steps = max(begun, key=lambda pair: pair[0].elbo)
-    return in_doubling_blocks(steps, course, reached, FIRST_BLOCK)
+    return max(begun, key=lambda pair: pair[0].elbo)
 
 
 def _matched_starts(

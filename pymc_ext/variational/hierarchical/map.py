@@ -11,6 +11,8 @@ order of the coordinates in which whatever governs comes before what it governs,
     \theta &= \mu + L w, \quad y_j = M_j(v_j), \quad g_{i0} = \mathrm{sigmoid}(2 d_i)
 
 with L lower triangular, C, H and Q strictly so and sparse, and M_j the maps of :mod:`.marginal`.
+Only the first k coordinates govern: C, H and Q have k columns. For dense L k = D; for the arrow of
+:mod:`.roots` they are the globals, and everything costs O(D k).
 C = H = Q = 0 and M the identity is the Gaussian N(μ, L Lᵀ). It is an autoregressive flow (Kingma et
 al. 2016, arXiv:1606.04934) whose conditioner is that of the models people write.
 """
@@ -22,13 +24,14 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 from scipy.special import expit
 
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.marginal import Marginal
+from pymc_ext.variational.hierarchical.roots import DenseRoot, Root
 
 Array = NDArray[np.floating]
 INITIAL_OFFSET = 0.0  # gates half open: a log scale may then saturate to either side
@@ -70,9 +73,9 @@ class HierarchicalMap:
     order
         Coordinate of θ at each place of the order, (D,); all else is in this order.
     center, root
-        μ (D,) and L (D, D), lower triangular.
+        μ (D,) and L, lower triangular.
     scales, squares, gated
-        C, Q and H, (D, D), strictly lower triangular.
+        C, Q and H, (D, k), strictly lower triangular.
     offset, gated_mean
         d and m, (D,).
     marginal
@@ -81,7 +84,7 @@ class HierarchicalMap:
 
     order: NDArray[np.integer]
     center: Array
-    root: Array
+    root: Root
     scales: Array
     squares: Array
     gated: Array
@@ -93,13 +96,15 @@ class HierarchicalMap:
     def gaussian(cls, mean: Array, cov: Array, order: NDArray[np.integer]) -> HierarchicalMap:
         """N(mean, cov) as a map without links, in the given order."""
 
-        D = len(mean)
-        zero, none = np.zeros((D, D)), np.zeros(D)
-        root = cholesky(cov[np.ix_(order, order)])
-        half_open = np.full(D, INITIAL_OFFSET)
-        return cls(
-            order, mean[order], root, zero, zero, zero, half_open, none, Marginal.identity(D)
-        )
+        return cls.linear(order, mean[order], DenseRoot(cholesky(cov[np.ix_(order, order)])))
+
+    @classmethod
+    def linear(cls, order: NDArray[np.integer], center: Array, root: Root) -> HierarchicalMap:
+        """θ = μ + L v, without links."""
+        zero, none = np.zeros(root.coupling.shape), np.zeros(len(center))
+        half_open = np.full(len(center), INITIAL_OFFSET)
+        identity = Marginal.identity(len(center))
+        return cls(order, center, root, zero, zero, zero, half_open, none, identity)
 
     @property
     def is_gaussian(self) -> bool:
@@ -107,8 +112,9 @@ class HierarchicalMap:
         return not self.levels and not len(self.marginal.bent)
 
     def as_gaussian(self) -> Gaussian:
-        """N(μ, L Lᵀ), which it is where :attr:`is_gaussian`; in the order of θ."""
-        return Gaussian(self.center[self.place], self.root[self.place])
+        """N(μ, L Lᵀ), which it is where :attr:`is_gaussian`; dense, in the order of θ."""
+        root = self.root.product(np.eye(self.dimension)).T
+        return Gaussian(self.center[self.place], root[self.place])
 
     @property
     def dimension(self) -> int:
@@ -116,6 +122,11 @@ class HierarchicalMap:
         return len(self.center)
 
     latent_dimension = dimension
+
+    @property
+    def governors(self) -> int:
+        """k, of the first coordinates, which alone may govern others."""
+        return self.scales.shape[1]
 
     @cached_property
     def place(self) -> NDArray[np.integer]:
@@ -131,32 +142,38 @@ class HierarchicalMap:
     def levels(self) -> list[NDArray[np.integer]]:
         """Places that depend on others inside the layer, those of one level not on one another."""
         linked = (self.scales != 0) | (self.squares != 0) | (self.gated != 0)
-        level = np.zeros(self.dimension, dtype=int)
-        for i in np.flatnonzero(linked.any(axis=1)):
-            level[i] = 1 + level[linked[i]].max()
+        level, k = np.zeros(self.dimension, dtype=int), self.governors
+        for i in np.flatnonzero(linked[:k].any(axis=1)):
+            level[i] = 1 + level[:k][linked[i]].max()
+        level[k:] = np.max(linked[k:] * (1 + level[:k]), axis=1, initial=0)
         return [np.flatnonzero(level == k) for k in range(1, level.max(initial=0) + 1)]
 
     @cached_property
     def log_det_root(self) -> float:
         """log|det L|."""
-        return float(np.log(np.diag(self.root)).sum())
+        return float(np.log(self.root.diagonal).sum())
 
     # ---- the layer -------------------------------------------------------------------------
 
     def at(self, v: Array) -> Point:
         """The map at latents v (N, D)."""
         y, slope = self.marginal.forward(v)
-        a, g, opening, inner, bend = self._conditional(y, slice(None))
-        e = np.exp(a)
-        w = e * y + opening * inner + bend
-        by_x = e * y * (1 - g) + 2 * g * (1 - g) * inner
-        return Point(v, y, slope, a, e, g, opening, by_x, w)
+        w, g = y.copy(), np.broadcast_to(self.gate_at_zero, y.shape).copy()
+        log_scale, opening, by_x = np.zeros((3, *y.shape))
+        scale = np.ones_like(y)
+        for rows in self.levels:  # all other places are as they are without links
+            a, gate, opened, inner, bend = self._conditional(y, rows)
+            e, own = np.exp(a), y[:, rows]
+            w[:, rows] = e * own + opened * inner + bend
+            by_x[:, rows] = e * own * (1 - gate) + 2 * gate * (1 - gate) * inner
+            log_scale[:, rows], scale[:, rows], g[:, rows], opening[:, rows] = a, e, gate, opened
+        return Point(v, y, slope, log_scale, scale, g, opening, by_x, w)
 
     def _conditional(
-        self, y: Array, rows: slice | NDArray[np.integer]
+        self, y: Array, rows: NDArray[np.integer]
     ) -> tuple[Array, Array, Array, Array, Array]:
         """a, g, g − g₀, m + H y and Q (y² − 1) of some places, from all that come before them."""
-        offset = self.offset[rows]
+        offset, y = self.offset[rows], y[:, : self.governors]
         x = y @ self.scales[rows].T + offset
         a = 0.5 * (np.logaddexp(0, -2 * offset) - np.logaddexp(0, -2 * x))
         g = expit(2 * x)
@@ -165,19 +182,20 @@ class HierarchicalMap:
 
     def solve_jacobian_transposed(self, at: Point, r: Array) -> Array:
         """h with (∂w/∂y)ᵀ h = r, by rows (N, D): back substitution, a level at a time."""
-        rest = r.copy()
+        rest, k = r.copy(), self.governors
+        before = rest[:, :k]
         for level in reversed(self.levels):
             h = rest[:, level] / at.scale[:, level]
-            rest -= (h * at.by_x[:, level]) @ self.scales[level]
-            rest -= (h * at.opening[:, level]) @ self.gated[level]
-            rest -= 2 * at.y * (h @ self.squares[level])
+            before -= (h * at.by_x[:, level]) @ self.scales[level]
+            before -= (h * at.opening[:, level]) @ self.gated[level]
+            before -= 2 * at.y[:, :k] * (h @ self.squares[level])
         return rest / at.scale
 
     # ---- a posterior -----------------------------------------------------------------------
 
     def theta(self, at: Point) -> Array:
         """Draws, (N, D)."""
-        return (self.center + at.w @ self.root.T)[:, self.place]
+        return (self.center + self.root.product(at.w))[:, self.place]
 
     def log_q(self, at: Point) -> Array:
         """log q of them, (N,)."""
@@ -186,8 +204,10 @@ class HierarchicalMap:
 
     def forward(self, z: Array) -> tuple[Array, Array]:
         """Draws θ and log q, (N, D) -> (N, D), (N,)."""
-        at = self.at(z)
-        return self.theta(at), self.log_q(at)
+        parts = np.array_split(z, max(1, -(-z.size // NUMBERS_TOGETHER)))
+        points = (self.at(part) for part in parts)
+        theta, log_q = zip(*((self.theta(at), self.log_q(at)) for at in points), strict=True)
+        return np.concatenate(theta), np.concatenate(log_q)
 
     def pullback(self, z: Array, score: Array) -> Array:
         """Score in z of log p̃(T(z)) + log|det ∂T/∂z|, from the score of log p̃ at T(z)."""
@@ -195,16 +215,16 @@ class HierarchicalMap:
 
     def pullback_at(self, at: Point, score: Array) -> Array:
         """:meth:`pullback` where the map is known."""
-        t = score[:, self.order] @ self.root  # by w
+        t, k = self.root.transposed_product(score[:, self.order]), self.governors  # by w
         by_y = at.scale * t
-        by_y += (at.by_x * t + (1 - at.gate)) @ self.scales
-        by_y += (at.opening * t) @ self.gated
-        by_y += 2 * at.y * (t @ self.squares)
+        by_y[:, :k] += (at.by_x * t + (1 - at.gate)) @ self.scales
+        by_y[:, :k] += (at.opening * t) @ self.gated
+        by_y[:, :k] += 2 * at.y[:, :k] * (t @ self.squares)
         return at.slope * by_y + self.marginal.slope_score(at.v)
 
     def inverse(self, theta: Array) -> Array:
         """v with T(v) = θ, (N, D)."""
-        w = solve_triangular(self.root, (theta[:, self.order] - self.center).T, lower=True).T
+        w = self.root.solve(theta[:, self.order] - self.center)
         y = w.copy()
         for level in self.levels:  # what a level depends on is known by then
             a, _, opening, inner, bend = self._conditional(y, level)

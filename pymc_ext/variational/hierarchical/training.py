@@ -38,7 +38,7 @@ class Free:
     Parameters
     ----------
     scales, squares, gated, root
-        Of C, Q, H and L, (D, D).
+        Of C, Q, H, and of L's columns of what may govern, (D, k).
     marginal
         Coordinates whose marginal map moves, (D,).
     """
@@ -50,17 +50,18 @@ class Free:
     marginal: Mask
 
     @classmethod
-    def none(cls, dimension: int) -> Free:
+    def none(cls, dimension: int, governors: int) -> Free:
         """Nothing but the Gaussian."""
-        no = np.zeros((dimension, dimension), dtype=bool)
-        return cls(no, no, no, np.tri(dimension, dtype=bool), np.zeros(dimension, dtype=bool))
+        no = np.zeros((dimension, governors), dtype=bool)
+        return cls(no, no, no, np.tri(*no.shape) > 0, np.zeros(dimension, dtype=bool))
 
     @classmethod
     def of(cls, q: HierarchicalMap) -> Free:
         """What is not zero in ``q``: to go on from it."""
         marginal = np.zeros(q.dimension, dtype=bool)
         marginal[q.marginal.bent] = True
-        root = np.tril(q.root != 0) | (q.scales == 0) & np.tri(q.dimension, dtype=bool)
+        below = np.tri(*q.scales.shape) > 0
+        root = ((q.root.coupling != 0) | (q.scales == 0)) & below
         return cls(q.scales != 0, q.squares != 0, q.gated != 0, root, marginal)
 
     def __or__(self, other: Free) -> Free:
@@ -90,12 +91,12 @@ class Training(Averaged[HierarchicalMap]):
     ) -> None:
         super().__init__()
         self.density, self.q, self.free, self.rng = density, q, free, rng
-        self.draws = step_draws(q.dimension)
-        self.moments = MomentSums()
+        self.draws = step_draws(q.governors)
+        self.moments = MomentSums(q.governors)
 
     def forget_average(self) -> None:
         super().forget_average()
-        self.moments = MomentSums()
+        self.moments = MomentSums(self.q.governors)
 
     def advance(self) -> float:
         q = self.q
@@ -115,13 +116,14 @@ class Training(Averaged[HierarchicalMap]):
     def parameters(self) -> tuple[Array, ...]:
         q = self.q
         tails = (q.marginal.skew, q.marginal.tails)
-        return q.center, q.root, q.scales, q.squares, q.gated, q.offset, q.gated_mean, *tails
+        layer = q.scales, q.squares, q.gated, q.offset, q.gated_mean
+        return q.center, *layer, *tails, *q.root.arrays
 
     def posterior(self, *parameters: Array) -> HierarchicalMap:
-        mean, root, scales, squares, gated, offset, gated_mean, skew, tails = parameters
-        marginal = Marginal(skew, tails)
+        center, scales, squares, gated, offset, gated_mean, skew, tails, *arrays = parameters
+        root, marginal = self.q.root.of_arrays(arrays), Marginal(skew, tails)
         return HierarchicalMap(
-            self.q.order, mean, root, scales, squares, gated, offset, gated_mean, marginal
+            self.q.order, center, root, scales, squares, gated, offset, gated_mean, marginal
         )
 
     def _moved(self, at: Point, r: Array) -> HierarchicalMap:
@@ -132,43 +134,43 @@ class Training(Averaged[HierarchicalMap]):
             rate = step_rate(self.since_restart, MARGINAL_RATE, MARGINAL_DELAY)
         h = q.solve_jacobian_transposed(at, r)
         information = np.mean((at.scale * at.slope) ** -2.0, axis=0)
-        scaled = h / information / len(h)
-        step = scaled.sum(axis=0)
+        scaled = h / information
+        step = scaled.mean(axis=0)
         longest = 0.5 * np.sqrt(q.dimension)
         step *= longest / max(longest, float(np.linalg.norm(step)))
-        by_root = scaled.T @ at.w / np.mean(at.w**2, axis=0)
-        by_root = np.tril(by_root, -1) + 0.5 * np.diag(np.diag(by_root))
-        root_step = _capped(by_root, LONGEST_SCALE) * free.root
-        changes = {
-            "center": q.center + q.root @ (rate * step),
-            "root": q.root + q.root @ (rate * root_step),
-        }
+        q = replace(
+            q,
+            center=q.center + q.root.product(rate * step[None])[0],
+            root=q.root.stepped(scaled, at.w, free.root, rate),
+        )
         if free.linked.any():
-            changes |= self._linked(at, h, rate)
+            q = self._linked(q, at, h, rate)
         if free.squares.any():
-            bend = at.y**2 - 1
-            squares = scaled.T @ bend / np.mean(bend**2, axis=0)
-            changes["squares"] = q.squares + rate * _capped(squares, LONGEST_MEAN) * free.squares
+            bend = at.y[:, : q.governors] ** 2 - 1
+            squares = scaled.T @ bend / len(h) / np.mean(bend**2, axis=0)
+            squares = q.squares + rate * _capped(squares, LONGEST_MEAN) * free.squares
+            q = replace(q, squares=squares)
         if free.marginal.any():
-            return replace(q, **changes, marginal=self._marginal(at, r, rate))
-        return replace(q, **changes)
+            q = replace(q, marginal=self._marginal(at, r, rate))
+        return q
 
-    def _linked(self, at: Point, h: Array, rate: float) -> dict[str, Array]:
-        """C, d, m and H after a step."""
-        q, free = self.q, self.free
+    def _linked(self, q: HierarchicalMap, at: Point, h: Array, rate: float) -> HierarchicalMap:
+        """``q`` with C, d, m and H after a step."""
+        free = self.free
         scales, offset = self._scale_step(at, h * at.scale * at.y)
         information = np.mean((at.opening / at.scale) ** 2, axis=0) + RIDGE
         by_inner = h * at.opening
         mean = _capped(by_inner.mean(axis=0) / information, LONGEST_MEAN)
-        changes = {
-            "scales": q.scales + rate * scales,
-            "offset": _capped(q.offset + rate * offset, FARTHEST_OFFSET),
-            "gated_mean": q.gated_mean + rate * mean * free.linked,
-        }
-        if free.gated.any():
-            gated = by_inner.T @ at.y / len(h) / information[:, None]
-            changes["gated"] = q.gated + rate * _capped(gated, LONGEST_MEAN) * free.gated
-        return changes
+        q = replace(
+            q,
+            scales=q.scales + rate * scales,
+            offset=_capped(q.offset + rate * offset, FARTHEST_OFFSET),
+            gated_mean=q.gated_mean + rate * mean * free.linked,
+        )
+        if not free.gated.any():
+            return q
+        gated = by_inner.T @ at.y[:, : q.governors] / len(h) / information[:, None]
+        return replace(q, gated=q.gated + rate * _capped(gated, LONGEST_MEAN) * free.gated)
 
     def _scale_step(self, at: Point, by_log_scale: Array) -> tuple[Array, Array]:
         """Full steps of C and d, those of one row solved together."""
@@ -189,7 +191,7 @@ class Training(Averaged[HierarchicalMap]):
         step = _capped(np.linalg.solve(information, right)[:, :, 0], LONGEST_SCALE)
         scales, offset = np.zeros_like(q.scales), np.zeros_like(q.offset)
         np.put_along_axis(
-            wide := np.zeros((len(rows), q.dimension)), governors, step[:, :-1] * real, 1
+            wide := np.zeros((len(rows), q.governors)), governors, step[:, :-1] * real, 1
         )
         scales[rows], offset[rows] = wide, step[:, -1]
         return scales, offset

@@ -19,6 +19,7 @@ from pymc_ext.variational.gaussian.posteriors import (
 )
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.marginal import Marginal
+from pymc_ext.variational.hierarchical.roots import DenseRoot
 from stan_models import StanDensity, StanProgram
 from stan_models.chains import StanChain, has_chains
 from tests.tolerances import monte_carlo
@@ -35,8 +36,8 @@ def hierarchical() -> HierarchicalMap:
         np.array([0.4, 0, -0.2, 0]), np.array([[1.3, 1, 0.8, 1], [0.7, 1, 1.2, 1.5]])
     )
     return HierarchicalMap(
-        np.array([2, 0, 3, 1]), RNG.normal(size=D), ROOT, 0.4 * LOWER, 0.1 * LOWER, 0.2 * LOWER,
-        RNG.normal(size=D), RNG.normal(size=D), marginal,
+        np.array([2, 0, 3, 1]), RNG.normal(size=D), DenseRoot(ROOT),
+        0.4 * LOWER, 0.1 * LOWER, 0.2 * LOWER, RNG.normal(size=D), RNG.normal(size=D), marginal,
     )  # fmt: skip
 
 

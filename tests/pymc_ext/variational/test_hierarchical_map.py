@@ -11,6 +11,7 @@ from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.marginal import Marginal
 from pymc_ext.variational.hierarchical.moments import Moments, MomentSums
+from pymc_ext.variational.hierarchical.roots import ArrowRoot, DenseRoot
 from pymc_ext.variational.hierarchical.training import Free, Training
 from tests.tolerances import EXACT, NUMERIC
 
@@ -23,16 +24,24 @@ def differences(f, x):
     return np.stack(moved, axis=-1)
 
 
-@pytest.fixture
-def q():
+@pytest.fixture(params=["dense", "arrow"])
+def q(request):
+    return a_map(request.param)
+
+
+def a_map(form):
+    """Arrow: two globals, a group of one and a group of two; dense: no zeros below the diagonal."""
     rng = np.random.default_rng(0)
-    low = np.tri(D, k=-1)
-    C, H, Q = (low * rng.standard_normal((D, D)) * size for size in (0.4, 0.4, 0.1))
+    k = D if form == "dense" else 2
+    low = np.tri(D, k, k=-1)
+    C, H, Q = (low * rng.standard_normal((D, k)) * size for size in (0.4, 0.4, 0.1))
     tails = np.exp(0.3 * rng.standard_normal((2, D)))
+    L = np.linalg.cholesky(np.eye(D) + 0.3)
+    blocks = L[2:3, 2:3][None], L[3:, 3:][None]
     return HierarchicalMap(
         np.array([2, 0, 3, 1, 4]),
         rng.standard_normal(D),
-        np.linalg.cholesky(np.eye(D) + 0.3),
+        DenseRoot(L) if form == "dense" else ArrowRoot(L[:, :2], blocks),
         C, Q, H,
         0.5 * rng.standard_normal(D),
         0.5 * rng.standard_normal(D),
@@ -187,8 +196,8 @@ def test_steps_leave_the_exact_map_where_it_is(q) -> None:
         lambda theta: np.stack([differences(q.log_density, row[None])[0] for row in theta]),
         dimension=D,
     )
-    low = np.tri(D, k=-1, dtype=bool)
-    free = Free(low, low, low, np.tri(D, dtype=bool), np.ones(D, dtype=bool))
+    low = np.tri(D, q.governors, k=-1) > 0
+    free = Free(low, low, low, np.tri(D, q.governors) > 0, np.ones(D, dtype=bool))
     training = Training(CountedDensity(target), q, free, np.random.default_rng(1))
     training.advance()
     for before, after in zip(Training.parameters(training), parameters_of(q), strict=True):
@@ -197,6 +206,6 @@ def test_steps_leave_the_exact_map_where_it_is(q) -> None:
 
 def parameters_of(q):
     return (
-        q.center, q.root, q.scales, q.squares, q.gated, q.offset, q.gated_mean,
-        q.marginal.skew, q.marginal.tails,
+        q.center, q.scales, q.squares, q.gated, q.offset, q.gated_mean,
+        q.marginal.skew, q.marginal.tails, *q.root.arrays,
     )  # fmt: skip

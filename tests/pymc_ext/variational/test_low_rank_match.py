@@ -114,9 +114,9 @@ def test_a_gaussian_of_low_rank_in_a_thousand_dimensions_is_recovered() -> None:
     target = factored(1000, 3)
     fitted = BatchMatch().fit(density_of(target), random_seed=1)
     assert fitted.result.elbo > -0.1  # log Z = 0
-    assert fitted.result.fresh.ess > 0.9 * fitted.result.fresh.draws
+    assert fitted.result.fresh.ess > 0.8 * fitted.result.fresh.draws
     np.testing.assert_allclose((fitted.q.mean - target.mean) / target.std, 0, atol=0.01)
-    np.testing.assert_allclose(fitted.q.std, target.std, rtol=0.05)
+    np.testing.assert_allclose(fitted.q.std, target.std, rtol=0.1)
 
 
 def test_memory_is_linear_in_the_dimension() -> None:
