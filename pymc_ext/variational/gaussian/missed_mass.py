@@ -150,13 +150,15 @@ def _edge(log_q: Array) -> float:
 
 def _starts(theta: Array, rng: np.random.Generator) -> list[Array]:
     """Around q at growing distances, in mirrored pairs; and near the origin."""
-    D = theta.shape[1]
+    N, D = theta.shape
     mean = theta.mean(axis=0)
-    root = cholesky(np.atleast_2d(np.cov(theta.T)))
+    centred = (theta - mean) / np.sqrt(N - 1)
+    # rows of a root of the draws' covariance; of many dimensions the draws themselves, O(N D)
+    root = centred if D >= N else cholesky(np.atleast_2d(np.cov(theta.T))).T
     starts = []
     for distance in DISTANCES:
-        u = rng.standard_normal((DIRECTIONS, D))
+        u = rng.standard_normal((DIRECTIONS, len(root)))
         u /= np.linalg.norm(u, axis=1, keepdims=True)
-        steps = distance * np.sqrt(D) * u @ root.T
+        steps = distance * np.sqrt(len(root)) * u @ root
         starts += [*(mean + steps), *(mean - steps)]
     return [*starts, *rng.uniform(-DISPERSION, DISPERSION, (UNIFORM, D))]
