@@ -64,17 +64,23 @@ def missed(found: Fit, log_z: float, seed: int) -> Missed | None:
     """
     theta = found.theta.reshape(-1, found.theta.shape[-1])[:REFERENCE_DRAWS]
     density = CountedDensity(found.target.density)
-    mean, cov = theta.mean(axis=0), np.atleast_2d(np.cov(theta.T))
+    mean, sd = theta.mean(axis=0), theta.std(axis=0)
     # where log q is known only at its own draws, q is taken for its first two moments
-    log_density_of_q: LogDensity = found.log_q or Gaussian(mean, cholesky(cov)).log_density
+    log_density_of_q: LogDensity = found.log_q or _of_moments(theta)
     rng = np.random.default_rng([seed, 2])
     result = missed_mass(density, theta, log_density_of_q(theta), log_density_of_q, log_z, rng)
     places = [basin.q.mean for basin in result.basins if basin.matters]
     if not places:
         return None
     names = coordinate_names(density.density)
-    sentence = result.sentence(names, mean, np.sqrt(np.diag(cov)))
+    sentence = result.sentence(names, mean, sd)
     return Missed(sentence, np.stack(places), mean)
+
+
+def _of_moments(theta: Array) -> LogDensity:
+    """log density of the Gaussian with the draws' moments."""
+    cov = np.atleast_2d(np.cov(theta.T))
+    return Gaussian(theta.mean(axis=0), cholesky(cov)).log_density
 
 
 def not_visited(modes: Missed | None, target: Target, idata: InferenceData) -> tuple[str, ...]:

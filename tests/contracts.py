@@ -57,6 +57,7 @@ FAMILIES = {
     "mixture": Family(lambda **k: px.MixtureVI(search=FEW, **k)),
     "pathfinder": Family(lambda **k: px.PathfinderVI(**k), gaussian_target=None),
     "batch-match": Family(lambda **k: px.BatchMatchVI(**k)),
+    "batch-match-lr": Family(lambda **k: px.BatchMatchVI(rank=1, **k), gaussian_target=None),
     "hierarchical": Family(lambda **k: px.HierarchicalVI(**k)),
     "basins": Family(lambda **k: px.BasinsVI(**k)),
     "bernstein": Family(
@@ -89,6 +90,7 @@ ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
     "mixture": lambda: Mixture(search=FEW),
     "pathfinder": lambda: Pathfinder(paths=1),
     "batch-match": lambda: BatchMatch(),
+    "batch-match-lr": lambda: BatchMatch(rank=1),
     "hierarchical": lambda: Hierarchical(),
     "basins": lambda: Basins(),
     "monte-carlo-full": lambda: MonteCarlo("full", step=QUICK),

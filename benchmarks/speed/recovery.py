@@ -216,7 +216,7 @@ def exact_slopes(simulated: Simulated, q: HierarchicalMap) -> dict[tuple[str, st
     slopes = {}
     for name in simulated.scales:
         j = places[name]
-        along = q.root[q.place, j] / q.root[j, j]  # all that moves with the latent
+        along = q.root.coupling[q.place, j] / q.root.diagonal[j]  # all that moves with the latent
         along[locations] = 0.0  # sds do not depend on locations
         change = (log_sds(middle + STEP * along) - log_sds(middle - STEP * along)) / (2 * STEP)
         slopes |= {(name, names[k]): float(c) for k, c in zip(locations, change, strict=True)}

@@ -196,10 +196,12 @@ def _on_density(
     home: str,
     *,
     default: bool = False,
+    general: bool = True,
     objective: str = "−ELBO",
     **options: object,
 ) -> Method:
-    return Method(name, text, "pymc", FittedBy(Made(home, options)), default, objective=objective)
+    run = FittedBy(Made(home, options))
+    return Method(name, text, "pymc", run, default, general, objective=objective)
 
 
 _LAPLACE, _MIXED = "gaussian.laplace:Laplace", "gaussian.mixed:Mixed"
@@ -218,6 +220,13 @@ FAMILY_METHODS = (
         "the best Gaussian, from scores alone",
         "gaussian.batch_match:BatchMatch",
         default=True,
+    ),
+    _on_density(
+        "batch-match-lr",
+        "the best Gaussian of low rank plus diagonal, from scores alone",
+        "gaussian.batch_match:BatchMatch",
+        general=False,  # a posterior may have fewer parameters
+        rank=10,
     ),
     _on_density(
         "hierarchical",

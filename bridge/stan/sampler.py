@@ -15,6 +15,7 @@ from pymc_ext.sampling.protocol import Array, Chain
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
+from pymc_ext.variational.hierarchical.roots import DenseRoot
 from stan_models.chains import StanChain, Transitions, has_chains
 from stan_models.coordinates import Coordinates
 from stan_models.density import StanDensity
@@ -34,10 +35,10 @@ def coordinates_of(transport: TransportMap) -> Coordinates | None:
     if isinstance(transport, LowRankGaussian):
         root = transport.root_transposed_product(np.eye(transport.dimension))
         return Coordinates(_doubles(transport.mean), _doubles(root))
-    if isinstance(transport, HierarchicalMap):
+    if isinstance(transport, HierarchicalMap) and isinstance(transport.root, DenseRoot):
         tails = _doubles(transport.marginal.tails)
         return Coordinates(
-            _doubles(transport.center), _doubles(transport.root), order=transport.order,
+            _doubles(transport.center), _doubles(transport.root.matrix), order=transport.order,
             C=_doubles(transport.scales), H=_doubles(transport.gated),
             Q=_doubles(transport.squares), d=_doubles(transport.offset),
             m=_doubles(transport.gated_mean), skew=_doubles(transport.marginal.skew),

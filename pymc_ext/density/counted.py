@@ -17,6 +17,9 @@ from pymc_ext.density.protocol import (
     coordinate_names,
 )
 
+# Numbers in the points of one call, 2 MB: a density of rows may hold some arrays of their size.
+MOST_NUMBERS = 2**18
+
 
 class Clock:
     """Seconds spent compiling, apart from those of the fit."""
@@ -83,13 +86,25 @@ class CountedDensity:
     def log_density(self, theta: Array) -> Array:
         """log p̃, (N, D) -> (N,)."""
         self.values += len(theta)
-        return self.density.log_density(theta)
+        parts = self._in_parts(theta)
+        if len(parts) == 1:
+            return self.density.log_density(theta)
+        return np.concatenate([self.density.log_density(part) for part in parts])
 
     def log_density_gradient(self, theta: Array) -> tuple[Array, Array]:
         """log p̃ and score, (N, D) -> (N,), (N, D)."""
         self.values += len(theta)
         self.gradients += len(theta)
-        return self.density.log_density_gradient(theta)
+        parts = self._in_parts(theta)
+        if len(parts) == 1:
+            return self.density.log_density_gradient(theta)
+        both = [self.density.log_density_gradient(part) for part in parts]
+        log_p, scores = (np.concatenate(column) for column in zip(*both, strict=True))
+        return log_p, scores
+
+    def _in_parts(self, theta: Array) -> list[Array]:
+        """Rows of `MOST_NUMBERS` at most, in parts of nearly one size."""
+        return np.array_split(theta, max(1, -(-theta.size // MOST_NUMBERS)))
 
     # ---- parameters beside θ ---------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.missed_mass import (
     MissedMass,
     edge_of,
@@ -23,11 +24,10 @@ from pymc_ext.variational.gaussian.missed_mass import (
     missed_mass,
 )
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+from pymc_ext.variational.hierarchical.algorithm import Fit, Hierarchical
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 
 Array = NDArray[np.floating]
-Q = Gaussian | HierarchicalMap
 MOST = 24  # components: the labellings of four groups
 # Fits in a row that end in basins known before, after which the other paths of a search are left:
 # they ended in flanks of what is known, as in the neck of a funnel.
@@ -82,7 +82,7 @@ class Basins(Algorithm[PosteriorMixture]):
         fit = _OneByOne(density, seed, budget, monitor)
         if isinstance(state, PosteriorMixture):
             fit.components += state.components
-        elif isinstance(state, Gaussian | HierarchicalMap):
+        elif isinstance(state, Gaussian | LowRankGaussian | HierarchicalMap):
             fit.components.append(state)
         else:
             fit.components.append(fit.fitted(start, Hierarchical()))
@@ -115,7 +115,7 @@ class _OneByOne:
         self.components = list[Component]()
         self.stopped: str | None = None  # why the fits ended before their time
 
-    def fitted(self, start: Array, algorithm: Hierarchical) -> Q:
+    def fitted(self, start: Array, algorithm: Hierarchical) -> Fit:
         """A map from ``start`` (D,)."""
         found = algorithm.run(
             self.density, start, seed=self.seed, monitor=self.monitor,

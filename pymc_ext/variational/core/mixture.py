@@ -69,7 +69,9 @@ class PosteriorMixture(ByValue):
     @property
     def std(self) -> Array:
         """(D,)."""
-        return np.sqrt(np.diag(self.cov))
+        centred = np.stack([moment(c, "mean") for c in self.components]) - self.mean
+        within = np.stack([moment(c, "std") for c in self.components])
+        return np.sqrt(np.exp(self.log_weights) @ (within**2 + centred**2))
 
     def log_densities(self, theta: Array) -> Array:
         """Those of the components, (N, D) -> (K, N)."""

@@ -4,12 +4,14 @@ Three stages: paths of an optimiser, the best of whose Gaussians starts (:mod:`.
 match inside a trust region (:mod:`.trust_region_matching`); natural gradients of the ELBO
 (:mod:`.natural_gradient`), for batch and match minimises a score divergence, whose minimum is not
 the ELBO's where p is not Gaussian. Each ends by a test of its own, so that an easy posterior takes
-some hundred scores and a hard one some thousand.
+some hundred scores and a hard one some thousand. Beyond some hundred dimensions the Gaussian is of
+low rank plus diagonal, see :mod:`.low_rank_stages`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,11 +32,16 @@ from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.core.threads import one_thread
+from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
+from pymc_ext.variational.gaussian.low_rank_gradient import LowRankGradient
+from pymc_ext.variational.gaussian.low_rank_stages import find_low_rank, resolved_rank
 from pymc_ext.variational.gaussian.natural_gradient import Batch, NaturalGradient
 from pymc_ext.variational.gaussian.numbers import antithetic, cholesky
 from pymc_ext.variational.gaussian.path import Path, best_of, follow_paths
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
+from pymc_ext.variational.gaussian.score_matching import match_step
 from pymc_ext.variational.gaussian.trust_region_matching import Matching
 
 Array = NDArray[np.floating]
@@ -86,7 +93,7 @@ def find_gaussian(
         course.offer(q := Gaussian(best.mean, cholesky(best.cov)))
     else:
         q = Gaussian(start, NO_PATH_SD * np.eye(len(start)))
-    q = Matching(density, q, rng).run(course)
+    q = Matching(density, q, rng, match_step).run(course)
     candidate = course.offer(q)
     steps = NaturalGradient(density, q, rng)
     if not finish:
@@ -115,7 +122,7 @@ def new_course(
 
 
 @dataclass(frozen=True)
-class BatchMatch(Algorithm[Gaussian]):
+class BatchMatch(Algorithm[Gaussian | LowRankGaussian]):
     """Engine of :class:`pymc_ext.BatchMatchVI`, for any density.
 
     Parameters
@@ -124,6 +131,8 @@ class BatchMatch(Algorithm[Gaussian]):
         Paths of the first stage.
     finish
         ``"elbo"``; None ends with batch and match.
+    rank
+        Columns of Λ in Σ = Λ Λᵀ + diag ψ. None: a dense Σ up to 300 dimensions, 10 to 32 beyond.
 
     Examples
     --------
@@ -136,12 +145,20 @@ class BatchMatch(Algorithm[Gaussian]):
     name = "batch-match"
     paths: int = PATHS
     finish: str | None = "elbo"
+    rank: int | None = None
 
     def __post_init__(self) -> None:
         if self.finish not in ("elbo", None):
             raise ValueError(f"finish must be 'elbo' or None, got {self.finish!r}")
         if isinstance(self.paths, bool) or not isinstance(self.paths, int) or self.paths < 1:
             raise ValueError(f"paths must be an integer >= 1, got {self.paths!r}")
+        if self.rank is not None and (
+            isinstance(self.rank, bool) or not isinstance(self.rank, int) or self.rank < 1
+        ):
+            raise ValueError(
+                f"rank must be None or an integer >= 1, got {self.rank!r}; a Gaussian without "
+                "correlations is DiagonalVI's"
+            )
 
     def run(
         self,
@@ -152,17 +169,13 @@ class BatchMatch(Algorithm[Gaussian]):
         budget: int,
         monitor: Monitor,
         state: object | None = None,
-    ) -> Fitted[Gaussian]:
+    ) -> Fitted[Gaussian | LowRankGaussian]:
         refuse_hyperparameters(density, self.name)
         course = new_course(density, seed, budget, monitor)
+        rank = resolved_rank(self.rank, density.dimension)
         try:
-            if isinstance(state, Gaussian):
-                steps = NaturalGradient(density, state, stream(seed, Purpose.TRAIN))
-                ended = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK)
-            else:
-                ended = find_gaussian(
-                    density, start, seed, course, paths=self.paths, finish=self.finish is not None
-                ).ended
+            with nullcontext() if rank is None else one_thread():
+                ended = self._ended(density, start, seed, course, rank, state)
             q, converged, why = ended.best.q, True, ended.why
         except (FitStopped, KeyboardInterrupt) as stop:
             if course.best is None:
@@ -180,3 +193,34 @@ class BatchMatch(Algorithm[Gaussian]):
             notes=notes_on(fresh, ADVICE),
         )
         return Fitted(q, result, state=q)
+
+    def _ended(
+        self,
+        density: CountedDensity,
+        start: Array,
+        seed: int | None,
+        course: Course,
+        rank: int | None,
+        state: object | None,
+    ) -> Ended[Gaussian | LowRankGaussian]:
+        """The best q, from ``start`` or from where an earlier run ended."""
+        if isinstance(state, Gaussian | LowRankGaussian):
+            steps = steps_from(density, state, stream(seed, Purpose.TRAIN))
+            return in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK)
+        finish = self.finish is not None
+        if rank is None:
+            return find_gaussian(
+                density, start, seed, course, paths=self.paths, finish=finish
+            ).ended
+        return find_low_rank(
+            density, start, seed, course, paths=self.paths, rank=rank, finish=finish
+        )
+
+
+def steps_from(
+    density: CountedDensity, q: Gaussian | LowRankGaussian, rng: np.random.Generator
+) -> NaturalGradient | LowRankGradient:
+    """Steps of the ELBO that go on from q."""
+    if isinstance(q, Gaussian):
+        return NaturalGradient(density, q, rng)
+    return LowRankGradient(density, q, rng)

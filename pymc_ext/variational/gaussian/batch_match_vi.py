@@ -10,14 +10,16 @@ from pymc_ext.variational.gaussian.batch_match import PATHS, BatchMatch
 
 
 class BatchMatchVI(AlgorithmVI):
-    r"""The full-rank Gaussian of the highest ELBO: ``pm.fit(method=BatchMatchVI())``.
+    r"""The Gaussian of the highest ELBO: ``pm.fit(method=BatchMatchVI())``.
 
     .. math:: q = N(\mu, \Sigma) \text{ at the maximum of } E_q[\log\tilde p - \log q]
 
     on the **unconstrained** space, log-Jacobian included. Paths of an optimiser give a start, batch
     and match inside a trust region brings it near, natural gradients of the ELBO end it; no mode,
     no Hessian and no learning rate is needed, and some hundred to some thousand scores. It works
-    where Laplace has no mode, and where the mode is not where the mass is.
+    where Laplace has no mode, and where the mode is not where the mass is. Beyond 300 parameters
+    :math:`\Sigma = \Lambda\Lambda^\top + \operatorname{diag}\psi` with few factors, in memory and
+    time that grow as D.
 
     Parameters
     ----------
@@ -25,6 +27,9 @@ class BatchMatchVI(AlgorithmVI):
         Paths of the first stage, from the start and from dispersed points.
     finish
         ``"elbo"``; None ends with batch and match, which minimises a score divergence.
+    rank
+        Columns of Λ, 1 … D; None: a dense Σ up to 300 parameters, beyond 32,000/D, at least 10 and
+        at most 32.
     model, start, random_seed
         As :class:`LaplaceVI`. ``pm.Minibatch`` data are refused, for stages are compared by log p̃.
 
@@ -32,7 +37,7 @@ class BatchMatchVI(AlgorithmVI):
     ------
     ValueError
         From ``fit``: log p̃ has no finite score near the start, or q ran away along a direction in
-        which the posterior is improper.
+        which the posterior is improper. At once or from ``fit``: ``rank`` is out of range.
 
     Examples
     --------
@@ -42,7 +47,8 @@ class BatchMatchVI(AlgorithmVI):
 
     References
     ----------
-    Cai et al. (2024), arXiv:2402.14758 (batch and match); Zhang et al. (2022), arXiv:2108.03782
+    Cai et al. (2024), arXiv:2402.14758 (batch and match); Modi, Cai & Saul (2025),
+    arXiv:2410.22292 (low rank); Zhang et al. (2022), arXiv:2108.03782
     (paths); Khan & Rue (2023), arXiv:2107.04562 (natural gradients).
     """
 
@@ -51,9 +57,10 @@ class BatchMatchVI(AlgorithmVI):
         *,
         paths: int = PATHS,
         finish: str | None = "elbo",
+        rank: int | None = None,
         model: pm.Model | None = None,
         start: Start | None = None,
         random_seed: int | None = None,
     ) -> None:
-        algorithm = BatchMatch(paths, finish)
+        algorithm = BatchMatch(paths, finish, rank)
         super().__init__(algorithm, model=model, start=start, random_seed=random_seed)

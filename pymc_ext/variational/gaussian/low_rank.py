@@ -5,7 +5,7 @@ Notation: R = diag(s)(I + U (K − I) Uᵀ) is a root of the covariance, Σ = R 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -75,6 +75,29 @@ class LowRankGaussian:
         x = x / self.scale
         inner = x @ self.basis
         return x + (np.linalg.solve(self.core, inner.T).T - inner) @ self.basis.T
+
+    def root_transposed_solve(self, x: Array) -> Array:
+        """R⁻ᵀ x, rows (N, D) -> (N, D)."""
+        inner = x @ self.basis
+        x = x + (np.linalg.solve(self.core.T, inner.T).T - inner) @ self.basis.T
+        return x / self.scale
+
+    @cached_property
+    def factor(self) -> Array:
+        """Λ with Σ = Λ Λᵀ + diag(s²), (D, rank); for one made by :meth:`from_factor`."""
+        stretch, axes = np.linalg.eigh(self.core @ self.core.T)
+        longer = np.sqrt(np.maximum(stretch - 1, 0))
+        return self.scale[:, None] * (self.basis @ axes) * longer
+
+    @cached_property
+    def precision_diagonal(self) -> Array:
+        """Diagonal of Σ⁻¹, (D,)."""
+        half = np.linalg.solve(self.core, self.basis.T)
+        return (1 + np.sum(half**2, axis=0) - np.sum(self.basis**2, axis=1)) / self.scale**2
+
+    def narrowed(self, factor: float) -> LowRankGaussian:
+        """With sds divided by ``factor``."""
+        return replace(self, scale=self.scale / factor)
 
     def forward(self, z: Array) -> tuple[Array, Array]:
         """θ = μ + R z and log q, (N, D) -> (N, D), (N,)."""

@@ -197,13 +197,14 @@ def is_outside(points: Array, log_density_of_q: Callable[[Array], Array], edge: 
 
 def _starts(theta: Array, rng: np.random.Generator) -> list[Array]:
     """Around q at growing distances, in mirrored pairs; and near the origin."""
-    D = theta.shape[1]
+    N, D = theta.shape
     mean = theta.mean(axis=0)
-    root = cholesky(np.atleast_2d(np.cov(theta.T)))
+    # rows of a root of the draws' covariance; of many dimensions the draws themselves, O(N D)
+    root = (theta - mean) / np.sqrt(N - 1) if D >= N else cholesky(np.atleast_2d(np.cov(theta.T))).T
     part = (np.arange(DISTANCES) + rng.random(DISTANCES)) / DISTANCES
     distance = NEAREST * (FARTHEST / NEAREST) ** part
-    u = rng.standard_normal((DISTANCES, D))
-    u *= (distance * np.sqrt(D) / np.linalg.norm(u, axis=1))[:, None]
-    steps = u @ root.T
+    u = rng.standard_normal((DISTANCES, len(root)))
+    u *= (distance * np.sqrt(len(root)) / np.linalg.norm(u, axis=1))[:, None]
+    steps = u @ root
     near_origin = rng.uniform(-DISPERSION, DISPERSION, (UNIFORM, D))
     return [*(mean + steps), *(mean - steps), *near_origin]

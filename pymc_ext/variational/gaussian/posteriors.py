@@ -67,6 +67,10 @@ class Gaussian(ByValue):
         """Normalised log q, (N, D) -> (N,)."""
         return standard_normal_logp(self.inverse(theta)) - self.log_det
 
+    def narrowed(self, factor: float) -> Gaussian:
+        """With sds divided by ``factor``."""
+        return Gaussian(self.mean, self.root / factor)
+
     @cached_property
     def cov(self) -> Array:
         """(D, D)."""

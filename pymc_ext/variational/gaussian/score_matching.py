@@ -39,6 +39,12 @@ def matched(q: Gaussian, z: Array, g: Array, weight: float) -> Gaussian:
     return Gaussian(mean, cholesky((cov + cov.T) / 2))
 
 
+def match_step(q: Gaussian, z: Array, g: Array, weight: float) -> tuple[Gaussian, float]:
+    """:func:`matched` with its KL from q, nats."""
+    new = matched(q, z, g, weight)
+    return new, divergence(new, q)
+
+
 def symmetric_root(A: Array) -> Array:
     """A^½ of a positive semidefinite matrix, rounding below zero cut off."""
     values, vectors = np.linalg.eigh((A + A.T) / 2)

@@ -8,17 +8,48 @@ the last q kept, where the ELBO fell by more than its error.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.course import LEAST_GAIN, Course
-from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.gaussian.score_matching import divergence, matched
 
 Array = NDArray[np.floating]
+
+
+class Normal(Protocol):
+    """A Gaussian q, dense or of low rank."""
+
+    @property
+    def mean(self) -> Array:
+        """(D,)."""
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+
+    @property
+    def latent_dimension(self) -> int:
+        """D."""
+
+    @property
+    def std(self) -> Array:
+        """(D,)."""
+
+    def forward(self, z: Array) -> tuple[Array, Array]:
+        """Draws and log q, (N, D) -> (N, D), (N,)."""
+
+    def narrowed(self: N, factor: float) -> N:
+        """With sds divided by ``factor``."""
+
+
+N = TypeVar("N", bound=Normal)
+# q, draws, their scores, λ -> the match and its KL from q
+Step = Callable[[N, Array, Array, float], tuple[N, float]]
 SMALL = 40  # dimensions up to which a batch has 20 draws, beyond 40 (trial on 69 posteriors)
 WEIGHT = 10.0  # of the match, times the batch over the step's number; served from D = 1 to 185
 HALVINGS = 30  # of the weight: λ is then 1e-9 of its start, and no step at all
@@ -43,19 +74,21 @@ def batch_size(dimension: int) -> int:
     return 20 if dimension <= SMALL else 40
 
 
-class Matching:
+class Matching(Generic[N]):
     """The stage: its q moves with every :meth:`batch`, until the ELBO no longer rises."""
 
-    def __init__(self, density: CountedDensity, q: Gaussian, rng: np.random.Generator) -> None:
-        self.density, self.q, self.rng = density, q, rng
+    def __init__(
+        self, density: CountedDensity, q: N, rng: np.random.Generator, step: Step[N]
+    ) -> None:
+        self.density, self.q, self.rng, self.step = density, q, rng, step
         self.radius, self.free = max(1.0, q.dimension / 4), 0
-        self.kept: tuple[Gaussian, Estimate] | None = None
+        self.kept: tuple[N, Estimate] | None = None
         self.estimates: list[Estimate] = []
         self.retreats, self.first_std = 0, q.std
 
-    def run(self, course: Course[Gaussian]) -> Gaussian:
-        """Batches until they no longer pay."""
-        while not self.rests():
+    def run(self, course: Course[N], most: int | None = None) -> N:
+        """Batches until they no longer pay, at most so many."""
+        while not self.rests() and (most is None or len(self.estimates) < most):
             loss = self.batch()
             self._refuse_runaway()
             course.step(loss, lambda: self.q)
@@ -118,7 +151,7 @@ class Matching:
                 "to the parameters that have them"
             )
         if self.kept is None:
-            self.q = Gaussian(self.q.mean, self.q.root / np.sqrt(NARROWING))
+            self.q = self.q.narrowed(np.sqrt(NARROWING))
         else:
             self.q, self.radius = self.kept[0], self.radius / NARROWING
 
@@ -126,8 +159,8 @@ class Matching:
         full = weight = WEIGHT * len(theta) / (self.free + 1)
         for _ in range(HALVINGS):
             try:
-                new = matched(self.q, theta, scores, weight)
-                if divergence(new, self.q) <= self.radius:
+                new, moved = self.step(self.q, theta, scores, weight)
+                if moved <= self.radius:
                     break
             except np.linalg.LinAlgError:
                 pass

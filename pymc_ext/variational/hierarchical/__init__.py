@@ -1,8 +1,10 @@
 """The conditional laws of hierarchical models, found from scores alone.
 
 `moments` reads from one batch who governs whom, `map` is the map with its inverse and pullback,
-`marginal` its monotone maps of single coordinates, `training` the steps, `growth` decides what is
-free, `links` tells a reader, `algorithm` puts them in a row, `vi` is the method of ``pm.fit``.
+`roots` its linear part, dense or of arrow form, `marginal` its monotone maps of single coordinates,
+`training` the steps, `growth` decides what is free, `structure` and `arrow` serve models beyond 300
+dimensions, `links` tells a reader, `algorithm` puts them in a row, `vi` is the method of
+``pm.fit``.
 
 To let the map do more, give `training.Free` a mask, `training.Training` the step of what it frees,
 and `growth.Growth` the round that tries it.

@@ -1,7 +1,13 @@
-r"""The hierarchical map, for any density: a robust Gaussian, links from its scores, training."""
+r"""The hierarchical map, for any density: a robust Gaussian, links from its scores, training.
+
+Dense up to some 300 dimensions. Beyond, the Gaussian is of low rank and the map of arrow form, see
+:mod:`.arrow`, where the scores show globals on which all others depend and these not on one
+another; elsewhere q is the low-rank Gaussian, and a note says so.
+"""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,10 +28,21 @@ from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.batch_match import PATHS, Found, find_gaussian, new_course
+from pymc_ext.variational.core.threads import one_thread
+from pymc_ext.variational.gaussian.batch_match import (
+    PATHS,
+    Found,
+    find_gaussian,
+    new_course,
+    steps_from,
+)
+from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
+from pymc_ext.variational.gaussian.low_rank_gradient import LowRankGradient
+from pymc_ext.variational.gaussian.low_rank_stages import DENSE, first_low_rank, resolved_rank
 from pymc_ext.variational.gaussian.natural_gradient import Batch, NaturalGradient, step_draws
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
+from pymc_ext.variational.hierarchical.arrow import arrow_growth
 from pymc_ext.variational.hierarchical.growth import FIRST_BLOCK, ROUNDS, Growth
 from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
@@ -35,9 +52,12 @@ from pymc_ext.variational.hierarchical.moments import (
     governors_first,
     moments_in,
 )
+from pymc_ext.variational.hierarchical.structure import find_structure
 from pymc_ext.variational.hierarchical.training import Free, Training
 
 Array = NDArray[np.floating]
+Fit = Gaussian | LowRankGaussian | HierarchicalMap
+NO_ARROW = "no few coordinates leave the others independent: the Gaussian alone was fitted"
 ADVICE = "its conditional laws are not a hierarchy's; use a flow, or NUTS in q's coordinates"
 
 
@@ -49,7 +69,7 @@ class HierarchicalResult(FitResult):
 
 
 @dataclass(frozen=True)
-class Hierarchical(Algorithm[Gaussian | HierarchicalMap]):
+class Hierarchical(Algorithm[Fit]):
     """Engine of :class:`pymc_ext.HierarchicalVI`, for any density.
 
     Parameters
@@ -96,23 +116,27 @@ class Hierarchical(Algorithm[Gaussian | HierarchicalMap]):
         budget: int,
         monitor: Monitor,
         state: object | None = None,
-    ) -> Fitted[Gaussian | HierarchicalMap]:
+    ) -> Fitted[Fit]:
         refuse_hyperparameters(density, self.name)
         course = new_course(density, seed, budget, monitor, self.longest_block)
         links, converged = Links(), True
+        dense = density.dimension <= DENSE
         try:
-            if isinstance(state, Gaussian | HierarchicalMap):
-                steps = resumed(density, state, stream(seed, Purpose.TRAIN))
-                why = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK).why
-            else:
-                why, links = self._searched(density, start, seed, course)
+            with nullcontext() if dense else one_thread():
+                if isinstance(state, Gaussian | LowRankGaussian | HierarchicalMap):
+                    steps = resumed(density, state, stream(seed, Purpose.TRAIN))
+                    why = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK).why
+                elif dense:
+                    why, links = self._dense(density, start, seed, course)
+                else:
+                    why, links = self._arrow(density, start, seed, course)
         except (FitStopped, KeyboardInterrupt) as stop:
             if course.best is None:
                 raise
             converged, why = False, f"unfinished: {str(stop) or type(stop).__name__}"
         assert course.best is not None  # every way here has judged a q
         q = course.best.q
-        if isinstance(q, HierarchicalMap) and q.is_gaussian:
+        if dense and isinstance(q, HierarchicalMap) and q.is_gaussian:
             q = q.as_gaussian()
         refuse_runaway(q, density, seed)
         fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
@@ -122,12 +146,12 @@ class Hierarchical(Algorithm[Gaussian | HierarchicalMap]):
             stop_reason=why,
             iterations=len(monitor.losses),
             fresh=fresh,
-            notes=notes_on(fresh, ADVICE),
+            notes=notes_on(fresh, ADVICE) + ((NO_ARROW,) if why.startswith(NO_ARROW) else ()),
             links=links,
         )
         return Fitted(q, result, state=q)
 
-    def _searched(
+    def _dense(
         self, density: CountedDensity, start: Array, seed: int | None, course: Course
     ) -> tuple[str, Links]:
         """A Gaussian, then what links promise; why it ended, and the links of what was kept."""
@@ -143,13 +167,29 @@ class Hierarchical(Algorithm[Gaussian | HierarchicalMap]):
             why = in_doubling_blocks(steps, course, gaussian, FIRST_BLOCK).why
         return why, Links.of(growth.best.q, growth.moments, density.unconstrained_names)
 
+    def _arrow(
+        self, density: CountedDensity, start: Array, seed: int | None, course: Course
+    ) -> tuple[str, Links]:
+        """The same beyond 300 dimensions."""
+        rank = resolved_rank(None, density.dimension)
+        assert rank is not None
+        reached, steps = first_low_rank(density, start, seed, course, paths=self.paths, rank=rank)
+        rng = stream(seed, Purpose.INITIAL)
+        structure = find_structure(density, reached.q, rng)
+        if structure is None:
+            ended = in_doubling_blocks(steps, course, reached, FIRST_BLOCK)
+            return f"{NO_ARROW}; {ended.why}", Links()
+        growth = arrow_growth(density, course, reached.q, structure, rng)
+        why = growth.run(self.rounds)
+        return why, Links.of(growth.best.q, growth.moments, density.unconstrained_names)
+
 
 def resumed(
-    density: CountedDensity, q: Gaussian | HierarchicalMap, rng: np.random.Generator
-) -> NaturalGradient | Training:
+    density: CountedDensity, q: Fit, rng: np.random.Generator
+) -> NaturalGradient | LowRankGradient | Training:
     """Steps that go on from q, with what it has free."""
-    if isinstance(q, Gaussian):
-        return NaturalGradient(density, q, rng)
+    if isinstance(q, Gaussian | LowRankGaussian):
+        return steps_from(density, q, rng)
     return Training(density, q, Free.of(q), rng)
 
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.course import (
@@ -59,7 +58,7 @@ class Growth:
     ) -> None:
         self.density, self.course, self.rng = density, course, rng
         self.best: Candidate[HierarchicalMap] = course.offer(q)
-        self.free = Free.none(q.dimension)
+        self.free = Free.none(q.dimension, q.governors)
         self.tried = self.free
         self.moments = moments  # in the coordinates of the best map
 
@@ -108,7 +107,8 @@ class Growth:
         A Gaussian inside a funnel makes its governor look skew to the wrong side; the next round
         sees it as it is.
         """
-        governor, no_pair = scales.any(axis=0), np.zeros_like(scales)
+        governor, no_pair = np.zeros_like(marginal), np.zeros_like(scales)
+        governor[: scales.shape[1]] = scales.any(axis=0)
         of_links = moments.gain(scales, no_pair, np.zeros_like(marginal))
         of_governors = moments.gain(no_pair, no_pair, marginal & governor)
         return np.logical_or(~governor, of_governors >= of_links)
@@ -160,17 +160,17 @@ def means_into_gate(q: HierarchicalMap, free: Free) -> tuple[HierarchicalMap, Fr
     In the neck of a funnel the mean must go to its limit as fast as the scale goes to zero, which
     L cannot say: chains get stuck there.
     """
-    root, mean, g0 = q.root.copy(), q.gated_mean.copy(), q.gate_at_zero
+    root, mean, g0 = q.root, q.gated_mean.copy(), q.gate_at_zero
     free_root = free.root.copy()
-    for j in np.flatnonzero(free.scales.any(axis=0)):
+    for j in np.flatnonzero(free.scales.any(axis=0)).tolist():
         i = np.flatnonzero(free.scales[:, j] & (np.abs(q.scales[:, j]) > LEAST_SLOPE))
         if len(i) == 0:
             continue
-        inner = solve_triangular(root[np.ix_(i, i)], root[i, j], lower=True)
+        inner = root.solve_within(i, root.coupling[i, j])
         # g − g₀ ≈ 2 g₀ (1 − g₀) C_ij y_j near zero
         inner /= 2 * g0[i] * (1 - g0[i]) * q.scales[i, j]
         mean[i] += np.clip(inner, -MOST_GATED, MOST_GATED)
-        root[i, j], free_root[i, j] = 0.0, False
-    share = np.abs(root) / np.linalg.norm(root, axis=1, keepdims=True)
+        root, free_root[i, j] = root.without(i, j), False
+    share = np.abs(root.coupling) / root.std[:, None]
     gated = np.tril(share > LEAST_SHARE_OF_ROW, -1) & free.linked[:, None] & ~free.scales
     return replace(q, root=root, gated_mean=mean), replace(free, root=free_root, gated=gated)

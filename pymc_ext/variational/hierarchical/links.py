@@ -58,7 +58,7 @@ class Links:
     @classmethod
     def of(cls, q: HierarchicalMap, moments: Moments, names: Sequence[str]) -> Links:
         """The links of a map, with errors from the residuals of its last training."""
-        own = np.diag(q.root)
+        own = q.root.diagonal[: q.governors]
         slope = (1 - q.gate_at_zero)[:, None] * q.scales / own  # ∂a/∂y = (1 − g) C
         # of (1 − g) C_ij: the error of T_ij over the information of a log scale's slope
         error = moments.scale_error / OF_SCALE / own

@@ -11,6 +11,8 @@ order of the coordinates in which whatever governs comes before what it governs,
     \theta &= \mu + L w, \quad y_j = M_j(v_j), \quad g_{i0} = \mathrm{sigmoid}(2 d_i)
 
 with L lower triangular, C, H and Q strictly so and sparse, and M_j the maps of :mod:`.marginal`.
+Only the first k coordinates govern: C, H and Q have k columns. For dense L k = D; for the arrow of
+:mod:`.arrow_root` they are the globals, and everything costs O(D k).
 C = H = Q = 0 and M the identity is the Gaussian N(μ, L Lᵀ). It is an autoregressive flow (Kingma et
 al. 2016, arXiv:1606.04934) whose conditioner is that of the models people write.
 """
@@ -22,13 +24,14 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 from scipy.special import expit
 
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.marginal import Marginal
+from pymc_ext.variational.hierarchical.roots import DenseRoot, Root
 
 Array = NDArray[np.floating]
 Places = slice | NDArray[np.integer]
@@ -37,11 +40,12 @@ FARTHEST_SHUT = 350.0  # −x: e^(2x) has no number beyond it, scales of 1e-152 
 
 
 class FewColumns:
-    """A (D, D) matrix of which few columns are not zero: products take only these."""
+    """A (D, k) matrix of which few columns are not zero: products take only these."""
 
     def __init__(self, matrix: Array) -> None:
         columns = np.flatnonzero(matrix.any(axis=0))
-        self.columns = columns if 2 * len(columns) < len(matrix) else slice(None)
+        k = matrix.shape[1]
+        self.columns = columns if 2 * len(columns) < k else slice(k)
         self.part = matrix[:, self.columns]
 
     def times(self, y: Array, rows: Places = slice(None)) -> Array:
@@ -94,9 +98,9 @@ class HierarchicalMap:
     order
         Coordinate of θ at each place of the order, (D,); all else is in this order.
     center, root
-        μ (D,) and L (D, D), lower triangular.
+        μ (D,) and L, lower triangular.
     scales, squares, gated
-        C, Q and H, (D, D), strictly lower triangular.
+        C, Q and H, (D, k), strictly lower triangular.
     offset, gated_mean
         d and m, (D,).
     marginal
@@ -105,7 +109,7 @@ class HierarchicalMap:
 
     order: NDArray[np.integer]
     center: Array
-    root: Array
+    root: Root
     scales: Array
     squares: Array
     gated: Array
@@ -117,13 +121,15 @@ class HierarchicalMap:
     def gaussian(cls, mean: Array, cov: Array, order: NDArray[np.integer]) -> HierarchicalMap:
         """N(mean, cov) as a map without links, in the given order."""
 
-        D = len(mean)
-        zero, none = np.zeros((D, D)), np.zeros(D)
-        root = cholesky(cov[np.ix_(order, order)])
-        half_open = np.full(D, INITIAL_OFFSET)
-        return cls(
-            order, mean[order], root, zero, zero, zero, half_open, none, Marginal.identity(D)
-        )
+        return cls.linear(order, mean[order], DenseRoot(cholesky(cov[np.ix_(order, order)])))
+
+    @classmethod
+    def linear(cls, order: NDArray[np.integer], center: Array, root: Root) -> HierarchicalMap:
+        """θ = μ + L v, without links."""
+        zero, none = np.zeros(root.coupling.shape), np.zeros(len(center))
+        half_open = np.full(len(center), INITIAL_OFFSET)
+        identity = Marginal.identity(len(center))
+        return cls(order, center, root, zero, zero, zero, half_open, none, identity)
 
     @property
     def is_gaussian(self) -> bool:
@@ -131,8 +137,9 @@ class HierarchicalMap:
         return not self.levels and not len(self.marginal.bent)
 
     def as_gaussian(self) -> Gaussian:
-        """N(μ, L Lᵀ), which it is where :attr:`is_gaussian`; in the order of θ."""
-        return Gaussian(self.center[self.place], self.root[self.place])
+        """N(μ, L Lᵀ), which it is where :attr:`is_gaussian`; dense, in the order of θ."""
+        root = self.root.product(np.eye(self.dimension)).T
+        return Gaussian(self.center[self.place], root[self.place])
 
     @property
     def dimension(self) -> int:
@@ -140,6 +147,11 @@ class HierarchicalMap:
         return len(self.center)
 
     latent_dimension = dimension
+
+    @property
+    def governors(self) -> int:
+        """k, of the first coordinates, which alone may govern others."""
+        return self.scales.shape[1]
 
     @cached_property
     def place(self) -> NDArray[np.integer]:
@@ -157,7 +169,7 @@ class HierarchicalMap:
         linked = (self.scales != 0) | (self.squares != 0) | (self.gated != 0)
         rest, levels = np.flatnonzero(linked.any(axis=1)), []
         while len(rest):
-            waits = linked[np.ix_(rest, rest)].any(axis=1)
+            waits = linked[np.ix_(rest, rest[rest < self.governors])].any(axis=1)
             levels.append(rest[~waits])
             rest = rest[waits]
         return levels
@@ -170,19 +182,26 @@ class HierarchicalMap:
     @cached_property
     def log_det_root(self) -> float:
         """log|det L|."""
-        return float(np.log(np.diag(self.root)).sum())
+        return float(np.log(self.root.diagonal).sum())
 
     # ---- the layer -------------------------------------------------------------------------
 
     def at(self, v: Array) -> Point:
         """The map at latents v (N, D)."""
         y, slope = self.marginal.forward(v)
+        if not self.levels:
+            return self._without_links(v, y, slope)
         a, e, g, inner, bend = self._conditional(y, slice(None))
         opening = g - self.gate_at_zero
         scaled = e * y
         w = scaled + opening * inner + bend
         by_x = (1 - g) * (scaled + 2 * g * inner)
         return Point(v, y, slope, a, e, g, opening, by_x, w)
+
+    def _without_links(self, v: Array, y: Array, slope: Array) -> Point:
+        g, zero = np.broadcast_to(self.gate_at_zero, y.shape), np.zeros_like(y)
+        by_x = (1 - self.gate_at_zero) * (y + 2 * self.gate_at_zero * self.gated_mean)
+        return Point(v, y, slope, zero, np.ones_like(y), g, zero, by_x, y)
 
     def _conditional(self, y: Array, rows: Places) -> tuple[Array, Array, Array, Array, Array]:
         """a, e^a, g, m + H y and Q (y² − 1) of some places, from all that come before them."""
@@ -211,17 +230,18 @@ class HierarchicalMap:
         funnels are climbed in tiny steps. Exact where governors depend on none; else the means and
         bends that a shift of y changes are kept as far as they are linear in w.
         """
-        offset = self.offset + self.scales @ shift
+        of_governors = shift[: self.governors]
+        offset = self.offset + self.scales @ of_governors
         gate = expit(2 * offset)
         wider = np.sqrt(gate / self.gate_at_zero)
         more = gate - self.gate_at_zero
-        mean = self.gated_mean + self.gated @ shift
-        constant = shift + more * mean + self.squares @ shift**2
-        by_w = more[:, None] * self.gated + 2 * self.squares * shift
+        mean = self.gated_mean + self.gated @ of_governors
+        constant = shift + more * mean + self.squares @ of_governors**2
+        by_w = more[:, None] * self.gated + 2 * self.squares * of_governors
         return replace(
             self,
-            center=self.center + self.root @ constant,
-            root=self.root * wider + (self.root @ by_w if by_w.any() else 0.0),
+            center=self.center + self.root.product(constant[None])[0],
+            root=self.root.changed(wider, by_w),
             offset=offset,
             gated_mean=mean / wider,
             gated=self.gated / wider[:, None],
@@ -232,7 +252,7 @@ class HierarchicalMap:
 
     def theta(self, at: Point) -> Array:
         """Draws, (N, D)."""
-        return (self.center + at.w @ self.root.T)[:, self.place]
+        return (self.center + self.root.product(at.w))[:, self.place]
 
     def log_q(self, at: Point) -> Array:
         """log q of them, (N,)."""
@@ -241,8 +261,10 @@ class HierarchicalMap:
 
     def forward(self, z: Array) -> tuple[Array, Array]:
         """Draws θ and log q, (N, D) -> (N, D), (N,)."""
-        at = self.at(z)
-        return self.theta(at), self.log_q(at)
+        parts = np.array_split(z, max(1, -(-z.size // NUMBERS_TOGETHER)))
+        points = (self.at(part) for part in parts)
+        theta, log_q = zip(*((self.theta(at), self.log_q(at)) for at in points), strict=True)
+        return np.concatenate(theta), np.concatenate(log_q)
 
     def pullback(self, z: Array, score: Array) -> Array:
         """Score in z of log p̃(T(z)) + log|det ∂T/∂z|, from the score of log p̃ at T(z)."""
@@ -251,16 +273,17 @@ class HierarchicalMap:
     def pullback_at(self, at: Point, score: Array) -> Array:
         """:meth:`pullback` where the map is known."""
         scales, gated, squares = self.parts
-        t = score[:, self.order] @ self.root  # by w
+        t = self.root.transposed_product(score[:, self.order])  # by w
         by_y = at.scale * t
-        scales.add_transposed(by_y, at.by_x * t + (1 - at.gate))
-        gated.add_transposed(by_y, at.opening * t)
-        squares.add_transposed(by_y, t, slope=2 * at.y)
+        if self.levels:
+            scales.add_transposed(by_y, at.by_x * t + (1 - at.gate))
+            gated.add_transposed(by_y, at.opening * t)
+            squares.add_transposed(by_y, t, slope=2 * at.y)
         return at.slope * by_y + self.marginal.slope_score(at.v)
 
     def inverse(self, theta: Array) -> Array:
         """v with T(v) = θ, (N, D)."""
-        w = solve_triangular(self.root, (theta[:, self.order] - self.center).T, lower=True).T
+        w = self.root.solve(theta[:, self.order] - self.center)
         y = w.copy()
         for level in self.levels:  # what a level depends on is known by then
             _, e, g, inner, bend = self._conditional(y, level)

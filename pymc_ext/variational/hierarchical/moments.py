@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.gaussian.natural_gradient import Batch
@@ -40,37 +39,38 @@ OF_SCALE, OF_SQUARE, OF_SKEW, OF_TAIL = 2.0, 2.0, 6.0, 24.0
 
 @dataclass(frozen=True)
 class Moments:
-    """T, U (D, D) and K (D,), with their standard errors."""
+    """T and U along the first k coordinates (D, k), U_ii and K (D,), with their standard errors."""
 
     scale: Array
     scale_error: Array
     square: Array
     square_error: Array
+    skew: Array
+    skew_error: Array
     tail: Array
     tail_error: Array
 
     @classmethod
-    def of(cls, r: Array, z: Array) -> Moments:
-        """From residuals and draws in mirrored pairs, (N, D) each."""
-        sums = MomentSums()
+    def of(cls, r: Array, z: Array, governors: int | None = None) -> Moments:
+        """From residuals and draws in mirrored pairs, (N, D) each; k is D by default."""
+        sums = MomentSums(governors)
         sums.add(shorten_outliers(r), z)
         return sums.moments()
 
     @property
     def scales(self) -> Mask:
-        """Pairs (i, j) where the scale of i depends on j, (D, D)."""
+        """Pairs (i, j) where the scale of i depends on j, (D, k)."""
         return self._below(_counts(self.scale, self.scale_error))
 
     @property
     def squares(self) -> Mask:
-        """Pairs (i, j) where the mean of i bends along j, (D, D)."""
+        """Pairs (i, j) where the mean of i bends along j, (D, k)."""
         return self._below(_counts(self.square, self.square_error))
 
     @property
     def marginals(self) -> Mask:
         """Coordinates that are skew, or whose tails are not the normal's, (D,)."""
-        skew, error = np.diag(self.square), np.diag(self.square_error)
-        return _counts(skew, error) | _counts(self.tail, self.tail_error)
+        return _counts(self.skew, self.skew_error) | _counts(self.tail, self.tail_error)
 
     @property
     def promised(self) -> float:
@@ -79,11 +79,10 @@ class Moments:
 
     def gain(self, scales: Mask, squares: Mask, marginals: Mask) -> float:
         """Nats that these freedoms bring, to second order, less what noise alone would show."""
-        skew, error = np.diag(self.square), np.diag(self.square_error)
         parts = (
             (self.scale[scales], self.scale_error[scales], OF_SCALE),
             (self.square[squares], self.square_error[squares], OF_SQUARE),
-            (skew[marginals], error[marginals], OF_SKEW),
+            (self.skew[marginals], self.skew_error[marginals], OF_SKEW),
             (self.tail[marginals], self.tail_error[marginals], OF_TAIL),
         )
         return sum(float(np.sum(m**2 - e**2)) / (2 * f) for m, e, f in parts)
@@ -94,10 +93,10 @@ class Moments:
 
 
 class MomentSums:
-    """Sums over batches from which :class:`Moments` are made; O(D²) numbers."""
+    """Sums over batches from which :class:`Moments` are made; O(D k) numbers."""
 
-    def __init__(self) -> None:
-        self.pairs = 0
+    def __init__(self, governors: int | None = None) -> None:
+        self.governors, self.pairs = governors, 0
         self._sums: list[Array] = []
 
     def add(self, r: Array, z: Array) -> None:
@@ -107,9 +106,11 @@ class MomentSums:
         z = (z[:half] - z[half:]) / 2
         square = z * z
         bend, tail, scale = square - 1, odd * z * (square - 3), even * z
+        skew, first = even * bend, slice(self.governors)
         new = [
-            scale.T @ z, (scale * scale).T @ square,
-            even.T @ bend, (even**2).T @ bend**2,
+            scale.T @ z[:, first], (scale * scale).T @ square[:, first],
+            even.T @ bend[:, first], (even**2).T @ bend[:, first] ** 2,
+            skew.sum(axis=0), (skew**2).sum(axis=0),
             tail.sum(axis=0), (tail**2).sum(axis=0),
         ]  # fmt: skip
         self.pairs += half
@@ -153,8 +154,8 @@ def _joined(a: Array, b: Array) -> Array:
 def moments_in(batch: Batch, q: HierarchicalMap) -> Moments:
     """Moments in the coordinates of the Gaussian ``q``, whose order they are in."""
     centred = (batch.theta - batch.q.mean)[:, q.order]
-    z = solve_triangular(q.root, centred.T, lower=True).T
-    return Moments.of(batch.scores[:, q.order] @ q.root + z, z)
+    z = q.root.solve(centred)
+    return Moments.of(q.root.transposed_product(batch.scores[:, q.order]) + z, z, q.governors)
 
 
 def governors_first(batch: Batch) -> NDArray[np.integer]:

@@ -38,7 +38,7 @@ class Free:
     Parameters
     ----------
     scales, squares, gated, root
-        Of C, Q, H and L, (D, D).
+        Of C, Q, H, and of L's columns of what may govern, (D, k).
     marginal
         Coordinates whose marginal map moves, (D,).
     """
@@ -50,17 +50,18 @@ class Free:
     marginal: Mask
 
     @classmethod
-    def none(cls, dimension: int) -> Free:
+    def none(cls, dimension: int, governors: int) -> Free:
         """Nothing but the Gaussian."""
-        no = np.zeros((dimension, dimension), dtype=bool)
-        return cls(no, no, no, np.tri(dimension, dtype=bool), np.zeros(dimension, dtype=bool))
+        no = np.zeros((dimension, governors), dtype=bool)
+        return cls(no, no, no, np.tri(*no.shape) > 0, np.zeros(dimension, dtype=bool))
 
     @classmethod
     def of(cls, q: HierarchicalMap) -> Free:
         """What is not zero in ``q``: to go on from it."""
         marginal = np.zeros(q.dimension, dtype=bool)
         marginal[q.marginal.bent] = True
-        root = np.tril(q.root != 0) | (q.scales == 0) & np.tri(q.dimension, dtype=bool)
+        below = np.tri(*q.scales.shape) > 0
+        root = ((q.root.coupling != 0) | (q.scales == 0)) & below
         return cls(q.scales != 0, q.squares != 0, q.gated != 0, root, marginal)
 
     def __or__(self, other: Free) -> Free:
@@ -75,7 +76,7 @@ class Free:
 
     @cached_property
     def share_of_root(self) -> Array:
-        """Of each entry of a symmetric change, what L takes: half of the diagonal, (D, D)."""
+        """Of each entry of a symmetric change, what L takes: half of the diagonal, (D, k)."""
         share = np.tril(self.root).astype(float)
         np.fill_diagonal(share, 0.5 * np.diag(share))
         return share
@@ -97,12 +98,12 @@ class Training(Averaged[HierarchicalMap]):
     ) -> None:
         super().__init__()
         self.density, self.q, self.free, self.rng = density, q, free, rng
-        self.draws = step_draws(q.dimension)
-        self.moments = MomentSums()
+        self.draws = step_draws(q.governors)
+        self.moments = MomentSums(q.governors)
 
     def forget_average(self) -> None:
         super().forget_average()
-        self.moments = MomentSums()
+        self.moments = MomentSums(self.q.governors)
 
     def advance(self) -> float:
         q = self.q
@@ -123,13 +124,14 @@ class Training(Averaged[HierarchicalMap]):
     def parameters(self) -> tuple[Array, ...]:
         q = self.q
         tails = (q.marginal.skew, q.marginal.tails)
-        return q.center, q.root, q.scales, q.squares, q.gated, q.offset, q.gated_mean, *tails
+        layer = q.scales, q.squares, q.gated, q.offset, q.gated_mean
+        return q.center, *layer, *tails, *q.root.arrays
 
     def posterior(self, *parameters: Array) -> HierarchicalMap:
-        mean, root, scales, squares, gated, offset, gated_mean, skew, tails = parameters
-        marginal = Marginal(skew, tails)
+        center, scales, squares, gated, offset, gated_mean, skew, tails, *arrays = parameters
+        root, marginal = self.q.root.of_arrays(arrays), Marginal(skew, tails)
         return HierarchicalMap(
-            self.q.order, mean, root, scales, squares, gated, offset, gated_mean, marginal
+            self.q.order, center, root, scales, squares, gated, offset, gated_mean, marginal
         )
 
     def _moved(self, at: Point, r: Array) -> HierarchicalMap:
@@ -146,13 +148,11 @@ class Training(Averaged[HierarchicalMap]):
         shift = np.mean(r + (1 - at.scale) * h, axis=0) / information
         longest = 0.5 * np.sqrt(q.dimension)
         shift *= longest / max(longest, float(np.linalg.norm(shift)))
-        by_root = scaled.T @ at.w / np.mean(at.w**2, axis=0)
-        root_step = _capped(by_root * free.share_of_root, LONGEST_SCALE)
-        moved = replace(q, root=q.root + q.root @ (rate * root_step))
+        moved = replace(q, root=q.root.stepped(scaled, at.w, free.share_of_root, rate))
         if free.linked.any():
             moved = self._linked(moved, at, h, rate)
         if free.squares.any():
-            bend = at.y**2 - 1
+            bend = at.y[:, : q.governors] ** 2 - 1
             squares = scaled.T @ bend / np.mean(bend**2, axis=0)
             squares = rate * _capped(squares, LONGEST_MEAN) * free.squares
             moved = replace(moved, squares=q.squares + squares)
@@ -169,7 +169,7 @@ class Training(Averaged[HierarchicalMap]):
         mean = _capped(by_inner.mean(axis=0) / information, LONGEST_MEAN) * free.linked
         gated = q.gated
         if free.gated.any():
-            step = by_inner.T @ at.y / len(h) / information[:, None]
+            step = by_inner.T @ at.y[:, : q.governors] / len(h) / information[:, None]
             gated = gated + rate * _capped(step, LONGEST_MEAN) * free.gated
         return replace(
             moved,
@@ -193,7 +193,7 @@ class Training(Averaged[HierarchicalMap]):
         step = _capped(np.linalg.solve(information, right)[:, :, 0], LONGEST_SCALE)
         scales, offset = np.zeros_like(q.scales), np.zeros_like(q.offset)
         np.put_along_axis(
-            wide := np.zeros((len(rows), q.dimension)), governors, step[:, :-1] * real, 1
+            wide := np.zeros((len(rows), q.governors)), governors, step[:, :-1] * real, 1
         )
         scales[rows], offset[rows] = wide, step[:, -1]
         return scales, offset

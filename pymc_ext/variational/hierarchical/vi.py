@@ -22,7 +22,9 @@ class HierarchicalVI(AlgorithmVI):
     starts at the Gaussian of :class:`BatchMatchVI`; that batch's scores show which coordinate
     governs whose scale, no graph and no priors are read. Scales, gates and marginals are added one
     by one and kept only where the ELBO of fresh draws rises by more than its error; where nothing
-    is found, q is the Gaussian. Some hundred to some thousand scores; up to some 300 parameters.
+    is found, q is the Gaussian. Some hundred to some thousand scores. Beyond 300
+    parameters rows of locals hold the globals and their own group only, both found from scores, and
+    time and memory grow as D; where there is no such structure q is the low-rank Gaussian.
     ``approx.result.links`` says who governs whom: ``print`` it, or ``links.plot()``.
 
     Parameters

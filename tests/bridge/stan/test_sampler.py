@@ -17,8 +17,10 @@ from pymc_ext.variational.gaussian.posteriors import (
     Gaussian,
     GaussianMixture,
 )
+from pymc_ext.variational.hierarchical.arrow_root import ArrowRoot
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.marginal import Marginal
+from pymc_ext.variational.hierarchical.roots import DenseRoot
 from stan_models import StanDensity, StanProgram
 from stan_models.chains import StanChain, has_chains
 from tests.tolerances import monte_carlo
@@ -35,8 +37,8 @@ def hierarchical() -> HierarchicalMap:
         np.array([0.4, 0, -0.2, 0]), np.array([[1.3, 1, 0.8, 1], [0.7, 1, 1.2, 1.5]])
     )
     return HierarchicalMap(
-        np.array([2, 0, 3, 1]), RNG.normal(size=D), ROOT, 0.4 * LOWER, 0.1 * LOWER, 0.2 * LOWER,
-        RNG.normal(size=D), RNG.normal(size=D), marginal,
+        np.array([2, 0, 3, 1]), RNG.normal(size=D), DenseRoot(ROOT),
+        0.4 * LOWER, 0.1 * LOWER, 0.2 * LOWER, RNG.normal(size=D), RNG.normal(size=D), marginal,
     )  # fmt: skip
 
 
@@ -97,6 +99,8 @@ def test_chains_share_one_step_size(density: StanDensity) -> None:
 def test_what_it_does_not_take(density: StanDensity) -> None:
     mixture = GaussianMixture(np.zeros(1), (Gaussian(np.zeros(D), np.eye(D)),))
     assert not takes(density, mixture)
+    arrow = ArrowRoot(ROOT[:, :1], (ROOT[1:, 1:][None],))
+    assert not takes(density, HierarchicalMap.linear(np.arange(D), np.zeros(D), arrow))
     python = CallableDensity(lambda x: -0.5 * (x**2).sum(1), lambda x: -x, dimension=2)
     assert not takes(python, None)
     for wrong, words in ((python, "needs a Stan program"), (density, "use nutpie")):

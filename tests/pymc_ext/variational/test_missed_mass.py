@@ -76,3 +76,15 @@ def test_what_is_missed_is_named() -> None:
     assert text.startswith("mass is missed: a mode at ")
     assert "a = 8.4" in text or "a = 8.5" in text
     assert "holds at least 0.4" in text
+
+
+def test_with_fewer_draws_than_dimensions_the_second_component_is_found() -> None:
+    """The draws' covariance is then singular."""
+    D, weight = 400, 0.4
+    density, q = mixture(D, 60.0, weight), Gaussian(np.zeros(D), np.eye(D))
+    rng = np.random.default_rng(1)
+    theta, log_q = q.forward(rng.standard_normal((200, D)))
+    log_z = np.log1p(-weight)
+    found = missed_mass(CountedDensity(density), theta, log_q, q.log_density, log_z, rng)
+    basin = found.basins[0]
+    assert abs(basin.log_ratio - np.log(weight) + log_z) < 4 * basin.error + 0.1
