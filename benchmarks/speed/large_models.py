@@ -37,7 +37,8 @@ class VaryingIntercepts:
         seed: int = 1,
     ) -> None:
         rng = np.random.default_rng(seed)
-        self.groups, self.dimension, self.likelihood = groups, groups + 3, likelihood
+        self.groups, self.globals, self.dimension = groups, 3, groups + 3
+        self.likelihood = likelihood
         self.x = rng.standard_normal((ROWS, groups))
         effects = rng.normal(0.5, 0.7, groups)
         self.y = simulate(effects + 0.5 * self.x, rng).astype(float)
@@ -98,7 +99,7 @@ class VaryingSlopes:
 
     def __init__(self, groups: int, seed: int = 1) -> None:
         rng = np.random.default_rng(seed)
-        self.groups, self.dimension = groups, 2 * groups + 5
+        self.groups, self.globals, self.dimension = groups, 5, 2 * groups + 5
         self.x = rng.standard_normal((ROWS, groups)) + 0.5  # intercepts and slopes correlate
         a, b = rng.normal(1.0, 0.8, groups), rng.normal(-0.5, 0.5, groups)
         self.y = a + b * self.x + 0.7 * rng.standard_normal((ROWS, groups))

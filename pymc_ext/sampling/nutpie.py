@@ -30,7 +30,9 @@ NAMES = {  # ours, ArviZ's, to nutpie's
     "diverging": "diverging",
     "energy": "energy",
 }
-MOST_DRAWS = 10**7  # of a chain: nutpie wants a number, and keeps room for none of them
+# Draws of a chain: nutpie wants a number, and reserves addresses for as many points, here 2 GB at
+# most; 10⁷ draws of 353 dimensions were refused on a machine of 24 GB.
+MOST_DRAWS, MOST_NUMBERS = 10**7, 2**28
 NUDGE = 1e-3  # of a start where a score is zero, in the chain's coordinates: far less than an sd
 PATIENCE = 1.0  # seconds between looks whether nutpie has given up; no result depends on it
 
@@ -106,8 +108,9 @@ class NutpieChain:
             [np.dtype("float64")], [(0,)], ["nothing"],
             make_initial_point_fn=lambda seed: point,
         )  # fmt: skip
+        draws = min(MOST_DRAWS, MOST_NUMBERS // D)
         self._nutpie: _Sampler = nutpie.sample(
-            model, draws=MOST_DRAWS, tune=tune, chains=1, cores=1, seed=seed, blocking=False,
+            model, draws=draws, tune=tune, chains=1, cores=1, seed=seed, blocking=False,
             progress_bar=False, return_raw_trace=True, save_warmup=True,
             target_accept=options.target_acceptance, maxdepth=options.max_depth,
         )  # fmt: skip

@@ -89,3 +89,12 @@ def test_an_error_of_the_density_reaches_the_caller(sampler):
     density = CallableDensity(lambda x: -0.5 * (x**2).sum(1), gradient, dimension=2)
     with pytest.raises(LookupError, match="no data here"):
         sample(density, DiagonalGaussian(np.zeros(2), np.ones(2)), sampler, seed=5)
+
+
+def test_a_thousand_dimensions_need_no_room_for_every_draw_there_might_be(sampler):
+    """nutpie reserves what it is told of: 10⁷ draws would be 80 GB."""
+    D = 1000
+    density = CallableDensity(lambda t: -0.5 * (t**2).sum(1), lambda t: -t, dimension=D)
+    q = DiagonalGaussian(np.zeros(D), np.ones(D))
+    found = sample(density, q, sampler, Sampling(ess=50, chains=2), seed=1)
+    assert found.in_map and found.theta.shape[-1] == D
