@@ -27,6 +27,7 @@ import pymc_ext as px
 from benchmarks import record
 from benchmarks.papers import bfvi_cases as cases
 from bridge.measures.khat import pareto_khat
+from pymc_ext.variational.bernstein.inversion import invert
 from pymc_ext.variational.bernstein.training.jax_loop import jax_function
 
 BATCH, RATE, LONGEST = 256, 0.003, 20.0
@@ -88,8 +89,8 @@ def fit(theta: np.ndarray, hidden: int, steps: int, rng: np.random.Generator) ->
     with cases.network():
         shape = px.FlowShape(10, (hidden, hidden), ordering=["w1", "b1", "w2", "b2"])
         approx = px.BernsteinVI(shape, random_seed=1).approx
-    y = approx.group.to_coordinates(theta)
-    x = approx._invert(y)[0]
+    y = approx.q.coordinates(theta)
+    x = invert(approx.q.triangular, y, BATCH)[0]
     flow = flow_in_jax(approx.group, list(approx.params))
     gradient = jax.value_and_grad(partial(negative_log_q, flow), has_aux=True)
 
