@@ -27,6 +27,7 @@ import pymc_ext as px
 from benchmarks import record
 from benchmarks.papers import bfvi_cases as cases
 from bridge.measures.khat import pareto_khat
+from pymc_ext.variational.bernstein.group import GRAPHS
 from pymc_ext.variational.bernstein.inversion import invert
 from pymc_ext.variational.bernstein.training.jax_loop import jax_function
 
@@ -49,9 +50,10 @@ def copies(rng: np.random.Generator) -> np.ndarray:
 def flow_in_jax(group: Any, params: list[Any]) -> Any:
     """(params, x (D,)) -> y (D,) and log q of y, up to the base's constant."""
     x = pt.matrix("x", shape=(1, group.ddim))
-    v, log_dx = group.latent_input(x)
+    v = group.input_map.inverse(x, group.params_dict, group.stretch, GRAPHS)
+    _, log_dx = group.logit_input(v)
     y, log_dy = group.flow(x)
-    log_q = group.law.log_density(v).sum(-1) - log_dx - log_dy
+    log_q = group.law.log_density(v, GRAPHS).sum(-1) - log_dx - log_dy
     function, held = jax_function(params, x, [y, log_q])
     fixed = tuple(variable.get_value() for variable in held)
 
