@@ -122,6 +122,13 @@ def _add_fit(add_command: Adder) -> None:
         help=f"good enough below (default {KHAT_USABLE:g})",
     )
     command.add_argument("--draws", type=int, default=4_000, help="draws to write")
+    command.add_argument("--ess", type=float, default=400, help="effective draws wanted of all")
+    command.add_argument(
+        "--want",
+        choices=("draws", "density"),
+        default="draws",
+        help="density: a flow is tried before NUTS",
+    )
     command.add_argument("--seed", type=int, default=1)
     command.add_argument("--out", type=Path, default=Path("posterior.nc"), help="NetCDF file")
     command.add_argument("--overwrite", action="store_true", help="replace the file --out")
@@ -184,6 +191,8 @@ def _fit(arguments: argparse.Namespace, console: Console) -> int:
             methods=arguments.methods,
             khat=arguments.khat,
             draws=arguments.draws,
+            ess=arguments.ess,
+            want=arguments.want,
             random_seed=arguments.seed,
             progressbar=False,
         )

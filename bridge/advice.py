@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.base import Fit, Method
 from bridge.methods.named_draws import NamedDraws, resampled
 from bridge.methods.problems import as_problem
-from bridge.methods.table import find_methods
+from bridge.methods.table import METHODS, find_methods
 from bridge.search import Search
 from bridge.targets.draws import InferenceData
 from pymc_ext.sampling.options import Sampling
@@ -37,6 +37,7 @@ _log = logging.getLogger(__name__)
 # paths and batches take fewer gradients than a search for modes with its Hessians: a median of
 # 2,200 instead of 7,400 on 34 posteriors with reference draws.
 LADDER = ("hierarchical",)
+FLOWS = ("bernstein-match",)  # where a density is wanted, of some hundred thousand gradients
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ def fit(
     draws: int = 4_000,
     fresh_draws: int = 20_000,
     ess: float = 400,
+    want: Literal["draws", "density"] = "draws",
     random_seed: int | None = None,
     progressbar: bool = True,
 ) -> Advice:
@@ -133,6 +135,9 @@ def fit(
     ess
         What the fresh draws of an approximation must be worth; bulk and tail ESS of every quantity,
         and of log p̃, at which NUTS ends.
+    want
+        ``"draws"``, or ``"density"``: a normalised q, for the evidence or to be evaluated
+        (``Advice.fit.log_q``), for which a flow is tried before NUTS.
     random_seed
         Seeds the fits, the draws and the resampling.
     progressbar
@@ -170,7 +175,7 @@ def fit(
     inference, ICML, arXiv:1802.02538.
     """
     chosen = _approximations(methods)
-    _check(khat, draws, fresh_draws)
+    _check(khat, draws, fresh_draws, want)
     options = Sampling(ess=ess)
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     problem = as_problem(model, data)
@@ -181,6 +186,9 @@ def fit(
             break
     if not search.trusted and search.looks_elsewhere():
         search.attempt(search.basins())
+    for name in FLOWS if want == "density" else ():
+        if not search.trusted:
+            search.attempt(METHODS[name])
     found = search.found
     if search.trusted and found is not None:
         taken = resampled(problem, found, search.weights, draws, seed)
@@ -196,7 +204,9 @@ def fit(
     return Advice(last.method, (*search.attempts, attempt), None, last.draws, last.doubts)
 
 
-def _check(khat: float, draws: int, fresh_draws: int) -> None:
+def _check(khat: float, draws: int, fresh_draws: int, want: str) -> None:
+    if want not in ("draws", "density"):
+        raise ValueError(f"want must be 'draws' or 'density', got {want!r}")
     if not 0 < khat <= 1:
         raise ValueError(f"khat must be in (0, 1], got {khat}")
     fewest = KHAT_FEWEST_DRAWS * REPETITIONS

@@ -61,6 +61,8 @@ class Attempt:
         Why it was taken or not.
     gradients
         Scores of log p̃ that it took; None where the method does not count them.
+    log_marginal_is
+        log Z from the importance weights of its fresh draws, nats; NaN where it gave none.
     good
         Its weighted draws may be taken for draws of the posterior, if no mass is missed.
     """
@@ -73,6 +75,7 @@ class Attempt:
     seconds: float
     verdict: str
     gradients: int | None = None
+    log_marginal_is: float = np.nan
     good: bool = False
 
     def __str__(self) -> str:
@@ -111,6 +114,7 @@ def attempted(
     size = lp.size // REPETITIONS
     lp_batches, lq_batches = (x[: size * REPETITIONS].reshape(REPETITIONS, size) for x in (lp, lq))
     k = pareto_khat(lp_batches, lq_batches)
+    of_all = pareto_khat(lp, lq)
     good, verdict = _judged(k, limit, ess)
     attempt = Attempt(
         method=method.name,
@@ -121,9 +125,10 @@ def attempted(
         seconds=time.perf_counter() - begin,
         verdict=verdict,
         gradients=found.gradient_evaluations,
+        log_marginal_is=of_all.log_marginal_is,
         good=good,
     )
-    return attempt, found, pareto_khat(lp, lq)
+    return attempt, found, of_all
 
 
 def _is_expected(error: Exception) -> bool:

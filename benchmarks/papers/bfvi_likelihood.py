@@ -27,6 +27,8 @@ import pymc_ext as px
 from benchmarks import record
 from benchmarks.papers import bfvi_cases as cases
 from bridge.measures.khat import pareto_khat
+from pymc_ext.variational.bernstein.group import GRAPHS
+from pymc_ext.variational.bernstein.inversion import invert
 from pymc_ext.variational.bernstein.training.jax_loop import jax_function
 
 BATCH, RATE, LONGEST = 256, 0.003, 20.0
@@ -48,9 +50,10 @@ def copies(rng: np.random.Generator) -> np.ndarray:
 def flow_in_jax(group: Any, params: list[Any]) -> Any:
     """(params, x (D,)) -> y (D,) and log q of y, up to the base's constant."""
     x = pt.matrix("x", shape=(1, group.ddim))
-    v, log_dx = group.latent_input(x)
+    v = group.input_map.inverse(x, group.params_dict, group.stretch, GRAPHS)
+    _, log_dx = group.logit_input(v)
     y, log_dy = group.flow(x)
-    log_q = group.law.log_density(v).sum(-1) - log_dx - log_dy
+    log_q = group.law.log_density(v, GRAPHS).sum(-1) - log_dx - log_dy
     function, held = jax_function(params, x, [y, log_q])
     fixed = tuple(variable.get_value() for variable in held)
 
@@ -88,8 +91,8 @@ def fit(theta: np.ndarray, hidden: int, steps: int, rng: np.random.Generator) ->
     with cases.network():
         shape = px.FlowShape(10, (hidden, hidden), ordering=["w1", "b1", "w2", "b2"])
         approx = px.BernsteinVI(shape, random_seed=1).approx
-    y = approx.group.to_coordinates(theta)
-    x = approx._invert(y)[0]
+    y = approx.q.coordinates(theta)
+    x = invert(approx.q.triangular, y, BATCH)[0]
     flow = flow_in_jax(approx.group, list(approx.params))
     gradient = jax.value_and_grad(partial(negative_log_q, flow), has_aux=True)
 

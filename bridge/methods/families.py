@@ -245,6 +245,7 @@ FAMILY_METHODS = (
     ),
     _on_density("bernstein", "Bernstein flow", _FLOW),
     _on_density("bernstein-laplace", "Bernstein flow on a Laplace base", _FLOW, base="laplace"),
+    _on_density("bernstein-match", "Bernstein flow on a matched Gaussian", _FLOW, base="match"),
     Method(
         "viper-full",
         "closed-form logistic VI",

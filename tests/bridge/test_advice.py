@@ -138,6 +138,22 @@ def test_generated_quantities_come_with_the_draws() -> None:
     np.testing.assert_array_equal(posterior["y"], again["y"])
 
 
+def test_a_flow_comes_before_nuts_where_a_density_is_wanted(monkeypatch) -> None:
+    """A banana, which no Gaussian fits."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1)
+        pm.Normal("y", x**2, 0.5)
+    short = replace(METHODS["bernstein-match"], run=replace(METHODS["bernstein-match"].run, n=4000))
+    monkeypatch.setitem(METHODS, "bernstein-match", short)
+    options = {"methods": "batch-match", "random_seed": 1, "progressbar": False}
+    advice = bridge.fit(model, want="density", **options)
+    assert advice.method == "bernstein-match" and advice.trusted, advice.reasons
+    assert abs(advice.attempts[-1].log_marginal_is) < 0.05  # normalised
+    at = np.array([[0.0, 0.0], [1.0, 1.0]])
+    exact = -np.log(np.pi) - np.array([0.0, 0.5])
+    np.testing.assert_allclose(advice.fit.log_q(at), exact, atol=0.3)
+
+
 def test_a_seed_means_a_result_of_chains_too() -> None:
     pytest.importorskip("nutpie")
     with pm.Model() as model:
@@ -164,7 +180,8 @@ def test_failures_and_missing_stan_are_reasons():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"ess": 0}, "ess must be a positive number"), ({"ess": -1.0}, "ess must be a positive"),
+    [({"want": "samples"}, "want must be 'draws' or 'density'"),
+     ({"ess": 0}, "ess must be a positive number"), ({"ess": -1.0}, "ess must be a positive"),
      ({"khat": 0.0}, r"khat must be in \(0, 1\], got 0"), ({"draws": 1}, "draws >= 4"),
      ({"fresh_draws": 10}, "fresh_draws >= 1000"), ({"methods": ["stan-nuts"]}, "approximations"),
      ({"methods": []}, "approximations"), ({"data": {"N": 1}}, "belong to a Stan program")],

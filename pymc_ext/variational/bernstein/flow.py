@@ -160,10 +160,7 @@ class BernsteinFlow:
 
     def log_density(self, theta: Array) -> Array:
         """Normalised log q at any θ, (N, D) -> (N,), by inverting the flow; −∞ off its support."""
-        y = (theta[:, self.permutation] - self.center).T
-        if self.factor is not None:
-            y = solve_triangular(self.factor, y, lower=True)
-        x, inside = invert(self.triangular, y.T, self._rows())
+        x, inside = invert(self.triangular, self.coordinates(theta), self._rows())
         inside &= self._on_support(x)
         log_q = np.full(len(x), -np.inf)
         size = self._rows()
@@ -175,6 +172,13 @@ class BernsteinFlow:
                 log_p = self.law.log_density(v).sum(-1)
                 log_q[rows] = log_p - log_dx - log_dy - self._log_det_base()
         return log_q
+
+    def coordinates(self, theta: Array) -> Array:
+        """What the polynomials give at θ: whitened, in the conditioning order, (N, D)."""
+        y = theta[:, self.permutation] - self.center
+        if self.factor is not None:
+            y = solve_triangular(self.factor, y.T, lower=True).T
+        return y
 
     def _on_support(self, x: Array) -> NDArray[np.bool_]:
         """Whether x (N, D) can be drawn: f3's input ends at 1e-4 and 1 - 1e-4."""

@@ -42,10 +42,9 @@ class BernsteinVI(StochasticVI):
         What the flow is made of: order, network, latent law, tails, conditioning.
     base
         Coordinates the flow works in, θ = μ + L y: ``"identity"`` (μ the initial point, L = I),
-        ``"laplace"`` (the identity, with a warning, where there is no mode), ``"gaussian"`` (a
-        full-rank Gaussian fitted by :class:`MixedVI`), ``"auto"`` (the one of these with the
-        highest ELBO on fresh draws), or ``(mean, cov)`` on the unconstrained space in the model's
-        order.
+        ``"match"`` (the Gaussian of :class:`BatchMatchVI`), ``"laplace"`` (``"match"``, with a
+        warning, where there is no mode), ``"auto"`` (the one of these with the highest ELBO on
+        fresh draws), or ``(mean, cov)`` on the unconstrained space in the model's order.
     polish
         Whether a second phase makes a *proposal* beside q, for importance weights and nothing
         else (``approx.proposal``, ``approx.weighted_draws``): its k̂ is lower, its ELBO too by a

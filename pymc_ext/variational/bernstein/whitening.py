@@ -15,15 +15,15 @@ from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.laplace import Laplace
-from pymc_ext.variational.gaussian.mixed import Mixed
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 logger = logging.getLogger(__name__)
 
 Array = NDArray[np.floating]
 Base = str | Gaussian | tuple[ArrayLike, ArrayLike]
-BASES = ("identity", "laplace", "gaussian", "auto")
+BASES = ("identity", "laplace", "match", "auto")
 
 
 class Whitening(NamedTuple):
@@ -61,18 +61,16 @@ def resolve_base(
     try:
         return Whitening(_fit(base, density, start, random_seed)[0])
     except NoModeError as error:
-        note = f"base identity, as there is no Laplace approximation: {error}"
+        note = f"base match, as there is no Laplace approximation: {error}"
         logger.warning(note)
-        return Whitening(None, note)
+        return Whitening(_fit("match", density, start, random_seed)[0], note)
 
 
 def _fit(
     name: str, density: CountedDensity, start: Array, random_seed: int | None
 ) -> tuple[Gaussian, FreshDraws]:
     """A Gaussian fitted with the density's other parameters as they are, and its fresh draws."""
-    algorithm: Algorithm = Laplace()
-    if name == "gaussian":
-        algorithm = Mixed("lr", density.dimension, base="unit")
+    algorithm: Algorithm = Laplace() if name == "laplace" else BatchMatch()
     with density.extras_fixed(), Monitor.silent() as monitor:
         fitted = run_algorithm(algorithm, density, start, random_seed=random_seed, monitor=monitor)
     assert fitted.result.fresh is not None
@@ -85,7 +83,7 @@ def _best(density: CountedDensity, start: Array, random_seed: int | None) -> Whi
     rng = stream(random_seed, Purpose.FRESH)
     plain = fresh_draws(Gaussian(start, eye, eye), density, rng)
     candidates: dict[str, tuple[float, Gaussian | None]] = {"identity": (plain.elbo, None)}
-    for name in ("laplace", "gaussian"):
+    for name in ("laplace", "match"):
         try:
             q, fresh = _fit(name, density, start, random_seed)
         except (NoModeError, ValueError) as error:  # no mode; or q ran away

@@ -37,6 +37,7 @@ DRAWS_WANTED = 100_000
 # Steps of the longest block: NUTS in the coordinates of what has been found by then has 400
 # effective draws for as many scores, and ends exact.
 LONGEST_BLOCK = 80
+LEAST_INSIDE = 0.9  # of the draws: q restricted to fewer is known too poorly to be compared
 JUDGING_DRAWS = (
     500  # values by which candidates are compared: paired, they know a gain of .002 nats
 )
@@ -48,15 +49,27 @@ class FitStopped(Exception):
 
 @dataclass(frozen=True)
 class Candidate(Generic[Q]):
-    """A q with log p̃ − log q of the judging draws, (N,); −inf where p̃ has no density."""
+    """A q with log p̃ − log q of the judging draws, (N,); −inf where p̃ has no density.
+
+    A q with few draws beyond a hard edge has an ELBO of −∞, and is better than one that fits ill
+    and has none there: candidates are compared by the ELBO of q restricted to where p̃ has a
+    density, which is a law too, unless that is too small a part of q to know it by.
+    """
 
     q: Q
     log_ratios: Array
 
     @cached_property
+    def inside(self) -> NDArray[np.bool_]:
+        """Draws where p̃ has a density, (N,)."""
+        return np.isfinite(self.log_ratios)
+
+    @cached_property
     def elbo(self) -> float:
-        """Mean log ratio, nats."""
-        return float(np.mean(self.log_ratios))
+        """ELBO of q restricted to where p̃ has a density, nats; −∞ where many draws have none."""
+        if np.mean(self.inside) < LEAST_INSIDE:
+            return -np.inf
+        return float(np.mean(self.log_ratios[self.inside]) + np.log(np.mean(self.inside)))
 
     @cached_property
     def gap(self) -> float:
@@ -68,7 +81,7 @@ class Candidate(Generic[Q]):
     @cached_property
     def relative_ess(self) -> float:
         """(Σw)²/(N Σw²) of the importance weights."""
-        if not np.isfinite(self.log_ratios).any():
+        if not self.inside.any():
             return 0.0
         weights = np.exp(self.log_ratios - logsumexp(self.log_ratios))
         return float(1 / np.sum(weights**2) / len(weights))
@@ -78,10 +91,11 @@ class Candidate(Generic[Q]):
         if not (np.isfinite(self.elbo) and np.isfinite(other.elbo)):
             finite = np.isfinite(self.elbo), np.isfinite(other.elbo)
             return {(True, False): np.inf, (False, True): -np.inf}.get(finite, 0.0), 0.0
-        difference = self.log_ratios - other.log_ratios
-        half = len(difference) // 2  # mirrored pairs: their means are what is independent
-        pairs = (difference[:half] + difference[half:]) / 2
-        return float(pairs.mean()), float(pairs.std(ddof=1) / np.sqrt(half))
+        pairs = (self.inside & other.inside).reshape(2, -1).all(axis=0)
+        ours, theirs = (c.log_ratios.reshape(2, -1)[:, pairs] for c in (self, other))
+        means = np.mean(ours - theirs, axis=0)  # of mirrored pairs, which are what is independent
+        error = float(means.std(ddof=1) / np.sqrt(len(means))) if len(means) > 1 else np.inf
+        return self.elbo - other.elbo, error
 
     def beats(self, other: Candidate[Posterior]) -> bool:
         """Whether the ELBO is higher by more than its error."""

@@ -7,7 +7,7 @@ import pytest
 
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.gaussian.batch_match import BatchMatch
+from pymc_ext.variational.gaussian.batch_match import BatchMatch, new_course
 from pymc_ext.variational.gaussian.natural_gradient import NaturalGradient
 from pymc_ext.variational.gaussian.numbers import inverse_root
 from pymc_ext.variational.gaussian.posteriors import Gaussian
@@ -241,6 +241,21 @@ def test_a_cauchy_law_is_said_not_to_fit() -> None:
     fitted = BatchMatch().fit(density, random_seed=1)
     assert np.all(fitted.q.std < 10)
     assert any("no Gaussian fits it" in note for note in fitted.result.notes)
+
+
+def test_a_few_draws_beyond_an_edge_do_not_make_a_bad_fit_better() -> None:
+    """N(0, 1) cut at −3: q = N(0, 1) has draws beyond it, q = N(5, 1) hardly any."""
+    density = CallableDensity(
+        lambda t: np.where(t[:, 0] > -3, -0.5 * t[:, 0] ** 2, -np.inf), lambda t: -t, dimension=1
+    )
+    course = new_course(CountedDensity(density), 1, 10, Monitor.silent())
+    good, bad = (course.judge(Gaussian(np.array([m]), np.eye(1))) for m in (0.0, 5.0))
+    assert not good.inside.all()
+    assert good.beats(bad)
+    assert not bad.beats(good)
+    share = np.mean(good.inside)
+    np.testing.assert_allclose(good.elbo, 0.5 * np.log(2 * np.pi) + np.log(share), rtol=1e-9)
+    assert course.judge(Gaussian(np.array([-5.0]), np.eye(1))).elbo == -np.inf
 
 
 def test_a_hard_edge_is_named() -> None:

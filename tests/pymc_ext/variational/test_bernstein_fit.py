@@ -201,27 +201,33 @@ def test_widening_alone_is_tried_whatever_the_ess(monkeypatch):
     assert [stage.objective for stage in approx.stages if stage.kept] == ["widening"]
 
 
-def test_laplace_base_makes_a_narrow_correlated_posterior_exact_at_the_start():
+@pytest.mark.parametrize("base", ["laplace", "match", "auto"])
+def test_a_base_makes_a_narrow_correlated_posterior_exact_at_the_start(base):
     cov = 1e-6 * np.array([[1.0, 0.999], [0.999, 1.0]])
     with pm.Model() as model:
         pm.MvNormal("x", np.array([300.0, -7.0]), cov)
-    _, approx = fit(model, n=1, method={"order": 30, "base": "laplace"}, compile_kwargs=None)
+    _, approx = fit(model, n=1, method={"order": 30, "base": base}, compile_kwargs=None)
     assert abs(approx.evaluate(2000, random_seed=1).elbo) < 0.05
-    assert approx.result.method == "bernstein-laplace"
+    assert approx.result.method == f"bernstein-{base}"
     theta = approx.sample(500, random_seed=2).posterior["x"].values[0]
     np.testing.assert_allclose(np.corrcoef(theta.T)[0, 1], 0.999, atol=1e-3)
 
 
-def test_without_a_mode_the_laplace_base_is_the_identity_and_says_so(caplog):
+def test_without_a_mode_the_laplace_base_is_the_matched_gaussian_and_says_so(caplog):
     with pm.Model() as model:
         tau = pm.HalfNormal("tau")
         pm.Normal("theta", 0.0, tau, shape=4)  # unbounded density where tau and theta are zero
     with caplog.at_level(logging.WARNING):
         _, approx = fit(model, n=1, method={"base": "laplace"})
-    assert "base identity, as there is no Laplace approximation: no mode" in caplog.text
-    assert approx.result.notes[0].startswith("base identity")
-    _, plain = fit(model, n=1, method={"base": "identity"})
-    np.testing.assert_array_equal(approx.log_ratios(np.eye(5)), plain.log_ratios(np.eye(5)))
+    assert "base match, as there is no Laplace approximation: no mode" in caplog.text
+    assert approx.result.notes[0].startswith("base match")
+    _, matched = fit(model, n=1, method={"base": "match"})
+    np.testing.assert_array_equal(approx.log_ratios(np.eye(5)), matched.log_ratios(np.eye(5)))
+
+
+def test_the_former_base_is_named_with_those_that_are_there():
+    with pytest.raises(ValueError, match=r"base must be one of .*'match'.*, got 'gaussian'"):
+        px.BernsteinVI(base="gaussian", model=normals())
 
 
 @pytest.mark.slow
