@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["StanNUTS", "coordinates_of", "takes"]
 
+# Dimensions up to which a low-rank root is handed over as a dense one, which takes 32 MB there.
+MOST_DENSE = 2_000
+
 
 def coordinates_of(transport: TransportMap) -> Coordinates | None:
     """The map as plain arrays, in which form it runs beside the program; None where it has none."""
@@ -32,7 +35,7 @@ def coordinates_of(transport: TransportMap) -> Coordinates | None:
         return Coordinates(_doubles(transport.mean), _doubles(transport.root))
     if isinstance(transport, DiagonalGaussian):
         return Coordinates(_doubles(transport.mean), _diagonal(transport.std))
-    if isinstance(transport, LowRankGaussian):
+    if isinstance(transport, LowRankGaussian) and transport.dimension <= MOST_DENSE:
         root = transport.root_transposed_product(np.eye(transport.dimension))
         return Coordinates(_doubles(transport.mean), _doubles(root))
     if isinstance(transport, HierarchicalMap) and isinstance(transport.root, DenseRoot):
