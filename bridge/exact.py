@@ -83,7 +83,8 @@ def exact_answer(
             _log.debug("%s failed", WARM, exc_info=True)
             why = f"{WARM} failed: {type(error).__name__}: {error}"
     idata = problem.nuts(draws, seed, progressbar)
-    doubts = (*not_visited(modes, problem.pymc_target, idata), *doubts_of_nuts(idata))
+    elsewhere = () if modes is None else not_visited(modes, problem.pymc_target, idata)
+    doubts = (*elsewhere, *doubts_of_nuts(idata))
     return Exact(COLD, idata, doubts, f"the sampler's own defaults ({why})", None)
 
 

@@ -83,10 +83,8 @@ def _of_moments(theta: Array) -> LogDensity:
     return Gaussian(theta.mean(axis=0), cholesky(cov)).log_density
 
 
-def not_visited(modes: Missed | None, target: Target, idata: InferenceData) -> tuple[str, ...]:
+def not_visited(modes: Missed, target: Target, idata: InferenceData) -> tuple[str, ...]:
     """A sentence where no draw of NUTS went to the heaviest of these modes."""
-    if modes is None:
-        return ()
     posterior = idata["posterior"]
     flat = {
         str(name): np.asarray(posterior[name]).reshape(-1, *posterior[name].shape[2:])
@@ -113,7 +111,8 @@ def doubts_of_nuts(idata: InferenceData) -> tuple[str, ...]:
         fewest = int(np.argmin(np.where(known, bulk, np.inf)))
         if bulk[fewest] < FEWEST_EFFECTIVE:
             doubts.append(f"{bulk[fewest]:.0f} effective draws of {summary.index[fewest]}")
-    diverging = np.asarray(idata["sample_stats"]["diverging"])
+    statistics = idata["sample_stats"]  # Metropolis steps, of discrete variables, do not diverge
+    diverging = np.asarray(statistics["diverging"]) if "diverging" in statistics else np.zeros(1)
     if diverging.mean() > DIVERGENT_MOST:
         doubts.append(f"{int(diverging.sum())} of {diverging.size} transitions diverged")
     return tuple(doubts)

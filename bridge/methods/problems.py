@@ -18,7 +18,7 @@ from bridge.targets.density import DensityTarget
 from bridge.targets.draws import InferenceData
 from bridge.targets.stan import stan_target
 from pymc_ext.density import Density, require_usable
-from pymc_ext.density.check import require_density
+from pymc_ext.density.check import require_density, require_scores
 from stan_models import StanProgram
 
 if TYPE_CHECKING:
@@ -143,6 +143,7 @@ class DensityProblem:
     def start(self) -> Array:
         start = np.zeros(self.density.dimension)
         require_usable(self.density, start)
+        require_scores(self.density, start)
         return start
 
     def nuts(self, draws: int, seed: int, progressbar: bool) -> InferenceData:
@@ -179,7 +180,7 @@ def as_problem(
     Raises
     ------
     ValueError
-        Data are given with a PyMC model.
+        Data are given with a PyMC model, which has no free variable, or ``pm.Minibatch`` data.
     StanCompileError, StanDataError, UndefinedDensityError
         Of a Stan program that no method can run on.
     DensityError
@@ -192,12 +193,18 @@ def as_problem(
             )
         import pymc as pm
 
-        return ModelProblem(pm.modelcontext(model))
+        from bridge.targets.pymc import require_samplable
+
+        own = pm.modelcontext(model)
+        require_samplable(own)
+        return ModelProblem(own)
     if not isinstance(model, StanProgram | str | os.PathLike):
         require_density(model)
         if data is not None:
             raise ValueError("data belong to a Stan program: a density already holds its own")
-        return DensityProblem(model)
+        given = DensityProblem(model)
+        _ = given.start  # checked before any method runs
+        return given
     problem = StanProblem(model if isinstance(model, StanProgram) else StanProgram(model), data)
     _ = problem.start  # what is wrong with program or data is said at once, not by every method
     return problem

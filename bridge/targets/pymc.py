@@ -21,7 +21,7 @@ from pymc_ext.periodic import refuse_periodic
 if TYPE_CHECKING:
     from pytensor.compile import Function
 
-__all__ = ["PyMCTarget", "model_start", "pymc_target"]
+__all__ = ["PyMCTarget", "model_start", "pymc_target", "require_samplable"]
 
 
 def pymc_target(model: pm.Model, name: str | None = None) -> PyMCTarget:
@@ -158,6 +158,16 @@ def _check_continuous(model: pm.Model) -> None:
             f"discrete free variables {discrete}: only continuous ones have a density on R^D; "
             "marginalise them out (see pymc_extras.marginalize) or replace them"
         )
+
+
+def require_samplable(model: pm.Model) -> None:
+    """Raise ValueError for a model that not even its own sampler serves.
+
+    It has no free variable, or its log density is random (``pm.Minibatch``).
+    """
+    if not model.free_RVs:
+        raise ValueError("the model has no free variable, so that there is nothing to fit")
+    _check_deterministic(model.logp())
 
 
 def _check_deterministic(logp: Any) -> None:

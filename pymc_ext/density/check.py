@@ -70,3 +70,33 @@ def require_usable(density: Density, start: Array) -> None:
             f"the gradient at the start is not finite with respect to {', '.join(bad[:10])}: "
             "gradient-based methods cannot run on this density; give another start"
         )
+
+
+# Points around the start, directions and steps of differences: a score is wrong where it disagrees
+# at all points and with both steps; kinks, and noise of single precision, are not that.
+CHECK_POINTS, CHECK_STEPS, CHECK_TOLERANCE = 4, (1e-3, 1e-5), 0.02
+
+
+def require_scores(density: Density, start: Array) -> None:
+    """Raise DensityError where the score is not that of log p̃, by differences near ``start`` (D,).
+
+    Along a random direction u at points around the start, [log p̃(θ + hu) − log p̃(θ − hu)] / 2h is
+    compared with the score times u: some twenty values.
+    """
+    rng = np.random.default_rng(0)
+    at = start + 0.5 * rng.standard_normal((CHECK_POINTS, density.dimension))
+    u = rng.standard_normal(at.shape)
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    with np.errstate(all="ignore"):
+        slope = np.sum(density.log_density_gradient(at)[1] * u, axis=1)
+        differences = np.stack([
+            (density.log_density(at + h * u) - density.log_density(at - h * u)) / (2 * h)
+            for h in CHECK_STEPS
+        ])  # fmt: skip
+        wrong = np.abs(differences - slope) > CHECK_TOLERANCE * (np.abs(differences) + 1e-6)
+    if np.isfinite(differences).all() and np.isfinite(slope).all() and wrong.all():
+        raise DensityError(
+            "the score is not the gradient of log p̃: along a direction near the start it is "
+            f"{slope[0]:.4g}, and {differences[-1, 0]:.4g} by differences of log_density; return "
+            "the gradient of the very function that log_density is"
+        )

@@ -78,6 +78,8 @@ def sample(
 
     Raises
     ------
+    TypeError
+        ``approx`` is not of this package.
     ValueError
         The model has ``pm.Minibatch`` data, or a number is out of range.
     ImportError
@@ -89,6 +91,11 @@ def sample(
     ...     approx = pm.fit(method=px.LaplaceVI(random_seed=1))
     >>> idata = px.sample(approx, random_seed=1)
     """
+    if not isinstance(approx, VectorisedApproximation):
+        raise TypeError(
+            "px.sample takes what pm.fit gave with a method of this package, got "
+            f"{type(approx).__name__}: fit with method=px.BatchMatchVI() or px.HierarchicalVI()"
+        )
     approx.require_exact_logp()
     options = Sampling(ess=ess, budget=budget, chains=chains, target_acceptance=target_accept)
     found = sample_density(

@@ -134,3 +134,32 @@ def test_nuts_that_did_not_mix_is_doubted(apart, diverging, doubt) -> None:
 
 def test_nuts_that_mixed_is_not_doubted() -> None:
     assert doubts_of_nuts(chains(0.0)) == ()
+
+
+def test_a_discrete_variable_goes_to_the_models_own_sampler() -> None:
+    with pm.Model() as model:
+        k = pm.Poisson("k", 3)
+        pm.Normal("y", k, 1, observed=[2.0, 3.0])
+    advice = bridge.fit(model, random_seed=1, draws=400, progressbar=False)
+    assert advice.method == "nuts" and "discrete free variables" in advice.attempts[0].verdict
+    assert advice.idata["posterior"]["k"].shape == (4, 100)
+
+
+def test_what_no_sampler_serves_is_refused_before_any_method_runs() -> None:
+    with pm.Model() as batches:
+        mu = pm.Normal("mu", 0, 1)
+        few = pm.Minibatch(np.zeros(100), batch_size=10)
+        pm.Normal("y", mu, 1, observed=few, total_size=100)
+    with pytest.raises(ValueError, match=r"replace pm\.Minibatch by the full data"):
+        bridge.fit(batches, random_seed=1)
+    with pm.Model() as empty:
+        pm.Normal("y", 0, 1, observed=[1.0])
+    with pytest.raises(ValueError, match="no free variable"):
+        bridge.fit(empty, random_seed=1)
+
+
+@pytest.mark.parametrize("factor", [-3.0, 1.0])
+def test_a_wrong_score_is_told_by_differences(factor) -> None:
+    wrong = CallableDensity(lambda t: -0.5 * (t**2).sum(1), lambda t: factor * t, dimension=2)
+    with pytest.raises(DensityError, match="the score is not the gradient of log p̃"):
+        bridge.fit(wrong, random_seed=1)

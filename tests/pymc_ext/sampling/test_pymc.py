@@ -121,3 +121,11 @@ def test_minibatches_are_refused():
         )
     with pytest.raises(ValueError, match=r"pm\.Minibatch"):
         px.sample(approx)
+
+
+def test_an_approximation_of_another_package_is_refused():
+    with pm.Model():
+        pm.Normal("x", 0, 1)
+        approx = pm.fit(10, method="advi", progressbar=False)
+    with pytest.raises(TypeError, match=r"px\.sample takes what pm.fit gave with a method of this"):
+        px.sample(approx)
