@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from bridge.methods.named_draws import NamedDraws, of_chains
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.warm_nuts import EXPECTED_FAILURES, sampler_for
+from bridge.stan.sampler import takes
 from bridge.targets.draws import InferenceData
 from bridge.trust import Missed, doubts_of_nuts, not_visited
 from pymc_ext.density import TransportMap
@@ -90,9 +91,11 @@ def exact_answer(
 
 def _no_sampler(problem: ModelProblem | StanProblem | DensityProblem) -> str | None:
     """Why no sampler of `pymc_ext.sampling` can run."""
-    if isinstance(problem, ModelProblem) and find_spec("nutpie") is None:
-        return "nutpie, which samples in an approximation's coordinates, is not installed"
-    return None
+    if find_spec("nutpie") is not None or isinstance(problem, DensityProblem):
+        return None  # a density has no sampler of its own: what it lacks is said
+    if isinstance(problem, StanProblem) and takes(problem.density, None):
+        return None
+    return "nutpie, which samples in an approximation's coordinates, is not installed"
 
 
 def _warm(
@@ -105,6 +108,8 @@ def _warm(
     target = problem.pymc_target
     if modes is not None and not hasattr(transport, "inverse"):
         transport = None  # chains that start in other modes need their places in v
+    if find_spec("nutpie") is None and not takes(target.density, transport):
+        transport = None  # Stan's sampler, which is all there is, does not know these coordinates
     found = sample(
         target.density, transport, sampler_for(target.density, transport), options, seed=seed,
         extra_starts=None if modes is None else modes.places,

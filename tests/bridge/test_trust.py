@@ -7,10 +7,14 @@ import pymc as pm
 import pytest
 
 import bridge
+from bridge.exact import exact_answer
+from bridge.methods.problems import as_problem
 from bridge.search import Search
 from bridge.trust import doubts_of_nuts
 from pymc_ext.density import CallableDensity, DensityError
+from pymc_ext.sampling.options import Sampling
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
+from stan_models import StanProgram
 from stan_models.inference_data import make_inference_data
 from tests.tolerances import monte_carlo
 
@@ -163,3 +167,15 @@ def test_a_wrong_score_is_told_by_differences(factor) -> None:
     wrong = CallableDensity(lambda t: -0.5 * (t**2).sum(1), lambda t: factor * t, dimension=2)
     with pytest.raises(DensityError, match="the score is not the gradient of log p̃"):
         bridge.fit(wrong, random_seed=1)
+
+
+@pytest.mark.stan
+def test_without_nutpie_stans_sampler_runs_where_it_does_not_know_the_map(monkeypatch) -> None:
+    monkeypatch.setattr("bridge.exact.find_spec", lambda name: None)
+    program = StanProgram("parameters { vector[2] x; } model { x ~ std_normal(); }")
+    last = exact_answer(
+        as_problem(program, None), object(), None, Sampling(ess=50),
+        draws=100, seed=1, progressbar=False,
+    )  # fmt: skip
+    assert last.method == "warm-nuts" and not last.doubts
+    assert last.verdict.startswith("Stan's NUTS with its own adaptation")
