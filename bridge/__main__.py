@@ -8,6 +8,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -121,16 +122,18 @@ def _add_fit(add_command: Adder) -> None:
         default=KHAT_USABLE,
         help=f"good enough below (default {KHAT_USABLE:g})",
     )
-    command.add_argument("--draws", type=int, default=4_000, help="draws to write")
-    command.add_argument("--ess", type=float, default=400, help="effective draws wanted of all")
+    command.add_argument("--draws", type=int, default=4_000, help="to write (default 4000)")
+    command.add_argument("--ess", type=float, default=400, help="effective draws wanted (400)")
     command.add_argument(
         "--want",
         choices=("draws", "density"),
         default="draws",
         help="density: a flow is tried before NUTS",
     )
-    command.add_argument("--seed", type=int, default=1)
-    command.add_argument("--out", type=Path, default=Path("posterior.nc"), help="NetCDF file")
+    command.add_argument("--seed", type=int, default=1, help="of all random numbers (default 1)")
+    command.add_argument(
+        "--out", type=Path, default=Path("posterior.nc"), help="NetCDF file (default posterior.nc)"
+    )
     command.add_argument("--overwrite", action="store_true", help="replace the file --out")
     command.set_defaults(run=_fit)
 
@@ -141,8 +144,8 @@ def _add_list_and_generate(add_command: Adder) -> None:
     command.set_defaults(run=_later("list_command"))
 
     command = add_command("generate", help="make reference draws of a case with Stan NUTS")
-    command.add_argument("name")
-    command.add_argument("--seed", type=int, default=1)
+    command.add_argument("name", help="a case of the database")
+    command.add_argument("--seed", type=int, default=1, help="of Stan's sampler (default 1)")
     _database_argument(command)
     command.set_defaults(run=_later("generate_command"))
 
@@ -199,7 +202,7 @@ def _fit(arguments: argparse.Namespace, console: Console) -> int:
     console.print(advice.reasons, highlight=False, markup=False)
     if isinstance(advice.draws, NamedDraws):
         _print_summary(advice.draws, console)
-        advice.draws.to_netcdf(arguments.out)
+        replace(advice.draws, attributes=advice.attributes).to_netcdf(arguments.out)
     else:
         import arviz as az
 

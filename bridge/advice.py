@@ -6,21 +6,19 @@ import logging
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from bridge.answer import Advice
 from bridge.attempt import EXPECTED_FAILURES, REPETITIONS, Attempt
 from bridge.exact import exact_answer
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
-from bridge.methods.base import Fit, Method
-from bridge.methods.named_draws import NamedDraws, resampled
+from bridge.methods.base import Method
+from bridge.methods.named_draws import resampled
 from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS, find_methods
 from bridge.search import Search
-from bridge.targets.draws import InferenceData
 from pymc_ext.sampling.options import Sampling
 
 if TYPE_CHECKING:
@@ -38,54 +36,6 @@ _log = logging.getLogger(__name__)
 # 2,200 instead of 7,400 on 34 posteriors with reference draws.
 LADDER = ("hierarchical",)
 FLOWS = ("bernstein-match",)  # where a density is wanted, of some hundred thousand gradients
-
-
-@dataclass(frozen=True)
-class Advice:
-    """What :func:`fit` settled on.
-
-    Attributes
-    ----------
-    method
-        The name of the method of the draws; ``"warm-nuts"`` for chains in the coordinates of an
-        approximation, ``"nuts"`` for the sampler of the model's own package.
-    idata
-        Draws on the constrained space with the model's coords and dims; ``sample_stats`` has
-        ``lp``. PSIS-resampled where the method is an approximation; chains as they are.
-    attempts
-        Every method tried, in order.
-    fit
-        Draws of the chosen approximation before resampling, with ``log_q``, and of its proposal,
-        where it has one: that is what was resampled. None for chains.
-    draws
-        What ``idata`` is made of.
-    doubts
-        Why the draws of NUTS are not to be trusted, one sentence each; empty where they are.
-    """
-
-    method: str
-    attempts: tuple[Attempt, ...]
-    fit: Fit | None
-    draws: NamedDraws | InferenceData
-    doubts: tuple[str, ...] = ()
-
-    @property
-    def trusted(self) -> bool:
-        """Whether the draws may be taken for the posterior."""
-        return not self.doubts
-
-    @cached_property
-    def idata(self) -> InferenceData:
-        """The draws as ArviZ holds them."""
-        return self.draws.inference_data() if isinstance(self.draws, NamedDraws) else self.draws
-
-    @property
-    def reasons(self) -> str:
-        """One line a method tried, and what was taken in the end."""
-        lines = [str(attempt) for attempt in self.attempts]
-        lines.append(f"taken: {self.method}")
-        lines += [f"not trusted: {doubt}" for doubt in self.doubts]
-        return "\n".join(lines)
 
 
 def fit(
@@ -192,7 +142,8 @@ def fit(
     found = search.found
     if search.trusted and found is not None:
         taken = resampled(problem, found, search.weights, draws, seed)
-        return Advice(search.attempts[-1].method, tuple(search.attempts), found, taken)
+        name = search.attempts[-1].method
+        return Advice(name, tuple(search.attempts), found, taken, random_seed=random_seed)
     _log.info("no approximation is good enough: running NUTS")
     begin = time.perf_counter()
     last = exact_answer(
@@ -201,7 +152,8 @@ def fit(
     )  # fmt: skip
     nan, seconds = float("nan"), time.perf_counter() - begin
     attempt = Attempt(last.method, nan, nan, nan, False, seconds, last.verdict, last.gradients)
-    return Advice(last.method, (*search.attempts, attempt), None, last.draws, last.doubts)
+    attempts = (*search.attempts, attempt)
+    return Advice(last.method, attempts, None, last.draws, last.doubts, random_seed)
 
 
 def _check(khat: float, draws: int, fresh_draws: int, want: str) -> None:

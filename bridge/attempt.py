@@ -61,8 +61,9 @@ class Attempt:
         Why it was taken or not.
     gradients
         Scores of log p̃ that it took; None where the method does not count them.
-    log_marginal_is
-        log Z from the importance weights of its fresh draws, nats; NaN where it gave none.
+    log_marginal_is, log_marginal_is_se
+        log Z from the importance weights of its fresh draws and its standard error, nats; NaN where
+        it gave none.
     good
         Its weighted draws may be taken for draws of the posterior, if no mass is missed.
     """
@@ -76,6 +77,7 @@ class Attempt:
     verdict: str
     gradients: int | None = None
     log_marginal_is: float = np.nan
+    log_marginal_is_se: float = np.nan
     good: bool = False
 
     def __str__(self) -> str:
@@ -126,6 +128,7 @@ def attempted(
         verdict=verdict,
         gradients=found.gradient_evaluations,
         log_marginal_is=of_all.log_marginal_is,
+        log_marginal_is_se=of_all.log_marginal_is_se,
         good=good,
     )
     return attempt, found, of_all

@@ -37,17 +37,22 @@ class NamedDraws:
         ``lp``, log p̃, and of chains what the sampler says of its transitions, (chains, draws).
     dims, coords
         Those of a PyMC model, by variable and by dimension.
+    attributes
+        What is known of the draws as a whole, text and numbers: attributes of the posterior.
     """
 
     values: Mapping[str, np.ndarray]
     statistics: Mapping[str, np.ndarray]
     dims: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
     coords: Mapping[str, Iterable[object]] = field(default_factory=dict)
+    attributes: Mapping[str, str | int | float] = field(default_factory=dict)
 
     def groups(self) -> dict[str, xr.Dataset]:
         """``posterior`` and ``sample_stats``."""
         return {
-            "posterior": _dataset(self.values, self.dims, self.coords),
+            "posterior": _dataset(self.values, self.dims, self.coords).assign_attrs(
+                self.attributes
+            ),
             "sample_stats": _dataset(self.statistics, {}, {}),
         }
 

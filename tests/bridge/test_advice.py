@@ -41,7 +41,12 @@ def test_a_gaussian_is_exact_with_the_first_method():
     assert advice.method == "laplace"
     (attempt,) = advice.attempts
     assert attempt.exact and "exact" in attempt.verdict and np.isnan(attempt.khat)
-    assert advice.reasons.endswith("taken: laplace")
+    assert "\ntaken: laplace (trusted)\nlog evidence: " in advice.reasons
+    log_z, error = advice.log_evidence
+    assert abs(log_z) < 1e-8 and error < 1e-8  # normalised
+    attributes = advice.idata["posterior"].attrs
+    assert attributes["method"] == "laplace" and attributes["trusted"] == 1
+    assert attributes["random_seed"] == 1 and attributes["gradient_evaluations"] > 0
     posterior = advice.idata["posterior"]
     assert posterior["x"].dims == ("chain", "draw", "axis")
     assert list(posterior["axis"].values) == ["a", "b"]
@@ -105,7 +110,10 @@ def test_an_existing_file_is_replaced_on_request_only(tmp_path, capsys):
     assert main(arguments) == 2 and out.read_text() == "mine"
     assert "--overwrite" in capsys.readouterr().err
     assert main([*arguments, "--overwrite"]) == 0
-    assert az.from_netcdf(str(out))["posterior"]["x"].shape == (1, 100, 2)
+    posterior = az.from_netcdf(str(out))["posterior"]
+    assert posterior["x"].shape == (1, 100, 2)
+    assert posterior.attrs["method"] == "hierarchical" and posterior.attrs["trusted"] == 1
+    assert "exact: its log ratios" in posterior.attrs["reasons"]
     assert capsys.readouterr().out.count("exact: its log ratios") == 1
 
 

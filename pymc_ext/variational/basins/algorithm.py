@@ -166,5 +166,7 @@ def _draws(q: Component, rng: np.random.Generator) -> tuple[Array, Array]:
 
 
 def _found(q: PosteriorMixture) -> str:
+    if len(q.components) == 1:
+        return "one basin found"
     weights = ", ".join(f"{w:.3g}" for w in np.sort(np.exp(q.log_weights))[::-1])
     return f"{len(q.components)} basins found, of weights {weights}"

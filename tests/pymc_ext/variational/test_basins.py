@@ -52,7 +52,8 @@ def test_every_basin_is_found_with_its_weight(name: str) -> None:
         assert sorted(at) == list(range(K))
         np.testing.assert_allclose(np.exp(q.log_weights), weights[at], atol=1e-6)
         assert result.converged and abs(result.log_marginal_is) < 1e-6
-        assert result.notes[0].startswith(f"{K} basins found, of weights ")
+        told = f"{K} basins found, of weights " if K > 1 else "one basin found"
+        assert result.notes[0].startswith(told)
 
 
 def test_log_q_is_that_of_its_own_draws() -> None:
