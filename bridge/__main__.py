@@ -125,6 +125,11 @@ def _add_fit(add_command: Adder) -> None:
     command.add_argument("--draws", type=int, default=4_000, help="to write (default 4000)")
     command.add_argument("--ess", type=float, default=400, help="effective draws wanted (400)")
     command.add_argument(
+        "--effort",
+        type=float,
+        help="gradients that approximations may take in vain, in NUTS's (default 1)",
+    )
+    command.add_argument(
         "--want",
         choices=("draws", "density"),
         default="draws",
@@ -195,6 +200,7 @@ def _fit(arguments: argparse.Namespace, console: Console) -> int:
             khat=arguments.khat,
             draws=arguments.draws,
             ess=arguments.ess,
+            effort=arguments.effort,
             want=arguments.want,
             random_seed=arguments.seed,
             progressbar=False,

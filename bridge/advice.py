@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -35,7 +36,7 @@ _log = logging.getLogger(__name__)
 # paths and batches take fewer gradients than a search for modes with its Hessians: a median of
 # 2,200 instead of 7,400 on 34 posteriors with reference draws.
 LADDER = ("hierarchical",)
-FLOWS = ("bernstein-match",)  # where a density is wanted, of some hundred thousand gradients
+FLOW = "bernstein-match"  # where a density is wanted, or NUTS is predicted to take longer
 
 
 def fit(
@@ -47,6 +48,7 @@ def fit(
     draws: int = 4_000,
     fresh_draws: int = 20_000,
     ess: float = 400,
+    effort: float | None = None,
     want: Literal["draws", "density"] = "draws",
     random_seed: int | None = None,
     progressbar: bool = True,
@@ -85,9 +87,13 @@ def fit(
     ess
         What the fresh draws of an approximation must be worth; bulk and tail ESS of every quantity,
         and of log p̃, at which NUTS ends.
+    effort
+        Gradients that approximations may take in vain, as a multiple of what NUTS is predicted to
+        take; none but the first begins where it would go beyond. None: 1, but all ``methods`` that
+        you name are tried.
     want
         ``"draws"``, or ``"density"``: a normalised q, for the evidence or to be evaluated
-        (``Advice.fit.log_q``), for which a flow is tried before NUTS.
+        (``Advice.fit.log_q``), for which a flow is tried before NUTS, whatever it takes.
     random_seed
         Seeds the fits, the draws and the resampling.
     progressbar
@@ -125,42 +131,49 @@ def fit(
     inference, ICML, arXiv:1802.02538.
     """
     chosen = _approximations(methods)
-    _check(khat, draws, fresh_draws, want)
+    _check(khat, draws, fresh_draws, effort, want)
     options = Sampling(ess=ess)
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     problem = as_problem(model, data)
-    search = Search(problem, khat, ess, fresh_draws, seed)
+    search = Search(problem, khat, ess, 1 if effort is None else effort, fresh_draws, seed)
     for method in chosen:
-        search.attempt(method)
+        if effort is None or search.affordable(method):
+            search.attempt(method)
         if search.trusted or search.modes is not None:
             break
     if not search.trusted and search.looks_elsewhere():
         search.attempt(search.basins())
-    for name in FLOWS if want == "density" else ():
-        if not search.trusted:
-            search.attempt(METHODS[name])
+    if not search.trusted and (want == "density" or search.flow_pays(METHODS[FLOW])):
+        search.attempt(METHODS[FLOW])
     found = search.found
     if search.trusted and found is not None:
         taken = resampled(problem, found, search.weights, draws, seed)
         name = search.attempts[-1].method
         return Advice(name, tuple(search.attempts), found, taken, random_seed=random_seed)
-    _log.info("no approximation is good enough: running NUTS")
+    predicted = search.predicted
+    takes = "" if predicted is None else f", some {predicted:,} gradients"
+    _log.info("no approximation is good enough: running NUTS%s", takes)
     begin = time.perf_counter()
     last = exact_answer(
         problem, search.coordinates, search.modes, options,
         draws=draws, seed=seed, progressbar=progressbar,
     )  # fmt: skip
-    nan, seconds = float("nan"), time.perf_counter() - begin
-    attempt = Attempt(last.method, nan, nan, nan, False, seconds, last.verdict, last.gradients)
+    attempt = replace(
+        Attempt.without_answer(last.method, last.verdict, time.perf_counter() - begin),
+        gradients=last.gradients,
+        predicted=predicted,
+    )
     attempts = (*search.attempts, attempt)
     return Advice(last.method, attempts, None, last.draws, last.doubts, random_seed)
 
 
-def _check(khat: float, draws: int, fresh_draws: int, want: str) -> None:
+def _check(khat: float, draws: int, fresh_draws: int, effort: float | None, want: str) -> None:
     if want not in ("draws", "density"):
         raise ValueError(f"want must be 'draws' or 'density', got {want!r}")
     if not 0 < khat <= 1:
         raise ValueError(f"khat must be in (0, 1], got {khat}")
+    if effort is not None and not effort > 0:
+        raise ValueError(f"effort must be a positive number, got {effort!r}")
     fewest = KHAT_FEWEST_DRAWS * REPETITIONS
     if draws < 4 or fresh_draws < fewest:
         raise ValueError(f"need draws >= 4 and fresh_draws >= {fewest}, got {draws}, {fresh_draws}")

@@ -66,6 +66,8 @@ class Attempt:
         it gave none.
     good
         Its weighted draws may be taken for draws of the posterior, if no mass is missed.
+    predicted
+        Gradients that it was expected to take, of NUTS.
     """
 
     method: str
@@ -79,9 +81,18 @@ class Attempt:
     log_marginal_is: float = np.nan
     log_marginal_is_se: float = np.nan
     good: bool = False
+    predicted: int | None = None
+
+    @classmethod
+    def without_answer(cls, method: str, verdict: str, seconds: float = 0.0) -> Attempt:
+        """One that gave no approximation."""
+        nan = float("nan")
+        return cls(method, nan, nan, nan, False, seconds, verdict)
 
     def __str__(self) -> str:
         spent = "" if self.gradients is None else f", {self.gradients:,} gradients"
+        if self.predicted is not None:
+            spent += f", some {self.predicted:,} predicted"
         return f"{self.method}: {self.verdict} ({self.seconds:.1f} s{spent})"
 
 
@@ -98,10 +109,10 @@ def attempted(
     It is good where it is exact, or where k̂ is below ``limit`` or its weights hardly differ, and
     ``draws`` of its draws are worth ``ess``.
     """
-    begin, nan = time.perf_counter(), float("nan")
+    begin = time.perf_counter()
     if method.representation == "stan" and not problem.has_program:
         verdict = "not tried: it needs a Stan program"
-        return Attempt(method.name, nan, nan, nan, False, 0.0, verdict), None, None
+        return Attempt.without_answer(method.name, verdict), None, None
     try:
         found = method.run(problem, draws, seed)
     except Exception as error:
@@ -110,7 +121,7 @@ def attempted(
         _log.debug("%s failed", method.name, exc_info=True)
         verdict = f"failed: {type(error).__name__}: {error}"
         seconds = time.perf_counter() - begin
-        return Attempt(method.name, nan, nan, nan, False, seconds, verdict), None, None
+        return Attempt.without_answer(method.name, verdict, seconds), None, None
     lp, lq = _log_densities(method, found)
     assert found.lq is not None
     size = lp.size // REPETITIONS

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from bridge.attempt import Attempt, attempted
+from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted
 from bridge.methods.base import Array, Fit, Method
 from bridge.methods.families import FittedBy
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.table import METHODS
+from bridge.prediction import nuts_gradients
 from bridge.trust import Missed, missed
 from pymc_ext.density import TransportMap
 
@@ -30,6 +31,8 @@ class Search:
         Whose posterior it is.
     khat, ess
         The largest k̂ that is good enough, and what all fresh draws must be worth.
+    effort
+        Gradients that approximations may take in vain, in those that NUTS is predicted to take.
     fresh_draws
         Draws that each is judged by.
     seed
@@ -52,10 +55,11 @@ class Search:
         problem: ModelProblem | StanProblem | DensityProblem,
         khat: float,
         ess: float,
+        effort: float,
         fresh_draws: int,
         seed: int,
     ) -> None:
-        self.problem, self.khat, self.ess = problem, khat, ess
+        self.problem, self.khat, self.ess, self.effort = problem, khat, ess, effort
         self.fresh_draws, self.seed = fresh_draws, seed
         self.attempts: list[Attempt] = []
         self.found: Fit | None = None
@@ -80,6 +84,37 @@ class Search:
                 self.found, self.weights = found, k.weights
                 self._elbo, self._log_z = attempt.elbo, k.log_marginal_is
         self.attempts.append(attempt)
+
+    def affordable(self, method: Method) -> bool:
+        """Whether it may run; where not, that is noted among the attempts."""
+        spent, predicted = sum(a.gradients or 0 for a in self.attempts), self.predicted
+        if not self.attempts or predicted is None:
+            return True
+        if spent + (method.gradients or 0) <= self.effort * predicted:
+            return True
+        takes = "" if method.gradients is None else f", it takes some {method.gradients:,}"
+        verdict = (
+            f"not tried: {spent:,} gradients are spent{takes}, and NUTS is predicted to take some "
+            f"{predicted:,}"
+        )
+        self.attempts.append(Attempt.without_answer(method.name, verdict))
+        return False
+
+    def flow_pays(self, method: Method) -> bool:
+        """Whether a flow may answer for less than NUTS: none does where modes are far apart."""
+        return self.modes is None and self.found is not None and self.affordable(method)
+
+    @property
+    def predicted(self) -> int | None:
+        """Gradients of NUTS, in the coordinates of the best fit; None where no score can be had."""
+        try:
+            dimension = self.problem.pymc_target.dimension
+        except EXPECTED_FAILURES:
+            return None
+        share = None
+        if self.coordinates is not None:
+            share = 1 / (self.weights.size * float(np.sum(self.weights**2)))
+        return nuts_gradients(dimension, self.ess, share)
 
     def looks_elsewhere(self) -> bool:
         """Whether modes are known outside the best fit; looks for them where none did so far."""

@@ -153,6 +153,8 @@ class Method:
         What its losses are.
     sampler
         Whether its draws are of the posterior itself and have no log q.
+    gradients
+        Scores of log p̃ that a run takes, about, where they are known beforehand; None where not.
 
     Raises
     ------
@@ -179,6 +181,7 @@ class Method:
     general: bool = True
     objective: str = "−ELBO"
     sampler: bool = False
+    gradients: int | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

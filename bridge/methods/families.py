@@ -198,14 +198,18 @@ def _on_density(
     default: bool = False,
     general: bool = True,
     objective: str = "−ELBO",
+    gradients: int | None = None,
     **options: object,
 ) -> Method:
     run = FittedBy(Made(home, options))
-    return Method(name, text, "pymc", run, default, general, objective=objective)
+    return Method(
+        name, text, "pymc", run, default, general, objective=objective, gradients=gradients
+    )
 
 
 _LAPLACE, _MIXED = "gaussian.laplace:Laplace", "gaussian.mixed:Mixed"
 _FLOW = "bernstein.algorithm:Bernstein"
+_OF_FLOW = 200_000  # gradients: its default steps of 10 draws, without a polish
 FAMILY_METHODS = (
     _on_density(
         "laplace",
@@ -243,9 +247,21 @@ FAMILY_METHODS = (
     _on_density(
         "basins", "a hierarchical map for every basin that paths find", "basins.algorithm:Basins"
     ),
-    _on_density("bernstein", "Bernstein flow", _FLOW),
-    _on_density("bernstein-laplace", "Bernstein flow on a Laplace base", _FLOW, base="laplace"),
-    _on_density("bernstein-match", "Bernstein flow on a matched Gaussian", _FLOW, base="match"),
+    _on_density("bernstein", "Bernstein flow", _FLOW, gradients=_OF_FLOW),
+    _on_density(
+        "bernstein-laplace",
+        "Bernstein flow on a Laplace base",
+        _FLOW,
+        gradients=_OF_FLOW,
+        base="laplace",
+    ),
+    _on_density(
+        "bernstein-match",
+        "Bernstein flow on a matched Gaussian",
+        _FLOW,
+        gradients=_OF_FLOW,
+        base="match",
+    ),
     Method(
         "viper-full",
         "closed-form logistic VI",

@@ -162,6 +162,34 @@ def test_a_flow_comes_before_nuts_where_a_density_is_wanted(monkeypatch) -> None
     np.testing.assert_allclose(advice.fit.log_q(at), exact, atol=0.3)
 
 
+def test_what_is_tried_in_vain_is_bounded_by_what_nuts_would_take(monkeypatch) -> None:
+    """Its prediction, in the coordinates of the best that was tried, is told and is not far off."""
+    pytest.importorskip("nutpie")
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1)
+        pm.Normal("y", x**2, 0.5)
+    options = {"random_seed": 1, "progressbar": False}
+    two = {"methods": ["laplace", "batch-match"], "khat": 0.01, **options}
+    advice = bridge.fit(model, effort=1e-3, **two)
+    assert [a.method for a in advice.attempts] == [
+        "laplace",
+        "batch-match",
+        "bernstein-match",
+        "warm-nuts",
+    ]
+    assert all("not tried: " in a.verdict for a in advice.attempts[1:3])
+    last = advice.attempts[-1]
+    assert last.predicted / 4 < last.gradients < 4 * last.predicted
+    assert f"some {last.predicted:,} predicted" in advice.reasons
+    advice = bridge.fit(model, **two)  # what is named is tried, a flow of 200,000 is not
+    assert advice.attempts[1].gradients > 0
+    assert "it takes some 200,000" in advice.attempts[2].verdict
+    short = replace(METHODS["bernstein-match"], run=replace(METHODS["bernstein-match"].run, n=100))
+    monkeypatch.setitem(METHODS, "bernstein-match", short)
+    advice = bridge.fit(model, effort=np.inf, **two)
+    assert advice.attempts[2].method == "bernstein-match" and advice.attempts[2].gradients > 0
+
+
 def test_a_seed_means_a_result_of_chains_too() -> None:
     pytest.importorskip("nutpie")
     with pm.Model() as model:
@@ -189,6 +217,8 @@ def test_failures_and_missing_stan_are_reasons():
 @pytest.mark.parametrize(
     ("options", "message"),
     [({"want": "samples"}, "want must be 'draws' or 'density'"),
+     ({"effort": 0}, "effort must be a positive number, got 0"),
+     ({"effort": -1.0}, "effort must be"), ({"effort": np.nan}, "effort must be"),
      ({"ess": 0}, "ess must be a positive number"), ({"ess": -1.0}, "ess must be a positive"),
      ({"khat": 0.0}, r"khat must be in \(0, 1\], got 0"), ({"draws": 1}, "draws >= 4"),
      ({"fresh_draws": 10}, "fresh_draws >= 1000"), ({"methods": ["stan-nuts"]}, "approximations"),

@@ -1,0 +1,46 @@
+"""What NUTS will take in an approximation's coordinates, told before it runs."""
+
+from __future__ import annotations
+
+__all__ = ["nuts_gradients"]
+
+# Steps of a trajectory over D^(1/4), the law of Beskos, Pillai, Roberts, Sanz-Serna and Stuart
+# (2013, Bernoulli 19, arXiv:1001.4460) for a product of D alike; 3.6 in coordinates in which the
+# posterior is a standard normal, D = 3 to 26 (`python -m benchmarks.speed.predicted`).
+STEPS_BY_DIMENSION = 3.6
+
+# Draws for an effective one of the worst quantity, and transitions of all chains before the first.
+DRAWS_BY_ESS, WARM_UP = 2.3, 230
+
+# What weights of a share of effective draws say of the draws that chains need more: their power.
+BY_SHARE = 0.6
+
+# Transitions of a sampler that has no coordinates: four chains of 1,000 to adapt, and draws.
+COLD = 6_000
+
+# A share is not known below one draw of those that were judged, nor what comes of it.
+LEAST_SHARE = 1e-4
+
+
+def nuts_gradients(dimension: int, ess: float, share: float | None) -> int:
+    r"""Gradients to ``ess`` effective draws of every quantity.
+
+    .. math:: 3.6\, D^{1/4}\, (230 + 2.3\, \mathrm{ESS} \cdot \mathrm{share}^{-0.6})
+
+    fits what was measured to a factor of two on most posteriors, `docs/exact.md`.
+
+    Parameters
+    ----------
+    dimension
+        D.
+    ess
+        What is asked for.
+    share
+        Effective draws per draw of the approximation in whose coordinates NUTS runs, by importance
+        weights; None without one.
+    """
+    steps = STEPS_BY_DIMENSION * dimension**0.25
+    if share is None:
+        return round(steps * COLD)
+    draws = DRAWS_BY_ESS * ess * max(share, LEAST_SHARE) ** -BY_SHARE
+    return round(steps * (WARM_UP + draws))
