@@ -86,8 +86,15 @@ def _add_compare(add_command: Adder) -> None:
 
 
 def _add_sweep(add_command: Adder) -> None:
-    command = add_command("sweep", help="every posterior with reference draws")
+    command = add_command("sweep", help="every posterior with reference draws, or the zoo")
     _comparison_arguments(command, "all that work on any posterior", 5, "results/sweep")
+    command.add_argument(
+        "--zoo",
+        nargs="*",
+        metavar="TARGET",
+        help="instead: how often the verdict of `fit` is wrong, on targets with known truth "
+        "(default: all)",
+    )
     command.add_argument(
         "--budget", type=float, metavar="S", help="seconds after which no further run is started"
     )

@@ -12,8 +12,10 @@ import numpy as np
 from bridge.errors import BridgeError
 from bridge.measures.khat import KHat, pareto_khat
 from bridge.measures.limits import ESS_SHARE_NEGLIGIBLE
-from bridge.methods.base import Fit, Method
+from bridge.measures.precision import weighted_precision
+from bridge.methods.base import Fit, Method, WeightedDraws
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
+from pymc_ext.density.protocol import coordinate_names
 from stan_models import StanError
 
 __all__ = ["EXPECTED_FAILURES", "REPETITIONS", "Attempt", "attempted"]
@@ -106,8 +108,9 @@ def attempted(
 ) -> tuple[Attempt, Fit | None, KHat | None]:
     """The attempt; the fit and its k̂ over all draws, where there is one.
 
-    It is good where it is exact, or where k̂ is below ``limit`` or its weights hardly differ, and
-    ``draws`` of its draws are worth ``ess``.
+    It is good where it is exact, or where k̂ is below ``limit`` or its weights hardly differ,
+    ``draws`` of its draws are worth ``ess``, and every mean and every sd of an unconstrained
+    coordinate has a k̂ of its own below ``limit`` and an error of at most 1/√``ess`` sds.
     """
     begin = time.perf_counter()
     if method.representation == "stan" and not problem.has_program:
@@ -122,13 +125,18 @@ def attempted(
         verdict = f"failed: {type(error).__name__}: {error}"
         seconds = time.perf_counter() - begin
         return Attempt.without_answer(method.name, verdict, seconds), None, None
-    lp, lq = _log_densities(method, found)
+    weighted = _weighted(method, found)
+    lp, lq = weighted.lp.ravel(), weighted.lq.ravel()
     assert found.lq is not None
     size = lp.size // REPETITIONS
     lp_batches, lq_batches = (x[: size * REPETITIONS].reshape(REPETITIONS, size) for x in (lp, lq))
     k = pareto_khat(lp_batches, lq_batches)
     of_all = pareto_khat(lp, lq)
     good, verdict = _judged(k, limit, ess)
+    if good and not k.exact:
+        doubt = _imprecise(weighted, of_all, coordinate_names(found.target.density), limit, ess)
+        if doubt is not None:
+            good, verdict = False, f"refused: {doubt}"
     attempt = Attempt(
         method=method.name,
         khat=k.value,
@@ -162,15 +170,27 @@ def _no_derivative() -> tuple[type[Exception], ...]:
     return NullTypeGradError, MethodNotDefined, NotImplementedError
 
 
-def _log_densities(method: Method, found: Fit) -> tuple[np.ndarray, np.ndarray]:
-    """log p̃ and log q of the draws for weights."""
+def _weighted(method: Method, found: Fit) -> WeightedDraws:
+    """The draws for weights."""
     weighted = found.weighted
     if weighted is None or found.lq is None:
         raise TypeError(
             f"method {method.name} gave draws without log q, by which it would be judged: mark it "
             "as sampler=True, or let its Fit have lq"
         )
-    return weighted.lp.ravel(), weighted.lq.ravel()
+    return weighted
+
+
+def _imprecise(
+    draws: WeightedDraws, k: KHat, names: list[str], limit: float, ess: float
+) -> str | None:
+    """Which mean or sd the weighted draws do not know well enough."""
+    if k.weights is None:  # some batch had no k̂ of its own
+        return f"no k̂ ({k.reason})"
+    theta = draws.theta.reshape(-1, draws.theta.shape[-1])
+    with np.errstate(invalid="ignore"):  # −∞ where p̃ is zero
+        log_ratios = (draws.lp - draws.lq).ravel()
+    return weighted_precision(theta, log_ratios, k.weights.ravel()).doubt(names, limit, ess)
 
 
 def _judged(k: KHat, limit: float, ess: float) -> tuple[bool, str]:

@@ -21,7 +21,12 @@ from bridge.report.files import write
 from bridge.report.html_report import html_report
 from bridge.report.summary import failure_lines
 from bridge.report.terminal import LEGEND, rich_tables
+from bridge.zoo import rates
+from bridge.zoo.sweep import sweep_zoo
 from posteriordb_cases import list_cases, load_case
+from posteriordb_cases.zoo import ZOO
+
+COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
 
 def compare_command(arguments: argparse.Namespace, console: Console) -> int:
@@ -31,11 +36,43 @@ def compare_command(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def sweep_command(arguments: argparse.Namespace, console: Console) -> int:
-    """Every posterior with reference draws."""
+    """Every posterior with reference draws; or the zoo."""
+    if arguments.zoo is not None:
+        return _zoo(arguments, console)
     cases = cases_with_reference(arguments.database)
     limits = {"budget": arguments.budget, "run_limit": arguments.run_limit}
     with cluster(arguments.backend, arguments.jobs):
         return _run(arguments, console, sweep, cases, **limits)
+
+
+def _zoo(arguments: argparse.Namespace, console: Console) -> int:
+    """False trust and false refusal of `bridge.fit`; 1 where anything wrong was trusted."""
+    with Progress(*COLUMNS, console=console, transient=True) as progress:
+        task = progress.add_task("preparing", total=None)
+
+        def on_record(record: Record, done: int, total: int) -> None:
+            verdict = "trusted" if record["trusted"] else "not trusted"
+            text = f"{record['case_name']}, seed {record['seed']}: {verdict}"
+            progress.update(task, description=text, completed=done, total=total)
+
+        with cluster(arguments.backend, arguments.jobs):
+            frame = sweep_zoo(
+                arguments.zoo or None,
+                arguments.seeds,
+                out=arguments.out,
+                methods=arguments.methods,
+                draws=arguments.draws,
+                budget=arguments.budget,
+                on_record=on_record,
+            )
+    found = rates.rates(frame)
+    table = Table(*rates.HEADINGS, box=None)
+    for row in rates.rows(frame, list(ZOO)):
+        table.add_row(*row)
+    console.print(table, highlight=False)
+    console.print(rates.LEGEND, highlight=False)
+    console.print(str(found), highlight=False)
+    return 0 if found.false_trust == 0 else 1
 
 
 def _run(
@@ -45,13 +82,7 @@ def _run(
     cases: Sequence[str],
     **limits: float | None,
 ) -> int:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*COLUMNS, console=console, transient=True) as progress:
         task = progress.add_task("preparing", total=None)
 
         def on_record(record: Record, done: int, total: int) -> None:

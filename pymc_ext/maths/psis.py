@@ -54,6 +54,31 @@ def psislw(log_ratios: Array) -> tuple[Array, Array]:
     return out.reshape(log_ratios.shape), khat.reshape(log_ratios.shape[:-1])
 
 
+def tail_khat(log_values: Array) -> Array:
+    """k̂ of the right tail of positive values, of their logarithms (K, N) -> (K,).
+
+    That of |h| p̃/q says whether a weighted mean of h has an error that can be known (Vehtari et
+    al. 2024, section 2.4): its moments of order 1/k̂ exist. Nothing is smoothed, so that it costs
+    O(N) a row. Infinite where no Pareto distribution can be fitted.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(1).standard_cauchy((1, 20_000))
+    >>> tail_khat(np.log(np.abs(x))).round(1)  # a Cauchy's has shape 1
+    array([1.])
+    """
+    log_values = np.asarray(log_values, dtype=float)
+    size = tail_size(log_values.shape[1])
+    khat = np.empty(len(log_values))
+    for i, row in enumerate(log_values):
+        top = np.sort(np.partition(row, -size - 1)[-size - 1 :])
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            excess = np.expm1(top[1:] - top[0])  # in units of the threshold
+            enough = size >= FEWEST_TAIL and excess[0] > 0
+            khat[i] = generalised_pareto(excess)[0] if enough else np.inf
+    return khat
+
+
 def _smooth(log_ratios: Array) -> tuple[Array, float]:
     n = len(log_ratios)
     x = log_ratios - log_ratios.max()

@@ -1,0 +1,85 @@
+"""One answer against the truth of its target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bridge.methods.base import Array
+from posteriordb_cases.zoo import Truth, ZooDensity, middle_and_spread
+
+__all__ = ["Judged", "judged"]
+
+# What may not be trusted: an error of a mean in posterior sds, of an sd as a ratio, and the mass
+# that a mode lacks. At the 400 effective draws that answers have, .2 is four standard errors of a
+# mean, and .8 six of the sd of a Gaussian.
+MEAN_WRONG, RATIO_WRONG, MASS_WRONG = 0.2, 1.25, 0.05
+# What is right: a refusal of it is a false one.
+MEAN_RIGHT, RATIO_RIGHT = 0.05, 1.05
+# Standard errors, at as many effective draws as are asked for, by which the share of a mode may be
+# short before mass counts as missed.
+ALLOWED, EFFECTIVE = 3.0, 400.0
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is wrong with draws.
+
+    Parameters
+    ----------
+    mean_error
+        Largest error of a mean, in sds; of a heavy law of a median, in its quantiles' unit.
+    sd_ratio
+        The ratio of sds (of the distance of the 5 % and 95 % quantiles) farthest from 1.
+    missed
+        Mass that the most incomplete mode lacks, beyond Monte Carlo error.
+    """
+
+    mean_error: float
+    sd_ratio: float
+    missed: float
+
+    @property
+    def wrong(self) -> bool:
+        """To trust it would be false trust; NaN is wrong too."""
+        return not (
+            self.mean_error <= MEAN_WRONG
+            and 1 / RATIO_WRONG <= self.sd_ratio <= RATIO_WRONG
+            and self.missed <= MASS_WRONG
+        )
+
+    @property
+    def right(self) -> bool:
+        """To refuse it would be a false refusal."""
+        return (
+            self.mean_error <= MEAN_RIGHT
+            and 1 / RATIO_RIGHT <= self.sd_ratio <= RATIO_RIGHT
+            and self.missed <= MASS_WRONG
+        )
+
+
+def judged(density: ZooDensity, truth: Truth, draws: Array) -> Judged:
+    """Hold draws (N, D) against the truth.
+
+    Examples
+    --------
+    >>> from posteriordb_cases.zoo import ZOO, truth_of
+    >>> density, rng = ZOO["modes-1"].make(), np.random.default_rng(1)
+    >>> truth = truth_of(density)
+    >>> judged(density, truth, density.draws(10_000, rng)).wrong
+    False
+    >>> judged(density, truth, rng.standard_normal((10_000, 1))).missed > 0.2  # one mode of two
+    True
+    """
+    middle, spread = middle_and_spread(draws, truth.heavy)
+    ratios = spread / truth.spread
+    shares = np.bincount(density.mode_of(draws), minlength=density.modes) / len(draws)
+    error = np.sqrt(truth.shares * (1 - truth.shares) / EFFECTIVE)
+    with np.errstate(divide="ignore"):  # a spread of zero is infinitely wrong
+        worst = ratios[np.argmax(np.abs(np.log(ratios)))]
+    return Judged(
+        mean_error=float(np.max(np.abs(middle - truth.middle) / truth.unit)),
+        sd_ratio=float(worst),
+        missed=float(max(np.max(truth.shares - shares - ALLOWED * error), 0.0)),
+    )

@@ -1,0 +1,153 @@
+"""`bridge.fit` on every target of the zoo, with a record of each run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pandas as pd
+
+from bridge.advice import LADDER, Advice, fit
+from bridge.comparison.records import Record, Records
+from bridge.methods.base import Array
+from bridge.methods.named_draws import NamedDraws
+from bridge.zoo.judge import judged
+from posteriordb_cases.zoo import ZOO, Truth, ZooDensity, truth_of
+
+__all__ = ["sweep_zoo"]
+
+FILE = "zoo.sqlite"
+METHOD = "fit"  # under which `Records` has the runs
+Listener = Callable[[Record, int, int], None]
+Run = tuple[str, int]  # target and seed
+
+
+def sweep_zoo(
+    targets: Sequence[str] | None = None,
+    seeds: int = 5,
+    *,
+    out: Path | str,
+    methods: Sequence[str] | None = None,
+    draws: int = 20_000,
+    budget: float | None = None,
+    on_record: Listener | None = None,
+) -> pd.DataFrame:
+    """Fit every target with every seed, judge each answer, and keep the records.
+
+    Parameters
+    ----------
+    targets
+        Names of `posteriordb_cases.zoo.ZOO`; None for all.
+    seeds
+        Seeds 1 … ``seeds``.
+    out
+        Folder of ``zoo.sqlite``; runs that it holds are not made again.
+    methods, draws
+        ``methods`` and ``fresh_draws`` of :func:`bridge.fit`; its own if None.
+    budget
+        Seconds after which no further run is started.
+    on_record
+        Called with each record, how many are made, and how many there will be.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a run that is on record, of these settings.
+
+    Raises
+    ------
+    KeyError
+        No such target.
+
+    Examples
+    --------
+    >>> sweep_zoo(["ring"], seeds=1, out="results")["target"].tolist()
+    ['ring']
+    """
+    names = list(ZOO) if targets is None else list(targets)
+    unknown = [name for name in names if name not in ZOO]
+    if unknown:
+        raise KeyError(f"no such target of the zoo: {unknown}; there are {', '.join(ZOO)}")
+    chosen = LADDER if methods is None else tuple(methods)
+    settings = f"methods={'+'.join(chosen)} fresh_draws={draws}"
+    records = Records(Path(out) / FILE)
+    known = records.keys()
+    runs = [(name, seed) for seed in range(1, seeds + 1) for name in names]
+    missing = [run for run in runs if (run[0], METHOD, run[1], settings) not in known]
+    made = joblib.Parallel(return_as="generator", pre_dispatch="n_jobs")(
+        joblib.delayed(_record)(name, seed, chosen, draws, settings)
+        for name, seed in _within(missing, budget)
+    )
+    for done, record in enumerate(made, start=1):
+        records.add(record)
+        if on_record is not None:
+            on_record(record, done, len(missing))
+    frame = records.frame()
+    if frame.empty:
+        return frame
+    wanted = frame["case_name"].isin(names) & (frame["seed"] <= seeds)
+    return frame[wanted & (frame["settings"] == settings)].rename(columns={"case_name": "target"})
+
+
+def _within(runs: Sequence[Run], budget: float | None) -> Iterator[Run]:
+    end = np.inf if budget is None else time.monotonic() + budget
+    for run in runs:
+        if time.monotonic() < end:
+            yield run
+
+
+@cache
+def _known(name: str) -> tuple[ZooDensity, Truth | None]:
+    """A target and its truth, once a process."""
+    density = ZOO[name].make()
+    return density, truth_of(density) if density.proper else None
+
+
+def _record(name: str, seed: int, methods: tuple[str, ...], draws: int, settings: str) -> Record:
+    density, truth = _known(name)
+    begin = time.perf_counter()
+    base: Record = {"case_name": name, "method": METHOD, "seed": seed, "settings": settings,
+                    "dimension": density.dimension, "kind": ZOO[name].kind}  # fmt: skip
+    try:
+        advice = fit(
+            density, methods=methods, fresh_draws=draws, random_seed=seed, progressbar=False
+        )
+    except (ValueError, ArithmeticError, RuntimeError) as error:
+        # an answer as well: nothing was given that could be trusted
+        return base | {"trusted": False, "taken": "none", "gradients": None,
+                       "seconds": time.perf_counter() - begin, "wrong": True, "right": False,
+                       "reasons": f"{type(error).__name__}: {error}"}  # fmt: skip
+    record = base | {
+        "trusted": advice.trusted,
+        "taken": advice.method,
+        "gradients": _gradients(advice),
+        "seconds": time.perf_counter() - begin,
+        "reasons": advice.reasons,
+    }
+    if truth is None:  # improper: any draws are wrong
+        return record | {"wrong": True, "right": False}
+    found = judged(density, truth, _theta(advice))
+    return record | {
+        "wrong": found.wrong,
+        "right": found.right,
+        "mean_error": found.mean_error,
+        "sd_ratio": found.sd_ratio,
+        "missed": found.missed,
+    }
+
+
+def _gradients(advice: Advice) -> int:
+    return sum(attempt.gradients or 0 for attempt in advice.attempts)
+
+
+def _theta(advice: Advice) -> Array:
+    """Draws, (N, D)."""
+    if isinstance(advice.draws, NamedDraws):
+        theta = advice.draws.values["theta"]
+    else:
+        theta = np.asarray(advice.draws["posterior"]["theta"])
+    return theta.reshape(-1, theta.shape[-1])
