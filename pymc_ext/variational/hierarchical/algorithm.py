@@ -19,7 +19,9 @@ from pymc_ext.variational.bernstein.shape import blocks_of, variable_order
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.core.course import (
     LONGEST_BLOCK,
+    Averaged,
     Course,
+    Ended,
     FitStopped,
     in_doubling_blocks,
 )
@@ -42,7 +44,7 @@ from pymc_ext.variational.gaussian.low_rank_stages import DENSE, first_low_rank,
 from pymc_ext.variational.gaussian.natural_gradient import Batch, NaturalGradient, step_draws
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
-from pymc_ext.variational.hierarchical.arrow import arrow_growth
+from pymc_ext.variational.hierarchical.arrow import arrow_found
 from pymc_ext.variational.hierarchical.growth import FIRST_BLOCK, ROUNDS, Growth
 from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
@@ -161,11 +163,8 @@ class Hierarchical(Algorithm[Fit]):
         if not course.block_pays(gaussian, FIRST_BLOCK, step_draws(density.dimension)):
             return why, Links()
         growth = new_growth(density, course, found, seed)
-        why = growth.run(self.rounds)
-        if growth.best.q.is_gaussian and found.ended.paid:  # links promised too much
-            steps = NaturalGradient(density, gaussian.q, stream(seed, Purpose.TRAIN))
-            why = in_doubling_blocks(steps, course, gaussian, FIRST_BLOCK).why
-        return why, Links.of(growth.best.q, growth.moments, density.unconstrained_names)
+        steps = NaturalGradient(density, gaussian.q, stream(seed, Purpose.TRAIN))
+        return self._grown(growth, found.ended, steps, course)
 
     def _arrow(
         self, density: CountedDensity, start: Array, seed: int | None, course: Course
@@ -179,9 +178,18 @@ class Hierarchical(Algorithm[Fit]):
         if structure is None:
             ended = in_doubling_blocks(steps, course, reached, FIRST_BLOCK)
             return f"{NO_ARROW}; {ended.why}", Links()
-        growth = arrow_growth(density, course, reached.q, structure, rng)
+        ended, training = arrow_found(density, course, reached.q, structure, rng)
+        growth = Growth(density, course, rng, ended.best.q, training.moments.moments())
+        return self._grown(growth, ended, training, course)
+
+    def _grown(
+        self, growth: Growth, gaussian: Ended[Fit], steps: Averaged[Fit], course: Course
+    ) -> tuple[str, Links]:
+        """Links where they pay, else the ``steps`` that made the Gaussian go on."""
         why = growth.run(self.rounds)
-        return why, Links.of(growth.best.q, growth.moments, density.unconstrained_names)
+        if growth.best.q.is_gaussian and gaussian.paid:  # links promised too much
+            why = in_doubling_blocks(steps, course, gaussian.best, FIRST_BLOCK).why
+        return why, Links.of(growth.best.q, growth.moments, growth.density.unconstrained_names)
 
 
 def resumed(

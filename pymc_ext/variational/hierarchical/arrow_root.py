@@ -149,7 +149,7 @@ class ArrowRoot:
         step = rate * capped(by_w.T @ w[:, :k] / squares[:k] * share)
         blocks: list[Array] = []
         for block, by_own, own in self._parts(by_w, w):
-            moment = np.einsum("ngi,ngj->gij", by_own, own)
+            moment = by_own.transpose(1, 2, 0) @ own.swapaxes(0, 1)
             moment /= np.mean(own**2, axis=0)[:, None, :]
             blocks.append(block + block @ (rate * _lower(moment)))
         return ArrowRoot(self.left + self._by_globals(step), tuple(blocks))
@@ -207,7 +207,7 @@ def _times(block: Array, x: Array) -> Array:
     """Block by block, (groups, s, s) and (N, groups, s)."""
     if block.shape[1] == 1:
         return x * block[:, 0]
-    return np.einsum("gij,ngj->ngi", block, x)
+    return (x.swapaxes(0, 1) @ block.swapaxes(1, 2)).swapaxes(0, 1)
 
 
 def _solve_in_place(block: Array, x: Array) -> None:

@@ -30,7 +30,9 @@ Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 # Standard errors beyond which a moment counts: among 10⁴ pairs less than one is there by chance.
 SIGNIFICANT = 4.0
-LEAST_MOMENT = 0.02  # below it a link gains 1e-4 nats, be it as certain as it may
+# Below it a link gains 1e-4 nats, be it as certain as it may, and those of 300 coordinates .03; of
+# more coordinates smaller ones count, so that together they gain no more than that.
+LEAST_MOMENT, COORDINATES = 0.02, 300
 SMALL, FEW, MANY = 40, 1000, 2000  # dimensions up to which 1,000 draws serve, beyond 2,000
 # Fisher information of a log scale's slope, of a bend, and of a marginal's skewness and tails: mean
 # squares of the Hermite polynomials z_i² − 1 and z_j² − 1, z³ − 3z, z⁴ − 6z² + 3.
@@ -127,7 +129,8 @@ class MomentSums:
 
 
 def _counts(moment: Array, error: Array) -> Mask:
-    return (np.abs(moment) > SIGNIFICANT * error) & (np.abs(moment) > LEAST_MOMENT)
+    least = LEAST_MOMENT * np.sqrt(min(1.0, COORDINATES / len(moment)))
+    return (np.abs(moment) > SIGNIFICANT * error) & (np.abs(moment) > least)
 
 
 def completed(batch: Batch, density: CountedDensity, rng: np.random.Generator) -> Batch:

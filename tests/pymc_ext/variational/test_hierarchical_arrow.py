@@ -207,6 +207,27 @@ def test_a_large_hierarchy_is_linked_to_its_scale() -> None:
     assert result.elbo <= result.log_marginal_is + NUMERIC
 
 
+def test_links_that_the_first_block_does_not_show_are_found_by_a_later_one(monkeypatch) -> None:
+    density = normal_hierarchy(1000, 0.7, 2.5, seed=3)
+    monkeypatch.setattr("pymc_ext.variational.hierarchical.arrow.SEEKING_BLOCK", 4)
+    result = Hierarchical().fit(density, random_seed=1).result
+    linked = [link for link in result.links.links if link.governor == "log_tau"]
+    assert len(linked) > 900
+    assert result.fresh.ess > 0.99 * result.fresh.draws
+
+
+def test_many_weak_links_count_that_together_gain_something() -> None:
+    """A scale known to 2 %: no link gains more than 1e-4 nats, all together gain a hundredth."""
+    density = normal_hierarchy(1000, 0.7, 2.0, seed=3)
+    fitted = Hierarchical().fit(density, random_seed=1)
+    assert len(fitted.result.links) > 300
+    linked = [link for link in fitted.result.links.links if link.governor == "log_tau"]
+    assert len(linked) > 0.99 * len(fitted.result.links)
+    gain = (fitted.q.root.diagonal[0] * np.array([link.slope for link in linked])) ** 2
+    assert np.median(gain) < 1e-4
+    assert fitted.result.fresh.ess > 0.97 * fitted.result.fresh.draws
+
+
 def test_governors_come_first() -> None:
     density = CountedDensity(normal_hierarchy(40, 0.7, 1.0, seed=1))
     q = BatchMatch(rank=3).fit(density.density, random_seed=1).q
