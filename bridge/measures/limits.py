@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from typing import Final
 
-# ---------------------------------------------------------------- k̂, the Pareto shape (no unit)
+from pymc_ext.variational.core.weights import (
+    CONSTANT_RATIOS as CONSTANT_RATIOS,
+)
+from pymc_ext.variational.core.weights import (
+    ESS_SHARE_NEGLIGIBLE as ESS_SHARE_NEGLIGIBLE,
+)
+from pymc_ext.variational.core.weights import (
+    KHAT_USABLE as KHAT_USABLE,
+)
 
-# From this k̂ on the smoothed importance sampling estimate is not to be trusted, and no draw of the
-# approximation is repaired by its weight: the limit that [V] gives for any number of draws.
-KHAT_USABLE: Final = 0.7
+# ---------------------------------------------------------------- k̂, the Pareto shape (no unit)
 
 # Below this k̂ the importance weights have a finite variance, so that plain importance sampling
 # would converge at the usual rate: moments of order 1/k of a generalised Pareto tail, [V].
 KHAT_GOOD: Final = 0.5
-
-# Share of effective draws, (Σw)²/(N Σw²), from which on k̂ does not matter: χ²(p ‖ q) = 1/share − 1
-# bounds the error of any mean by √χ² of its sd, here .14 before weights repair it, and k̂ is the
-# shape of a tail, however little of the mass is in it.
-ESS_SHARE_NEGLIGIBLE: Final = 0.98
 
 # From this k̂ on the colour of a map stays the same: a choice for the eye, twice `KHAT_USABLE`, at
 # which nothing is left to tell apart.
@@ -34,10 +35,6 @@ KHAT_FEWEST_TAIL: Final = 6
 # The fewest draws of a batch that has a k̂ of its own: by [V] the tail of 200 draws holds 40, with
 # which the prior on its shape, worth 10 observations, has a fifth of the weight.
 KHAT_FEWEST_DRAWS: Final = 200
-
-# Standard deviation, in nats, below which log ratios count as constant, so that q is p: rounding
-# alone spreads sums of a thousand terms by about 1e-12, and PSIS turns that noise into noise in k̂.
-CONSTANT_RATIOS: Final = 1e-8
 
 # ---------------------------------------------------------------- evidence and divergences
 

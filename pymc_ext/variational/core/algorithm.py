@@ -176,6 +176,8 @@ def run_algorithm(
             density, start, seed=random_seed, budget=budget, monitor=monitor, state=state
         )
     result = replace(fitted.result, random_seed=random_seed, **effort.spent())
+    if result.elbo == -np.inf:  # some draws of q are outside the support, so that it is no optimum
+        result = replace(result, converged=False)
     return replace(fitted, result=result)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Sequence
 
@@ -24,6 +25,8 @@ from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.types import CompileOptions, Hyperparameters, Start
 
 Array = NDArray[np.floating]
+logger = logging.getLogger(__name__)
+RICH = ("hierarchical", "basins", "bernstein")  # who tried these is not told of a map
 
 
 class DeterministicInference(Inference):
@@ -92,6 +95,11 @@ class DeterministicInference(Inference):
         first, show = len(self.hist), self.show
         with Monitor(self.approx, self._callbacks, first, n, progressbar, show) as monitor:
             self.approx.result = self.optimise(n, monitor) if n else self._initial_result()
+        result = self.approx.result
+        if result.usable is False:
+            instead = "" if result.method in RICH else "try px.HierarchicalVI(), or "
+            logger.warning("%s is not to be trusted: %s; %smake exact draws by px.sample(approx)",
+                           result.method, result.verdict, instead)  # fmt: skip
         if score:
             self.hist = np.concatenate([self.hist, monitor.history])
         self.approx.hist = self.hist

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pymc_ext.variational.core.result import FreshDraws
 
-UNREPRESENTATIVE = 0.01  # effective share of the fresh draws below which weights cannot repair q
-
 
 def notes_on(fresh: FreshDraws, advice: str) -> tuple[str, ...]:
-    """Says so where q has draws outside the support, or hardly any where the posterior is."""
+    """Says so where q has draws outside the support, or where weights cannot repair it."""
     notes: tuple[str, ...] = ()
     if fresh.outside:
         notes += (
@@ -16,6 +14,6 @@ def notes_on(fresh: FreshDraws, advice: str) -> tuple[str, ...]:
             "undefined there), so that the ELBO is −∞: the posterior has hard edges on the "
             "unconstrained space; give bounds to the parameters that have them",
         )
-    if fresh.ess < UNREPRESENTATIVE * fresh.draws:
-        notes += (f"{fresh.draws} draws of q are worth {fresh.ess:.0f} of the posterior: {advice}",)
+    if not fresh.usable:
+        notes += (f"{fresh.verdict}: {advice}",)
     return notes

@@ -8,6 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from pymc_ext.maths.psis import psislw
+from pymc_ext.variational.core.weights import CONSTANT_RATIOS, described, serve
+
 Array = NDArray[np.floating]
 
 
@@ -27,6 +30,9 @@ class FreshDraws:
         Number of draws N.
     outside
         How many of them have log p̃ = −∞ or undefined: the ELBO is then −∞.
+    khat
+        Pareto k̂ of the importance weights; −∞ where they are constant, so that q is the posterior,
+        +∞ where it cannot be had.
     """
 
     elbo: float
@@ -36,6 +42,21 @@ class FreshDraws:
     ess: float
     draws: int
     outside: int = 0
+    khat: float = np.inf
+
+    @property
+    def usable(self) -> bool:
+        """Whether importance weights make draws of the posterior of it, as far as q reaches."""
+        return serve(self.khat, self.ess / self.draws)
+
+    @property
+    def verdict(self) -> str:
+        """The same in words."""
+        if self.khat == -np.inf:
+            return "exact: its log ratios to the posterior are constant"
+        if self.ess == 0:
+            return f"log p̃ is −∞ or undefined at all of {self.draws:,} draws of q"
+        return described(self.khat, self.ess / self.draws, self.draws)
 
     @classmethod
     def from_log_ratios(cls, log_ratio: Array) -> FreshDraws:
@@ -55,7 +76,14 @@ class FreshDraws:
             ess=float(1 / np.sum(weight**2)),
             draws=n,
             outside=int(n - inside.sum()),
+            khat=_khat(log_ratio),
         )
+
+
+def _khat(log_ratio: Array) -> float:
+    if np.ptp(log_ratio) < CONSTANT_RATIOS:
+        return -np.inf
+    return float(psislw(log_ratio)[1])
 
 
 @dataclass(frozen=True)
@@ -122,6 +150,27 @@ class FitResult:
         if self.exact_elbo is not None:
             return 0.0
         return None if self.fresh is None else self.fresh.elbo_se
+
+    @property
+    def khat(self) -> float | None:
+        """Pareto k̂ of the importance weights of fresh draws, of the proposal where there is one."""
+        weighted = self.fresh_proposal or self.fresh
+        return None if weighted is None else weighted.khat
+
+    @property
+    def usable(self) -> bool | None:
+        """Whether those weights make draws of the posterior, as far as q reaches.
+
+        Mass that no draw of q comes near is not seen: `pymc_ext.diagnose` looks for it.
+        """
+        weighted = self.fresh_proposal or self.fresh
+        return None if weighted is None else weighted.usable
+
+    @property
+    def verdict(self) -> str:
+        """The same in words."""
+        weighted = self.fresh_proposal or self.fresh
+        return "not judged: no fresh draws were taken" if weighted is None else weighted.verdict
 
     @property
     def log_marginal_is(self) -> float | None:

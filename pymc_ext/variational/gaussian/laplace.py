@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
 from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.options import require_type
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
@@ -18,18 +19,16 @@ from pymc_ext.variational.gaussian.modes import LaplaceFit, LaplaceSearch, ModeS
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 Array = NDArray[np.floating]
-UNREPRESENTATIVE = 0.01  # effective share of the fresh draws below which the result warns
+UNREPRESENTATIVE = 0.01  # effective share of the fresh draws below which the mode is elsewhere
 
 
 def representation_notes(fresh: FreshDraws) -> tuple[str, ...]:
-    """Says so where the mode is not where the posterior's mass is."""
-    if fresh.ess >= UNREPRESENTATIVE * fresh.draws:
-        return ()
-    return (
-        f"{fresh.draws} draws of q are worth {fresh.ess:.0f} of the posterior: the mode is not "
-        "where the mass is (often near the boundary of a scale parameter); use MixedVI, DiagonalVI "
-        "or a flow",
-    )
+    """Says so where weights cannot repair it, and where the mode is not where the mass is."""
+    advice = "use BatchMatchVI, HierarchicalVI or a flow"
+    if fresh.ess < UNREPRESENTATIVE * fresh.draws:
+        why = "the mode is not where the mass is, often near the boundary of a scale parameter"
+        advice = f"{why}; {advice}"
+    return notes_on(fresh, advice)
 
 
 def find_laplace(

@@ -261,6 +261,23 @@ def test_fresh_draw_estimates_against_a_known_evidence():
     kl = np.log(1 / 1.2) + 1.2**2 / 2 - 0.5
     assert abs(fresh.elbo - (5.0 - kl)) < monte_carlo(fresh.elbo_se)
     assert 0.5 < fresh.ess / 20_000 < 1
+    # p̃/q has a tail index of 1 − 1.2⁻² < 0: bounded ratios
+    assert fresh.khat < 0.5 and fresh.usable and fresh.verdict.startswith("k̂ = ")
+
+
+@pytest.mark.parametrize(
+    ("log_ratio", "usable", "words"),
+    [
+        (np.zeros(1000), True, "exact"),
+        (np.full(1000, -np.inf), False, "undefined at all of 1,000 draws"),
+        (stats.expon(scale=1.5).rvs(4096, random_state=1), False, ">= 0.7, 4,096 draws worth "),
+        (0.01 * stats.expon.rvs(size=4096, random_state=1), True, "4,096 draws worth 4,09"),
+    ],
+)
+def test_the_verdict_on_fresh_draws(log_ratio, usable, words):
+    """Exponential log ratios of scale k are Pareto weights of shape k."""
+    fresh = FreshDraws.from_log_ratios(log_ratio)
+    assert fresh.usable is usable and words in fresh.verdict
 
 
 @pytest.mark.parametrize(

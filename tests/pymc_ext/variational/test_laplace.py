@@ -134,8 +134,10 @@ def test_loss_history_is_the_winning_climb_on_the_scale_of_the_evidence(skewed):
     assert np.all(np.diff(approx.hist) <= 1e-9) and approx.hist[0] < shift - start
 
 
-def test_mode_without_the_mass_is_reported():
+def test_mode_without_the_mass_is_reported(caplog):
     approx = fit(eight_schools(centred=False))
+    (told,) = [r.getMessage() for r in caplog.records if "not to be trusted" in r.getMessage()]
+    assert "laplace" in told and approx.result.verdict in told and "HierarchicalVI" in told
     assert approx.result.fresh.elbo < -40  # log evidence −31.31
     assert "the mode is not where the mass is" in approx.result.notes[-1]
 

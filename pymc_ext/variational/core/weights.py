@@ -1,0 +1,54 @@
+"""Whether importance weights make draws of the posterior of those of q, in numbers and in words.
+
+The one rule for fits, for `bridge` and for its tables. It speaks of the mass that q reaches: what
+lies outside all draws of q is seen by none of these numbers.
+
+[V] Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling,
+JMLR 25(72), arXiv:1507.02646.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# From this k̂ on the smoothed importance sampling estimate is not to be trusted, and no draw of the
+# approximation is repaired by its weight: the limit that [V] gives for any number of draws.
+KHAT_USABLE: Final = 0.7
+
+# Share of effective draws, (Σw)²/(N Σw²), from which on k̂ does not matter: χ²(p ‖ q) = 1/share − 1
+# bounds the error of any mean by √χ² of its sd, here .14 before weights repair it, and k̂ is the
+# shape of a tail, however little of the mass is in it.
+ESS_SHARE_NEGLIGIBLE: Final = 0.98
+
+# Standard deviation, in nats, below which log ratios count as constant, so that q is p: rounding
+# alone spreads sums of a thousand terms by about 1e-12, and PSIS turns that noise into noise in k̂.
+CONSTANT_RATIOS: Final = 1e-8
+
+
+def serve(khat: float, share: float) -> bool:
+    """Whether weights do: k̂ is usable, or they hardly differ.
+
+    Parameters
+    ----------
+    khat
+        Of the weights; NaN where it cannot be had.
+    share
+        Effective draws per draw.
+    """
+    return khat < KHAT_USABLE or share >= ESS_SHARE_NEGLIGIBLE
+
+
+def described(khat: float, share: float, draws: int) -> str:
+    """The same in words.
+
+    >>> described(0.31, 0.87, 4096)
+    'k̂ = 0.31 < 0.7, 4,096 draws worth 3,564'
+    >>> described(2.5, 0.99, 1000)
+    '1,000 draws worth 990, so that k̂ = 2.50 does not matter'
+    """
+    worth = f"{draws:,} draws worth {share * draws:,.0f}"
+    if khat < KHAT_USABLE:
+        return f"k̂ = {khat:.2f} < {KHAT_USABLE:g}, {worth}"
+    if share >= ESS_SHARE_NEGLIGIBLE:
+        return f"{worth}, so that k̂ = {khat:.2f} does not matter"
+    return f"k̂ = {khat:.2f} >= {KHAT_USABLE:g}, {worth}"
