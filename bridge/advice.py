@@ -60,7 +60,7 @@ def fit(
     .. math:: \\hat k(\\log \\tilde p - \\log q) < \\texttt{khat}\\ \\text{(median over batches)},
 
     or by weights that hardly differ (98 % of the draws are effective), where k̂ says nothing; all of
-    them must be worth ``ess`` draws. Before one is trusted, paths from 24 dispersed points search
+    them must be worth ``ess`` draws. Before one is trusted, paths from 35 points search
     for mass outside it, which k̂ cannot see; where they find more than 1 %, a mixture of all basins
     is tried. The
     draws returned are resampled with Pareto-smoothed importance weights. If no approximation is

@@ -7,7 +7,8 @@ With weights w_n ∝ p̃/q that sum to 1, mean m and sd s of a coordinate x,
 
 by the delta method. They mean something where h p̃/q has a variance that the draws show, h = x − m
 and (x − m)²: k̂ of that tail, not of the weights alone, says so. Weights of k̂ .5 may leave an sd
-without any known error, where p has the heavier tail.
+without any known error, where p has the heavier tail. As with k̂ of the weights, it does not matter
+where these hardly differ: where Σ w h² / (N Σ w² h²), h less its mean, is near 1.
 
 Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling, JMLR 25(72),
 arXiv:1507.02646, section 2.4.
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bridge.measures.limits import ESS_SHARE_ENOUGH
 from bridge.methods.base import Array
 from pymc_ext.maths.psis import tail_khat
 
@@ -36,7 +38,7 @@ class Precision:
     mean_error, sd_error
         Standard errors of mean and sd, in sds, (K,).
     mean_khat, sd_khat
-        k̂ of |x − m| p̃/q and of (x − m)² p̃/q, (K,).
+        k̂ of |x − m| p̃/q and of (x − m)² p̃/q, (K,); −∞ where it does not matter.
     """
 
     mean_error: Array
@@ -105,5 +107,11 @@ def weighted_precision(theta: Array, log_ratios: Array, weights: Array) -> Preci
             twice = size + np.log(np.abs(apart)).T
             mean_error = np.sqrt(squares @ apart**2 / variance)
             sd_error = np.sqrt(squares @ (apart**2 - variance) ** 2) / (2 * variance)
-        parts.append((mean_error, sd_error, tail_khat(size), tail_khat(twice)))
+            # the variances of both if all weights were equal
+            even = 1 / len(theta), weights @ (apart**2 - variance) ** 2 / len(theta)
+            mean_share = even[0] / mean_error**2
+            sd_share = even[1] / (2 * variance * sd_error) ** 2
+        mean_khat = np.where(mean_share > ESS_SHARE_ENOUGH, -np.inf, tail_khat(size))
+        sd_khat = np.where(sd_share > ESS_SHARE_ENOUGH, -np.inf, tail_khat(twice))
+        parts.append((mean_error, sd_error, mean_khat, sd_khat))
     return Precision(*(np.concatenate(column) for column in zip(*parts, strict=True)))

@@ -19,6 +19,7 @@ from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.missed_mass import (
     MissedMass,
+    Misses,
     edge_of,
     is_outside,
     missed_mass,
@@ -134,11 +135,14 @@ class _OneByOne:
             theta, log_q = _draws(q, rng)
             found = missed_mass(self.density, theta, log_q, q.log_density, log_z, rng, around)
             explored += 1
-            if self._fit_in(found, most, rng):
+            of_q = Misses(self.density, q.log_density, edge_of(log_q), log_z)
+            if self._fit_in(found, of_q, most, rng):
                 q, log_z = weighted_mixture(self.density, self.components, rng)
         return q
 
-    def _fit_in(self, found: MissedMass, most: int, rng: np.random.Generator) -> bool:
+    def _fit_in(
+        self, found: MissedMass, missed_by: Misses, most: int, rng: np.random.Generator
+    ) -> bool:
         """A map in each basin that matters; whether any is a new one."""
         before, misses = len(self.components), 0
         for basin in found.basins:
@@ -150,9 +154,9 @@ class _OneByOne:
             beside = basin.q.forward(rng.standard_normal((1, basin.q.latent_dimension)))[0][0]
             new = self.fitted(beside, Hierarchical(paths=1))
             points = _draws(new, rng)[0]
-            if all(
+            if missed_by(points) and all(
                 is_outside(points, c.log_density, edge_of(_draws(c, rng)[1]))
-                for c in self.components
+                for c in self.components[before:]
             ):
                 self.components.append(new)
                 misses = 0

@@ -11,18 +11,19 @@ from pymc_ext.variational.gaussian.missed_mass import missed_mass
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 
-def mixture(D, apart, weight):
-    """(1 − w) N(0, I) + w N(m, I), |m| = apart, normalised: each has half of space as basin."""
+def mixture(D, apart, weight, sd=1.0):
+    """(1 − w) N(0, I) + w N(m, sd² I), |m| = apart, normalised; of sd 1 each has half of space as
+    basin."""
     middle = np.full(D, apart / np.sqrt(D))
 
     def parts(t):
         first = np.log1p(-weight) - 0.5 * (t**2).sum(1)
-        second = np.log(weight) - 0.5 * ((t - middle) ** 2).sum(1)
+        second = np.log(weight) - 0.5 * ((t - middle) ** 2).sum(1) / sd**2 - D * np.log(sd)
         return np.stack([first, second]) - 0.5 * D * np.log(2 * np.pi)
 
     def score(t):
         share = np.exp(parts(t) - logsumexp(parts(t), axis=0))
-        return -share[0][:, None] * t - share[1][:, None] * (t - middle)
+        return -share[0][:, None] * t - share[1][:, None] * (t - middle) / sd**2
 
     return CallableDensity(lambda t: logsumexp(parts(t), axis=0), score, dimension=D)
 
@@ -67,6 +68,32 @@ def test_a_basin_of_no_weight_does_not_matter() -> None:
     found, _ = search(density, q, 0.0, 1)
     assert found.paths > 0 and not found.matters
     assert "no mass beyond 1 %" in found.sentence(["a", "b"], q.mean, q.std)
+
+
+@pytest.mark.parametrize(("D", "apart", "sd"), [(1, 5, 0.02), (2, 8, 0.1), (3, 9, 0.3)])
+def test_a_narrow_mode_beside_a_wide_one_is_found(D, apart, sd) -> None:
+    """Random directions seldom meet it: the highest of many points does."""
+    density, q = mixture(D, apart, 0.3, sd), Gaussian(np.zeros(D), np.eye(D))
+    for seed in range(5):
+        found, _ = search(density, q, np.log(0.7), seed)
+        assert found.matters
+        basin = found.basins[0]
+        assert abs(basin.log_ratio - np.log(3 / 7)) < 4 * basin.error + 0.1
+        np.testing.assert_allclose(basin.q.std, sd, rtol=0.2)
+
+
+def test_a_spike_inside_q_is_found_though_q_covers_it() -> None:
+    density, q = mixture(2, 1, 0.3, 0.03), Gaussian(np.zeros(2), np.eye(2))
+    for seed in range(5):
+        found, _ = search(density, q, np.log(0.7), seed)
+        assert found.matters and abs(found.basins[0].log_ratio - np.log(3 / 7)) < 0.2
+
+
+def test_what_q_covers_as_well_as_p_is_no_basin_of_its_own() -> None:
+    """Of two modes that touch q covers one well and the other thinly: a factor of 5."""
+    density, q = mixture(1, 2.5, 0.5), Gaussian(np.zeros(1), 1.5 * np.eye(1))
+    for seed in range(5):
+        assert search(density, q, 0.0, seed)[0].basins == ()
 
 
 def test_what_is_missed_is_named() -> None:
