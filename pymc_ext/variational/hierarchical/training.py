@@ -18,6 +18,7 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.course import Averaged
 from pymc_ext.variational.gaussian.natural_gradient import step_draws, step_rate
 from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
+from pymc_ext.variational.gaussian.retreat import Retreat
 from pymc_ext.variational.hierarchical.map import HierarchicalMap, Point
 from pymc_ext.variational.hierarchical.marginal import Marginal
 from pymc_ext.variational.hierarchical.moments import MomentSums
@@ -119,6 +120,7 @@ class Training(Averaged[HierarchicalMap]):
         self.density, self.q, self.free, self.rng = density, q, free, rng
         self.draws = step_draws(q.governors)
         self.moments = MomentSums(q.governors)
+        self.retreat = Retreat(q)
 
     def forget_average(self) -> None:
         super().forget_average()
@@ -134,11 +136,15 @@ class Training(Averaged[HierarchicalMap]):
             at, log_p, scores = q.at(at.v[usable]), log_p[usable], scores[usable]
         if len(scores) < 4:
             return np.inf
+        log_ratios = log_p - q.log_q(at)
+        if self.retreat.fell(q, log_ratios):
+            self.q = self.retreat.best
+            return float(-np.mean(log_ratios))
         r = shorten_outliers(q.pullback_at(at, scores) + at.v)
         if self.averaging:
             self.moments.add(r, at.v)
         self.q = self._moved(at, r / at.slope)
-        return float(np.mean(q.log_q(at) - log_p))
+        return float(-np.mean(log_ratios))
 
     def parameters(self) -> tuple[Array, ...]:
         q = self.q
@@ -159,6 +165,7 @@ class Training(Averaged[HierarchicalMap]):
         rate = step_rate(self.since_restart)
         if free.marginal.any():
             rate = step_rate(self.since_restart, MARGINAL_RATE, MARGINAL_DELAY)
+        rate *= self.retreat.damping
         h = q.solve_jacobian_transposed(at, r)
         sd = at.scale * at.slope
         information = np.mean(1 / (sd * sd), axis=0)
