@@ -14,17 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
-from pymc_ext.variational.core.course import LEAST_GAIN, Averaged
+from pymc_ext.variational.core.course import Averaged
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.natural_gradient import MOST_CHANGE, step_draws, step_rate
 from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
+from pymc_ext.variational.gaussian.retreat import Retreat
 
 Array = NDArray[np.floating]
 RIDGE = 0.05  # information lent to a factor, whose own is 1 where it says all of its coordinates
 LONGEST_FACTOR = 0.5  # Frobenius norm, in q's coordinates, of a step of one factor
-# A batch of 50 draws may point far off where q is poor and factors are many: where the ELBO fell by
-# more than three standard errors, steps go back to where it was highest, at half the rate.
-ERRORS, SLOWER, FASTER = 3.0, 0.5, 1.2
 
 
 class LowRankGradient(Averaged[LowRankGaussian]):
@@ -37,7 +35,8 @@ class LowRankGradient(Averaged[LowRankGaussian]):
         self.density, self.rng, self.q = density, rng, q
         self.factor, self.log_variance = q.factor, 2 * np.log(q.scale)
         self.draws = step_draws(q.rank)
-        self.damping, self.kept = 1.0, (self.parameters(), -np.inf, 0.0)
+        # a batch of 50 draws may point far off where q is poor and factors are many
+        self.retreat = Retreat(self.parameters())
 
     def advance(self) -> float:
         z = antithetic(self.rng, self.draws, self.q.dimension)
@@ -50,18 +49,11 @@ class LowRankGradient(Averaged[LowRankGaussian]):
             self._set(mean, factor / 2, log_variance - np.log(4))
             return np.inf
         log_ratios = (log_p - log_q)[usable]
-        elbo, error = float(np.mean(log_ratios)), float(np.std(log_ratios) / np.sqrt(usable.sum()))
-        before, best, best_error = self.kept
-        if elbo < best - ERRORS * (error + best_error) - LEAST_GAIN:
-            self.damping *= SLOWER
-            self.kept = before, best - 0.5 * best_error, best_error  # or one lucky batch would hold
-            self._set(*before)
-            return -elbo
-        if elbo > best:
-            self.kept = self.parameters(), elbo, error
-        self._move(z[usable], scores[usable])
-        self.damping = min(1.0, self.damping * FASTER)
-        return -elbo
+        if self.retreat.fell(self.parameters(), log_ratios):
+            self._set(*self.retreat.best)
+        else:
+            self._move(z[usable], scores[usable])
+        return -float(np.mean(log_ratios))
 
     def _set(self, mean: Array, factor: Array, log_variance: Array) -> None:
         self.factor, self.log_variance = factor, log_variance
@@ -69,7 +61,7 @@ class LowRankGradient(Averaged[LowRankGaussian]):
 
     def _move(self, z: Array, scores: Array) -> None:
         q, n = self.q, len(z)
-        rate = self.damping * step_rate(self.since_restart)
+        rate = self.retreat.damping * step_rate(self.since_restart)
         r = shorten_outliers(q.pullback(z, scores) + z)  # Rᵀ δ
         step = rate * r.mean(axis=0)
         longest = 0.5 * np.sqrt(len(step))  # half of a draw's distance from the mean

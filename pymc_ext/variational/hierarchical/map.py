@@ -30,36 +30,13 @@ from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.hierarchical.marginal import Marginal
+from pymc_ext.variational.hierarchical.few_columns import FewColumns, Places, sliced
+from pymc_ext.variational.hierarchical.marginal import Bend, Marginal
 from pymc_ext.variational.hierarchical.roots import DenseRoot, Root
 
 Array = NDArray[np.floating]
-Places = slice | NDArray[np.integer]
 INITIAL_OFFSET = 0.0  # gates half open: a log scale may then saturate to either side
 FARTHEST_SHUT = 350.0  # −x: e^(2x) has no number beyond it, scales of 1e-152 shrink no further
-
-
-class FewColumns:
-    """A (D, k) matrix of which few columns are not zero: products take only these."""
-
-    def __init__(self, matrix: Array) -> None:
-        columns = np.flatnonzero(matrix.any(axis=0))
-        k = matrix.shape[1]
-        self.columns = columns if 2 * len(columns) < k else slice(k)
-        self.part = matrix[:, self.columns]
-
-    def times(self, y: Array, rows: Places = slice(None)) -> Array:
-        """A y of some rows of A, by rows of y (N, D)."""
-        return y[:, self.columns] @ self.part[rows].T
-
-    def add_transposed(
-        self, out: Array, h: Array, rows: Places = slice(None), slope: Array | None = None
-    ) -> None:
-        """Add Aᵀ h, by rows (N, D) times ``slope``, to ``out``; h of some rows of A only."""
-        if not self.part.size:
-            return
-        product = h @ self.part[rows]
-        out[:, self.columns] += product if slope is None else product * slope[:, self.columns]
 
 
 @dataclass(frozen=True)
@@ -70,6 +47,8 @@ class Point:
     ----------
     v, y, slope
         Latents, M(v) and M′(v).
+    bend
+        The marginal maps of the bent coordinates.
     log_scale, scale, opening
         a, e^a and g − g₀.
     by_x
@@ -81,6 +60,7 @@ class Point:
     v: Array
     y: Array
     slope: Array
+    bend: Bend | None
     log_scale: Array
     scale: Array
     gate: Array
@@ -164,15 +144,26 @@ class HierarchicalMap:
         return expit(2 * self.offset)
 
     @cached_property
-    def levels(self) -> list[NDArray[np.integer]]:
-        """Places that depend on others inside the layer, those of one level not on one another."""
+    def layers(self) -> tuple[Places, list[Places]]:
+        """Places that depend on others inside the layer, or all where these are most; and the same
+        by level, those of one level not on one another."""
         linked = (self.scales != 0) | (self.squares != 0) | (self.gated != 0)
-        rest, levels = np.flatnonzero(linked.any(axis=1)), []
+        places, levels = np.flatnonzero(linked.any(axis=1)), list[Places]()
+        governors = np.flatnonzero(linked.any(axis=0))
+        linked, waiting = linked[:, governors], np.zeros(self.dimension, dtype=bool)
+        rest, waiting[places] = places, True
         while len(rest):
-            waits = linked[np.ix_(rest, rest[rest < self.governors])].any(axis=1)
-            levels.append(rest[~waits])
-            rest = rest[waits]
-        return levels
+            waits = linked[rest][:, waiting[governors]].any(axis=1)
+            level, rest = rest[~waits], rest[waits]
+            waiting[level] = False
+            levels.append(sliced(level))
+        few = 2 * len(places) < self.dimension
+        return (places if few else slice(None)), levels
+
+    @property
+    def levels(self) -> list[Places]:
+        """Places that depend on others inside the layer, those of one level not on one another."""
+        return self.layers[1]
 
     @cached_property
     def parts(self) -> tuple[FewColumns, FewColumns, FewColumns]:
@@ -188,29 +179,49 @@ class HierarchicalMap:
 
     def at(self, v: Array) -> Point:
         """The map at latents v (N, D)."""
-        y, slope = self.marginal.forward(v)
+        y, slope, bend = self.marginal.at(v)
         if not self.levels:
-            return self._without_links(v, y, slope)
-        a, e, g, inner, bend = self._conditional(y, slice(None))
-        opening = g - self.gate_at_zero
-        scaled = e * y
-        w = scaled + opening * inner + bend
-        by_x = (1 - g) * (scaled + 2 * g * inner)
-        return Point(v, y, slope, a, e, g, opening, by_x, w)
+            return Point(v, y, slope, bend, *self._unlinked(y))
+        rows = self.layers[0]
+        own = self._linked(y, rows)
+        if not isinstance(rows, slice):
+            some, own = own, self._unlinked(y)
+            for whole, part in zip(own, some, strict=True):
+                whole[:, rows] = part
+        return Point(v, y, slope, bend, *own)
 
-    def _without_links(self, v: Array, y: Array, slope: Array) -> Point:
-        g, zero = np.broadcast_to(self.gate_at_zero, y.shape), np.zeros_like(y)
-        by_x = (1 - self.gate_at_zero) * (y + 2 * self.gate_at_zero * self.gated_mean)
-        return Point(v, y, slope, zero, np.ones_like(y), g, zero, by_x, y)
+    def _linked(self, y: Array, rows: Places) -> tuple[Array, ...]:
+        """What a point holds from a on, of places that depend on others."""
+        a, e, g, inner, bend = self._conditional(y, rows)
+        opening = g - self.gate_at_zero[rows]
+        scaled = e * y[:, rows]
+        w = scaled + opening * inner
+        w += bend
+        by_x = 2 * g * inner
+        by_x += scaled
+        by_x *= 1 - g
+        return a, e, g, opening, by_x, w
+
+    def _unlinked(self, y: Array) -> tuple[Array, ...]:
+        """The same of places that depend on none."""
+        g0, zero = self.gate_at_zero, np.zeros_like(y)
+        by_x = (1 - g0) * (y + 2 * g0 * self.gated_mean)
+        return zero, np.ones_like(y), zero + g0, zero.copy(), by_x, y.copy()
 
     def _conditional(self, y: Array, rows: Places) -> tuple[Array, Array, Array, Array, Array]:
         """a, e^a, g, m + H y and Q (y² − 1) of some places, from all that come before them."""
         scales, gated, squares = self.parts
         x = scales.times(y, rows) + self.offset[rows]
-        g = expit(2 * np.maximum(x, -FARTHEST_SHUT))
+        np.maximum(x, -FARTHEST_SHUT, out=x)
+        x *= -2
+        g = np.exp(x, out=x)  # sigmoid(2 x): scipy's expit takes five times as long
+        g += 1
+        np.reciprocal(g, out=g)
         ratio = g / self.gate_at_zero[rows]
-        inner = self.gated_mean[rows] + gated.times(y, rows)
-        return 0.5 * np.log(ratio), np.sqrt(ratio), g, inner, squares.times(y**2 - 1, rows)
+        a = np.log(ratio)
+        a *= 0.5
+        inner = gated.times(y, rows) + self.gated_mean[rows]
+        return a, np.sqrt(ratio, out=ratio), g, inner, squares.times(y, rows, squared=True)
 
     def solve_jacobian_transposed(self, at: Point, r: Array) -> Array:
         """h with (∂w/∂y)ᵀ h = r, by rows (N, D): back substitution, a level at a time."""
@@ -220,7 +231,7 @@ class HierarchicalMap:
             h = -rest[:, level] / at.scale[:, level]
             scales.add_transposed(rest, h * at.by_x[:, level], level)
             gated.add_transposed(rest, h * at.opening[:, level], level)
-            squares.add_transposed(rest, h, level, 2 * at.y)
+            squares.add_transposed(rest, h, level, along=at.y)
         return rest / at.scale
 
     def shifted(self, shift: Array) -> HierarchicalMap:
@@ -256,7 +267,11 @@ class HierarchicalMap:
 
     def log_q(self, at: Point) -> Array:
         """log q of them, (N,)."""
-        log_det = at.log_scale.sum(axis=1) + np.log(at.slope).sum(axis=1) + self.log_det_root
+        log_det = self.log_det_root
+        if self.levels:
+            log_det = log_det + at.log_scale.sum(axis=1)
+        if at.bend is not None:
+            log_det = log_det + np.log(at.bend.slope).sum(axis=1)
         return standard_normal_logp(at.v) - log_det
 
     def forward(self, z: Array) -> tuple[Array, Array]:
@@ -278,8 +293,11 @@ class HierarchicalMap:
         if self.levels:
             scales.add_transposed(by_y, at.by_x * t + (1 - at.gate))
             gated.add_transposed(by_y, at.opening * t)
-            squares.add_transposed(by_y, t, slope=2 * at.y)
-        return at.slope * by_y + self.marginal.slope_score(at.v)
+            squares.add_transposed(by_y, t, along=at.y)
+        if at.bend is not None:
+            bent = self.marginal.bent
+            by_y[:, bent] = at.bend.slope * by_y[:, bent] + at.bend.slope_score
+        return by_y
 
     def inverse(self, theta: Array) -> Array:
         """v with T(v) = θ, (N, D)."""

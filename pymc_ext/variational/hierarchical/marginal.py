@@ -45,76 +45,122 @@ class Marginal:
         """Coordinates in which y is not v."""
         return np.flatnonzero((self.skew != 0) | (self.tails != 1).any(axis=0))
 
+    @cached_property
+    def of_bent(self) -> Marginal:
+        """The maps of these."""
+        return self.of(self.bent)
+
     def of(self, columns: NDArray[np.integer]) -> Marginal:
         """The maps of some coordinates."""
         return Marginal(self.skew[columns], self.tails[:, columns])
 
     def forward(self, v: Array) -> tuple[Array, Array]:
         """y and dy/dv, (N, D) each."""
-        y, slope = v.copy(), np.ones_like(v)
-        if len(self.bent):
-            y[:, self.bent], slope[:, self.bent] = self.of(self.bent)._forward(v[:, self.bent])
+        y, slope, _ = self.at(v)
         return y, slope
 
-    def _forward(self, v: Array) -> tuple[Array, Array]:
+    def at(self, v: Array) -> tuple[Array, Array, Bend | None]:
+        """y and dy/dv, (N, D) each, and what derivatives need of the bent coordinates."""
+        if not len(self.bent):
+            return v, np.ones_like(v), None
+        y, slope = v.copy(), np.ones_like(v)
+        bend = self.of_bent.bend(v[:, self.bent])
+        y[:, self.bent], slope[:, self.bent] = bend.y, bend.slope
+        return y, slope, bend
+
+    def bend(self, v: Array) -> Bend:
+        """All coordinates at v, whether they are bent or not."""
         u = np.arcsinh(v) - self.skew
-        delta = self._tail(u)
-        start, slope = self._at_zero()
+        above = u >= 0
+        delta = np.where(above, self.tails[1], self.tails[0])
+        start, slope, _ = self.at_zero
         s = np.sinh(delta * u)
-        return (s / delta - start) / slope, np.sqrt((1 + s**2) / (1 + v**2)) / slope
+        c, root = np.sqrt(1 + s * s), np.sqrt(1 + v * v)
+        return Bend(self, v, u, above, delta, s, c, root, (s / delta - start) / slope)
 
     def inverse(self, y: Array) -> Array:
         """v, (N, D)."""
         v = y.copy()
         if len(self.bent):
-            v[:, self.bent] = self.of(self.bent)._inverse(y[:, self.bent])
+            v[:, self.bent] = self.of_bent._inverse(y[:, self.bent])
         return v
 
     def _inverse(self, y: Array) -> Array:
-        start, slope = self._at_zero()
+        start, slope, _ = self.at_zero
         s = y * slope + start  # S(u), of u's sign
         delta = self._tail(s)
         return np.sinh(np.arcsinh(delta * s) / delta + self.skew)
 
     def slope_score(self, v: Array) -> Array:
         """d log(dy/dv) / dv, (N, D)."""
-        score = np.zeros_like(v)
-        if len(self.bent):
-            score[:, self.bent] = self.of(self.bent)._slope_score(v[:, self.bent])
-        return score
-
-    def _slope_score(self, v: Array) -> Array:
-        u = np.arcsinh(v) - self.skew
-        delta = self._tail(u)
-        return delta * np.tanh(delta * u) / np.sqrt(1 + v**2) - v / (1 + v**2)
+        return self.bend(v).slope_score
 
     def by_parameters(self, v: Array) -> Array:
         """dy/dε, dy/dδ₋, dy/dδ₊ at fixed v, (3, N, D)."""
-        u = np.arcsinh(v) - self.skew
-        delta = self._tail(u)
-        start, slope = self._at_zero()
-        y = (np.sinh(delta * u) / delta - start) / slope
-        u0 = -self.skew
-        delta0 = self._tail(u0)
-        curve0 = delta0 * np.sinh(delta0 * u0)  # S''(u0)
-        by_skew = (slope - np.cosh(delta * u) + y * curve0) / slope
-
-        def by_delta(u: Array, delta: Array) -> Array:  # of S
-            return (u * np.cosh(delta * u) - np.sinh(delta * u) / delta) / delta
-
-        here, there = by_delta(u, delta), by_delta(u0, delta0)
-        slope_by_delta = u0 * np.sinh(delta0 * u0)  # of S'(u0)
-        sides = []
-        for below in (True, False):
-            own, zero = (u < 0) == below, (u0 < 0) == below
-            sides.append((own * here - zero * (there + y * slope_by_delta)) / slope)
-        return np.stack([by_skew, *sides])
+        return self.bend(v).by_parameters()
 
     def _tail(self, u: Array) -> Array:
         """δ on the side of ``u``."""
         return np.where(u < 0, self.tails[0], self.tails[1])
 
-    def _at_zero(self) -> tuple[Array, Array]:
-        """S(−ε) and S'(−ε), (D,)."""
+    @cached_property
+    def at_zero(self) -> tuple[Array, Array, Array]:
+        """S(u), S'(u) and S''(u) at u = −ε, (D,)."""
         delta = self._tail(-self.skew)
-        return -np.sinh(delta * self.skew) / delta, np.cosh(delta * self.skew)
+        sinh = np.sinh(-delta * self.skew)
+        return sinh / delta, np.cosh(delta * self.skew), delta * sinh
+
+
+@dataclass(frozen=True)
+class Bend:
+    """A marginal map at v, all of whose derivatives are made of the same few numbers; all (N, D).
+
+    Parameters
+    ----------
+    marginal
+        The map.
+    v, u, above, delta
+        Latents, u = asinh v − ε, where u ≥ 0, and δ on that side.
+    sinh, cosh
+        Of δ u.
+    root
+        √(1 + v²).
+    y
+        The map's value.
+    """
+
+    marginal: Marginal
+    v: Array
+    u: Array
+    above: NDArray[np.bool_]
+    delta: Array
+    sinh: Array
+    cosh: Array
+    root: Array
+    y: Array
+
+    @cached_property
+    def slope(self) -> Array:
+        """dy/dv."""
+        return self.cosh / (self.root * self.marginal.at_zero[1])
+
+    @property
+    def slope_score(self) -> Array:
+        """d log(dy/dv) / dv."""
+        return (self.delta * self.sinh / self.cosh - self.v / self.root) / self.root
+
+    def by_parameters(self) -> Array:
+        """dy/dε, dy/dδ₋, dy/dδ₊ at fixed v, (3, N, D)."""
+        start, slope, curve = self.marginal.at_zero
+        u0, y = -self.marginal.skew, self.y
+        delta0 = self.marginal._tail(u0)
+        by_skew = 1 + (y * curve - self.cosh) / slope
+        # ∂S/∂δ here and at u0, and ∂S'/∂δ there
+        here = (self.u * self.cosh - self.sinh / self.delta) / self.delta
+        there = (u0 * slope - start) / delta0 + y * (u0 * start * delta0)
+        zero_above = u0 >= 0
+        sides = [
+            (here * (self.above == side) - there * (zero_above == side)) / slope
+            for side in (False, True)
+        ]
+        return np.stack([by_skew, *sides])

@@ -106,7 +106,10 @@ class DenseRoot:
         return DenseRoot(matrix)
 
     def changed(self, wider: Array, by_w: Array) -> DenseRoot:
-        return DenseRoot(self.matrix * wider + (self.matrix @ by_w if by_w.any() else 0.0))
+        matrix, columns = self.matrix * wider, np.flatnonzero(by_w.any(axis=0))
+        if len(columns):
+            matrix[:, columns] += self.matrix @ by_w[:, columns]
+        return DenseRoot(matrix)
 
     def stepped(self, by_w: Array, w: Array, share: Array, rate: float) -> DenseRoot:
         step = capped(by_w.T @ w / np.mean(w**2, axis=0) * share)

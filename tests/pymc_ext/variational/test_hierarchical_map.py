@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -11,11 +11,11 @@ from pymc_ext.density import CallableDensity, CountedDensity, DensityInCoordinat
 from pymc_ext.variational.gaussian.numbers import antithetic
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.arrow_root import ArrowRoot
-from pymc_ext.variational.hierarchical.map import HierarchicalMap
+from pymc_ext.variational.hierarchical.map import HierarchicalMap, Point
 from pymc_ext.variational.hierarchical.marginal import Marginal
 from pymc_ext.variational.hierarchical.moments import Moments, MomentSums
 from pymc_ext.variational.hierarchical.roots import DenseRoot
-from pymc_ext.variational.hierarchical.training import Free, Training
+from pymc_ext.variational.hierarchical.training import Free, Training, normal_equations
 from tests.tolerances import EXACT, NUMERIC
 
 D, N, STEP = 5, 7, 1e-6
@@ -149,6 +149,34 @@ def test_a_map_in_a_funnels_neck_climbs_out() -> None:
     np.testing.assert_allclose(
         training.q.scales[1:, 0] / training.q.root.diagonal[0], 1.0, atol=0.35
     )
+
+
+def test_where_few_places_are_linked_only_these_are_computed(v) -> None:
+    """The same numbers as from the formula for all places."""
+    q = a_map("dense")
+    C, H, Q = np.zeros((3, D, D))
+    C[2, 1], H[4, 2], Q[4, 0] = 0.4, 0.3, 0.1
+    some, every = (replace(q, scales=C, gated=H, squares=Q) for _ in range(2))
+    every.__dict__["layers"] = slice(None), [np.array([2]), np.array([4])]
+    np.testing.assert_array_equal(some.layers[0], [2, 4])
+    for field in fields(Point):
+        if field.name != "bend":
+            found, expected = (getattr(x.at(v), field.name) for x in (some, every))
+            np.testing.assert_allclose(found, expected, rtol=EXACT, atol=1e-14)
+    score = np.random.default_rng(3).standard_normal(v.shape)
+    np.testing.assert_allclose(some.pullback(v, score), every.pullback(v, score), rtol=EXACT)
+
+
+def test_the_information_of_few_governors_is_that_of_many(monkeypatch) -> None:
+    rng = np.random.default_rng(1)
+    shut, opening, by_log_scale = rng.standard_normal((3, 6, 3))
+    y, place = rng.standard_normal((6, 4)), np.array([[0, 2], [1, 3], [3, 0]])
+    few = normal_equations(shut, opening, by_log_scale, y, place)
+    monkeypatch.setattr("pymc_ext.variational.hierarchical.training.FEW_GOVERNORS", 3)
+    for found, expected in zip(
+        few, normal_equations(shut, opening, by_log_scale, y, place), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=EXACT)
 
 
 # ---- marginals -------------------------------------------------------------------------------
