@@ -12,10 +12,10 @@ import numpy as np
 from bridge.errors import BridgeError
 from bridge.measures.khat import KHat, pareto_khat
 from bridge.measures.limits import ESS_SHARE_NEGLIGIBLE
-from bridge.measures.precision import weighted_precision
 from bridge.methods.base import Fit, Method, WeightedDraws
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from pymc_ext.density.protocol import coordinate_names
+from pymc_ext.variational.core.precision import weighted_precision
 from stan_models import StanError
 
 __all__ = ["EXPECTED_FAILURES", "REPETITIONS", "Attempt", "attempted"]

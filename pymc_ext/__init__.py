@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pymc_ext.variational.bernstein.vi import BernsteinVI
     from pymc_ext.variational.core.inference import AlgorithmVI
     from pymc_ext.variational.core.steps import StepOptions
+    from pymc_ext.variational.diagnosis import diagnose
     from pymc_ext.variational.gaussian.batch_match_vi import BatchMatchVI
     from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
     from pymc_ext.variational.gaussian.laplace_vi import LaplaceVI
@@ -77,6 +78,7 @@ _HOMES = {
     "StudentT": _VARIATIONAL + "bernstein.latents",
     "ViperVI": _VARIATIONAL + "logistic.viper",
     "bernstein_map": "pymc_ext.ops.bernstein",
+    "diagnose": _VARIATIONAL + "diagnosis",
     "expected_softplus": "pymc_ext.ops.expected_softplus",
     "gp": "pymc_ext.gp",
     "matched_start": _VARIATIONAL + "logistic.matching",
@@ -116,6 +118,7 @@ __all__ = [
     "StudentT",
     "ViperVI",
     "bernstein_map",
+    "diagnose",
     "expected_softplus",
     "gp",
     "matched_start",

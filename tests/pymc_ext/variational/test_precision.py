@@ -7,10 +7,10 @@ import pytest
 
 from bridge.attempt import attempted
 from bridge.measures.khat import pareto_khat
-from bridge.measures.precision import Precision, weighted_precision
 from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
 from posteriordb_cases.zoo import ZOO
+from pymc_ext.variational.core.precision import Precision, weighted_precision
 from tests.tolerances import monte_carlo
 
 N = 4_000
@@ -59,7 +59,7 @@ def test_columns_are_the_same_in_slices(monkeypatch) -> None:
     rng = np.random.default_rng(1)
     x, weights = rng.standard_normal((100, 7)), rng.dirichlet(np.ones(100))
     whole = weighted_precision(x, np.log(weights), weights)
-    monkeypatch.setattr("bridge.measures.precision.SLICE", 300)
+    monkeypatch.setattr("pymc_ext.variational.core.precision.SLICE", 300)
     parts = weighted_precision(x, np.log(weights), weights)
     for name in ("mean_error", "sd_error", "mean_khat", "sd_khat"):
         np.testing.assert_allclose(getattr(whole, name), getattr(parts, name))

@@ -1,0 +1,92 @@
+"""Gradients that NUTS took in a map's coordinates beside those that `bridge.fit` predicts.
+
+    python -m benchmarks.speed.predicted [--database FOLDER ...] [--posteriors PATTERN ...]
+        [--most 400] [--out FILE]
+
+Each posterior's hierarchical map is fitted and judged as `bridge.fit` does; NUTS then runs in its
+coordinates to ESS 400 whether weights serve or not. Runs are kept in FILE as they end.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.record import Runs
+from benchmarks.speed.warm_nuts import problems
+from bridge.comparison.problem import CaseProblem
+from bridge.methods.problems import as_problem
+from bridge.methods.table import METHODS
+from bridge.methods.warm_nuts import sampler_for
+from bridge.search import Search
+from posteriordb_cases import EMBEDDED
+from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.run import sample
+
+RESULTS = Path(__file__).parent / "results" / "predicted.json"
+ESS, BUDGET = 400, 400_000
+SEED_OF_FIT, SEED_OF_CHAINS = 7, 11
+Numbers = dict[str, float | int | str | bool | None]
+
+
+def measured(case: CaseProblem) -> Numbers:
+    """One posterior."""
+    problem = as_problem(case.program, case.data)
+    target = problem.pymc_target
+    search = Search(problem, 0.7, ESS, 1, 20_000, SEED_OF_FIT)
+    search.attempt(METHODS["hierarchical"])
+    found: Numbers = {"dimension": target.dimension, "map": search.attempts[-1].gradients}
+    if search.coordinates is None:
+        return found
+    transport = search.coordinates
+    chains = sample(
+        target.density, transport, sampler_for(target.density, transport),
+        Sampling(ess=ESS, budget=BUDGET), seed=SEED_OF_CHAINS, constrain=target.constrain,
+    )  # fmt: skip
+    weights = search.weights
+    return found | {
+        "share": 1 / (weights.size * float(np.sum(weights**2))),
+        "predicted": search.predicted,
+        "gradients": chains.gradient_evaluations,
+        "in_map": chains.in_map,
+        "trusted": chains.trusted,
+        "mean_steps": float(np.mean(chains.statistics["n_steps"])),
+    }
+
+
+def report(made: Mapping[str, Numbers]) -> None:
+    """A line a posterior, and how far predictions are off."""
+    print(f"{'posterior':50}{'D':>5}{'ESS/N':>7}{'predicted':>11}{'taken':>9}{'ratio':>7}")
+    ratios = []
+    for name, row in made.items():
+        if "gradients" not in row:
+            continue
+        ratios.append(float(row["gradients"] or 0) / float(row["predicted"] or 1))
+        left = "" if row["in_map"] else "  left the map"
+        print(f"{name:50}{row['dimension']:5}{row['share']:7.3f}{row['predicted']:11,}"
+              f"{row['gradients']:9,}{ratios[-1]:7.2f}{left}")  # fmt: skip
+    within = float(np.mean([0.5 <= r <= 2 for r in ratios]))
+    print(f"taken / predicted on {len(ratios)}: median {np.median(ratios):.2f}, {within:.0%} within"
+          f" a factor of two, {min(ratios):.2f} to {max(ratios):.2f}")  # fmt: skip
+
+
+def main() -> None:
+    """Make what is missing, then print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--database", nargs="+", default=[str(EMBEDDED)])
+    parser.add_argument("--posteriors", nargs="+", default=["*"])
+    parser.add_argument("--most", type=int, default=400, help="parameters")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    runs = Runs(arguments.out, "runs")
+    for case in problems(arguments.database, arguments.posteriors):
+        if case.stan_target.dimension <= arguments.most:
+            runs(case.case.name, measured, case)
+    report(runs.made)
+
+
+if __name__ == "__main__":
+    main()

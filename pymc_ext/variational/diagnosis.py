@@ -1,0 +1,263 @@
+r"""``px.diagnose``: whether what ``pm.fit`` gave may be trusted, by how much it is off, what to do.
+
+From N fresh draws of q with weights w ∝ p̃/q: Pareto k̂ and the effective draws, the gap
+
+.. math:: \log \hat Z - \mathrm{ELBO} \approx \mathrm{KL}(q \| p), \qquad
+          \hat Z = \frac1N \sum_n \tilde p(\theta_n) / q(\theta_n),
+
+the Monte Carlo error and k̂ of each mean and sd, and, by paths from dispersed points, mass outside
+q, which no draw of q can show. Vehtari, Simpson, Gelman, Yao and Gabry (2024), JMLR 25(72),
+arXiv:1507.02646; Yao, Vehtari, Simpson and Gelman (2018), arXiv:1802.02538.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+from numpy.typing import NDArray
+
+from pymc_ext.density import CountedDensity, Density
+from pymc_ext.density.model import PyMCDensity
+from pymc_ext.density.protocol import coordinate_names
+from pymc_ext.maths.psis import psislw
+from pymc_ext.variational.core.approximation import VectorisedApproximation
+from pymc_ext.variational.core.posterior import Posterior, moment
+from pymc_ext.variational.core.precision import Precision, weighted_precision
+from pymc_ext.variational.core.result import FreshDraws
+from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.core.weights import KHAT_USABLE
+from pymc_ext.variational.gaussian.missed_mass import MissedMass, missed_mass
+from pymc_ext.variational.gaussian.numbers import cholesky
+from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
+
+__all__ = ["Check", "Diagnosis", "diagnose"]
+
+Array = NDArray[np.floating]
+DRAWS = 20_000  # as `bridge.fit` judges by: a tail of 424
+SEARCHED = 2_000  # of them the search for missed mass is told: q's mean, spread and edge
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at.
+
+    Parameters
+    ----------
+    name
+        What it is.
+    passed
+        Whether it speaks for trust.
+    found
+        What was found, in words, with its number and its limit.
+    """
+
+    name: str
+    passed: bool
+    found: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: {self.found}"
+            if self.passed
+            else f"{self.name}: NOT PASSED, {self.found}"
+        )
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What :func:`diagnose` found.
+
+    Attributes
+    ----------
+    checks
+        All of them; `trusted` where each is passed.
+    fresh
+        ELBO, evidence, effective draws and k̂ of fresh draws, of the proposal where there is one.
+    missed
+        What paths found outside q.
+    names
+        Of the unconstrained coordinates.
+    mean, sd
+        Of the posterior by weights, (D,), unconstrained.
+    q_mean, q_sd
+        Of q.
+    precision
+        Monte Carlo errors of the first two, and their k̂.
+    gradients
+        Scores of log p̃ that it took.
+    """
+
+    checks: tuple[Check, ...]
+    fresh: FreshDraws
+    missed: MissedMass
+    names: tuple[str, ...]
+    mean: Array = field(repr=False)
+    sd: Array = field(repr=False)
+    q_mean: Array = field(repr=False)
+    q_sd: Array = field(repr=False)
+    precision: Precision = field(repr=False)
+    gradients: int = 0
+
+    @property
+    def trusted(self) -> bool:
+        """Whether weighted draws of q may be taken for the posterior."""
+        return all(check.passed for check in self.checks)
+
+    @property
+    def gap(self) -> float:
+        """log Z − ELBO, about KL(q ‖ p), in nats: the size of what weights repair."""
+        return self.fresh.log_marginal_is - self.fresh.elbo
+
+    def summary(self) -> pd.DataFrame:
+        """A row a coordinate: moments by weights with their errors, and how far q's own are off.
+
+        ``mean``, ``sd`` and their Monte Carlo errors ``mcse_mean`` and ``mcse_sd`` are those of
+        unconstrained coordinates; ``q_bias`` is q's mean less the posterior's, in posterior sds,
+        ``q_sd_ratio`` q's sd over it.
+        """
+        return pd.DataFrame(
+            {
+                "mean": self.mean,
+                "sd": self.sd,
+                "mcse_mean": self.precision.mean_error * self.sd,
+                "mcse_sd": self.precision.sd_error * self.sd,
+                "q_bias": (self.q_mean - self.mean) / self.sd,
+                "q_sd_ratio": self.q_sd / self.sd,
+            },
+            index=pd.Index(self.names, name="unconstrained"),
+        )
+
+    def __str__(self) -> str:
+        lines = [str(check) for check in self.checks]
+        lines.append(f"size: log Z - ELBO = {self.gap:.3g} nats, about KL(q || p)")
+        if self.trusted:
+            lines.append("trusted: weighted draws of q may be taken for the posterior")
+        else:
+            lines.append(
+                "not trusted: fit px.HierarchicalVI(), where modes are missed px.BasinsVI(), or "
+                "make exact draws from such a fit by px.sample"
+            )
+        return "\n".join(lines)
+
+
+def diagnose(
+    approx: pm.Approximation,
+    *,
+    ess: float = 400,
+    draws: int = DRAWS,
+    random_seed: int | None = None,
+) -> Diagnosis:
+    """Hold an approximation against its model's own density.
+
+    Parameters
+    ----------
+    approx
+        What ``pm.fit`` gave: of this package, or PyMC's own mean field and full rank (``advi``,
+        ``fullrank_advi``).
+    ess
+        What all draws must be worth; a mean or an sd may have a Monte Carlo error of 1/√ess sds.
+    draws
+        Fresh ones of q that it is judged by.
+    random_seed
+        Of draws and search.
+
+    Returns
+    -------
+    Diagnosis
+        ``trusted``, ``checks``, ``summary()``; a ``str`` that says all of it.
+
+    Raises
+    ------
+    TypeError
+        An approximation whose log q is not known, such as PyMC's Empirical.
+    ValueError
+        A model with ``pm.Minibatch`` data, whose density is noise; ``ess`` or ``draws`` out of
+        range.
+
+    Examples
+    --------
+    >>> with model:
+    ...     approx = pm.fit(method="advi", random_seed=1, progressbar=False)
+    >>> found = px.diagnose(approx, random_seed=1)
+    >>> found.trusted, found.checks[0].name
+    (False, 'weights')
+    """
+    if not 0 < ess < np.inf or draws < ess:
+        raise ValueError(f"need ess > 0 and draws >= ess, got ess={ess!r}, draws={draws!r}")
+    q, weighted, density = _opened(approx)
+    counted = CountedDensity(density)
+    counted.require_exact()
+    rng = stream(random_seed, Purpose.FRESH)
+    theta, log_q = weighted.forward(rng.standard_normal((draws, weighted.latent_dimension)))
+    with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
+        log_ratios = counted.log_density(theta) - log_q
+    log_ratios = np.where(np.isfinite(log_ratios), log_ratios, -np.inf)
+    fresh = FreshDraws.from_log_ratios(log_ratios)
+    if fresh.ess == 0:
+        raise ValueError(f"{fresh.verdict}: there is nothing to judge; fit it again elsewhere")
+    weights = np.exp(psislw(log_ratios)[0])
+    mean = weights @ theta
+    sd = np.sqrt(weights @ (theta - mean) ** 2)
+    precision = weighted_precision(theta, log_ratios, weights)
+    names = coordinate_names(density)
+    # where log q is known only at its own draws, q is taken for its first two moments
+    log_density_of_q = (
+        getattr(weighted, "log_density", None)
+        or Gaussian(theta.mean(axis=0), cholesky(np.atleast_2d(np.cov(theta.T)))).log_density
+    )
+    near = theta[:SEARCHED]
+    missed = missed_mass(
+        counted, near, log_density_of_q(near), log_density_of_q, fresh.log_marginal_is, rng
+    )
+    return Diagnosis(
+        checks=(
+            _of_weights(fresh, ess),
+            _of_quantities(precision, names, ess, exact=fresh.khat == -np.inf),
+            Check("missed mass", not missed.matters, missed.sentence(names, mean, sd)),
+        ),
+        fresh=fresh,
+        missed=missed,
+        names=tuple(names),
+        mean=mean,
+        sd=sd,
+        q_mean=moment(q, "mean"),
+        q_sd=moment(q, "std"),
+        precision=precision,
+        gradients=counted.gradients,
+    )
+
+
+def _opened(approx: pm.Approximation) -> tuple[Posterior, Posterior, Density]:
+    """q, what weights are taken of, and the density."""
+    if isinstance(approx, VectorisedApproximation):
+        approx.require_exact_logp()
+        return approx.q, approx.proposal or approx.q, approx.density
+    if isinstance(approx, pm.MeanField | pm.FullRank):
+        mean, density = approx.mean.eval(), PyMCDensity(approx.model)
+        q: Posterior
+        if isinstance(approx, pm.MeanField):
+            q = DiagonalGaussian(mean, approx.std.eval())
+        else:
+            q = Gaussian(mean, np.linalg.cholesky(approx.cov.eval()))
+        return q, q, density
+    raise TypeError(
+        "px.diagnose takes what pm.fit gave with a method of this package, with 'advi' or with "
+        f"'fullrank_advi', got {type(approx).__name__}"
+    )
+
+
+def _of_weights(fresh: FreshDraws, ess: float) -> Check:
+    enough = fresh.ess >= ess
+    short = "" if enough else f", fewer than the {ess:g} asked for"
+    return Check("weights", fresh.usable and enough, fresh.verdict + short)
+
+
+def _of_quantities(precision: Precision, names: list[str], ess: float, exact: bool) -> Check:
+    """Errors of means and sds."""
+    doubt = None if exact else precision.doubt(names, KHAT_USABLE, ess)
+    worst = max(precision.mean_error.max(), precision.sd_error.max())
+    found = doubt or f"Monte Carlo errors of at most {worst:.2g} sds"
+    return Check("means and sds", doubt is None, found)
