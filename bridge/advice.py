@@ -61,6 +61,9 @@ class Advice:
         What ``idata`` is made of.
     doubts
         Why the draws of NUTS are not to be trusted, one sentence each; empty where they are.
+    unknown
+        Names of quantities with tails so heavy that no number of draws tells their sd, or mean:
+        what is trusted of them are quantiles.
     """
 
     method: str
@@ -68,6 +71,7 @@ class Advice:
     fit: Fit | None
     draws: NamedDraws | InferenceData
     doubts: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
     @property
     def trusted(self) -> bool:
@@ -108,7 +112,8 @@ def fit(
     .. math:: \\hat k(\\log \\tilde p - \\log q) < \\texttt{khat}\\ \\text{(median over batches)},
 
     or by weights that hardly differ (98 % of the draws are effective), where k̂ says nothing; all of
-    them must be worth ``ess`` draws. Before one is trusted, paths from 35 points search
+    them must be worth ``ess`` draws, and every mean and sd known to 1/√``ess`` sds, with a k̂ of
+    its own. Before one is trusted, paths from 35 points search
     for mass outside it, which k̂ cannot see; where they find more than 1 %, a mixture of all basins
     is tried. The
     draws returned are resampled with Pareto-smoothed importance weights. If no approximation is
@@ -201,7 +206,8 @@ def fit(
     )  # fmt: skip
     nan, seconds = float("nan"), time.perf_counter() - begin
     attempt = Attempt(last.method, nan, nan, nan, False, seconds, last.verdict, last.gradients)
-    return Advice(last.method, (*search.attempts, attempt), None, last.draws, last.doubts)
+    every = (*search.attempts, attempt)
+    return Advice(last.method, every, None, last.draws, last.doubts, last.unknown)
 
 
 def _check(khat: float, draws: int, fresh_draws: int, want: str) -> None:
