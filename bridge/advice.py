@@ -60,7 +60,8 @@ def fit(
     .. math:: \\hat k(\\log \\tilde p - \\log q) < \\texttt{khat}\\ \\text{(median over batches)},
 
     or by weights that hardly differ (98 % of the draws are effective), where k̂ says nothing; all of
-    them must be worth ``ess`` draws. Before one is trusted, paths from 35 points search
+    them must be worth ``ess`` draws, and every mean and sd known to 1/√``ess`` sds, with a k̂ of
+    its own. Before one is trusted, paths from 35 points search
     for mass outside it, which k̂ cannot see; where they find more than 1 %, a mixture of all basins
     is tried. The
     draws returned are resampled with Pareto-smoothed importance weights. If no approximation is
@@ -163,8 +164,8 @@ def fit(
         gradients=last.gradients,
         predicted=predicted,
     )
-    attempts = (*search.attempts, attempt)
-    return Advice(last.method, attempts, None, last.draws, last.doubts, random_seed)
+    every = (*search.attempts, attempt)
+    return Advice(last.method, every, None, last.draws, last.doubts, last.unknown, random_seed)
 
 
 def _check(khat: float, draws: int, fresh_draws: int, effort: float | None, want: str) -> None:

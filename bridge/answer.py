@@ -32,6 +32,9 @@ class Advice:
         What ``idata`` is made of.
     doubts
         Why the draws of NUTS are not to be trusted, one sentence each; empty where they are.
+    unknown
+        Names of quantities with tails so heavy that no number of draws tells their sd, or mean:
+        what is trusted of them are quantiles.
     random_seed
         As it was given.
     """
@@ -41,6 +44,7 @@ class Advice:
     fit: Fit | None
     draws: NamedDraws | InferenceData
     doubts: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
     random_seed: int | None = None
 
     @property

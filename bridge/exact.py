@@ -39,6 +39,8 @@ class Exact:
         What ran, in words.
     gradients
         Scores taken; None where the sampler does not count them.
+    unknown
+        Names of quantities whose sd, or mean, draws do not tell.
     """
 
     method: str
@@ -46,6 +48,7 @@ class Exact:
     doubts: tuple[str, ...]
     verdict: str
     gradients: int | None
+    unknown: tuple[str, ...] = ()
 
 
 def exact_answer(
@@ -120,6 +123,14 @@ def _warm(
     verdict = f"{on} {how}: {found.theta.shape[0]} chains, {found.stop_reason}"
     apart = () if modes is None else (f"chains started there too: {modes.sentence}",)
     doubts = () if found.trusted else (*apart, *found.reasons)
+    heavy = found.diagnostics.unknown(options.ess)
+    if heavy:
+        verdict = "; ".join([verdict, *found.notes])
     return Exact(
-        WARM, of_chains(problem, target, found, seed), doubts, verdict, found.gradient_evaluations
+        method=WARM,
+        draws=of_chains(problem, target, found, seed),
+        doubts=doubts,
+        verdict=verdict,
+        gradients=found.gradient_evaluations,
+        unknown=tuple(dict.fromkeys(quantity.name for quantity in heavy)),
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from bridge.methods.base import Array
-from posteriordb_cases.zoo import Truth, ZooDensity, middle_and_spread
+from posteriordb_cases.zoo import Truth, ZooDensity, summary_of
 
 __all__ = ["Judged", "judged"]
 
@@ -59,8 +60,18 @@ class Judged:
         )
 
 
-def judged(density: ZooDensity, truth: Truth, draws: Array) -> Judged:
-    """Hold draws (N, D) against the truth.
+def judged(density: ZooDensity, truth: Truth, draws: Array, unknown: Sequence[int] = ()) -> Judged:
+    """Hold draws against the truth.
+
+    Parameters
+    ----------
+    density, truth
+        The target.
+    draws
+        Of the answer, (N, D).
+    unknown
+        Coordinates of whose moments the answer says that draws do not tell them: they are judged by
+        quantiles, as all are of a heavy law.
 
     Examples
     --------
@@ -72,14 +83,19 @@ def judged(density: ZooDensity, truth: Truth, draws: Array) -> Judged:
     >>> judged(density, truth, rng.standard_normal((10_000, 1))).missed > 0.2  # one mode of two
     True
     """
-    middle, spread = middle_and_spread(draws, truth.heavy)
-    ratios = spread / truth.spread
+    found = summary_of(draws)
+    robust = np.full(density.dimension, truth.heavy)
+    robust[list(unknown)] = True
+    errors = np.where(
+        robust, (found.median - truth.median) / truth.width, (found.mean - truth.mean) / truth.sd
+    )
+    ratios = np.where(robust, found.width / truth.width, found.sd / truth.sd)
     shares = np.bincount(density.mode_of(draws), minlength=density.modes) / len(draws)
     error = np.sqrt(truth.shares * (1 - truth.shares) / EFFECTIVE)
     with np.errstate(divide="ignore"):  # a spread of zero is infinitely wrong
         worst = ratios[np.argmax(np.abs(np.log(ratios)))]
     return Judged(
-        mean_error=float(np.max(np.abs(middle - truth.middle) / truth.unit)),
+        mean_error=float(np.max(np.abs(errors))),
         sd_ratio=float(worst),
         missed=float(max(np.max(truth.shares - shares - ALLOWED * error), 0.0)),
     )

@@ -16,8 +16,8 @@ HEADINGS = (
 LEGEND = (
     "trusted: of all seeds; false: trusted although a mean is > .2 sds off, an sd outside "
     ".8-1.25, or > 5 % of the mass missed in a mode; refused: not trusted although right to .05 "
-    "sds. Errors are the worst of the trusted runs, in brackets of all where none is; of heavy "
-    "tails those of quantiles."
+    "sds. Errors are the worst of the trusted runs, in brackets of all where none is; those of "
+    "quantiles where no draws tell moments."
 )
 
 

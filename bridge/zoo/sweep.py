@@ -17,6 +17,7 @@ from bridge.methods.base import Array
 from bridge.methods.named_draws import NamedDraws
 from bridge.zoo.judge import judged
 from posteriordb_cases.zoo import ZOO, Truth, ZooDensity, truth_of
+from pymc_ext.density.protocol import coordinate_names
 
 __all__ = ["sweep_zoo"]
 
@@ -123,6 +124,7 @@ def _record(name: str, seed: int, methods: tuple[str, ...], draws: int, settings
                        "reasons": f"{type(error).__name__}: {error}"}  # fmt: skip
     record = base | {
         "trusted": advice.trusted,
+        "unknown": " ".join(advice.unknown),
         "taken": advice.method,
         "gradients": _gradients(advice),
         "seconds": time.perf_counter() - begin,
@@ -130,7 +132,7 @@ def _record(name: str, seed: int, methods: tuple[str, ...], draws: int, settings
     }
     if truth is None:  # improper: any draws are wrong
         return record | {"wrong": True, "right": False}
-    found = judged(density, truth, _theta(advice))
+    found = judged(density, truth, _theta(advice), _unknown(density, advice))
     return record | {
         "wrong": found.wrong,
         "right": found.right,
@@ -142,6 +144,12 @@ def _record(name: str, seed: int, methods: tuple[str, ...], draws: int, settings
 
 def _gradients(advice: Advice) -> int:
     return sum(attempt.gradients or 0 for attempt in advice.attempts)
+
+
+def _unknown(density: ZooDensity, advice: Advice) -> list[int]:
+    """Coordinates whose moments the answer does not give."""
+    names = coordinate_names(density)
+    return [names.index(name) for name in advice.unknown if name in names]
 
 
 def _theta(advice: Advice) -> Array:

@@ -16,6 +16,6 @@ array([0.7, 0.3])
 
 from posteriordb_cases.zoo.density import ZooDensity
 from posteriordb_cases.zoo.table import ZOO, ZooTarget
-from posteriordb_cases.zoo.truth import Truth, middle_and_spread, truth_of
+from posteriordb_cases.zoo.truth import Summary, Truth, summary_of, truth_of
 
-__all__ = ["ZOO", "Truth", "ZooDensity", "ZooTarget", "middle_and_spread", "truth_of"]
+__all__ = ["ZOO", "Summary", "Truth", "ZooDensity", "ZooTarget", "summary_of", "truth_of"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from posteriordb_cases.zoo.density import Array, ZooDensity
 
-__all__ = ["Truth", "truth_of"]
+__all__ = ["Summary", "Truth", "summary_of", "truth_of"]
 
 # Exact draws behind a truth, and numbers held at most: 200,000 know a mean to .0022 sds and the
 # share of a mode to .0011, a fiftieth of what is judged by them.
@@ -18,27 +18,36 @@ CENTRAL = (0.05, 0.95)  # quantiles whose distance stands for the spread of a he
 
 
 @dataclass(frozen=True)
-class Truth:
-    """Of each coordinate.
+class Summary:
+    """Of draws, each (D,).
 
     Parameters
     ----------
-    middle
-        Mean (D,); of a heavy law the median.
-    spread
-        Standard deviation (D,); of a heavy law the distance of its 5 % and 95 % quantiles.
-    unit
-        What errors of the middle are measured in (D,): the sd; of a heavy law the spread over
-        3.29, at which a Gaussian's quantiles lie.
+    mean, sd
+        Moments.
+    median, width
+        Median, and distance of the 5 % and 95 % quantiles over 3.29, which of a Gaussian is its sd:
+        what is judged of a law whose moments draws do not tell.
+    """
+
+    mean: Array
+    sd: Array
+    median: Array
+    width: Array
+
+
+@dataclass(frozen=True)
+class Truth(Summary):
+    """What is true.
+
+    Parameters
+    ----------
     shares
         Mass of each mode, (K,).
     heavy
-        As the density says.
+        As the density says: no draws tell its moments.
     """
 
-    middle: Array
-    spread: Array
-    unit: Array
     shares: Array
     heavy: bool
 
@@ -53,15 +62,11 @@ def truth_of(density: ZooDensity) -> Truth:
     """
     n = min(DRAWS, NUMBERS // density.dimension)
     draws = density.draws(n, np.random.default_rng(SEED))
-    middle, spread = middle_and_spread(draws, density.heavy)
-    unit = spread / 3.29 if density.heavy else spread
     shares = np.bincount(density.mode_of(draws), minlength=density.modes) / n
-    return Truth(middle, spread, unit, shares, density.heavy)
+    return Truth(**vars(summary_of(draws)), shares=shares, heavy=density.heavy)
 
 
-def middle_and_spread(draws: Array, heavy: bool) -> tuple[Array, Array]:
-    """Mean and sd of draws (N, D), or median and distance of the 5 % and 95 % quantiles."""
-    if not heavy:
-        return draws.mean(axis=0), draws.std(axis=0)
-    low, middle, high = np.quantile(draws, [CENTRAL[0], 0.5, CENTRAL[1]], axis=0)
-    return middle, high - low
+def summary_of(draws: Array) -> Summary:
+    """Of draws (N, D)."""
+    low, median, high = np.quantile(draws, [CENTRAL[0], 0.5, CENTRAL[1]], axis=0)
+    return Summary(draws.mean(axis=0), draws.std(axis=0), median, (high - low) / 3.29)

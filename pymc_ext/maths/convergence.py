@@ -43,6 +43,20 @@ def tail_ess(x: Array) -> Array:
     return np.where(undefined, np.nan, np.min(found, axis=0))
 
 
+def sd_error(x: Array) -> Array:
+    r"""Standard error of each scalar's sd, as a share of it, (chains, draws, K) -> (K,).
+
+    By the delta method from u = (x − m)², of which S(u) draws are effective:
+    :math:`[\mathrm{var}(u) / S(u)]^{1/2} / 2 \bar u`; 0 of a constant, NaN where a draw is not
+    finite. It means something where u has a variance: see `pymc_ext.maths.psis.tail_khat`.
+    """
+    x, undefined = _checked(x)
+    u = _halves((x - x.mean(axis=(0, 1))) ** 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.sqrt(u.var(axis=(0, 1)) / _ess(u, u)) / (2 * u.mean(axis=(0, 1)))
+    return np.where(undefined, np.nan, np.where(_constant(x), 0.0, error))
+
+
 def split_rhat(x: Array) -> Array:
     """R̂ of ranks and of folded ranks, the larger, (chains, draws, K) -> (K,); 1 of a constant."""
     x, undefined = _checked(x)

@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_ext.maths.convergence import bulk_ess, energy_fmi, split_rhat, tail_ess
+from pymc_ext.maths.convergence import bulk_ess, energy_fmi, sd_error, split_rhat, tail_ess
+from pymc_ext.maths.psis import tail_khat
 
 Array = NDArray[np.floating]
 
@@ -26,6 +27,35 @@ ENERGY_FMI_LEAST: Final = 0.3
 # maps that let chains into the neck had up to 0.13 %, maps that kept them out of the 5 % of the
 # mass that lie there 0.2 to 0.8 %, whatever the steps, while R̂, ESS and E-FMI said nothing.
 DIVERGENT_MOST: Final = 0.001
+
+MOST_NAMED = 5  # quantities in one note
+
+# k̂ of (x − m)² from which on its variance is infinite, so that the error of an sd falls so slowly
+# that more draws do not help: moments of order 1/k̂ of a Pareto tail exist.
+NO_VARIANCE: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Heavy:
+    """A quantity whose tail leaves its sd without a known error.
+
+    Parameters
+    ----------
+    name
+        Of the quantity.
+    sd_error
+        What the draws say it is, as a share of the sd.
+    khat
+        Of (x − m)²: from 1 on the sd itself does not exist, nor has the mean a standard error.
+    """
+
+    name: str
+    sd_error: float
+    khat: float
+
+    def __str__(self) -> str:
+        what = "mean and sd" if self.khat >= 1 else "sd"
+        return f"{what} of {self.name} (tail k̂ {self.khat:.2f})"
 
 
 @dataclass(frozen=True)
@@ -46,6 +76,12 @@ class Diagnostics:
         Smallest of any chain.
     divergences, transitions
         Number of divergent transitions, and of all.
+    sd_error
+        Largest standard error of an sd, as a share of it, of those whose tails let it be known.
+    vaguest
+        Name of the quantity that has it.
+    heavy
+        The others, whose quantiles are all that draws can tell.
     """
 
     ess_bulk: float
@@ -56,6 +92,9 @@ class Diagnostics:
     energy_fmi: float
     divergences: int
     transitions: int
+    sd_error: float
+    vaguest: str
+    heavy: tuple[Heavy, ...]
 
     @classmethod
     def of(
@@ -63,6 +102,13 @@ class Diagnostics:
     ) -> Diagnostics:
         """Of quantities (chains, draws, K) and statistics (chains, draws)."""
         bulk, tail, rhat = bulk_ess(quantities), tail_ess(quantities), split_rhat(quantities)
+        errors, khat = sd_error(quantities), _khat_of_squares(quantities)
+        known = np.where(khat < NO_VARIANCE, errors, 0.0)
+        vaguest = int(np.argmax(known))
+        heavy = {  # by name, as a density's coordinates are its constrained values too
+            names[i]: Heavy(names[i], float(errors[i]), float(khat[i]))
+            for i in map(int, np.flatnonzero(khat >= NO_VARIANCE))
+        }
         scarcest, apart = int(np.argmin(np.minimum(bulk, tail))), int(np.argmax(rhat))
         return cls(
             ess_bulk=float(bulk.min()),
@@ -73,6 +119,9 @@ class Diagnostics:
             energy_fmi=float(energy_fmi(statistics["energy"]).min()),
             divergences=int(np.sum(statistics["diverging"])),
             transitions=int(statistics["diverging"].size),
+            sd_error=float(known[vaguest]),
+            vaguest=names[vaguest],
+            heavy=tuple(heavy.values()),
         )
 
     @property
@@ -86,8 +135,19 @@ class Diagnostics:
         return self.divergences > max(1.0, DIVERGENT_MOST * self.transitions)
 
     def enough(self, ess: float) -> bool:
-        """Whether all quantities have that ESS and the chains agree."""
-        return self.ess >= ess and self.rhat <= RHAT_AGREES
+        """Whether all quantities have that ESS, and all sds the error of as many, and the chains
+        agree."""
+        return self.shortage(ess) <= 1 and self.rhat <= RHAT_AGREES
+
+    def shortage(self, ess: float) -> float:
+        """By what factor draws are too few: for the ESS, and for sds known to 1/√ESS of
+        themselves, which is what a mean is known to."""
+        # of undefined numbers as few as can be: max() keeps its first argument beside NaN
+        return max(ess / max(1.0, self.ess), ess * self.sd_error**2)
+
+    def unknown(self, ess: float) -> tuple[Heavy, ...]:
+        """Whose sd, or mean, these draws do not tell, nor would more of them."""
+        return tuple(q for q in self.heavy if not q.sd_error <= 1 / np.sqrt(ess))
 
     def doubts(self, ess: float) -> tuple[str, ...]:
         """Why the draws are not to be trusted, in words; nothing where they are."""
@@ -101,6 +161,11 @@ class Diagnostics:
             found.append(
                 f"{self.ess:.0f} effective draws of {self.scarcest}, of the {ess:g} asked for"
             )
+        if not ess * self.sd_error**2 <= 1:
+            found.append(
+                f"the sd of {self.vaguest} is known to {100 * self.sd_error:.0f} % of itself, of "
+                f"the {100 / np.sqrt(ess):.0f} % that {ess:g} effective draws ask for"
+            )
         if self.diverges:
             found.append(
                 f"{self.divergences} of {self.transitions} transitions diverged, more than "
@@ -113,8 +178,27 @@ class Diagnostics:
             )
         return tuple(found)
 
-    def notes(self) -> tuple[str, ...]:
+    def notes(self, ess: float) -> tuple[str, ...]:
         """What is worth knowing though it does not refute the draws."""
+        found = []
         if self.divergences and not self.diverges:
-            return (f"{self.divergences} of {self.transitions} transitions diverged",)
-        return ()
+            found.append(f"{self.divergences} of {self.transitions} transitions diverged")
+        unknown = self.unknown(ess)
+        if unknown:
+            named = ", ".join(map(str, unknown[:MOST_NAMED]))
+            more = f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
+            found.append(f"not to be had from draws, take quantiles: {named}{more}")
+        return tuple(found)
+
+
+def _khat_of_squares(quantities: Array) -> Array:
+    """k̂ of (x − m)² of each quantity, (chains, draws, K) -> (K,); −∞ of a constant, and of what is
+    not always finite, which R̂ and ESS refuse."""
+    x = quantities.reshape(-1, quantities.shape[-1]).T
+    x = np.where(np.isfinite(x).all(axis=1, keepdims=True), x, 0.0)
+    apart = np.abs(x - x.mean(axis=1, keepdims=True))
+    varies = apart.max(axis=1) > 0
+    khat = np.full(len(x), -np.inf)
+    with np.errstate(divide="ignore"):
+        khat[varies] = tail_khat(2 * np.log(apart[varies]))
+    return khat

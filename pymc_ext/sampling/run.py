@@ -137,7 +137,7 @@ def _answer(
         diagnostics=found,
         trusted=not reasons,
         reasons=reasons,
-        notes=(*run.notes, *found.notes()),
+        notes=(*run.notes, *found.notes(run.options.ess)),
         sampler=run.sampler.name,
         in_map=chains.transport is not None,
         stop_reason=why,

@@ -197,8 +197,8 @@ def _next(run: Run, chains: Chains, found: Diagnostics | None) -> int:
     if found is None:
         size = FIRST_DRAWS
     else:
-        short = run.options.ess / max(1.0, found.ess)
-        size = int(np.ceil(chains.draws * (min(MARGIN * max(short, 1.0), GROWTH) - 1)))
+        short = max(found.shortage(run.options.ess), 1.0)
+        size = int(np.ceil(chains.draws * (min(MARGIN * short, GROWTH) - 1)))
     left = run.options.budget - run.spent(chains)
     return int(min(max(size, FEWEST), left // (chains.steps * len(chains.chains))))
 

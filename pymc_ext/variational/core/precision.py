@@ -97,22 +97,29 @@ def weighted_precision(theta: Array, log_ratios: Array, weights: Array) -> Preci
     >>> found.mean_error.round(3), found.sd_error.round(3)  # 1/√N and 1/√2N
     (array([0.01]), array([0.007]))
     """
-    squares, step = weights**2, max(1, SLICE // len(theta))
-    parts = []
-    for first in range(0, theta.shape[1], step):
-        x = theta[:, first : first + step]
-        apart = x - weights @ x
-        variance = weights @ apart**2
-        with np.errstate(divide="ignore", invalid="ignore"):  # log of zero, or a constant
-            size = (log_ratios[:, None] + np.log(np.abs(apart))).T
-            twice = size + np.log(np.abs(apart)).T
-            mean_error = np.sqrt(squares @ apart**2 / variance)
-            sd_error = np.sqrt(squares @ (apart**2 - variance) ** 2) / (2 * variance)
-            # the variances of both if all weights were equal
-            even = 1 / len(theta), weights @ (apart**2 - variance) ** 2 / len(theta)
-            mean_share = even[0] / mean_error**2
-            sd_share = even[1] / (2 * variance * sd_error) ** 2
-        mean_khat = np.where(mean_share > ESS_SHARE_ENOUGH, -np.inf, tail_khat(size))
-        sd_khat = np.where(sd_share > ESS_SHARE_ENOUGH, -np.inf, tail_khat(twice))
-        parts.append((mean_error, sd_error, mean_khat, sd_khat))
+    step = max(1, SLICE // len(theta))
+    parts = [
+        _of_columns(theta[:, first : first + step], log_ratios, weights)
+        for first in range(0, theta.shape[1], step)
+    ]
     return Precision(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _of_columns(x: Array, log_ratios: Array, weights: Array) -> tuple[Array, ...]:
+    """Errors of means and of sds, and k̂ of both, of each column of x (N, K)."""
+    apart = x - weights @ x
+    square = apart**2
+    variance = weights @ square
+    found = []
+    for h, power, unit in ((apart, 1, np.sqrt(variance)), (square - variance, 2, 2 * variance)):
+        with np.errstate(divide="ignore", invalid="ignore"):  # of a constant
+            error = np.sqrt(weights**2 @ h**2) / unit
+            share = weights @ h**2 / len(x) / (error * unit) ** 2  # as if all weights were equal
+        khat = np.full(x.shape[1], -np.inf)
+        matters = ~(share > ESS_SHARE_ENOUGH)
+        with np.errstate(divide="ignore", invalid="ignore"):  # log of zero
+            log_h = power * np.log(np.abs(apart[:, matters])).T
+            khat[matters] = tail_khat(log_ratios + log_h)
+        found += [error, khat]
+    mean_error, mean_khat, sd_error, sd_khat = found
+    return mean_error, sd_error, mean_khat, sd_khat

@@ -27,13 +27,21 @@ def test_exact_draws_are_right(name: str) -> None:
 
 def test_what_is_wrong_is_seen() -> None:
     density, truth, draws = exact("gaussian-1")
-    sd = truth.spread
-    for changed in (draws + 0.25 * sd, 1.3 * (draws - truth.middle) + truth.middle):
+    sd = truth.sd
+    for changed in (draws + 0.25 * sd, 1.3 * (draws - truth.mean) + truth.mean):
         assert judged(density, truth, changed).wrong
     slightly = judged(density, truth, draws + 0.1 * sd)
     assert not slightly.wrong and not slightly.right
     assert judged(density, truth, np.zeros_like(draws)).wrong
     assert judged(density, truth, np.full_like(draws, np.nan)).wrong
+
+
+def test_what_an_answer_calls_unknown_is_judged_by_its_quantiles() -> None:
+    density, truth, draws = exact("modes-5")
+    draws[0, 2] = 1e4  # one draw that rules the sd
+    assert judged(density, truth, draws).wrong
+    assert judged(density, truth, draws, [2]).right
+    assert judged(density, truth, draws, [1]).wrong
 
 
 def test_a_missed_mode_is_seen() -> None:

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 import bridge
-from posteriordb_cases.zoo import ZOO, middle_and_spread, truth_of
+from posteriordb_cases.zoo import ZOO, summary_of, truth_of
 from posteriordb_cases.zoo.density import ZooDensity
 from tests.tolerances import monte_carlo
 
@@ -64,8 +64,8 @@ def test_draws_obey_steins_identity(name: str) -> None:
     """E[f s + f'] = 0 of each coordinate, with bounded f = tanh, also where no moment exists."""
     density, theta, truth = made(name), draws_of(name), truth_of(made(name))
     score = density.log_density_gradient(theta)[1]
-    f = np.tanh((theta - truth.middle) / truth.unit)
-    terms = f * score + (1 - f**2) / truth.unit
+    f = np.tanh((theta - truth.median) / truth.width)
+    terms = f * score + (1 - f**2) / truth.width
     error = terms.std(axis=0) / np.sqrt(len(theta))
     # four standard errors of one coordinate, with room for the largest of D
     tolerance = monte_carlo(1.0) + 0.3 * np.log(density.dimension)
@@ -76,8 +76,9 @@ def matched(theta: np.ndarray, df: float, heavy: bool):
     """A multivariate t with the draws' mean and covariance (of a heavy law median and quantiles):
     log density and draws."""
     D = theta.shape[1]
-    middle, spread = middle_and_spread(theta, heavy)
-    root = np.diag(spread / 3.29) if heavy else np.linalg.cholesky(np.atleast_2d(np.cov(theta.T)))
+    found = summary_of(theta)
+    middle = found.median if heavy else found.mean
+    root = np.diag(found.width) if heavy else np.linalg.cholesky(np.atleast_2d(np.cov(theta.T)))
     norm = gammaln((df + D) / 2) - gammaln(df / 2) - 0.5 * D * np.log(df * np.pi)
     norm -= np.log(np.diag(root)).sum()
 
@@ -152,8 +153,8 @@ def test_a_heavy_law_is_judged_by_quantiles() -> None:
     truth = truth_of(made("cauchy-1"))
     assert truth.heavy
     se = np.pi / 2 / np.sqrt(200_000)  # of a Cauchy's median
-    np.testing.assert_allclose(truth.middle, 1.0, atol=monte_carlo(se))
-    np.testing.assert_allclose(truth.spread, 2 * 6.3138, rtol=0.03)  # tan(.45 π)
+    np.testing.assert_allclose(truth.median, 1.0, atol=monte_carlo(se))
+    np.testing.assert_allclose(3.29 * truth.width, 2 * 6.3138, rtol=0.03)  # tan(.45 π)
 
 
 def test_labels_are_as_many_as_orders() -> None:

@@ -4,7 +4,7 @@ import arviz as az
 import numpy as np
 import pytest
 
-from pymc_ext.maths.convergence import TAILS, bulk_ess, energy_fmi, split_rhat, tail_ess
+from pymc_ext.maths.convergence import TAILS, bulk_ess, energy_fmi, sd_error, split_rhat, tail_ess
 from tests.tolerances import monte_carlo
 
 RNG = np.random.default_rng(1)
@@ -71,3 +71,20 @@ def test_energy_that_is_drawn_anew_and_energy_that_creeps():
 def test_too_few_draws_are_refused(shape):
     with pytest.raises(ValueError, match=r"draws must have shape \(chains, draws >= 4, scalars\)"):
         bulk_ess(np.zeros(shape))
+
+
+def test_the_error_of_an_sd_is_its_spread_over_repetitions():
+    """Of independent draws, sticky ones, and a law of kurtosis 9."""
+    makers = (
+        lambda: RNG.normal(size=(4, 301)), lambda: autoregressive(0.8),
+        lambda: RNG.exponential(size=(4, 301)),
+    )  # fmt: skip
+    for make in makers:
+        runs = np.stack([make() for _ in range(300)], axis=-1)
+        sds = runs.std(axis=(0, 1))
+        relative = np.std(sds) / np.mean(sds)
+        # of a spread over 300, and of the estimate itself in chains of 301
+        assert np.median(sd_error(runs)) == pytest.approx(relative, rel=0.2)
+    constant = np.full((4, 100, 2), 7.0)
+    constant[0, 0, 1] = np.inf
+    assert sd_error(constant)[0] == 0 and np.isnan(sd_error(constant)[1])

@@ -9,7 +9,7 @@ import pytest
 
 from pymc_ext.density import CallableDensity, DensityError
 from pymc_ext.sampling import stages
-from pymc_ext.sampling.diagnostics import Diagnostics
+from pymc_ext.sampling.diagnostics import Diagnostics, Heavy
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 from pymc_ext.sampling.starts import weighted_starts
@@ -219,18 +219,54 @@ def test_bad_options_are_named(options, words):
         Sampling(**options)
 
 
+def diagnostics(ess, tail, rhat, efmi, divergences, transitions, sd_error=0.02, heavy=()):
+    return Diagnostics(
+        ess, tail, "mu", rhat, "tau", efmi, divergences, transitions, sd_error, "eta", heavy
+    )
+
+
 def test_what_refutes_draws_is_said_in_words():
-    good = Diagnostics(500, 450, "mu", 1.01, "tau", 0.9, 3, 4000)
-    assert good.doubts(400) == () and good.notes() == ("3 of 4000 transitions diverged",)
-    assert Diagnostics(500, 450, "mu", 1.01, "tau", 0.9, 1, 100).doubts(400) == ()
-    bad = Diagnostics(500, 50, "mu", 1.3, "tau", 0.1, 30, 1000)
+    good = diagnostics(500, 450, 1.01, 0.9, 3, 4000)
+    assert good.doubts(400) == () and good.notes(400) == ("3 of 4000 transitions diverged",)
+    assert diagnostics(500, 450, 1.01, 0.9, 1, 100).doubts(400) == ()
+    bad = diagnostics(500, 50, 1.3, 0.1, 30, 1000, 0.08)
     words = bad.doubts(400)
-    assert len(words) == 4 and bad.notes() == ()
-    parts = ("disagree about tau: R̂ = 1.300", "50 effective draws of mu", "30 of 1000 transitions",
+    assert len(words) == 5 and bad.notes(400) == ()
+    parts = ("disagree about tau: R̂ = 1.300", "50 effective draws of mu",
+             "sd of eta is known to 8 % of itself, of the 5 %", "30 of 1000 transitions",
              "E-FMI = 0.10")  # fmt: skip
     assert all(part in text for part, text in zip(parts, words, strict=True))
-    undefined = Diagnostics(np.nan, np.nan, "mu", np.nan, "mu", np.nan, 0, 1000)
-    assert len(undefined.doubts(400)) == 3
+    undefined = diagnostics(np.nan, np.nan, np.nan, np.nan, 0, 1000, np.nan)
+    assert len(undefined.doubts(400)) == 4 and not undefined.enough(400)
+
+
+def test_draws_are_too_few_for_an_sd_by_the_square_of_its_error():
+    vague = diagnostics(800, 900, 1.01, 0.9, 0, 4000, 0.0999)
+    assert vague.shortage(400) == pytest.approx(4, rel=0.01) and not vague.enough(400)
+    assert vague.enough(100)  # a mean of 100 effective draws is known to .1 sds
+    assert diagnostics(300, 900, 1.0, 0.9, 0, 4000).shortage(400) == pytest.approx(4 / 3)
+
+
+def test_what_no_draws_tell_is_a_note_and_no_doubt():
+    heavy = (Heavy("a", 0.2, 0.6), Heavy("b", 0.6, 1.7), Heavy("c", 0.03, 0.55))
+    found = diagnostics(500, 450, 1.0, 0.9, 0, 4000, heavy=heavy)
+    assert found.doubts(400) == () and found.enough(400)
+    assert [quantity.name for quantity in found.unknown(400)] == ["a", "b"]  # c's error is small
+    (note,) = found.notes(400)
+    assert "sd of a (tail k̂ 0.60), mean and sd of b (tail k̂ 1.70)" in note
+    many = tuple(Heavy(str(i), 0.2, 0.6) for i in range(9))
+    assert diagnostics(500, 450, 1.0, 0.9, 0, 4000, heavy=many).notes(400)[0].endswith("and 4 more")
+
+
+def test_tails_are_told_apart_by_what_their_sds_are_known_to():
+    rng, shape = np.random.default_rng(1), (4, 1000)
+    x = np.stack([rng.standard_normal(shape), rng.standard_cauchy(shape), np.ones(shape)], axis=-1)
+    stats = {"energy": rng.standard_normal(shape), "diverging": np.zeros(shape, bool)}
+    found = Diagnostics.of(x, ["normal", "cauchy", "constant"], stats)
+    assert found.vaguest == "normal"
+    assert found.sd_error == pytest.approx(1 / np.sqrt(8000), rel=0.15)  # 1/√2N
+    (heavy,) = found.heavy
+    assert heavy.name == "cauchy" and heavy.khat > 1 and heavy.sd_error > 0.2
 
 
 def test_two_modes_are_not_trusted_when_chains_see_both():
