@@ -111,10 +111,14 @@ class Search:
             dimension = self.problem.pymc_target.dimension
         except EXPECTED_FAILURES:
             return None
-        share = None
-        if self.coordinates is not None:
-            share = 1 / (self.weights.size * float(np.sum(self.weights**2)))
-        return nuts_gradients(dimension, self.ess, share)
+        if self.found is None or self.coordinates is None:
+            return nuts_gradients(dimension, self.ess, None)
+        weighted, w = self.found.weighted, self.weights.ravel()
+        assert weighted is not None
+        x = weighted.theta.reshape(w.size, -1)
+        squares = (x - w @ x) ** 2
+        kurtosis = float(np.max(w @ squares**2 / (w @ squares) ** 2))
+        return nuts_gradients(dimension, self.ess, 1 / (w.size * float(w @ w)), kurtosis)
 
     def looks_elsewhere(self) -> bool:
         """Whether modes are known outside the best fit; looks for them where none did so far."""
