@@ -11,6 +11,7 @@ from bridge.exact import exact_answer
 from bridge.methods.problems import as_problem
 from bridge.search import Search
 from bridge.trust import doubts_of_nuts
+from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, DensityError
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
@@ -95,6 +96,26 @@ def test_nuts_serves_a_density_that_no_approximation_does() -> None:
     advice = bridge.fit(heavy, methods="laplace", khat=0.2, random_seed=1)
     assert advice.method == "warm-nuts" and advice.trusted
     assert abs(float(np.median(advice.idata["posterior"]["theta"]))) < 0.3
+
+
+def test_what_no_draws_tell_is_named() -> None:
+    """A Cauchy has neither mean nor sd: its quantiles are trusted, and nothing else."""
+    pytest.importorskip("nutpie")
+    advice = bridge.fit(ZOO["cauchy-1"].make(), random_seed=1)
+    assert advice.trusted, advice.reasons
+    assert advice.unknown == ("theta[0]",)
+    assert "take quantiles: mean and sd of theta[0]" in advice.reasons
+    found = np.quantile(advice.idata["posterior"]["theta"], [0.25, 0.5, 0.75])
+    # standard errors at 400 effective draws, with the density of a Cauchy at its quartiles
+    se = np.sqrt([3 / 16, 1 / 4, 3 / 16]) / np.array([0.159, 0.318, 0.159]) / 20
+    assert np.all(np.abs(found - [0.0, 1.0, 2.0]) < monte_carlo(1.0) * se)
+
+
+def test_a_narrow_mode_beside_a_wide_one_is_not_missed() -> None:
+    advice = bridge.fit(ZOO["narrow-2"].make(), random_seed=1)
+    assert advice.method == "basins" and advice.trusted, advice.reasons
+    near = np.asarray(advice.idata["posterior"]["theta"])[0, :, 0] > 4
+    assert abs(near.mean() - 0.3) < monte_carlo(np.sqrt(0.21 / 4000))
 
 
 @pytest.mark.parametrize(
