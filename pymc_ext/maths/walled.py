@@ -9,25 +9,50 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
 Loss = Callable[[Array], tuple[float, Array]]  # x (P,) -> value, gradient (P,)
-WALL = 1e100  # higher than any loss, and still finite, which SciPy's line searches need
+WALL = 1e100  # before any value is known: higher than any loss, and still finite, as SciPy needs
 
 
 def walled(loss: Loss, impossible: type[Exception] | tuple[type[Exception], ...] = ()) -> Loss:
-    """``loss`` with a flat wall where it is not finite, or raises ``impossible``.
+    """``loss`` with a wall where it is not finite, or raises ``impossible``.
+
+    The wall is as far above the lowest value seen as the slope there promised to go below it, and
+    rises twice as steeply: a line search that interpolates goes back to about a fifth of its step.
+    From a wall of 1e100 it goes back to 1e-95 of it, where the loss no longer changes, and takes
+    that for a minimum.
 
     >>> value, slope = walled(lambda x: (np.inf, x))(np.ones(2))
     >>> value, slope
     (1e+100, array([0., 0.]))
+    >>> both = walled(lambda x: (float(x[0] ** 2) if x[0] > -2 else np.inf, 2 * x))
+    >>> both(np.array([1.0])), both(np.array([-3.0]))
+    ((1.0, array([2.])), (9.0, array([-4.])))
     """
+    lowest: tuple[float, Array, Array] | None = None
 
     def with_wall(x: Array) -> tuple[float, Array]:
+        nonlocal lowest
         try:
             with np.errstate(all="ignore"):
                 value, gradient = loss(x)
         except impossible:
-            return WALL, np.zeros_like(x)
-        if np.isfinite(value) and np.isfinite(gradient).all():
-            return value, gradient
-        return WALL, np.zeros_like(x)
+            return _wall(x, lowest)
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            return _wall(x, lowest)
+        if lowest is None or value < lowest[0]:
+            lowest = value, x.copy(), gradient.copy()
+        return value, gradient
 
     return with_wall
+
+
+def _wall(x: Array, lowest: tuple[float, Array, Array] | None) -> tuple[float, Array]:
+    """The wall at x, from the lowest value seen, where that was, and its gradient."""
+    if lowest is not None:
+        value, place, gradient = lowest
+        away = x - place
+        with np.errstate(all="ignore"):
+            promised = abs(float(gradient @ away))
+            slope = 2 * promised * away / (away @ away)
+        if value < value + promised < WALL and np.isfinite(slope).all():
+            return value + promised, slope
+    return WALL, np.zeros_like(x)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.variational.basins.links import BasinLinks
 from pymc_ext.variational.basins.weights import weighted_mixture
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.core.mixture import Component, PosteriorMixture
@@ -25,7 +26,8 @@ from pymc_ext.variational.gaussian.missed_mass import (
     missed_mass,
 )
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.hierarchical.algorithm import Fit, Hierarchical
+from pymc_ext.variational.hierarchical.algorithm import Fit, Hierarchical, HierarchicalResult
+from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 
 Array = NDArray[np.floating]
@@ -35,6 +37,16 @@ MOST = 24  # components: the labellings of four groups
 MISSES = 2
 SEARCH_DRAWS = 2_000  # of a q, for its mean, spread and edge
 ADVICE = "weights cannot repair it; use NUTS with chains in every basin"
+
+
+@dataclass(frozen=True)
+class BasinsResult(FitResult):
+    """How a fit went, with the :class:`~.links.BasinLinks`: who governs whose scale in each basin.
+
+    Components that were handed over as a ``state`` have their slopes without errors.
+    """
+
+    links: BasinLinks = field(default_factory=BasinLinks)
 
 
 @dataclass(frozen=True)
@@ -82,11 +94,12 @@ class Basins(Algorithm[PosteriorMixture]):
         refuse_hyperparameters(density, self.name)
         fit = _OneByOne(density, seed, budget, monitor)
         if isinstance(state, PosteriorMixture):
-            fit.components += state.components
+            for component in state.components:
+                fit.take(component)
         elif isinstance(state, Gaussian | LowRankGaussian | HierarchicalMap):
-            fit.components.append(state)
+            fit.take(state)
         else:
-            fit.components.append(fit.fitted(start, Hierarchical()))
+            fit.take(*fit.fitted(start, Hierarchical()))
         q = fit.grow(self.components, stream(seed, Purpose.JUDGE))
         enough = len(q.components) >= self.components
         why = (
@@ -95,13 +108,14 @@ class Basins(Algorithm[PosteriorMixture]):
             else "no mass beyond 1 % was found in another basin"
         )
         fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
-        result = FitResult(
+        result = BasinsResult(
             method=self.name,
             converged=fit.stopped is None,
             stop_reason=fit.stopped or why,
             iterations=len(monitor.losses),
             fresh=fresh,
             notes=(_found(q), *notes_on(fresh, ADVICE)),
+            links=BasinLinks(tuple(np.exp(q.log_weights).tolist()), tuple(fit.links)),
         )
         return Fitted(q, result, state=q)
 
@@ -113,18 +127,26 @@ class _OneByOne:
         self, density: CountedDensity, seed: int | None, budget: int, monitor: Monitor
     ) -> None:
         self.density, self.seed, self.budget, self.monitor = density, seed, budget, monitor
-        self.components = list[Component]()
+        self.components, self.links = list[Component](), list[Links]()
         self.stopped: str | None = None  # why the fits ended before their time
 
-    def fitted(self, start: Array, algorithm: Hierarchical) -> Fit:
-        """A map from ``start`` (D,)."""
+    def take(self, component: Component, links: Links | None = None) -> None:
+        """One more component, with its links where a fit has told them."""
+        if links is None and isinstance(component, HierarchicalMap):
+            links = Links.of(component, None, self.density.unconstrained_names)
+        self.components.append(component)
+        self.links.append(links or Links())
+
+    def fitted(self, start: Array, algorithm: Hierarchical) -> tuple[Fit, Links]:
+        """A map from ``start`` (D,), and its links."""
         found = algorithm.run(
             self.density, start, seed=self.seed, monitor=self.monitor,
             budget=max(self.budget - len(self.monitor.losses), 1),
         )  # fmt: skip
         if not found.result.converged:
             self.stopped = found.result.stop_reason
-        return found.q
+        assert isinstance(found.result, HierarchicalResult)
+        return found.q, found.result.links
 
     def grow(self, most: int, rng: np.random.Generator) -> PosteriorMixture:
         """Search around one component after the other, new ones too; the mixture of all."""
@@ -152,13 +174,13 @@ class _OneByOne:
                 break
             # not its mean: a path that starts at a mode shows no curvature
             beside = basin.q.forward(rng.standard_normal((1, basin.q.latent_dimension)))[0][0]
-            new = self.fitted(beside, Hierarchical(paths=1))
+            new, links = self.fitted(beside, Hierarchical(paths=1))
             points = _draws(new, rng)[0]
             if missed_by(points) and all(
                 is_outside(points, c.log_density, edge_of(_draws(c, rng)[1]))
                 for c in self.components[before:]
             ):
-                self.components.append(new)
+                self.take(new, links)
                 misses = 0
             else:
                 misses += 1

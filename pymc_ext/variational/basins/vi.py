@@ -52,7 +52,8 @@ class BasinsVI(AlgorithmVI):
     of which gets a map of its own, until no path finds more than 1 % of the mass elsewhere. The
     weights are those of least KL(p ‖ q), by importance sampling, so that they compare the masses of
     basins that no chain goes between: labellings of a mixture model, say. It sees no basin that no
-    path reaches.
+    path reaches. ``approx.result.links`` says who governs whose scale in each basin: ``print`` it,
+    ``links.heaviest``, ``links.plot()``.
 
     Parameters
     ----------

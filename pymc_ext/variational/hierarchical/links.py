@@ -34,7 +34,7 @@ class Link:
         effects under a log standard deviation, 1/2 under a log variance, −1/2 under a log
         precision, where the data say little of the effect; nearer 0 where they say much.
     error
-        Standard error of the slope.
+        Standard error of the slope; nan where no training tells it.
     """
 
     governor: str
@@ -56,12 +56,13 @@ class Links:
     links: tuple[Link, ...] = ()
 
     @classmethod
-    def of(cls, q: HierarchicalMap, moments: Moments, names: Sequence[str]) -> Links:
+    def of(cls, q: HierarchicalMap, moments: Moments | None, names: Sequence[str]) -> Links:
         """The links of a map, with errors from the residuals of its last training."""
         own = q.root.diagonal[: q.governors]
         slope = (1 - q.gate_at_zero)[:, None] * q.scales / own  # ∂a/∂y = (1 − g) C
         # of (1 − g) C_ij: the error of T_ij over the information of a log scale's slope
-        error = moments.scale_error / OF_SCALE / own
+        noise = np.full(slope.shape, np.nan) if moments is None else moments.scale_error
+        error = noise / OF_SCALE / own
         named = [readable(names[k]) for k in q.order]
         pairs = np.argwhere(q.scales.T != 0)  # (governor, governed), in the map's order
         pairs = pairs[np.lexsort((q.order[pairs[:, 1]], pairs[:, 0]))]  # as the model has them
@@ -122,8 +123,10 @@ def _sentence(group: list[Link]) -> str:
     first, last = group[0], group[-1]
     error = float(np.median([link.error for link in group]))
     if len(group) == 1:
-        return f"{first.governor} governs {first.governed}: slope {first.slope:.2f} ± {error:.2f}"
+        known = "" if np.isnan(error) else f" ± {error:.2f}"
+        return f"{first.governor} governs {first.governed}: slope {first.slope:.2f}{known}"
     slopes = [link.slope for link in group]
     span = f"{min(slopes):.2f} … {max(slopes):.2f}"
+    known = "" if np.isnan(error) else f", each ± {error:.2f}"
     whom = f"{first.governed}{' … ' if len(group) > 2 else ', '}{last.governed}"
-    return f"{first.governor} governs {whom}: slopes {span}, each ± {error:.2f}"
+    return f"{first.governor} governs {whom}: slopes {span}{known}"

@@ -113,3 +113,56 @@ def test_labels_that_switch_have_equal_weights_under_pm_fit() -> None:
     idata = approx.sample(2000, random_seed=1)
     first = idata.posterior["mu"].values[0, :, 0]
     assert abs(np.mean(first > 0) - 0.5) < monte_carlo(np.sqrt(0.25 / 2000))
+
+
+# ---- who governs whom -------------------------------------------------------------------------
+
+
+def two_funnels(weights=(0.25, 0.75), apart=15.0):
+    """log τ ~ N(0, ¼), x | τ ~ N(±apart, τ²): the links of both basins have slope one."""
+    side = np.array([-apart, apart])
+
+    def parts(t):
+        z = (t[:, 1] - side[:, None]) * np.exp(-t[:, 0])
+        return np.log(weights)[:, None] - 2 * t[:, 0] ** 2 - t[:, 0] - 0.5 * z**2, z
+
+    def score(t):
+        terms, z = parts(t)
+        share = np.exp(terms - logsumexp(terms, axis=0))
+        by_t = (share * (z**2 - 1)).sum(0) - 4 * t[:, 0]
+        return np.stack([by_t, -(share * z).sum(0) * np.exp(-t[:, 0])], axis=1)
+
+    return CallableDensity(
+        lambda t: logsumexp(parts(t)[0], axis=0), score, dimension=2, names=["log_tau", "x"]
+    )
+
+
+def test_links_of_every_basin_are_told() -> None:
+    fitted = Basins().fit(two_funnels(), random_seed=1)
+    links = fitted.result.links
+    assert len(links.basins) == len(fitted.q.components) == 2
+    np.testing.assert_allclose(links.weights, np.exp(fitted.q.log_weights))
+    for basin in links.basins:
+        (link,) = basin.links
+        assert (link.governor, link.governed) == ("log_tau", "x")
+        assert abs(link.slope - 1) < 0.1
+    heavy = int(np.argmax(links.weights))
+    assert links.heaviest == links.basins[heavy]
+    assert str(links).startswith(f"basin {heavy + 1}, of weight 0.7")
+    titles = [ax.get_title() for ax in links.plot()]
+    assert titles[0] == str(links).split(":")[0] and len(titles) == 2
+
+
+def test_links_of_a_component_that_is_handed_over_have_no_errors() -> None:
+    first = Basins(components=1).fit(two_funnels(), random_seed=1)
+    again = Basins(components=1).fit(two_funnels(), random_seed=1, state=first.state)
+    (before,), (after,) = (f.result.links.basins[0].links for f in (first, again))
+    assert after.slope == before.slope and np.isnan(after.error)
+    assert str(again.result.links) == f"log_tau governs x: slope {before.slope:.2f}"
+
+
+def test_without_links_there_is_nothing_to_plot() -> None:
+    links = Basins().fit(gaussians(MEANS["two"], [0.3, 0.7]), random_seed=1).result.links
+    assert len(links) == 0
+    with pytest.raises(ValueError, match="no basin has links"):
+        links.plot()
