@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["nuts_gradients"]
+__all__ = ["NORMAL_KURTOSIS", "nuts_gradients"]
+
+NORMAL_KURTOSIS = 3.0
 
 # Steps of a trajectory over D^(1/4), the law of Beskos, Pillai, Roberts, Sanz-Serna and Stuart
 # (2013, Bernoulli 19, arXiv:1001.4460) for a product of D alike; 3.6 where the map serves, of 37
@@ -22,7 +24,9 @@ COLD = 6_000
 LEAST_SHARE = 1e-4
 
 
-def nuts_gradients(dimension: int, ess: float, share: float | None, kurtosis: float = 3.0) -> int:
+def nuts_gradients(
+    dimension: int, ess: float, share: float | None, kurtosis: float = NORMAL_KURTOSIS
+) -> int:
     r"""Gradients to ``ess`` effective draws of every quantity.
 
     .. math:: 3.6\, D^{1/4}\, \big(230 + 2.3\, \mathrm{ESS} \cdot \mathrm{share}^{-0.6}

@@ -12,7 +12,7 @@ from bridge.methods.base import Array, Fit, Method
 from bridge.methods.families import FittedBy
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.table import METHODS
-from bridge.prediction import nuts_gradients
+from bridge.prediction import NORMAL_KURTOSIS, nuts_gradients
 from bridge.trust import Missed, missed
 from pymc_ext.density import TransportMap
 
@@ -117,7 +117,9 @@ class Search:
         assert weighted is not None
         x = weighted.theta.reshape(w.size, -1)
         squares = (x - w @ x) ** 2
-        kurtosis = float(np.max(w @ squares**2 / (w @ squares) ** 2))
+        variance, fourth = w @ squares, w @ squares**2
+        varies = variance > 0  # not where one draw has all the weight
+        kurtosis = float(np.max(fourth[varies] / variance[varies] ** 2, initial=NORMAL_KURTOSIS))
         return nuts_gradients(dimension, self.ess, 1 / (w.size * float(w @ w)), kurtosis)
 
     def looks_elsewhere(self) -> bool:

@@ -1,0 +1,34 @@
+"""What NUTS is predicted to take, beside what it takes in coordinates that are exact."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bridge.prediction import nuts_gradients
+from pymc_ext.density import CallableDensity
+from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.run import sample
+from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
+
+
+@pytest.mark.parametrize("dimension", [1, 10, 200])
+def test_it_is_what_a_standard_normal_takes(dimension: int) -> None:
+    nutpie = pytest.importorskip("pymc_ext.sampling.nutpie")
+    pytest.importorskip("nutpie")
+    density = CallableDensity(lambda x: -0.5 * (x**2).sum(1), lambda x: -x, dimension=dimension)
+    q = DiagonalGaussian(np.zeros(dimension), np.ones(dimension))
+    found = sample(density, q, nutpie.NutpieNUTS(), Sampling(ess=400), seed=1)
+    predicted = nuts_gradients(dimension, 400, 1.0)
+    assert found.trusted and predicted / 2 < found.gradient_evaluations < 2 * predicted
+
+
+def test_what_makes_it_dearer() -> None:
+    plain = nuts_gradients(10, 400, 1.0)
+    assert nuts_gradients(160, 400, 1.0) == pytest.approx(2 * plain, abs=1)  # D^(1/4)
+    assert nuts_gradients(10, 800, 1.0) < 2 * plain  # the warm-up stays
+    assert plain < nuts_gradients(10, 400, 0.1) < nuts_gradients(10, 400, 0.01)
+    assert nuts_gradients(10, 400, 1.0, kurtosis=2.0) == plain
+    assert nuts_gradients(10, 400, 1.0, kurtosis=9.0) > 1.5 * plain
+    assert nuts_gradients(10, 400, None) > 3 * plain  # no coordinates
+    assert nuts_gradients(10, 400, 0.0) == nuts_gradients(10, 400, 1e-4)
