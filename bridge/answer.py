@@ -68,8 +68,8 @@ class Advice:
 
     @property
     def gradients(self) -> int:
-        """Scores of log p̃ that all attempts took, as far as their methods count them."""
-        return sum(attempt.gradients or 0 for attempt in self.attempts)
+        """Scores of log p̃ of all attempts and searches, as far as methods count them."""
+        return sum(attempt.all_gradients for attempt in self.attempts)
 
     @property
     def log_evidence(self) -> tuple[float, float] | None:

@@ -70,6 +70,8 @@ class Attempt:
         Its weighted draws may be taken for draws of the posterior, if no mass is missed.
     predicted
         Gradients that it was expected to take, of NUTS.
+    search_gradients
+        Scores that the search for mass outside it took on top.
     """
 
     method: str
@@ -84,6 +86,7 @@ class Attempt:
     log_marginal_is_se: float = np.nan
     good: bool = False
     predicted: int | None = None
+    search_gradients: int = 0
 
     @classmethod
     def without_answer(cls, method: str, verdict: str, seconds: float = 0.0) -> Attempt:
@@ -91,8 +94,15 @@ class Attempt:
         nan = float("nan")
         return cls(method, nan, nan, nan, False, seconds, verdict)
 
+    @property
+    def all_gradients(self) -> int:
+        """As far as the method counts them."""
+        return (self.gradients or 0) + self.search_gradients
+
     def __str__(self) -> str:
         spent = "" if self.gradients is None else f", {self.gradients:,} gradients"
+        if self.search_gradients:
+            spent += f", {self.search_gradients:,} more to look for missed mass"
         if self.predicted is not None:
             spent += f", some {self.predicted:,} predicted"
         return f"{self.method}: {self.verdict} ({self.seconds:.1f} s{spent})"

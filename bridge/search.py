@@ -75,7 +75,10 @@ class Search:
             method, self.problem, self.khat, self.ess, self.fresh_draws, self.seed
         )
         if found is not None and k is not None:
-            outside = missed(found, k.log_marginal_is, self.seed) if attempt.good else None
+            outside = None
+            if attempt.good:
+                outside, cost = missed(found, k.log_marginal_is, self.seed)
+                attempt = replace(attempt, search_gradients=cost)
             if outside is not None:
                 attempt = replace(attempt, verdict=f"refused: {outside.sentence}")
                 self.modes = self.modes or outside
@@ -87,7 +90,7 @@ class Search:
 
     def affordable(self, method: Method) -> bool:
         """Whether it may run; where not, that is noted among the attempts."""
-        spent, predicted = sum(a.gradients or 0 for a in self.attempts), self.predicted
+        spent, predicted = sum(attempt.all_gradients for attempt in self.attempts), self.predicted
         if not self.attempts or predicted is None:
             return True
         if spent + (method.gradients or 0) <= self.effort * predicted:
@@ -125,7 +128,9 @@ class Search:
     def looks_elsewhere(self) -> bool:
         """Whether modes are known outside the best fit; looks for them where none did so far."""
         if self.modes is None and self.found is not None:
-            self.modes = missed(self.found, self._log_z, self.seed)
+            self.modes, cost = missed(self.found, self._log_z, self.seed)
+            last = self.attempts[-1]
+            self.attempts[-1] = replace(last, search_gradients=last.search_gradients + cost)
         return self.modes is not None and BASINS not in {a.method for a in self.attempts}
 
     def basins(self) -> Method:

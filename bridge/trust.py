@@ -50,8 +50,9 @@ class Missed:
         return bool(np.any(there < np.linalg.norm(theta - self.mean, axis=1)))
 
 
-def missed(found: Fit, log_z: float, seed: int) -> Missed | None:
-    """What mass the paths find outside an approximation; None where it does not matter.
+def missed(found: Fit, log_z: float, seed: int) -> tuple[Missed | None, int]:
+    """What mass the paths find outside an approximation, None where it does not matter; and the
+    gradients that they took.
 
     Parameters
     ----------
@@ -71,10 +72,10 @@ def missed(found: Fit, log_z: float, seed: int) -> Missed | None:
     result = missed_mass(density, theta, log_density_of_q(theta), log_density_of_q, log_z, rng)
     places = [basin.q.mean for basin in result.basins if basin.matters]
     if not places:
-        return None
+        return None, result.gradients
     names = coordinate_names(density.density)
     sentence = result.sentence(names, mean, sd)
-    return Missed(sentence, np.stack(places), mean)
+    return Missed(sentence, np.stack(places), mean), result.gradients
 
 
 def _of_moments(theta: Array) -> LogDensity:
