@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import Density, DensityInCoordinates, TransportMap
+from pymc_ext.density.check import DensityError
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Chain
 
@@ -118,8 +119,18 @@ class NutpieChain:
     def _without_zero_scores(self, point: Array, seed: int) -> Array:
         """nutpie takes its first metric from the score, and refuses a point where one is zero."""
         _, score = self._log_density(point)
+        if np.all(score != 0):
+            return point
         nudge = NUDGE * np.random.default_rng(seed).standard_normal(len(point))
-        return np.where(score == 0, point + nudge, point)
+        beside = np.where(score == 0, point + nudge, point)
+        flat = np.flatnonzero(self._log_density(beside)[1] == 0)
+        if len(flat):  # nutpie would end the thread, and with some luck the process
+            raise DensityError(
+                f"the score is zero at and beside the start in coordinates {flat[:10].tolist()}, "
+                "where log p̃ is flat: nutpie finds no metric there; map bounded variables to the "
+                "real line, as PyMC and Stan do"
+            )
+        return beside
 
     @property
     def gradients(self) -> int:

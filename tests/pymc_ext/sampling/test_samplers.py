@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_ext.density import CallableDensity
+from pymc_ext.density import CallableDensity, DensityError
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
@@ -98,3 +98,14 @@ def test_a_thousand_dimensions_need_no_room_for_every_draw_there_might_be(sample
     q = DiagonalGaussian(np.zeros(D), np.ones(D))
     found = sample(density, q, sampler, Sampling(ess=50, chains=2), seed=1)
     assert found.in_map and found.theta.shape[-1] == D
+
+
+def test_a_flat_density_is_refused_in_words(sampler):
+    """nutpie's own refusal ends its thread, and at times the process that asks."""
+
+    def log_density(x):
+        return np.where(np.all(np.abs(x) < 3, axis=1), 0.0, -np.inf)
+
+    box = CallableDensity(log_density, np.zeros_like, dimension=2)
+    with pytest.raises(DensityError, match="the score is zero at and beside the start"):
+        sample(box, None, sampler, seed=1)
