@@ -165,8 +165,8 @@ class NutpieChain:
                 self._nutpie.cancel()
             except BaseException as error:
                 # nutpie panics where the thread that it ends had failed by itself; what that failed
-                # with is the caller's already, and pyo3's PanicException is no Exception
-                if type(error).__name__ != "PanicException":
+                # with is the caller's already
+                if not _is_panic(error):
                     raise
 
     def _require_alive(self) -> None:
@@ -174,9 +174,15 @@ class NutpieChain:
         try:
             if not self._nutpie.is_finished:
                 return
+            self._nutpie.wait()
         except TimeoutError:  # its way of saying that the chain is busy
             return
-        self._nutpie.wait()
+        except BaseException as error:
+            # pyo3's PanicException is no Exception: it would end the caller's whole process
+            if not isinstance(error, RuntimeError) and not _is_panic(error):
+                raise
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            raise RuntimeError(f"nutpie ended the chain: {' '.join(lines[:3])}") from error
         raise RuntimeError("nutpie ended the chain before it was told to")
 
     def _make_expand(self, *seeds: int) -> Callable[[Array], dict[str, Array]]:
@@ -206,6 +212,11 @@ class NutpieChain:
             self._calls += 1
             lp, score = self._density.log_density_gradient(x[None])
         return float(lp[0]), np.ascontiguousarray(score[0], dtype=float)
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Whether it is pyo3's PanicException, which cannot be imported."""
+    return type(error).__name__ == "PanicException"
 
 
 class _Sampler(Protocol):
