@@ -91,6 +91,8 @@ class Advice:
             "reasons": self.reasons,
             "gradient_evaluations": self.gradients,
         }
+        if self.unknown:
+            found["unknown"] = ", ".join(self.unknown)
         if self.random_seed is not None:
             found["random_seed"] = self.random_seed
         if self.log_evidence is not None:

@@ -126,7 +126,7 @@ def _record(name: str, seed: int, methods: tuple[str, ...], draws: int, settings
         "trusted": advice.trusted,
         "unknown": " ".join(advice.unknown),
         "taken": advice.method,
-        "gradients": _gradients(advice),
+        "gradients": advice.gradients,
         "seconds": time.perf_counter() - begin,
         "reasons": advice.reasons,
     }
@@ -140,10 +140,6 @@ def _record(name: str, seed: int, methods: tuple[str, ...], draws: int, settings
         "sd_ratio": found.sd_ratio,
         "missed": found.missed,
     }
-
-
-def _gradients(advice: Advice) -> int:
-    return sum(attempt.gradients or 0 for attempt in advice.attempts)
 
 
 def _unknown(density: ZooDensity, advice: Advice) -> list[int]:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import Density, DensityInCoordinates, TransportMap
+from pymc_ext.density.check import DensityError
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Chain
 
@@ -118,8 +119,18 @@ class NutpieChain:
     def _without_zero_scores(self, point: Array, seed: int) -> Array:
         """nutpie takes its first metric from the score, and refuses a point where one is zero."""
         _, score = self._log_density(point)
+        if np.all(score != 0):
+            return point
         nudge = NUDGE * np.random.default_rng(seed).standard_normal(len(point))
-        return np.where(score == 0, point + nudge, point)
+        beside = np.where(score == 0, point + nudge, point)
+        flat = np.flatnonzero(self._log_density(beside)[1] == 0)
+        if len(flat):  # nutpie would end the thread, and with some luck the process
+            raise DensityError(
+                f"the score is zero at and beside the start in coordinates {flat[:10].tolist()}, "
+                "where log p̃ is flat: nutpie finds no metric there; map bounded variables to the "
+                "real line, as PyMC and Stan do"
+            )
+        return beside
 
     @property
     def gradients(self) -> int:
@@ -154,8 +165,8 @@ class NutpieChain:
                 self._nutpie.cancel()
             except BaseException as error:
                 # nutpie panics where the thread that it ends had failed by itself; what that failed
-                # with is the caller's already, and pyo3's PanicException is no Exception
-                if type(error).__name__ != "PanicException":
+                # with is the caller's already
+                if not _is_panic(error):
                     raise
 
     def _require_alive(self) -> None:
@@ -163,9 +174,15 @@ class NutpieChain:
         try:
             if not self._nutpie.is_finished:
                 return
+            self._nutpie.wait()
         except TimeoutError:  # its way of saying that the chain is busy
             return
-        self._nutpie.wait()
+        except BaseException as error:
+            # pyo3's PanicException is no Exception: it would end the caller's whole process
+            if not isinstance(error, RuntimeError) and not _is_panic(error):
+                raise
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            raise RuntimeError(f"nutpie ended the chain: {' '.join(lines[:3])}") from error
         raise RuntimeError("nutpie ended the chain before it was told to")
 
     def _make_expand(self, *seeds: int) -> Callable[[Array], dict[str, Array]]:
@@ -195,6 +212,11 @@ class NutpieChain:
             self._calls += 1
             lp, score = self._density.log_density_gradient(x[None])
         return float(lp[0]), np.ascontiguousarray(score[0], dtype=float)
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Whether it is pyo3's PanicException, which cannot be imported."""
+    return type(error).__name__ == "PanicException"
 
 
 class _Sampler(Protocol):

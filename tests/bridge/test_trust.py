@@ -104,6 +104,7 @@ def test_what_no_draws_tell_is_named() -> None:
     advice = bridge.fit(ZOO["cauchy-1"].make(), random_seed=1)
     assert advice.trusted, advice.reasons
     assert advice.unknown == ("theta[0]",)
+    assert advice.idata["posterior"].attrs["unknown"] == "theta[0]"
     assert "take quantiles: mean and sd of theta[0]" in advice.reasons
     found = np.quantile(advice.idata["posterior"]["theta"], [0.25, 0.5, 0.75])
     # standard errors at 400 effective draws, with the density of a Cauchy at its quartiles

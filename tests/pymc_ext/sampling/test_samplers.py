@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pymc_ext.density import CallableDensity
-from pymc_ext.sampling.nutpie import NutpieNUTS
+from pymc_ext.density import CallableDensity, DensityError
+from pymc_ext.sampling.nutpie import NutpieChain, NutpieNUTS
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
@@ -98,3 +98,30 @@ def test_a_thousand_dimensions_need_no_room_for_every_draw_there_might_be(sample
     q = DiagonalGaussian(np.zeros(D), np.ones(D))
     found = sample(density, q, sampler, Sampling(ess=50, chains=2), seed=1)
     assert found.in_map and found.theta.shape[-1] == D
+
+
+def test_a_flat_density_is_refused_in_words(sampler):
+    """nutpie's own refusal ends its thread, and at times the process that asks."""
+
+    def log_density(x):
+        return np.where(np.all(np.abs(x) < 3, axis=1), 0.0, -np.inf)
+
+    box = CallableDensity(log_density, np.zeros_like, dimension=2)
+    with pytest.raises(DensityError, match="the score is zero at and beside the start"):
+        sample(box, None, sampler, seed=1)
+
+
+@pytest.mark.parametrize("name", ["PanicException", "RuntimeError"])
+def test_what_ends_nutpies_thread_does_not_end_the_process(name, monkeypatch):
+    """pyo3's panic is a BaseException: it becomes a RuntimeError, without its stack."""
+    kind = RuntimeError if name == "RuntimeError" else type(name, (BaseException,), {})
+
+    class Panics:
+        @property
+        def is_finished(self):
+            raise kind("bad initial gradient\n\nStack backtrace:\n   0: <unknown>\n   1: <unknown>")
+
+    chain = NutpieChain.__new__(NutpieChain)
+    chain._nutpie = Panics()
+    with pytest.raises(RuntimeError, match="nutpie ended the chain: bad initial gradient"):
+        chain._require_alive()
