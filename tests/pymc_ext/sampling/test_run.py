@@ -267,6 +267,9 @@ def test_tails_are_told_apart_by_what_their_sds_are_known_to():
     assert found.sd_error == pytest.approx(1 / np.sqrt(8000), rel=0.15)  # 1/√2N
     (heavy,) = found.heavy
     assert heavy.name == "cauchy" and heavy.khat > 1 and heavy.sd_error > 0.2
+    few = {name: values[:, :500] for name, values in stats.items()}
+    early = Diagnostics.of(x[:, :500], ["normal", "cauchy", "constant"], few)
+    assert early.heavy == () and early.vaguest == "cauchy"  # too few to tell: more are drawn
 
 
 def test_two_modes_are_not_trusted_when_chains_see_both():
