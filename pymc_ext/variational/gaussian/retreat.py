@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.variational.core.course import LEAST_GAIN
+from pymc_ext.variational.gaussian.numbers import OUTLIER
 
 Array = NDArray[np.floating]
 S = TypeVar("S")
@@ -31,10 +32,14 @@ class Retreat(Generic[S]):
     def fell(self, state: S, log_ratios: Array) -> bool:
         """Whether a batch from ``state``, (N,) values of log p̃ − log q, tells to go back to `best`.
 
-        Else ``state`` is kept where it is the best.
+        Else ``state`` is kept where it is the best. Values far from the median count as ten median
+        distances: a single one of −1e43 would have an error that hides all that others show.
         """
-        elbo, error = float(np.mean(log_ratios)), float(np.std(log_ratios))
-        error /= np.sqrt(len(log_ratios))
+        off = log_ratios - np.median(log_ratios)
+        farthest = OUTLIER * np.median(np.abs(off))
+        near = np.clip(off, -farthest, farthest)
+        elbo = float(np.median(log_ratios) + np.mean(near))
+        error = float(np.std(near) / np.sqrt(len(near)))
         if elbo < self.elbo - ERRORS * (error + self.error) - LEAST_GAIN:
             self._next *= SLOWER
             self.elbo -= 0.5 * self.error  # or one lucky batch would hold
