@@ -34,7 +34,9 @@ class Link:
         effects under a log standard deviation, 1/2 under a log variance, −1/2 under a log
         precision, where the data say little of the effect; nearer 0 where they say much.
     error
-        Standard error of the slope; nan where no training tells it.
+        Standard error of the slope of this q: Monte Carlo noise of its last training alone, not how
+        far one layer is from the posterior's law (a few hundredths where data are few), nor the
+        posterior of these data from the model's exponent. Nan where no training tells it.
     """
 
     governor: str
