@@ -182,8 +182,8 @@ def diagnose(
     >>> with model:
     ...     approx = pm.fit(method="advi", random_seed=1, progressbar=False)
     >>> found = px.diagnose(approx, random_seed=1)
-    >>> found.trusted, found.checks[0].name
-    (False, 'weights')
+    >>> [check.name for check in found.checks]
+    ['weights', 'means and sds', 'missed mass']
     """
     if not 0 < ess < np.inf or draws < ess:
         raise ValueError(f"need ess > 0 and draws >= ess, got ess={ess!r}, draws={draws!r}")

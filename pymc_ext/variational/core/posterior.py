@@ -85,7 +85,7 @@ def fresh_draws(
     parts = []
     for first in range(0, draws, rows):
         z = rng.standard_normal((min(rows, draws - first), q.latent_dimension))
-        theta, log_q = q.forward(z)
-        with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
+        with np.errstate(all="ignore"):  # a draw that overflows, or its log p̃, has no weight
+            theta, log_q = q.forward(z)
             parts.append(density.log_density(theta) - log_q)
     return FreshDraws.from_log_ratios(np.concatenate(parts))

@@ -14,6 +14,7 @@ ABSURD = 1e10  # of the unit base, by which a free coordinate's mean or sd, or 1
 ABSURD_LOG = 100.0  # the same for coordinates that are logarithms or logits of bounded variables
 DRAWS = 64  # enough to tell such numbers
 PROBES, FAR = 2, 1e6  # draws moved along a coordinate, and by how many sd: a vague prior shows
+FARTHEST = 1e100  # of what is probed: a q that ran away has sds near the largest number there is
 # Change of log p̃ over one sd, by its score, from which a coordinate is not flat and need not be
 # moved: hardly one in 10⁶ has less at both draws of a fitted q.
 STEEP = 1e-3
@@ -27,7 +28,8 @@ def refuse_runaway(q: Posterior, density: CountedDensity, random_seed: int | Non
     """
     names = density.unconstrained_names
     rng = stream(random_seed, Purpose.FRESH)
-    theta, _ = q.forward(rng.standard_normal((DRAWS, q.latent_dimension)))
+    with np.errstate(all="ignore"):  # a scale that ran away to the largest number there is
+        theta, _ = q.forward(rng.standard_normal((DRAWS, q.latent_dimension)))
     _refuse_flat(density, names, theta)
     with np.errstate(all="ignore"):
         location, sd = np.abs(theta.mean(axis=0)), theta.std(axis=0)
@@ -45,8 +47,10 @@ def refuse_runaway(q: Posterior, density: CountedDensity, random_seed: int | Non
 
 
 def _refuse_flat(density: CountedDensity, names: list[str], theta: Array) -> None:
-    probes, sd = theta[:PROBES], theta.std(axis=0)
     with np.errstate(all="ignore"):
+        probes = np.clip(theta[:PROBES], -FARTHEST, FARTHEST)
+        # a q that shrank to a point would not leave it
+        sd = np.clip(theta.std(axis=0), 1 / ABSURD, FARTHEST)
         before, scores = density.log_density_gradient(probes)
         steep = np.any(np.abs(scores) * sd > STEEP, axis=0)
     flat = []

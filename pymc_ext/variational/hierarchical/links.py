@@ -36,13 +36,13 @@ class Link:
     error
         Standard error of the slope of this q: Monte Carlo noise of its last training alone, not how
         far one layer is from the posterior's law (a few hundredths where data are few), nor the
-        posterior of these data from the model's exponent. Nan where no training tells it.
+        posterior of these data from the model's exponent. None where no training tells it.
     """
 
     governor: str
     governed: str
     slope: float
-    error: float
+    error: float | None
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,19 @@ class Links:
         own = q.root.diagonal[: q.governors]
         slope = (1 - q.gate_at_zero)[:, None] * q.scales / own  # ∂a/∂y = (1 − g) C
         # of (1 − g) C_ij: the error of T_ij over the information of a log scale's slope
-        noise = np.full(slope.shape, np.nan) if moments is None else moments.scale_error
-        error = noise / OF_SCALE / own
+        error = None if moments is None else moments.scale_error / OF_SCALE / own
         named = [readable(names[k]) for k in q.order]
         pairs = np.argwhere(q.scales.T != 0)  # (governor, governed), in the map's order
         pairs = pairs[np.lexsort((q.order[pairs[:, 1]], pairs[:, 0]))]  # as the model has them
         return cls(
             tuple(
-                Link(named[j], named[i], float(slope[i, j]), float(error[i, j])) for j, i in pairs
+                Link(
+                    governor=named[j],
+                    governed=named[i],
+                    slope=float(slope[i, j]),
+                    error=None if error is None else float(error[i, j]),
+                )
+                for j, i in pairs
             )
         )
 
@@ -123,12 +128,12 @@ def readable(name: str) -> str:
 
 def _sentence(group: list[Link]) -> str:
     first, last = group[0], group[-1]
-    error = float(np.median([link.error for link in group]))
+    errors = [link.error for link in group if link.error is not None]
+    known = f" ± {np.median(errors):.2f}" if errors else ""
     if len(group) == 1:
-        known = "" if np.isnan(error) else f" ± {error:.2f}"
         return f"{first.governor} governs {first.governed}: slope {first.slope:.2f}{known}"
     slopes = [link.slope for link in group]
     span = f"{min(slopes):.2f} … {max(slopes):.2f}"
-    known = "" if np.isnan(error) else f", each ± {error:.2f}"
+    known = known and f", each{known}"
     whom = f"{first.governed}{' … ' if len(group) > 2 else ', '}{last.governed}"
     return f"{first.governor} governs {whom}: slopes {span}{known}"
