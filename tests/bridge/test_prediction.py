@@ -12,8 +12,9 @@ from pymc_ext.sampling.run import sample
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
 
 
-@pytest.mark.parametrize("dimension", [1, 10, 200])
+@pytest.mark.parametrize("dimension", [4, 10, 200])
 def test_it_is_what_a_standard_normal_takes(dimension: int) -> None:
+    """In one dimension less so: steps that reach across leave |x| as it was, and sds take more."""
     nutpie = pytest.importorskip("pymc_ext.sampling.nutpie")
     pytest.importorskip("nutpie")
     density = CallableDensity(lambda x: -0.5 * (x**2).sum(1), lambda x: -x, dimension=dimension)
