@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import joblib
 import pandas as pd
@@ -47,14 +48,12 @@ def sweep_command(arguments: argparse.Namespace, console: Console) -> int:
 
 def _zoo(arguments: argparse.Namespace, console: Console) -> int:
     """False trust and false refusal of `bridge.fit`; 1 where anything wrong was trusted."""
-    with Progress(*COLUMNS, console=console, transient=True) as progress:
-        task = progress.add_task("preparing", total=None)
 
-        def on_record(record: Record, done: int, total: int) -> None:
-            verdict = "trusted" if record["trusted"] else "not trusted"
-            text = f"{record['case_name']}, seed {record['seed']}: {verdict}"
-            progress.update(task, description=text, completed=done, total=total)
+    def said(record: Record) -> str:
+        verdict = "trusted" if record["trusted"] else "not trusted"
+        return f"{record['case_name']}, seed {record['seed']}: {verdict}"
 
+    with _followed(console, said) as (on_record, _):
         with cluster(arguments.backend, arguments.jobs):
             frame = sweep_zoo(
                 arguments.zoo or None,
@@ -75,6 +74,23 @@ def _zoo(arguments: argparse.Namespace, console: Console) -> int:
     return 0 if found.false_trust == 0 else 1
 
 
+@contextmanager
+def _followed(
+    console: Console, said: Callable[[Record], str]
+) -> Iterator[tuple[Callable[[Record, int, int], None], Callable[[str, int], None]]]:
+    """A bar that each record moves on; and what fills it, with other words beside it."""
+    with Progress(*COLUMNS, console=console, transient=True) as progress:
+        task = progress.add_task("preparing", total=None)
+
+        def on_record(record: Record, done: int, total: int) -> None:
+            progress.update(task, description=said(record), completed=done, total=total)
+
+        def say(text: str, total: int) -> None:
+            progress.update(task, description=text, completed=total, total=total)
+
+        yield on_record, say
+
+
 def _run(
     arguments: argparse.Namespace,
     console: Console,
@@ -82,13 +98,10 @@ def _run(
     cases: Sequence[str],
     **limits: float | None,
 ) -> int:
-    with Progress(*COLUMNS, console=console, transient=True) as progress:
-        task = progress.add_task("preparing", total=None)
+    def said(record: Record) -> str:
+        return f"{record['method']} on {record['case_name']}: {record['status']}"
 
-        def on_record(record: Record, done: int, total: int) -> None:
-            text = f"{record['method']} on {record['case_name']}: {record['status']}"
-            progress.update(task, description=text, completed=done, total=total)
-
+    with _followed(console, said) as (on_record, say):
         frame = runner(
             cases,
             arguments.methods,
@@ -102,9 +115,7 @@ def _run(
         )
         if frame.empty:
             raise ValueError("no run was started within the budget: give more seconds")
-        progress.update(
-            task, description="writing tables and figures", total=len(frame), completed=len(frame)
-        )
+        say("writing tables and figures", len(frame))
         paths = write(frame, arguments.out)
     _print_results(frame, console)
     console.print(f"{len(paths)} files in {arguments.out}: {', '.join(p.name for p in paths)}")

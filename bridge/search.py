@@ -118,11 +118,8 @@ class Search:
             return nuts_gradients(dimension, self.ess, None)
         weighted, w = self.found.weighted, self.weights.ravel()
         assert weighted is not None
-        x = weighted.theta.reshape(w.size, -1)
-        squares = (x - w @ x) ** 2
-        variance, fourth = w @ squares, w @ squares**2
-        varies = variance > 0  # not where one draw has all the weight
-        kurtosis = float(np.max(fourth[varies] / variance[varies] ** 2, initial=NORMAL_KURTOSIS))
+        columns = weighted.theta.reshape(w.size, -1).T
+        kurtosis = max(_kurtosis(x, w) for x in columns)
         return nuts_gradients(dimension, self.ess, 1 / (w.size * float(w @ w)), kurtosis)
 
     def looks_elsewhere(self) -> bool:
@@ -143,3 +140,10 @@ class Search:
     def coordinates(self) -> TransportMap | None:
         """The best fit as coordinates of chains."""
         return None if self.found is None else self.found.transport
+
+
+def _kurtosis(x: Array, weights: Array) -> float:
+    """Of weighted draws (N,); a normal's where one draw has all the weight."""
+    squares = (x - weights @ x) ** 2
+    variance = float(weights @ squares)
+    return float(weights @ squares**2) / variance**2 if variance > 0 else NORMAL_KURTOSIS

@@ -12,7 +12,6 @@ from bridge.targets.base import Target
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.variational.gaussian.missed_mass import missed_mass
-from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ __all__ = ["Missed", "doubts_of_nuts", "missed", "not_visited"]
 REFERENCE_DRAWS = 2_000  # of the fit: enough for q's mean, spread and edge
 RHAT_AGREES = 1.02  # as `pymc_ext.sampling` judges its chains
 FEWEST_EFFECTIVE = 100  # bulk draws of a quantity below which a mean is not known to .1 sd
-DIVERGENT_MOST = 0.01  # share of divergent transitions, as `pymc_ext.sampling` has it
+DIVERGENT_MOST = 0.01  # share of divergent transitions at which `pymc_ext.sampling` leaves a map
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[Missed | None, int]:
     density = CountedDensity(found.target.density)
     mean, sd = theta.mean(axis=0), theta.std(axis=0)
     # where log q is known only at its own draws, q is taken for its first two moments
-    log_density_of_q: LogDensity = found.log_q or _of_moments(theta)
+    log_density_of_q: LogDensity = found.log_q or Gaussian.of_draws(theta).log_density
     rng = np.random.default_rng([seed, 2])
     result = missed_mass(density, theta, log_density_of_q(theta), log_density_of_q, log_z, rng)
     places = [basin.q.mean for basin in result.basins if basin.matters]
@@ -76,12 +75,6 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[Missed | None, int]:
     names = coordinate_names(density.density)
     sentence = result.sentence(names, mean, sd)
     return Missed(sentence, np.stack(places), mean), result.gradients
-
-
-def _of_moments(theta: Array) -> LogDensity:
-    """log density of the Gaussian with the draws' moments."""
-    cov = np.atleast_2d(np.cov(theta.T))
-    return Gaussian(theta.mean(axis=0), cholesky(cov)).log_density
 
 
 def not_visited(modes: Missed, target: Target, idata: InferenceData) -> tuple[str, ...]:

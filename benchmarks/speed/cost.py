@@ -31,6 +31,7 @@ import pymc as pm
 
 import bridge
 from benchmarks.record import Runs
+from benchmarks.speed.elbo_curves import poisson_groups
 from pymc_ext.maths.convergence import bulk_ess
 
 Row = dict[str, float | int | str | bool]
@@ -44,16 +45,7 @@ COUNTIES, HOUSES = 85, 919
 
 def counts(groups: int, rows: int) -> pm.Model:
     """D = groups + 3: a mean, a slope, a scale, and an effect of each group."""
-    rng = np.random.default_rng(1)
-    group, x = np.arange(rows) % groups, rng.standard_normal(rows)
-    rate = 0.5 + 0.4 * x + 0.3 * rng.standard_normal(groups)[group]
-    with pm.Model() as model:
-        mu, slope = pm.Normal("mu", 0, 2), pm.Normal("slope", 0, 1)
-        sigma = pm.HalfNormal("sigma", 1)
-        effect = pm.Normal("effect", mu, sigma, shape=groups)
-        rate_of_row = pm.math.exp(effect[group] + slope * x)
-        pm.Poisson("y", rate_of_row, observed=rng.poisson(np.exp(rate)))
-    return model
+    return poisson_groups(np.arange(rows) % groups)
 
 
 def radon(centred: bool) -> pm.Model:

@@ -1,7 +1,6 @@
 """Measures: how far draws are from the truth. Pure functions of arrays and tables.
 
 `khat` needs log p̃ and log q at draws of q and says whether importance weights repair them;
-`precision` how well the weighted draws then know each mean and sd;
 `moments` compares with reference draws and says how large the errors are; `evidence` gives log Z
 from draws of the posterior, and `divergence` with it KL in both directions. `scores` sums up a
 sweep. `limits` holds every number that something is judged by. Take k̂ where there is no truth; the

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from pymc_ext.variational.core.weights import (
-    CONSTANT_RATIOS as CONSTANT_RATIOS,
-)
-from pymc_ext.variational.core.weights import (
-    ESS_SHARE_NEGLIGIBLE as ESS_SHARE_NEGLIGIBLE,
-)
-from pymc_ext.variational.core.weights import (
-    KHAT_USABLE as KHAT_USABLE,
-)
+from pymc_ext.variational.core import weights
 
 # ---------------------------------------------------------------- k̂, the Pareto shape (no unit)
+
+# Those of every fit, bridge or not.
+KHAT_USABLE: Final = weights.KHAT_USABLE
+ESS_SHARE_NEGLIGIBLE: Final = weights.ESS_SHARE_NEGLIGIBLE
+CONSTANT_RATIOS: Final = weights.CONSTANT_RATIOS
 
 # Below this k̂ the importance weights have a finite variance, so that plain importance sampling
 # would converge at the usual rate: moments of order 1/k of a generalised Pareto tail, [V].

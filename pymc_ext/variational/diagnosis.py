@@ -30,7 +30,6 @@ from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.weights import KHAT_USABLE
 from pymc_ext.variational.gaussian.missed_mass import MissedMass, missed_mass
-from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 
 __all__ = ["Check", "Diagnosis", "diagnose"]
@@ -204,10 +203,9 @@ def diagnose(
     precision = weighted_precision(theta, log_ratios, weights)
     names = coordinate_names(density)
     # where log q is known only at its own draws, q is taken for its first two moments
-    log_density_of_q = (
-        getattr(weighted, "log_density", None)
-        or Gaussian(theta.mean(axis=0), cholesky(np.atleast_2d(np.cov(theta.T)))).log_density
-    )
+    log_density_of_q = getattr(weighted, "log_density", None)
+    if log_density_of_q is None:
+        log_density_of_q = Gaussian.of_draws(theta).log_density
     near = theta[:SEARCHED]
     missed = missed_mass(
         counted, near, log_density_of_q(near), log_density_of_q, fresh.log_marginal_is, rng

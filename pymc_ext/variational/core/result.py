@@ -152,10 +152,14 @@ class FitResult:
         return None if self.fresh is None else self.fresh.elbo_se
 
     @property
+    def weighted(self) -> FreshDraws | None:
+        """What importance weights are of: the proposal's draws where there is one, else q's."""
+        return self.fresh_proposal or self.fresh
+
+    @property
     def khat(self) -> float | None:
         """Pareto k̂ of the importance weights of fresh draws, of the proposal where there is one."""
-        weighted = self.fresh_proposal or self.fresh
-        return None if weighted is None else weighted.khat
+        return None if self.weighted is None else self.weighted.khat
 
     @property
     def usable(self) -> bool | None:
@@ -163,23 +167,21 @@ class FitResult:
 
         Mass that no draw of q comes near is not seen: `pymc_ext.diagnose` looks for it.
         """
-        weighted = self.fresh_proposal or self.fresh
-        return None if weighted is None else weighted.usable
+        return None if self.weighted is None else self.weighted.usable
 
     @property
     def verdict(self) -> str:
         """The same in words."""
-        weighted = self.fresh_proposal or self.fresh
-        return "not judged: no fresh draws were taken" if weighted is None else weighted.verdict
+        if self.weighted is None:
+            return "not judged: no fresh draws were taken"
+        return self.weighted.verdict
 
     @property
     def log_marginal_is(self) -> float | None:
         """Importance-sampling estimate of the log evidence, by the proposal where there is one."""
-        weighted = self.fresh_proposal or self.fresh
-        return None if weighted is None else weighted.log_marginal_is
+        return None if self.weighted is None else self.weighted.log_marginal_is
 
     @property
     def log_marginal_is_se(self) -> float | None:
         """Its standard error."""
-        weighted = self.fresh_proposal or self.fresh
-        return None if weighted is None else weighted.log_marginal_is_se
+        return None if self.weighted is None else self.weighted.log_marginal_is_se

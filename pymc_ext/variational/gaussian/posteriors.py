@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.variational.core.mixture import PosteriorMixture
+from pymc_ext.variational.gaussian.numbers import cholesky
 
 Array = NDArray[np.floating]
 
@@ -32,6 +33,11 @@ class Gaussian(ByValue):
     mean: Array
     root: Array
     known_inverse: Array | None = None
+
+    @classmethod
+    def of_draws(cls, theta: Array) -> Gaussian:
+        """With the first two moments of draws (N, D)."""
+        return cls(theta.mean(axis=0), cholesky(np.atleast_2d(np.cov(theta.T))))
 
     @property
     def dimension(self) -> int:
