@@ -55,7 +55,7 @@ def fit(
 ) -> Advice:
     """Draws of a posterior that can be trusted, for as little as they can be had.
 
-    Each method is judged by Pareto k̂ of ``fresh_draws`` draws in five batches,
+    Each method is judged by Pareto k̂ of up to ``fresh_draws`` draws in five batches,
 
     .. math:: \\hat k(\\log \\tilde p - \\log q) < \\texttt{khat}\\ \\text{(median over batches)},
 
@@ -84,7 +84,8 @@ def fit(
     draws
         Draws returned of an approximation; of chains all that they took to reach ``ess``.
     fresh_draws
-        Draws each method is judged by, at least 1,000.
+        Draws each method is judged by at most, at least 1,000. Where k̂ < 0.5 and they are worth
+        ``draws`` fewer will do, as where k̂ > 1, which no number of draws mends.
     ess
         What the fresh draws of an approximation must be worth; bulk and tail ESS of every quantity,
         and of log p̃, at which NUTS ends.
@@ -136,7 +137,7 @@ def fit(
     options = Sampling(ess=ess)
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     problem = as_problem(model, data)
-    search = Search(problem, khat, ess, 1 if effort is None else effort, fresh_draws, seed)
+    search = Search(problem, khat, ess, 1 if effort is None else effort, fresh_draws, draws, seed)
     for method in chosen:
         if effort is None or search.affordable(method):
             search.attempt(method)

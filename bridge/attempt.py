@@ -11,17 +11,22 @@ import numpy as np
 
 from bridge.errors import BridgeError
 from bridge.measures.khat import KHat, pareto_khat
-from bridge.measures.limits import ESS_SHARE_NEGLIGIBLE
+from bridge.measures.limits import ESS_SHARE_NEGLIGIBLE, KHAT_GOOD, KHAT_USABLE
 from bridge.methods.base import Fit, Method, WeightedDraws
+from bridge.methods.families import FittedBy
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from pymc_ext.density.protocol import coordinate_names
-from pymc_ext.variational.core.precision import weighted_precision
+from pymc_ext.variational.core.posterior import FRESH_DRAWS
+from pymc_ext.variational.core.precision import Precision, weighted_precision
 from stan_models import StanError
 
 __all__ = ["EXPECTED_FAILURES", "REPETITIONS", "Attempt", "attempted"]
 
 _log = logging.getLogger(__name__)
 REPETITIONS = 5  # batches of the fresh draws: their spread is the spread of k̂
+FIRST_BLOCK = FRESH_DRAWS  # that a fit has judged itself by, so that they cost no values
+# k̂ from which on weights have no mean, [V] of `bridge.measures.limits`: more draws mend nothing.
+KHAT_WITHOUT_MEAN = 1.0
 
 # What a method may fail with on a posterior that does not suit it, so that the next one is tried:
 # no mode, a model that the family does not take, data outside a domain (ValueError, with it
@@ -114,20 +119,30 @@ def attempted(
     limit: float,
     ess: float,
     draws: int,
+    wanted: float,
     seed: int,
 ) -> tuple[Attempt, Fit | None, KHat | None]:
     """The attempt; the fit and its k̂ over all draws, where there is one.
 
     It is good where it is exact, or where k̂ is below ``limit`` or its weights hardly differ,
-    ``draws`` of its draws are worth ``ess``, and every mean and every sd of an unconstrained
-    coordinate has a k̂ of its own below ``limit`` and an error of at most 1/√``ess`` sds.
+    its draws are worth ``ess``, and every mean and every sd of an unconstrained coordinate has a k̂
+    of its own below ``limit`` and an error of at most 1/√``ess`` sds. One that gives more draws
+    is judged by twice as many, up to ``draws``, until that is settled and they are worth
+    ``wanted``.
     """
     begin = time.perf_counter()
     if method.representation == "stan" and not problem.has_program:
         verdict = "not tried: it needs a Stan program"
         return Attempt.without_answer(method.name, verdict), None, None
+    in_blocks = isinstance(method.run, FittedBy)
     try:
-        found = method.run(problem, draws, seed)
+        found = method.run(problem, min(FIRST_BLOCK, draws) if in_blocks else draws, seed)
+        judgement = _judgement(method, found, limit, ess)
+        while found.more is not None and found.theta.shape[1] < draws:
+            if judgement.is_settled(ess, wanted):
+                break
+            found = found.more(min(2 * found.theta.shape[1], draws))
+            judgement = _judgement(method, found, limit, ess)
     except Exception as error:
         if not _is_expected(error):
             raise
@@ -135,18 +150,8 @@ def attempted(
         verdict = f"failed: {type(error).__name__}: {error}"
         seconds = time.perf_counter() - begin
         return Attempt.without_answer(method.name, verdict, seconds), None, None
-    weighted = _weighted(method, found)
-    lp, lq = weighted.lp.ravel(), weighted.lq.ravel()
-    assert found.lq is not None
-    size = lp.size // REPETITIONS
-    lp_batches, lq_batches = (x[: size * REPETITIONS].reshape(REPETITIONS, size) for x in (lp, lq))
-    k = pareto_khat(lp_batches, lq_batches)
-    of_all = pareto_khat(lp, lq)
-    good, verdict = _judged(k, limit, ess)
-    if good and not k.exact:
-        doubt = _imprecise(weighted, of_all, coordinate_names(found.target.density), limit, ess)
-        if doubt is not None:
-            good, verdict = False, f"refused: {doubt}"
+    k, of_all = judgement.k, judgement.of_all
+    assert found.lq is not None  # it was judged by weights
     attempt = Attempt(
         method=method.name,
         khat=k.value,
@@ -154,13 +159,73 @@ def attempted(
         elbo=float((found.lp - found.lq).mean()),
         exact=k.exact,
         seconds=time.perf_counter() - begin,
-        verdict=verdict,
+        verdict=judgement.verdict,
         gradients=found.gradient_evaluations,
         log_marginal_is=of_all.log_marginal_is,
         log_marginal_is_se=of_all.log_marginal_is_se,
-        good=good,
+        good=judgement.good,
     )
     return attempt, found, of_all
+
+
+@dataclass(frozen=True)
+class _Judgement:
+    """Of all draws that a fit has given so far.
+
+    Parameters
+    ----------
+    k, of_all
+        k̂ in `REPETITIONS` batches, and of all draws together.
+    good, verdict
+        Whether they may be taken, and why.
+    precision, names
+        Of means and sds, and of which coordinates; None where weights do not serve.
+    """
+
+    k: KHat
+    of_all: KHat
+    good: bool
+    verdict: str
+    precision: Precision | None
+    names: list[str]
+
+    def is_settled(self, ess: float, wanted: float) -> bool:
+        """Whether more draws could only confirm it."""
+        if self.k.exact:
+            return True
+        share = self.k.ess / self.k.draws
+        if self.k.value - self.k.sd > KHAT_WITHOUT_MEAN and share < ESS_SHARE_NEGLIGIBLE:
+            return True
+        if not self.good or self.precision is None:
+            return False
+        clear = self.k.value < (KHAT_USABLE if share >= ESS_SHARE_NEGLIGIBLE else KHAT_GOOD)
+        weights = self.of_all.weights
+        assert weights is not None
+        worth = 1 / float(weights.ravel() @ weights.ravel())
+        return clear and worth >= wanted and not self.precision.doubt(self.names, KHAT_GOOD, ess)
+
+
+def _judgement(method: Method, found: Fit, limit: float, ess: float) -> _Judgement:
+    weighted = _weighted(method, found)
+    lp, lq = weighted.lp.ravel(), weighted.lq.ravel()
+    size = lp.size // REPETITIONS
+    lp_batches, lq_batches = (x[: size * REPETITIONS].reshape(REPETITIONS, size) for x in (lp, lq))
+    k = pareto_khat(lp_batches, lq_batches)
+    of_all = pareto_khat(lp, lq)
+    good, verdict = _judged(k, limit, ess)
+    names = coordinate_names(found.target.density)
+    if not good or k.exact:
+        return _Judgement(k, of_all, good, verdict, None, names)
+    if of_all.weights is None:  # some batch had no k̂ of its own
+        return _Judgement(k, of_all, False, f"refused: no k̂ ({of_all.reason})", None, names)
+    theta = weighted.theta.reshape(-1, weighted.theta.shape[-1])
+    with np.errstate(invalid="ignore"):  # −∞ where p̃ is zero
+        log_ratios = lp - lq
+    precision = weighted_precision(theta, log_ratios, of_all.weights.ravel())
+    doubt = precision.doubt(names, limit, ess)
+    if doubt is not None:
+        good, verdict = False, f"refused: {doubt}"
+    return _Judgement(k, of_all, good, verdict, precision, names)
 
 
 def _is_expected(error: Exception) -> bool:
@@ -189,18 +254,6 @@ def _weighted(method: Method, found: Fit) -> WeightedDraws:
             "as sampler=True, or let its Fit have lq"
         )
     return weighted
-
-
-def _imprecise(
-    draws: WeightedDraws, k: KHat, names: list[str], limit: float, ess: float
-) -> str | None:
-    """Which mean or sd the weighted draws do not know well enough."""
-    if k.weights is None:  # some batch had no k̂ of its own
-        return f"no k̂ ({k.reason})"
-    theta = draws.theta.reshape(-1, draws.theta.shape[-1])
-    with np.errstate(invalid="ignore"):  # −∞ where p̃ is zero
-        log_ratios = (draws.lp - draws.lq).ravel()
-    return weighted_precision(theta, log_ratios, k.weights.ravel()).doubt(names, limit, ess)
 
 
 def _judged(k: KHat, limit: float, ess: float) -> tuple[bool, str]:

@@ -34,7 +34,9 @@ class Search:
     effort
         Gradients that approximations may take in vain, in those that NUTS is predicted to take.
     fresh_draws
-        Draws that each is judged by.
+        Draws that each is judged by at most.
+    draws
+        What those of a good one are worth where that can be had.
     seed
         Of fits and draws.
 
@@ -57,10 +59,11 @@ class Search:
         ess: float,
         effort: float,
         fresh_draws: int,
+        draws: int,
         seed: int,
     ) -> None:
         self.problem, self.khat, self.ess, self.effort = problem, khat, ess, effort
-        self.fresh_draws, self.seed = fresh_draws, seed
+        self.fresh_draws, self.draws, self.seed = fresh_draws, draws, seed
         self.attempts: list[Attempt] = []
         self.found: Fit | None = None
         self.weights: Array = np.empty(0)
@@ -72,7 +75,7 @@ class Search:
         """Fit, judge by k̂, and look for mass outside before it is trusted."""
         _log.info("trying %s", method.name)
         attempt, found, k = attempted(
-            method, self.problem, self.khat, self.ess, self.fresh_draws, self.seed
+            method, self.problem, self.khat, self.ess, self.fresh_draws, self.draws, self.seed
         )
         if found is not None and k is not None:
             outside = None

@@ -63,12 +63,15 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[Missed | None, int]:
         Of the search.
     """
     theta = found.theta.reshape(-1, found.theta.shape[-1])[:REFERENCE_DRAWS]
+    log_p = found.lp.ravel()[:REFERENCE_DRAWS]
     density = CountedDensity(found.target.density)
     mean, sd = theta.mean(axis=0), theta.std(axis=0)
     # where log q is known only at its own draws, q is taken for its first two moments
     log_density_of_q: LogDensity = found.log_q or Gaussian.of_draws(theta).log_density
     rng = np.random.default_rng([seed, 2])
-    result = missed_mass(density, theta, log_density_of_q(theta), log_density_of_q, log_z, rng)
+    result = missed_mass(
+        density, theta, log_p, log_density_of_q(theta), log_density_of_q, log_z, rng
+    )
     places = [basin.q.mean for basin in result.basins if basin.matters]
     if not places:
         return None, result.gradients

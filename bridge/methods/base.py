@@ -101,6 +101,9 @@ class Fit:
         iterations of its entries; None for every iteration.
     info
         Anything else worth a column of the record (divergences, engine, stop reason).
+    more
+        The same fit with as many draws in all, the ones it has among them; None where a method
+        gives no more than it was asked for.
     """
 
     target: Target
@@ -117,6 +120,7 @@ class Fit:
     losses: Array | None = None
     loss_iterations: NDArray[np.integer] | None = None
     info: dict[str, object] = field(default_factory=dict)
+    more: Callable[[int], Fit] | None = field(default=None, repr=False, compare=False)
 
     @property
     def weighted(self) -> WeightedDraws | None:

@@ -7,6 +7,7 @@ in its record (`Fit.info`), and all of them are the class's own defaults.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -16,14 +17,14 @@ from typing import TypedDict
 
 import numpy as np
 
-from bridge.methods.base import Fit, Method, Problem, WeightedDraws
+from bridge.methods.base import Array, Fit, Method, Problem, WeightedDraws
 from bridge.methods.options import options_text
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.core.posterior import Posterior
-from pymc_ext.variational.core.result import FitResult
+from pymc_ext.variational.core.posterior import Posterior, draws_of
+from pymc_ext.variational.core.result import FitResult, FreshDraws
 
 __all__ = ["FAMILY_METHODS", "FittedBy"]
 
@@ -63,33 +64,93 @@ class FittedBy:
                 algorithm, density, problem.start, self.n,
                 random_seed=seed, monitor=monitor, state=self.state,
             )  # fmt: skip
-        own, proposal = _drawn(fitted.q, density, draws, seed), fitted.proposal
         losses, of_stan = monitor.history, hasattr(target.density, "program")
         on = "a Stan program" if of_stan else f"PyMC {version('pymc')}"
-        return Fit(
-            target=target,
-            theta=own.theta,
-            lp=own.lp,
-            lq=own.lq,
-            log_q=getattr(fitted.q, "log_density", None),
-            transport=as_transport(fitted.q),
-            proposal=None if proposal is None else _drawn(proposal, density, draws, seed),
-            losses=losses if len(losses) else None,
-            **_effort(fitted.result),
-            info={
-                "engine": f"pymc_ext on {on}",
-                **({"representation": "stan"} if of_stan else {}),
-                **_course(fitted.result),
-                "options": options_text(n=algorithm.checked_budget(self.n), algorithm=algorithm),
-            },
-        )
+        result = fitted.result
+        own, proposal = _Drawn(fitted.q, density, result.fresh, seed), None
+        if fitted.proposal is not None:
+            proposal = _Drawn(fitted.proposal, density, result.fresh_proposal, seed)
+
+        def with_draws(draws: int) -> Fit:
+            drawn = own.first(draws)
+            return Fit(
+                target=target,
+                theta=drawn.theta,
+                lp=drawn.lp,
+                lq=drawn.lq,
+                log_q=getattr(fitted.q, "log_density", None),
+                transport=as_transport(fitted.q),
+                proposal=None if proposal is None else proposal.first(draws),
+                losses=losses if len(losses) else None,
+                **_effort(result),
+                info={
+                    "engine": f"pymc_ext on {on}",
+                    **({"representation": "stan"} if of_stan else {}),
+                    **_course(result),
+                    "options": options_text(
+                        n=algorithm.checked_budget(self.n), algorithm=algorithm
+                    ),
+                },
+                more=with_draws,
+            )
+
+        return with_draws(draws)
 
 
-def _drawn(q: Posterior, density: CountedDensity, draws: int, seed: int) -> WeightedDraws:
-    z = np.random.default_rng(seed).standard_normal((draws, q.latent_dimension))
-    theta, lq = q.forward(z)
-    with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
-        return WeightedDraws(theta[None], density.log_density(theta)[None], lq[None])
+class _Drawn:
+    """Draws of q, the first of them those that the fit was judged by: their log p̃ is known.
+
+    Parameters
+    ----------
+    q, density
+        The approximation and log p̃.
+    fresh
+        How the fit judged this q; None where it did not.
+    seed
+        Of draws beyond those.
+
+    Raises
+    ------
+    AssertionError
+        From :meth:`first`: ``fresh`` is of another q than this.
+    """
+
+    def __init__(
+        self, q: Posterior, density: CountedDensity, fresh: FreshDraws | None, seed: int
+    ) -> None:
+        self.q, self.density = q, density
+        self.rng = np.random.default_rng(seed)
+        self.parts = list[tuple[Array, Array, Array]]()
+        if fresh is not None and fresh.log_ratios is not None and fresh.generator is not None:
+            self._again(fresh.log_ratios, copy.deepcopy(fresh.generator))
+
+    def first(self, draws: int) -> WeightedDraws:
+        """As many draws, those that were made before among them."""
+        missing = draws - sum(len(lq) for *_, lq in self.parts)
+        for theta, lq in draws_of(self.q, self.rng, missing):
+            self.parts.append((theta, self._log_density(theta), lq))
+        theta, lp, lq = (np.concatenate(x) for x in zip(*self.parts, strict=True))
+        self.parts = [(theta, lp, lq)]
+        return WeightedDraws(theta[None, :draws], lp[None, :draws], lq[None, :draws])
+
+    def _again(self, log_ratios: Array, generator: np.random.Generator) -> None:
+        done = 0
+        for theta, lq in draws_of(self.q, generator, len(log_ratios)):
+            with np.errstate(invalid="ignore"):  # no weight where either is infinite
+                lp = log_ratios[done : done + len(lq)] + lq
+            if done == 0:
+                own = self._log_density(theta[:1])
+                if not np.allclose(own, lp[:1], rtol=1e-6, atol=1e-6, equal_nan=True):
+                    raise AssertionError(
+                        f"log p̃ of a fresh draw is {own[0]}, and was {lp[0]} when the fit was "
+                        "judged: an algorithm must return the q that its fresh draws are of"
+                    )
+            self.parts.append((theta, lp, lq))
+            done += len(lq)
+
+    def _log_density(self, theta: Array) -> Array:
+        with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
+            return self.density.log_density(theta)
 
 
 @dataclass(frozen=True)

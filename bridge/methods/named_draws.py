@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bridge.errors import NoModelError
 from bridge.methods.base import Array, Fit, Problem
@@ -82,7 +83,7 @@ class NamedDraws:
 def resampled(
     problem: Problem, found: Fit, weights: np.ndarray, draws: int, seed: int
 ) -> NamedDraws:
-    """Draws with replacement, in proportion to their weights.
+    """Draws in proportion to their weights, none twice whose weight is below 1/``draws``.
 
     Parameters
     ----------
@@ -98,11 +99,26 @@ def resampled(
         Of the resampling, and of a Stan program's generated quantities.
     """
     rng = np.random.default_rng([seed, 1])
-    rows = rng.choice(weights.size, draws, p=weights.ravel())
+    rows = systematic(weights.ravel(), draws, rng)
     own = found.weighted
     assert own is not None, "draws of a sampler have no weights"
     theta = own.theta.reshape(-1, own.theta.shape[-1])[rows]
     return _named(problem, found.target, theta[None], {"lp": own.lp.ravel()[rows][None]}, seed)
+
+
+def systematic(weights: Array, draws: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Rows to take, in random order: of row n the next integer below or above draws · weight.
+
+    Kitagawa (1996), Monte Carlo filter and smoother, JCGS 5(1), doi:10.2307/1390750.
+
+    >>> sorted(systematic(np.array([0.5, 0.25, 0.25]), 4, np.random.default_rng(1)).tolist())
+    [0, 0, 1, 2]
+    """
+    order = rng.permutation(weights.size)
+    ends = np.cumsum(weights[order])
+    at = (np.arange(draws) + rng.random()) / draws * ends[-1]
+    rows = order[np.minimum(np.searchsorted(ends, at, side="right"), weights.size - 1)]
+    return rng.permutation(rows)
 
 
 def of_chains(problem: Problem, target: Target, found: Sampled, seed: int) -> NamedDraws:

@@ -192,7 +192,8 @@ def diagnose(
     rng = stream(random_seed, Purpose.FRESH)
     theta, log_q = weighted.forward(rng.standard_normal((draws, weighted.latent_dimension)))
     with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
-        log_ratios = counted.log_density(theta) - log_q
+        log_p = counted.log_density(theta)
+        log_ratios = log_p - log_q
     log_ratios = np.where(np.isfinite(log_ratios), log_ratios, -np.inf)
     fresh = FreshDraws.from_log_ratios(log_ratios)
     if fresh.ess == 0:
@@ -208,8 +209,9 @@ def diagnose(
         log_density_of_q = Gaussian.of_draws(theta).log_density
     near = theta[:SEARCHED]
     missed = missed_mass(
-        counted, near, log_density_of_q(near), log_density_of_q, fresh.log_marginal_is, rng
-    )
+        counted, near, log_p[:SEARCHED], log_density_of_q(near), log_density_of_q,
+        fresh.log_marginal_is, rng,
+    )  # fmt: skip
     return Diagnosis(
         checks=(
             _of_weights(fresh, ess),

@@ -18,13 +18,22 @@ from pytensor.graph.utils import MethodNotDefined
 from pytensor.link.numba.linker import NumbaLinker
 
 import bridge
+import pymc_ext as px
 from bridge.__main__ import main
 from bridge.advice import LADDER
+from bridge.attempt import FIRST_BLOCK
 from bridge.errors import BridgeError, UnknownMethodError
 from bridge.methods.base import Fit, Method
+from bridge.methods.families import FittedBy
+from bridge.methods.named_draws import systematic
+from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
+from bridge.search import Search
 from posteriordb_cases import load_case
 from pymc_ext.maths.trust_region import NoModeError
+from pymc_ext.variational.core.posterior import FRESH_DRAWS
+from pymc_ext.variational.gaussian.batch_match import BatchMatch
+from pymc_ext.variational.gaussian.posteriors import Gaussian
 from stan_models import StanCompileError, StanProgram, StanRunError
 from tests.tolerances import monte_carlo
 
@@ -307,3 +316,106 @@ def test_draws_without_log_q_are_an_error_of_the_method():
 
     with pytest.raises(TypeError, match="draws without log q"):
         bridge.fit(gaussian_model(), methods=[Method("m", "", "pymc", run)], random_seed=1)
+
+
+# ---- draws that a fit is judged by ---------------------------------------------------------------
+
+
+class Counting(px.CallableDensity):
+    """A density that notes of how many points its value was asked for."""
+
+    def __init__(self, log_density, score, dimension):
+        super().__init__(log_density, score, dimension=dimension)
+        self.values = 0
+
+    def log_density(self, theta):
+        self.values += len(theta)
+        return super().log_density(theta)
+
+
+def quartic(strength):
+    """Of independent coordinates the first has lighter tails than a Gaussian."""
+
+    def log_density(t):
+        return -0.5 * np.sum(t**2, axis=1) - strength * t[:, 0] ** 4
+
+    def score(t):
+        found = -t.copy()
+        found[:, 0] -= 4 * strength * t[:, 0] ** 3
+        return found
+
+    return Counting(log_density, score, 3)
+
+
+def test_a_clear_fit_is_judged_by_few_draws_and_a_doubtful_one_by_all():
+    clear = bridge.fit(quartic(0.1), methods="hierarchical", random_seed=1, draws=3_000)
+    assert clear.trusted and clear.fit.lp.size == FIRST_BLOCK
+    more = bridge.fit(quartic(0.1), methods="hierarchical", random_seed=1, draws=6_000)
+    assert more.trusted and more.fit.lp.size == 2 * FIRST_BLOCK
+    np.testing.assert_array_equal(more.fit.theta[:, :FIRST_BLOCK], clear.fit.theta)
+
+    # of a Student-t with 3 degrees of freedom, k̂ is near the limit: all draws are looked at
+    def log_density(t):
+        return -2 * np.sum(np.log1p(t**2 / 3), axis=1)
+
+    density = Counting(log_density, lambda t: -4 * t / 3 / (1 + t**2 / 3), 3)
+    search = Search(as_problem(density, None), 0.7, 400, 1, 20_000, 4_000, 1)
+    search.attempt(METHODS["batch-match"])
+    assert search.attempts[0].khat > 0.5
+    assert search.found is not None and search.found.lp.size == 20_000
+
+
+def test_draws_that_the_fit_was_judged_by_cost_no_values():
+    density = quartic(0.1)
+    fit = METHODS["batch-match"].run(as_problem(density, None), 1, 1)
+    assert fit.lp.size == 1
+    before = density.values
+    fit = fit.more(FRESH_DRAWS)
+    assert density.values == before
+    np.testing.assert_allclose(fit.lp[0], density.log_density(fit.theta[0]), atol=1e-12)
+    np.testing.assert_allclose(fit.lq[0], fit.log_q(fit.theta[0]), atol=1e-12)
+    before = density.values
+    fit = fit.more(FRESH_DRAWS + 10)
+    assert density.values == before + 10
+    np.testing.assert_allclose(fit.lp[0], density.log_density(fit.theta[0]), atol=1e-12)
+
+
+def test_an_algorithm_that_returns_another_q_than_it_judged_is_a_fault():
+    class Shifted(BatchMatch):
+        def run(self, density, start, **settings):
+            found = super().run(density, start, **settings)
+            moved = Gaussian(found.q.mean + 1, found.q.root)
+            return replace(found, q=moved)
+
+    method = replace(METHODS["batch-match"], name="shifted", run=FittedBy(Shifted()))
+    with pytest.raises(AssertionError, match="must return the q that its fresh draws are of"):
+        bridge.fit(quartic(0.1), methods=method, random_seed=1)
+
+
+def test_what_weights_cannot_mend_is_refused_by_its_first_draws():
+    """A Gaussian against a product of Cauchy-like tails: weights without a mean."""
+
+    def log_density(t):
+        return -0.75 * np.sum(np.log1p(t**2), axis=1)
+
+    density = Counting(log_density, lambda t: -1.5 * t / (1 + t**2), 30)
+    search = Search(as_problem(density, None), 0.7, 400, 1, 20_000, 4_000, 1)
+    search.attempt(METHODS["laplace"])
+    (attempt,) = search.attempts
+    assert attempt.khat > 1 and not attempt.good and "refused: k̂" in attempt.verdict
+    assert search.found is not None and search.found.lp.size == FIRST_BLOCK
+
+
+def test_resampling_takes_no_draw_twice_whose_weight_is_small():
+    rng = np.random.default_rng(1)
+    weights = rng.dirichlet(np.ones(1_000))
+    counts = np.zeros(1_000)
+    for _ in range(400):
+        rows = systematic(weights, 500, rng)
+        times = np.bincount(rows, minlength=1_000)
+        assert rows.size == 500 and np.all(np.abs(times - 500 * weights) < 1)
+        counts += times
+    expected = 400 * 500 * weights
+    share = 500 * weights % 1
+    error = np.sqrt(400 * share * (1 - share))
+    assert np.all(np.abs(counts - expected) <= 5 * error + 1e-9)

@@ -155,7 +155,11 @@ class _OneByOne:
         while explored < len(self.components) < most and self.stopped is None:
             around = _draws(self.components[explored], rng)[0]
             theta, log_q = _draws(q, rng)
-            found = missed_mass(self.density, theta, log_q, q.log_density, log_z, rng, around)
+            with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
+                log_p = self.density.log_density(theta)
+            found = missed_mass(
+                self.density, theta, log_p, log_q, q.log_density, log_z, rng, around
+            )
             explored += 1
             of_q = Misses(self.density, q.log_density, edge_of(log_q), log_z)
             if self._fit_in(found, of_q, most, rng):

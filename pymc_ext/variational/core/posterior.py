@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -81,11 +84,20 @@ def fresh_draws(
     q: Posterior, density: LogDensity, rng: np.random.Generator, draws: int = FRESH_DRAWS
 ) -> FreshDraws:
     """ELBO and importance-sampling evidence from ``draws`` fresh draws of q."""
+    generator, parts = copy.deepcopy(rng), []
+    for theta, log_q in draws_of(q, rng, draws):
+        with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
+            parts.append(density.log_density(theta) - log_q)
+    log_ratios = np.concatenate(parts)
+    fresh = FreshDraws.from_log_ratios(log_ratios)
+    return replace(fresh, log_ratios=log_ratios, generator=generator)
+
+
+def draws_of(q: Posterior, rng: np.random.Generator, draws: int) -> Iterator[tuple[Array, Array]]:
+    """Draws θ (n, D) of q with their log q (n,), some at a time."""
     rows = _rows_together(q)
-    parts = []
     for first in range(0, draws, rows):
         z = rng.standard_normal((min(rows, draws - first), q.latent_dimension))
-        with np.errstate(all="ignore"):  # a draw that overflows, or its log p̃, has no weight
-            theta, log_q = q.forward(z)
-            parts.append(density.log_density(theta) - log_q)
-    return FreshDraws.from_log_ratios(np.concatenate(parts))
+        with np.errstate(all="ignore"):  # a draw that overflows has no weight
+            drawn = q.forward(z)
+        yield drawn

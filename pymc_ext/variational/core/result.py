@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,9 @@ class FreshDraws:
     khat
         Pareto k̂ of the importance weights; −∞ where they are constant, so that q is the posterior,
         +∞ where it cannot be had.
+    log_ratios, generator
+        log p̃ − log q of each draw (N,), and what the draws were made with, as it was before: they
+        can be made again without a value of log p̃. None where that is not known.
     """
 
     elbo: float
@@ -43,6 +46,8 @@ class FreshDraws:
     draws: int
     outside: int = 0
     khat: float = np.inf
+    log_ratios: Array | None = field(default=None, repr=False, compare=False)
+    generator: np.random.Generator | None = field(default=None, repr=False, compare=False)
 
     @property
     def usable(self) -> bool:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.numbers import cholesky
-from pymc_ext.variational.gaussian.path import DISPERSION, PathSettings, follow_path
+from pymc_ext.variational.gaussian.path import DISPERSION, Path, PathSettings, follow_path
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 Array = NDArray[np.floating]
@@ -35,9 +35,10 @@ Array = NDArray[np.floating]
 # that a basin between two of them is met too.
 NEAREST, FARTHEST, DISTANCES = 2.0, 64.0, 10
 UNIFORM = 4  # starts near the origin, where priors are
-# Points of each part whose value is looked at, the highest of which is one more start; and numbers
-# that they hold at most.
-SCREENED, SCREENED_NUMBERS = 400, 2**16
+# Points of each part whose value is looked at, the highest of which is one more start; beyond four
+# dimensions numbers that they hold: of n points the nearest to a place is (1/n)^{1/D} as near, so
+# that it is at most 10 % farther than of 400, in any D.
+SCREENED, SCREENED_NUMBERS = 400, 1_600
 SETTINGS = PathSettings(iterations=60, draws=20)
 DRAWS = 100  # of a basin's Gaussian: they know its ELBO to a tenth of the log ratios' sd
 # sds of log q below its mean, and nats more for small D, beyond which a point is outside q: those
@@ -113,6 +114,7 @@ class MissedMass:
 def missed_mass(
     density: CountedDensity,
     theta: Array,
+    log_p: Array,
     log_q: Array,
     log_density_of_q: Callable[[Array], Array],
     log_z: float,
@@ -125,8 +127,8 @@ def missed_mass(
     ----------
     density
         log p̃, unconstrained.
-    theta, log_q
-        Draws of q (N, D) with their normalised log q (N,).
+    theta, log_p, log_q
+        Draws of q (N, D) with their log p̃ and normalised log q (N,).
     log_density_of_q
         log q of any points, (M, D) -> (M,).
     log_z
@@ -153,18 +155,31 @@ def missed_mass(
     >>> q, rng = Gaussian(np.array([5.0]), np.eye(1)), np.random.default_rng(1)
     >>> theta, log_q = q.forward(rng.standard_normal((1000, 1)))
     >>> log_z = 0.5 * np.log(2 * np.pi)
-    >>> found = missed_mass(CountedDensity(density), theta, log_q, q.log_density, log_z, rng)
+    >>> log_p = density.log_density(theta)
+    >>> found = missed_mass(CountedDensity(density), theta, log_p, log_q, q.log_density, log_z, rng)
     >>> (basin,) = found.basins
     >>> bool(abs(basin.log_ratio) < 0.1), basin.q.mean.round()  # as much again, at −5
     (True, array([-5.]))
     """
     before, found = density.gradients, list[Basin]()
+    followed, again, ended_outside = list[Path](), list[int](), set[int]()
     misses = Misses(density, log_density_of_q, edge_of(log_q), log_z)
     starts = _starts(density, theta if around is None else around, rng)
-    for start in [*starts, _most_underrated(density, theta, log_q)]:
-        path = follow_path(density, start, rng, SETTINGS, wanted=lambda end: misses(end[None]))
+    floor = log_z + np.log(NEGLIGIBLE)
+
+    def is_news(end: Array) -> bool:
+        if not misses(end[None]):
+            return False
+        same = next((i for i, path in enumerate(followed) if _same_end(path, end)), None)
+        if same is not None:
+            again.append(same)
+        return same is None
+
+    for start in [*starts, _most_underrated(theta, log_p - log_q)]:
+        path = follow_path(density, start, rng, SETTINGS, wanted=is_news, floor=floor)
         if path is None:
             continue
+        followed.append(path)
         points, log_r = path.q.forward(rng.standard_normal((DRAWS, density.dimension)))
         if not misses(points):
             continue
@@ -174,7 +189,9 @@ def missed_mass(
         bound = float(np.mean(log_ratios)) - log_z
         if np.isfinite(bound):
             found.append(Basin(path.q, bound, error))
-    return MissedMass(_different(found), len(found), len(starts) + 1, density.gradients - before)
+            ended_outside.add(len(followed) - 1)
+    paths = len(found) + sum(i in ended_outside for i in again)
+    return MissedMass(_different(found), paths, len(starts) + 1, density.gradients - before)
 
 
 @dataclass(frozen=True)
@@ -207,10 +224,8 @@ class Misses:
         return bool(np.mean(excess) > UNDERRATED)
 
 
-def _most_underrated(density: CountedDensity, theta: Array, log_q: Array) -> Array:
+def _most_underrated(theta: Array, log_ratios: Array) -> Array:
     """The draw of q (D,) whose weight is the largest."""
-    with np.errstate(all="ignore"):
-        log_ratios = density.log_density(theta) - log_q
     return theta[np.argmax(np.where(np.isfinite(log_ratios), log_ratios, -np.inf))]
 
 
@@ -221,6 +236,13 @@ def _different(basins: list[Basin]) -> tuple[Basin, ...]:
         if not any(is_inside(basin.q.mean, other.q) for other in kept):
             kept.append(basin)
     return tuple(kept)
+
+
+def _same_end(path: Path, end: Array) -> bool:
+    """Whether another path ends where this one does: within one sd of its Gaussian in all."""
+    q = path.q
+    at = q.mean + (end - path.end)
+    return bool(2 * (q.log_density(q.mean[None]) - q.log_density(at[None]))[0] <= 1.0)
 
 
 def is_inside(point: Array, q: LowRankGaussian | Gaussian) -> bool:

@@ -34,6 +34,8 @@ MOST_TRIES = 30  # starts, of which some may have no density
 MOST_ITERATIONS = 100  # of one path; a longer one ends in a mode, whose Gaussian is kept anyway
 HISTORY = 8  # J, pairs that the optimiser and the inverse Hessian remember
 DRAWS = 10  # values behind the ELBO of one iterate: enough to choose by, as q is fitted on after it
+# Draws that tell whether an ELBO may be above a floor, and their standard errors that it may be off
+FIRST_DRAWS, FIRST_ERRORS = 4, 4.0
 
 
 @dataclass(frozen=True)
@@ -80,31 +82,42 @@ def follow_path(
     settings: PathSettings = PathSettings(),  # frozen
     monitor: Monitor | None = None,
     wanted: Callable[[Array], bool] | None = None,
+    floor: float = -np.inf,
 ) -> Path | None:
     """Minimise −log p̃ from ``start`` (D,), and choose among the Gaussians on the way.
 
     None where log p̃ or its score is not finite at the start, no step shows a curvature, or
     ``wanted`` does not want a path that ends there (D,), whose Gaussians are then not made.
-    ``monitor`` sees −ELBO of every Gaussian.
+    ``monitor`` sees −ELBO of every Gaussian. One whose ELBO is far below ``floor`` by a few draws
+    gets no more of them.
     """
+
+    def log_ratios_of(q: LowRankGaussian, draws: int) -> Array:
+        theta, log_q = q.forward(rng.standard_normal((draws, density.dimension)))
+        with np.errstate(all="ignore"):
+            return density.log_density(theta) - log_q
+
     points, gradients = _trajectory(density, start, settings)
     if points and wanted is not None and not wanted(points[-1]):
         return None
     best: Path | None = None
     for q in _gaussians(points, gradients, settings.history):
-        z = rng.standard_normal((settings.draws, density.dimension))
-        theta, log_q = q.forward(z)
+        few = min(FIRST_DRAWS, settings.draws) if floor > -np.inf else settings.draws
+        log_ratios = log_ratios_of(q, few)
         with np.errstate(all="ignore"):
-            log_ratios = density.log_density(theta) - log_q
-        elbo = float(np.mean(log_ratios))
+            if few < settings.draws:
+                highest = np.mean(log_ratios) + FIRST_ERRORS * np.std(log_ratios) / np.sqrt(few)
+                if not highest < floor:
+                    more = log_ratios_of(q, settings.draws - few)
+                    log_ratios = np.concatenate([log_ratios, more])
+            elbo = float(np.mean(log_ratios))
+            error = float(np.std(log_ratios) / np.sqrt(len(log_ratios)))
         if monitor is not None:
             try:
                 monitor(-elbo, partial(_the_same, q))
             except StopIteration as stop:
                 raise FitStopped(str(stop) or STOPPED) from None
         if np.isfinite(elbo) and (best is None or elbo > best.elbo):
-            with np.errstate(over="ignore"):  # log ratios may be as large as numbers go
-                error = float(np.std(log_ratios) / np.sqrt(settings.draws))
             best = Path(q, elbo, error, points[-1])
     return best
 

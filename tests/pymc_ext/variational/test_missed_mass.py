@@ -8,6 +8,7 @@ from scipy.special import logsumexp
 
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.gaussian.missed_mass import missed_mass
+from pymc_ext.variational.gaussian.path import PathSettings, follow_path
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 
@@ -32,7 +33,8 @@ def search(density, q, log_z, seed):
     rng = np.random.default_rng(seed)
     theta, log_q = q.forward(rng.standard_normal((2000, q.dimension)))
     counted = CountedDensity(density)
-    return missed_mass(counted, theta, log_q, q.log_density, log_z, rng), counted
+    log_p = density.log_density(theta)
+    return missed_mass(counted, theta, log_p, log_q, q.log_density, log_z, rng), counted
 
 
 @pytest.mark.parametrize("D", [1, 5, 20])
@@ -61,6 +63,50 @@ def test_nothing_is_missed_where_q_is_the_posterior(D) -> None:
     for seed in range(3):
         found, _ = search(density, q, log_z, seed)
         assert found.basins == () and found.paths == 0 and not found.matters
+
+
+def test_paths_that_end_together_are_counted_and_judged_once() -> None:
+    D = 3
+    density, q = mixture(D, 20, 0.4), Gaussian(np.zeros(D), np.eye(D))
+    values = []
+
+    def log_density(t):
+        values.append(len(t))
+        return density.log_density(t)
+
+    counting = CallableDensity(
+        log_density, lambda t: density.log_density_gradient(t)[1], dimension=D
+    )
+    found, counted = search(counting, q, np.log(0.6), 1)
+    assert found.paths > 10 and len(found.basins) == 1
+    screened = 10 * 400
+    one_path = 60 * 20 + 100 + 1
+    assert sum(values) < 2000 + screened + counted.gradients + 2 * one_path
+
+
+def test_an_iterate_that_cannot_matter_gets_few_draws() -> None:
+    D = 5
+    values = []
+
+    def log_density(t):
+        values.append(len(t))
+        return -0.5 * np.sum(np.arange(1, D + 1) * t**2, axis=1)
+
+    density = CallableDensity(log_density, lambda t: -np.arange(1, D + 1) * t, dimension=D)
+    settings, start = PathSettings(draws=20), np.full(D, 30.0)
+    found = []
+    for floor in (-np.inf, 0.0, 1e6):
+        values.clear()
+        path = follow_path(
+            CountedDensity(density), start, np.random.default_rng(1), settings, floor=floor
+        )
+        few, many = (sum(n for n in values if n == size) for size in (4, 20))
+        found.append((few, many, sum(n for n in values if n == 16)))
+        assert path is not None
+        np.testing.assert_allclose(path.q.mean, 0, atol=0.1)  # L-BFGS's last iterates
+    assert found[0][0] == found[0][2] == 0
+    assert 0 < found[1][2] / 16 < found[1][0] / 4 == found[0][1] / 20  # the best of them have 20
+    assert found[2][2] == 0
 
 
 def test_a_basin_of_no_weight_does_not_matter() -> None:
@@ -112,6 +158,7 @@ def test_with_fewer_draws_than_dimensions_the_second_component_is_found() -> Non
     rng = np.random.default_rng(1)
     theta, log_q = q.forward(rng.standard_normal((200, D)))
     log_z = np.log1p(-weight)
-    found = missed_mass(CountedDensity(density), theta, log_q, q.log_density, log_z, rng)
+    log_p = density.log_density(theta)
+    found = missed_mass(CountedDensity(density), theta, log_p, log_q, q.log_density, log_z, rng)
     basin = found.basins[0]
     assert abs(basin.log_ratio - np.log(weight) + log_z) < 4 * basin.error + 0.1
