@@ -11,6 +11,7 @@ Langmore, Tran & Vasudevan (2019), NeuTra-lizing bad geometry, arXiv:1903.03704.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol, cast
 
 import numpy as np
@@ -23,7 +24,8 @@ from pymc_ext.maths.normal import standard_normal_logp
 class TransportMap(Protocol):
     """T from standard normals onto the unconstrained space: any q that has a pullback.
 
-    Optional: ``inverse`` (θ (N, D) -> v (N, D)).
+    Optional: ``inverse`` (θ (N, D) -> v (N, D)), and ``forward_with_pullback`` (z -> θ, log q and
+    the pullback there, a function of the score), where both share most of their work.
     """
 
     @property
@@ -87,15 +89,17 @@ class DensityInCoordinates:
 
     def log_density(self, v: Array) -> Array:
         """log p̃(T(v)) + log|det|, (N, D) -> (N,)."""
-        theta, log_det = self._forward(v)
-        return self.density.log_density(theta) + log_det
+        theta, log_q = self.transport.forward(v)
+        return self.density.log_density(theta) + standard_normal_logp(np.asarray(v)) - log_q
 
     def log_density_gradient(self, v: Array) -> tuple[Array, Array]:
         """The same with its score in v, (N, D) -> (N,), (N, D)."""
-        theta, log_det = self._forward(v)
+        v = np.asarray(v)
+        together = getattr(self.transport, "forward_with_pullback", None)
+        if together is not None:
+            theta, log_q, pullback = together(v)
+        else:
+            theta, log_q = self.transport.forward(v)
+            pullback = partial(self.transport.pullback, v)
         lp, score = self.density.log_density_gradient(theta)
-        return lp + log_det, self.transport.pullback(v, score)
-
-    def _forward(self, v: Array) -> tuple[Array, Array]:
-        theta, log_q = self.transport.forward(v)
-        return theta, standard_normal_logp(np.asarray(v)) - log_q
+        return lp + standard_normal_logp(v) - log_q, pullback(score)

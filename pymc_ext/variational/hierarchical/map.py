@@ -19,8 +19,9 @@ al. 2016, arXiv:1606.04934) whose conditioner is that of the models people write
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -280,6 +281,11 @@ class HierarchicalMap:
         points = (self.at(part) for part in parts)
         theta, log_q = zip(*((self.theta(at), self.log_q(at)) for at in points), strict=True)
         return np.concatenate(theta), np.concatenate(log_q)
+
+    def forward_with_pullback(self, z: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
+        """Draws, log q, and :meth:`pullback` at z as a function of the score alone."""
+        at = self.at(z)
+        return self.theta(at), self.log_q(at), partial(self.pullback_at, at)
 
     def pullback(self, z: Array, score: Array) -> Array:
         """Score in z of log p̃(T(z)) + log|det ∂T/∂z|, from the score of log p̃ at T(z)."""

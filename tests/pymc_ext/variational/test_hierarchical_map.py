@@ -165,6 +165,10 @@ def test_where_few_places_are_linked_only_these_are_computed(v) -> None:
             np.testing.assert_allclose(found, expected, rtol=EXACT, atol=1e-14)
     score = np.random.default_rng(3).standard_normal(v.shape)
     np.testing.assert_allclose(some.pullback(v, score), every.pullback(v, score), rtol=EXACT)
+    theta, log_q, pullback = some.forward_with_pullback(v)
+    for found, alone in zip((theta, log_q), some.forward(v), strict=True):
+        np.testing.assert_array_equal(found, alone)
+    np.testing.assert_array_equal(pullback(score), some.pullback(v, score))
 
 
 def test_the_information_of_few_governors_is_that_of_many(monkeypatch) -> None:
