@@ -19,7 +19,7 @@ from bridge.calibration.study import Simulated, Study
 from bridge.comparison.records import Record
 from bridge.measures.limits import KHAT_USABLE
 from bridge.methods.base import Array, Fit, Method
-from bridge.methods.named_draws import NamedDraws
+from bridge.methods.named_draws import NamedDraws, systematic
 from bridge.methods.problems import GivenProblem
 from bridge.targets.base import Target
 from bridge.trust import doubts_of_nuts, missed
@@ -30,11 +30,13 @@ _log = logging.getLogger(__name__)
 _TURN = threading.Lock()  # one compiled model takes one set of data at a time
 
 ANSWER = "answer"  # the method that is all of `bridge.fit`
-# Draws among which a truth is ranked. 200 ranks can be split into the central half and the central
-# 95 % exactly; as many draws out of 20,000 weighted ones are all but independent.
+# Draws among which a truth is ranked: 200 ranks can be split into the central half and the central
+# 95 % exactly, and of as few out of 4,000 effective ones hardly any is taken twice.
 MOST = 199
 KINDS = ("plain", "psis")  # draws as a method gave them, and resampled by importance weights
-ESS = 400.0  # that weighted draws must be worth, as in `bridge.fit`
+# What weighted draws must be worth to be trusted, and what draws of a good fit are worth where that
+# can be had: defaults of `bridge.fit`, whose verdict is the one tested.
+ESS, WORTH = 400.0, 4_000.0
 LOG_LIK, LP = "log_lik", "lp"
 
 
@@ -166,7 +168,7 @@ def _approximated(
     method: Method, problem: GivenProblem, fresh: int, seed: int, rng: np.random.Generator
 ) -> _Judged:
     """Judged as `bridge.fit` does: by its weights, and by a search for missed mass."""
-    attempt, found, k = attempted(method, problem, KHAT_USABLE, ESS, fresh, seed)
+    attempt, found, k = attempted(method, problem, KHAT_USABLE, ESS, fresh, WORTH, seed)
     if found is None or k is None:
         raise _NoFit(attempt.verdict)
     trusted, verdict = attempt.good and k.weights is not None, attempt.verdict
@@ -177,7 +179,7 @@ def _approximated(
     weighted = None
     if k.weights is not None and found.weighted is not None:
         rows = found.weighted.theta.reshape(-1, found.theta.shape[-1])
-        weighted = rows[rng.choice(len(rows), MOST, p=k.weights.ravel())]
+        weighted = rows[systematic(k.weights.ravel(), MOST, rng)]
     draws = {"plain": _some(found.theta), "psis": weighted}
     return _Judged(found.target, draws, trusted, verdict, attempt.khat, attempt.gradients)
 
