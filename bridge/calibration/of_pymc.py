@@ -12,6 +12,7 @@ import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor
+from pymc.distributions.transforms import Ordered
 from pytensor.compile import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
@@ -179,6 +180,12 @@ def _check_data(model: pm.Model) -> None:
             f"parameters must be continuous to be ranked, got discrete {_names(discrete)}: "
             "marginalise them out (see pymc_extras.marginalize)"
         )
+    ordered = [rv for rv in model.free_RVs if _orders(model.rvs_to_transforms[rv])]
+    if ordered:
+        raise ValueError(
+            f"the order of {_names(ordered)} is its transform's, which PyMC's draws do not "
+            "keep: write it as a first value and positive differences"
+        )
     inside = set(ancestors([*model.free_RVs, *model.observed_RVs]))
     for rv in model.observed_RVs:
         shared = {v for v in ancestors([model.rvs_to_values[rv]]) if isinstance(v, SharedVariable)}
@@ -188,6 +195,12 @@ def _check_data(model: pm.Model) -> None:
                 "where they would not be simulated: give each place data of its own, or write the "
                 "process of them (pm.AR, say)"
             )
+
+
+def _orders(transform: object) -> bool:
+    """Whether a transform, or a part of a chain of them, restricts a variable to an order."""
+    parts = getattr(transform, "transform_list", [transform])
+    return any(isinstance(part, Ordered) for part in parts)
 
 
 def _check_prior(model: pm.Model) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -211,6 +212,17 @@ class Calibration:
         axis.legend(frameon=False, fontsize=8, ncols=2)
         return figure
 
+    def write(self, folder: Path) -> list[Path]:
+        """``runs.csv``, ``quantities.csv`` and, where anything was ranked, ``ecdf.png``."""
+        tables = {"runs.csv": self.runs.set_index("seed"), "quantities.csv": self.table()}
+        paths = [folder / name for name in tables]
+        for path, table in zip(paths, tables.values(), strict=True):
+            table.to_csv(path)
+        if len(self._rows("psis", "all")):
+            paths.append(folder / "ecdf.png")
+            self.plot().savefig(paths[-1], dpi=150)
+        return paths
+
     def __str__(self) -> str:
         made, failed = len(self.runs), int((self.runs["status"] != "ok").sum())
         lines = [
@@ -218,6 +230,9 @@ class Calibration:
             f"{failed} failed, {self.trusted.mean():.0%} trusted"
         ]
         for (draws, fits), row in self.summary().iterrows():  # type: ignore[misc]
+            if not row["fits"]:
+                lines.append(f"{draws}, {fits}: none")
+                continue
             where = "inside" if row["inside"] else f"outside: {row['worst']}"
             lines.append(
                 f"{draws}, {fits} {row['fits']}: 50 % {row['coverage_50']:.3f} ± "

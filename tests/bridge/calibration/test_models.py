@@ -183,6 +183,15 @@ def test_nothing_observed_and_discrete_parameters_are_refused() -> None:
         bridge.calibrate(model, "laplace", 5)
 
 
+def test_an_order_that_draws_do_not_keep_is_named() -> None:
+    order = pm.distributions.transforms.ordered
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1, shape=2, transform=order, initval=[0.0, 1.0])
+        pm.Normal("y", mu, 1, observed=[1.0, 2.0])
+    with pytest.raises(ValueError, match="the order of mu is its transform"):
+        bridge.calibrate(model, "laplace", 5)
+
+
 def test_data_that_are_elsewhere_too_are_named() -> None:
     with pm.Model() as model:
         y = pm.Data("series", np.arange(4.0))
