@@ -2,12 +2,14 @@
 
     python -m benchmarks.speed.calibration [--models NAME ...] [--methods NAME ...]
         [--simulations 300] [--budget SECONDS] [--jobs 1] [--runs FOLDER] [--out FILE]
+        [--figure FILE]
 
 Each model of `calibration_models` with each method is one calibration: its simulations are kept in
 FOLDER as they end, its summary in FILE once all are made, so that the same command goes on where it
 stopped. The goals: fits that are trusted have 95 % coverage .95 ± .015 and 50 % .50 ± .035, with
 ECDFs inside their band by Holm's method; and of the fits of a model and a method whose coverage is
-off by more than .03, at least 95 % were refused.
+off by more than .03, at least 95 % were refused. ``--figure`` draws what is in FOLDER of
+`PANELS`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from matplotlib.figure import Figure
 
 import bridge
 from benchmarks.record import kept, write
@@ -30,6 +34,11 @@ METHODS = ("laplace", "batch-match", "hierarchical", "answer")
 SEED = 1
 NEAR = {"coverage_95": 0.015, "coverage_50": 0.035}  # of trusted fits, how far from the level
 OFF, REFUSED = 0.03, 0.95  # coverage that is wrong, and the share of such fits to be refused
+PANELS = (  # model, method, draws, fits
+    ("eight_schools_ncp", "laplace", "plain", "all"),
+    ("eight_schools_ncp", "hierarchical", "psis", "all"),
+    ("eight_schools_ncp", "hierarchical", "psis", "trusted"),
+)
 Entry = dict[str, Any]
 
 
@@ -94,6 +103,27 @@ def _with_error(row: Mapping[str, Any], level: int) -> str:
     return f"{value:.3f} ± {error:.3f}".rjust(16)
 
 
+def calibrated(
+    name: str, method: str, simulations: int, runs: Path, budget: float | None = None
+) -> Calibration:
+    """One calibration, its simulations in ``runs``."""
+    return bridge.calibrate(
+        MODELS[name](), method, simulations,
+        random_seed=SEED, out=runs / name / method, budget=budget,
+    )  # fmt: skip
+
+
+def figure(simulations: int, runs: Path, out: Path) -> None:
+    """ECDFs of `PANELS` beside each other."""
+    drawn = Figure(figsize=(3.1 * len(PANELS), 3.0), layout="constrained")
+    axes = drawn.subplots(1, len(PANELS), sharex=True)
+    for axis, (name, method, draws, fits) in zip(axes, PANELS, strict=True):
+        found = calibrated(name, method, simulations, runs)
+        found.plot(draws, fits, axis=axis)  # type: ignore[arg-type]
+        axis.set_title(f"{method}, {draws}, {axis.get_title().split(', ')[-1]}, {fits}", fontsize=9)
+    drawn.savefig(out, dpi=150)
+
+
 def main() -> None:
     """Make what is missing, then print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -104,6 +134,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--runs", type=Path, default=RUNS)
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--figure", type=Path, metavar="FILE")
     arguments = parser.parse_args()
     end = time.monotonic() + (arguments.budget or float("inf"))
     made = kept(arguments.out)
@@ -112,17 +143,16 @@ def main() -> None:
             key, left = f"{name}/{method}/{arguments.simulations}", end - time.monotonic()
             if key in made or left <= 0:
                 continue
+            limit = None if left == float("inf") else left
             with cluster("loky", arguments.jobs):
-                found = bridge.calibrate(
-                    MODELS[name](), method, arguments.simulations, random_seed=SEED,
-                    out=arguments.runs / name / method,
-                    budget=None if left == float("inf") else left,
-                )  # fmt: skip
-            print(found, flush=True)
+                found = calibrated(name, method, arguments.simulations, arguments.runs, limit)
+            print(f"{name}: {found}", flush=True)
             if len(found.runs) == arguments.simulations:
                 made[key] = entry(found)
                 write(arguments.out, made)
     report(made)
+    if arguments.figure is not None:
+        figure(arguments.simulations, arguments.runs, arguments.figure)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from bridge.calibration.run import KINDS, LOG_LIK, LP, MOST
 from bridge.targets.draws import InferenceData
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["Calibration"]
@@ -24,6 +25,7 @@ __all__ = ["Calibration"]
 Kind = Literal["plain", "psis"]
 Fits = Literal["all", "trusted"]
 LEVELS = (0.5, 0.95)
+NAMED = 5  # lines outside the band that a legend has room for
 
 
 @dataclass(frozen=True)
@@ -187,29 +189,52 @@ class Calibration:
         group = "posterior_sbc" if self.posterior else "prior_sbc"
         return make_inference_data({group: xr.Dataset(arrays, coords=coords, attrs=attributes)})
 
-    def plot(self, draws: Kind = "psis", fits: Fits = "all", level: float = 0.95) -> Figure:
+    def plot(
+        self,
+        draws: Kind = "psis",
+        fits: Fits = "all",
+        level: float = 0.95,
+        axis: Axes | None = None,
+    ) -> Figure:
         """ECDFs of all quantities less that of uniform ranks, and their simultaneous band.
 
-        The band is that of one quantity; those outside after Holm's method are named.
+        The band is that of one quantity; those outside after Holm's method are named, the five
+        worst of them in the legend.
+
+        Parameters
+        ----------
+        draws, fits
+            Which ranks.
+        level
+            Of the band.
+        axis
+            Where to draw; None: in a figure of its own.
         """
         from matplotlib.figure import Figure
 
         rows, table = self._rows(draws, fits), self.table(draws, fits)
         if not len(rows):
             raise ValueError(f"no fit of {self.method} has ranks to be shown")
+        if axis is None:
+            axis = Figure(figsize=(5.2, 3.4), layout="constrained").subplots()
         z, lower, upper = ecdf_band(len(rows), MOST, level)
-        figure = Figure(figsize=(5.2, 3.4), layout="constrained")
-        axis = figure.subplots()
-        axis.fill_between(z, lower - z, upper - z, color="0.88", lw=0, label=f"{level:.0%} band")
+        axis.fill_between(z, lower - z, upper - z, color="0.85", lw=0, label=f"{level:.0%} band")
         outside = table.index[table["p_holm"] < 1 - level]
-        for name, line in zip(self.quantities, ecdf(rows, MOST).T / len(rows), strict=True):
-            if name in outside:
-                axis.plot(z, line - z, lw=1.4, label=name)
+        lines = ecdf(rows, MOST) / len(rows) - z[:, None]
+        farthest = dict(zip(self.quantities, np.abs(lines).max(axis=0), strict=True))
+        named = sorted(outside, key=lambda name: -farthest[name])[:NAMED]
+        for name, line in zip(self.quantities, lines.T, strict=True):
+            if name in named:
+                axis.plot(z, line, lw=1.4, label=name)
             else:
-                axis.plot(z, line - z, lw=0.8, color="0.45", zorder=1)
+                axis.plot(z, line, lw=0.7, color="0.1" if name in outside else "0.5", zorder=1)
         axis.set(xlabel="rank / 200", ylabel="ECDF − uniform", xlim=(0, 1))
-        axis.set_title(f"{self.method} on {self.model}, {draws}, {len(rows)} fits", fontsize=10)
-        axis.legend(frameon=False, fontsize=8, ncols=2)
+        axis.set_title(f"{self.method}, {draws}, {len(rows)} fits", fontsize=10)
+        axis.legend(  # below, as lines may be anywhere inside
+            frameon=False, fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.2)
+        )
+        figure = axis.figure
+        assert isinstance(figure, Figure)
         return figure
 
     def write(self, folder: Path) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import joblib
 import numpy as np
 import pymc as pm
 import pytest
@@ -145,6 +146,19 @@ def test_nothing_is_compiled_again(model, monkeypatch) -> None:
         assert found.failed.empty
         numbers.append(len(made))
     assert numbers[0] == numbers[1] > 0
+
+
+@pytest.mark.slow  # two processes that import PyMC
+def test_processes_give_the_same_ranks() -> None:
+    with pm.Model() as model:  # not of this module, which the processes need not have
+        mu = pm.Normal("mu", 0, 1)
+        pm.Normal("y", mu, 1, observed=np.zeros(3))
+    options = {"fresh_draws": DRAWS, "random_seed": 1}
+    here = bridge.calibrate(model, "laplace", 6, **options)
+    with joblib.parallel_config(n_jobs=2):
+        there = bridge.calibrate(model, "laplace", 6, **options)
+    assert there.failed.empty
+    np.testing.assert_array_equal(here.ranks["psis"], there.ranks["psis"])
 
 
 # ---- records -----------------------------------------------------------------------------------
