@@ -19,7 +19,7 @@ from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.variational.core.posterior import FRESH_DRAWS
 from stan_models import StanError
 
-__all__ = ["EXPECTED_FAILURES", "Attempt", "attempted"]
+__all__ = ["EXPECTED_FAILURES", "Attempt", "attempted", "is_expected"]
 
 _log = logging.getLogger(__name__)
 FIRST_BLOCK = FRESH_DRAWS  # that a fit has judged itself by, so that they cost no values
@@ -140,7 +140,7 @@ def attempted(
             found = found.more(min(2 * found.theta.shape[1], draws))
             judgement = _judgement(method, found, limit, ess)
     except Exception as error:
-        if not _is_expected(error):
+        if not is_expected(error):
             raise
         _log.debug("%s failed", method.name, exc_info=True)
         verdict = f"failed: {type(error).__name__}: {error}"
@@ -164,8 +164,9 @@ def attempted(
     return attempt, found, of_all
 
 
-def _is_expected(error: Exception) -> bool:
-    """Also PyTensor's where a model lacks a derivative, bare or behind a family's TypeError."""
+def is_expected(error: Exception) -> bool:
+    """Whether it may be the posterior's: `EXPECTED_FAILURES`, and PyTensor's where a model lacks a
+    derivative, bare or behind a family's TypeError."""
     return isinstance(error, EXPECTED_FAILURES) or any(
         isinstance(e, _no_derivative()) for e in (error, error.__cause__)
     )

@@ -14,10 +14,12 @@ import numpy as np
 
 from bridge.measures.khat import KHat, pareto_khat
 from bridge.measures.limits import ESS_SHARE_NEGLIGIBLE, KHAT_GOOD, KHAT_USABLE
-from bridge.methods.base import WeightedDraws
+from bridge.methods.base import Fit, WeightedDraws
+from pymc_ext.density.protocol import coordinate_names
+from pymc_ext.sampling.diagnostics import Diagnostics, scalars
 from pymc_ext.variational.core.precision import Precision, weighted_precision
 
-__all__ = ["REPETITIONS", "Judgement", "by_weights"]
+__all__ = ["REPETITIONS", "Judgement", "by_weights", "of_chains"]
 
 REPETITIONS = 5  # batches of the draws: their spread is the spread of k̂
 # k̂ from which on weights have no mean, [V] of `bridge.measures.limits`: more draws mend nothing.
@@ -96,10 +98,10 @@ def by_weights(
     k = pareto_khat(lp_batches, lq_batches)
     of_all = pareto_khat(lp, lq)
     good, verdict = _of_khat(k, limit, ess)
-    if not good or k.exact:
-        return Judgement(k, of_all, good, verdict, None, names)
-    if of_all.weights is None:  # some batch had no k̂ of its own
+    if good and of_all.weights is None:  # some batch had no k̂ of its own
         return Judgement(k, of_all, False, f"refused: no k̂ ({of_all.reason})", None, names)
+    if not good or k.exact or of_all.weights is None:
+        return Judgement(k, of_all, good, verdict, None, names)
     theta = draws.theta.reshape(-1, draws.theta.shape[-1])
     with np.errstate(invalid="ignore"):  # −∞ where p̃ is zero
         log_ratios = lp - lq
@@ -125,3 +127,33 @@ def _of_khat(k: KHat, limit: float, ess: float) -> tuple[bool, str]:
     if k.value >= limit:
         return True, f"good enough: {worth}, so that k̂ = {k.value:.2f} does not matter"
     return True, f"good enough: k̂ = {k.value:.2f} < {limit:g}, {worth}"
+
+
+def of_chains(chains: Fit, ess: float) -> tuple[bool, str]:
+    """Whether the draws of a sampler may be taken for the posterior, and why.
+
+    By R̂, bulk and tail ESS and the errors of sds of all coordinates, of log p̃ and of the
+    constrained values, by divergences and by E-FMI, with the limits of
+    `pymc_ext.sampling.diagnostics`.
+
+    Parameters
+    ----------
+    chains
+        What the sampler drew; where it judges itself (``trusted`` and ``verdict`` of its ``info``),
+        that is the answer.
+    ess
+        Effective draws that every quantity must have.
+    """
+    if "trusted" in chains.info:
+        return bool(chains.info["trusted"]), str(chains.info.get("verdict"))
+    theta, target = chains.theta, chains.target
+    derived = scalars(target.constrain(theta.reshape(-1, theta.shape[-1])), theta.shape[:2])
+    names = coordinate_names(target.density)
+    found = Diagnostics.of_draws(theta, chains.lp, names, derived, chains.statistics)
+    doubts = found.doubts(ess)
+    if doubts:
+        return False, "not trusted: " + "; ".join(doubts)
+    told = {"diverging": "divergences", "energy": "energies"}
+    untold = [what for name, what in told.items() if name not in chains.statistics]
+    unseen = f"; it does not tell its {' and '.join(untold)}" if untold else ""
+    return True, f"trusted: R̂ = {found.rhat:.3f}, {found.ess:.0f} effective draws{unseen}"
