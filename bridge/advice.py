@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from bridge.answer import Advice
-from bridge.attempt import EXPECTED_FAILURES, REPETITIONS, Attempt
+from bridge.attempt import EXPECTED_FAILURES, Attempt
 from bridge.exact import exact_answer
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.base import Method
@@ -20,6 +20,7 @@ from bridge.methods.named_draws import resampled
 from bridge.methods.problems import GivenProblem, as_problem
 from bridge.methods.table import METHODS, find_methods
 from bridge.search import Search
+from bridge.verdict import REPETITIONS
 from pymc_ext.sampling.options import Sampling
 
 if TYPE_CHECKING:

@@ -10,23 +10,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridge.errors import BridgeError
-from bridge.measures.khat import KHat, pareto_khat
-from bridge.measures.limits import ESS_SHARE_NEGLIGIBLE, KHAT_GOOD, KHAT_USABLE
-from bridge.methods.base import Fit, Method, WeightedDraws
+from bridge.measures.khat import KHat
+from bridge.methods.base import Fit, Method
 from bridge.methods.families import FittedBy
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
+from bridge.verdict import Judgement, by_weights
 from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.variational.core.posterior import FRESH_DRAWS
-from pymc_ext.variational.core.precision import Precision, weighted_precision
 from stan_models import StanError
 
-__all__ = ["EXPECTED_FAILURES", "REPETITIONS", "Attempt", "attempted"]
+__all__ = ["EXPECTED_FAILURES", "Attempt", "attempted", "is_expected"]
 
 _log = logging.getLogger(__name__)
-REPETITIONS = 5  # batches of the fresh draws: their spread is the spread of k̂
 FIRST_BLOCK = FRESH_DRAWS  # that a fit has judged itself by, so that they cost no values
-# k̂ from which on weights have no mean, [V] of `bridge.measures.limits`: more draws mend nothing.
-KHAT_WITHOUT_MEAN = 1.0
 
 # What a method may fail with on a posterior that does not suit it, so that the next one is tried:
 # no mode, a model that the family does not take, data outside a domain (ValueError, with it
@@ -144,7 +140,7 @@ def attempted(
             found = found.more(min(2 * found.theta.shape[1], draws))
             judgement = _judgement(method, found, limit, ess)
     except Exception as error:
-        if not _is_expected(error):
+        if not is_expected(error):
             raise
         _log.debug("%s failed", method.name, exc_info=True)
         verdict = f"failed: {type(error).__name__}: {error}"
@@ -168,68 +164,9 @@ def attempted(
     return attempt, found, of_all
 
 
-@dataclass(frozen=True)
-class _Judgement:
-    """Of all draws that a fit has given so far.
-
-    Parameters
-    ----------
-    k, of_all
-        k̂ in `REPETITIONS` batches, and of all draws together.
-    good, verdict
-        Whether they may be taken, and why.
-    precision, names
-        Of means and sds, and of which coordinates; None where weights do not serve.
-    """
-
-    k: KHat
-    of_all: KHat
-    good: bool
-    verdict: str
-    precision: Precision | None
-    names: list[str]
-
-    def is_settled(self, ess: float, wanted: float) -> bool:
-        """Whether more draws could only confirm it."""
-        if self.k.exact:
-            return True
-        share = self.k.ess / self.k.draws
-        if self.k.value - self.k.sd > KHAT_WITHOUT_MEAN and share < ESS_SHARE_NEGLIGIBLE:
-            return True
-        if not self.good or self.precision is None:
-            return False
-        clear = self.k.value < (KHAT_USABLE if share >= ESS_SHARE_NEGLIGIBLE else KHAT_GOOD)
-        weights = self.of_all.weights
-        assert weights is not None
-        worth = 1 / float(weights.ravel() @ weights.ravel())
-        return clear and worth >= wanted and not self.precision.doubt(self.names, KHAT_GOOD, ess)
-
-
-def _judgement(method: Method, found: Fit, limit: float, ess: float) -> _Judgement:
-    weighted = _weighted(method, found)
-    lp, lq = weighted.lp.ravel(), weighted.lq.ravel()
-    size = lp.size // REPETITIONS
-    lp_batches, lq_batches = (x[: size * REPETITIONS].reshape(REPETITIONS, size) for x in (lp, lq))
-    k = pareto_khat(lp_batches, lq_batches)
-    of_all = pareto_khat(lp, lq)
-    good, verdict = _judged(k, limit, ess)
-    names = coordinate_names(found.target.density)
-    if not good or k.exact:
-        return _Judgement(k, of_all, good, verdict, None, names)
-    if of_all.weights is None:  # some batch had no k̂ of its own
-        return _Judgement(k, of_all, False, f"refused: no k̂ ({of_all.reason})", None, names)
-    theta = weighted.theta.reshape(-1, weighted.theta.shape[-1])
-    with np.errstate(invalid="ignore"):  # −∞ where p̃ is zero
-        log_ratios = lp - lq
-    precision = weighted_precision(theta, log_ratios, of_all.weights.ravel())
-    doubt = precision.doubt(names, limit, ess)
-    if doubt is not None:
-        good, verdict = False, f"refused: {doubt}"
-    return _Judgement(k, of_all, good, verdict, precision, names)
-
-
-def _is_expected(error: Exception) -> bool:
-    """Also PyTensor's where a model lacks a derivative, bare or behind a family's TypeError."""
+def is_expected(error: Exception) -> bool:
+    """Whether it may be the posterior's: `EXPECTED_FAILURES`, and PyTensor's where a model lacks a
+    derivative, bare or behind a family's TypeError."""
     return isinstance(error, EXPECTED_FAILURES) or any(
         isinstance(e, _no_derivative()) for e in (error, error.__cause__)
     )
@@ -245,29 +182,11 @@ def _no_derivative() -> tuple[type[Exception], ...]:
     return NullTypeGradError, MethodNotDefined, NotImplementedError
 
 
-def _weighted(method: Method, found: Fit) -> WeightedDraws:
-    """The draws for weights."""
+def _judgement(method: Method, found: Fit, limit: float, ess: float) -> Judgement:
     weighted = found.weighted
     if weighted is None or found.lq is None:
         raise TypeError(
             f"method {method.name} gave draws without log q, by which it would be judged: mark it "
             "as sampler=True, or let its Fit have lq"
         )
-    return weighted
-
-
-def _judged(k: KHat, limit: float, ess: float) -> tuple[bool, str]:
-    """Whether weights make draws of the posterior of it, and why."""
-    if k.exact:
-        return True, "exact: its log ratios to the posterior are constant"
-    if np.isnan(k.value):
-        return False, f"refused: no k̂ ({k.reason})"
-    draws, share = k.draws * REPETITIONS, k.ess / k.draws
-    worth = f"draws worth {share:.2g} of as many"
-    if k.value >= limit and share < ESS_SHARE_NEGLIGIBLE:
-        return False, f"refused: k̂ = {k.value:.2f} >= {limit:g}, {worth}"
-    if share * draws < ess:
-        return False, f"refused: {draws:,} draws are worth {share * draws:.0f}, fewer than {ess:g}"
-    if k.value >= limit:
-        return True, f"good enough: {worth}, so that k̂ = {k.value:.2f} does not matter"
-    return True, f"good enough: k̂ = {k.value:.2f} < {limit:g}, {worth}"
+    return by_weights(weighted, coordinate_names(found.target.density), limit, ess)

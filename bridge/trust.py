@@ -7,19 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bridge.methods.base import Array, Fit, LogDensity
+from bridge.methods.base import Array, Fit
 from bridge.targets.base import Target
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.protocol import coordinate_names
-from pymc_ext.variational.gaussian.missed_mass import missed_mass
-from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.gaussian.missed_mass import SEARCHED, mass_outside
 
 if TYPE_CHECKING:
     from bridge.targets.draws import InferenceData
 
 __all__ = ["Missed", "doubts_of_nuts", "missed", "not_visited"]
 
-REFERENCE_DRAWS = 2_000  # of the fit: enough for q's mean, spread and edge
 RHAT_AGREES = 1.02  # as `pymc_ext.sampling` judges its chains
 FEWEST_EFFECTIVE = 100  # bulk draws of a quantity below which a mean is not known to .1 sd
 DIVERGENT_MOST = 0.01  # share of divergent transitions at which `pymc_ext.sampling` leaves a map
@@ -37,11 +35,14 @@ class Missed:
         Their middles, the heaviest's first, unconstrained, (M, D).
     mean
         The approximation's, (D,).
+    log_ratio
+        Lower bound of log(the heaviest's mass / the mass that the approximation covers).
     """
 
     sentence: str
     places: Array
     mean: Array
+    log_ratio: float
 
     def is_visited(self, theta: Array) -> bool:
         """Whether any draw (N, D) lies nearer to the heaviest than to the approximation."""
@@ -62,22 +63,18 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[Missed | None, int]:
     seed
         Of the search.
     """
-    theta = found.theta.reshape(-1, found.theta.shape[-1])[:REFERENCE_DRAWS]
-    log_p = found.lp.ravel()[:REFERENCE_DRAWS]
+    theta = found.theta.reshape(-1, found.theta.shape[-1])
     density = CountedDensity(found.target.density)
-    mean, sd = theta.mean(axis=0), theta.std(axis=0)
-    # where log q is known only at its own draws, q is taken for its first two moments
-    log_density_of_q: LogDensity = found.log_q or Gaussian.of_draws(theta).log_density
     rng = np.random.default_rng([seed, 2])
-    result = missed_mass(
-        density, theta, log_p, log_density_of_q(theta), log_density_of_q, log_z, rng
-    )
-    places = [basin.q.mean for basin in result.basins if basin.matters]
-    if not places:
+    result = mass_outside(density, theta, found.lp.ravel(), found.log_q, log_z, rng)
+    basins = [basin for basin in result.basins if basin.matters]
+    if not basins:
         return None, result.gradients
-    names = coordinate_names(density.density)
-    sentence = result.sentence(names, mean, sd)
-    return Missed(sentence, np.stack(places), mean), result.gradients
+    theta = theta[:SEARCHED]
+    mean, sd = theta.mean(axis=0), theta.std(axis=0)
+    sentence = result.sentence(coordinate_names(density.density), mean, sd)
+    places = np.stack([basin.q.mean for basin in basins])
+    return Missed(sentence, places, mean, basins[0].log_ratio), result.gradients
 
 
 def not_visited(modes: Missed, target: Target, idata: InferenceData) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""How far one fit is from the truth: k̂, evidence, KL both ways, moment errors, effort."""
+"""How far one fit is from the truth, and whether it would be trusted without knowing that."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ import arviz as az
 import numpy as np
 from numpy.typing import NDArray
 
+from bridge.attempt import is_expected
 from bridge.comparison.problem import CaseProblem
 from bridge.comparison.records import Record
 from bridge.errors import IncompleteReferenceError
 from bridge.measures.divergence import kl_from_q, kl_to_q
-from bridge.measures.khat import pareto_khat
+from bridge.measures.limits import ESS_TRUSTED, KHAT_USABLE
 from bridge.measures.moments import moment_errors, worst
 from bridge.methods.base import Fit
+from bridge.trust import missed
+from bridge.verdict import Judgement, by_weights, of_chains
+from pymc_ext.density.protocol import coordinate_names
 
 
-def judge(problem: CaseProblem, fit: Fit, *, repetitions: int) -> Record:
+def judge(problem: CaseProblem, fit: Fit, *, repetitions: int, seed: int = 1) -> Record:
     """Judge a fit against the case's reference draws.
 
     Parameters
@@ -29,6 +33,8 @@ def judge(problem: CaseProblem, fit: Fit, *, repetitions: int) -> Record:
     repetitions
         The draws of an approximation are cut into this many independent batches; k̂ is the median
         over batches and ``khat_sd`` its Monte Carlo spread.
+    seed
+        Of the search for missed mass.
 
     Returns
     -------
@@ -37,8 +43,15 @@ def judge(problem: CaseProblem, fit: Fit, *, repetitions: int) -> Record:
         sampling estimate of log Z; k̂, it, ``ess`` and what ends in ``_psis`` are of the proposal
         where ``khat_of`` says so, all else is of q; ``kl_qp`` = KL(q‖p) and ``kl_pq`` = KL(p‖q) use
         ``log_evidence``, the bridge-sampling log Z of the same target; errors of moments are in
-        posterior standard deviations, ``*_mcse`` in Monte Carlo standard errors of the reference.
+        posterior standard deviations, ``*_mcse`` in Monte Carlo standard errors of the reference;
+        ``sd_ratio`` is the sd over the reference's farthest from 1.
         What does not apply is None, with the reason in ``notes``.
+
+        ``trusted`` and ``verdict`` are what `bridge.fit` would say of it, which knows no reference
+        (`bridge.verdict`): where weights make draws of the posterior of it, mass outside is looked
+        for, ``missed`` being a lower bound of log(mass of the heaviest mode outside / mass that it
+        covers), None where none beyond 1 % was found; ``search_gradients`` were spent on that, and
+        are not among ``gradient_evaluations``.
     """
     notes: list[str] = []
     record: Record = {
@@ -53,9 +66,11 @@ def judge(problem: CaseProblem, fit: Fit, *, repetitions: int) -> Record:
     weights = None
     if fit.lq is None:
         record |= _sampler_diagnostics(fit)
+        record["trusted"], record["verdict"] = of_chains(fit, ESS_TRUSTED)
     else:
-        khat_record, weights = _importance(fit, repetitions, notes)
-        record |= khat_record
+        judgement = _judgement(fit, repetitions)
+        record |= _importance(fit, judgement, notes) | _trust(fit, judgement, seed)
+        weights = judgement.of_all.weights
     record |= _moments(problem, fit, weights)
     record |= _divergences(problem, fit, notes)
     record["notes"] = "; ".join(notes) or None
@@ -70,21 +85,41 @@ def _sampler_diagnostics(fit: Fit) -> Record:
     }
 
 
-def _importance(
-    fit: Fit, repetitions: int, notes: list[str]
-) -> tuple[Record, NDArray[np.floating] | None]:
-    """k̂, ELBO and importance-sampling evidence; and PSIS weights of all draws together."""
-    weighted = fit.weighted
-    assert weighted is not None and fit.lq is not None
-    lp, lq = weighted.lp.ravel(), weighted.lq.ravel()
-    size = lp.size // repetitions
-    used = repetitions * size
-    k = pareto_khat(lp[:used].reshape(repetitions, size), lq[:used].reshape(repetitions, size))
-    whole = pareto_khat(lp, lq)
+def _judgement(fit: Fit, repetitions: int) -> Judgement:
+    """Of its weights, or those of its proposal."""
+    assert fit.weighted is not None
+    names = coordinate_names(fit.target.density)
+    return by_weights(fit.weighted, names, KHAT_USABLE, ESS_TRUSTED, repetitions)
+
+
+def _trust(fit: Fit, judgement: Judgement, seed: int) -> Record:
+    """Whether it is trusted, after a search for what weights cannot see."""
+    record: Record = {"trusted": False, "verdict": judgement.verdict, "missed": None}
+    if not judgement.good:
+        return record | {"search_gradients": 0}
+    try:
+        outside, cost = missed(fit, judgement.of_all.log_marginal_is, seed)
+    except TimeoutError:  # the limit of the run
+        raise
+    except Exception as error:
+        if not is_expected(error):
+            raise
+        text = f"refused: no search for missed mass: {type(error).__name__}: {error}"
+        return record | {"verdict": text}
+    record["search_gradients"] = cost
+    if outside is not None:
+        return record | {"verdict": f"refused: {outside.sentence}", "missed": outside.log_ratio}
+    return record | {"trusted": True}
+
+
+def _importance(fit: Fit, judgement: Judgement, notes: list[str]) -> Record:
+    """k̂, ELBO and importance-sampling evidence."""
+    assert fit.lq is not None
+    k, whole = judgement.k, judgement.of_all
     if k.reason:
         notes.append(k.reason)
     ratios = fit.lp - fit.lq
-    record: Record = {
+    return {
         "khat": None if k.exact else k.value,
         "khat_sd": None if k.exact else k.sd,
         "khat_exact": k.exact,
@@ -95,7 +130,6 @@ def _importance(
         "log_marginal_is_se": whole.log_marginal_is_se,
         "ess": whole.ess,
     }
-    return record, whole.weights
 
 
 def _moments(
@@ -125,6 +159,7 @@ def _worst(
     return {
         f"mean_error{suffix}": largest.mean,
         f"sd_error{suffix}": largest.sd,
+        f"sd_ratio{suffix}": largest.sd_ratio,
         f"quantile_error{suffix}": largest.quantile,
         f"mean_error_mcse{suffix}": largest.mean_mcse,
     }

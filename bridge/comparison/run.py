@@ -118,7 +118,8 @@ def _outcome(run: Run, out: Path, run_limit: float | None) -> Record:
     except Exception as error:
         _log.debug("%s failed", run, exc_info=True)
         reason = f"{type(error).__name__}: {error}"
-        return {"status": "failed", "reason": reason, "traceback": traceback.format_exc()}
+        failed = {"status": "failed", "trusted": False, "reason": reason}
+        return failed | {"traceback": traceback.format_exc()}
     if run_limit is not None and not can_limit():
         text = "time limit not enforced: this worker's runs are not in its main thread"
         record["notes"] = f"{record['notes']}; {text}" if record.get("notes") else text
@@ -135,7 +136,7 @@ def _fit_and_judge(run: Run, out: Path) -> Record:
     before = _cpu_seconds()
     fit = method.run(problem, run.settings.draws, run.seed)
     record["cpu_seconds"] = _cpu_seconds() - before
-    record |= judge(problem, fit, repetitions=run.settings.repetitions)
+    record |= judge(problem, fit, repetitions=run.settings.repetitions, seed=run.seed)
     plain(record)  # what cannot be recorded is this run's failure, not the comparison's
     store(fit, out / run.draws_file)
     return record | {"status": "ok", "draws_file": run.draws_file}

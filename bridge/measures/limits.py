@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from pymc_ext.sampling.options import Sampling
 from pymc_ext.variational.core import weights
 
 # ---------------------------------------------------------------- k̂, the Pareto shape (no unit)
@@ -32,6 +33,18 @@ KHAT_FEWEST_TAIL: Final = 6
 # The fewest draws of a batch that has a k̂ of its own: by [V] the tail of 200 draws holds 40, with
 # which the prior on its shape, worth 10 observations, has a fifth of the weight.
 KHAT_FEWEST_DRAWS: Final = 200
+
+# ---------------------------------------------------------------- what is trusted, and wrongly so
+
+# Effective draws that an answer has, weighted or of chains: means are then known to .05 sds. The
+# default of `bridge.fit` and of chains.
+ESS_TRUSTED: Final = Sampling.ess
+
+# What may not be trusted: an error of a mean in posterior sds, and of an sd as a ratio or its
+# inverse. At 400 effective draws .2 is four standard errors of a mean, and .8 six of the sd of a
+# Gaussian.
+MEAN_WRONG: Final = 0.2
+RATIO_WRONG: Final = 1.25
 
 # ---------------------------------------------------------------- evidence and divergences
 

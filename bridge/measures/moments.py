@@ -33,12 +33,15 @@ class MomentSummary:
     ----------
     mean, sd, quantile
         In posterior standard deviations; ``quantile`` of all of `QUANTILES`.
+    sd_ratio
+        The sd over the reference's that is farthest from 1, by its logarithm.
     mean_mcse
         Of a mean, in Monte Carlo standard errors of the reference's own mean.
     """
 
     mean: float
     sd: float
+    sd_ratio: float
     quantile: float
     mean_mcse: float
 
@@ -133,9 +136,13 @@ def worst(errors: pd.DataFrame) -> MomentSummary:
     def largest(*columns: str) -> float:
         return float(errors[list(columns)].abs().max().max())
 
+    ratios = 1 + errors["sd_error"].to_numpy()
+    with np.errstate(divide="ignore"):  # an sd of zero is infinitely far off
+        farthest = int(np.argmax(np.abs(np.log(ratios))))
     return MomentSummary(
         mean=largest("mean_error"),
         sd=largest("sd_error"),
+        sd_ratio=float(ratios[farthest]),
         quantile=largest(*(f"{q}_error" for q in QUANTILES)),
         mean_mcse=largest("mean_error_mcse"),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -99,8 +99,12 @@ class Fit:
     losses, loss_iterations
         Trace of the objective (:attr:`Method.objective`) as the method reports it, and the
         iterations of its entries; None for every iteration.
+    statistics
+        Of a sampler, by ArviZ's names, (chains, draws) each: ``diverging`` and ``energy`` are
+        judged where they are there.
     info
-        Anything else worth a column of the record (divergences, engine, stop reason).
+        Anything else worth a column of the record (divergences, engine, stop reason); of a sampler
+        that judges itself ``trusted`` and ``verdict``.
     more
         The same fit with as many draws in all, the ones it has among them; None where a method
         gives no more than it was asked for.
@@ -119,6 +123,7 @@ class Fit:
     gradient_evaluations: int | None = None
     losses: Array | None = None
     loss_iterations: NDArray[np.integer] | None = None
+    statistics: Mapping[str, NDArray] = field(default_factory=dict, repr=False)
     info: dict[str, object] = field(default_factory=dict)
     more: Callable[[int], Fit] | None = field(default=None, repr=False, compare=False)
 

@@ -51,6 +51,7 @@ def _stan_fit(problem: Problem, baseline: Callable[..., InferenceData], **argume
         compile_seconds=start - begin,
         gradient_evaluations=None if gradients is None else int(gradients),
         **_losses(idata),
+        statistics={name: stats[name].values for name in ("diverging", "energy") if name in stats},
         info=info,
     )
 

@@ -11,6 +11,7 @@ from bridge.errors import RecordsError
 from bridge.measures.scores import khats, shares
 from bridge.report.figures import khat_map, save, write_case, write_scores
 from bridge.report.summary import best, details, failures, summary
+from bridge.report.unseen import unseen
 
 __all__ = ["all_failed", "write", "write_figures", "write_tables"]
 
@@ -36,6 +37,7 @@ def write_tables(frame: pd.DataFrame, out: Path) -> list[Path]:
         "shares": shares(frame).reset_index(),
         "best": best(frame).reset_index(),
         "khat": khats(frame).reset_index(),
+        "unseen": unseen(frame),
         "failures": failures(frame),
         "table": details(frame),
         "records": records,

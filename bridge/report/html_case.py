@@ -104,7 +104,7 @@ def _reasons(runs: pd.DataFrame) -> str:
     """Failures in full, and what was said of runs that succeeded."""
     failed = failures(runs)
     reasons = [f"{r.method}, seed {r.seeds}: {r.reason}" for r in failed.itertuples(index=False)]
-    ok = runs[runs["status"] == "ok"].reindex(columns=["method", "notes", "fit_notes"])
+    ok = runs[runs["status"] == "ok"].reindex(columns=["method", "notes", "fit_notes", "verdict"])
     said = ok.melt("method", value_name="note").dropna(subset="note")
     notes = [f"{r.method}: {r.note}" for r in said.itertuples(index=False)]
     shown = f"<h3>What failed, and why</h3>{_list(reasons)}" if reasons else ""

@@ -9,15 +9,22 @@ from pathlib import Path
 
 import pandas as pd
 
-from bridge.measures.limits import KHAT_GOOD, KHAT_USABLE, SMALL_ERROR
-from bridge.measures.scores import khats, shares
+from bridge.measures.limits import KHAT_GOOD, KHAT_USABLE, MEAN_WRONG, RATIO_WRONG, SMALL_ERROR
+from bridge.measures.scores import khats, shares, trusted
 from bridge.report import html_figures
 from bridge.report.files import all_failed, write_figures, write_tables
 from bridge.report.html_case import case_section
 from bridge.report.html_page import figure_html, page, require
-from bridge.report.html_tables import best_table, failures_table, metrics_table, shares_table
+from bridge.report.html_tables import (
+    best_table,
+    failures_table,
+    metrics_table,
+    shares_table,
+    unseen_table,
+)
 from bridge.report.stored import read_records
 from bridge.report.summary import best, details, failures
+from bridge.report.unseen import REFUSED, WRONG, unseen
 
 __all__ = ["html_report"]
 
@@ -36,8 +43,8 @@ def html_report(folder: str | Path, out: str | Path | None = None) -> list[Path]
     -------
     list of Path
         ``report.html``, which needs no network, first; CSV tables (``shares``, ``best``,
-        ``khat``, ``failures``, ``table``, ``records``); PNG figures; and the reference draws
-        as ``reference/CASE.nc``, to be read by ``arviz.from_netcdf`` as the stored draws are.
+        ``khat``, ``unseen``, ``failures``, ``table``, ``records``); PNG figures; and the reference
+        draws as ``reference/CASE.nc``, to be read by ``arviz.from_netcdf`` as the stored draws are.
 
     Raises
     ------
@@ -82,7 +89,7 @@ def _header(title: str, folder: Path, frame: pd.DataFrame) -> str:
     others = f" {left_out} runs of other settings are left out." if left_out else ""
     made = f"Settings: {settings}. Made with {', '.join(engines)}."
     text = f"Records: {folder / 'records.sqlite'}. {made}{others}"
-    links = "khat shares best errors divergences effort table failures posteriors".split()
+    links = "khat shares unseen best errors divergences effort table failures posteriors".split()
     nav = "".join(f'<a href="#{name}">{name}</a>' for name in links)
     return (
         f"<h1>{html.escape(title)}</h1><p>{counts}.{partial}</p>"
@@ -101,8 +108,11 @@ def _overview(frame: pd.DataFrame) -> str:
         _khat_map(frame, k),
         _heading("shares", "How many posteriors a method gets right"),
         f"<p>Shares of all {len(k)} posteriors on record. Errors: of the worst mean or sd after "
-        "PSIS; time: every seed's fit.</p>",
+        "PSIS; time: every seed's fit. Trusted: the mean over posteriors of the share of seeds; "
+        f"falsely, where {_wrong()}.</p>",
         shares_table(shares(frame)),
+        _heading("unseen", "What k̂ did not see"),
+        _unseen(frame),
         _heading("best", "The best approximation of each posterior"),
         best_table(best(frame)),
         _heading("errors", "Errors of the means"),
@@ -121,6 +131,31 @@ def _overview(frame: pd.DataFrame) -> str:
         _heading("posteriors", "Posterior by posterior"),
     ]
     return "\n".join(parts)
+
+
+def _wrong() -> str:
+    """What may not be trusted, in words."""
+    return (
+        f"a mean is more than {MEAN_WRONG:g} posterior sds off or an sd not within "
+        f"{1 / RATIO_WRONG:g} to {RATIO_WRONG:g} of the reference's"
+    )
+
+
+def _unseen(frame: pd.DataFrame) -> str:
+    if trusted(frame).isna().all():
+        return "<p>These records are of a version that gave no verdict.</p>"
+    found = unseen(frame)
+    refused, wrong = (found[found["found"] == kind] for kind in (REFUSED, WRONG))
+    return (
+        "<p>k̂ is of draws of the approximation itself. It says nothing of a mode that none of them "
+        "reaches, and little of a quantity whose own tail is heavier than that of the weights. "
+        "The verdict is that of <code>bridge.fit</code>, which knows no reference: k̂, effective "
+        "draws, an error and a k̂ of each mean and sd, and a search for mass outside; of chains R̂, "
+        "ESS, divergences and E-FMI.</p>"
+        f"<h3>k̂ below {KHAT_USABLE:g}, and not trusted</h3>{unseen_table(refused)}"
+        f"<h3>Trusted, but wrong</h3><p>By the reference draws: {_wrong()}.</p>"
+        f"{unseen_table(wrong)}"
+    )
 
 
 def _khat_map(frame: pd.DataFrame, k: pd.DataFrame) -> str:

@@ -9,9 +9,11 @@ import pandas as pd
 
 from bridge.measures.limits import KHAT_USABLE
 from bridge.report.html_page import filter_table, plain_table
-from bridge.report.metrics import SHARES, Metric, Shown, shown_in
+from bridge.report.metrics import METRICS, SHARES, Metric, Shown, shown_in
 
-__all__ = ["best_table", "case_table", "failures_table", "metrics_table", "shares_table"]
+__all__ = [
+    "best_table", "case_table", "failures_table", "metrics_table", "shares_table", "unseen_table",
+]  # fmt: skip
 
 _WHAT = {"case_name": "posterior", "method": "method"}
 _COUNTS = {"runs": "runs", "failed": "failed"}
@@ -21,7 +23,7 @@ _WHY = {"why": f"why not below {KHAT_USABLE:g}"}
 def metrics_table(details: pd.DataFrame) -> str:
     """All numbers of all posteriors and methods, to be sorted and filtered; what they are below."""
     metrics = shown_in(Shown.HTML)
-    shown = _renamed(details, _WHAT | _headings(metrics) | _COUNTS)
+    shown = _renamed(_in_words(details), _WHAT | _headings(metrics) | _COUNTS)
     lines = (f"<li>{html.escape(f'{m.heading}: {m.description}')}</li>" for m in metrics)
     words = f"<summary>What the columns are</summary><ul>{''.join(lines)}</ul>"
     return f"{filter_table(shown, _formats(metrics))}<details>{words}</details>"
@@ -31,7 +33,7 @@ def case_table(details: pd.DataFrame) -> str:
     """The same of one posterior, as a plain table."""
     metrics = shown_in(Shown.HTML)
     names = {"method": "method"} | _headings(metrics) | _COUNTS
-    return plain_table(_renamed(details, names), _formats(metrics))
+    return plain_table(_renamed(_in_words(details), names), _formats(metrics))
 
 
 def best_table(best: pd.DataFrame) -> str:
@@ -40,7 +42,8 @@ def best_table(best: pd.DataFrame) -> str:
         return "<p>No approximation is on record.</p>"
     metrics = shown_in(Shown.BEST)
     names = _WHAT | _headings(metrics) | _WHY
-    return filter_table(_renamed(best.reset_index(), names), _formats(metrics), wrap=True)
+    shown = _renamed(_in_words(best.reset_index()), names)
+    return filter_table(shown, _formats(metrics), wrap=True)
 
 
 def shares_table(shares: pd.DataFrame) -> str:
@@ -58,12 +61,28 @@ def failures_table(failures: pd.DataFrame) -> str:
     return filter_table(_renamed(failures, names), {}, wrap=True)
 
 
+def unseen_table(unseen: pd.DataFrame) -> str:
+    """Runs of one kind of `bridge.report.unseen.unseen`."""
+    if unseen.empty:
+        return "<p>None.</p>"
+    errors = {"khat": "k̂", "mean_error": "Δmean PSIS", "sd_ratio": "sd ratio PSIS"}
+    names = _WHAT | {"seeds": "seeds"} | errors | {"why": "verdict"}
+    formats = dict.fromkeys(errors.values(), ".2f")
+    return filter_table(_renamed(unseen, names), formats, wrap=True)
+
+
+def _in_words(table: pd.DataFrame) -> pd.DataFrame:
+    """With shares as `Metric.text` says them."""
+    shares = [metric for metric in METRICS if metric.share]
+    return table.assign(**{m.column: table[m.column].map(m.text) for m in shares})
+
+
 def _headings(metrics: list[Metric]) -> dict[str, str]:
     return {metric.column: metric.heading for metric in metrics}
 
 
 def _formats(metrics: list[Metric]) -> dict[str, str]:
-    return {metric.heading: metric.format for metric in metrics}
+    return {metric.heading: metric.format for metric in metrics if not metric.share}
 
 
 def _renamed(table: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:

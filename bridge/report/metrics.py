@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Flag, auto
 
+import numpy as np
+
 from bridge.measures.limits import KHAT_GOOD, KHAT_USABLE, MOST_SECONDS, SMALL_ERROR
 
 __all__ = ["METRICS", "SHARES", "Metric", "Share", "Shown", "label", "shown_in"]
@@ -43,6 +45,9 @@ class Metric:
         What it is, with its unit in parentheses; also the label of an axis.
     shown
         Where.
+    share
+        Whether it is yes or no of a run, of which the mean over seeds is taken, failed runs
+        included, and told in words.
     """
 
     column: str
@@ -50,14 +55,31 @@ class Metric:
     digits: int
     description: str
     shown: Shown = TERMINAL | HTML
+    share: bool = False
 
     @property
     def format(self) -> str:
         """As :func:`format` takes it."""
         return f".{self.digits}f"
 
+    def text(self, value: float) -> str:
+        """The number as tables say it, "–" for NaN.
+
+        >>> Metric("trusted", "trusted", 0, "trusted", share=True).text(1.0)
+        'yes'
+        """
+        if np.isnan(value):
+            return "–"
+        if not self.share:
+            return f"{value:,{self.format}}"
+        return "yes" if value == 1 else "no" if value == 0 else f"{value:.0%}"
+
 
 METRICS: tuple[Metric, ...] = (
+    Metric(
+        "trusted", "trusted", 0, "what bridge.fit would say: all seeds, none, or their share",
+        TERMINAL | HTML | BEST, share=True,
+    ),
     Metric("khat", "k̂", 2, "Pareto k̂ of the importance ratios", TERMINAL | HTML | BEST),
     Metric("khat_spread", "±sd", 2, "spread of k̂ over seeds or batches", TERMINAL | HTML | BEST),
     Metric("elbo", "ELBO", 3, "E_q[log p̃ − log q] (nats)"),
@@ -82,6 +104,20 @@ METRICS: tuple[Metric, ...] = (
         "worst error of a mean after PSIS (Monte Carlo standard errors of the reference)",
         HTML | BEST,
     ),
+    Metric("sd_ratio", "sd ratio", 2, "sd over the reference's farthest from 1", Shown.NOWHERE),
+    Metric(
+        "sd_ratio_psis", "sd ratio PSIS", 2, "sd over the reference's farthest from 1 after PSIS",
+        Shown.NOWHERE,
+    ),
+    Metric(
+        "missed", "log missed", 2,
+        "lower bound of log(mass of a mode outside / mass covered), of runs that miss one (nats)",
+        Shown.NOWHERE,
+    ),
+    Metric(
+        "search_gradients", "search grads", 0, "gradients spent to look for missed mass",
+        Shown.NOWHERE,
+    ),
     Metric("ess", "ESS", 0, "effective draws"),
     Metric("gradient_evaluations", "grads", 0, "gradient evaluations", TERMINAL | HTML | BEST),
     Metric("density_evaluations", "log p̃", 0, "evaluations of log p̃", Shown.NOWHERE),
@@ -105,6 +141,8 @@ SHARES: tuple[Share, ...] = (
     Share("khat_usable", f"k̂ < {KHAT_USABLE:g}", ".0%"),
     Share("khat_good", f"k̂ < {KHAT_GOOD:g}", ".0%"),
     Share("small_errors", f"errors < {SMALL_ERROR:g} sd", ".0%"),
+    Share("trusted", "trusted", ".0%"),
+    Share("falsely_trusted", "falsely trusted", ".0%"),
     Share("in_time", f"≤ {MOST_SECONDS:g} CPU s", ".0%"),
     Share("failed", "failed runs", ".0f"),
     Share("median_seconds", "CPU s", ".2f"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,12 +10,14 @@ import pandas as pd
 from bridge.measures.limits import KHAT_USABLE
 from bridge.measures.scores import NONE, best_methods
 from bridge.report import metrics
+from bridge.report.unseen import without_numbers
 
 __all__ = ["best", "details", "failure_lines", "failures", "summary"]
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per case and method: the median over seeds of each of `metrics.METRICS`.
+    """One row per case and method: the median over seeds of each of `metrics.METRICS`, of shares
+    the mean.
 
     ``khat_spread`` is the standard deviation of k̂ over seeds, or of its batches where there is
     one seed. ``failed`` counts failures, ``reason`` gives the first. A ``{column}_reliable`` is
@@ -33,7 +34,8 @@ def _summarise(group: pd.DataFrame) -> dict[str, object]:
     ok = group[group["status"] == "ok"]
     row: dict[str, object] = {"runs": len(group), "failed": len(group) - len(ok)}
     for metric in metrics.METRICS:
-        row[metric.column] = _numbers(ok, metric.column).median()
+        numbers = _numbers(group if metric.share else ok, metric.column)
+        row[metric.column] = numbers.mean() if metric.share else numbers.median()
         if (reliable := f"{metric.column}_reliable") in ok:
             row[reliable] = bool(ok[reliable].dropna().eq(True).all())
     khats = _numbers(ok, "khat")
@@ -92,7 +94,7 @@ def _remarks(frame: pd.DataFrame, case: str, method: str) -> str:
     ]
     first: dict[str, str] = {}
     for remark in remarks:
-        first.setdefault(re.sub(r"[-+.\d]+", "#", remark), remark)
+        first.setdefault(without_numbers(remark), remark)
     return "; ".join(first.values())
 
 

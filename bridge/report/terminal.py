@@ -19,7 +19,8 @@ __all__ = ["LEGEND", "rich_tables"]
 
 LEGEND = (
     f"k̂ < {KHAT_GOOD:g} good, < {KHAT_USABLE:g} usable; ELBO and KL in nats; errors of the worst "
-    "parameter in posterior standard deviations; ? = unreliable, see `notes` in records.csv."
+    "parameter in posterior standard deviations; ? = unreliable, see `notes` in records.csv; "
+    "trusted: what `bridge.fit` would say, see `verdict` there."
 )
 
 
@@ -60,7 +61,7 @@ def _cell(row: Mapping[str, object], metric: Metric) -> str:
         return "failed" if name == "khat" else ""
     if name == "khat" and row.get("khat_exact"):
         return "exact"
-    if not isinstance(value, float) or np.isnan(value):
+    if not isinstance(value, float):
         return "–"
     doubt = "?" if row.get(f"{name}_reliable") is False else ""
-    return f"{value:,{metric.format}}{doubt}"
+    return f"{metric.text(value)}{doubt}"

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bridge.measures.limits import MEAN_WRONG, RATIO_WRONG
 from bridge.methods.base import Array
 from posteriordb_cases.zoo import Truth, ZooDensity, summary_of
 
 __all__ = ["Judged", "judged"]
 
-# What may not be trusted: an error of a mean in posterior sds, of an sd as a ratio, and the mass
-# that a mode lacks. At the 400 effective draws that answers have, .2 is four standard errors of a
-# mean, and .8 six of the sd of a Gaussian.
-MEAN_WRONG, RATIO_WRONG, MASS_WRONG = 0.2, 1.25, 0.05
+MASS_WRONG = 0.05  # that a mode lacks and that may not be trusted
 # What is right: a refusal of it is a false one.
 MEAN_RIGHT, RATIO_RIGHT = 0.05, 1.05
 # Standard errors, at as many effective draws as are asked for, by which the share of a mode may be

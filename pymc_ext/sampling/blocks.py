@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pymc_ext.density import Density, TransportMap
 from pymc_ext.density.protocol import coordinate_names
-from pymc_ext.sampling.diagnostics import Diagnostics
+from pymc_ext.sampling.diagnostics import Diagnostics, scalars
 from pymc_ext.sampling.protocol import STATISTICS, Chain, Transitions
 
 Array = NDArray[np.floating]
@@ -50,7 +50,7 @@ class Chains:
         self.points, self.theta = np.empty((M, 0, D)), np.empty((M, 0, D))
         self.lp = np.empty((M, 0))
         self.statistics: dict[str, NDArray] = {}
-        self.names = [*coordinate_names(density), "log p̃"]
+        self.names = coordinate_names(density)
         self._derived: dict[str, Array] = {}
         self._judged: Diagnostics | None = None
 
@@ -90,7 +90,7 @@ class Chains:
             for name in STATISTICS
         })  # fmt: skip
         if self.constrain is not None:
-            self._append(self._derived, _scalars(self.constrain(theta), new.shape[:2]))
+            self._append(self._derived, scalars(self.constrain(theta), new.shape[:2]))
         self.steps = max(float(self.statistics["n_steps"][:, -made:].mean()), 1.0)
 
     @staticmethod
@@ -105,13 +105,7 @@ class Chains:
         return self._judged
 
     def _diagnostics(self) -> Diagnostics:
-        values: list[Array] = [self.theta, self.lp[..., None]]
-        names = list(self.names)
-        for name, scalars in self._derived.items():
-            defined = np.isfinite(scalars).all(axis=(0, 1))
-            values.append(scalars[..., defined])
-            names += [f"{name}[{i}]" for i in np.flatnonzero(defined)]
-        return Diagnostics.of(np.concatenate(values, axis=-1), names, self.statistics)
+        return Diagnostics.of_draws(self.theta, self.lp, self.names, self._derived, self.statistics)
 
     def close(self) -> None:
         """No further draws are wanted."""
@@ -135,9 +129,3 @@ class Chains:
     def _stop(self) -> None:
         for chain in self.chains:
             chain.stop()
-
-
-def _scalars(values: Mapping[str, NDArray], shape: tuple[int, ...]) -> dict[str, Array]:
-    """Real values by name as scalars, (chains, draws, size) each."""
-    real = {k: np.asarray(v) for k, v in values.items() if np.asarray(v).dtype.kind == "f"}
-    return {name: value.reshape(*shape, -1) for name, value in real.items()}

@@ -78,9 +78,9 @@ class Diagnostics:
     apart
         Name of the quantity that has it.
     energy_fmi
-        Smallest of any chain.
+        Smallest of any chain; infinite where the sampler has no energies.
     divergences, transitions
-        Number of divergent transitions, and of all.
+        Number of divergent transitions, none where the sampler does not tell them, and of all.
     sd_error
         Largest standard error of an sd, as a share of it, of those that more draws would tell.
     vaguest
@@ -105,7 +105,8 @@ class Diagnostics:
     def of(
         cls, quantities: Array, names: Sequence[str], statistics: Mapping[str, NDArray]
     ) -> Diagnostics:
-        """Of quantities (chains, draws, K) and statistics (chains, draws)."""
+        """Of quantities (chains, draws, K) and statistics (chains, draws); a sampler that lacks
+        ``energy`` or ``diverging`` is not judged by it."""
         bulk, tail, rhat = bulk_ess(quantities), tail_ess(quantities), split_rhat(quantities)
         errors, khat = sd_error(quantities), np.full(len(names), -np.inf)
         if quantities.shape[0] * quantities.shape[1] >= DRAWS_FOR_TAIL:
@@ -123,13 +124,46 @@ class Diagnostics:
             scarcest=names[scarcest],
             rhat=float(rhat[apart]),
             apart=names[apart],
-            energy_fmi=float(energy_fmi(statistics["energy"]).min()),
-            divergences=int(np.sum(statistics["diverging"])),
-            transitions=int(statistics["diverging"].size),
+            energy_fmi=(
+                float(energy_fmi(statistics["energy"]).min()) if "energy" in statistics else np.inf
+            ),
+            divergences=int(np.sum(statistics.get("diverging", 0))),
+            transitions=quantities.shape[0] * quantities.shape[1],
             sd_error=float(known[vaguest]),
             vaguest=names[vaguest],
             heavy=tuple(heavy.values()),
         )
+
+    @classmethod
+    def of_draws(
+        cls,
+        theta: Array,
+        lp: Array,
+        names: Sequence[str],
+        derived: Mapping[str, Array],
+        statistics: Mapping[str, NDArray],
+    ) -> Diagnostics:
+        """Of all that draws say.
+
+        Parameters
+        ----------
+        theta, lp
+            Draws (chains, draws, D), unconstrained, and their log p̃ (chains, draws).
+        names
+            Of the coordinates.
+        derived
+            Other quantities by name, as `scalars` gives them; those that are not always finite are
+            left out.
+        statistics
+            Of the sampler, by ArviZ's names, (chains, draws) each.
+        """
+        values: list[Array] = [theta, lp[..., None]]
+        labels = [*names, "log p̃"]
+        for name, value in derived.items():
+            defined = np.isfinite(value).all(axis=(0, 1))
+            values.append(value[..., defined])
+            labels += [f"{name}[{i}]" for i in np.flatnonzero(defined)]
+        return cls.of(np.concatenate(values, axis=-1), labels, statistics)
 
     @property
     def ess(self) -> float:
@@ -196,6 +230,12 @@ class Diagnostics:
             more = f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
             found.append(f"not to be had from draws, take quantiles: {named}{more}")
         return tuple(found)
+
+
+def scalars(values: Mapping[str, NDArray], shape: tuple[int, ...]) -> dict[str, Array]:
+    """Real values by name (chains · draws, *size) as scalars, (chains, draws, size) each."""
+    real = {k: np.asarray(v) for k, v in values.items() if np.asarray(v).dtype.kind == "f"}
+    return {name: value.reshape(*shape, -1) for name, value in real.items()}
 
 
 def _khat_of_squares(quantities: Array) -> Array:

@@ -29,14 +29,13 @@ from pymc_ext.variational.core.precision import Precision, weighted_precision
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.weights import KHAT_USABLE
-from pymc_ext.variational.gaussian.missed_mass import MissedMass, missed_mass
+from pymc_ext.variational.gaussian.missed_mass import MissedMass, mass_outside
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 
 __all__ = ["Check", "Diagnosis", "diagnose"]
 
 Array = NDArray[np.floating]
 DRAWS = 20_000  # as `bridge.fit` judges by: a tail of 424
-SEARCHED = 2_000  # of them the search for missed mass is told: q's mean, spread and edge
 
 
 @dataclass(frozen=True)
@@ -203,15 +202,9 @@ def diagnose(
     sd = np.sqrt(weights @ (theta - mean) ** 2)
     precision = weighted_precision(theta, log_ratios, weights)
     names = coordinate_names(density)
-    # where log q is known only at its own draws, q is taken for its first two moments
-    log_density_of_q = getattr(weighted, "log_density", None)
-    if log_density_of_q is None:
-        log_density_of_q = Gaussian.of_draws(theta).log_density
-    near = theta[:SEARCHED]
-    missed = missed_mass(
-        counted, near, log_p[:SEARCHED], log_density_of_q(near), log_density_of_q,
-        fresh.log_marginal_is, rng,
-    )  # fmt: skip
+    missed = mass_outside(
+        counted, theta, log_p, getattr(weighted, "log_density", None), fresh.log_marginal_is, rng
+    )
     return Diagnosis(
         checks=(
             _of_weights(fresh, ess),

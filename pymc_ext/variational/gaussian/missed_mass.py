@@ -48,6 +48,7 @@ OUTSIDE_SDS, OUTSIDE_NATS = 5.0, 4.5
 # far beyond what skewness or tails leave of a fit whose weights serve.
 UNDERRATED = 3.0
 NEGLIGIBLE = 0.01  # share of q's mass below which a basin does not matter
+SEARCHED = 2_000  # draws that a verdict's search is told: enough for q's mean, spread and edge
 
 
 @dataclass(frozen=True)
@@ -192,6 +193,31 @@ def missed_mass(
             ended_outside.add(len(followed) - 1)
     paths = len(found) + sum(i in ended_outside for i in again)
     return MissedMass(_different(found), paths, len(starts) + 1, density.gradients - before)
+
+
+def mass_outside(
+    density: CountedDensity,
+    theta: Array,
+    log_p: Array,
+    log_density_of_q: Callable[[Array], Array] | None,
+    log_z: float,
+    rng: np.random.Generator,
+) -> MissedMass:
+    """The search of a verdict: `missed_mass` of the first draws of a q, whichever it is.
+
+    Parameters
+    ----------
+    density, log_z, rng
+        As in :func:`missed_mass`.
+    theta, log_p
+        Draws of q (N, D) with their log p̃ (N,).
+    log_density_of_q
+        log q of any points, (M, D) -> (M,); None where it is known at q's own draws only, so that q
+        is taken for the Gaussian of its first two moments.
+    """
+    theta, log_p = theta[:SEARCHED], log_p[:SEARCHED]
+    log_q = log_density_of_q or Gaussian.of_draws(theta).log_density
+    return missed_mass(density, theta, log_p, log_q(theta), log_q, log_z, rng)
 
 
 @dataclass(frozen=True)

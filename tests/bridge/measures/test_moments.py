@@ -164,8 +164,11 @@ def test_worst_is_the_largest_error_of_any_parameter(reference: dict[str, np.nda
     summary = worst(errors)
     assert summary.mean == pytest.approx(3, rel=1e-9)
     assert summary.sd == pytest.approx(1, rel=1e-9)
+    assert summary.sd_ratio == pytest.approx(2, rel=1e-9)
     assert summary.quantile == pytest.approx(3, rel=1e-9)
     assert summary.mean_mcse == errors.loc["mu", "mean_error_mcse"] > 100
+    draws["mu"] = draws["mu"].mean() + (draws["mu"] - draws["mu"].mean()) / 3
+    assert worst(moment_errors(draws, reference)).sd_ratio == pytest.approx(1 / 3, rel=1e-9)
 
 
 @pytest.mark.parametrize(
