@@ -86,6 +86,8 @@ def exact_answer(
         except EXPECTED_FAILURES as error:
             _log.debug("%s failed", WARM, exc_info=True)
             why = f"{WARM} failed: {type(error).__name__}: {error}"
+    if isinstance(problem, DensityProblem):
+        return _warm(problem, None, None, options, seed)  # it has no sampler of its own
     idata = problem.nuts(draws, seed, progressbar)
     elsewhere = () if modes is None else not_visited(modes, problem.pymc_target, idata)
     doubts = (*elsewhere, *doubts_of_nuts(idata))

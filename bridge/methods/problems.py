@@ -146,31 +146,6 @@ class DensityProblem:
         require_scores(self.density, start)
         return start
 
-    def nuts(self, draws: int, seed: int, progressbar: bool) -> InferenceData:
-        """NUTS by nutpie, until its draws are worth 400; ``draws`` is not needed."""
-        import xarray as xr
-
-        from pymc_ext.sampling.nutpie import NutpieNUTS
-        from pymc_ext.sampling.run import sample
-        from stan_models.inference_data import make_inference_data
-
-        found = sample(self.density, None, NutpieNUTS(), seed=seed)
-        chains, length, D = found.theta.shape
-        values = self.pymc_target.constrain(found.theta.reshape(-1, D))
-        dims = ("chain", "draw")
-        posterior = {
-            name: ((*dims, *(["theta_dim_0"] if value.ndim > 1 else [])),
-                   value.reshape(chains, length, *value.shape[1:]))
-            for name, value in values.items()
-        }  # fmt: skip
-        stats = {name: (dims, np.asarray(x)) for name, x in found.statistics.items()}
-        coords = {"chain": np.arange(chains), "draw": np.arange(length)}
-        groups = {
-            "posterior": xr.Dataset(posterior, coords=coords),
-            "sample_stats": xr.Dataset(stats, coords=coords),
-        }
-        return make_inference_data(groups)
-
 
 GivenProblem = ModelProblem | StanProblem | DensityProblem
 
