@@ -1,14 +1,15 @@
 """The hub: puts cases, methods and truth together, and judges every result.
 
 ``compare`` runs methods on cases, ``sweep`` all on all; ``fit`` takes the first method that can be
-trusted, of ours or a ``Method`` of yours that answers with a ``Fit``; ``pymc_target`` and
+trusted, of ours or a ``Method`` of yours that answers with a ``Fit``; ``calibrate`` asks whether
+what a method says of simulated data is true of what made them; ``pymc_target`` and
 ``stan_target`` give log p̃ on the unconstrained space, ``stan_model`` makes a PyMC model of a Stan
 program; ``pareto_khat``, ``bridge_sampling``, ``kl_from_q``, ``kl_to_q`` and ``moment_errors``
 judge any draws with ``lp`` and ``lq``.
 
 The rooms, each with its own description: `bridge.targets`, `bridge.stan`, `bridge.measures`,
-`bridge.methods`, `bridge.comparison`, `bridge.reference`, `bridge.report`. Names are imported when
-they are first asked for: a Stan program is fitted without PyMC.
+`bridge.methods`, `bridge.comparison`, `bridge.calibration`, `bridge.reference`, `bridge.report`.
+Names are imported when they are first asked for: a Stan program is fitted without PyMC.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pymc_ext  # noqa: F401  # first: it refuses versions of PyMC and ArviZ th
 
 if TYPE_CHECKING:
     from bridge.advice import fit
+    from bridge.calibration.calibrate import calibrate
     from bridge.comparison.compare import compare
     from bridge.comparison.sweep import sweep
     from bridge.measures.divergence import kl_from_q, kl_to_q
@@ -38,6 +40,7 @@ _HOMES = {
     "Target": "bridge.targets.base",
     "WeightedDraws": "bridge.methods.base",
     "bridge_sampling": "bridge.measures.evidence",
+    "calibrate": "bridge.calibration.calibrate",
     "compare": "bridge.comparison.compare",
     "fit": "bridge.advice",
     "kl_from_q": "bridge.measures.divergence",
@@ -57,6 +60,7 @@ __all__ = [
     "Target",
     "WeightedDraws",
     "bridge_sampling",
+    "calibrate",
     "compare",
     "fit",
     "kl_from_q",

@@ -1,4 +1,4 @@
-"""The command line: ``python -m bridge compare | sweep | report | fit | list | generate``."""
+"""The command line: ``python -m bridge compare | sweep | calibrate | report | fit | list | …``."""
 
 from __future__ import annotations
 
@@ -67,7 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bridge", description=__doc__)
     parser.add_argument("--verbose", action="store_true", help="say what is being done")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_add_compare, _add_sweep, _add_report, _add_fit, _add_list_and_generate):
+    for add in (
+        _add_compare, _add_sweep, _add_calibrate, _add_report, _add_fit, _add_list_and_generate
+    ):  # fmt: skip
         add(commands.add_parser)
     return parser
 
@@ -96,17 +98,45 @@ def _add_sweep(add_command: Adder) -> None:
         "(default: all)",
     )
     command.add_argument(
-        "--budget", type=float, metavar="S", help="seconds after which no further run is started"
-    )
-    command.add_argument(
         "--run-limit", type=float, metavar="S", help="seconds after which a run is given up"
     )
-    command.add_argument(
-        "--backend",
-        default="loky",
-        help="joblib's: loky (processes here), or dask or ray for the cluster you are connected to",
-    )
+    _cluster_arguments(command)
     command.set_defaults(run=_later("sweep_command"))
+
+
+def _add_calibrate(add_command: Adder) -> None:
+    command = add_command(
+        "calibrate", help="fit data simulated from known parameters: are posteriors right?"
+    )
+    command.add_argument(
+        "model",
+        metavar="FILE[:NAME]",
+        help="a Python file and the name in it of a pm.Model, or of a function that makes one "
+        "(default: model); or a .stan file",
+    )
+    command.add_argument(
+        "--simulate",
+        type=Path,
+        metavar="FILE",
+        help="a Python file with prior(rng) and simulator(parameters, rng), either or both; a "
+        ".stan file needs them",
+    )
+    command.add_argument(
+        "--data", type=Path, metavar="FILE", help="real data, JSON: posterior calibration"
+    )
+    command.add_argument(
+        "--method", default="answer", metavar="METHOD", help="default: all that `fit` does"
+    )
+    command.add_argument("--simulations", type=int, default=1_000, help="default 1000")
+    command.add_argument("--seed", type=int, default=1, help="of all random numbers (default 1)")
+    command.add_argument(
+        "--out", type=Path, default=Path("results/calibrate"),
+        help="folder of one model and one method (default results/calibrate)",
+    )  # fmt: skip
+    command.add_argument("--jobs", type=int, default=-1, help="processes (default: one a core)")
+    command.add_argument("--retry-failed", action="store_true", help="run recorded failures again")
+    _cluster_arguments(command)
+    command.set_defaults(run=_later("calibrate_command"))
 
 
 def _add_report(add_command: Adder) -> None:
@@ -172,6 +202,17 @@ def _comparison_arguments(
     command.add_argument("--jobs", type=int, default=-1, help="processes (default: one a core)")
     command.add_argument("--retry-failed", action="store_true", help="run recorded failures again")
     _database_argument(command)
+
+
+def _cluster_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--budget", type=float, metavar="S", help="seconds after which no further run is started"
+    )
+    command.add_argument(
+        "--backend",
+        default="loky",
+        help="joblib's: loky (processes here), or dask or ray for the cluster you are connected to",
+    )
 
 
 def _database_argument(command: argparse.ArgumentParser) -> None:

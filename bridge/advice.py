@@ -17,7 +17,7 @@ from bridge.exact import exact_answer
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.base import Method
 from bridge.methods.named_draws import resampled
-from bridge.methods.problems import as_problem
+from bridge.methods.problems import GivenProblem, as_problem
 from bridge.methods.table import METHODS, find_methods
 from bridge.search import Search
 from bridge.verdict import REPETITIONS
@@ -41,7 +41,7 @@ FLOW = "bernstein-match"  # where a density is wanted, or NUTS is predicted to t
 
 
 def fit(
-    model: pm.Model | StanProgram | Density | str | os.PathLike[str] | None = None,
+    model: pm.Model | StanProgram | Density | GivenProblem | str | os.PathLike[str] | None = None,
     data: Data = None,
     *,
     methods: Sequence[str | Method] | str | Method = LADDER,
@@ -74,7 +74,9 @@ def fit(
     ----------
     model
         A ``pm.Model`` (None: the one of the ``with`` context), a `stan_models.StanProgram`, Stan
-        source, the path of a ``.stan`` file, or any density (``px.CallableDensity``, say).
+        source, the path of a ``.stan`` file, or any density (``px.CallableDensity``, say). What
+        :func:`bridge.methods.problems.as_problem` makes of one keeps its compiled functions from
+        one call to the next.
     data
         Data of a Stan program: a mapping, the path of a JSON file, or None.
     methods

@@ -130,6 +130,38 @@ def _print_results(frame: pd.DataFrame, wide: Console) -> None:
         wide.print(line, highlight=False, markup=False)
 
 
+def calibrate_command(arguments: argparse.Namespace, console: Console) -> int:
+    """Simulation-based calibration; 1 where fits that are trusted, or all, are not calibrated."""
+    from bridge.calibration.calibrate import calibrate
+    from bridge.calibration.files import read_data, read_functions, read_model
+
+    def said(record: Record) -> str:
+        verdict = "trusted" if record["trusted"] else "not trusted"
+        return f"simulation {record['seed']}: {record['status']}, {verdict}"
+
+    model = read_model(arguments.model)
+    functions = {} if arguments.simulate is None else read_functions(arguments.simulate)
+    data = None if arguments.data is None else read_data(arguments.data)
+    with _followed(console, said) as (on_record, _), cluster(arguments.backend, arguments.jobs):
+        found = calibrate(
+            model,
+            arguments.method,
+            arguments.simulations,
+            data=data,
+            out=arguments.out,
+            random_seed=arguments.seed,
+            retry_failed=arguments.retry_failed,
+            budget=arguments.budget,
+            on_record=on_record,
+            prior=functions.get("prior"),
+            simulator=functions.get("simulator"),
+        )
+    console.print(str(found), highlight=False, markup=False)
+    names = [path.name for path in found.write(arguments.out)]
+    console.print(f"{', '.join(names)} in {arguments.out}", highlight=False)
+    return 0 if found.calibrated(fits="trusted") else 1
+
+
 def report_command(arguments: argparse.Namespace, console: Console) -> int:
     """One HTML page on the records of a sweep."""
     with console.status("writing the report ..."):

@@ -97,6 +97,22 @@ class StanDensity:
         return in_order(_names(self._model.param_unc_names()), array_dimensions(self.program))
 
     @cached_property
+    def bounded_names(self) -> list[str]:
+        """Those of :attr:`unconstrained_names` in which the parameters are not linear.
+
+        A logarithm or a logit of a bounded parameter is, an offset or a scale is not.
+        """
+        bounded = []
+        for i, name in enumerate(self.unconstrained_names):
+            points = np.zeros((3, self.dimension))
+            points[:, i] = 0, 1, 2  # not about 0, where a logit is symmetric
+            columns = self.constrain(points, transformed=False).values()
+            first, second, third = np.hstack([value.reshape(3, -1) for value in columns])
+            if not np.allclose(third - second, second - first, rtol=1e-6, atol=1e-12):
+                bounded.append(name)
+        return bounded
+
+    @cached_property
     def parameter_names(self) -> list[str]:
         """Names of the parameters block, in its order."""
         return list(self.shapes)

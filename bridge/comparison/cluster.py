@@ -1,18 +1,26 @@
-"""Where runs go: processes here, or the cluster of Dask or Ray."""
+"""Where runs go: processes here, or the cluster of Dask or Ray; and what comes back of them."""
 
 from __future__ import annotations
 
 import importlib
+import logging
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import joblib
+from joblib.parallel import get_active_backend
 
+from bridge.comparison.records import Record
 from bridge.errors import BridgeError
 
-__all__ = ["cluster"]
+__all__ = ["cluster", "finished", "within"]
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 
 @contextmanager
@@ -41,6 +49,26 @@ def cluster(backend: str, jobs: int) -> Iterator[None]:
             yield
     else:
         raise BridgeError(f"backend must be loky, dask or ray, got {backend!r}")
+
+
+def finished(tasks: Iterator[object]) -> Iterator[Record]:
+    """Results of joblib's ``tasks`` as they end, or a round at a time where it cannot say more."""
+    backend, _ = get_active_backend()
+    if backend.supports_return_generator:
+        yield from joblib.Parallel(return_as="generator_unordered", pre_dispatch="n_jobs")(tasks)
+        return
+    while batch := list(islice(tasks, joblib.effective_n_jobs())):  # ray answers when all is done
+        yield from joblib.Parallel()(batch)
+
+
+def within(pending: Sequence[_T], budget: float | None) -> Iterator[_T]:
+    """The runs, until ``budget`` seconds have passed."""
+    begin = time.monotonic()
+    for number, run in enumerate(pending):
+        if budget is not None and time.monotonic() - begin > budget:
+            _log.info("budget of %g s used up: %d runs left", budget, len(pending) - number)
+            return
+        yield run
 
 
 @contextmanager

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import pandas as pd
-from joblib import Parallel, delayed, effective_n_jobs
-from joblib.parallel import get_active_backend
+from joblib import delayed
 
+from bridge.comparison.cluster import finished, within
 from bridge.comparison.records import Record, Records
 from bridge.comparison.run import Run, Settings, require_picklable, run_one
 from bridge.errors import UnreliableReferenceError
@@ -111,8 +109,8 @@ def compare(
     pending = [run for run in runs if run.key not in done]
     if len(pending) < len(runs):
         _log.info("%d of %d runs are on record in %s", len(runs) - len(pending), len(runs), out)
-    tasks = (delayed(run_one)(run, out, run_limit) for run in _until(pending, budget))
-    for number, record in enumerate(_finished(tasks), start=len(runs) - len(pending) + 1):
+    tasks = (delayed(run_one)(run, out, run_limit) for run in within(pending, budget))
+    for number, record in enumerate(finished(tasks), start=len(runs) - len(pending) + 1):
         records.add(record)
         if on_record is not None:
             on_record(record, number, len(runs))
@@ -167,23 +165,3 @@ def _admitted(case: Case) -> str:
             f"`python -m bridge generate {case.name}`"
         )
     return case.name
-
-
-def _finished(tasks: Iterator[object]) -> Iterator[Record]:
-    """Results of joblib's ``tasks`` as they end, or a round at a time where it cannot say more."""
-    backend, _ = get_active_backend()
-    if backend.supports_return_generator:
-        yield from Parallel(return_as="generator_unordered", pre_dispatch="n_jobs")(tasks)
-        return
-    while batch := list(islice(tasks, effective_n_jobs())):  # ray, which answers when all is done
-        yield from Parallel()(batch)
-
-
-def _until(pending: Sequence[Run], budget: float | None) -> Iterator[Run]:
-    """The runs, until ``budget`` seconds have passed."""
-    begin = time.monotonic()
-    for number, run in enumerate(pending):
-        if budget is not None and time.monotonic() - begin > budget:
-            _log.info("budget of %g s used up: %d runs left", budget, len(pending) - number)
-            return
-        yield run

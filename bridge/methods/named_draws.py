@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["NamedDraws", "of_chains", "resampled"]
 
 _log = logging.getLogger(__name__)
+CHAINS = 4  # of resampled draws, as samplers make them
 
 
 @dataclass(frozen=True)
@@ -94,31 +95,34 @@ def resampled(
     weights
         One a draw, of any shape, summing to 1.
     draws
-        How many to return, in one chain.
+        How many to return, in four chains where four divides it, for R̂ and plots that want several.
+        A draw that is taken more than once follows itself, so that ESS shows it.
     seed
         Of the resampling, and of a Stan program's generated quantities.
     """
     rng = np.random.default_rng([seed, 1])
-    rows = systematic(weights.ravel(), draws, rng)
+    chains = CHAINS if draws % CHAINS == 0 else 1
+    rows = systematic(weights.ravel(), draws, rng).reshape(chains, -1)
     own = found.weighted
     assert own is not None, "draws of a sampler have no weights"
     theta = own.theta.reshape(-1, own.theta.shape[-1])[rows]
-    return _named(problem, found.target, theta[None], {"lp": own.lp.ravel()[rows][None]}, seed)
+    return _named(problem, found.target, theta, {"lp": own.lp.ravel()[rows]}, seed)
 
 
 def systematic(weights: Array, draws: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """Rows to take, in random order: of row n the next integer below or above draws · weight.
+    """Rows to take: of row n the next integer below or above draws · weight, one after the other.
+
+    Different rows are in random order.
 
     Kitagawa (1996), Monte Carlo filter and smoother, JCGS 5(1), doi:10.2307/1390750.
 
-    >>> sorted(systematic(np.array([0.5, 0.25, 0.25]), 4, np.random.default_rng(1)).tolist())
-    [0, 0, 1, 2]
+    >>> systematic(np.array([0.5, 0.25, 0.25]), 4, np.random.default_rng(2)).tolist()
+    [2, 0, 0, 1]
     """
     order = rng.permutation(weights.size)
     ends = np.cumsum(weights[order])
     at = (np.arange(draws) + rng.random()) / draws * ends[-1]
-    rows = order[np.minimum(np.searchsorted(ends, at, side="right"), weights.size - 1)]
-    return rng.permutation(rows)
+    return order[np.minimum(np.searchsorted(ends, at, side="right"), weights.size - 1)]
 
 
 def of_chains(problem: Problem, target: Target, found: Sampled, seed: int) -> NamedDraws:

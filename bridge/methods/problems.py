@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from stan_models.density import Data, StanDensity
 
-__all__ = ["DensityProblem", "ModelProblem", "StanProblem", "as_problem"]
+__all__ = ["DensityProblem", "GivenProblem", "ModelProblem", "StanProblem", "as_problem"]
 
 
 @dataclass(frozen=True)
@@ -172,10 +172,16 @@ class DensityProblem:
         return make_inference_data(groups)
 
 
+GivenProblem = ModelProblem | StanProblem | DensityProblem
+
+
 def as_problem(
-    model: pm.Model | StanProgram | Density | str | os.PathLike[str] | None, data: Data
-) -> ModelProblem | StanProblem | DensityProblem:
+    model: pm.Model | StanProgram | Density | str | os.PathLike[str] | GivenProblem | None,
+    data: Data,
+) -> GivenProblem:
     """The problem of a PyMC model (None: of the context), of a Stan program, or of a density.
+
+    One that was made before is given back, with what it has compiled.
 
     Raises
     ------
@@ -186,6 +192,8 @@ def as_problem(
     DensityError
         Neither of them, or a density that lacks a member.
     """
+    if isinstance(model, ModelProblem | StanProblem | DensityProblem):
+        return model
     if model is None or _is_pymc_model(model):
         if data is not None:
             raise ValueError(

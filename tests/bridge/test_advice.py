@@ -25,7 +25,7 @@ from bridge.attempt import FIRST_BLOCK
 from bridge.errors import BridgeError, UnknownMethodError
 from bridge.methods.base import Fit, Method
 from bridge.methods.families import FittedBy
-from bridge.methods.named_draws import systematic
+from bridge.methods.named_draws import resampled, systematic
 from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
 from bridge.search import Search
@@ -61,11 +61,11 @@ def test_a_gaussian_is_exact_with_the_first_method():
     posterior = advice.idata["posterior"]
     assert posterior["x"].dims == ("chain", "draw", "axis")
     assert list(posterior["axis"].values) == ["a", "b"]
-    x = posterior["x"].values[0]
+    x = posterior["x"].values.reshape(-1, 2)
     np.testing.assert_allclose(
         x.mean(0) / [0.5, 3.0], [2.0, -2 / 3], atol=monte_carlo(1 / 4000**0.5)
     )
-    np.testing.assert_allclose(posterior["total"].values[0], x.sum(1))
+    np.testing.assert_allclose(posterior["total"].values.ravel(), x.sum(1))
 
 
 def test_resampling_repairs_what_k_hat_allows():
@@ -122,7 +122,7 @@ def test_an_existing_file_is_replaced_on_request_only(tmp_path, capsys):
     assert "--overwrite" in capsys.readouterr().err
     assert main([*arguments, "--overwrite"]) == 0
     posterior = az.from_netcdf(str(out))["posterior"]
-    assert posterior["x"].shape == (1, 100, 2)
+    assert posterior["x"].shape == (4, 25, 2)
     assert posterior.attrs["method"] == "hierarchical" and posterior.attrs["trusted"] == 1
     assert "exact: its log ratios" in posterior.attrs["reasons"]
     assert capsys.readouterr().out.count("exact: its log ratios") == 1
@@ -404,6 +404,24 @@ def test_what_weights_cannot_mend_is_refused_by_its_first_draws():
     (attempt,) = search.attempts
     assert attempt.khat > 1 and not attempt.good and "refused: k̂" in attempt.verdict
     assert search.found is not None and search.found.lp.size == FIRST_BLOCK
+
+
+def test_the_ess_of_resampled_draws_is_not_that_of_their_copies():
+    theta = np.random.default_rng(1).standard_normal((1, 2_000, 1))
+    density = px.CallableDensity(lambda t: -0.5 * (t**2).sum(1), lambda t: -t, dimension=1)
+    problem = as_problem(density, None)
+    lp = density.log_density(theta[0])[None]
+    fit = Fit(problem.pymc_target, theta, lp, 0.0, lp)
+    weights = np.random.default_rng(2).dirichlet(np.full(2_000, 0.1))  # worth some 200
+    worth = 1 / (weights @ weights)
+    drawn = resampled(problem, fit, weights, 4_000, 1)
+    assert drawn.values["theta"].shape == (4, 1_000, 1)
+    assert drawn.statistics["lp"].shape == (4, 1_000)
+    ess = float(az.ess(drawn.values["theta"][..., 0], method="bulk"))
+    assert 0.5 * worth < ess < 3 * worth
+    odd = resampled(problem, fit, np.full(2_000, 1 / 2_000), 1_001, 1)
+    assert odd.values["theta"].shape == (1, 1_001, 1)
+    assert len(np.unique(odd.values["theta"])) == 1_001
 
 
 def test_resampling_takes_no_draw_twice_whose_weight_is_small():

@@ -82,10 +82,10 @@ def test_any_density_is_served() -> None:
     )
     advice = bridge.fit(named, random_seed=1, draws=100)
     assert advice.method == "hierarchical" and advice.trusted
-    assert advice.idata["posterior"]["a"].shape == (1, 100)
+    assert advice.idata["posterior"]["a"].shape == (4, 25)
     single = CallableDensity(lambda t: -0.5 * (t**2).sum(1), lambda t: -t, dimension=2)
     advice = bridge.fit(single, methods="hierarchical", random_seed=1, draws=100)
-    assert advice.idata["posterior"]["theta"].shape == (1, 100, 2)
+    assert advice.idata["posterior"]["theta"].shape == (4, 25, 2)
 
 
 def test_nuts_serves_a_density_that_no_approximation_does() -> None:

@@ -65,6 +65,16 @@ def test_shapes_and_names_are_stans(constraints):
     assert len(constraints.unconstrained_names) == constraints.dimension
 
 
+def test_bounded_coordinates_are_those_of_nonlinear_transforms(constraints):
+    bounded = set(constraints.bounded_names)
+    kinds = {name: name.split(".")[0] for name in constraints.unconstrained_names}
+    assert bounded == {
+        name
+        for name, kind in kinds.items()
+        if kind in ("bounded", "positive", "share", "L") or (kind == "cuts" and name != "cuts.1")
+    }
+
+
 def test_constrain_obeys_the_constraints_and_unconstrain_inverts_it(constraints):
     theta = points(constraints)
     values = constraints.constrain(theta)

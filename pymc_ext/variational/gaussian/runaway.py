@@ -35,7 +35,9 @@ def refuse_runaway(q: Posterior, density: CountedDensity, random_seed: int | Non
         location, sd = np.abs(theta.mean(axis=0)), theta.std(axis=0)
         size = np.maximum(location, sd)
         absurd = ~(size < ABSURD) | (sd < 1 / ABSURD)
-        absurd |= np.isin(names, density.bounded_names) & ~(size < ABSURD_LOG)
+        large = ~(size < ABSURD_LOG)
+        if large.any():
+            absurd |= large & np.isin(names, density.bounded_names)
     if absurd.any():
         i = int(np.argmax(absurd))
         raise ValueError(

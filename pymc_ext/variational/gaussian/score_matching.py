@@ -20,7 +20,7 @@ Array = NDArray[np.floating]
 def matched(q: Gaussian, z: Array, g: Array, weight: float) -> Gaussian:
     """argmin over N(m, S) of λ · (score divergence on the batch) + 2 KL(q ‖ N(m, S)).
 
-    Raises LinAlgError where rounding leaves no covariance.
+    Raises LinAlgError where rounding, or scores near the largest number, leave no covariance.
     """
     mu, lam, B = q.mean, weight, len(z)
     z_mean, g_mean = z.mean(axis=0), g.mean(axis=0)
@@ -31,8 +31,12 @@ def matched(q: Gaussian, z: Array, g: Array, weight: float) -> Gaussian:
     dz = np.vstack([spread * (z - z_mean), shrunk * (mu - z_mean)])
     V = q.cov + dz.T @ dz
     # Σ U Σ + Σ = V solved by Σ = V − V Q M⁻² Qᵀ V, M = ½ I + (Qᵀ V Q + ¼ I)^½: cost D² B
-    VQ = V @ Q
-    M = 0.5 * np.eye(B + 1) + symmetric_root(Q.T @ VQ + 0.25 * np.eye(B + 1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        VQ = V @ Q
+        inner = Q.T @ VQ
+    if not np.isfinite(inner).all():
+        raise np.linalg.LinAlgError("scores of a batch are too large for their squares")
+    M = 0.5 * np.eye(B + 1) + symmetric_root(inner + 0.25 * np.eye(B + 1))
     half = np.linalg.solve(M, VQ.T)
     cov = V - half.T @ half
     mean = mu / (1 + lam) + lam / (1 + lam) * (cov @ g_mean + z_mean)  # Cai et al. (8)

@@ -9,7 +9,7 @@ from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.gaussian.batch_match import BatchMatch, new_course
 from pymc_ext.variational.gaussian.natural_gradient import NaturalGradient
-from pymc_ext.variational.gaussian.numbers import inverse_root
+from pymc_ext.variational.gaussian.numbers import inverse_root, shorten_outliers
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.score_matching import divergence, matched
 from tests.tolerances import NUMERIC, monte_carlo
@@ -64,6 +64,17 @@ def test_a_heavy_match_on_a_gaussian_finds_it_at_once() -> None:
     found = matched(q, theta, density.log_density_gradient(theta)[1], 1e8)
     np.testing.assert_allclose(found.mean, mean, atol=1e-5)
     np.testing.assert_allclose(found.cov, cov, atol=1e-5)
+
+
+def test_scores_as_large_as_numbers_go_are_no_match_and_no_warning() -> None:
+    rng = np.random.default_rng(1)
+    z, g = rng.standard_normal((2, 8, 3))
+    g[0] = 1e200
+    with pytest.raises(np.linalg.LinAlgError, match="too large"):
+        matched(Gaussian(np.zeros(3), np.eye(3)), z, g, 1.0)
+    cut = shorten_outliers(g)
+    np.testing.assert_array_equal(cut[0], 0)
+    np.testing.assert_array_equal(cut[1:], g[1:])
 
 
 def test_the_divergence_is_that_of_two_gaussians() -> None:

@@ -1,0 +1,87 @@
+"""Models, functions and data of a calibration in files, for the command."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bridge.calibration.study import Values
+from stan_models import StanProgram
+
+if TYPE_CHECKING:
+    import pymc as pm
+
+__all__ = ["read_data", "read_functions", "read_model"]
+
+NAME = "model"  # in a Python file, where none is given
+FUNCTIONS = ("prior", "simulator")
+
+
+def read_model(text: str) -> pm.Model | StanProgram:
+    """What ``FILE[:NAME]`` names: a Stan program, or a ``pm.Model`` of a Python file.
+
+    Raises
+    ------
+    ValueError
+        The file has no such name, or it is something else.
+    OSError
+        There is no such file.
+    """
+    file, _, name = text.partition(":")
+    if file.endswith(".stan"):
+        return StanProgram(Path(file))
+    import pymc as pm
+
+    found = _named(Path(file), name or NAME)
+    model = found if isinstance(found, pm.Model) or not callable(found) else found()
+    if not isinstance(model, pm.Model):
+        raise ValueError(
+            f"{name or NAME} of {file} must be a pm.Model or a function that makes one, got "
+            f"{type(model).__name__}"
+        )
+    return model
+
+
+def read_functions(path: Path) -> dict[str, Callable[..., Values]]:
+    """``prior`` and ``simulator`` of a Python file, as far as it has them.
+
+    Raises
+    ------
+    ValueError
+        It has neither.
+    """
+    names = runpy.run_path(str(path))
+    found = {name: names[name] for name in FUNCTIONS if callable(names.get(name))}
+    if not found:
+        raise ValueError(f"{path} must define prior(rng), simulator(parameters, rng), or both")
+    return found
+
+
+def read_data(path: Path) -> Values:
+    """Values by name of a JSON file.
+
+    Raises
+    ------
+    ValueError
+        It is not JSON, or holds something else.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} must hold values by name, got a {type(found).__name__}")
+    return {name: np.asarray(value) for name, value in found.items()}
+
+
+def _named(path: Path, name: str) -> object:
+    names = runpy.run_path(str(path))
+    if name not in names:
+        near = ", ".join(n for n in names if not n.startswith("_"))
+        raise ValueError(f"{path} defines no {name}: it has {near}; give {path}:NAME")
+    return names[name]
