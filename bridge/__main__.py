@@ -35,8 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status (2 for a wrong request, 1 if every run failed)."""
     arguments = _parser().parse_args(argv)
     console = Console()
-    if console.width < 110:  # tables are cut in narrower terminals, and lost in pipes
-        console = Console(width=110)
+    if console.width < 120:  # tables are cut in narrower terminals, and lost in pipes
+        console = Console(width=120)
     logging.basicConfig(
         level=logging.INFO if arguments.verbose else logging.WARNING,
         format="%(message)s",

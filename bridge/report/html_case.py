@@ -12,7 +12,7 @@ import pandas as pd
 
 from bridge.errors import RecordsError
 from bridge.measures.limits import KHAT_GOOD, KHAT_USABLE
-from bridge.measures.scores import khats
+from bridge.measures.scores import khats, trusted
 from bridge.report.html_figures import loss_curves, marginals
 from bridge.report.html_page import figure_html
 from bridge.report.html_tables import case_table
@@ -64,6 +64,8 @@ def _badge(runs: pd.DataFrame) -> str:
     text = (
         f"best k̂ {value:.2f}, {method}" if np.isfinite(value) else "no approximation has a finite k̂"
     )
+    if trusted(runs[runs["method"] == method]).max() == 0:
+        kind, text = "bad", f"{text}, not trusted"
     return f'<span class="badge {kind}">{html.escape(text)}</span>'
 
 

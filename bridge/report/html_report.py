@@ -149,9 +149,9 @@ def _unseen(frame: pd.DataFrame) -> str:
     return (
         "<p>k̂ is of draws of the approximation itself. It says nothing of a mode that none of them "
         "reaches, and little of a quantity whose own tail is heavier than that of the weights. "
-        "The verdict is that of <code>bridge.fit</code>, which knows no reference: k̂, effective "
-        "draws, an error and a k̂ of each mean and sd, and a search for mass outside; of chains R̂, "
-        "ESS, divergences and E-FMI.</p>"
+        "The verdict, which knows no reference, is that of <code>bridge.fit</code>: k̂, effective "
+        "draws, an error and a k̂ of each mean and sd, a search for mass outside. That of chains "
+        "is by R̂, ESS, divergences and E-FMI, which do not see a mode that no chain visits.</p>"
         f"<h3>k̂ below {KHAT_USABLE:g}, and not trusted</h3>{unseen_table(refused)}"
         f"<h3>Trusted, but wrong</h3><p>By the reference draws: {_wrong()}.</p>"
         f"{unseen_table(wrong)}"

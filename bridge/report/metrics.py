@@ -77,7 +77,7 @@ class Metric:
 
 METRICS: tuple[Metric, ...] = (
     Metric(
-        "trusted", "trusted", 0, "what bridge.fit would say: all seeds, none, or their share",
+        "trusted", "trusted", 0, "without knowing the reference: all seeds, none, or their share",
         TERMINAL | HTML | BEST, share=True,
     ),
     Metric("khat", "k̂", 2, "Pareto k̂ of the importance ratios", TERMINAL | HTML | BEST),

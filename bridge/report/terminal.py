@@ -20,7 +20,7 @@ __all__ = ["LEGEND", "rich_tables"]
 LEGEND = (
     f"k̂ < {KHAT_GOOD:g} good, < {KHAT_USABLE:g} usable; ELBO and KL in nats; errors of the worst "
     "parameter in posterior standard deviations; ? = unreliable, see `notes` in records.csv; "
-    "trusted: what `bridge.fit` would say, see `verdict` there."
+    "trusted: without knowing the reference, see `verdict` there."
 )
 
 

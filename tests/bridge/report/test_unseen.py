@@ -143,8 +143,11 @@ def test_the_page_has_the_column_and_the_section(judged: Path) -> None:
     assert "a mean is more than 0.2 posterior sds off or an sd not within 0.8 to 1.25" in second
     case = page[page.index('<details id="b"') :]
     assert "<th>trusted</th>" in case and "<td>33%</td>" in case and "<td>no</td>" in case
-    assert '<a href="#unseen">' in page
+    assert '<a href="#unseen">' in page and "best k̂ 0.20, laplace</span>" in case
     assert len(pd.read_csv(judged / "unseen.csv")) == 4
+    good(judged, 3, case_name="b", trusted=False)
+    again = html_report(judged)[0].read_text()
+    assert '<span class="badge bad">best k̂ 0.20, laplace, not trusted</span>' in again
 
 
 OLD = ["trusted", "verdict", "missed", "search_gradients", "sd_ratio", "sd_ratio_psis"]
