@@ -10,6 +10,9 @@ from benchmarks.speed import calibration
 from benchmarks.speed.calibration_models import MODELS
 from bridge.calibration.of_pymc import PyMCStudy
 
+# PyMC 6's pm.CustomDist draws in Python
+pytestmark = pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning")
+
 
 def garch_by_recursion(p, y) -> float:
     w, (a, b, _) = p["w"], p["shares"]

@@ -13,6 +13,7 @@ from bridge.calibration.bands import (
     symmetry_p_values,
     uniformity_p_values,
 )
+from bridge.calibration.result import _inside
 
 S, MOST = 300, 199
 
@@ -57,3 +58,8 @@ def test_holm_is_its_definition() -> None:
     found = holm(np.array([0.04, 0.01, 0.03, 0.6]))
     np.testing.assert_allclose(found, [0.09, 0.04, 0.09, 0.6])
     assert holm(np.array([0.9, 0.8])).max() == 1.0
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_of_uniform_ranks_exactly_the_level_is_inside(level: float) -> None:
+    assert _inside(np.arange(MOST + 1)[:, None], level).mean() == level

@@ -158,6 +158,7 @@ def test_a_potential_is_named() -> None:
         bridge.calibrate(model, "laplace", 5)
 
 
+@pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning")  # PyMC 6's CustomDist
 def test_a_distribution_without_draws_is_named() -> None:
     with pm.Model() as model:
         a = pm.Normal("a")
