@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 import bridge
 import pymc_ext as px
-from bridge.comparison.judge import _importance, judge
+from bridge.comparison.judge import _importance, _judgement, judge
 from bridge.comparison.problem import CaseProblem
 from bridge.methods.gaussian import gaussian_mixture_log_q
 from bridge.methods.options import described
@@ -173,13 +173,15 @@ def narrow_with_proposal(problem, draws: int, seed: int) -> bridge.Fit:
 
 def test_weights_are_the_proposals_and_all_else_is_qs() -> None:
     fit = narrow_with_proposal(ModelProblem(one_normal()), 20_000, 1)
-    record, weights = _importance(fit, 4, [])
+    judgement = _judgement(fit, 4)
+    record, weights = _importance(fit, judgement, []), judgement.of_all.weights
     assert record["khat_of"] == "proposal" and record["khat"] < 0.1
     assert record["elbo"] == pytest.approx(np.mean(fit.lp - fit.lq), rel=EXACT)  # q's
     assert record["elbo"] < -0.2
     assert abs(record["log_marginal_is"]) < monte_carlo(record["log_marginal_is_se"])
     assert weights.size == 20_000
-    alone, _ = _importance(replace(fit, proposal=None), 4, [])
+    without = replace(fit, proposal=None)
+    alone = _importance(without, _judgement(without, 4), [])
     assert alone["khat_of"] == "q" and alone["khat"] > 0.5
     assert alone["elbo"] == record["elbo"]
 
