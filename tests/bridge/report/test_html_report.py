@@ -258,7 +258,8 @@ def test_a_browser_draws_the_page_without_any_request(compared: Path, tmp_path: 
     for name in ("khat-map", "errors-figure", f"marginals-{GAUSSIAN}", f"losses-{GAUSSIAN}"):
         (tag,) = re.findall(rf'<div[^>]*\bid="{name}"[^>]*>', dom)
         assert "js-plotly-plot" in tag
-    assert dom.count('class="dt-container') == 3  # DataTables drew best, table and failures
+    # DataTables drew what k̂ did not see, best, table and failures
+    assert dom.count('class="dt-container') == 4
     assert all(address.startswith(("data:", "blob:")) for address in requests)
     image = '<img src="http://127.0.0.1:9/image.png">'
     _, requests = _opened(page.replace("<h1>", image + "<h1>"), tmp_path / "loud.html")
