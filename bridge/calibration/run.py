@@ -18,11 +18,12 @@ from bridge.attempt import attempted
 from bridge.calibration.study import Simulated, Study
 from bridge.comparison.records import Record
 from bridge.measures.limits import KHAT_USABLE
-from bridge.methods.base import Array, Fit, Method
+from bridge.methods.base import Array, Method
 from bridge.methods.named_draws import NamedDraws, systematic
 from bridge.methods.problems import GivenProblem
 from bridge.targets.base import Target
-from bridge.trust import doubts_of_nuts, missed
+from bridge.trust import missed
+from bridge.verdict import of_chains
 
 __all__ = ["ANSWER", "KINDS", "LOG_LIK", "LP", "MOST", "Task", "run_one"]
 
@@ -187,29 +188,9 @@ def _approximated(
 def _sampled(method: Method, problem: GivenProblem, fresh: int, seed: int) -> _Judged:
     """Chains have no weights: their draws are both."""
     found = method.run(problem, fresh, seed)
-    doubts = _doubts(found)
-    verdict = "; ".join(doubts) or "chains agree"
+    trusted, verdict = of_chains(found, ESS)
     draws = dict.fromkeys(KINDS, _some(found.theta))
-    return _Judged(found.target, draws, not doubts, verdict, gradients=found.gradient_evaluations)
-
-
-def _doubts(found: Fit) -> tuple[str, ...]:
-    """The sampler's own verdict where it has one, else what `bridge.fit` asks of NUTS."""
-    if "trusted" in found.info:
-        return () if found.info["trusted"] else (str(found.info.get("verdict", "not trusted")),)
-    import xarray as xr
-
-    from stan_models.inference_data import make_inference_data
-
-    chains, draws, _ = found.theta.shape
-    divergent = np.zeros((chains, draws), dtype=bool)
-    divergent.ravel()[: int(str(found.info.get("divergences", 0)))] = True
-    return doubts_of_nuts(
-        make_inference_data({
-            "posterior": xr.Dataset({"theta": (("chain", "draw", "entry"), found.theta)}),
-            "sample_stats": xr.Dataset({"diverging": (("chain", "draw"), divergent)}),
-        })
-    )  # fmt: skip
+    return _Judged(found.target, draws, trusted, verdict, gradients=found.gradient_evaluations)
 
 
 def _answer(problem: GivenProblem, fresh: int, seed: int) -> _Judged:

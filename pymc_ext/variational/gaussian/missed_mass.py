@@ -266,16 +266,18 @@ def _different(basins: list[Basin]) -> tuple[Basin, ...]:
 
 def _same_end(path: Path, end: Array) -> bool:
     """Whether another path ends where this one does: within one sd of its Gaussian in all."""
-    q = path.q
-    at = q.mean + (end - path.end)
-    return bool(2 * (q.log_density(q.mean[None]) - q.log_density(at[None]))[0] <= 1.0)
+    return _square(path.q, path.q.mean + (end - path.end)) <= 1.0
 
 
 def is_inside(point: Array, q: LowRankGaussian | Gaussian) -> bool:
     """Whether a point (D,) is where a Gaussian has its mass, with the edge of `edge_of`."""
     D = q.dimension
-    square = 2 * (q.log_density(q.mean[None]) - q.log_density(point[None]))[0]
-    return bool(square <= D + OUTSIDE_SDS * np.sqrt(2 * D) + 2 * OUTSIDE_NATS)
+    return _square(q, point) <= D + OUTSIDE_SDS * np.sqrt(2 * D) + 2 * OUTSIDE_NATS
+
+
+def _square(q: LowRankGaussian | Gaussian, point: Array) -> float:
+    """(θ − μ)ᵀ Σ⁻¹ (θ − μ)."""
+    return float(2 * (q.log_density(q.mean[None]) - q.log_density(point[None]))[0])
 
 
 def edge_of(log_q: Array) -> float:

@@ -10,7 +10,7 @@ from bridge.answer import Advice
 from bridge.attempt import Attempt
 from bridge.calibration import run
 from bridge.calibration.run import LOG_LIK, LP, MOST
-from bridge.methods.base import Fit
+from bridge.methods.base import Fit, Method
 from bridge.methods.problems import ModelProblem
 from bridge.methods.table import METHODS
 from stan_models.inference_data import make_inference_data
@@ -68,17 +68,26 @@ def test_a_sampler_has_its_own_verdict(model) -> None:
     assert found.gradients > 0
 
 
-def test_a_sampler_without_a_verdict_is_held_to_what_fit_asks_of_nuts() -> None:
+@pytest.mark.parametrize(
+    ("apart", "divergent", "words"),
+    [(0, 0, "trusted: R̂"), (0, 100, "100 of 2000 transitions diverged"), (3, 0, "R̂ = ")],
+)
+def test_a_sampler_without_a_verdict_is_held_to_the_rule_of_chains(
+    model, apart, divergent, words
+) -> None:
     theta = np.random.default_rng(1).standard_normal((4, 500, 2))
-    apart = theta + 3 * np.arange(4)[:, None, None]
+    theta += apart * np.arange(4)[:, None, None]
+    diverging = np.arange(2000).reshape(4, 500) < divergent
 
-    def doubts(theta: np.ndarray, **info: object) -> tuple[str, ...]:
-        return run._doubts(Fit(None, theta, theta[..., 0], 0.0, info=info))
+    def drawn(problem, draws, seed) -> Fit:
+        target = problem.pymc_target
+        lp = target.log_density(theta.reshape(-1, 2)).reshape(4, 500)
+        return Fit(target, theta, lp, 0.0, statistics={"diverging": diverging})
 
-    assert not doubts(theta, divergences=0)
-    assert "100 of 2000 transitions diverged" in doubts(theta, divergences=100)[0]
-    assert "the chains disagree about theta" in doubts(apart)[0]
-    assert doubts(apart, trusted=False, verdict="R̂ 1.3") == ("R̂ 1.3",)
+    method = Method("drawn", "chains of a test", "pymc", drawn, sampler=True)
+    found = run._sampled(method, ModelProblem(model), 1_000, 1)
+    assert found.trusted == (not apart and not divergent)
+    assert words in found.verdict
 
 
 def test_quantities_depend_on_the_data(model) -> None:
