@@ -134,10 +134,10 @@ def attempted(
     try:
         found = method.run(problem, min(FIRST_BLOCK, draws) if in_blocks else draws, seed)
         judgement = _judgement(method, found, limit, ess)
-        while found.more is not None and found.theta.shape[1] < draws:
+        while found.more is not None and (made := judgement.draws) < draws:
             if judgement.is_settled(ess, wanted):
                 break
-            found = found.more(min(2 * found.theta.shape[1], draws))
+            found = found.more(min(2 * made, draws))
             judgement = _judgement(method, found, limit, ess)
     except Exception as error:
         if not is_expected(error):

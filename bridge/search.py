@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted
+from bridge.measures.khat import pareto_khat
 from bridge.methods.base import Array, Fit, Method
 from bridge.methods.families import FittedBy
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
@@ -119,9 +120,12 @@ class Search:
             return None
         if self.found is None or self.coordinates is None:
             return nuts_gradients(dimension, self.ess, None)
-        weighted, w = self.found.weighted, self.weights.ravel()
-        assert weighted is not None
-        columns = weighted.theta.reshape(w.size, -1).T
+        assert self.found.lq is not None  # of q, in whose coordinates it runs, not of its proposal
+        weights = pareto_khat(self.found.lp.ravel(), self.found.lq.ravel()).weights
+        if weights is None:
+            return nuts_gradients(dimension, self.ess, None)
+        w = weights.ravel()
+        columns = self.found.theta.reshape(w.size, -1).T
         kurtosis = max(_kurtosis(x, w) for x in columns)
         return nuts_gradients(dimension, self.ess, 1 / (w.size * float(w @ w)), kurtosis)
 

@@ -13,7 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridge.measures.khat import KHat, pareto_khat
-from bridge.measures.limits import ESS_SHARE_NEGLIGIBLE, KHAT_GOOD, KHAT_USABLE
+from bridge.measures.limits import (
+    ESS_SHARE_NEGLIGIBLE,
+    KHAT_GOOD,
+    KHAT_USABLE,
+    KHAT_WITHOUT_MEAN,
+)
 from bridge.methods.base import Fit, WeightedDraws
 from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.sampling.diagnostics import Diagnostics, scalars
@@ -22,8 +27,6 @@ from pymc_ext.variational.core.precision import Precision, weighted_precision
 __all__ = ["REPETITIONS", "Judgement", "by_weights", "of_chains"]
 
 REPETITIONS = 5  # batches of the draws: their spread is the spread of k̂
-# k̂ from which on weights have no mean, [V] of `bridge.measures.limits`: more draws mend nothing.
-KHAT_WITHOUT_MEAN = 1.0
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,11 @@ class Judgement:
     verdict: str
     precision: Precision | None
     names: list[str]
+
+    @property
+    def draws(self) -> int:
+        """How many there were."""
+        return self.of_all.draws
 
     def is_settled(self, ess: float, wanted: float) -> bool:
         """Whether more draws could only confirm it."""

@@ -99,11 +99,9 @@ def pareto_khat(lp: np.ndarray, lq: np.ndarray) -> KHat:
     ratios, zero, reason = _log_ratios(lp, lq)
     if reason:
         return _without_value(ratios, zero, reason)
-    if (
-        ratios.size > KHAT_FEWEST_TAIL
-        and np.isfinite(ratios).all()
-        and np.std(ratios) < CONSTANT_RATIOS
-    ):
+    with np.errstate(over="ignore"):  # of a draw whose log ratio is −1e200
+        spread = np.std(ratios) if np.isfinite(ratios).all() else np.inf
+    if ratios.size > KHAT_FEWEST_TAIL and spread < CONSTANT_RATIOS:
         return _exact(ratios, np.shape(lp))
     reason = _tail_problem(ratios)
     if reason:
@@ -136,11 +134,13 @@ def _distrust(khat: float) -> str | None:
 def psis(log_ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """PSIS: log ratios (R, N) to smoothed log weights (R, N), on their scale, and k̂ (R,).
 
-    Weights come normalised, so the scale is put back from a ratio no smoothing touches.
+    Weights come normalised, so the scale is put back from the largest ratio that no smoothing
+    touches: from the smallest, which may be −1e19, nothing is left of it.
     """
     smoothed, khat = psislw(log_ratios)
-    lowest = np.argmin(np.where(np.isfinite(log_ratios), log_ratios, np.inf), axis=1)[:, None]
-    untouched = [np.take_along_axis(x, lowest, axis=1) for x in (log_ratios, smoothed)]
+    below = -1 - tail_size(log_ratios.shape[1])
+    largest = np.argpartition(log_ratios, below, axis=1)[:, below, None]
+    untouched = [np.take_along_axis(x, largest, axis=1) for x in (log_ratios, smoothed)]
     return smoothed + (untouched[0] - untouched[1]), np.atleast_1d(khat)
 
 

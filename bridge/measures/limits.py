@@ -14,13 +14,11 @@ from pymc_ext.variational.core import weights
 # ---------------------------------------------------------------- k̂, the Pareto shape (no unit)
 
 # Those of every fit, bridge or not.
+KHAT_GOOD: Final = weights.KHAT_GOOD
 KHAT_USABLE: Final = weights.KHAT_USABLE
+KHAT_WITHOUT_MEAN: Final = weights.KHAT_WITHOUT_MEAN
 ESS_SHARE_NEGLIGIBLE: Final = weights.ESS_SHARE_NEGLIGIBLE
 CONSTANT_RATIOS: Final = weights.CONSTANT_RATIOS
-
-# Below this k̂ the importance weights have a finite variance, so that plain importance sampling
-# would converge at the usual rate: moments of order 1/k of a generalised Pareto tail, [V].
-KHAT_GOOD: Final = 0.5
 
 # From this k̂ on the colour of a map stays the same: a choice for the eye, twice `KHAT_USABLE`, at
 # which nothing is left to tell apart.

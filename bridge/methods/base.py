@@ -106,8 +106,8 @@ class Fit:
         Anything else worth a column of the record (divergences, engine, stop reason); of a sampler
         that judges itself ``trusted`` and ``verdict``.
     more
-        The same fit with as many draws in all, the ones it has among them; None where a method
-        gives no more than it was asked for.
+        The same fit with as many draws in all for weights, of its proposal where it has one, those
+        it has among them; None where a method gives no more than it was asked for.
     """
 
     target: Target

@@ -71,8 +71,8 @@ class FittedBy:
         if fitted.proposal is not None:
             proposal = _Drawn(fitted.proposal, density, result.fresh_proposal, seed)
 
-        def with_draws(draws: int) -> Fit:
-            drawn = own.first(draws)
+        def with_draws(draws: int, of_q: int) -> Fit:
+            drawn = own.first(of_q)
             return Fit(
                 target=target,
                 theta=drawn.theta,
@@ -91,10 +91,10 @@ class FittedBy:
                         n=algorithm.checked_budget(self.n), algorithm=algorithm
                     ),
                 },
-                more=with_draws,
+                more=lambda n: with_draws(n, n if proposal is None else of_q),
             )
 
-        return with_draws(draws)
+        return with_draws(draws, draws)
 
 
 class _Drawn:

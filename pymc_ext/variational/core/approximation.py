@@ -67,13 +67,15 @@ class VectorisedApproximation(GraphApproximation):
         state.pop("_functions", None)  # compiled again on demand
         return state
 
-    def latent_draws(self, n: int, random_seed: Seed = None) -> Array:
-        """z ~ N(0, I), shape (n, K); without a seed the next from the approximation's generator."""
+    def latent_draws(self, n: int, random_seed: Seed = None, of: Posterior | None = None) -> Array:
+        """z ~ N(0, I), shape (n, K), of q or another; without a seed the next from the
+        approximation's generator."""
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
             raise ValueError(f"draws must be an integer >= 1, got {n!r}")
         if random_seed is None:
             random_seed = int(self.rng.randint(2**30))
-        z = np.random.default_rng(random_seed).standard_normal((n, self.group.latent_dim))
+        latents = self.group.latent_dim if of is None else of.latent_dimension
+        z = np.random.default_rng(random_seed).standard_normal((n, latents))
         return z.astype(pytensor.config.floatX)
 
     def require_exact_logp(self) -> None:
@@ -126,7 +128,7 @@ class VectorisedApproximation(GraphApproximation):
         if self.proposal is None:
             return self.draws_with_logs(n, random_seed)
         self.require_exact_logp()
-        theta, log_q = self.proposal.forward(self.latent_draws(n, random_seed))
+        theta, log_q = self.proposal.forward(self.latent_draws(n, random_seed, self.proposal))
         return theta, self.density.log_density(theta), log_q
 
     def evaluate(self, draws: int = 4096, random_seed: Seed = None) -> FreshDraws:

@@ -95,9 +95,14 @@ def fresh_draws(
 
 def draws_of(q: Posterior, rng: np.random.Generator, draws: int) -> Iterator[tuple[Array, Array]]:
     """Draws θ (n, D) of q with their log q (n,), some at a time."""
-    rows = _rows_together(q)
-    for first in range(0, draws, rows):
-        z = rng.standard_normal((min(rows, draws - first), q.latent_dimension))
+    for z in latents_of(q, rng, draws):
         with np.errstate(all="ignore"):  # a draw that overflows has no weight
             drawn = q.forward(z)
         yield drawn
+
+
+def latents_of(q: Posterior, rng: np.random.Generator, draws: int) -> Iterator[Array]:
+    """The normals z (n, K) behind them."""
+    rows = _rows_together(q)
+    for first in range(0, draws, rows):
+        yield rng.standard_normal((min(rows, draws - first), q.latent_dimension))

@@ -105,21 +105,22 @@ def weighted_precision(theta: Array, log_ratios: Array, weights: Array) -> Preci
     return Precision(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
+@np.errstate(all="ignore")  # of a constant; of a weighty draw beyond numbers neither is finite
 def _of_columns(x: Array, log_ratios: Array, weights: Array) -> tuple[Array, ...]:
     """Errors of means and of sds, and k̂ of both, of each column of x (N, K)."""
+    if not weights.all():  # a draw that p̃ rules out may be as far as numbers go
+        x = np.where(weights[:, None] > 0, x, 0.0)
     apart = x - weights @ x
     square = apart**2
     variance = weights @ square
     found = []
     for h, power, unit in ((apart, 1, np.sqrt(variance)), (square - variance, 2, 2 * variance)):
-        with np.errstate(divide="ignore", invalid="ignore"):  # of a constant
-            error = np.sqrt(weights**2 @ h**2) / unit
-            share = weights @ h**2 / len(x) / (error * unit) ** 2  # as if all weights were equal
+        error = np.sqrt(weights**2 @ h**2) / unit
+        share = weights @ h**2 / len(x) / (error * unit) ** 2  # as if all weights were equal
         khat = np.full(x.shape[1], -np.inf)
         matters = ~(share > ESS_SHARE_ENOUGH)
-        with np.errstate(divide="ignore", invalid="ignore"):  # log of zero
-            log_h = power * np.log(np.abs(apart[:, matters])).T
-            khat[matters] = tail_khat(log_ratios + log_h)
+        log_h = power * np.log(np.abs(apart[:, matters])).T
+        khat[matters] = tail_khat(log_ratios + log_h)
         found += [error, khat]
     mean_error, mean_khat, sd_error, sd_khat = found
     return mean_error, sd_error, mean_khat, sd_khat

@@ -71,11 +71,13 @@ class FreshDraws:
         if not inside.any():
             return cls(-np.inf, np.inf, -np.inf, np.inf, 0.0, n, n)
         log_ratio = np.where(inside, log_ratio, -np.inf)
+        with np.errstate(over="ignore", invalid="ignore"):  # of one of −1e200, or −∞
+            spread = float(np.std(log_ratio, ddof=1))
         log_total = logsumexp(log_ratio)
         weight = np.exp(log_ratio - log_total)
         return cls(
             elbo=float(np.mean(log_ratio)),
-            elbo_se=float(np.std(log_ratio, ddof=1) / np.sqrt(n)) if inside.all() else np.inf,
+            elbo_se=spread / float(np.sqrt(n)) if inside.all() else np.inf,
             log_marginal_is=float(log_total - np.log(n)),
             log_marginal_is_se=float(np.sqrt(max(np.sum(weight**2) - 1 / n, 0.0))),
             ess=float(1 / np.sum(weight**2)),

@@ -20,6 +20,7 @@ class Purpose(IntEnum):
     JUDGE = 102  # draws by which stages of a flow are compared
     POLISH = 103  # draws of importance-weighted training
     STRETCH = 104  # draws to which tails are fitted
+    DEFENCE = 106  # draws of a proposal with heavier tails
     GUARD = 105  # draws on which a flow and its base are compared
 
 

@@ -15,6 +15,13 @@ from typing import Final
 # approximation is repaired by its weight: the limit that [V] gives for any number of draws.
 KHAT_USABLE: Final = 0.7
 
+# Below this k̂ the importance weights have a finite variance, so that plain importance sampling
+# would converge at the usual rate: moments of order 1/k of a generalised Pareto tail, [V].
+KHAT_GOOD: Final = 0.5
+
+# k̂ from which on weights have no mean, [V]: more draws mend nothing.
+KHAT_WITHOUT_MEAN: Final = 1.0
+
 # Share of effective draws, (Σw)²/(N Σw²), from which on k̂ does not matter: χ²(p ‖ q) = 1/share − 1
 # bounds the error of any mean by √χ² of its sd, here .14 before weights repair it, and k̂ is the
 # shape of a tail, however little of the mass is in it.

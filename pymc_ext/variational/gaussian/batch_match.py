@@ -27,6 +27,7 @@ from pymc_ext.variational.core.course import (
     FitStopped,
     in_doubling_blocks,
 )
+from pymc_ext.variational.core.defensive import defended
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
@@ -184,15 +185,17 @@ class BatchMatch(Algorithm[Gaussian | LowRankGaussian]):
             why = f"unfinished: {str(stop) or type(stop).__name__}"
         refuse_runaway(q, density, seed)
         fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
+        proposal, fresh_proposal = defended(q, density, fresh, seed)
         result = FitResult(
             method=self.name,
             converged=converged,
             stop_reason=why,
             iterations=len(monitor.losses),
             fresh=fresh,
-            notes=notes_on(fresh, ADVICE),
+            fresh_proposal=fresh_proposal,
+            notes=notes_on(fresh_proposal or fresh, ADVICE),
         )
-        return Fitted(q, result, state=q)
+        return Fitted(q, result, state=q, proposal=proposal)
 
     def _ended(
         self,

@@ -25,6 +25,7 @@ from pymc_ext.variational.core.course import (
     FitStopped,
     in_doubling_blocks,
 )
+from pymc_ext.variational.core.defensive import defended
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
@@ -142,16 +143,19 @@ class Hierarchical(Algorithm[Fit]):
             q = q.as_gaussian()
         refuse_runaway(q, density, seed)
         fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
+        proposal, fresh_proposal = defended(q, density, fresh, seed)
         result = HierarchicalResult(
             method=self.name,
             converged=converged,
             stop_reason=why,
             iterations=len(monitor.losses),
             fresh=fresh,
-            notes=notes_on(fresh, ADVICE) + ((NO_ARROW,) if why.startswith(NO_ARROW) else ()),
+            fresh_proposal=fresh_proposal,
+            notes=notes_on(fresh_proposal or fresh, ADVICE)
+            + ((NO_ARROW,) if why.startswith(NO_ARROW) else ()),
             links=links,
         )
-        return Fitted(q, result, state=q)
+        return Fitted(q, result, state=q, proposal=proposal)
 
     def _dense(
         self, density: CountedDensity, start: Array, seed: int | None, course: Course

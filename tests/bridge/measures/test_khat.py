@@ -102,6 +102,14 @@ def test_psis_leaves_the_body_and_the_scale_alone() -> None:
     assert logsumexp(smoothed, axis=1) == pytest.approx(logsumexp(ratios, axis=1), abs=0.05)
 
 
+def test_the_scale_survives_a_draw_far_outside() -> None:
+    lq = np.random.default_rng(4).normal(size=2000)
+    lp = lq + 1000.0 + np.random.default_rng(5).normal(scale=0.1, size=2000)
+    lp[7:9] = -1e19, -1e200  # beside which 1000 is lost to rounding, and whose square overflows
+    k = pareto_khat(lp, lq)
+    assert abs(k.log_marginal_is - 1000) < 0.05
+
+
 def test_zero_weights_are_counted_and_weigh_nothing() -> None:
     lp, lq = plane(0.3, 2, 1000, seed=9)
     lp[0, :40] = -np.inf

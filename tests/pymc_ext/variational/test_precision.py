@@ -93,3 +93,19 @@ def test_weights_that_miss_a_tail_are_refused_though_their_khat_is_good() -> Non
     attempt, _, _ = attempted(METHODS["hierarchical"], problem, 0.7, 400, 20_000, 4_000, 1016164991)
     assert attempt.khat < 0.7 and not attempt.good
     assert "is not known: k̂ of its own" in attempt.verdict
+
+
+def test_a_draw_that_p_rules_out_may_be_as_far_as_numbers_go() -> None:
+    x, log_ratios, weights = weighted(1.5, np.random.default_rng(1))
+    far = np.concatenate([x, [[1e200]]])
+    found = weighted_precision(far, np.append(log_ratios, -np.inf), np.append(weights, 0.0))
+    own = weighted_precision(x, log_ratios, weights)
+    for name in ("mean_error", "sd_error", "mean_khat", "sd_khat"):
+        np.testing.assert_allclose(getattr(found, name), getattr(own, name), rtol=1e-2)
+
+
+def test_a_weighty_draw_beyond_numbers_has_no_known_error() -> None:
+    x, log_ratios, weights = weighted(1.5, np.random.default_rng(1))
+    x[0] = 1e200
+    found = weighted_precision(x, log_ratios, weights)
+    assert found.doubt(["x"], 0.7, 400) is not None
