@@ -336,6 +336,56 @@ def stage_pullback(
     return g_x, g_seen + g
 
 
+@_kernel
+def stage_solve(
+    x, par, at, hidden, d, M, w, slopes, scaled, y, shift, unit_slopes, tape, sums, by_x, r
+):  # fmt: skip
+    """h (N, d) with (∂y/∂x)ᵀ h = r, and the cotangent (N, K) that h has in what was seen.
+
+    Back substitution: y_j depends on x_j and on what its network sees, which is made of the x
+    before j. ``by_x`` (N, K) is the derivative of what is seen in its own x; other arguments are
+    those of :func:`stage`, and its results.
+    """
+    N, K = by_x.shape
+    L = hidden.size
+    ones, zeros = np.ones((N, d)), np.zeros(N)
+    slope, g_raw, g_local, g_scale = push_pullback(x, y, shift, w, slopes, tape, sums, ones, zeros)
+    h, g_seen = np.empty((N, d)), np.zeros((N, K))
+    sees = at[2 * L] >= 0
+    n = hidden[L - 1] if L > 0 else K
+    if sees:
+        W_raw = par[at[2 * L] : at[2 * L] + n * d * M].reshape((n, d * M))
+        W_local = par[at[2 * L + 2] : at[2 * L + 2] + n * d * w].reshape((n, d * w))
+    else:
+        W_raw, W_local = np.zeros((n, d * M)), np.zeros((n, d * w))
+    skip, skip_scale = at[2 * L + 4], at[2 * L + 5]
+    for j in range(d - 1, -1, -1):
+        own = K - d + j
+        for i in range(N):
+            h[i, j] = (r[i, j] - by_x[i, own] * g_seen[i, own]) / slope[i, j]
+            if scaled:
+                by_scale = h[i, j] * g_scale[i, j]
+                for k in range(own):
+                    g_seen[i, k] += h[i, j] * par[skip + k * d + j]
+                    g_seen[i, k] += by_scale * par[skip_scale + k * d + j]
+        if not sees or own == 0:
+            continue
+        column = np.ascontiguousarray(h[:, j]).reshape((N, 1))
+        of_raw = column * g_raw[:, j * M : (j + 1) * M]
+        of_local = column * g_local[:, j * w : (j + 1) * w]
+        g = np.dot(of_raw, np.ascontiguousarray(W_raw[:, j * M : (j + 1) * M]).T)
+        g += np.dot(of_local, np.ascontiguousarray(W_local[:, j * w : (j + 1) * w]).T)
+        end = unit_slopes.shape[1]
+        for i in range(L - 1, -1, -1):
+            width = hidden[i]
+            end -= width
+            g = g * unit_slopes[:, end : end + width]
+            m = hidden[i - 1] if i > 0 else K
+            g = np.dot(g, par[at[2 * i] : at[2 * i] + m * width].reshape((m, width)).T)
+        g_seen += g
+    return h, g_seen
+
+
 @_inline
 def _add_rows(rows, into):
     """Sum of ``rows`` (N, K) into ``into`` (K,)."""

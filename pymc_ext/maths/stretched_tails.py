@@ -42,6 +42,14 @@ def stretch(
     return v + xp.sign(v) * (excess(t, side) - t), xp.log(excess_slope(t, side))
 
 
+def stretch_derivatives(v: Elementwise, a: Elementwise) -> tuple[Elementwise, Elementwise]:
+    """ds/dv and d log(ds/dv)/dv, elementwise, in numbers; arguments as :func:`stretch`."""
+    side, t = _amount(v, a, NUMPY), NUMPY.maximum(abs(v) - START, 0.0)
+    slope = excess_slope(t, side)
+    curve = 2 * side * (1 - 2 * t) / (1 + t) ** 4
+    return slope, NUMPY.switch(t > 0, NUMPY.sign(v) * curve / slope, 0.0)
+
+
 def unstretch(s: Elementwise, a: Elementwise, xp: Namespace = NUMPY) -> Elementwise:
     """v with s(v) = s."""
     beyond = xp.maximum(abs(s) - START, 0.0)

@@ -254,6 +254,7 @@ class _Training:
             group=settings.group,
             learning_rate=settings.learning_rate,
             max_norm=settings.max_norm,
+            gradient=self.algorithm.step.gradient,
         )
         loop = _make_loop(self.algorithm, fit.flow, fit.density, step, self.seed, Purpose.POLISH)
         Trainer(loop, step.learning_rate, estimate=None).run(settings.steps, to_plateau=False)

@@ -100,7 +100,7 @@ class BernsteinFlow:
     def warm_up(self) -> None:
         """Have numba compile, or load, what a step needs: that is no part of a fit's seconds."""
         tape = self.trace(np.zeros((1, self.latent_dimension)))
-        self.parameter_gradient(tape, np.zeros((1, self.dimension)), np.zeros(1))
+        self.parameter_gradient(tape, self.score(tape), np.zeros(1))
         one = [np.zeros(1) for _ in range(6)]
         adam(*one, 0.0, 0.0, np.zeros(2), True, 0.0)
 
@@ -141,16 +141,24 @@ class BernsteinFlow:
 
     # ---- pullback --------------------------------------------------------------------------
 
-    def parameter_gradient(self, tape: Tape, g_theta: Array, g_log_det: Array) -> Array:
-        """Gradient in ``x`` (P,) from cotangents of θ (N, D) and of log|det ∂θ/∂v| (N,).
+    def score(self, tape: Tape) -> Array:
+        """Score in y of log q(y) at the draws of ``tape``, (N, D); y are :meth:`coordinates`."""
+        score_v = self.law.score(tape.v)
+        score_x = self.input_map.score(tape.v, self.values, self.stretch, score_v)
+        return self.triangular.score(tape.stages, score_x)
 
-        log q = log p(v) − log|det ∂θ/∂v|, whose first term has no gradient.
+    def target_score(self, score: Array) -> Array:
+        """Score in y of log p̃(θ(y)) + log|det ∂θ/∂y|, from that of log p̃ at θ, both (N, D)."""
+        own = score[:, self.permutation]
+        return own if self.factor is None else own @ self.factor
+
+    def parameter_gradient(self, tape: Tape, g_y: Array, g_log_det: Array) -> Array:
+        """Gradient in ``x`` (P,) from cotangents of y (N, D) and of log|det ∂y/∂v| (N,).
+
+        log q = log p(v) − log|det ∂y/∂v| − log|det ∂θ/∂y|, whose first term has no gradient.
         """
-        gradient = np.zeros_like(self.x)
-        g_y = g_theta[:, self.permutation]
-        if self.factor is not None:
-            g_y = g_y @ self.factor
-        g_x = self.triangular.pullback(tape.stages, np.ascontiguousarray(g_y), g_log_det, gradient)
+        gradient, g_y = np.zeros_like(self.x), np.array(g_y)
+        g_x = self.triangular.pullback(tape.stages, g_y, g_log_det, gradient)
         by_map = self.input_map.pullback(tape.v, self.values, self.stretch, g_x, g_log_det)
         for name, value in by_map.items():
             gradient[self._places[name]] = value

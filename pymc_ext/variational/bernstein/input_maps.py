@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.maths.namespace import NUMPY, Elementwise, Namespace
-from pymc_ext.maths.stretched_tails import stretch, unstretch
+from pymc_ext.maths.stretched_tails import stretch, stretch_derivatives, unstretch
 
 Array = NDArray[np.floating]
 E = Elementwise
@@ -29,6 +29,10 @@ class InputMap(ABC):
     @abstractmethod
     def inverse(self, x: E, p: Parameters, amount: E, xp: Namespace = NUMPY) -> E:
         """v (N, D)."""
+
+    @abstractmethod
+    def score(self, v: Array, p: Parameters, amount: Array, score_v: Array) -> Array:
+        """Score in x (N, D) of the law of x = l(v), from that of the law of v, in numbers."""
 
     def pullback(
         self, v: Array, p: Parameters, amount: Array, g_x: Array, g_log: Array
@@ -50,6 +54,13 @@ class Scaled(InputMap):
     def inverse(self, x: E, p: Parameters, amount: E, xp: Namespace = NUMPY) -> E:
         return unstretch((x - p["beta"]) / xp.softplus(p["alpha"]), amount, xp)
 
+    def score(self, v: Array, p: Parameters, amount: Array, score_v: Array) -> Array:
+        alpha = NUMPY.softplus(p["alpha"])
+        if not amount.any():
+            return score_v / alpha
+        slope, log_curve = stretch_derivatives(v, amount)
+        return (score_v - log_curve) / (alpha * slope)
+
     def pullback(
         self, v: Array, p: Parameters, amount: Array, g_x: Array, g_log: Array
     ) -> dict[str, Array]:
@@ -68,6 +79,9 @@ class Plain(InputMap):
     def inverse(self, x: E, p: Parameters, amount: E, xp: Namespace = NUMPY) -> E:
         return x
 
+    def score(self, v: Array, p: Parameters, amount: Array, score_v: Array) -> Array:
+        return score_v
+
 
 class Logit(InputMap):
     """f3: v in (0, 1) is the polynomial's argument itself, x = log v − log(1 − v)."""
@@ -78,6 +92,10 @@ class Logit(InputMap):
 
     def inverse(self, x: E, p: Parameters, amount: E, xp: Namespace = NUMPY) -> E:
         return xp.sigmoid(x)
+
+    def score(self, v: Array, p: Parameters, amount: Array, score_v: Array) -> Array:
+        # dx/dv = 1 / (v (1 − v)), whose logarithm has the derivative (2 v − 1) / (v (1 − v))
+        return v * (1 - v) * score_v - (2 * v - 1)
 
 
 MAPS: dict[str, InputMap] = {"f1": Scaled(), "f2": Plain(), "f3": Logit()}

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import gammaln, ndtr, stdtrit
 
 from pymc_ext.maths.namespace import NUMPY, Elementwise, Namespace
 from pymc_ext.maths.normal import LOG_2PI
+
+Array = NDArray[np.floating]
 
 
 def _log_ndtr(z: Elementwise, xp: Namespace) -> Elementwise:
@@ -34,6 +37,10 @@ class Latent(ABC):
     def log_density(self, v: Elementwise, xp: Namespace = NUMPY) -> Elementwise:
         """Elementwise normalised log density."""
 
+    @abstractmethod
+    def score(self, v: Array) -> Array:
+        """Elementwise derivative of :meth:`log_density`, in numbers."""
+
 
 @dataclass(frozen=True)
 class Normal(Latent):
@@ -44,6 +51,9 @@ class Normal(Latent):
 
     def log_density(self, v: Elementwise, xp: Namespace = NUMPY) -> Elementwise:
         return -0.5 * v**2 - 0.5 * LOG_2PI
+
+    def score(self, v: Array) -> Array:
+        return -v
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,9 @@ class Logistic(Latent):
     def log_density(self, v: Elementwise, xp: Namespace = NUMPY) -> Elementwise:
         x = v / self.scale
         return -xp.softplus(x) - xp.softplus(-x) - np.log(self.scale)
+
+    def score(self, v: Array) -> Array:
+        return -np.tanh(0.5 * v / self.scale) / self.scale
 
 
 @dataclass(frozen=True)
@@ -88,6 +101,9 @@ class StudentT(Latent):
         constant = gammaln(half) - gammaln(self.df / 2) - 0.5 * np.log(self.df * np.pi)
         return constant - np.log(self.scale) - half * xp.log1p((v / self.scale) ** 2 / self.df)
 
+    def score(self, v: Array) -> Array:
+        return -(self.df + 1) * v / (self.df * self.scale**2 + v**2)
+
 
 @dataclass(frozen=True)
 class TruncatedNormal(Latent):
@@ -110,6 +126,9 @@ class TruncatedNormal(Latent):
     def log_density(self, v: Elementwise, xp: Namespace = NUMPY) -> Elementwise:
         w = (v - self.mean) / self.sd
         return -0.5 * w**2 - 0.5 * LOG_2PI - np.log(self.sd * self.mass)
+
+    def score(self, v: Array) -> Array:
+        return (self.mean - v) / self.sd**2
 
 
 LATENTS: dict[str, Latent] = {

@@ -95,6 +95,32 @@ class TriangularFlow:
             g_x[:, columns] += by_x + rest
         return g_x
 
+    def score(self, stages: list[StageTape], score_x: Array) -> Array:
+        """Score in y (N, D) of a law of x whose score in x is ``score_x`` (N, D).
+
+        log q(y) = log q(x) − log|det ∂y/∂x|, so that the score in y solves (∂y/∂x)ᵀ h = r, a
+        triangular system, with r the gradient of that in x.
+        """
+        N, none = len(score_x), np.zeros_like(self.parameters)
+        r = score_x - self.pullback(stages, np.zeros_like(score_x), np.ones(N), none)
+        h, squashed = np.empty_like(r), self.shape.conditioning == "squashed"
+        of_values = np.zeros_like(r)  # what later stages' h says of the values of earlier ones
+        for k in reversed(range(len(self.layout.stages))):
+            network, stage = self.layout.stages[k], stages[k]
+            columns = slice(network.first, network.inputs)
+            by_x = np.ones_like(stage.inputs)
+            if squashed:
+                s = stage.inputs + 0.5
+                by_x = s * (1 - s)
+            solved, g_seen = kernels.stage_solve(
+                stage.x, self.parameters, *self._stages[k], stage.y, stage.given[2],
+                *stage.kept[1:], by_x, np.ascontiguousarray(r[:, columns]),
+            )  # fmt: skip
+            h[:, columns] = solved - of_values[:, columns]
+            before = g_seen.shape[1] - network.outputs
+            of_values[:, :before] += g_seen[:, :before]
+        return h
+
     def component(self, j: int, x: Array) -> Callable[[Array, Rows], Array]:
         """y_j as a function of x_j (n,) and of the rows of ``x`` (N, D) that give those before."""
         k = next(k for k, network in enumerate(self.layout.stages) if j < network.inputs)

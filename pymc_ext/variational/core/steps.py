@@ -17,6 +17,7 @@ Array = NDArray[np.floating]
 Normals = Callable[[int], Array]  # number of steps -> z (steps, S, K)
 Update = Callable[[Array, Array], None]  # changes the vector in place, given the gradient
 OPTIMIZERS = ("adam", "rmsprop")
+GRADIENTS = ("auto", "path", "total")
 
 
 class NonFiniteError(FloatingPointError):
@@ -45,6 +46,11 @@ class StepOptions:
         Takes the place of the optimiser, its schedule and its average.
     normals
         Takes the place of fresh normals.
+    gradient
+        Estimator of the bound's gradient: ``"total"``, that of the reparametrised draws as it is;
+        ``"path"``, without its score term, whose mean is zero (Roeder et al. 2017,
+        arXiv:1703.09194), so that the noise vanishes as q → p, at fresh draws only; ``"auto"``: the
+        better one that the algorithm has for such draws.
     """
 
     draws: int = 10
@@ -54,6 +60,7 @@ class StepOptions:
     max_norm: float | None = None
     update: Update | None = None
     normals: Normals | None = None
+    gradient: str = "auto"
 
     def __post_init__(self) -> None:
         for label in ("draws", "group"):
@@ -65,6 +72,13 @@ class StepOptions:
             raise ValueError(f"learning_rate must be > 0, got {rate!r}")
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer must be one of {OPTIMIZERS}, got {self.optimizer!r}")
+        if self.gradient not in GRADIENTS:
+            raise ValueError(f"gradient must be one of {GRADIENTS}, got {self.gradient!r}")
+        if self.gradient == "path" and self.normals is not None:
+            raise ValueError(
+                "gradient='path' needs fresh draws: on fixed ones it is not the gradient of their "
+                "bound; leave it at 'auto', or leave out more_replacements"
+            )
 
 
 class GuardedSteps:

@@ -85,7 +85,7 @@ def test_numbers_are_those_of_the_graphs_and_pull_back_right(options):
         theta, log_q = flow.forward(z)
         return np.sum(by_theta * theta) + by_log_det @ (law - log_q)
 
-    gradient = flow.parameter_gradient(tape, by_theta, by_log_det)
+    gradient = flow.parameter_gradient(tape, flow.target_score(by_theta), by_log_det)
     for i in np.flatnonzero(flow.mask):
         before = flow.x[i]
         flow.x[i] = before + 1e-5
@@ -94,6 +94,19 @@ def test_numbers_are_those_of_the_graphs_and_pull_back_right(options):
         difference = (above - total()) / 2e-5
         flow.x[i] = before
         np.testing.assert_allclose(gradient[i], difference, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("options", [*FLOWS, {"hidden": (2,)}, {"ordering": ["x", "s"]}], ids=str)
+def test_the_score_of_q_is_that_of_differences_along_its_draws(options):
+    flow = disturbed(**options).approx.group.posterior()
+    z = np.random.default_rng(6).standard_normal((9, flow.latent_dimension))
+    score, h = flow.score(flow.trace(z)), 1e-6
+    for k in range(flow.latent_dimension):
+        step = h * np.eye(flow.latent_dimension)[k]
+        (above, up), (below, down) = flow.forward(z + step), flow.forward(z - step)
+        along = flow.coordinates(above) - flow.coordinates(below)
+        by_score = np.sum(score * along, axis=1)
+        np.testing.assert_allclose(by_score / h, (up - down) / h, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("options", [f for f in FLOWS if "latent" not in f] + FLOWS[4:5], ids=str)

@@ -485,7 +485,7 @@ def test_pickle_round_trip():
 
 def test_jax_loop_takes_the_same_steps():
     pytest.importorskip("jax", reason="the jax extra is not installed")
-    method, ours = fit(normals(3), n=150)
+    method, ours = fit(normals(3), n=150, method={"gradient": "total"})
     of_jax, jax = fit(normals(3), n=150, method={"backend": "jax"})
     for inference in (method, of_jax):
         inference.refine(50, progressbar=False)

@@ -168,6 +168,11 @@ class JaxLoop:
                 "backend='jax' runs its own optimiser on fresh draws: leave out obj_optimizer and "
                 "more_replacements, or use backend='pytensor'"
             )
+        if options.gradient == "path":
+            raise ValueError(
+                "backend='jax' differentiates draws and log q in one graph, which has no score of "
+                "q at a fixed point: use gradient='total', or backend='pytensor'"
+            )
         self.approx, self.flow, self.density, self.draws = approx, flow, density, options.draws
         self.rng, self.shape = rng, (options.draws, flow.latent_dimension)
         approx.group.hold(flow)
