@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.variational.bernstein.base import Affine
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.polish.guard import below_base
 from pymc_ext.variational.bernstein.polish.policy import POLICY, Policy
@@ -22,10 +23,16 @@ from pymc_ext.variational.bernstein.polish.weighted import (
     PolishOption,
     resolve_polish,
 )
-from pymc_ext.variational.bernstein.shape import FlowShape, blocks_of, variable_order
+from pymc_ext.variational.bernstein.shape import FlowShape
 from pymc_ext.variational.bernstein.training.loops import DensityLoop, Loop, LoopMaker
 from pymc_ext.variational.bernstein.training.trainer import Trainer
-from pymc_ext.variational.bernstein.whitening import Base, Whitening, check_base, resolve_base
+from pymc_ext.variational.bernstein.whitening import (
+    Base,
+    Whitening,
+    check_base,
+    flow_base,
+    resolve_base,
+)
 from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.options import require_type
@@ -33,6 +40,7 @@ from pymc_ext.variational.core.posterior import FRESH_DRAWS, fresh_draws
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.steps import StepOptions, SteppingAlgorithm
+from pymc_ext.variational.core.variable_order import blocks_of, variable_order
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +103,7 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
         super().__post_init__()
         require_type("shape", self.shape, FlowShape)
         require_type("policy", self.policy, Policy)
-        object.__setattr__(self, "base", check_base(self.base))
+        object.__setattr__(self, "base", check_base(self.base, self.shape.ordering))
         object.__setattr__(self, "polish", resolve_polish(self.polish))
 
     @property
@@ -147,9 +155,9 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
 
     def make_flow(self, density: CountedDensity, start: Array, seed: int | None) -> BernsteinFlow:
         """The flow at the identity around ``start`` (D,)."""
-        permutation, leading = variable_order(blocks_of(density.density), self.shape.ordering)
+        order, leading = variable_order(blocks_of(density.density), self.shape.ordering)
         rng = stream(seed, Purpose.INITIAL)
-        return BernsteinFlow(self.shape, permutation, leading, start, rng)
+        return BernsteinFlow(self.shape, Affine(order, start[order]), leading, rng)
 
 
 @dataclass
@@ -179,15 +187,16 @@ class _Training:
             if state.step != algorithm.step:
                 loop = _make_loop(algorithm, loop.flow, density, algorithm.step, seed)
             return cls(algorithm, density, seed, loop, whitening, untrained)
-        if algorithm.base != "identity" and isinstance(algorithm.base, str):
+        base = algorithm.base
+        assert not isinstance(base, tuple)
+        if isinstance(base, str) and base != "identity":
             density.require_exact()
         with density.clock.compiling():
             flow = algorithm.make_flow(density, start, seed)
             flow.warm_up()
-        assert not isinstance(algorithm.base, tuple)
-        whitening = resolve_base(algorithm.base, density, start, seed)
+        whitening = resolve_base(base, density, start, seed)
         if whitening.q is not None:
-            flow.set_base(whitening.q.mean, whitening.q.cov)
+            flow.base = flow_base(whitening.q, flow.base.order)
         untrained = flow.x.copy()
         loop = _make_loop(algorithm, flow, density, algorithm.step, seed)
         return cls(algorithm, density, seed, loop, whitening, untrained)
@@ -262,23 +271,27 @@ class _Training:
     # ---- the base as a floor ---------------------------------------------------------------
 
     def keep_base(self) -> tuple[str, ...]:
-        """Put the untrained flow, which is the base, back where training left q below it."""
+        """Put the base back, as a flow that changes nothing, where training left q below it."""
         if not self._below_base():
             return ()
         loop, trained = self.loop, self.loop.vector
-        loop.vector = np.concatenate([self.untrained, trained[len(self.untrained) :]])
-        if self._below_base():  # an untrained flow is its base but for the order of its polynomials
+        identity = loop.flow.identity()
+        exact = identity is not None
+        if identity is None:
+            identity = self.untrained
+        loop.vector = np.concatenate([identity, trained[len(identity) :]])
+        if not exact and self._below_base():  # a flow near the identity has the same flaw
             loop.vector = trained
             return ("the flow is slightly worse than its base; the base itself may be used",)
         return ("training left the flow worse than its base, which was kept instead",)
 
     def _below_base(self) -> bool:
-        base, fit = self.whitening.q, self.fit
-        if base is None:
+        if self.whitening.q is None:
             return False
-        K = max(fit.flow.latent_dimension, fit.flow.dimension)
-        z = stream(self.seed, Purpose.GUARD).standard_normal((FRESH_DRAWS, K))
-        return below_base(fit, base, z, self.algorithm.policy)
+        z = stream(self.seed, Purpose.GUARD).standard_normal(
+            (FRESH_DRAWS, self.loop.flow.latent_dimension)
+        )
+        return below_base(self.fit, z, self.algorithm.policy)
 
 
 def _make_loop(

@@ -2,7 +2,7 @@
 
 Neither holds a model. Notation of Dürr et al. (2024), as in :mod:`.group`, which states the same
 flow as PyTensor graphs: latent v, x = l(v), y the Bernstein polynomial of σ(x) with tails, whose
-coefficients a masked network makes from the components before; θ = μ + L y.
+coefficients a masked network makes from the components before; θ = B(y), see :mod:`.base`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from pymc_ext.maths.flow_kernels import adam
+from pymc_ext.variational.bernstein.base import Affine, FlowBase, ScoreMap
 from pymc_ext.variational.bernstein.input_maps import MAPS
 from pymc_ext.variational.bernstein.inversion import invert
-from pymc_ext.variational.bernstein.latents import TruncatedNormal
+from pymc_ext.variational.bernstein.latents import Normal, TruncatedNormal
 from pymc_ext.variational.bernstein.shape import FlowShape, Layout, spans
 from pymc_ext.variational.bernstein.triangular import StageTape, TriangularFlow
 
@@ -27,26 +27,31 @@ MOMENT_DRAWS = 1024  # Sobol points behind mean, std and cov
 
 @dataclass
 class Tape:
-    """What a forward leaves for its pullback; and the draws."""
+    """What a forward leaves for its pullback; and the draws.
+
+    ``target_score`` gives the score in y of log p̃(θ(y)) + log|det ∂θ/∂y| from that of log p̃ at θ,
+    both (N, D).
+    """
 
     theta: Array
     log_q: Array
     v: Array
     x: Array
     stages: list[StageTape] = field(repr=False)
+    target_score: ScoreMap = field(repr=False)
 
 
 class BernsteinFlow:
-    """q of θ = μ + L·flow(v), with all that is trained in one vector ``x`` (P,).
+    """q of θ = B(flow(v)), with all that is trained in one vector ``x`` (P,).
 
     Parameters
     ----------
     shape
         Options.
-    permutation, leading
-        Order of conditioning and number of leading scalars, see :func:`variable_order`.
-    center
-        μ at first, in the model's order, shape (D,).
+    base
+        B, in whose order components are conditioned.
+    leading
+        Number of leading scalars, see :func:`variable_order`.
     rng
         Makes the initial weights.
     """
@@ -54,18 +59,15 @@ class BernsteinFlow:
     def __init__(
         self,
         shape: FlowShape,
-        permutation: NDArray[np.intp],
+        base: FlowBase,
         leading: int,
-        center: Array,
         rng: np.random.Generator,
     ) -> None:
-        self.shape, self.permutation, self.leading = shape, permutation, leading
-        self.dimension = len(permutation)
+        self.shape, self.base, self.leading = shape, base, leading
+        self.dimension = len(base.order)
         self.layout = Layout(shape, self.dimension, leading)
         self.law, self.input_map = shape.law, MAPS[shape.input_map]
         self.stretch = np.zeros((2, self.dimension))
-        self.center = np.asarray(center, dtype=float)[permutation]
-        self.factor: Array | None = None  # L, where it is not the identity
         values = self.layout.initial(rng)
         self._spans = list(spans(values))
         self.mask = np.concatenate([m.ravel() for m in self.layout.masks(values).values()])
@@ -97,6 +99,16 @@ class BernsteinFlow:
         """Copy the vector ``x`` (P,) into place."""
         self.x[...] = x * self.mask
 
+    def identity(self) -> Array | None:
+        """The vector (P,) with which y = v to rounding; None where the shape has no such flow.
+
+        A tail of slope one on each side is softplus(x) − softplus(−x) = x.
+        """
+        if not (self.shape.slopes and isinstance(self.law, Normal)):
+            return None
+        values = self.layout.none(self.values)
+        return np.concatenate([values[name].ravel() for name, *_ in self._spans])
+
     def warm_up(self) -> None:
         """Have numba compile, or load, what a step needs: that is no part of a fit's seconds."""
         tape = self.trace(np.zeros((1, self.latent_dimension)))
@@ -106,9 +118,7 @@ class BernsteinFlow:
 
     def set_base(self, mean: Array, cov: Array) -> None:
         """Whiten with N(mean (D,), cov (D, D)), both in the model's order."""
-        p = self.permutation
-        self.center = np.asarray(mean, dtype=float)[p]
-        self.factor = np.linalg.cholesky(np.asarray(cov, dtype=float)[np.ix_(p, p)])
+        self.base = Affine.of(self.base.order, mean, cov)
 
     # ---- forward ---------------------------------------------------------------------------
 
@@ -117,8 +127,9 @@ class BernsteinFlow:
         v = self.law.draw(z, self.dimension)
         x, log_dx = self.input_map.forward(v, self.values, self.stretch)
         y, log_dy, stages = self.triangular.forward(x, keep)
-        log_q = self.law.log_density(v).sum(-1) - log_dx - log_dy - self._log_det_base()
-        return Tape(self._to_theta(y), log_q, v, x, stages)
+        theta, log_det, target_score = self.base.forward_with_pullback(y)
+        log_q = self.law.log_density(v).sum(-1) - log_dx - log_dy - log_det
+        return Tape(theta, log_q, v, x, stages, target_score)
 
     def forward(self, z: Array) -> tuple[Array, Array]:
         """θ and log q, (N, K) -> (N, D), (N,)."""
@@ -131,14 +142,6 @@ class BernsteinFlow:
     def _rows(self) -> int:
         return max(ELEMENTS // (self.dimension * self.shape.order), 16)
 
-    def _to_theta(self, y: Array) -> Array:
-        theta = np.empty_like(y)
-        theta[:, self.permutation] = self.center + (y if self.factor is None else y @ self.factor.T)
-        return theta
-
-    def _log_det_base(self) -> float:
-        return 0.0 if self.factor is None else float(np.log(np.diag(self.factor)).sum())
-
     # ---- pullback --------------------------------------------------------------------------
 
     def score(self, tape: Tape) -> Array:
@@ -146,11 +149,6 @@ class BernsteinFlow:
         score_v = self.law.score(tape.v)
         score_x = self.input_map.score(tape.v, self.values, self.stretch, score_v)
         return self.triangular.score(tape.stages, score_x)
-
-    def target_score(self, score: Array) -> Array:
-        """Score in y of log p̃(θ(y)) + log|det ∂θ/∂y|, from that of log p̃ at θ, both (N, D)."""
-        own = score[:, self.permutation]
-        return own if self.factor is None else own @ self.factor
 
     def parameter_gradient(self, tape: Tape, g_y: Array, g_log_det: Array) -> Array:
         """Gradient in ``x`` (P,) from cotangents of y (N, D) and of log|det ∂y/∂v| (N,).
@@ -168,7 +166,9 @@ class BernsteinFlow:
 
     def log_density(self, theta: Array) -> Array:
         """Normalised log q at any θ, (N, D) -> (N,), by inverting the flow; −∞ off its support."""
-        x, inside = invert(self.triangular, self.coordinates(theta), self._rows())
+        y = self.coordinates(theta)
+        _, log_det = self.base.forward(y)
+        x, inside = invert(self.triangular, y, self._rows())
         inside &= self._on_support(x)
         log_q = np.full(len(x), -np.inf)
         size = self._rows()
@@ -178,15 +178,12 @@ class BernsteinFlow:
                 _, log_dx = self.input_map.forward(v, self.values, self.stretch)
                 _, log_dy, _ = self.triangular.forward(x[rows])
                 log_p = self.law.log_density(v).sum(-1)
-                log_q[rows] = log_p - log_dx - log_dy - self._log_det_base()
+                log_q[rows] = log_p - log_dx - log_dy - log_det[rows]
         return log_q
 
     def coordinates(self, theta: Array) -> Array:
-        """What the polynomials give at θ: whitened, in the conditioning order, (N, D)."""
-        y = theta[:, self.permutation] - self.center
-        if self.factor is not None:
-            y = solve_triangular(self.factor, y.T, lower=True).T
-        return y
+        """What the polynomials give at θ, y = B⁻¹(θ), (N, D)."""
+        return self.base.inverse(theta)
 
     def _on_support(self, x: Array) -> NDArray[np.bool_]:
         """Whether x (N, D) can be drawn: f3's input ends at 1e-4 and 1 - 1e-4."""

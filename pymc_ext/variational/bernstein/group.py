@@ -9,7 +9,8 @@ polynomial of u_j whose coefficients a masked network makes from the components 
 linear tails, −s_L softplus(−x) + s_R softplus(x) is added; with quadratic ones, which make a normal
 v's tails exponential, −q_L softplus(−x)²/2 + q_R softplus(x)²/2 as well. Conditioning on more than
 u makes this t_j + e^{l_j}(ϑ_0 + ...) with t and l linear in what is seen, so that what the network
-makes is relative to the scale: in a funnel's neck its errors shrink with it. θ = μ + L y.
+makes is relative to the scale: in a funnel's neck its errors shrink with it. θ = μ + L y, or any
+other fitted base of y, which a graph calls back to and which has no gradient there.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ from scipy.stats import qmc
 from pymc_ext.maths.namespace import Namespace
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.ops.bernstein import bernstein_map
+from pymc_ext.variational.bernstein.base import Affine, FlowBase
 from pymc_ext.variational.bernstein.flow import MOMENT_DRAWS, BernsteinFlow
 from pymc_ext.variational.bernstein.input_maps import MAPS
-from pymc_ext.variational.bernstein.shape import Block, FlowShape, variable_order
-from pymc_ext.variational.core.groups import TransformGroup, shared
+from pymc_ext.variational.bernstein.shape import FlowShape
+from pymc_ext.variational.core.groups import ForwardOp, Held, TransformGroup, shared
+from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.pymc_variational import node_property
-from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.core.variable_order import Block, variable_order
 
 if TYPE_CHECKING:
     from pymc_ext.pytensor_versions import TensorSharedVariable
@@ -69,18 +72,24 @@ class Conditionals(NamedTuple):
 
 
 class BernsteinGroup(TransformGroup):
-    """q of θ = μ + L·flow(v); ``shape`` is its :class:`FlowShape`."""
+    """q of θ = B(flow(v)); ``shape`` is its :class:`FlowShape`, ``coordinates`` what B may be.
+
+    ``"start"``: a shift by the start; ``"affine"``: θ = μ + L y; ``"fitted"``: whatever the fit
+    finds.
+    """
 
     def __init_group__(self, group: list[TensorVariable]) -> None:
         self.shape: FlowShape = self._kwargs["shape"]
-        self.whitened: bool = self._kwargs["whitened"]
+        self.coordinates: str = self._kwargs["coordinates"]
         self.law, self.input_map = self.shape.law, MAPS[self.shape.input_map]
         super().__init_group__(group)
 
     def create_shared_params(self, start: Array) -> dict[str, TensorSharedVariable]:
         self.permutation, self.leading = variable_order(self._blocks(), self.shape.ordering)
         rng = np.random.default_rng(self.rng.randint(2**30))
-        self.flow_numbers = BernsteinFlow(self.shape, self.permutation, self.leading, start, rng)
+        base = Affine(self.permutation, start[self.permutation])
+        self.held: Held[FlowBase] = Held(base)
+        self.flow_numbers = BernsteinFlow(self.shape, base, self.leading, rng)
         self.layout = self.flow_numbers.layout
         self.stages = self.layout.stages
         if self.stages[-1].grouped:
@@ -116,32 +125,51 @@ class BernsteinGroup(TransformGroup):
         values = (self.params_dict[name].get_value(borrow=True) for name in flow.values)
         flow.set(np.concatenate([np.ravel(value) for value in values]))
         flow.stretch[...] = self.stretch.get_value(borrow=True)
-        flow.center = self.center.get_value()
-        flow.factor = self.factor.get_value() if self.whitened else None
+        flow.base = self._base()
         return flow
 
-    def hold(self, q: BernsteinFlow | Gaussian) -> None:  # type: ignore[override]
-        """Take over a fitted flow; a Gaussian, which a search for a base passes through, is not."""
-        if isinstance(q, Gaussian):
+    def _base(self) -> FlowBase:
+        if self.coordinates == "fitted":
+            return self.held.q
+        factor = self.factor.get_value() if self.coordinates == "affine" else None
+        return Affine(self.permutation, self.center.get_value(), factor)
+
+    def hold(self, q: Posterior) -> None:
+        """Take over a fitted flow; what a search for a base passes through is none."""
+        if not isinstance(q, BernsteinFlow):
             return
         for name, param in self.params_dict.items():
             param.set_value(q.values[name].copy())
         self.stretch.set_value(q.stretch.copy())
-        self.center.set_value(q.center)
-        if q.factor is not None:
-            self.factor.set_value(q.factor)
+        self.held.q = q.base
+        if isinstance(q.base, Affine):
+            self._place(q.base)
+
+    def _place(self, base: Affine) -> None:
+        self.center.set_value(base.center)
+        if base.factor is not None:
+            self.factor.set_value(base.factor)
+
+    def forget(self) -> None:
+        self.held.q = Affine(self.permutation, self.start[self.permutation])
 
     def set_base(self, mean: Array, cov: Array) -> None:
         """Whiten with N(mean (D,), cov (D, D)), both in the model's order."""
-        p = self.permutation
-        self.center.set_value(np.asarray(mean, dtype=float)[p])
-        self.factor.set_value(np.linalg.cholesky(np.asarray(cov, dtype=float)[np.ix_(p, p)]))
+        self._place(Affine.of(self.permutation, mean, cov))
 
     # ---- base and coordinates --------------------------------------------------------------
 
-    def from_coordinates(self, y: TensorVariable) -> TensorVariable:
-        """θ in the model's order from the flow's y in the conditioning order."""
-        theta = self.center + (y @ self.factor.T if self.whitened else y)
+    def based(self, y: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
+        """θ in the model's order from y in the conditioning order, and log|det ∂θ/∂y| (N,)."""
+        if self.coordinates == "fitted":
+            theta, log_det = cast("list[TensorVariable]", ForwardOp(self.held)(y))
+            return theta, log_det
+        if self.coordinates == "start":
+            return self._in_model_order(self.center + y), pt.zeros_like(y[:, 0])
+        log_det = pt.log(pt.diag(self.factor)).sum()
+        return self._in_model_order(self.center + y @ self.factor.T), log_det
+
+    def _in_model_order(self, theta: TensorVariable) -> TensorVariable:
         # whole variables change places: pieces joined anew are several times faster than an index
         breaks = np.flatnonzero(np.diff(self.permutation) != 1) + 1
         runs = np.split(self.permutation, breaks)
@@ -149,10 +177,6 @@ class BernsteinGroup(TransformGroup):
             return theta
         pieces = _split(theta, [len(run) for run in runs], axis=1)
         return pt.concatenate([pieces[i] for i in np.argsort([run[0] for run in runs])], axis=1)
-
-    def log_det_base(self) -> TensorVariable:
-        """log|det L|."""
-        return pt.log(pt.diag(self.factor)).sum() if self.whitened else pt.constant(0.0)
 
     # ---- the flow --------------------------------------------------------------------------
 
@@ -207,10 +231,11 @@ class BernsteinGroup(TransformGroup):
         v = self.law.draw(z, self.ddim, GRAPHS)
         x, log_dx = self.logit_input(v)
         y, log_dy = self.flow(x)
-        log_q = self.law.log_density(v, GRAPHS).sum(-1) - log_dx - log_dy - self.log_det_base()
+        theta, log_det = self.based(y)
+        log_q = self.law.log_density(v, GRAPHS).sum(-1) - log_dx - log_dy - log_det
         # with one normal per latent variable this is log|det ∂θ/∂z|; with two (Student-t) only
         # log q has a meaning, and log q is what the base class makes of it
-        return self.from_coordinates(y), standard_normal_logp(z) - log_q
+        return theta, standard_normal_logp(z) - log_q
 
     def tail(self, x: TensorVariable, given: Conditionals) -> Mapped:
         """The increasing function of x beside the polynomial, (N, d), and its derivative."""

@@ -1,16 +1,13 @@
-"""What a flow is made of: its options, and the order in which coordinates are conditioned."""
+"""What a flow is made of: its options, and the networks they make."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_ext.density import Density
 from pymc_ext.maths.autoregressive import MaskedNetwork, check_hidden
 from pymc_ext.maths.bernstein_coefficients import (
     check_order,
@@ -30,6 +27,7 @@ TAILS = {"bounded": 0, "linear": 2, "quadratic": 4}  # slopes of each component
 CONDITIONING = ("latent", "squashed", "hierarchical")
 QUADRATIC_START = 0.02  # curvature of a quadratic tail at the start, in units of y per x²
 TAIL_SHARE = 0.5  # share of the identity that the tails carry at the start
+ONE, SHUT = float(inverse_softplus(np.array(1.0))), -100.0  # softplus 1, and 4e-44
 NARROWEST, WIDEST = 10, 32  # units of a hidden layer by the rule below
 
 
@@ -123,55 +121,6 @@ def one_of(label: str, value: object, allowed: Sequence[object]) -> None:
         raise ValueError(f"{label} must be one of {tuple(allowed)}, got {value!r}")
 
 
-class Block(NamedTuple):
-    """A variable in the flat θ: its name, number of entries, and whether a transform bounds it."""
-
-    name: str
-    size: int
-    transformed: bool = False
-
-
-def blocks_of(density: Density) -> list[Block]:
-    """The variables of a density, in the order of θ; one of all entries where it does not say."""
-    blocks = getattr(density, "blocks", None)
-    if blocks is not None:
-        return [Block(*block) for block in blocks]
-    names = getattr(density, "unconstrained_names", None)
-    if names is None:
-        return [Block("theta", density.dimension)]
-    stems = [name.split(".")[0].split("[")[0] for name in names]
-    return [Block(stem, len(list(run))) for stem, run in itertools.groupby(stems)]
-
-
-def variable_order(
-    blocks: Sequence[Block], ordering: Sequence[str] | None
-) -> tuple[NDArray[np.intp], int]:
-    """Permutation of the flat θ, and how many of its first entries are scalar variables.
-
-    Entry k is conditioned on the entries before it. None puts the variables with few elements
-    first (a model's hyperparameters), among equals those with a transform (scales: given them, what
-    they scale is often Gaussian), then the given order. A sequence of names gives the order.
-    """
-    begins = np.cumsum([0, *(block.size for block in blocks)])
-    entries = {
-        block.name: np.arange(begin, begin + block.size)
-        for block, begin in zip(blocks, begins[:-1], strict=True)
-    }
-    sizes = {block.name: block.size for block in blocks}
-    if ordering is None:
-        ordered = sorted(blocks, key=lambda block: (block.size, not block.transformed))
-        names = [block.name for block in ordered]
-    else:
-        names = list(ordering)
-        if sorted(names) != sorted(entries):
-            raise ValueError(
-                f"ordering must name each free variable once, got {names}; the model has "
-                f"{list(entries)}"
-            )
-    scalars = list(itertools.takewhile(lambda name: sizes[name] == 1, names))
-    return np.concatenate([entries[name] for name in names]), len(scalars)
-
-
 class Layout:
     """The networks of a flow of ``dimension`` D and the names and shapes of its parameters.
 
@@ -216,6 +165,20 @@ class Layout:
             values["alpha"] = np.full(self.dimension, inverse_softplus(np.array(1.0)))
             values["beta"] = np.zeros(self.dimension)
         return values
+
+    def none(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Parameters of the shapes of ``values`` at which a flow with tails is the identity."""
+        slopes = [ONE, ONE, SHUT, SHUT][: self.shape.slopes]
+        local = np.array([0.0, *slopes] + [0.0] * self.scaled)
+        made = {name: np.zeros_like(value) for name, value in values.items()}
+        for k, network in enumerate(self.stages):
+            made[f"b_raw_{k}"][...] = SHUT
+            made[f"b_local_{k}"][...] = np.tile(local, (network.outputs, 1)).reshape(
+                made[f"b_local_{k}"].shape
+            )
+        if "alpha" in made:
+            made["alpha"][...] = ONE
+        return made
 
     def _identity(self) -> tuple[float, Array]:
         shape = self.shape

@@ -1,8 +1,9 @@
-"""The Gaussian N(μ, LLᵀ) in whose coordinates the flow works."""
+"""The fitted law in whose coordinates a flow works."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.trust_region import NoModeError
+from pymc_ext.variational.bernstein.base import Affine, FlowBase, Hierarchy
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import fresh_draws
@@ -17,29 +19,51 @@ from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.laplace import Laplace
+from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+from pymc_ext.variational.hierarchical.map import HierarchicalMap
 
+FITTED: dict[str, Algorithm] = {
+    "laplace": Laplace(),
+    "match": BatchMatch(),
+    "hierarchical": Hierarchical(),
+}
 logger = logging.getLogger(__name__)
 
 Array = NDArray[np.floating]
+Places = NDArray[np.integer]
 Base = str | Gaussian | tuple[ArrayLike, ArrayLike]
-BASES = ("identity", "laplace", "match", "auto")
+FittedBase = Gaussian | LowRankGaussian | HierarchicalMap
+BASES = ("identity", "laplace", "match", "hierarchical", "auto")
 
 
 class Whitening(NamedTuple):
-    """The Gaussian to whiten with, None for the identity at the start, and a note on the choice."""
+    """The base, None for the identity at the start, and a note on the choice."""
 
-    q: Gaussian | None
+    q: FittedBase | None
     note: str = ""
 
 
-def check_base(base: Base) -> str | Gaussian:
+def check_base(base: Base, ordering: Sequence[str] | None = None) -> str | Gaussian:
     """One of the names, or the Gaussian that the pair (mean, cov) is; ValueError if neither."""
+    if base == "hierarchical" and ordering is not None:
+        raise ValueError(
+            "base='hierarchical' brings an order of its own: leave out FlowShape(ordering=...), or "
+            "take base='match'"
+        )
     if isinstance(base, Gaussian) or (isinstance(base, str) and base in BASES):
         return base
     if isinstance(base, tuple | list) and len(base) == 2:
         return given_base(*base)
     raise ValueError(f"base must be one of {BASES} or a pair (mean, cov), got {base!r}")
+
+
+def flow_base(q: FittedBase, order: Places) -> FlowBase:
+    """q as a map of normals; a Gaussian, which has no order of its own, in ``order``."""
+    if isinstance(q, HierarchicalMap):
+        return Hierarchy(q)
+    return Affine.of(order, q.mean, q.cov)
 
 
 def resolve_base(
@@ -68,9 +92,9 @@ def resolve_base(
 
 def _fit(
     name: str, density: CountedDensity, start: Array, random_seed: int | None
-) -> tuple[Gaussian, FreshDraws]:
-    """A Gaussian fitted with the density's other parameters as they are, and its fresh draws."""
-    algorithm: Algorithm = Laplace() if name == "laplace" else BatchMatch()
+) -> tuple[FittedBase, FreshDraws]:
+    """A base fitted with the density's other parameters as they are, and its fresh draws."""
+    algorithm = FITTED[name]
     with density.extras_fixed(), Monitor.silent() as monitor:
         fitted = run_algorithm(algorithm, density, start, random_seed=random_seed, monitor=monitor)
     assert fitted.result.fresh is not None
@@ -82,8 +106,8 @@ def _best(density: CountedDensity, start: Array, random_seed: int | None) -> Whi
     eye = np.eye(density.dimension)
     rng = stream(random_seed, Purpose.FRESH)
     plain = fresh_draws(Gaussian(start, eye, eye), density, rng)
-    candidates: dict[str, tuple[float, Gaussian | None]] = {"identity": (plain.elbo, None)}
-    for name in ("laplace", "match"):
+    candidates: dict[str, tuple[float, FittedBase | None]] = {"identity": (plain.elbo, None)}
+    for name in FITTED:
         try:
             q, fresh = _fit(name, density, start, random_seed)
         except (NoModeError, ValueError) as error:  # no mode; or q ran away

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 import pymc as pm
@@ -152,20 +152,30 @@ def in_chunks(function: Callable[[Array], list[Array]], rows: Array) -> list[Arr
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
-class Held:
-    """The q that a :class:`FittedGroup` has at present; graphs read it when they are run."""
+Map = TypeVar("Map", bound="HasForward")
 
-    def __init__(self, q: Posterior) -> None:
+
+class HasForward(Protocol):
+    """What :class:`ForwardOp` calls back to: a q, or a map that is part of one."""
+
+    def forward(self, z: Array) -> tuple[Array, Array]:
+        """Rows and a number for each, (N, K) -> (N, D), (N,)."""
+
+
+class Held(Generic[Map]):
+    """What a group has at present that is no graph; graphs read it when they are run."""
+
+    def __init__(self, q: Map) -> None:
         self.q = q
 
 
 class ForwardOp(Op):
-    """θ and log q of the q that ``held`` has, by its own :meth:`forward`; two Ops are equal if
-    they read the same one."""
+    """What the :meth:`forward` of that which ``held`` has returns, θ and log q of a q; two Ops are
+    equal if they read the same one."""
 
     __props__ = ("held",)
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: Held[Any]) -> None:
         self.held = held
 
     def make_node(self, *inputs: Variable) -> Apply:
@@ -187,7 +197,7 @@ class MomentOp(Op):
 
     __props__ = ("held", "name")
 
-    def __init__(self, held: Held, name: str) -> None:
+    def __init__(self, held: Held[Posterior], name: str) -> None:
         self.held, self.name = held, name
 
     def make_node(self, *inputs: Variable) -> Apply:
@@ -213,7 +223,7 @@ class FittedGroup(TransformGroup):
     """
 
     def create_shared_params(self, start: Array) -> dict[str, TensorSharedVariable]:
-        self.held = Held(_Unfitted(start))
+        self.held: Held[Posterior] = Held(_Unfitted(start))
         return {"start": shared(start, "start")}
 
     @property

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
-from pymc_ext.variational.bernstein.shape import blocks_of, variable_order
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.core.course import (
     LONGEST_BLOCK,
@@ -32,6 +31,7 @@ from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.threads import one_thread
+from pymc_ext.variational.core.variable_order import blocks_of, variable_order
 from pymc_ext.variational.gaussian.batch_match import (
     PATHS,
     Found,

@@ -85,7 +85,7 @@ def test_numbers_are_those_of_the_graphs_and_pull_back_right(options):
         theta, log_q = flow.forward(z)
         return np.sum(by_theta * theta) + by_log_det @ (law - log_q)
 
-    gradient = flow.parameter_gradient(tape, flow.target_score(by_theta), by_log_det)
+    gradient = flow.parameter_gradient(tape, tape.target_score(by_theta), by_log_det)
     for i in np.flatnonzero(flow.mask):
         before = flow.x[i]
         flow.x[i] = before + 1e-5

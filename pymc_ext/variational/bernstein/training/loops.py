@@ -141,7 +141,7 @@ class DensityLoop:
             if self.density.extra_size:  # their weights are known only now
                 by_extra = self.density.weighted_gradients(tape.theta, w)[2]
             scores = np.where(w[:, None] > 0, scores, 0.0)
-        residual, by_log_det = self.flow.target_score(scores), -w
+        residual, by_log_det = tape.target_score(scores), -w
         if self.by_path:
             residual = np.where(w[:, None] > 0, residual - self.flow.score(tape), 0.0)
             w, by_log_det = w * w * (S / K), np.zeros(S)
