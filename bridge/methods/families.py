@@ -1,8 +1,8 @@
 """The variational families of `pymc_ext`: their algorithms, run on a problem's own density.
 
 What is fitted is the density of the Stan program itself, or of the PyMC model, never a graph of the
-two together; families that read a model's graph are fitted by ``pm.fit``. Every option of a run is
-in its record (`Fit.info`), and all of them are the class's own defaults.
+two together. Every option of a run is in its record (`Fit.info`), and all of them are the class's
+own defaults.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import version
-from inspect import signature
 from typing import TypedDict
 
 import numpy as np
@@ -174,57 +173,6 @@ class Made:
         return cls(**self.options)
 
 
-# ---- families that read the graph of a PyMC model ----------------------------------------------
-
-
-@dataclass(frozen=True)
-class ByPMFit:
-    """Run of a method: ``pm.fit`` on the problem's PyMC model.
-
-    Parameters
-    ----------
-    inference
-        Name of the class in `pymc_ext`.
-    options
-        Keyword arguments of the class.
-    """
-
-    inference: str
-    options: Mapping[str, object] = field(default_factory=dict, hash=False)
-
-    def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
-        import pymc as pm
-
-        cls = getattr(import_module("pymc_ext"), self.inference)
-        with problem.model:
-            inference = cls(**self.options, random_seed=seed)
-            approx = pm.fit(inference.default_budget, method=inference, progressbar=False)
-        theta, lp, lq = approx.draws_with_logs(draws, random_seed=seed)
-        return Fit(
-            target=problem.pymc_target,
-            theta=theta[None],
-            lp=lp[None],
-            lq=lq[None],
-            log_q=approx.log_q,
-            losses=np.asarray(approx.hist) if len(approx.hist) else None,
-            **_effort(approx.result),
-            info={
-                "engine": f"PyMC {pm.__version__}",
-                **_course(approx.result),
-                "options": options_text(n=inference.default_budget, **self._every_option(cls)),
-            },
-        )
-
-    def _every_option(self, cls: type) -> dict[str, object]:
-        """Options of the class, those left at their defaults too."""
-        parameters = signature(cls).parameters
-        defaults = {name: p.default for name, p in parameters.items() if name not in _OF_A_RUN}
-        return {"type": self.inference, **defaults, **self.options}
-
-
-_OF_A_RUN = ("model", "start", "random_seed")
-
-
 class _Spent(TypedDict):
     seconds: float
     compile_seconds: float
@@ -323,20 +271,18 @@ FAMILY_METHODS = (
         gradients=_OF_FLOW,
         base="match",
     ),
-    Method(
+    _on_density(
         "viper-full",
         "closed-form logistic VI",
-        "pymc",
-        ByPMFit("ViperVI", {"covariance": "full"}),
-        default=False,
-        general=False,
+        "logistic.viper:Viper",
+        general=False,  # as is the next, for models whose logits are affine, written in PyMC
+        covariance="full",
     ),
-    Method(
+    _on_density(
         "matching",
         "matched logistic or softmax likelihood",
-        "pymc",
-        ByPMFit("MatchingVI", {"alpha": "elbo"}),
-        default=False,
+        "logistic.matching:Matching",
         general=False,
+        alpha="elbo",
     ),
 )

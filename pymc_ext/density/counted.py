@@ -93,14 +93,18 @@ class CountedDensity:
 
     def log_density_gradient(self, theta: Array) -> tuple[Array, Array]:
         """log p̃ and score, (N, D) -> (N,), (N, D)."""
-        self.values += len(theta)
-        self.gradients += len(theta)
+        self.count(len(theta))
         parts = self._in_parts(theta)
         if len(parts) == 1:
             return self.density.log_density_gradient(theta)
         both = [self.density.log_density_gradient(part) for part in parts]
         log_p, scores = (np.concatenate(column) for column in zip(*both, strict=True))
         return log_p, scores
+
+    def count(self, points: int) -> None:
+        """Count values and scores at so many points, where an algorithm has its own way to both."""
+        self.values += points
+        self.gradients += points
 
     def _in_parts(self, theta: Array) -> list[Array]:
         """Rows of `MOST_NUMBERS` at most, in parts of nearly one size."""
@@ -140,6 +144,5 @@ class CountedDensity:
         """log p̃ (N,), scores (N, D), and ∂ Σ_n w_n log p̃_n / ∂ extra (H,)."""
         if not self.extra_size:
             return *self.log_density_gradient(theta), np.empty(0)
-        self.values += len(theta)
-        self.gradients += len(theta)
+        self.count(len(theta))
         return self._with_extras.weighted_gradients(theta, weights)

@@ -150,6 +150,10 @@ class PyMCDensity:
     @cached_property
     def logp(self) -> TensorVariable:
         """log p̃ as a scalar graph in :attr:`theta` (and in the extras)."""
+        with self.clock.compiling():
+            return self._logp()
+
+    def _logp(self) -> TensorVariable:
         model = self.model
         if self._point is None:
             graph = model.logp()

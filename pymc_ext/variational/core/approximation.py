@@ -41,6 +41,8 @@ class VectorisedApproximation(GraphApproximation):
         Initial values by variable name, as ``pm.sample(initvals=)``.
     random_seed
         Seeds the group's generator, from which draws without a seed of their own are seeded.
+    density
+        Makes :attr:`density`; takes what :class:`PyMCDensity` takes.
     """
 
     result: FitResult | None = None

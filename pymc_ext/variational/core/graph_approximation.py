@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +13,6 @@ import pymc as pm
 from pymc.model import modelcontext
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density.counted import Clock
@@ -21,7 +20,6 @@ from pymc_ext.density.layout import entry_names
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.over_draws import has_scan, over_draws, scan_draws
 from pymc_ext.periodic import refuse_periodic
-from pymc_ext.pymc_versions import MinibatchOp
 from pymc_ext.typed_graphs import replaced
 from pymc_ext.variational.core.checks import check_start, resolve_hyperparameters
 from pymc_ext.variational.core.groups import PointGroup, TransformGroup
@@ -48,6 +46,7 @@ class GraphApproximation(Approximation):
         hyperparameters: Hyperparameters = (),
         start: Start | None = None,
         random_seed: int | None = None,
+        density: Callable[..., PyMCDensity] = PyMCDensity,
         **options: object,
     ) -> None:
         model = modelcontext(model)
@@ -63,7 +62,7 @@ class GraphApproximation(Approximation):
             groups.append(PointGroup(point, **common))
         super().__init__(groups, model=model)
         self.compile_kwargs: dict[str, object] = {}
-        self.clock, self._random_seed = Clock(), random_seed
+        self.clock, self._random_seed, self._density = Clock(), random_seed, density
 
     # ---- structure -------------------------------------------------------------------------
 
@@ -87,11 +86,10 @@ class GraphApproximation(Approximation):
         """Generator of the group, which seeds PyMC's own loops."""
         return self.group.rng
 
-    @cached_property
+    @property
     def has_minibatch(self) -> bool:
         """Whether log p̃ is a noisy estimate from ``pm.Minibatch`` data."""
-        nodes = ancestors([self.model.logp()])
-        return any(v.owner is not None and isinstance(v.owner.op, MinibatchOp) for v in nodes)
+        return self.density.noisy
 
     mean = property(lambda self: self.group.mean, doc="E θ, symbolic, shape (D,).")
     std = property(lambda self: self.group.std, doc="Standard deviations of θ, symbolic, (D,).")
@@ -142,7 +140,7 @@ class GraphApproximation(Approximation):
         point = None
         if self.point_group is not None:
             point = self.point_group.group, self.point_group.params_dict["point"]
-        return PyMCDensity(
+        return self._density(
             self.model,
             list(self.group.group),
             point=point,

@@ -106,7 +106,7 @@ class FitResult:
     iterations, density_evaluations, gradient_evaluations
         Work done, in every phase: searches, bases, judging and the final fresh draws included. One
         evaluation is one log p̃ or one gradient at one θ; a Hessian counts as the 4D gradients of
-        its differences, an exact one as D. Families that read a model's graph count their own.
+        its differences, an exact one as D. In closed form, a pass over all data counts as one.
     seconds, compile_seconds
         Wall time of the fit without graph compilation, and of the compilation.
     random_seed

@@ -29,10 +29,6 @@ class GaussianGroup(TransformGroup):
         self.root_inverse = shared(eye, "root_inverse")
         return {"mean": shared(start, "mean"), "root": shared(eye, "root")}
 
-    def set_base(self, mean: Array, root: Array, root_inverse: Array) -> None:
-        """Set μ (D,), L and L⁻¹ (D, D)."""
-        self.hold(Gaussian(mean, root, root_inverse))
-
     def hold(self, q: Gaussian) -> None:  # type: ignore[override]
         """Take over a fitted Gaussian."""
         self.params_dict["mean"].set_value(pm.pytensorf.floatX(q.mean))
@@ -80,14 +76,10 @@ class DiagonalGroup(TransformGroup):
     def create_shared_params(self, start: Array) -> dict[str, TensorSharedVariable]:
         return {"mean": shared(start, "mean"), "sd": shared(np.ones(self.ddim), "sd")}
 
-    def set_scale(self, mean: Array, scale: Array) -> None:
-        """Set μ and σ (D,)."""
-        self.params_dict["mean"].set_value(pm.pytensorf.floatX(mean))
-        self.params_dict["sd"].set_value(pm.pytensorf.floatX(scale))
-
     def hold(self, q: DiagonalGaussian | Gaussian) -> None:  # type: ignore[override]
         """Take over a fitted Gaussian, or the scales of one that a search passes through."""
-        self.set_scale(q.mean, q.std)
+        self.params_dict["mean"].set_value(pm.pytensorf.floatX(q.mean))
+        self.params_dict["sd"].set_value(pm.pytensorf.floatX(q.std))
 
     def posterior(self) -> DiagonalGaussian:
         mean, sd = (self.params_dict[name].get_value() for name in ("mean", "sd"))

@@ -104,7 +104,7 @@ class DiagonalGaussian(ByValue):
 
     def forward(self, z: Array) -> tuple[Array, Array]:
         """θ = μ + σ z and log q, (N, D) -> (N, D), (N,)."""
-        return self.mean + self.std * z, standard_normal_logp(z) - np.log(self.std).sum()
+        return self.mean + self.std * z, standard_normal_logp(z) - self.log_det
 
     def inverse(self, theta: Array) -> Array:
         """z = (θ − μ) / σ, (N, D) -> (N, D)."""
@@ -116,7 +116,12 @@ class DiagonalGaussian(ByValue):
 
     def log_density(self, theta: Array) -> Array:
         """Normalised log q, (N, D) -> (N,)."""
-        return standard_normal_logp(self.inverse(theta)) - np.log(self.std).sum()
+        return standard_normal_logp(self.inverse(theta)) - self.log_det
+
+    @cached_property
+    def log_det(self) -> float:
+        """log|det diag(σ)|."""
+        return float(np.log(self.std).sum())
 
     @property
     def cov(self) -> Array:

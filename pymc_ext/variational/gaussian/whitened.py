@@ -74,10 +74,22 @@ class WhitenedGaussian(Family):
 
     def loss(self, z: Array, log_p: Array, scores: Array) -> tuple[float, Array]:
         # log q = log N(z) − log|det CA|: the draws themselves do not depend on x
-        log_q = standard_normal_logp(z) - self._log_det() - self.noise.log_det(self.p)
+        log_q = standard_normal_logp(z) - self.log_det()
+        gradient = self.pullback(z, scores) + len(z) * self.log_det_gradient()
+        return float(np.sum(log_q - log_p)), -gradient
+
+    def pullback(self, z: Array, scores: Array) -> Array:
+        """∂/∂x of Σ_n s_nᵀ θ(z_n), (P,), from z and s (N, D)."""
         g = self._whiten_scores(scores)
-        by_p = self.noise.pullback(self.p, g, z) + len(z) * self.noise.log_det_gradient(self.p)
-        return float(np.sum(log_q - log_p)), -np.concatenate([g.sum(axis=0), by_p])
+        return np.concatenate([g.sum(axis=0), self.noise.pullback(self.p, g, z)])
+
+    def log_det(self) -> float:
+        """log|det CA|."""
+        return self._log_det() + self.noise.log_det(self.p)
+
+    def log_det_gradient(self) -> Array:
+        """Its gradient in x, (P,)."""
+        return np.concatenate([np.zeros(self.dimension), self.noise.log_det_gradient(self.p)])
 
     def _color(self, x: Array) -> Array:
         """μ₀ + C x, row by row."""

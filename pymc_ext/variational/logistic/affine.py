@@ -180,8 +180,10 @@ def refuse_other_densities(model: pm.Model) -> None:
 
 @dataclass(frozen=True)
 class AffineSplit:
-    """Which free variables are the linear part β, and which are given (s); ``why`` by name."""
+    """Which free variables are the linear part β of ``terms``, and which are given (s); ``why`` by
+    name."""
 
+    terms: Sequence[LogisticTerm]
     linear: list[TensorVariable]
     given: list[TensorVariable]
     why: dict[str, str]
@@ -219,7 +221,7 @@ def split_affine(model: pm.Model, terms: Sequence[LogisticTerm]) -> AffineSplit:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in why.items())
         raise AffinityError(f"no logit is affine in a variable with a Gaussian prior ({reasons})")
     order = [rv for rv in model.free_RVs if rv in linear]
-    return AffineSplit(order, [rv for rv in values if rv not in linear], why)
+    return AffineSplit(terms, order, [rv for rv in values if rv not in linear], why)
 
 
 def _obstacle(

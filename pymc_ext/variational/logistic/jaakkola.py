@@ -2,18 +2,20 @@ r"""Jaakkola and Jordan's quadratic bound (= Pólya–Gamma mean field), for com
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pytensor.tensor import TensorVariable
 from scipy.special import log_expit
 
 from pymc_ext.variational.core.types import Start
-from pymc_ext.variational.logistic.inference import AffineInference
+from pymc_ext.variational.logistic.algorithm import ClosedForm
+from pymc_ext.variational.logistic.density import LogisticDensity, LogisticVI
 from pymc_ext.variational.logistic.newton import Softplus
-
-Array = NDArray[np.floating]
+from pymc_ext.variational.logistic.numbers import Array
 
 
 def jaakkola_bound(theta: Array, tau: Array) -> tuple[Array, Array, Array]:
@@ -30,7 +32,22 @@ def jaakkola_bound(theta: Array, tau: Array) -> tuple[Array, Array, Array]:
     return -log_expit(t) + 0.5 * (theta + t), 0.5 + a * theta, a
 
 
-class JaakkolaVI(AffineInference):
+@dataclass(frozen=True)
+class Jaakkola(ClosedForm):
+    """Engine of :class:`JaakkolaVI`, for densities of logistic models; options as there."""
+
+    label: ClassVar[str] = "jaakkola"
+    bound = "quadratic bound"
+
+    def graph(self, theta: TensorVariable, tau: TensorVariable) -> TensorVariable:
+        t = pt.sqrt(theta**2 + tau**2)
+        return pt.softplus(-t) + 0.5 * (theta + t)
+
+    def softplus(self, density: LogisticDensity) -> Softplus:
+        return jaakkola_bound
+
+
+class JaakkolaVI(LogisticVI):
     r"""Gaussian variational inference with the Jaakkola–Jordan bound, the paper's VI-PG.
 
     .. math:: \log(1 + e^x) \le -\log\sigma(t) + \tfrac12 (x + t)
@@ -64,10 +81,6 @@ class JaakkolaVI(AffineInference):
     doi:10.1214/19-STS712.
     """
 
-    label = "jaakkola"
-    elbo_note = "train_elbo is a lower bound on the ELBO (quadratic bound)"
-    maximises_elbo = False
-
     def __init__(
         self,
         covariance: str = "full",
@@ -78,18 +91,5 @@ class JaakkolaVI(AffineInference):
         start: Start | None = None,
         random_seed: int | None = None,
     ) -> None:
-        super().__init__(
-            covariance,
-            tolerance=tolerance,
-            draws=draws,
-            model=model,
-            start=start,
-            random_seed=random_seed,
-        )
-
-    def symbolic(self, theta: TensorVariable, tau: TensorVariable) -> TensorVariable:
-        t = pt.sqrt(theta**2 + tau**2)
-        return pt.softplus(-t) + 0.5 * (theta + t)
-
-    def numeric(self) -> Softplus:
-        return jaakkola_bound
+        algorithm = Jaakkola(covariance, tolerance, draws)
+        super().__init__(algorithm, model=model, start=start, random_seed=random_seed)

@@ -9,7 +9,7 @@ in μ; a fixed point in Σ. With Jaakkola and Jordan's bound it is their closed-
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,14 @@ from scipy.linalg import cho_solve, cholesky, solve_triangular
 from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
 from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, series
 from pymc_ext.variational.core.monitor import STOPPED
+from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.logistic.numbers import GaussianPrior, LogisticData
 
 Array = NDArray[np.floating]
 # (ϑ, τ) -> E, ∂E/∂ϑ, h = 2∂E/∂τ², each (n,)
 Softplus = Callable[[Array, Array], tuple[Array, Array, Array]]
+
+Normal = Gaussian | DiagonalGaussian
 
 ROWS = 1 << 16  # rows of X per block: bounds working memory
 LOG_2PI_E = float(np.log(2 * np.pi) + 1)
@@ -35,32 +38,19 @@ def exact_softplus(theta: Array, tau: Array) -> tuple[Array, Array, Array]:
     return value, slope, by_tau / np.where(tau > 0, tau, 1.0)  # τ = 0: curvature never used
 
 
-@dataclass(frozen=True)
-class Gaussian:
-    """N(mean, Σ), Σ⁻¹ = RRᵀ with R lower triangular; R = None: Σ = diag(scale²)."""
+def by_precision(mean: Array, precision: Array) -> Gaussian:
+    """N(mean, precision⁻¹). Raises LinAlgError where it is not positive definite."""
+    R = cholesky(precision, lower=True)
+    return Gaussian(mean, solve_triangular(R, np.eye(len(R)), lower=True).T, R.T)
 
-    mean: Array
-    R: Array | None
-    scale: Array = field(default_factory=lambda: np.empty(0))
 
-    def standard_deviations(self, X: Array) -> Array:
-        """τ_i = (x_iᵀ Σ x_i)^½ for each row."""
-        if self.R is None:
-            return np.sqrt((X * X) @ self.scale**2)
-        return np.sqrt(np.sum(solve_triangular(self.R, X.T, lower=True) ** 2, axis=0))
-
-    @property
-    def log_det(self) -> float:
-        """log|Σ|."""
-        if self.R is None:
-            return float(2 * np.sum(np.log(self.scale)))
-        return float(-2 * np.sum(np.log(np.diag(self.R))))
-
-    def trace(self, P: Array) -> float:
-        """tr(PΣ)."""
-        if self.R is None:
-            return float(np.diag(P) @ self.scale**2)
-        return float(np.trace(cho_solve((self.R, True), P)))
+def first_gaussian(mean: Array, data: LogisticData, prior: GaussianPrior, full: bool) -> Normal:
+    """N(mean, Λ⁻¹) with the largest curvature the likelihood can have, h = 1/4."""
+    X = data.X * np.sqrt(0.25 * data.trials * data.weight)[:, None]
+    precision = prior.precision + X.T @ X
+    if full:
+        return by_precision(mean, precision)
+    return DiagonalGaussian(mean, np.diag(precision) ** -0.5)
 
 
 @dataclass(frozen=True)
@@ -72,50 +62,48 @@ class Expansion:
     precision: Array
 
 
-def expand(q: Gaussian, data: LogisticData, prior: GaussianPrior, softplus: Softplus) -> Expansion:
+def expand(q: Normal, data: LogisticData, prior: GaussianPrior, softplus: Softplus) -> Expansion:
     """One pass over the data, a block of rows at a time."""
     p, P = len(q.mean), prior.precision
     elbo = data.constant + prior.constant + prior.slope @ q.mean
-    elbo += -0.5 * (q.mean @ P @ q.mean + q.trace(P)) + 0.5 * (q.log_det + p * LOG_2PI_E)
+    elbo += -0.5 * (q.mean @ P @ q.mean + np.sum(P * q.cov)) + q.log_det + 0.5 * p * LOG_2PI_E
     gradient, precision = prior.slope - P @ q.mean, P.copy()
     for i in range(0, len(data.y), ROWS):
         rows = slice(i, i + ROWS)
         X, y, w = data.X[rows], data.y[rows], data.weight[rows]
         trials = data.trials[rows] * w
         theta = data.offset[rows] + X @ q.mean
-        value, slope, h = softplus(theta, q.standard_deviations(X))
+        A = X * q.std if isinstance(q, DiagonalGaussian) else X @ q.root
+        value, slope, h = softplus(theta, np.sqrt(np.einsum("ij,ij->i", A, A)))
         elbo += w * y @ theta - trials @ value
         gradient += X.T @ (w * y - trials * slope)
         precision += X.T @ (X * (trials * h)[:, None])
     return Expansion(float(elbo), gradient, (precision + precision.T) / 2)
 
 
-def mismatch(q: Gaussian, at: Expansion) -> float:
+def mismatch(q: Normal, at: Expansion) -> float:
     """Distance to the fixed point in nats, ½ gᵀΣg + ¼‖Σ^½ (Λ' − Λ) Σ^½‖², at q's own Σ."""
-    if q.R is None:
-        step = q.scale * at.gradient
-        gap = np.diag(at.precision) * q.scale**2 - 1
+    if isinstance(q, DiagonalGaussian):
+        step, gap = q.std * at.gradient, np.diag(at.precision) * q.std**2 - 1
     else:
-        step = solve_triangular(q.R, at.gradient, lower=True)
-        half = solve_triangular(q.R, at.precision, lower=True)
-        gap = solve_triangular(q.R, half.T, lower=True) - np.eye(len(step))
+        step, gap = q.root.T @ at.gradient, q.root.T @ at.precision @ q.root - np.eye(len(q.mean))
     return float(0.5 * step @ step + 0.25 * np.sum(gap**2))
 
 
-def step(q: Gaussian, at: Expansion, rate: float) -> Gaussian | None:
+def step(q: Normal, at: Expansion, rate: float) -> Normal | None:
     """Natural-gradient step of length ``rate``; None where it has no positive precision.
 
     A diagonal Σ keeps the full Hessian for its mean, which then converges as fast as for full Σ.
     """
     try:
-        if q.R is None:
-            precision = (1 - rate) / q.scale**2 + rate * np.diag(at.precision)
+        if isinstance(q, DiagonalGaussian):
+            precision = (1 - rate) / q.std**2 + rate * np.diag(at.precision)
             root = cholesky(at.precision, lower=True)
             mean = q.mean + rate * cho_solve((root, True), at.gradient)
-            return Gaussian(mean, None, precision**-0.5) if precision.min() > 0 else None
-        precision = (1 - rate) * (q.R @ q.R.T) + rate * at.precision
-        R = cholesky(precision, lower=True)
-        return Gaussian(q.mean + rate * cho_solve((R, True), at.gradient), R)
+            return DiagonalGaussian(mean, precision**-0.5) if precision.min() > 0 else None
+        precision = (1 - rate) * (q.root_inverse.T @ q.root_inverse) + rate * at.precision
+        new = by_precision(q.mean, precision)
+        return replace(new, mean=q.mean + rate * (new.root @ (new.root.T @ at.gradient)))
     except np.linalg.LinAlgError:  # a truncated bound need not be convex
         return None
 
@@ -124,7 +112,7 @@ def step(q: Gaussian, at: Expansion, rate: float) -> Gaussian | None:
 class Fit:
     """The Gaussian at which :func:`maximise` stopped."""
 
-    q: Gaussian
+    q: Normal
     elbo: float
     iterations: int
     evaluations: int
@@ -136,11 +124,11 @@ def maximise(
     data: LogisticData,
     prior: GaussianPrior,
     softplus: Softplus,
-    q: Gaussian,
+    q: Normal,
     *,
     iterations: int,
     tolerance: float,
-    report: Callable[[Gaussian, float], None],
+    report: Callable[[Normal, float], None],
 ) -> Fit:
     """Ascend until the mismatch is below ``tolerance`` nats; steps that lose ELBO are halved."""
     at, rate, evaluations = expand(q, data, prior, softplus), 1.0, 1

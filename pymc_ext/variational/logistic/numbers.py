@@ -10,19 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pymc as pm
-import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pytensor.compile.mode import Mode
-from pytensor.gradient import grad
 from scipy.special import gammaln
 
-from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.logistic.affine import AffinityError, LogisticTerm
 
 Array = NDArray[np.floating]
-Positions = NDArray[np.integer]
-ROWS = 8  # design columns evaluated together: bounds memory
 
 
 @dataclass(frozen=True)
@@ -51,54 +44,20 @@ class LogisticData:
         return float(self.weight @ (gammaln(N + 1) - gammaln(y + 1) - gammaln(N - y + 1)))
 
 
-def interpreted() -> Mode:
-    """PyTensor mode for graphs that run once: NumPy, no compiler."""
-    return Mode(linker="py", optimizer="fast_compile")
+def require_proper(P: Array, variables: Sequence[tuple[str, slice]]) -> None:
+    """AffinityError unless P (p, p) is positive definite; ``variables`` lie there in β."""
+    flat = ~np.isfinite(P.sum(axis=1))
+    if not flat.any():
+        values, vectors = np.linalg.eigh(P)
+        flat = (values[0] <= 0) & (np.abs(vectors[:, 0]) > 0.1)
+    if names := [name for name, where in variables if flat[where].any()]:
+        raise AffinityError(
+            f"the prior of {names} is improper or its parameters are not valid (its precision "
+            "is not positive definite): the ELBO needs a proper one"
+        )
 
 
-def prior_reader(approx: VectorisedApproximation) -> Callable[[], GaussianPrior]:
-    """A function that evaluates the Gaussian prior of all free variables (all of them linear).
-
-    It raises AffinityError where the precision is not positive definite.
-    """
-    p = approx.group.ddim
-    with approx.building():
-        flat = approx.group.input
-        (logp,) = approx.to_flat_input([approx.model.varlogp])
-        f = pm.pytensorf.compile([flat], [logp, grad(logp, flat)], mode=interpreted())
-
-    def read() -> GaussianPrior:
-        constant, slope = f(np.zeros(p))
-        P = np.stack([slope - f(row)[1] for row in np.eye(p)])
-        P = (P + P.T) / 2
-        if len(flat_directions := _flat_directions(P)):
-            names = _names_at(approx, flat_directions)
-            raise AffinityError(
-                f"the prior of {names} is improper or its parameters are not valid (its precision "
-                "is not positive definite): the ELBO needs a proper one"
-            )
-        _check_quadratic(lambda beta: f(beta)[1], slope, P)
-        return GaussianPrior(float(constant), slope, P)
-
-    return read
-
-
-def _flat_directions(P: Array) -> Positions:
-    """Positions of the variables along which the precision P is not positive and finite."""
-    finite = np.isfinite(P).all(axis=1)
-    if not finite.all():
-        return np.flatnonzero(~finite)
-    values, vectors = np.linalg.eigh(P)
-    return np.flatnonzero(np.abs(vectors[:, 0]) > 0.1) if values[0] <= 0 else np.empty(0, int)
-
-
-def _names_at(approx: VectorisedApproximation, positions: Positions) -> list[str]:
-    every = np.arange(approx.group.ddim)
-    ordering = approx.group.ordering.values()
-    return [name for name, where, *_ in ordering if np.isin(every[where], positions).any()]
-
-
-def _check_quadratic(gradient: Callable[[Array], Array], slope: Array, P: Array) -> None:
+def require_quadratic(gradient: Callable[[Array], Array], slope: Array, P: Array) -> None:
     """Guard against an Op of the user's that hides its curvature from the graph."""
     point = np.random.default_rng(0).normal(size=len(slope)) * np.diag(P) ** -0.5
     for beta in (point, -3 * point):
@@ -107,45 +66,15 @@ def _check_quadratic(gradient: Callable[[Array], Array], slope: Array, P: Array)
             raise AffinityError("the prior of the linear variables is not Gaussian")
 
 
-def data_reader(
-    approx: VectorisedApproximation, terms: list[LogisticTerm], random_seed: int | None
-) -> Callable[[], LogisticData]:
-    """A function that evaluates the data; with ``pm.Minibatch`` a new batch at each call."""
-    minibatch = approx.has_minibatch
-    options = approx.compile_kwargs if minibatch else {"mode": interpreted()}
-    with approx.building():
-        rows = pt.matrix("rows", shape=(None, approx.group.ddim))
-        logits = approx.to_flat_input([term.logit for term in terms])
-        values = approx.over_draws(logits, rows)
-        data = [x for t in terms for x in (t.observed, t.trials, t.weight)]
-        f = pm.pytensorf.compile([rows], [*values, *data], random_seed=random_seed, **options)
-    p, k = approx.group.ddim, len(terms)
-    # one batch: all columns of X must come from one call
-    step = p + 1 if minibatch else ROWS
-
-    def read() -> LogisticData:
-        points = np.vstack([np.zeros(p), np.eye(p)])
-        columns, offset = [], np.empty(0)
-        for i in range(0, p + 1, step):
-            out = f(points[i : i + step])
-            block = np.concatenate(out[:k], axis=1)
-            if i == 0:
-                offset, block = block[0], block[1:]
-            with np.errstate(invalid="ignore"):  # checked below, by name
-                columns.append(block - offset)
-        X = np.ascontiguousarray(np.concatenate(columns).T)
-        return _checked(terms, X, offset, out[k:], [v.shape[1] for v in out[:k]])
-
-    return read
-
-
-def _checked(
+def checked_data(
     terms: Sequence[LogisticTerm],
     X: Array,
     offset: Array,
     data: Sequence[Array],
     sizes: Sequence[int],
 ) -> LogisticData:
+    """Rows of all terms, ``sizes`` of each, its ``data`` outcomes, trials and weight. ValueError
+    where outcomes, trials, predictors or offsets are not valid."""
     edges = np.cumsum([0, *sizes])
     y, trials, weight = (np.empty(edges[-1]) for _ in range(3))
     for i, (term, low, high) in enumerate(zip(terms, edges[:-1], edges[1:], strict=True)):

@@ -1,7 +1,7 @@
 """Reads Categorical likelihoods with affine softmax predictors, beside the logistic ones.
 
 A Categorical over K classes becomes K rows an observation, one for each logit, with its one-hot
-label as the outcome: the form in which `affine` and `affine_numbers` treat logits.
+label as the outcome: the form in which `affine` and `density` treat logits.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from pymc_ext.variational.logistic.affine import (
 from pymc_ext.variational.logistic.graph import over_last_axis, simplified
 
 
-def matching_terms(model: pm.Model) -> tuple[list[LogisticTerm], int]:
-    """The model's likelihoods and the number of latents an observation (1 for logits).
+def matching_terms(model: pm.Model) -> list[LogisticTerm]:
+    """The model's likelihoods, all of as many latents an observation (1 for logits).
 
     Raises
     ------
@@ -34,14 +34,14 @@ def matching_terms(model: pm.Model) -> tuple[list[LogisticTerm], int]:
     classes = {str(rv.name): _n_classes(model, rv) for rv in model.observed_RVs}
     try:
         if not classes or all(K == 2 for K in classes.values()):
-            return logistic_terms(model), 1
+            return logistic_terms(model)
         refuse_other_densities(model)
     except AffinityError as error:
         raise AffinityError(str(error).replace("VI-PER", "matching")) from error
     if len(set(classes.values())) > 1:
         raise AffinityError(f"the observed variables have different numbers of classes: {classes}")
     (K,) = set(classes.values())
-    return [_softmax_term(model, rv, K) for rv in model.observed_RVs], K
+    return [_softmax_term(model, rv, K) for rv in model.observed_RVs]
 
 
 def _n_classes(model: pm.Model, rv: TensorVariable) -> int:

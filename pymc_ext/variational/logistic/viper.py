@@ -2,22 +2,71 @@ r"""VI-PER: closed-form Gaussian variational inference for logistic models."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pytensor.tensor import TensorVariable
 
-from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, Acceleration, series
+from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, Acceleration, Series, series
 from pymc_ext.ops.expected_softplus import expected_softplus, value_and_gradients
 from pymc_ext.variational.core.types import Start
-from pymc_ext.variational.logistic.inference import AffineInference
+from pymc_ext.variational.logistic.algorithm import ClosedForm
+from pymc_ext.variational.logistic.density import LogisticDensity, LogisticVI
 from pymc_ext.variational.logistic.newton import Softplus
+from pymc_ext.variational.logistic.numbers import Array
 
-Array = NDArray[np.floating]
+
+@dataclass(frozen=True)
+class Viper(ClosedForm):
+    """Engine of :class:`ViperVI`, for densities of logistic models.
+
+    Parameters
+    ----------
+    covariance, tolerance, draws, terms, acceleration
+        As in :class:`ViperVI`.
+    """
+
+    label: ClassVar[str] = "viper"
+    terms: int = DEFAULT_TERMS
+    acceleration: Acceleration = "cohen-villegas-zagier"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.series.accelerated and self.terms % 2 == 0:
+            raise ValueError(
+                f"terms must be odd with acceleration='none', got {self.terms}: an even number "
+                "gives a lower bound on the expected softplus, so no bound on the ELBO"
+            )
+
+    @property
+    def series(self) -> Series:
+        """Numbers of the sum."""
+        return series(0, self.terms, self.acceleration)
+
+    @property
+    def bound(self) -> str:
+        return "" if self.series.accelerated else f"{self.terms} terms"
+
+    def graph(self, theta: TensorVariable, tau: TensorVariable) -> TensorVariable:
+        return expected_softplus(theta, tau, self.terms, self.acceleration)
+
+    def softplus(self, density: LogisticDensity) -> Softplus:
+        theta, tau = pt.dvectors("theta", "tau")
+        f = density.compile([theta, tau], value_and_gradients(theta, tau, self.series))
+        f(np.ones(1), np.ones(1))  # numba compiles at the first call
+
+        def softplus(theta: Array, tau: Array) -> tuple[Array, Array, Array]:
+            value, slope, by_tau = f(theta, tau)
+            # a row with τ = 0 does not move with Σ: its curvature is never used
+            return value, slope, by_tau / np.where(tau > 0, tau, 1.0)
+
+        return softplus
 
 
-class ViperVI(AffineInference):
+class ViperVI(LogisticVI):
     r"""Gaussian variational inference with an exact logistic term: ``pm.fit(method=ViperVI())``.
 
     .. math:: \mathrm{ELBO} = \sum_i [y_i \vartheta_i - \eta(\vartheta_i, \tau_i)]
@@ -74,8 +123,6 @@ class ViperVI(AffineInference):
     arXiv:2406.00713.
     """
 
-    label = "viper"
-
     def __init__(
         self,
         covariance: str = "full",
@@ -88,35 +135,5 @@ class ViperVI(AffineInference):
         start: Start | None = None,
         random_seed: int | None = None,
     ) -> None:
-        self.series = series(0, terms, acceleration)
-        if not self.series.accelerated:
-            if terms % 2 == 0:
-                raise ValueError(
-                    f"terms must be odd with acceleration='none', got {terms}: an even number "
-                    "gives a lower bound on the expected softplus, so no bound on the ELBO"
-                )
-            self.maximises_elbo = False
-            self.elbo_note = f"train_elbo is a lower bound on the ELBO ({terms} terms)"
-        super().__init__(
-            covariance,
-            tolerance=tolerance,
-            draws=draws,
-            model=model,
-            start=start,
-            random_seed=random_seed,
-        )
-
-    def symbolic(self, theta: TensorVariable, tau: TensorVariable) -> TensorVariable:
-        return expected_softplus(theta, tau, self.series.terms, self.series.acceleration)
-
-    def numeric(self) -> Softplus:
-        theta, tau = pt.dvectors("theta", "tau")
-        outputs = value_and_gradients(theta, tau, self.series)
-        f = pm.pytensorf.compile([theta, tau], outputs, **self.approx.compile_kwargs)
-
-        def softplus(theta: Array, tau: Array) -> tuple[Array, Array, Array]:
-            value, slope, by_tau = f(theta, tau)
-            # a row with τ = 0 does not move with Σ: its curvature is never used
-            return value, slope, by_tau / np.where(tau > 0, tau, 1.0)
-
-        return softplus
+        algorithm = Viper(covariance, tolerance, draws, terms, acceleration)
+        super().__init__(algorithm, model=model, start=start, random_seed=random_seed)

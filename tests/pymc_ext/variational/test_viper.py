@@ -9,9 +9,11 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from scipy.stats import norm
 
+from pymc_ext.density import CallableDensity, PyMCDensity
 from pymc_ext.variational.logistic.affine import AffinityError
-from pymc_ext.variational.logistic.hierarchical import HierarchicalObjective, layout_of
-from pymc_ext.variational.logistic.viper import ViperVI
+from pymc_ext.variational.logistic.hierarchical import AveragedElbo, conditional, first_family
+from pymc_ext.variational.logistic.matching import MatchingVI
+from pymc_ext.variational.logistic.viper import Viper, ViperVI
 from tests.tolerances import NUMERIC, monte_carlo
 
 SEED = 4
@@ -272,36 +274,40 @@ def test_hierarchical_elbo_is_what_draws_of_q_say(data, model, covariance):
 def hierarchical(data):
     with pm.Model():
         centred(*data)
-        inference = ViperVI("full")
-    layout = layout_of(inference.approx, inference.split, diagonal=False)
-    objective = HierarchicalObjective(inference.approx, inference.terms, layout, inference.symbolic)
-    x = 0.2 * np.random.default_rng(0).normal(size=len(layout.start()))
-    return inference, layout, objective, x
+        approx = ViperVI("full").approx
+    density = approx.density
+    expected = conditional(density, Viper().graph)
+    family = first_family(density, approx.group.start, full=True)
+    return approx, family, lambda eps: AveragedElbo(density, expected, family, eps)
 
 
-def test_hierarchical_objective_has_the_gradient_of_finite_differences(hierarchical):
-    _, _, objective, x = hierarchical
-    eps = np.random.default_rng(1).normal(size=(8, 1))
-    _, gradient = objective(x, eps, 120)
+@pytest.mark.parametrize("full", [True, False])
+def test_hierarchical_objective_has_the_gradient_of_finite_differences(hierarchical, full):
+    approx, _, averaged = hierarchical
+    objective = averaged(np.random.default_rng(1).normal(size=(8, 1)))
+    objective.family = first_family(approx.density, approx.group.start, full)
+    x = 0.2 * np.random.default_rng(0).normal(size=len(objective.family.x))
+    _, gradient = objective(x)
     for i in range(len(x)):
         h = 1e-5 * np.eye(len(x))[i]
-        slope = (objective(x + h, eps, 120)[0] - objective(x - h, eps, 120)[0]) / 2e-5
+        slope = (objective(x + h)[0] - objective(x - h)[0]) / 2e-5
         np.testing.assert_allclose(gradient[i], slope, rtol=1e-5, atol=1e-5)
 
 
 def test_hierarchical_objective_is_the_elbo_of_any_q(hierarchical):
     """At a q away from the optimum, whose scale and coefficients are correlated."""
-    inference, layout, objective, x = hierarchical
-    D = len(layout.center)
-    x = x + 0.3
-    x[D : 2 * D] -= 1.5  # narrow: a small standard error is the power of this test
-    inference._set_root(layout, x)
-    eps = norm.ppf((np.arange(256) + 0.5) / 256)[:, None]
-    fresh = inference.approx.evaluate(40_000, random_seed=1)
-    cov = inference.approx.cov.eval()
+    approx, family, averaged = hierarchical
+    x = 0.3 + 0.2 * np.random.default_rng(0).normal(size=len(family.x))
+    D = family.dimension
+    rows, columns = np.tril_indices(D)
+    x[D:][rows == columns] -= 1.5  # narrow: a small standard error is the power of this test
+    elbo = -averaged(norm.ppf((np.arange(256) + 0.5) / 256)[:, None])(x)[0]
+    approx.group.hold(family.posterior())
+    fresh = approx.evaluate(40_000, random_seed=1)
+    cov = approx.cov.eval()
     assert abs(cov[0, 2]) > 0.01 * np.sqrt(cov[0, 0] * cov[2, 2])
     assert fresh.elbo_se < 0.1
-    assert abs(-objective(x, eps, 120)[0] - fresh.elbo) < monte_carlo(fresh.elbo_se) + 0.02
+    assert abs(elbo - fresh.elbo) < monte_carlo(fresh.elbo_se) + 0.02
 
 
 def test_product_of_two_normals_keeps_one_linear(data):
@@ -314,7 +320,7 @@ def test_product_of_two_normals_keeps_one_linear(data):
 
     with pm.Model():
         build()
-        split = ViperVI().split
+        split = ViperVI().approx.density.split
     assert [rv.name for rv in split.linear] == ["beta"]
     assert [rv.name for rv in split.given] == ["scale"]
 
@@ -563,13 +569,34 @@ def test_kinked_priors_beside_a_linear_part_are_averaged_over(data):
     with pm.Model():
         logit = X @ laplace() + pm.Normal("intercept")
         pm.Bernoulli("y", logit_p=logit, observed=y)
-        split = ViperVI().split
+        split = ViperVI().approx.density.split
     assert [rv.name for rv in split.linear] == ["intercept"]
     assert [rv.name for rv in split.given] == ["beta"]
     assert split.why == {"beta": "the prior of ['beta'] is not Gaussian given the rest"}
 
 
-# ---- the interface of pm.fit --------------------------------------------------------------------
+# ---- on a density, and the interface of pm.fit --------------------------------------------------
+
+
+@pytest.mark.parametrize("build", [basic, lambda data: lambda: centred(*data)])
+def test_the_algorithm_reads_the_density_of_any_model(data, build):
+    approx = fit(build(data), n=40, random_seed=1)
+    fitted = Viper().fit(PyMCDensity(approx.model), approx.group.start, 40, random_seed=1)
+    assert fitted.result.elbo == approx.result.elbo and fitted.result.notes == approx.result.notes
+    np.testing.assert_array_equal(fitted.q.mean, approx.q.mean)
+    on = Viper().fit(approx.density, n=40, random_seed=1, state=fitted.state)
+    assert on.result.iterations < fitted.result.iterations
+
+
+def test_densities_without_logits_are_refused():
+    nothing = CallableDensity(lambda x: -0.5 * (x**2).sum(1), lambda x: -x, dimension=2)
+    with pytest.raises(AffinityError, match="expected the density of a PyMC model, got Callable"):
+        Viper().fit(nothing)
+    with pm.Model():
+        pm.Categorical("y", logit_p=np.eye(3) @ pm.Normal("beta", shape=(3, 3)), observed=[0, 1, 2])
+        density = MatchingVI().approx.density
+    with pytest.raises(AffinityError, match="is a softmax"):
+        Viper().fit(density)
 
 
 def test_iterations_callbacks_refine_and_samples(data):
