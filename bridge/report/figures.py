@@ -52,7 +52,7 @@ def scores(ok: pd.DataFrame) -> Figure:
     axes = figure.subplots(len(cases), 3, squeeze=False, sharey=True, sharex="col")
     columns = ("khat", "mean_error", "sd_error")
     titles = [label(column) for column in columns]
-    titles[0] += f" ({KHAT_GOOD:g} good, {KHAT_USABLE:g} usable)"
+    titles[0] += f"\n({KHAT_GOOD:g} good, {KHAT_USABLE:g} usable)"
     for row, case in zip(axes, cases, strict=True):
         runs = ok[ok["case_name"] == case]
         for axis, column, title in zip(row, columns, titles, strict=True):
@@ -60,7 +60,7 @@ def scores(ok: pd.DataFrame) -> Figure:
             axis.plot(values, runs["method"].map(methods.index), "o", alpha=0.6, ms=5)
             axis.grid(axis="x", alpha=0.3)
             if case == cases[0]:
-                axis.set_title(title)
+                axis.set_title(title, fontsize="medium")
             if column != "khat":
                 axis.set_xscale("log")
                 axis.xaxis.set_minor_formatter(NullFormatter())

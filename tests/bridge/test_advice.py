@@ -380,6 +380,20 @@ def test_draws_that_the_fit_was_judged_by_cost_no_values():
     np.testing.assert_allclose(fit.lp[0], density.log_density(fit.theta[0]), atol=1e-12)
 
 
+def test_more_draws_for_weights_are_of_the_proposal_alone():
+    density = Counting(
+        lambda t: -3 * np.sum(np.log1p(t**2 / 5), axis=1), lambda t: -6 * t / (5 + t**2), 3
+    )
+    first = METHODS["batch-match"].run(as_problem(density, None), FRESH_DRAWS, 1)
+    assert first.proposal is not None
+    before = density.values
+    more = first.more(FRESH_DRAWS + 10)
+    assert density.values == before + 10
+    np.testing.assert_array_equal(more.theta, first.theta)
+    np.testing.assert_array_equal(more.proposal.theta[:, :FRESH_DRAWS], first.proposal.theta)
+    assert more.weighted.lp.size == FRESH_DRAWS + 10
+
+
 def test_an_algorithm_that_returns_another_q_than_it_judged_is_a_fault():
     class Shifted(BatchMatch):
         def run(self, density, start, **settings):

@@ -20,8 +20,8 @@ class Purpose(IntEnum):
     JUDGE = 102  # draws by which stages of a flow are compared
     POLISH = 103  # draws of importance-weighted training
     STRETCH = 104  # draws to which tails are fitted
-    DEFENCE = 106  # draws of a proposal with heavier tails
     GUARD = 105  # draws on which a flow and its base are compared
+    DEFENCE = 106  # draws of a proposal with heavier tails
 
 
 def stream(random_seed: int | None, purpose: Purpose) -> np.random.Generator:

@@ -21,6 +21,10 @@ class BatchMatchVI(AlgorithmVI):
     :math:`\Sigma = \Lambda\Lambda^\top + \operatorname{diag}\psi` with few factors, in memory and
     time that grow as D.
 
+    Where importance weights, or a mean or an sd by them, have a k̂ above .5, the fit makes a
+    *proposal* beside q with heavier tails (Hesterberg 1995), if it lowers that k̂: weights are of it
+    (``approx.weighted_draws``, ``result.khat``), all else is of q.
+
     Parameters
     ----------
     paths
@@ -49,7 +53,8 @@ class BatchMatchVI(AlgorithmVI):
     ----------
     Cai et al. (2024), arXiv:2402.14758 (batch and match); Modi, Cai & Saul (2025),
     arXiv:2410.22292 (low rank); Zhang et al. (2022), arXiv:2108.03782
-    (paths); Khan & Rue (2023), arXiv:2107.04562 (natural gradients).
+    (paths); Khan & Rue (2023), arXiv:2107.04562 (natural gradients); Hesterberg (1995),
+    doi:10.1080/00401706.1995.10484303 (proposal).
     """
 
     def __init__(

@@ -25,7 +25,8 @@ class HierarchicalVI(AlgorithmVI):
     is found, q is the Gaussian. Some hundred to some thousand scores. Beyond 300
     parameters rows of locals hold the globals and their own group only, both found from scores, and
     time and memory grow as D; where there is no such structure q is the low-rank Gaussian.
-    ``approx.result.links`` says who governs whom: ``print`` it, or ``links.plot()``.
+    ``approx.result.links`` says who governs whom: ``print`` it, or ``links.plot()``. A proposal
+    with heavier tails may lie beside q, as of :class:`BatchMatchVI`.
 
     Parameters
     ----------
