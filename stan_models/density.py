@@ -169,11 +169,8 @@ class StanDensity:
         rng = self._model.new_rng(random_seed) if generated else None
         size = self._model.param_num(include_tp=transformed, include_gq=generated)
         flat = np.empty((len(points), size))
-        for i, point in enumerate(points):
-            self._call(
-                "param_constrain", point,
-                include_tp=transformed, include_gq=generated, out=flat[i], rng=rng,
-            )  # fmt: skip
+        flags = (ctypes.c_bool(transformed), ctypes.c_bool(generated))
+        self._each("bs_param_constrain", flags, points, flat, ctypes.c_void_p(rng and rng.ptr))
         return self.by_name(flat, transformed, generated)
 
     def by_name(self, flat: Array, transformed: bool, generated: bool = False) -> dict[str, Array]:
@@ -204,9 +201,12 @@ class StanDensity:
     def unconstrain_columns(self, flat: Array) -> Array:
         """Map the parameters' columns in Stan's CSV order, (N, K), to (N, D)."""
         flat = np.ascontiguousarray(flat, dtype=float)
+        columns = self.count(transformed=False)
+        if flat.ndim != 2 or flat.shape[1] != columns:
+            raise ValueError(f"the parameters' columns must have shape (N, {columns}), "
+                             f"got {flat.shape}")  # fmt: skip
         theta = np.empty((len(flat), self.dimension))
-        for row, out in zip(flat, theta, strict=True):
-            self._call("param_unconstrain", row, out=out)
+        self._each("bs_param_unconstrain", (), flat, theta)
         return theta
 
     def count(self, transformed: bool, generated: bool = False) -> int:
@@ -261,11 +261,21 @@ class StanDensity:
         except RuntimeError:
             return -np.inf, np.full(self.dimension, np.nan)
 
-    def _call(self, method: str, *arguments: object, **options: object) -> None:
-        try:
-            getattr(self._model, method)(*arguments, **options)
-        except RuntimeError as error:
-            raise StanError(f"Stan program {self.program.name!r}: {error}") from error
+    def _each(
+        self, symbol: str, flags: tuple[object, ...], rows: Array, outputs: Array, *last: object
+    ) -> None:
+        """Call bridgestan's function for each row, by address: its client takes 11 µs a call."""
+        library, model = self.native
+        function, message = library[symbol], ctypes.c_char_p()
+        source, target = rows.ctypes.data, outputs.ctypes.data
+        for i in range(len(rows)):
+            code = function(
+                model, *flags, ctypes.c_void_p(source + i * rows.strides[0]),
+                ctypes.c_void_p(target + i * outputs.strides[0]), *last, ctypes.byref(message),
+            )  # fmt: skip
+            if code:
+                reason = self._model._handle_error(message, symbol)
+                raise StanError(f"Stan program {self.program.name!r}: {reason}")
 
 
 _DOUBLES = ctypes.POINTER(ctypes.c_double)

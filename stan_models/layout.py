@@ -7,6 +7,7 @@ indices belong to an array is read from stanc's formatting of the program.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 from itertools import groupby
@@ -14,6 +15,7 @@ from itertools import groupby
 from stan_models.stanc import Source, run_stanc
 
 
+@functools.lru_cache(maxsize=64)  # of programs at hand: stanc takes 20 ms, as long as an easy fit
 def array_dimensions(program: Source) -> dict[str, int]:
     """Number of array indices of each array in the parameters block."""
     block = re.search(r"^parameters \{\n(.*?)^\}", _formatted(program), re.M | re.S)

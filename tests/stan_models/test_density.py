@@ -200,6 +200,8 @@ def test_wrong_points_and_values(constraints):
         constraints.unconstrain({**values, "grid": values["grid"].swapaxes(1, 2)})
     with pytest.raises(StanError, match=r"Lower bounded.*line 8"):
         constraints.unconstrain({**values, "positive": -values["positive"]})
+    with pytest.raises(ValueError, match=r"columns must have shape \(N, \d+\), got \(2, 3\)"):
+        constraints.unconstrain_columns(np.zeros((2, 3)))
 
 
 def regression(seed=3, observations=20, predictors=2):
