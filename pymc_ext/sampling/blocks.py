@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 import numpy as np
@@ -16,6 +16,7 @@ from pymc_ext.sampling.protocol import STATISTICS, Chain, Transitions
 
 Array = NDArray[np.floating]
 Answer = TypeVar("Answer")
+LOOK = 0.1  # seconds between looks at what a warm-up has spent
 LAST = 10  # transitions of a warm-up whose trajectories are as long as those after it
 Constrain = Callable[[Array], Mapping[str, NDArray]]  # θ (N, D) -> values by name, (N, *shape)
 
@@ -64,9 +65,9 @@ class Chains:
         """Of each chain, after warm-up."""
         return self.points.shape[1]
 
-    def warm_up(self) -> None:
-        """Let every chain adapt."""
-        made = self._together(lambda chain: chain.warm_up())
+    def warm_up(self, budget: float) -> None:
+        """Let every chain adapt; where that takes more gradients than ``budget`` it ends early."""
+        made = self._together(lambda chain: chain.warm_up(), budget)
         self.warm_up_gradients = self.gradients
         steps = np.concatenate([t.statistics["n_steps"][-LAST:] for t in made])
         self.steps = max(float(steps.mean()), 1.0) if len(steps) else 1.0
@@ -112,11 +113,16 @@ class Chains:
         for chain in self.chains:
             chain.close()
 
-    def _together(self, call: Callable[[Chain], Answer]) -> list[Answer]:
-        """``call`` of all chains at once; Ctrl-C stops them, and what they have made comes back."""
+    def _together(self, call: Callable[[Chain], Answer], budget: float = np.inf) -> list[Answer]:
+        """``call`` of all chains at once.
+
+        Ctrl-C stops them, and what they have made comes back. So does the budget of a warm-up:
+        when it is seen depends on time, whether it is passed does not, and then nothing is drawn.
+        """
         with ThreadPoolExecutor(len(self.chains)) as pool:
             futures = [pool.submit(call, chain) for chain in self.chains]
             try:
+                self._wait(futures, budget)
                 return [future.result() for future in futures]
             except KeyboardInterrupt:
                 self.interrupted = True
@@ -125,6 +131,14 @@ class Chains:
             except BaseException:
                 self._stop()
                 raise
+
+    def _wait(self, futures: Sequence[Future[Answer]], budget: float) -> None:
+        """Until all are done, one has failed, or the chains have spent their budget."""
+        done: set[Future[Answer]] = set()
+        while len(done) < len(futures) and not any(future.exception() for future in done):
+            done = wait(futures, LOOK, FIRST_EXCEPTION).done
+            if self.gradients > budget:
+                return self._stop()
 
     def _stop(self) -> None:
         for chain in self.chains:

@@ -151,7 +151,8 @@ class NutpieChain:
         statistics["diverging"] = statistics["diverging"].astype(bool)
         for name in ("tree_depth", "n_steps"):
             statistics[name] = statistics[name].astype(int)
-        return Transitions(np.stack(self._gate.points[rows]), statistics)
+        points = np.array(self._gate.points[rows]).reshape(-1, self._density.dimension)
+        return Transitions(points, statistics)
 
     def stop(self) -> None:
         """Let :meth:`draw` end with what there is."""
@@ -194,8 +195,8 @@ class NutpieChain:
 
     def _make_log_density(self) -> Callable[[Array], tuple[float, Array]]:
         def log_density(x: Array) -> tuple[float, Array]:
-            if self._gate.closed:
-                raise Outside
+            if self._gate.closed and len(self._gate.points) > self._tune:
+                raise Outside  # not before: nutpie panics where it adapts without a log p̃
             try:
                 lp, score = self._log_density(x)
             except Exception as error:  # of the user's density: seen by who asked for draws

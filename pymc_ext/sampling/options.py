@@ -20,7 +20,8 @@ class Sampling:
     ess
         Bulk and tail ESS, over all chains, that every quantity and log p̃ must reach.
     budget
-        Gradients of log p̃, over all chains and with warm-up, after which no further block begins.
+        Gradients of log p̃, over all chains and with warm-up, after which no further block begins;
+        a warm-up that takes more ends there, and nothing is drawn.
     chains
         From weighted draws of the approximation; chains from starts of your own come on top.
     target_acceptance, max_depth

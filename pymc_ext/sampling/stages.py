@@ -116,7 +116,7 @@ def _warmed_in_map(
     run: Run, transport: TransportMap, starts: Array, options: Sampling
 ) -> tuple[Chains, str]:
     chains = run.chains(starts, options, transport)
-    chains.warm_up()
+    chains.warm_up(run.options.budget - run.given_up)
     if not chains.interrupted:
         run.sampler.share(chains.chains)
 
@@ -136,7 +136,7 @@ def _warmed_in_map(
 def alone(run: Run, starts: Array, scale: Array | None) -> tuple[Chains, str]:
     """Chains in θ from ``starts`` (M, D), with the sampler's own adaptation, and why they ended."""
     chains = run.chains(starts, run.options, scale=scale)
-    chains.warm_up()
+    chains.warm_up(run.options.budget - run.given_up)
     return chains, _draw(run, chains, lambda found: None)
 
 

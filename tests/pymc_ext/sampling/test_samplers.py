@@ -1,5 +1,7 @@
 """Samplers on any density: exact cases within Monte Carlo error, seeds, counts, failures."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -89,6 +91,23 @@ def test_an_error_of_the_density_reaches_the_caller(sampler):
     density = CallableDensity(lambda x: -0.5 * (x**2).sum(1), gradient, dimension=2)
     with pytest.raises(LookupError, match="no data here"):
         sample(density, DiagonalGaussian(np.zeros(2), np.ones(2)), sampler, seed=5)
+
+
+def test_a_warm_up_ends_when_it_has_spent_the_budget(sampler):
+    """30 starts of one's own take 100 transitions each, 10,000 gradients and more."""
+
+    def slow(x):
+        time.sleep(1e-3)
+        return -x
+
+    density = Counted(CallableDensity(lambda x: -0.5 * (x**2).sum(1), slow, dimension=2))
+    starts = np.random.default_rng(6).normal(size=(30, 2))
+    with pytest.raises(ValueError, match=r"budget of 300 gradients went before .* drawn anything"):
+        sample(
+            density, DiagonalGaussian(np.zeros(2), np.ones(2)), sampler, Sampling(budget=300),
+            seed=6, extra_starts=starts,
+        )  # fmt: skip
+    assert density.scores < 5_000  # looked at each 0.1 s; each chain ends its transition
 
 
 def test_a_thousand_dimensions_need_no_room_for_every_draw_there_might_be(sampler):
