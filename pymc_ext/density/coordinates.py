@@ -44,10 +44,15 @@ class TransportMap(Protocol):
 
 
 def as_transport(q: object) -> TransportMap | None:
-    """q itself where it serves as coordinates: with a pullback, and one normal a coordinate."""
-    if not hasattr(q, "pullback") or q.latent_dimension != q.dimension:  # type: ignore[attr-defined]
+    """q itself where it serves as coordinates.
+
+    It has a pullback, one normal a coordinate, and all of R^D as its support: one that has less
+    says so by ``onto = False``, for chains in its coordinates would never leave it.
+    """
+    if not hasattr(q, "pullback") or not getattr(q, "onto", True):
         return None
-    return cast(TransportMap, q)
+    transport = cast(TransportMap, q)
+    return transport if transport.latent_dimension == transport.dimension else None
 
 
 class DensityInCoordinates:

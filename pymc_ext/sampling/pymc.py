@@ -44,8 +44,9 @@ def sample(
     r"""Exact draws from the posterior of a model, by NUTS in an approximation's coordinates.
 
     Chains start at weighted draws of q and draw in blocks until bulk and tail ESS of every
-    variable and of log p̃ reach ``ess``; see `pymc_ext.sampling.run.sample`. A q without a pullback
-    (mixtures, flows) lends its mean and covariance.
+    variable and of log p̃ reach ``ess``; see `pymc_ext.sampling.run.sample`. A q that does not serve
+    as coordinates lends its mean and covariance: mixtures, and flows with bounded tails or a
+    Student-t latent law.
 
     Parameters
     ----------

@@ -8,6 +8,7 @@ coefficients a masked network makes from the components before; θ = B(y), see :
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,6 +162,38 @@ class BernsteinFlow:
         for name, value in by_map.items():
             gradient[self._places[name]] = value
         return gradient
+
+    # ---- coordinates of a sampler --------------------------------------------------------
+
+    @property
+    def onto(self) -> bool:
+        """Whether θ reaches all of R^D, without which chains in z would not either."""
+        return self.shape.slopes > 0 and not isinstance(self.law, TruncatedNormal)
+
+    def forward_with_pullback(self, z: Array) -> tuple[Array, Array, ScoreMap]:
+        """θ, log q, and the score in z of log p̃(θ(z)) + log|det ∂θ/∂z| from that of log p̃ at θ.
+
+        For laws with one normal a latent variable, K = D.
+        """
+        tape = self.trace(z)
+        return tape.theta, tape.log_q, partial(self._pullback, z, tape)
+
+    def pullback(self, z: Array, score: Array) -> Array:
+        """That function's value, (N, D)."""
+        return self.forward_with_pullback(z)[2](score)
+
+    def _pullback(self, z: Array, tape: Tape, score: Array) -> Array:
+        g_y, unused = np.array(tape.target_score(score)), np.zeros_like(self.x)
+        score_x = self.triangular.pullback(tape.stages, g_y, np.ones(len(z)), unused)
+        score_v = self.input_map.latent_score(tape.v, self.values, self.stretch, score_x)
+        return self.law.pullback(z, tape.v, score_v)
+
+    def inverse(self, theta: Array) -> Array:
+        """z with θ(z) = θ, (N, D); NaN where there is none."""
+        x, inside = invert(self.triangular, self.coordinates(theta), self._rows())
+        z = self.law.normal_of(self.input_map.inverse(x, self.values, self.stretch))
+        z[~inside] = np.nan
+        return z
 
     # ---- log q anywhere, moments -----------------------------------------------------------
 

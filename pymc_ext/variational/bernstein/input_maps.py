@@ -34,6 +34,10 @@ class InputMap(ABC):
     def score(self, v: Array, p: Parameters, amount: Array, score_v: Array) -> Array:
         """Score in x (N, D) of the law of x = l(v), from that of the law of v, in numbers."""
 
+    @abstractmethod
+    def latent_score(self, v: Array, p: Parameters, amount: Array, score_x: Array) -> Array:
+        """Score in v of the law of v = l⁻¹(x), from that of the law of x: undoes :meth:`score`."""
+
     def pullback(
         self, v: Array, p: Parameters, amount: Array, g_x: Array, g_log: Array
     ) -> dict[str, Array]:
@@ -61,6 +65,13 @@ class Scaled(InputMap):
         slope, log_curve = stretch_derivatives(v, amount)
         return (score_v - log_curve) / (alpha * slope)
 
+    def latent_score(self, v: Array, p: Parameters, amount: Array, score_x: Array) -> Array:
+        alpha = NUMPY.softplus(p["alpha"])
+        if not amount.any():
+            return alpha * score_x
+        slope, log_curve = stretch_derivatives(v, amount)
+        return alpha * slope * score_x + log_curve
+
     def pullback(
         self, v: Array, p: Parameters, amount: Array, g_x: Array, g_log: Array
     ) -> dict[str, Array]:
@@ -82,6 +93,9 @@ class Plain(InputMap):
     def score(self, v: Array, p: Parameters, amount: Array, score_v: Array) -> Array:
         return score_v
 
+    def latent_score(self, v: Array, p: Parameters, amount: Array, score_x: Array) -> Array:
+        return score_x
+
 
 class Logit(InputMap):
     """f3: v in (0, 1) is the polynomial's argument itself, x = log v − log(1 − v)."""
@@ -96,6 +110,9 @@ class Logit(InputMap):
     def score(self, v: Array, p: Parameters, amount: Array, score_v: Array) -> Array:
         # dx/dv = 1 / (v (1 − v)), whose logarithm has the derivative (2 v − 1) / (v (1 − v))
         return v * (1 - v) * score_v - (2 * v - 1)
+
+    def latent_score(self, v: Array, p: Parameters, amount: Array, score_x: Array) -> Array:
+        return (score_x + 2 * v - 1) / (v * (1 - v))
 
 
 MAPS: dict[str, InputMap] = {"f1": Scaled(), "f2": Plain(), "f3": Logit()}

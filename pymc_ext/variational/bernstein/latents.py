@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, ndtr, stdtrit
+from scipy.special import gammaln, ndtr, ndtri, stdtrit
 
 from pymc_ext.maths.namespace import NUMPY, Elementwise, Namespace
 from pymc_ext.maths.normal import LOG_2PI
@@ -41,6 +41,18 @@ class Latent(ABC):
     def score(self, v: Array) -> Array:
         """Elementwise derivative of :meth:`log_density`, in numbers."""
 
+    @abstractmethod
+    def normal_of(self, v: Array) -> Array:
+        """z with ``draw(z) = v``, elementwise, where one normal is behind one latent variable."""
+
+    def pullback(self, z: Array, v: Array, score: Array) -> Array:
+        """Score in z of log p(v(z)) + log|dv/dz| from that of log p in v, where z is of v's size.
+
+        dv/dz = φ(z) / f(v) with f the density of this law.
+        """
+        slope = np.exp(-0.5 * z**2 - 0.5 * LOG_2PI - self.log_density(v))
+        return (score - self.score(v)) * slope - z
+
 
 @dataclass(frozen=True)
 class Normal(Latent):
@@ -54,6 +66,12 @@ class Normal(Latent):
 
     def score(self, v: Array) -> Array:
         return -v
+
+    def normal_of(self, v: Array) -> Array:
+        return v
+
+    def pullback(self, z: Array, v: Array, score: Array) -> Array:
+        return score
 
 
 @dataclass(frozen=True)
@@ -73,6 +91,10 @@ class Logistic(Latent):
 
     def score(self, v: Array) -> Array:
         return -np.tanh(0.5 * v / self.scale) / self.scale
+
+    def normal_of(self, v: Array) -> Array:
+        # in the left tail, where the distribution function is relatively exact
+        return -np.sign(v) * ndtri(NUMPY.sigmoid(-np.abs(v) / self.scale))
 
 
 @dataclass(frozen=True)
@@ -104,6 +126,9 @@ class StudentT(Latent):
     def score(self, v: Array) -> Array:
         return -(self.df + 1) * v / (self.df * self.scale**2 + v**2)
 
+    def normal_of(self, v: Array) -> Array:
+        raise NotImplementedError("two normals are behind one Student-t variable")
+
 
 @dataclass(frozen=True)
 class TruncatedNormal(Latent):
@@ -129,6 +154,10 @@ class TruncatedNormal(Latent):
 
     def score(self, v: Array) -> Array:
         return (self.mean - v) / self.sd**2
+
+    def normal_of(self, v: Array) -> Array:
+        w = (v - self.mean) / self.sd
+        return ndtri(0.5 + (ndtr(w) - 0.5) / self.mass)
 
 
 LATENTS: dict[str, Latent] = {

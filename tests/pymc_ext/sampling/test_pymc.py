@@ -100,14 +100,18 @@ def test_a_q_without_a_pullback_lends_its_moments():
     assert coordinates_of(diagonal) is diagonal
 
 
-def test_a_flow_of_a_model_lends_its_moments():
+@pytest.mark.parametrize("tails", ["quadratic", "bounded"])
+def test_a_flow_of_a_model_is_coordinates_where_it_reaches_all(tails):
+    """One with bounded tails lends its moments: chains in its coordinates would stay inside."""
     with conjugate():
         flow = pm.fit(
             50,
-            method=px.BernsteinVI(px.FlowShape(5, (4,)), polish=None, random_seed=1),
+            method=px.BernsteinVI(px.FlowShape(5, (4,), tails=tails), polish=None, random_seed=1),
             progressbar=False,
         )
+    assert (coordinates_of(flow.q) is flow.q) is (tails == "quadratic")
     idata = px.sample(flow, random_seed=1)
+    assert idata["posterior"].attrs["in_approximations_coordinates"] == 1
     require_moments(idata["posterior"]["mu"].values[..., None], [POSTERIOR_MEAN], [POSTERIOR_SD])
 
 
