@@ -60,10 +60,14 @@ class Path:
 
 def best_of(paths: Sequence[Path]) -> Path:
     """The one of highest ELBO; the first, from the user's start, where the others are not above it
-    by more than the error."""
-    best = max(paths, key=lambda path: path.elbo)
-    first = paths[0]
-    return best if best.elbo - first.elbo > np.hypot(best.error, first.error) else first
+    by more than the error.
+
+    The first's error counts up to the best one's: a larger one comes of log ratios that differ
+    widely, as of draws where p̃ has nearly none, and speaks against it.
+    """
+    best, first = max(paths, key=lambda path: path.elbo), paths[0]
+    error = np.hypot(best.error, min(first.error, best.error))
+    return best if best.elbo - first.elbo > error else first
 
 
 @dataclass(frozen=True)

@@ -260,6 +260,21 @@ class HierarchicalMap:
             squares=self.squares / wider[:, None],
         )
 
+    def stretched(self, factor: Array) -> HierarchicalMap:
+        """The map in which governors' y are times ``factor`` (k,), with all that they govern."""
+        wider = np.ones(self.dimension)
+        wider[: self.governors] = factor
+        constant = self.squares @ (factor**2 - 1)
+        return replace(
+            self,
+            center=self.center + self.root.product(constant[None])[0],
+            root=self.root.changed(wider, np.zeros_like(self.scales)),
+            scales=self.scales * factor,
+            gated_mean=self.gated_mean / wider,
+            gated=self.gated * factor / wider[:, None],
+            squares=self.squares * factor**2 / wider[:, None],
+        )
+
     # ---- a posterior -----------------------------------------------------------------------
 
     def theta(self, at: Point) -> Array:

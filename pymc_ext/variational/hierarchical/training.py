@@ -78,10 +78,18 @@ class Free:
         return np.any(self.scales, axis=1)
 
     @cached_property
+    def governing(self) -> Mask:
+        """Of the coordinates that may, which govern a scale, (k,)."""
+        return np.any(self.scales, axis=0)
+
+    @cached_property
     def share_of_root(self) -> Array:
-        """Of each entry of a symmetric change, what L takes: half of the diagonal, (D, k)."""
+        """Of each entry of a symmetric change, what L takes: half of the diagonal, (D, k).
+
+        None of a governor's own, which is stretched with all that it governs.
+        """
         share = np.tril(self.root).astype(float)
-        np.fill_diagonal(share, 0.5 * np.diag(share))
+        np.fill_diagonal(share, 0.5 * np.diag(share) * ~self.governing)
         return share
 
     @cached_property
@@ -186,7 +194,20 @@ class Training(Averaged[HierarchicalMap]):
             moved = replace(moved, squares=squares)
         if free.marginal.any():
             moved = replace(moved, marginal=self._marginal(at, r, rate))
+        if free.governing.any():
+            moved = moved.stretched(self._stretch(at, r, rate))
         return moved.shifted(rate * shift)
+
+    def _stretch(self, at: Point, r: Array, rate: float) -> Array:
+        """Factors of the governors' y, (k,), 1 where a coordinate governs none.
+
+        The information of a normal's scale is 2, whatever follows from it: as L alone, with the
+        slopes C as they are, the scale of a governor of many is stiff in all of them.
+        """
+        governing = self.free.governing
+        y = at.y[:, : len(governing)]
+        step = 0.5 * np.mean(r[:, : len(governing)] * y, axis=0)
+        return np.where(governing, np.exp(rate * _capped(step, LONGEST_SCALE)), 1.0)
 
     def _linked(self, moved: HierarchicalMap, at: Point, h: Array, rate: float) -> HierarchicalMap:
         """``moved`` with C, d, m and H after a step."""

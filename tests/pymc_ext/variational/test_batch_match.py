@@ -8,8 +8,10 @@ import pytest
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.gaussian.batch_match import BatchMatch, new_course
+from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.natural_gradient import NaturalGradient
 from pymc_ext.variational.gaussian.numbers import inverse_root, shorten_outliers
+from pymc_ext.variational.gaussian.path import Path, best_of
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.score_matching import divergence, matched
 from tests.tolerances import NUMERIC, monte_carlo
@@ -172,6 +174,20 @@ def test_the_elbo_is_that_of_the_best_gaussian() -> None:
     assert abs(fitted.result.elbo + 2 * best.fun) < slack
     np.testing.assert_allclose(fitted.q.mean, best.x[0], atol=0.05)
     np.testing.assert_allclose(fitted.q.std, np.exp(best.x[1]), rtol=0.05)
+
+
+def test_a_path_whose_draws_differ_widely_does_not_count_as_good() -> None:
+    """From the origin of a funnel the mode is at −445, where draws of its Gaussian have no mass."""
+    q = LowRankGaussian.from_factor(np.zeros(1), np.zeros((1, 1)), np.ones(1))
+
+    def path(elbo, error):
+        return Path(q, elbo, error, np.zeros(1))
+
+    good = path(70.0, 2.0)
+    assert best_of([path(-1e197, 3e197), good]) is good
+    first = path(68.0, 2.0)
+    assert best_of([first, good]) is first  # within the error of their difference
+    assert best_of([path(60.0, 2.0), good]) is good
 
 
 def test_without_the_finish_it_ends_with_batches() -> None:

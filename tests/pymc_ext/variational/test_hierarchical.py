@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
+from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
@@ -105,6 +106,16 @@ def test_a_funnel_is_fitted_nearly_exactly() -> None:
     slopes = [link.slope for link in fitted.result.links.links if link.governor == "theta[0]"]
     assert len(slopes) == 5
     np.testing.assert_allclose(slopes, 1.0, atol=0.1)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_neals_funnel_in_a_hundred_dimensions(seed) -> None:
+    """t ~ N(0, 3²) governs 99: from its mode at t = −445, to which the path from 0 leads."""
+    density = ZOO["funnel-100"].make()
+    fitted = Hierarchical().fit(density, random_seed=seed)
+    assert abs(fitted.result.elbo - density.log_z) < 0.4  # .04 to .22 on six seeds
+    t = fitted.q.forward(np.random.default_rng(0).standard_normal((4000, 100)))[0][:, 0]
+    assert 2.4 < t.std() < 3.3
 
 
 def test_a_batch_that_points_far_off_is_taken_back() -> None:

@@ -126,6 +126,18 @@ def test_a_shifted_governor_takes_along_what_it_governs(q, v) -> None:
     np.testing.assert_allclose(straight.shifted(shift).forward(v)[0], expected, rtol=EXACT)
 
 
+def test_a_stretched_governor_takes_along_what_it_governs(q, v) -> None:
+    straight = replace(q, marginal=Marginal.identity(D))
+    factor = np.ones(D)
+    factor[: q.governors] = np.linspace(0.5, 1.8, q.governors)
+    found = straight.stretched(factor[: q.governors])
+    theta, log_q = straight.forward(v * factor)
+    np.testing.assert_allclose(found.forward(v)[0], theta, rtol=EXACT)
+    # the law of θ(f v): its density is of v, not of f v, and has the factors' volume
+    expected = log_q - 0.5 * np.sum(v**2 - (v * factor) ** 2, axis=1) - np.log(factor).sum()
+    np.testing.assert_allclose(found.forward(v)[1], expected, rtol=EXACT)
+
+
 def test_a_map_in_a_funnels_neck_climbs_out() -> None:
     """t ~ N(0, 1), x_i ~ N(0, e^(2t)), from t around −3: its effects must widen with it."""
     effects = 8
