@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from pymc_ext.variational.bernstein.shape import FlowShape
     from pymc_ext.variational.bernstein.vi import BernsteinVI
     from pymc_ext.variational.core.inference import AlgorithmVI
+    from pymc_ext.variational.core.saved.codec import FileError, NotKeptError
+    from pymc_ext.variational.core.saved.load import load
+    from pymc_ext.variational.core.saved.posterior import SavedPosterior, save
     from pymc_ext.variational.core.steps import StepOptions
     from pymc_ext.variational.diagnosis import diagnose
     from pymc_ext.variational.gaussian.batch_match_vi import BatchMatchVI
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from pymc_ext.variational.logistic.jaakkola import JaakkolaVI
     from pymc_ext.variational.logistic.matching import MatchingVI, matched_start
     from pymc_ext.variational.logistic.viper import ViperVI
+    from pymc_ext.variational.prior import prior_from
 
 _VARIATIONAL = "pymc_ext.variational."
 _HOMES = {
@@ -55,6 +59,7 @@ _HOMES = {
     "CallableDensity": "pymc_ext.density",
     "DensityError": "pymc_ext.density",
     "DiagonalVI": _VARIATIONAL + "gaussian.mixed_vi",
+    "FileError": _VARIATIONAL + "core.saved.codec",
     "FixedDraws": _VARIATIONAL + "gaussian.fixed_draws",
     "HierarchicalVI": _VARIATIONAL + "hierarchical.vi",
     "ImportanceWeighted": _VARIATIONAL + "bernstein.polish.weighted",
@@ -70,10 +75,12 @@ _HOMES = {
     "MonteCarloVI": _VARIATIONAL + "gaussian.monte_carlo_vi",
     "NoModeError": "pymc_ext.maths.trust_region",
     "FlowShape": _VARIATIONAL + "bernstein.shape",
+    "NotKeptError": _VARIATIONAL + "core.saved.codec",
     "Normal": _VARIATIONAL + "bernstein.latents",
     "PathfinderVI": _VARIATIONAL + "gaussian.pathfinder_vi",
     "Polish": _VARIATIONAL + "bernstein.polish.weighted",
     "PyMCDensity": "pymc_ext.density.model",
+    "SavedPosterior": _VARIATIONAL + "core.saved.posterior",
     "StepOptions": _VARIATIONAL + "core.steps",
     "StudentT": _VARIATIONAL + "bernstein.latents",
     "ViperVI": _VARIATIONAL + "logistic.viper",
@@ -81,9 +88,12 @@ _HOMES = {
     "diagnose": _VARIATIONAL + "diagnosis",
     "expected_softplus": "pymc_ext.ops.expected_softplus",
     "gp": "pymc_ext.gp",
+    "load": _VARIATIONAL + "core.saved.load",
     "matched_start": _VARIATIONAL + "logistic.matching",
     "matched_targets": "pymc_ext.matching",
+    "prior_from": _VARIATIONAL + "prior",
     "sample": "pymc_ext.sampling.pymc",
+    "save": _VARIATIONAL + "core.saved.posterior",
 }
 
 __all__ = [
@@ -95,6 +105,7 @@ __all__ = [
     "CallableDensity",
     "DensityError",
     "DiagonalVI",
+    "FileError",
     "FixedDraws",
     "FlowShape",
     "HierarchicalVI",
@@ -111,9 +122,11 @@ __all__ = [
     "MonteCarloVI",
     "NoModeError",
     "Normal",
+    "NotKeptError",
     "PathfinderVI",
     "Polish",
     "PyMCDensity",
+    "SavedPosterior",
     "StepOptions",
     "StudentT",
     "ViperVI",
@@ -121,9 +134,12 @@ __all__ = [
     "diagnose",
     "expected_softplus",
     "gp",
+    "load",
     "matched_start",
     "matched_targets",
+    "prior_from",
     "sample",
+    "save",
 ]
 
 

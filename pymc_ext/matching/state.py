@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_ext.matching.posterior import WeightPosterior
-from pymc_ext.matching.state_file import read_arrays, write_arrays
+from pymc_ext.matching.state_file import read_state
 from pymc_ext.matching.table import Matched
 from pymc_ext.matching.targets import class_sites
+from pymc_ext.maths.array_file import write_arrays
 
 FORMAT = 1
 
@@ -258,7 +259,7 @@ class MatchingState:
         ValueError
             If the file is damaged or is no matching state of this version.
         """
-        arrays = read_arrays(Path(path), (*_SETTINGS, "counts", "first", "second"), FORMAT)
+        arrays = read_state(Path(path), (*_SETTINGS, "counts", "first", "second"), FORMAT)
         settings: Settings = {
             "classes": arrays["classes"],
             "alpha": arrays["alpha"][()],

@@ -1,39 +1,16 @@
-"""Arrays in a file that is either the old one or the new one, never half of each."""
+"""The arrays of a matching state in a file of its format."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write ``arrays`` as .npz beside ``path`` and rename it into place when it is on disk.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such folder.
-    """
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: create its folder {path.parent} first")
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:  # an interrupt too must not leave the temporary file behind
-        Path(temporary).unlink(missing_ok=True)
-        raise
+from pymc_ext.maths.array_file import read_arrays
 
 
-def read_arrays(path: Path, names: Sequence[str], version: int) -> dict[str, np.ndarray]:
+def read_state(path: Path, names: Sequence[str], version: int) -> dict[str, np.ndarray]:
     """Read the arrays ``names`` of a file of that format version.
 
     Raises
@@ -44,13 +21,9 @@ def read_arrays(path: Path, names: Sequence[str], version: int) -> dict[str, np.
         If it is not such a file, or damaged.
     """
     try:
-        with open(path, "rb") as stream:
-            if not zipfile.is_zipfile(stream):
-                raise ValueError("it is no complete .npz file")
-            stream.seek(0)
-            with np.load(stream, allow_pickle=False) as file:
-                if int(file["format"]) != version:
-                    raise ValueError(f"format must be {version}, got {int(file['format'])}")
-                return {name: file[name] for name in names}
-    except (ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+        arrays = read_arrays(path)
+        if int(arrays["format"]) != version:
+            raise ValueError(f"format must be {version}, got {int(arrays['format'])}")
+        return {name: arrays[name] for name in names}
+    except (ValueError, KeyError) as error:
         raise ValueError(f"{path} is not a readable matching state: {error}") from error

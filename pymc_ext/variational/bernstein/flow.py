@@ -7,8 +7,10 @@ coefficients a masked network makes from the components before; θ = B(y), see :
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +92,19 @@ class BernsteinFlow:
         self.values = {name: self.x[where].reshape(dims) for name, where, dims in self._spans}
         self._places = {name: where for name, where, _ in self._spans}
         self.triangular = TriangularFlow(self.layout, self.x, self._places)
+
+    def to_parts(self) -> dict[str, object]:
+        """All that it is made of, for :meth:`of_parts`."""
+        kept = ("shape", "base", "leading", "x", "stretch")
+        return {name: getattr(self, name) for name in kept}
+
+    @classmethod
+    def of_parts(cls, parts: Mapping[str, Any]) -> BernsteinFlow:
+        """The flow of these parts. Raises ValueError where they do not fit one another."""
+        made = cls(parts["shape"], parts["base"], parts["leading"], np.random.default_rng(0))
+        made.set(parts["x"])
+        made.stretch[...] = parts["stretch"]
+        return made
 
     @property
     def latent_dimension(self) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -14,6 +16,8 @@ from pymc_ext.variational.core.graph_approximation import GraphApproximation
 from pymc_ext.variational.core.groups import TransformGroup, in_chunks
 from pymc_ext.variational.core.posterior import LogDensity, Posterior
 from pymc_ext.variational.core.result import FitResult, FreshDraws
+from pymc_ext.variational.core.saved.posterior import SavedPosterior, save
+from pymc_ext.variational.core.saved.variables import variables_of
 from pymc_ext.variational.core.seeds import Seed
 from pymc_ext.variational.core.traces import make_trace
 from pymc_ext.variational.core.types import Array
@@ -170,6 +174,31 @@ class VectorisedApproximation(GraphApproximation):
             return trace
         return pm.to_inference_data(trace, model=self.model, **{"log_likelihood": False, **kwargs})
 
+    def as_law(self) -> SavedPosterior:
+        """q as a law of SciPy's kind, which is what :meth:`save` keeps.
+
+        Raises
+        ------
+        ValueError
+            There are hyperparameters, which have no law.
+        """
+        if self.point_group is not None:
+            raise ValueError(
+                f"q is a law given the hyperparameters {sorted(self.hyperparameters)}, which a "
+                "file does not keep: fix them in the model and fit again"
+            )
+        value_names = [entry.name for entry in self.density.layout]
+        return SavedPosterior(
+            self.q,
+            tuple(self.density.unconstrained_names),
+            variables_of(self.model, value_names),
+            {} if self.result is None else _notes(self.result),
+        )
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Keep q in a file, from which :func:`pymc_ext.load` takes it; see `pymc_ext.save`."""
+        return save(path, self.as_law())
+
     def trace_of(self, theta: Array, stats: Mapping[str, Array]) -> MultiTrace:
         """PyMC's trace of points θ (chains, draws, D) with statistics (chains, draws) by name."""
         flat = theta.reshape(-1, theta.shape[-1])
@@ -188,3 +217,13 @@ class VectorisedApproximation(GraphApproximation):
             return self.compile([rows], self.over_draws(nodes, rows), on_unused_input="ignore")
 
         return in_chunks(self._function("constrain", build), theta)
+
+
+def _notes(result: FitResult) -> dict[str, Any]:
+    """What a fit says of q itself, not of a proposal beside it, as JSON holds it."""
+    notes: dict[str, Any] = {"method": result.method, "converged": bool(result.converged)}
+    if result.fresh is not None:
+        kept = ("elbo", "elbo_se", "khat", "log_marginal_is", "log_marginal_is_se")
+        notes |= {name: float(getattr(result.fresh, name)) for name in kept}
+        notes |= {"usable": bool(result.fresh.usable), "verdict": result.fresh.verdict}
+    return notes

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from pymc_ext.matching import MatchingState, matched_targets, state_file
+from pymc_ext.matching import MatchingState, matched_targets
+from pymc_ext.maths import array_file
 from tests.tolerances import EXACT, monte_carlo
 
 RNG = np.random.default_rng(7)
@@ -192,7 +193,7 @@ def test_an_interrupted_save_leaves_the_old_state(tmp_path, monkeypatch, fault, 
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(state_file.os, fault, fail)
+    monkeypatch.setattr(array_file.os, fault, fail)
     with pytest.raises(type(error)):
         fill_shard(np.arange(N)).save(path)
     monkeypatch.undo()

@@ -1,0 +1,79 @@
+"""Files of fitted q's: NumPy's npz with one JSON text, read without pickle."""
+
+from __future__ import annotations
+
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pymc_ext.maths.array_file import read_arrays, write_arrays
+from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.core.saved.codec import Arrays, FileError, decode, encode
+from pymc_ext.variational.core.saved.variables import Variable
+
+__all__ = ["VERSION", "read", "write"]
+
+FORMAT, VERSION = "trusted-posteriors q", 1  # raised where an older reader would go wrong
+HEADER = "header"
+
+
+def write(
+    path: str | PathLike[str],
+    q: Posterior,
+    names: tuple[str, ...],
+    variables: tuple[Variable, ...],
+    notes: dict[str, Any],
+) -> Path:
+    """Write q; a file of that name is replaced once the new one is whole."""
+    arrays: Arrays = {}
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "q": encode(q, arrays),
+        "names": names,
+        "variables": [variable.as_json() for variable in variables],
+        "notes": notes,
+    }
+    write_arrays(Path(path), {HEADER: np.array(json.dumps(header)), **arrays})
+    return Path(path)
+
+
+def read(
+    path: str | PathLike[str],
+) -> tuple[Posterior, tuple[str, ...], tuple[Variable, ...], dict[str, Any]]:
+    """q, names of its coordinates, its variables, and notes.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is none.
+    FileError
+        It is no such file, is damaged, or of a later version.
+    """
+    try:
+        arrays = read_arrays(Path(path))
+        header = json.loads(str(arrays.pop(HEADER)))
+        kind, version = header["format"], header["version"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(
+            f"{path} is no file that approx.save wrote, or is damaged: {error}"
+        ) from error
+    if kind != FORMAT or version != VERSION:
+        raise FileError(
+            f"{path} holds {kind!r} of version {version!r}, and this release reads {FORMAT!r} of "
+            f"version {VERSION}: load it with the release that wrote it, and fit again"
+        )
+    q = decode(header["q"], arrays)
+    try:
+        names = tuple(str(name) for name in header["names"])
+        variables = tuple(Variable.of_json(entry) for entry in header["variables"])
+        sizes = {len(names), sum(variable.size for variable in variables) or len(names)}
+        notes = dict(header["notes"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(f"{path} is damaged: {error!r} in its list of variables") from error
+    if sizes != {q.dimension}:
+        raise FileError(f"{path} is damaged: q has {q.dimension} scalars, its variables {sizes}")
+    return q, names, variables, notes

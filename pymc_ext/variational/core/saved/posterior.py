@@ -1,0 +1,152 @@
+"""What a file of a fitted q gives: a law of SciPy's kind, a model's approximation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pymc_ext.variational.core.posterior import Posterior, moment
+from pymc_ext.variational.core.saved.file import write
+from pymc_ext.variational.core.saved.variables import Variable
+
+__all__ = ["SavedPosterior", "save"]
+
+Array = NDArray[np.floating]
+Seed = int | np.random.Generator | None
+
+
+@dataclass(frozen=True)
+class SavedPosterior:
+    r"""A fitted q as a frozen law of θ, unconstrained, (D,); needs neither PyMC nor PyTensor.
+
+    Parameters
+    ----------
+    q
+        The law in numbers.
+    names
+        Of its D coordinates.
+    variables
+        Of the model it was fitted to, in θ's order; empty for another density.
+    notes
+        What the fit said of itself: method, elbo, khat, random_seed, …
+
+    Examples
+    --------
+    >>> from pymc_ext.variational.gaussian.posteriors import Gaussian
+    >>> law = SavedPosterior(Gaussian(np.zeros(2), np.eye(2)), ("a", "b"))
+    >>> law.logpdf([0.0, 0.0]).round(4)
+    np.float64(-1.8379)
+    >>> law.rvs(3, random_state=1).shape
+    (3, 2)
+    """
+
+    q: Posterior = field(repr=False)
+    names: tuple[str, ...]
+    variables: tuple[Variable, ...] = field(default=(), repr=False)
+    notes: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def dim(self) -> int:
+        """D, as SciPy's multivariate laws call it."""
+        return self.q.dimension
+
+    def rvs(self, size: int = 1, random_state: Seed = None) -> Array:
+        """Independent draws, (size, D), unconstrained."""
+        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+            raise ValueError(f"size must be an integer >= 1, got {size!r}")
+        rng = np.random.default_rng(random_state)
+        return self.q.forward(rng.standard_normal((size, self.q.latent_dimension)))[0]
+
+    def logpdf(self, x: ArrayLike) -> Array:
+        """Normalised log q, (..., D) -> (...).
+
+        Raises
+        ------
+        ValueError
+            Another number of coordinates, or NaN.
+        TypeError
+            q has no density at points that it did not draw.
+        """
+        points = np.asarray(x, dtype=float)
+        if points.ndim == 0 or points.shape[-1] != self.dim:
+            raise ValueError(f"x must have shape (..., {self.dim}), got {points.shape}")
+        if np.isnan(points).any():
+            raise ValueError("x must not hold NaN: log q is not defined there")
+        log_density = getattr(self.q, "log_density", None)
+        if log_density is None:
+            raise TypeError(f"a {type(self.q).__name__} has no density at points of others")
+        found = log_density(points.reshape(-1, self.dim))
+        return found.reshape(points.shape[:-1])[()]
+
+    def pdf(self, x: ArrayLike) -> Array:
+        """q itself, (..., D) -> (...)."""
+        return np.exp(self.logpdf(x))
+
+    def mean(self) -> Array:
+        """E θ, (D,)."""
+        return moment(self.q, "mean")
+
+    def std(self) -> Array:
+        """Standard deviations, (D,)."""
+        return moment(self.q, "std")
+
+    def cov(self) -> Array:
+        """Cov θ, (D, D)."""
+        return moment(self.q, "cov")
+
+    def by_variable(self, theta: ArrayLike) -> dict[str, Array]:
+        """θ (..., D) by name of its variable, (..., *shape), unconstrained."""
+        if not self.variables:
+            raise ValueError("the q kept is of no model: it has coordinates, see names")
+        rows = np.asarray(theta, dtype=float)
+        ends = np.cumsum([variable.size for variable in self.variables])
+        pieces = np.split(rows, ends[:-1], axis=-1)
+        return {
+            variable.name: piece.reshape(*rows.shape[:-1], *variable.shape)
+            for variable, piece in zip(self.variables, pieces, strict=True)
+        }
+
+
+def save(
+    path: str | PathLike[str],
+    q: SavedPosterior | Posterior,
+    *,
+    names: Sequence[str] | None = None,
+) -> Path:
+    """Keep a fitted q in a file, without pickle.
+
+    ``approx.save(path)`` is this for what ``pm.fit`` gave. The file appears once it is whole.
+
+    Parameters
+    ----------
+    path
+        Where; the customary ending is ``.npz``.
+    q
+        A law in numbers, as algorithms on a density return it (``fitted.q``), or one loaded.
+    names
+        Of its coordinates; ``theta[0]``, … if None.
+
+    Returns
+    -------
+    Path
+        The file's.
+
+    Raises
+    ------
+    NotKeptError
+        q is of a class of your own.
+    ValueError
+        Not as many names as coordinates.
+    """
+    if not isinstance(q, SavedPosterior):
+        every = [f"theta[{i}]" for i in range(q.dimension)] if names is None else list(names)
+        if len(every) != q.dimension:
+            raise ValueError(f"q has {q.dimension} coordinates, got {len(every)} names")
+        q = SavedPosterior(q, tuple(every))
+    return write(path, q.q, q.names, q.variables, dict(q.notes))

@@ -1,0 +1,333 @@
+"""Fitted q's in files, as laws without PyMC, and as priors of the next data."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import subprocess
+import sys
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_ext as px
+from posteriordb_cases.zoo import ZOO
+from pymc_ext.variational.core.saved.file import HEADER
+from pymc_ext.variational.gaussian.batch_match import BatchMatch
+from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
+from tests.tolerances import EXACT
+
+GROUP = np.arange(24) % 6
+Y = np.random.default_rng(1).normal(1.0, 1.0, 24) + np.linspace(-1, 1, 6)[GROUP]
+
+
+def hierarchy():
+    with pm.Model(coords={"group": range(6)}) as model:
+        mu = pm.Normal("mu", 0, 3)
+        tau = pm.HalfNormal("tau", 1)
+        theta = pm.Normal("theta", mu, tau, dims="group")
+        pm.Normal("y", theta[GROUP], 1.0, observed=Y)
+    return model
+
+
+def flow(**shape):
+    return px.BernsteinVI(px.FlowShape(5, (4,), **shape), polish=None, random_seed=1)
+
+
+FAMILIES = {
+    "batch-match": lambda: px.BatchMatchVI(random_seed=1),
+    "low rank": lambda: px.BatchMatchVI(rank=2, random_seed=1),
+    "hierarchical": lambda: px.HierarchicalVI(random_seed=1),
+    "basins": lambda: px.BasinsVI(random_seed=1),
+    "diagonal": lambda: px.MonteCarloVI("diagonal", random_seed=1),
+    "full": lambda: px.MonteCarloVI(random_seed=1),
+    "flow": flow,
+    "flow, student-t": lambda: flow(latent="student-t", tails="linear"),
+    "flow, f3": lambda: flow(input_map="f3"),
+}
+
+
+@functools.cache  # a fit is not changed by what is asked of it here
+def fitted(name):
+    with hierarchy():
+        return pm.fit(60, method=FAMILIES[name](), progressbar=False)
+
+
+# ---- files -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", list(FAMILIES))
+def test_what_is_loaded_is_what_was_saved(name, tmp_path):
+    approx = fitted(name)
+    path = approx.save(tmp_path / "q.npz")
+    law = px.load(path)
+    theta, log_q = approx.q.forward(
+        np.random.default_rng(3).standard_normal((7, approx.q.latent_dimension))
+    )
+    np.testing.assert_array_equal(law.rvs(7, random_state=3), theta)
+    np.testing.assert_allclose(law.logpdf(theta), log_q, rtol=1e-8, atol=1e-8)
+    assert law.names == tuple(approx.density.unconstrained_names) and law.dim == 8
+    assert law.notes["khat"] == approx.result.fresh.khat and law.notes["verdict"]
+    np.testing.assert_allclose(law.by_variable(theta)["theta"], theta[:, 2:], rtol=EXACT)
+    again = px.load(px.save(tmp_path / "again.npz", law))
+    np.testing.assert_array_equal(again.rvs(7, random_state=3), theta)
+    assert again.variables == law.variables and len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_loaded_q_is_an_approximation_of_its_model(tmp_path):
+    approx = fitted("hierarchical")
+    path = approx.save(tmp_path / "q.npz")
+    again = px.load(path, model=hierarchy())
+    ours, theirs = (a.sample(50, random_seed=2).posterior["theta"] for a in (again, approx))
+    np.testing.assert_array_equal(ours.values, theirs.values)
+    assert ours.dims == ("chain", "draw", "group")
+    assert again.evaluate(random_seed=1).elbo == approx.evaluate(random_seed=1).elbo
+
+
+def test_a_law_of_any_density_is_kept_with_names(tmp_path):
+    fit = BatchMatch().fit(ZOO["singular-10"].make(), random_seed=1)
+    names = [f"x{i}" for i in range(fit.q.dimension)]
+    law = px.load(px.save(tmp_path / "q.npz", fit.q, names=names))
+    assert law.q == fit.q and law.names == tuple(names) and not law.variables
+    np.testing.assert_allclose(law.mean(), fit.q.mean)
+    np.testing.assert_allclose(law.cov(), fit.q.cov)
+    np.testing.assert_allclose(law.pdf(law.mean()), np.exp(fit.q.log_density(law.mean()[None])[0]))
+    with pytest.raises(ValueError, match=r"coordinates, got 1 names"):
+        px.save(tmp_path / "q.npz", fit.q, names=["x"])
+    with pytest.raises(ValueError, match="of no model"):
+        law.by_variable(law.mean())
+
+
+def test_a_law_needs_neither_pymc_nor_pytensor(tmp_path):
+    path = fitted("hierarchical").save(tmp_path / "q.npz")
+    code = (
+        "import sys, pymc_ext as px\n"
+        f"law = px.load({str(path)!r})\n"
+        "law.logpdf(law.rvs(3, random_state=1))\n"
+        "assert not {'pymc', 'pytensor'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_is_no_such_file_is_said(tmp_path):
+    path = fitted("batch-match").save(tmp_path / "q.npz")
+    damaged = tmp_path / "damaged.npz"
+
+    def rewritten(change):
+        with np.load(path) as stored:
+            arrays = dict(stored)
+        header = json.loads(str(arrays.pop(HEADER)))
+        change(header, arrays)
+        np.savez(damaged, **{HEADER: np.array(json.dumps(header))}, **arrays)
+
+    with pytest.raises(FileNotFoundError, match=r"nothing\.npz"):
+        px.load(tmp_path / "nothing.npz")
+    with pytest.raises(FileNotFoundError, match="create its folder"):
+        fitted("batch-match").save(tmp_path / "nowhere" / "q.npz")
+    damaged.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(px.FileError, match=r"no file that approx\.save wrote, or is damaged"):
+        px.load(damaged)
+    damaged.write_text("mu,tau\n1,2\n")
+    with pytest.raises(px.FileError, match=r"no file that approx\.save wrote"):
+        px.load(damaged)
+    np.savez(damaged, x=np.ones(3))
+    with pytest.raises(px.FileError, match=r"no file that approx\.save wrote"):
+        px.load(damaged)
+    np.savez(damaged, x=np.array([{"a": 1}], dtype=object))  # pickled: never read
+    with pytest.raises(px.FileError, match=r"no file that approx\.save wrote"):
+        px.load(damaged)
+    rewritten(lambda header, arrays: header.update(version=2))
+    with pytest.raises(px.FileError, match=r"of version 2, and this release reads"):
+        px.load(damaged)
+    rewritten(lambda header, arrays: arrays.pop("array_0"))
+    with pytest.raises(px.FileError, match=r"damaged: KeyError\('array_0'\)"):
+        px.load(damaged)
+    rewritten(lambda header, arrays: header["q"].update({"class": "os.system"}))
+    with pytest.raises(px.FileError, match="damaged"):
+        px.load(damaged)
+    rewritten(lambda header, arrays: header["q"]["parts"].pop("mean"))
+    with pytest.raises(px.FileError, match="damaged: no Gaussian of"):
+        px.load(damaged)
+    rewritten(lambda header, arrays: header["variables"].pop())
+    with pytest.raises(px.FileError, match=r"damaged: q has 8 scalars"):
+        px.load(damaged)
+
+
+def test_another_model_is_refused_with_what_differs(tmp_path):
+    path = fitted("batch-match").save(tmp_path / "q.npz")
+    with pm.Model() as other:
+        mu = pm.Normal("mu", 0, 3)
+        pm.Normal("theta", mu, pm.HalfNormal("tau", 1), shape=5)
+    with pytest.raises(ValueError, match=r"another model.*'theta': \(6,\).*\['theta'\] differ"):
+        px.load(path, model=other)
+
+
+def test_a_q_of_ones_own_is_not_kept(tmp_path):
+    class Mine:
+        dimension = latent_dimension = 1
+
+        def forward(self, z):
+            return z, z[:, 0]
+
+    with pytest.raises(px.NotKeptError, match="a Mine cannot be kept"):
+        px.save(tmp_path / "q.npz", Mine())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_hyperparameters_have_no_law(tmp_path):
+    with pm.Model():
+        pm.Normal("x", 0, pm.HalfNormal("sd"))
+        pm.Normal("y", 0, 1)
+        approx = pm.fit(
+            method=px.LaplaceVI(hyperparameters=["sd"], start={"sd": 1.0}), n=1, progressbar=False
+        )
+    with pytest.raises(ValueError, match=r"given the hyperparameters \['sd'\]"):
+        approx.save(tmp_path / "q.npz")
+
+
+@pytest.mark.parametrize("x", [np.zeros(7), 0.0, np.full(8, np.nan)])
+def test_points_that_are_none_are_refused(x, tmp_path):
+    law = px.load(fitted("batch-match").save(tmp_path / "q.npz"))
+    with pytest.raises(ValueError, match="x must"):
+        law.logpdf(x)
+
+
+# ---- priors ----------------------------------------------------------------------------------
+
+
+def test_two_days_of_a_conjugate_model_are_one():
+    """N(0, 2²) mean of N(μ, 1) data: the posterior of both days is that of all data."""
+    monday, tuesday = np.random.default_rng(2).normal(1.5, 1, (2, 12))
+    with pm.Model():
+        pm.Normal("y", pm.Normal("mu", 0, 2), 1, observed=monday)
+        approx = pm.fit(method=px.BatchMatchVI(random_seed=1), progressbar=False)
+    with pm.Model():
+        prior = px.prior_from(approx, "monday")
+        pm.Normal("y", prior["mu"], 1, observed=tuesday)
+        second = pm.fit(method=px.BatchMatchVI(random_seed=1), progressbar=False)
+    precision = 1 / 4 + 24
+    mean = (monday.sum() + tuesday.sum()) / precision
+    draws = second.sample(4000, random_seed=1).posterior["monday_mu"].values
+    first = approx.q
+    np.testing.assert_allclose(first.mean + first.root @ second.q.mean, [mean], rtol=1e-6)
+    assert abs(draws.mean() - mean) < 4 * precision**-0.5 / np.sqrt(4000)
+    assert abs(draws.std() * precision**0.5 - 1) < 4 / np.sqrt(8000)
+
+
+def test_two_days_of_a_hierarchy_are_one(tmp_path):
+    """Against the fit of both days at once, which shares nothing with the files."""
+    rng = np.random.default_rng(3)
+    theta = rng.normal(1.0, 0.8, 12)
+    days = rng.normal(theta, 0.5, (6, 12))
+
+    def of(rows):
+        mu, tau = pm.Normal("mu", 0, 3), pm.HalfNormal("tau", 1)
+        pm.Normal("y", pm.Normal("theta", mu, tau, shape=12), 0.5, observed=rows)
+
+    def moments(approx, names):
+        theta, lp, lq = approx.weighted_draws(8000, random_seed=5)
+        w = np.exp(lp - lq - np.max(lp - lq))
+        w /= w.sum()
+        values = approx.constrain(theta)
+        rows = np.column_stack([values[name].reshape(len(w), -1) for name in names])
+        mean = w @ rows
+        return mean, np.sqrt(w @ (rows - mean) ** 2)
+
+    with pm.Model():
+        of(days)
+        joint = pm.fit(method=px.HierarchicalVI(random_seed=1), progressbar=False)
+    with pm.Model():
+        of(days[:3])
+        path = pm.fit(method=px.HierarchicalVI(random_seed=2), progressbar=False).save(
+            tmp_path / "monday.npz"
+        )
+    with pm.Model():
+        prior = px.prior_from(px.load(path), "monday")
+        pm.Normal("y", prior["theta"], 0.5, observed=days[3:])
+        second = pm.fit(method=px.HierarchicalVI(random_seed=3), progressbar=False)
+    mean, sd = moments(joint, ["mu", "tau", "theta"])
+    found, sds = moments(second, ["monday_mu", "monday_tau", "monday_theta"])
+    # weights worth some thousand draws: .1 sds are three standard errors and more
+    assert np.abs((found - mean) / sd).max() < 0.1
+    np.testing.assert_allclose(sds, sd, rtol=0.1)
+
+
+@pytest.mark.parametrize("name", ["batch-match", "low rank", "diagonal", "hierarchical", "flow"])
+def test_the_prior_is_q_with_its_gradient(name):
+    approx = fitted(name)
+    with pm.Model() as model:
+        prior = px.prior_from(approx, "old", constrained=False)
+        centre = np.arange(6.0)
+        pm.Potential("pull", -0.5 * ((prior["theta"] - centre) ** 2).sum() + prior["mu"])
+    z = np.random.default_rng(4).standard_normal((1, 8))
+    theta = approx.q.forward(z)[0][0]
+    logp, slope = model.compile_logp(), model.compile_dlogp()
+    expected = -0.5 * (z**2).sum() - 4 * np.log(2 * np.pi)
+    expected += -0.5 * ((theta[2:] - centre) ** 2).sum() + theta[0]
+    np.testing.assert_allclose(logp({"old_z": z[0]}), expected, rtol=1e-10)
+    h = 1e-5
+    numeric = [
+        (logp({"old_z": z[0] + e}) - logp({"old_z": z[0] - e})) / (2 * h) for e in h * np.eye(8)
+    ]
+    np.testing.assert_allclose(slope({"old_z": z[0]}), numeric, rtol=1e-5, atol=1e-6)
+
+
+def test_every_transform_that_a_file_keeps_is_the_models(tmp_path):
+    ordered = pm.distributions.transforms.ordered
+    with pm.Model() as model:
+        pm.HalfNormal("half", shape=2)
+        pm.Beta("share", 2, 2)
+        pm.Uniform("between", [-2.0, 0.0], [5.0, 1.0])
+        pm.TruncatedNormal("above", 0, 1, lower=-1)
+        pm.TruncatedNormal("below", 0, 1, upper=3)
+        pm.Dirichlet("shares", np.ones(4))
+        pm.Normal("rising", 0, 1, shape=3, transform=ordered, initval=[-1, 0, 1])
+        pm.ZeroSumNormal("zero", shape=4)
+        approx = pm.fit(40, method=px.BatchMatchVI(random_seed=1), progressbar=False)
+    law = px.load(approx.save(tmp_path / "q.npz"))
+    z = np.random.default_rng(5).standard_normal((1, law.dim))
+    expected = approx.constrain(approx.q.forward(z)[0])
+    with pm.Model() as new:
+        prior = px.prior_from(law, "old")
+    found = new.compile_fn(list(prior.values()), inputs=[new["old_z"]], point_fn=False)(z[0])
+    assert list(prior) == [rv.name for rv in model.free_RVs]
+    for own, value in zip(prior, found, strict=True):
+        np.testing.assert_allclose(value, expected[own][0], rtol=1e-10, atol=1e-12, err_msg=own)
+
+
+def test_a_transform_of_other_variables_is_not_kept():
+    with pm.Model():
+        top = pm.HalfNormal("top")
+        pm.Uniform("x", 0, top)
+        approx = pm.fit(40, method=px.BatchMatchVI(random_seed=1), progressbar=False)
+    with pm.Model():
+        with pytest.raises(ValueError, match=r"interval of other variables.* of x depends"):
+            px.prior_from(approx, "old")
+    with pm.Model():
+        assert set(px.prior_from(approx, "old", constrained=False)) == {"top", "x"}
+
+
+def test_what_is_no_prior_is_refused():
+    approx = fitted("batch-match")
+    law = px.SavedPosterior(DiagonalGaussian(np.zeros(1), np.ones(1)), ("a",))
+    with pm.Model():
+        with pytest.raises(ValueError, match=r"unknown variables \['tua'\]: the fit has"):
+            px.prior_from(approx, "old", variables=["tua"])
+        with pytest.raises(ValueError, match="of no model"):
+            px.prior_from(law, "old")
+        with pytest.raises(TypeError, match=r"what px\.load gave, got Gaussian"):
+            px.prior_from(Gaussian(np.zeros(1), np.eye(1)), "old")
+        for name in ("basins", "flow, student-t"):
+            approx = fitted(name)
+            with pytest.raises(TypeError, match="has no map of 8 normals"):
+                px.prior_from(approx, "old")
+
+
+def test_a_poor_fit_makes_a_prior_with_a_warning(caplog):
+    approx = fitted("flow")
+    assert not approx.result.fresh.usable
+    with pm.Model(), caplog.at_level(logging.WARNING):
+        px.prior_from(approx, "old", variables=["mu"])
+    assert "the prior is as far from the posterior as its fit: k̂" in caplog.text
