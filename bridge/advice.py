@@ -13,7 +13,7 @@ import numpy as np
 
 from bridge.answer import Advice
 from bridge.attempt import EXPECTED_FAILURES, Attempt
-from bridge.exact import exact_answer
+from bridge.exact import WARM, Exact, exact_answer, in_a_flow
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.base import Method
 from bridge.methods.named_draws import resampled
@@ -68,7 +68,8 @@ def fit(
     draws returned are resampled with Pareto-smoothed importance weights. If no approximation is
     good enough, NUTS runs in the coordinates of the best one: Stan's own for a Stan program, nutpie
     for all else (without it the model's own sampler); it is judged by R̂, ESS, E-FMI and
-    divergences, and ``Advice.doubts`` says why it is not to be trusted.
+    divergences, and ``Advice.doubts`` says why it is not to be trusted. Then it runs once more in
+    the coordinates of a short flow on that approximation, which is the answer if it passes.
 
     Parameters
     ----------
@@ -163,13 +164,26 @@ def fit(
         problem, search.coordinates, search.modes, options,
         draws=draws, seed=seed, progressbar=progressbar,
     )  # fmt: skip
-    attempt = replace(
-        Attempt.without_answer(last.method, last.verdict, time.perf_counter() - begin),
-        gradients=last.gradients,
-        predicted=predicted,
+    every = [*search.attempts, _ran(last, begin, predicted)]
+    if last.method == WARM and last.doubts and search.modes is None:
+        begin = time.perf_counter()
+        bent = in_a_flow(problem, search.coordinates, options, seed=seed)
+        if bent is not None:
+            every.append(_ran(bent, begin, None))
+            if bent.doubts:
+                refused = f"{every[-1].verdict}; not trusted either: {bent.doubts[0]}"
+                every[-1] = replace(every[-1], verdict=refused)
+            else:
+                last = bent
+    return Advice(
+        last.method, tuple(every), None, last.draws, last.doubts, last.unknown, random_seed
     )
-    every = (*search.attempts, attempt)
-    return Advice(last.method, every, None, last.draws, last.doubts, last.unknown, random_seed)
+
+
+def _ran(last: Exact, begin: float, predicted: int | None) -> Attempt:
+    """Chains that were run, as an attempt."""
+    made = Attempt.without_answer(last.method, last.verdict, time.perf_counter() - begin)
+    return replace(made, gradients=last.gradients, predicted=predicted)
 
 
 def _check(khat: float, draws: int, fresh_draws: int, effort: float | None, want: str) -> None:

@@ -22,7 +22,8 @@ class Advice:
     ----------
     method
         The name of the method of the draws; ``"warm-nuts"`` for chains in the coordinates of an
-        approximation, ``"nuts"`` for the sampler of the model's own package.
+        approximation, ``"flow-nuts"`` in those of a flow, ``"nuts"`` for the sampler of the model's
+        own package.
     attempts
         Every method tried, in order.
     fit

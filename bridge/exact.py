@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 from bridge.methods.named_draws import NamedDraws, of_chains
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
-from bridge.methods.warm_nuts import EXPECTED_FAILURES, sampler_for
+from bridge.methods.warm_nuts import EXPECTED_FAILURES, FLOW_STEPS, sampler_for
 from bridge.stan.sampler import takes
 from bridge.targets.draws import InferenceData
 from bridge.trust import Missed, doubts_of_nuts, not_visited
-from pymc_ext.density import TransportMap
+from pymc_ext.density import CountedDensity, TransportMap
+from pymc_ext.density.coordinates import as_transport
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
+from pymc_ext.variational.core.algorithm import run_algorithm
+from pymc_ext.variational.core.monitor import Monitor
 from stan_models import StanDensity
 
-__all__ = ["COLD", "WARM", "Exact", "exact_answer"]
+__all__ = ["COLD", "FLOW", "WARM", "Exact", "exact_answer", "in_a_flow"]
 
 _log = logging.getLogger(__name__)
-WARM, COLD = "warm-nuts", "nuts"
+WARM, FLOW, COLD = "warm-nuts", "flow-nuts", "nuts"
+MOST_STARTS = 8  # of chains in modes outside q, the heaviest: a density in steps has dozens
+MOST_DIMENSIONS = 300  # of a flow, whose step costs D²: there 3,000 take some 30 CPU seconds
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,8 @@ class Exact:
     Parameters
     ----------
     method
-        ``"warm-nuts"``, or ``"nuts"`` where only a cold sampler could run.
+        ``"warm-nuts"``, ``"flow-nuts"`` in a flow's coordinates, or ``"nuts"`` where only a cold
+        sampler could run.
     draws
         The draws.
     doubts
@@ -94,6 +100,43 @@ def exact_answer(
     return Exact(COLD, idata, doubts, f"the sampler's own defaults ({why})", None)
 
 
+def in_a_flow(
+    problem: ModelProblem | StanProblem | DensityProblem,
+    transport: TransportMap | None,
+    options: Sampling,
+    *,
+    seed: int,
+) -> Exact | None:
+    """Chains in a short flow on the best q, for what chains in its own coordinates did not answer.
+
+    Some thousand steps bend the necks and ridges that make NUTS diverge, for some 30,000 gradients,
+    less than what such chains have taken. None where no flow can be had.
+    """
+    from pymc_ext.variational.bernstein.algorithm import Bernstein
+    from pymc_ext.variational.bernstein.whitening import FittedBase
+
+    target = problem.pymc_target
+    if (
+        not isinstance(transport, FittedBase)
+        or target.dimension > MOST_DIMENSIONS
+        or find_spec("nutpie") is None
+    ):
+        return None
+    density = CountedDensity(target.density)
+    try:
+        with Monitor.silent() as monitor:
+            q = run_algorithm(
+                Bernstein(base=transport, polish=None), density, problem.start, FLOW_STEPS,
+                random_seed=seed, monitor=monitor,
+            ).q  # fmt: skip
+        found = _warm(problem, as_transport(q), None, options, seed, fall_back=False)
+    except EXPECTED_FAILURES:
+        _log.debug("%s failed", FLOW, exc_info=True)
+        return None
+    gradients = None if found.gradients is None else found.gradients + density.gradients
+    return replace(found, method=FLOW, gradients=gradients)
+
+
 def _no_sampler(problem: ModelProblem | StanProblem | DensityProblem) -> str | None:
     """Why no sampler of `pymc_ext.sampling` can run."""
     if find_spec("nutpie") is not None or isinstance(problem, DensityProblem):
@@ -109,6 +152,7 @@ def _warm(
     modes: Missed | None,
     options: Sampling,
     seed: int,
+    fall_back: bool = True,
 ) -> Exact:
     target = problem.pymc_target
     if modes is not None and not hasattr(transport, "inverse"):
@@ -117,8 +161,8 @@ def _warm(
         transport = None  # Stan's sampler, which is all there is, does not know these coordinates
     found = sample(
         target.density, transport, sampler_for(target.density, transport), options, seed=seed,
-        extra_starts=None if modes is None else modes.places,
-        constrain=target.constrain,
+        extra_starts=None if modes is None else modes.places[:MOST_STARTS],
+        constrain=target.constrain, fall_back=fall_back,
     )  # fmt: skip
     on = "Stan's NUTS" if isinstance(target.density, StanDensity) else found.sampler
     how = "in the approximation's coordinates" if found.in_map else "with its own adaptation"

@@ -11,13 +11,14 @@ from bridge.methods.base import Method
 from bridge.methods.families import FAMILY_METHODS
 from bridge.methods.pymc import PYMC_METHODS
 from bridge.methods.stan import STAN_METHODS
-from bridge.methods.warm_nuts import WARM_NUTS
+from bridge.methods.warm_nuts import FLOW_NUTS, WARM_NUTS
 
 __all__ = ["ENTRY_POINTS", "METHODS", "find_methods", "installed_methods"]
 
 ENTRY_POINTS = "trusted_posteriors.methods"
 METHODS: dict[str, Method] = {
-    method.name: method for method in (*STAN_METHODS, *PYMC_METHODS, *FAMILY_METHODS, WARM_NUTS)
+    method.name: method
+    for method in (*STAN_METHODS, *PYMC_METHODS, *FAMILY_METHODS, WARM_NUTS, FLOW_NUTS)
 }
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binom
 
 from pymc_ext.maths.convergence import bulk_ess, energy_fmi, sd_error, split_rhat, tail_ess
 from pymc_ext.maths.psis import tail_khat
@@ -27,6 +28,11 @@ ENERGY_FMI_LEAST: Final = 0.3
 # maps that let chains into the neck had up to 0.13 %, maps that kept them out of the 5 % of the
 # mass that lie there 0.2 to 0.8 %, whatever the steps, while R̂, ESS and E-FMI said nothing.
 DIVERGENT_MOST: Final = 0.001
+
+# That a share is larger is said where the count would be one of 20 by chance at that share; where
+# it may be, from fewer transitions than four chains of 1,600, more are made before it is borne.
+CHANCE: Final = 0.05
+TRANSITIONS_TO_TELL: Final = 6_400
 
 MOST_NAMED = 5  # quantities in one note
 
@@ -160,9 +166,12 @@ class Diagnostics:
         values: list[Array] = [theta, lp[..., None]]
         labels = [*names, "log p̃"]
         for name, value in derived.items():
-            defined = np.isfinite(value).all(axis=(0, 1))
-            values.append(value[..., defined])
-            labels += [f"{name}[{i}]" for i in np.flatnonzero(defined)]
+            flat = value.reshape(*value.shape[:2], -1)
+            defined = np.isfinite(flat).all(axis=(0, 1))
+            values.append(flat[..., defined])
+            places = [",".join(map(str, place)) for place in np.ndindex(*value.shape[2:])]
+            every = [f"{name}[{place}]" if place else name for place in places]
+            labels += [every[i] for i in np.flatnonzero(defined)]
         return cls.of(np.concatenate(values, axis=-1), labels, statistics)
 
     @property
@@ -172,19 +181,29 @@ class Diagnostics:
 
     @property
     def diverges(self) -> bool:
-        """Whether too many transitions diverged."""
-        return self.divergences > max(1.0, DIVERGENT_MOST * self.transitions)
+        """Whether too many transitions diverged, beyond chance."""
+        if self.divergences <= max(1.0, DIVERGENT_MOST * self.transitions):
+            return False
+        return float(binom.sf(self.divergences - 1, self.transitions, DIVERGENT_MOST)) < CHANCE
+
+    @property
+    def may_diverge(self) -> bool:
+        """Whether the share of divergent transitions is above its limit, but not beyond chance, and
+        more transitions would tell."""
+        above = self.divergences > max(1.0, DIVERGENT_MOST * self.transitions)
+        return above and not self.diverges and self.transitions < TRANSITIONS_TO_TELL
 
     def enough(self, ess: float) -> bool:
         """Whether all quantities have that ESS, and all sds the error of as many, and the chains
-        agree."""
+        agree, and it is known whether they diverge."""
         return self.shortage(ess) <= 1 and self.rhat <= RHAT_AGREES
 
     def shortage(self, ess: float) -> float:
         """By what factor draws are too few: for the ESS, and for sds known to 1/√ESS of
-        themselves, which is what a mean is known to."""
+        themselves, which is what a mean is known to, and to know whether they diverge."""
         # of undefined numbers as few as can be: max() keeps its first argument beside NaN
-        return max(ess / max(1.0, self.ess), ess * self.sd_error**2)
+        short = max(ess / max(1.0, self.ess), ess * self.sd_error**2)
+        return max(short, TRANSITIONS_TO_TELL / self.transitions) if self.may_diverge else short
 
     def unknown(self, ess: float) -> tuple[Heavy, ...]:
         """Whose sd, or mean, these draws do not tell, nor would more of them."""
@@ -233,9 +252,9 @@ class Diagnostics:
 
 
 def scalars(values: Mapping[str, NDArray], shape: tuple[int, ...]) -> dict[str, Array]:
-    """Real values by name (chains · draws, *size) as scalars, (chains, draws, size) each."""
+    """Real values by name (chains · draws, *size) by chain, (chains, draws, *size) each."""
     real = {k: np.asarray(v) for k, v in values.items() if np.asarray(v).dtype.kind == "f"}
-    return {name: value.reshape(*shape, -1) for name, value in real.items()}
+    return {name: value.reshape(*shape, *value.shape[1:]) for name, value in real.items()}
 
 
 def _khat_of_squares(quantities: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 from typing import Any
@@ -80,7 +81,7 @@ def sample(
     Raises
     ------
     TypeError
-        ``approx`` is not of this package.
+        ``approx`` is not of this package, or a keyword is unknown.
     ValueError
         The model has ``pm.Minibatch`` data, or a number is out of range.
     ImportError
@@ -98,6 +99,7 @@ def sample(
             f"{type(approx).__name__}: fit with method=px.BatchMatchVI() or px.HierarchicalVI()"
         )
     approx.require_exact_logp()
+    _require_known(kwargs)
     options = Sampling(ess=ess, budget=budget, chains=chains, target_acceptance=target_accept)
     found = sample_density(
         approx.density, coordinates_of(approx.q, random_seed), sampler or NutpieNUTS(), options,
@@ -109,6 +111,18 @@ def sample(
     idata = pm.to_inference_data(trace, model=approx.model, **{"log_likelihood": False, **kwargs})
     idata["posterior"].attrs.update(_attributes(found, approx))
     return idata
+
+
+def _require_known(kwargs: dict[str, Any]) -> None:
+    """Before anything runs: keywords that ``pm.to_inference_data`` does not take."""
+    known = set(inspect.signature(pm.to_inference_data).parameters) - {"trace", "model"}
+    unknown = sorted(set(kwargs) - known)
+    if unknown:
+        instead = " (ess=400 says how much is drawn)" if {"draws", "tune"} & set(unknown) else ""
+        raise TypeError(
+            f"px.sample does not take {unknown}{instead}: beside its own keywords it takes those "
+            f"of pm.to_inference_data, {sorted(known)}"
+        )
 
 
 def coordinates_of(q: Posterior, random_seed: int | None = None) -> TransportMap:

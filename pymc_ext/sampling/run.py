@@ -29,6 +29,7 @@ def sample(
     seed: int | None = None,
     extra_starts: Array | None = None,
     constrain: Constrain | None = None,
+    fall_back: bool = True,
 ) -> Sampled:
     r"""Draw from p̃ by NUTS in the coordinates of an approximation.
 
@@ -55,6 +56,8 @@ def sample(
         points, which starts from one q would never see. All chains are held to one R̂.
     constrain
         θ (N, D) -> values by name, (N, *shape): quantities that must have their ESS too.
+    fall_back
+        False: where the map does not serve the run ends, for who has run the sampler without one.
 
     Returns
     -------
@@ -85,7 +88,7 @@ def sample(
     rng = np.random.default_rng(seed)
     run = stages.Run(counted, sampler, options or Sampling(), constrain, rng)
     try:
-        chains, why = _stages(run, transport, extra_starts)
+        chains, why = _stages(run, transport, extra_starts, fall_back)
     finally:
         for made in run.made:
             made.close()
@@ -95,24 +98,30 @@ def sample(
 
 
 def _stages(
-    run: stages.Run, transport: TransportMap | None, extra: Array | None
+    run: stages.Run, transport: TransportMap | None, extra: Array | None, fall_back: bool
 ) -> tuple[Chains, str]:
     """In the map's coordinates if they serve, else in θ: the chains, and why they ended."""
     extra, extra_in_map = own_starts(run.density, extra, transport)
-    starts, scale = None, None
+    starts, scale, condemned = None, None, None
     if transport is not None:
         v = weighted_starts(run.density, transport, run.options.chains, run.rng)
         if v is not None:
             chains, why = stages.in_map(run, transport, np.concatenate([v, extra_in_map]))
-            if why != stages.CONDEMNED:
+            if why != stages.CONDEMNED or not fall_back:
                 return chains, why
             run.given_up += chains.gradients
             starts, scale = chains.theta[:, -1], chains.theta.std(axis=(0, 1))
+            condemned = chains
         note = "the approximation's coordinates did not serve: the sampler adapted by itself"
         run.notes = (*run.notes, note)
     if starts is None:
         starts = np.concatenate([stages.random_starts(run, run.options.chains), extra])
-    return stages.alone(run, starts, scale)
+    chains, why = stages.alone(run, starts, scale)
+    if condemned is not None and why == stages.SPENT and chains.draws < FEWEST_DRAWS:
+        run.given_up += chains.gradients - condemned.gradients
+        run.notes = (*run.notes, "its warm-up took the budget: these are the draws before it")
+        return condemned, why
+    return chains, why
 
 
 def _answer(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.density.check import DensityError
 from pymc_ext.sampling.blocks import Chains, Constrain
-from pymc_ext.sampling.diagnostics import ENERGY_FMI_LEAST, Diagnostics
+from pymc_ext.sampling.diagnostics import ENERGY_FMI_LEAST, TRANSITIONS_TO_TELL, Diagnostics
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Sampler
 
@@ -60,6 +60,7 @@ BLOCKS_TO_MEET = 3
 REACHED, SPENT = "the ESS asked for was reached", "the budget of gradients was spent"
 INTERRUPTED = "interrupted"
 APART = "R̂ no longer falls with more draws, as where chains stay in basins of their own"
+DIVERGENT = "more than 1 % of the transitions diverge, which more of them would not mend"
 CONDEMNED, DIVERGES = "the map does not serve", "steps are too long"
 
 
@@ -137,7 +138,12 @@ def alone(run: Run, starts: Array, scale: Array | None) -> tuple[Chains, str]:
     """Chains in θ from ``starts`` (M, D), with the sampler's own adaptation, and why they ended."""
     chains = run.chains(starts, run.options, scale=scale)
     chains.warm_up(run.options.budget - run.given_up)
-    return chains, _draw(run, chains, lambda found: None)
+
+    def verdict(found: Diagnostics) -> str | None:
+        many = found.divergences > DIVERGENT_CONDEMNS * found.transitions
+        return DIVERGENT if many and found.transitions >= TRANSITIONS_TO_TELL else None
+
+    return chains, _draw(run, chains, verdict)
 
 
 def random_starts(run: Run, count: int) -> Array:

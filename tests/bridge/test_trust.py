@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pymc as pm
 import pytest
 
 import bridge
+from bridge import exact
 from bridge.exact import exact_answer
 from bridge.methods.problems import as_problem
 from bridge.search import Search
@@ -14,6 +17,7 @@ from bridge.trust import doubts_of_nuts
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, DensityError
 from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.run import sample
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from stan_models import StanProgram
 from stan_models.inference_data import make_inference_data
@@ -54,6 +58,43 @@ def test_chains_that_stay_in_basins_of_their_own_are_not_trusted(monkeypatch) ->
     assert "not trusted: chains started there too" in advice.reasons
     ends = np.asarray(advice.idata["posterior"]["x"]).mean(axis=1)[:, 0]
     assert (ends > 6).any() and (ends < 6).any()
+
+
+def test_a_factor_whose_sign_is_free_has_both_signs() -> None:
+    rng = np.random.default_rng(21)
+    y = rng.normal(size=40)[:, None] * [1, 0.8, -0.6, 0.5] + rng.normal(0, 0.5, (40, 4))
+    with pm.Model() as model:
+        load, factor = pm.Normal("load", 0, 1, shape=4), pm.Normal("factor", 0, 1, shape=40)
+        pm.Normal("y", factor[:, None] * load, pm.HalfNormal("s", 1), observed=y)
+    advice = bridge.fit(model, random_seed=1)
+    assert advice.trusted, advice.reasons
+    positive = advice.idata["posterior"]["load"].values[..., 0] > 0
+    assert 0.4 < positive.mean() < 0.6
+
+
+def test_what_diverges_in_a_map_is_tried_once_more_in_a_flow(monkeypatch) -> None:
+    """The first chains are refused here, whatever they are; the flow's are judged as they are."""
+    pytest.importorskip("nutpie")
+    first = []
+
+    def diverging(*args, **options):
+        found = sample(*args, **options)
+        if first:
+            return found
+        first.append(found)
+        return replace(found, trusted=False, reasons=("9 of 900 transitions diverged",))
+
+    monkeypatch.setattr(exact, "sample", diverging)
+    with pm.Model() as model:
+        pm.StudentT("x", nu=2, mu=0, sigma=1, shape=2)
+    advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
+    assert [attempt.method for attempt in advice.attempts][-2:] == ["warm-nuts", "flow-nuts"]
+    assert advice.method == "flow-nuts" and advice.trusted
+    assert advice.attempts[-1].gradients > 10 * exact.FLOW_STEPS  # those of the flow count
+    first.clear()
+    monkeypatch.setattr(exact, "MOST_DIMENSIONS", 1)
+    advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
+    assert advice.method == "warm-nuts" and not advice.trusted
 
 
 def test_without_nutpie_the_models_own_sampler_is_held_to_the_search(monkeypatch) -> None:

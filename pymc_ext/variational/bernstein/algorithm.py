@@ -124,7 +124,7 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
         training = _Training.begin(self, density, start, seed, state)
         flow, losses = training.loop.flow, training.losses
         converged, reason = training.train(budget, monitor)
-        if not converged:
+        if not converged and monitor.approx is not None:  # a fit of a user's: no ladder's rung
             logger.warning("the flow has not converged: %s", reason)
         polish = self.polish
         assert polish is None or isinstance(polish, Polish)

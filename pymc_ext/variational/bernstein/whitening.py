@@ -33,8 +33,8 @@ logger = logging.getLogger(__name__)
 
 Array = NDArray[np.floating]
 Places = NDArray[np.integer]
-Base = str | Gaussian | tuple[ArrayLike, ArrayLike]
 FittedBase = Gaussian | LowRankGaussian | HierarchicalMap
+Base = str | FittedBase | tuple[ArrayLike, ArrayLike]
 BASES = ("identity", "laplace", "match", "hierarchical", "auto")
 
 
@@ -45,14 +45,15 @@ class Whitening(NamedTuple):
     note: str = ""
 
 
-def check_base(base: Base, ordering: Sequence[str] | None = None) -> str | Gaussian:
-    """One of the names, or the Gaussian that the pair (mean, cov) is; ValueError if neither."""
-    if base == "hierarchical" and ordering is not None:
+def check_base(base: Base, ordering: Sequence[str] | None = None) -> str | FittedBase:
+    """A name, a fitted q, or the Gaussian that the pair (mean, cov) is; ValueError if none."""
+    named = isinstance(base, str) and base == "hierarchical"
+    if ordering is not None and (named or isinstance(base, HierarchicalMap)):
         raise ValueError(
             "base='hierarchical' brings an order of its own: leave out FlowShape(ordering=...), or "
             "take base='match'"
         )
-    if isinstance(base, Gaussian) or (isinstance(base, str) and base in BASES):
+    if isinstance(base, FittedBase) or (isinstance(base, str) and base in BASES):
         return base
     if isinstance(base, tuple | list) and len(base) == 2:
         return given_base(*base)
@@ -67,15 +68,15 @@ def flow_base(q: FittedBase, order: Places) -> FlowBase:
 
 
 def resolve_base(
-    base: str | Gaussian, density: CountedDensity, start: Array, random_seed: int | None
+    base: str | FittedBase, density: CountedDensity, start: Array, random_seed: int | None
 ) -> Whitening:
     """What ``base`` names, fitted where it has to be; its effort is counted by ``density``."""
-    if isinstance(base, Gaussian):
+    if not isinstance(base, str):
         if base.dimension != density.dimension:
-            D = density.dimension
+            D, d = density.dimension, base.dimension
             raise ValueError(
-                f"base=(mean, cov) must have shapes ({D},) and ({D}, {D}), got "
-                f"{base.mean.shape} and {base.root.shape}"
+                f"base=(mean, cov) must have shapes ({D},) and ({D}, {D}), got ({d},) and "
+                f"({d}, {d})"
             )
         return Whitening(base)
     if base == "identity":

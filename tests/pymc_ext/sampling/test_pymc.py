@@ -127,6 +127,12 @@ def test_minibatches_are_refused():
         px.sample(approx)
 
 
+def test_keywords_are_looked_at_before_anything_is_drawn(fitted, monkeypatch):
+    monkeypatch.setattr("pymc_ext.sampling.pymc.sample_density", None)  # nothing may be drawn
+    with pytest.raises(TypeError, match=r"does not take \['draws', 'tune'\] \(ess=400 says"):
+        px.sample(fitted, draws=1000, tune=500)
+
+
 def test_an_approximation_of_another_package_is_refused():
     with pm.Model():
         pm.Normal("x", 0, 1)

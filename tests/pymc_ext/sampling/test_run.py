@@ -54,7 +54,7 @@ def test_a_derived_quantity_is_held_to_the_same_ess():
     plain = sample(TARGET, UNIT, Puppeteer(), seed=1)
     found = sample(TARGET, UNIT, Puppeteer(), seed=1, constrain=constrain)
     assert found.theta.shape[1] > 4 * plain.theta.shape[1]
-    assert found.diagnostics.scarcest == "sticky[0]"
+    assert found.diagnostics.scarcest == "sticky"
 
 
 def test_a_budget_ends_the_run_which_then_is_not_trusted():
@@ -291,3 +291,38 @@ def test_two_modes_are_not_trusted_when_chains_see_both():
 )  # fmt: skip
 def test_chains_that_will_not_meet_are_told_from_slow_ones(rhats, apart):
     assert stages._stays_apart(rhats) == apart
+
+
+# ---- divergences ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("divergences", "transitions", "diverges", "may"),
+    [
+        (1, 200, False, False),  # one alone is borne
+        (2, 1352, False, True),  # of 1.4 by chance: more transitions will tell
+        (9, 1352, True, False),
+        (8, 6400, False, False),  # of 6.4
+        (13, 6400, True, False),
+        (0, 50, False, False),
+    ],
+)
+def test_a_share_of_divergences_is_judged_beyond_chance(divergences, transitions, diverges, may):
+    rng = np.random.default_rng(1)
+    quantities = rng.normal(size=(4, transitions // 4, 1))
+    diverging = np.zeros(transitions, dtype=bool)
+    diverging[:divergences] = True
+    statistics = {"diverging": diverging, "energy": rng.normal(size=(4, transitions // 4))}
+    found = Diagnostics.of(quantities, ["x"], statistics)
+    assert (found.diverges, found.may_diverge) == (diverges, may)
+    if may:
+        assert found.shortage(1.0) >= 6400 / transitions and not found.enough(1.0)
+
+
+def test_labels_are_those_of_the_values_shapes():
+    draws = np.random.default_rng(1).normal(size=(4, 50, 5))
+    derived = {"tau": draws[..., 0], "L": draws[..., :4].reshape(4, 50, 2, 2) * 1e3}
+    found = Diagnostics.of_draws(
+        draws[..., :1], draws[..., 1], ["tau"], derived, {"diverging": np.zeros(200)}
+    )
+    assert found.apart in {"tau", "log p̃", "L[0,0]", "L[0,1]", "L[1,0]", "L[1,1]"}
