@@ -170,7 +170,8 @@ class StanDensity:
         size = self._model.param_num(include_tp=transformed, include_gq=generated)
         flat = np.empty((len(points), size))
         flags = (ctypes.c_bool(transformed), ctypes.c_bool(generated))
-        self._each("bs_param_constrain", flags, points, flat, ctypes.c_void_p(rng.ptr if rng else None))
+        state = ctypes.c_void_p(rng.ptr if rng else None)
+        self._each("bs_param_constrain", flags, points, flat, state)
         return self.by_name(flat, transformed, generated)
 
     def by_name(self, flat: Array, transformed: bool, generated: bool = False) -> dict[str, Array]:
