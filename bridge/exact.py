@@ -20,10 +20,10 @@ from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
 from stan_models import StanDensity
 
-__all__ = ["COLD", "FLOW", "WARM", "Exact", "exact_answer", "in_a_flow"]
+__all__ = ["BENT", "COLD", "WARM", "Exact", "exact_answer", "in_a_flow"]
 
 _log = logging.getLogger(__name__)
-WARM, FLOW, COLD = "warm-nuts", "flow-nuts", "nuts"
+WARM, BENT, COLD = "warm-nuts", "flow-nuts", "nuts"
 MOST_STARTS = 8  # of chains in modes outside q, the heaviest: a density in steps has dozens
 MOST_DIMENSIONS = 300  # of a flow, whose step costs D²: there 3,000 take some 30 CPU seconds
 
@@ -131,10 +131,10 @@ def in_a_flow(
             ).q  # fmt: skip
         found = _warm(problem, as_transport(q), None, options, seed, fall_back=False)
     except EXPECTED_FAILURES:
-        _log.debug("%s failed", FLOW, exc_info=True)
+        _log.debug("%s failed", BENT, exc_info=True)
         return None
     gradients = None if found.gradients is None else found.gradients + density.gradients
-    return replace(found, method=FLOW, gradients=gradients)
+    return replace(found, method=BENT, gradients=gradients)
 
 
 def _no_sampler(problem: ModelProblem | StanProblem | DensityProblem) -> str | None:

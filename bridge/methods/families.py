@@ -55,7 +55,7 @@ class FittedBy:
     state: object | None = field(default=None, repr=False)
 
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
-        algorithm = self.algorithm() if isinstance(self.algorithm, Made) else self.algorithm
+        algorithm = made(self.algorithm)
         target = problem.pymc_target
         density = CountedDensity(target.density)
         with Monitor.silent() as monitor:
@@ -173,6 +173,11 @@ class Made:
         return cls(**self.options)
 
 
+def made(algorithm: Algorithm | Made) -> Algorithm:
+    """The algorithm itself."""
+    return algorithm() if isinstance(algorithm, Made) else algorithm
+
+
 class _Spent(TypedDict):
     seconds: float
     compile_seconds: float
@@ -217,7 +222,7 @@ def _on_density(
 
 
 _LAPLACE, _MIXED = "gaussian.laplace:Laplace", "gaussian.mixed:Mixed"
-_FLOW = "bernstein.algorithm:Bernstein"
+FLOW = "bernstein.algorithm:Bernstein"
 _OF_FLOW = 200_000  # gradients: its default steps of 10 draws, without a polish
 FAMILY_METHODS = (
     _on_density(
@@ -256,18 +261,18 @@ FAMILY_METHODS = (
     _on_density(
         "basins", "a hierarchical map for every basin that paths find", "basins.algorithm:Basins"
     ),
-    _on_density("bernstein", "Bernstein flow", _FLOW, gradients=_OF_FLOW),
+    _on_density("bernstein", "Bernstein flow", FLOW, gradients=_OF_FLOW),
     _on_density(
         "bernstein-laplace",
         "Bernstein flow on a Laplace base",
-        _FLOW,
+        FLOW,
         gradients=_OF_FLOW,
         base="laplace",
     ),
     _on_density(
         "bernstein-match",
         "Bernstein flow on a matched Gaussian",
-        _FLOW,
+        FLOW,
         gradients=_OF_FLOW,
         base="match",
     ),

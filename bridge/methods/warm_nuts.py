@@ -8,7 +8,7 @@ from importlib.metadata import version
 import numpy as np
 
 from bridge.methods.base import Array, Fit, Method, Problem
-from bridge.methods.families import Made
+from bridge.methods.families import FLOW, Made, made
 from bridge.methods.options import options_text
 from bridge.stan.sampler import StanNUTS, takes
 from bridge.stan.start import stan_start
@@ -106,7 +106,7 @@ class WarmNUTS:
         self, density: CountedDensity, start: Array, seed: int
     ) -> tuple[TransportMap | None, str]:
         """q, if it can serve as coordinates, and what to call it."""
-        algorithm = self.algorithm() if isinstance(self.algorithm, Made) else self.algorithm
+        algorithm = made(self.algorithm)
         try:
             with Monitor.silent() as monitor:
                 q = run_algorithm(
@@ -158,8 +158,6 @@ def _info(found: Sampled, density: Density) -> dict[str, object]:
 # Steps of a flow whose coordinates NUTS takes, of 10 draws each. After 1,000 one of two runs on
 # gp_pois_regr was trusted, by 215,000 gradients in all, after 3,000 both, by 159,000 and 249,000.
 FLOW_STEPS = 3_000
-FLOW = "bernstein.algorithm:Bernstein"
-
 FLOW_NUTS = Method(
     "flow-nuts",
     "NUTS in the coordinates of a short flow on the hierarchical map",

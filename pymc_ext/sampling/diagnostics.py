@@ -182,16 +182,19 @@ class Diagnostics:
     @property
     def diverges(self) -> bool:
         """Whether too many transitions diverged, beyond chance."""
-        if self.divergences <= max(1.0, DIVERGENT_MOST * self.transitions):
-            return False
-        return float(binom.sf(self.divergences - 1, self.transitions, DIVERGENT_MOST)) < CHANCE
+        chance = binom.sf(self.divergences - 1, self.transitions, DIVERGENT_MOST)
+        return self._many_diverge and bool(chance < CHANCE)
 
     @property
     def may_diverge(self) -> bool:
         """Whether the share of divergent transitions is above its limit, but not beyond chance, and
         more transitions would tell."""
-        above = self.divergences > max(1.0, DIVERGENT_MOST * self.transitions)
-        return above and not self.diverges and self.transitions < TRANSITIONS_TO_TELL
+        told = self.diverges or self.transitions >= TRANSITIONS_TO_TELL
+        return self._many_diverge and not told
+
+    @property
+    def _many_diverge(self) -> bool:
+        return self.divergences > max(1.0, DIVERGENT_MOST * self.transitions)
 
     def enough(self, ess: float) -> bool:
         """Whether all quantities have that ESS, and all sds the error of as many, and the chains

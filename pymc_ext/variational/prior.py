@@ -113,11 +113,10 @@ def prior_from(
 def _by_variable(
     saved: SavedPosterior, theta: TensorVariable, constrained: bool
 ) -> dict[str, TensorVariable]:
-    found, begin = {}, 0
-    for variable in saved.variables:
-        value = theta[begin : begin + variable.size].reshape(variable.shape)
+    found = {}
+    for variable, where in saved.places():
+        value = theta[where].reshape(variable.shape)
         found[variable.name] = variable.constrained(value) if constrained else value
-        begin += variable.size
     return found
 
 

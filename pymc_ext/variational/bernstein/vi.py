@@ -19,6 +19,7 @@ from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.steps import StepOptions
 from pymc_ext.variational.core.stochastic_vi import StochasticVI
 from pymc_ext.variational.core.types import Start
+from pymc_ext.variational.hierarchical.map import HierarchicalMap
 
 BACKENDS = ("pytensor", "jax")
 
@@ -26,15 +27,16 @@ BACKENDS = ("pytensor", "jax")
 def _coordinates(base: Base) -> str:
     """What the group is told of the base."""
     if not isinstance(base, str):
-        return "affine"
+        return "fitted" if isinstance(base, HierarchicalMap) else "affine"
     return {"identity": "start", "hierarchical": "fitted", "auto": "fitted"}.get(base, "affine")
 
 
 def _require_graph(base: Base) -> None:
     """ValueError where JAX would have no graph of the base."""
-    if isinstance(base, str) and base in ("hierarchical", "auto"):
+    if _coordinates(base) == "fitted":
+        shown = base if isinstance(base, str) else type(base).__name__
         raise ValueError(
-            f"base={base!r} may be a hierarchical map, of which there is no graph for JAX: use "
+            f"base={shown!r} may be a hierarchical map, of which there is no graph for JAX: use "
             "base='match', or backend='pytensor'"
         )
 
@@ -64,10 +66,11 @@ class BernsteinVI(StochasticVI):
         ``"match"`` (θ = μ + L y, the Gaussian of :class:`BatchMatchVI`), ``"laplace"``
         (``"match"``, with a warning, where there is no mode), ``"hierarchical"`` (the map of
         :class:`HierarchicalVI`, whose order of conditioning the flow takes), ``"auto"`` (the one of
-        these with the highest ELBO on fresh draws), or ``(mean, cov)`` on the unconstrained space
-        in the model's order. Graphs of a flow on a map call back to Python and carry no gradient.
-        Where training leaves the ELBO below the base's by more than Monte Carlo error, q is the
-        base, and the notes say so.
+        these with the highest ELBO on fresh draws), ``(mean, cov)`` on the unconstrained space in
+        the model's order, or a q fitted to this model (``approx.q`` of :class:`BatchMatchVI` or
+        :class:`HierarchicalVI`). Graphs of a flow on a map call back to Python and carry no
+        gradient. Where training leaves the ELBO below the base's by more than Monte Carlo error, q
+        is the base, and the notes say so.
     polish
         Whether a second phase makes a *proposal* beside q, for importance weights and nothing
         else (``approx.proposal``, ``approx.weighted_draws``): its k̂ is lower, its ELBO too by a

@@ -33,6 +33,7 @@ from pymc_ext.variational.core.course import Course
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_match import matched_low_rank, patched
+from pymc_ext.variational.gaussian.low_rank_stages import resolved_rank
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.path import DISPERSION, Path, PathSettings, follow_path
 from pymc_ext.variational.gaussian.posteriors import Gaussian
@@ -61,8 +62,6 @@ NEGLIGIBLE = 0.01  # share of q's mass below which a basin does not matter
 # The mirrored mode of a factor model in 45 dimensions, as heavy as q, had a bound of −8.9.
 ROUGH = 0.5
 BATCHES = 40  # of a basin's Gaussian fitted on, after which it rests or stays undecided
-MOST_DENSE = 300  # dimensions up to which one is fitted on with all its correlations
-RANK = 10  # of one beyond
 SEARCHED = 2_000  # draws that a verdict's search is told: enough for q's mean, spread and edge
 
 
@@ -196,15 +195,9 @@ def missed_mass(
         if path is None:
             continue
         followed.append(path)
-        points, log_r = path.q.forward(rng.standard_normal((DRAWS, density.dimension)))
-        if not misses(points):
-            continue
-        with np.errstate(all="ignore"):
-            log_ratios = density.log_density(points) - log_r
-            error = float(np.std(log_ratios) / np.sqrt(DRAWS))
-        bound = float(np.mean(log_ratios)) - log_z
-        if np.isfinite(bound):
-            found.append(Basin(path.q, bound, error))
+        basin = _outside(density, path.q, misses, rng)
+        if basin is not None and np.isfinite(basin.log_ratio):
+            found.append(basin)
             ended_outside.add(len(followed) - 1)
     if not any(basin.matters for basin in found):
         fitted = (_fitted_on(density, basin, misses, rng) for basin in _different(found))
@@ -242,33 +235,42 @@ def _fitted_on(
     density: CountedDensity, basin: Basin, misses: Misses, rng: np.random.Generator
 ) -> Basin | None:
     """The basin by a better Gaussian, where that may show that it matters; None: it is q's own."""
-    D = density.dimension
-    hopeless = basin.log_ratio < np.log(NEGLIGIBLE) - ROUGH * D - OUTSIDE_NATS
-    if hopeless or isinstance(basin.q, Gaussian):
+    if basin.log_ratio < np.log(NEGLIGIBLE) - ROUGH * density.dimension - OUTSIDE_NATS:
         return basin
     try:
         q = _matched(density, basin.q, rng)
     except (ValueError, np.linalg.LinAlgError):  # it ran away: there is no basin to speak of
         return basin
-    points, log_r = q.forward(rng.standard_normal((DRAWS, D)))
+    better = _outside(density, q, misses, rng)
+    return basin if better is not None and not better.log_ratio > basin.log_ratio else better
+
+
+def _outside(
+    density: CountedDensity,
+    q: LowRankGaussian | Gaussian,
+    misses: Misses,
+    rng: np.random.Generator,
+) -> Basin | None:
+    """The basin of a Gaussian; None where it is inside the q that is judged."""
+    points, log_r = q.forward(rng.standard_normal((DRAWS, density.dimension)))
     if not misses(points):
         return None
     with np.errstate(all="ignore"):
         log_ratios = density.log_density(points) - log_r
-        bound = float(np.mean(log_ratios)) - misses.log_z
         error = float(np.std(log_ratios) / np.sqrt(DRAWS))
-    return Basin(q, bound, error) if bound > basin.log_ratio else basin
+    return Basin(q, float(np.mean(log_ratios)) - misses.log_z, error)
 
 
 def _matched(
-    density: CountedDensity, q: LowRankGaussian, rng: np.random.Generator
+    density: CountedDensity, q: LowRankGaussian | Gaussian, rng: np.random.Generator
 ) -> LowRankGaussian | Gaussian:
     """q after some batches."""
     D = q.dimension
     course: Course = Course(density, np.empty((0, D)), BATCHES + 1, Monitor.silent())
-    if D > MOST_DENSE:
-        step = partial(matched_low_rank, rank=RANK)
-        return Matching(density, patched(q, RANK), rng, step).run(course, BATCHES)
+    rank = resolved_rank(None, D)
+    if rank is not None and isinstance(q, LowRankGaussian):
+        step = partial(matched_low_rank, rank=rank)
+        return Matching(density, patched(q, rank), rng, step).run(course, BATCHES)
     first = Gaussian(q.mean, cholesky(q.cov))
     return Matching(density, first, rng, match_step).run(course, BATCHES)
 

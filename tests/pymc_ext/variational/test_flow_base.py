@@ -142,11 +142,35 @@ def test_a_flow_that_training_left_worse_is_its_map_again():
         np.testing.assert_allclose(own, known, rtol=EXACT, atol=EXACT)
 
 
+@pytest.mark.parametrize("family", [px.HierarchicalVI, px.BatchMatchVI])
+def test_a_flow_starts_from_a_q_that_was_fitted(family):
+    with pm.Model():
+        tau = pm.Normal("log_tau", 0, 1)
+        pm.Normal("x", 0, pm.math.exp(tau), shape=3)
+        base = pm.fit(method=family(random_seed=1), progressbar=False)
+        method = px.BernsteinVI(FlowShape(10), base=base.q, polish=None, random_seed=1)
+        flow = pm.fit(3, method=method, progressbar=False)
+    z = np.random.default_rng(8).standard_normal((2000, 4))
+    assert abs(np.mean(flow.log_ratios(z)) - base.result.elbo) < 0.5  # three steps from it
+    draws = flow.sample(4000, random_seed=1).posterior["x"].values  # by the group's own graphs
+    numbers = flow.q.forward(np.random.default_rng(2).standard_normal((4000, 4)))[0][:, 1:]
+    np.testing.assert_allclose(
+        np.quantile(draws, [0.25, 0.75]), np.quantile(numbers, [0.25, 0.75]), atol=0.1
+    )
+
+
 def test_what_has_no_map_says_so():
+    a_map_of_one = Hierarchical().fit(funnel(), random_seed=1).q
+    with pytest.raises(ValueError, match="brings an order of its own"):
+        Bernstein(FlowShape(ordering=["x"]), base=a_map_of_one)
+    with pytest.raises(ValueError, match=r"must have shapes \(2,\).* got \(4,\)"):
+        Bernstein(FlowShape(5), base=a_map_of_one).fit(
+            CallableDensity(lambda x: -(x**2).sum(1), lambda x: -2 * x, dimension=2), n=1
+        )
     with pytest.raises(ValueError, match="base='hierarchical' brings an order of its own"):
         Bernstein(FlowShape(ordering=["x"]), base="hierarchical")
     with pm.Model() as model:
         pm.Normal("x")
-    for base in ("hierarchical", "auto"):
+    for base in ("hierarchical", "auto", a_map_of_one):
         with pytest.raises(ValueError, match="there is no graph for JAX"):
             px.BernsteinVI(base=base, backend="jax", model=model)

@@ -47,7 +47,7 @@ def _joined(found: SavedPosterior, model: pm.Model) -> VectorisedApproximation:
     from pymc_ext.variational.core.groups import FittedGroup
 
     approx = VectorisedApproximation(FittedGroup, model=model)
-    value_names = [entry[0] for entry in approx.density.layout]
+    value_names = [entry.name for entry in approx.density.layout]
     theirs = {v.value_name: (v.shape, v.transform) for v in found.variables}
     ours = {v.value_name: (v.shape, v.transform) for v in variables_of(model, value_names)}
     if list(theirs) != list(ours) or theirs != ours:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -34,7 +34,7 @@ class SavedPosterior:
     variables
         Of the model it was fitted to, in θ's order; empty for another density.
     notes
-        What the fit said of itself: method, elbo, khat, random_seed, …
+        What the fit said of q: method, elbo, khat, verdict, …
 
     Examples
     --------
@@ -105,12 +105,16 @@ class SavedPosterior:
         if not self.variables:
             raise ValueError("the q kept is of no model: it has coordinates, see names")
         rows = np.asarray(theta, dtype=float)
-        ends = np.cumsum([variable.size for variable in self.variables])
-        pieces = np.split(rows, ends[:-1], axis=-1)
         return {
-            variable.name: piece.reshape(*rows.shape[:-1], *variable.shape)
-            for variable, piece in zip(self.variables, pieces, strict=True)
+            variable.name: rows[..., where].reshape(*rows.shape[:-1], *variable.shape)
+            for variable, where in self.places()
         }
+
+    def places(self) -> Iterator[tuple[Variable, slice]]:
+        """Each variable with its part of θ."""
+        begin = 0
+        for variable in self.variables:
+            yield variable, slice(begin, begin := begin + variable.size)
 
 
 def save(

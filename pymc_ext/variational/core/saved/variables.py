@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -93,9 +93,10 @@ def _spec_of(transform: Any, model: pm.Model, rv: TensorVariable) -> Spec:
     if isinstance(transform, transforms.Chain):
         return {"name": "chain", "of": [_spec_of(t, model, rv) for t in transform.transform_list]}
     if name == "interval":
-        bounds = [_constant(bound, model) for bound in transform.args_fn(*rv.owner.inputs)]
-        if any(isinstance(bound, str) for bound in bounds):
+        bounds = transform.args_fn(*rv.owner.inputs)
+        if _free(bounds, model):
             return {"name": "interval of other variables"}
+        bounds = [_constant(bound) for bound in bounds]
         return {"name": name, "lower": bounds[0], "upper": bounds[1]}
     if name == "ordered":
         kept = {key: bool(getattr(transform, key)) for key in ("positive", "ascending")}
@@ -105,18 +106,19 @@ def _spec_of(transform: Any, model: pm.Model, rv: TensorVariable) -> Spec:
     return {"name": name}
 
 
-def _constant(bound: Any, model: pm.Model) -> Any:
-    """A bound as JSON holds it, a text where it depends on free variables."""
+def _free(bounds: Sequence[Any], model: pm.Model) -> bool:
+    """Whether bounds depend on free variables."""
     from pytensor.graph.basic import Variable as Node
     from pytensor.graph.traversal import ancestors
 
-    if bound is None:
-        return None
-    if isinstance(bound, Node):
-        if set(ancestors([bound])) & set(model.free_RVs):
-            return "depends on other variables"
-        bound = bound.eval()
-    return np.asarray(bound, dtype=float).tolist()
+    nodes = [bound for bound in bounds if isinstance(bound, Node)]
+    return bool(set(ancestors(nodes)) & set(model.free_RVs))
+
+
+def _constant(bound: Any) -> Any:
+    """A bound, as JSON holds it."""
+    value = bound.eval() if hasattr(bound, "eval") else bound
+    return None if value is None else np.asarray(value, dtype=float).tolist()
 
 
 def _transform(spec: Spec) -> Any:
