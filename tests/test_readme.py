@@ -32,6 +32,16 @@ def test_commands_shown_exist(command: str, capsys) -> None:
     assert command.split()[1] in capsys.readouterr().out
 
 
+def test_the_table_shown_has_the_methods_that_run_by_default() -> None:
+    from bridge.methods.table import METHODS
+
+    tables = README.split("log Z -31.31")[1:3]  # one a parametrisation
+    for table in tables:
+        shown = re.findall(r"^ ([a-z]+(?:-[a-z]+)*) {3,}", table.split("k̂ < 0.5 good")[0], re.M)
+        assert shown[0] == "method"
+        assert shown[1:] == [method.name for method in METHODS.values() if method.default]
+
+
 def test_make_targets_shown_exist() -> None:
     makefile = (Path(__file__).resolve().parents[1] / "Makefile").read_text()
     targets = set(re.findall(r"\bmake ([a-z][a-z0-9-]+)(?=`|\s+#)", README))

@@ -163,6 +163,7 @@ FLOW_NUTS = Method(
     "NUTS in the coordinates of a short flow on the hierarchical map",
     "pymc",
     WarmNUTS(Made(FLOW, {"base": "hierarchical", "polish": None}), n=FLOW_STEPS),
+    default=False,
     sampler=True,
 )
 WARM_NUTS = Method(
