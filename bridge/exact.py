@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from bridge.methods.named_draws import NamedDraws, of_chains
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.warm_nuts import EXPECTED_FAILURES, FLOW_STEPS, sampler_for
-from bridge.stan.sampler import takes
+from bridge.stan.sampler import StanNUTS, takes
 from bridge.targets.draws import InferenceData
 from bridge.trust import Missed, doubts_of_nuts, not_visited
 from pymc_ext.density import CountedDensity, TransportMap
@@ -18,7 +18,6 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
-from stan_models import StanDensity
 
 __all__ = ["BENT", "COLD", "WARM", "Exact", "exact_answer", "in_a_flow"]
 
@@ -164,7 +163,7 @@ def _warm(
         extra_starts=None if modes is None else modes.places[:MOST_STARTS],
         constrain=target.constrain, fall_back=fall_back,
     )  # fmt: skip
-    on = "Stan's NUTS" if isinstance(target.density, StanDensity) else found.sampler
+    on = "Stan's NUTS" if found.sampler == StanNUTS.name else found.sampler
     how = "in the approximation's coordinates" if found.in_map else "with its own adaptation"
     verdict = f"{on} {how}: {found.theta.shape[0]} chains, {found.stop_reason}"
     apart = () if modes is None else (f"chains started there too: {modes.sentence}",)

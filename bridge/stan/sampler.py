@@ -15,7 +15,6 @@ from pymc_ext.sampling.protocol import Array, Chain
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.roots import DenseRoot
 from stan_models.chains import StanChain, Transitions, has_chains
 from stan_models.coordinates import Coordinates
 from stan_models.density import StanDensity
@@ -38,14 +37,13 @@ def coordinates_of(transport: TransportMap) -> Coordinates | None:
     if isinstance(transport, LowRankGaussian) and transport.dimension <= MOST_DENSE:
         root = transport.root_transposed_product(np.eye(transport.dimension))
         return Coordinates(_doubles(transport.mean), _doubles(root))
-    if isinstance(transport, HierarchicalMap) and isinstance(transport.root, DenseRoot):
+    if isinstance(transport, HierarchicalMap):
         tails = _doubles(transport.marginal.tails)
         return Coordinates(
-            _doubles(transport.center), _doubles(transport.root.matrix), order=transport.order,
-            C=_doubles(transport.scales), H=_doubles(transport.gated),
-            Q=_doubles(transport.squares), d=_doubles(transport.offset),
-            m=_doubles(transport.gated_mean), skew=_doubles(transport.marginal.skew),
-            below=tails[0], above=tails[1],
+            _doubles(transport.center), transport.root.as_matrix(), order=transport.order,
+            C=_square(transport.scales), H=_square(transport.gated), Q=_square(transport.squares),
+            d=_doubles(transport.offset), m=_doubles(transport.gated_mean),
+            skew=_doubles(transport.marginal.skew), below=tails[0], above=tails[1],
         )  # fmt: skip
     return None
 
@@ -139,6 +137,14 @@ class Warmed:
 
 def _doubles(values: Array) -> NDArray[np.float64]:
     return np.asarray(values, dtype=np.float64)
+
+
+def _square(columns: Array) -> sparse.sparray:
+    """(D, k), the first k of D columns, of which the others are zero."""
+    from scipy import sparse
+
+    rows, own = np.nonzero(columns)
+    return sparse.coo_array((_doubles(columns[rows, own]), (rows, own)), shape=(len(columns),) * 2)
 
 
 def _diagonal(values: Array) -> sparse.sparray:

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import solve_triangular
 
 from pymc_ext.variational.gaussian.numbers import cholesky
@@ -91,6 +92,17 @@ class ArrowRoot:
         squares = np.sum(self.left**2, axis=1)
         squares[self.k :] += np.concatenate([np.sum(b**2, axis=2).ravel() for b in self.blocks])
         return np.sqrt(squares)
+
+    def as_matrix(self) -> sparse.sparray:
+        entries = [(*np.indices(self.left.shape).reshape(2, -1), self.left.ravel())]
+        first = self.k
+        for block, (size, groups) in zip(self.blocks, self.sizes, strict=True):
+            starts = first + size * np.arange(groups)[:, None, None]
+            within = np.indices((size, size))[:, None]
+            entries.append((*((starts + own).ravel() for own in within), block.ravel()))
+            first += size * groups
+        rows, columns, values = (np.concatenate(own) for own in zip(*entries, strict=True))
+        return sparse.coo_array((values, (rows, columns)), shape=(len(self.left),) * 2)
 
     def product(self, w: Array) -> Array:
         out = w[:, : self.k] @ self.left.T

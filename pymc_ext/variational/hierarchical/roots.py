@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.linalg import solve_triangular
 
 Array = NDArray[np.floating]
@@ -39,6 +40,9 @@ class Root(Protocol):
     @property
     def std(self) -> Array:
         """Length of each row, (D,)."""
+
+    def as_matrix(self) -> Array | sparse.sparray:
+        """L itself, (D, D); sparse where most of it is zero."""
 
     def product(self, w: Array) -> Array:
         """L w."""
@@ -87,6 +91,9 @@ class DenseRoot:
     @property
     def std(self) -> Array:
         return np.linalg.norm(self.matrix, axis=1)
+
+    def as_matrix(self) -> Array:
+        return self.matrix
 
     def product(self, w: Array) -> Array:
         return w @ self.matrix.T

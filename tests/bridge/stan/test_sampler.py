@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -42,6 +43,14 @@ def hierarchical() -> HierarchicalMap:
     )  # fmt: skip
 
 
+def arrow() -> HierarchicalMap:
+    """One global, a group of two and a group of one."""
+    full = hierarchical()
+    root = ArrowRoot(ROOT[:, :1], (ROOT[None, 1:3, 1:3], ROOT[None, 3:, 3:]))
+    C, Q, H = (x[:, :1] for x in (full.scales, full.squares, full.gated))
+    return replace(full, root=root, scales=C, squares=Q, gated=H)
+
+
 MAPS: dict[str, Callable[[], TransportMap]] = {
     "Gaussian": lambda: Gaussian(RNG.normal(size=D), RNG.normal(size=(D, D))),
     "diagonal": lambda: DiagonalGaussian(RNG.normal(size=D), np.array([0.1, 1.0, 2.0, 3.0])),
@@ -49,6 +58,7 @@ MAPS: dict[str, Callable[[], TransportMap]] = {
         RNG.normal(size=D), RNG.normal(size=(D, 2)), np.array([0.1, 1.0, 2.0, 3.0])
     ),
     "hierarchical": hierarchical,
+    "arrow": arrow,
 }
 
 
@@ -99,8 +109,6 @@ def test_chains_share_one_step_size(density: StanDensity) -> None:
 def test_what_it_does_not_take(density: StanDensity) -> None:
     mixture = GaussianMixture(np.zeros(1), (Gaussian(np.zeros(D), np.eye(D)),))
     assert not takes(density, mixture)
-    arrow = ArrowRoot(ROOT[:, :1], (ROOT[1:, 1:][None],))
-    assert not takes(density, HierarchicalMap.linear(np.arange(D), np.zeros(D), arrow))
     python = CallableDensity(lambda x: -0.5 * (x**2).sum(1), lambda x: -x, dimension=2)
     assert not takes(python, None)
     for wrong, words in ((python, "needs a Stan program"), (density, "use nutpie")):
