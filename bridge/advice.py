@@ -118,6 +118,8 @@ def fit(
         Of a Stan program that no method can run on.
     DensityError
         The density lacks a member, or is not finite at the origin.
+    RunawayError
+        The posterior looks improper, as the fit ran away, and chains did not even warm up.
     ValueError
         A limit is out of range, a method is a sampler, or ``data`` is given with a PyMC model.
     Exception
@@ -161,8 +163,8 @@ def fit(
     _log.info("no approximation is good enough: running NUTS%s", takes)
     begin = time.perf_counter()
     last = exact_answer(
-        problem, search.coordinates, search.modes, options,
-        draws=draws, seed=seed, progressbar=progressbar,
+        problem, search.coordinates, search.modes, search.within(options),
+        draws=draws, seed=seed, progressbar=progressbar, improper=search.improper,
     )  # fmt: skip
     every = [*search.attempts, _ran(last, begin, predicted)]
     if last.method == WARM and last.doubts and search.modes is None:

@@ -17,6 +17,7 @@ from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.verdict import Judgement, by_weights
 from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.variational.core.posterior import FRESH_DRAWS
+from pymc_ext.variational.gaussian.runaway import RunawayError
 from stan_models import StanError
 
 __all__ = ["EXPECTED_FAILURES", "Attempt", "attempted", "is_expected"]
@@ -73,6 +74,8 @@ class Attempt:
         Gradients that it was expected to take, of NUTS.
     search_gradients
         Scores that the search for mass outside it took on top.
+    improper
+        Why the posterior looks improper, where it failed as q ran away.
     """
 
     method: str
@@ -88,12 +91,15 @@ class Attempt:
     good: bool = False
     predicted: int | None = None
     search_gradients: int = 0
+    improper: str | None = None
 
     @classmethod
-    def without_answer(cls, method: str, verdict: str, seconds: float = 0.0) -> Attempt:
+    def without_answer(
+        cls, method: str, verdict: str, seconds: float = 0.0, improper: str | None = None
+    ) -> Attempt:
         """One that gave no approximation."""
         nan = float("nan")
-        return cls(method, nan, nan, nan, False, seconds, verdict)
+        return cls(method, nan, nan, nan, False, seconds, verdict, improper=improper)
 
     @property
     def all_gradients(self) -> int:
@@ -145,7 +151,8 @@ def attempted(
         _log.debug("%s failed", method.name, exc_info=True)
         verdict = f"failed: {type(error).__name__}: {error}"
         seconds = time.perf_counter() - begin
-        return Attempt.without_answer(method.name, verdict, seconds), None, None
+        improper = str(error) if isinstance(error, RunawayError) else None
+        return Attempt.without_answer(method.name, verdict, seconds, improper), None, None
     k, of_all = judgement.k, judgement.of_all
     assert found.lq is not None  # it was judged by weights
     attempt = Attempt(

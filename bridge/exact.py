@@ -16,14 +16,15 @@ from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
+from pymc_ext.sampling.starts import MOST_IN_MODES
 from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.gaussian.runaway import RunawayError
 
 __all__ = ["BENT", "COLD", "WARM", "Exact", "exact_answer", "in_a_flow"]
 
 _log = logging.getLogger(__name__)
 WARM, BENT, COLD = "warm-nuts", "flow-nuts", "nuts"
-MOST_STARTS = 8  # of chains in modes outside q, the heaviest: a density in steps has dozens
 MOST_DIMENSIONS = 300  # of a flow, whose step costs D²: there 3,000 take some 30 CPU seconds
 
 
@@ -65,6 +66,7 @@ def exact_answer(
     draws: int,
     seed: int,
     progressbar: bool,
+    improper: str | None = None,
 ) -> Exact:
     """Chains until their ESS is enough, from q and from every mode that is known.
 
@@ -83,12 +85,25 @@ def exact_answer(
         the model is one that no approximation takes, as with discrete variables.
     seed, progressbar
         Of the sampler.
+    improper
+        Why the posterior looks improper, which is the first doubt of chains that fail as well.
+
+    Raises
+    ------
+    RunawayError
+        Chains on a posterior that looks improper had not warmed up within their budget.
     """
     why = _no_sampler(problem)
     if why is None:
         try:
-            return _warm(problem, transport, modes, options, seed)
+            found = _warm(problem, transport, modes, options, seed)
+            if improper is None or not found.doubts:
+                return found
+            return replace(found, doubts=(improper, *found.doubts))
         except EXPECTED_FAILURES as error:
+            if improper is not None:
+                without = f"NUTS gave no draws within {options.budget:,} gradients either"
+                raise RunawayError(f"{improper} ({without})") from error
             _log.debug("%s failed", WARM, exc_info=True)
             why = f"{WARM} failed: {type(error).__name__}: {error}"
     if isinstance(problem, DensityProblem):
@@ -160,7 +175,7 @@ def _warm(
         transport = None  # Stan's sampler, which is all there is, does not know these coordinates
     found = sample(
         target.density, transport, sampler_for(target.density, transport), options, seed=seed,
-        extra_starts=None if modes is None else modes.places[:MOST_STARTS],
+        extra_starts=None if modes is None else modes.places[:MOST_IN_MODES],
         constrain=target.constrain, fall_back=fall_back,
     )  # fmt: skip
     on = "Stan's NUTS" if found.sampler == StanNUTS.name else found.sampler

@@ -16,11 +16,15 @@ from bridge.methods.table import METHODS
 from bridge.prediction import NORMAL_KURTOSIS, nuts_gradients
 from bridge.trust import Missed, missed
 from pymc_ext.density import TransportMap
+from pymc_ext.sampling.options import Sampling
 
 __all__ = ["Search"]
 
 _log = logging.getLogger(__name__)
 BASINS = "basins"  # what is tried where a mode is missed
+# Of predicted gradients, that chains may take on a posterior that looks improper: predictions lie
+# within a factor of two, and no number of draws settles an improper one.
+PATIENCE = 4
 
 
 class Search:
@@ -142,6 +146,19 @@ class Search:
         method = METHODS[BASINS]
         assert isinstance(method.run, FittedBy)
         return replace(method, run=replace(method.run, state=self.coordinates))
+
+    @property
+    def improper(self) -> str | None:
+        """Why the posterior looks improper, in words: every fit of it ran away."""
+        if self.found is not None:
+            return None
+        return next((a.improper for a in self.attempts if a.improper), None)
+
+    def within(self, options: Sampling) -> Sampling:
+        """Options of chains, with a budget by what they are predicted to take where none helps."""
+        if self.improper is None or self.predicted is None:
+            return options
+        return replace(options, budget=min(options.budget, PATIENCE * self.predicted))
 
     @property
     def coordinates(self) -> TransportMap | None:

@@ -67,14 +67,12 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[Missed | None, int]:
     density = CountedDensity(found.target.density)
     rng = np.random.default_rng([seed, 2])
     result = mass_outside(density, theta, found.lp.ravel(), found.log_q, log_z, rng)
-    basins = [basin for basin in result.basins if basin.matters]
-    if not basins:
+    if not result.matters:
         return None, result.gradients
     theta = theta[:SEARCHED]
     mean, sd = theta.mean(axis=0), theta.std(axis=0)
     sentence = result.sentence(coordinate_names(density.density), mean, sd)
-    places = np.stack([basin.q.mean for basin in basins])
-    return Missed(sentence, places, mean, basins[0].log_ratio), result.gradients
+    return Missed(sentence, result.places, mean, result.basins[0].log_ratio), result.gradients
 
 
 def not_visited(modes: Missed, target: Target, idata: InferenceData) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,13 @@ from numpy.typing import NDArray
 
 from pymc_ext.density import TransportMap
 from pymc_ext.density.coordinates import as_transport
+from pymc_ext.sampling.modes import Modes, modes_outside
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import BUDGET, Sampling
 from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.run import sample as sample_density
+from pymc_ext.sampling.starts import MOST_IN_MODES
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.gaussian.posteriors import Gaussian
@@ -38,6 +41,7 @@ def sample(
     chains: int = 4,
     target_accept: float = 0.8,
     extra_starts: Array | None = None,
+    search: bool = True,
     sampler: Sampler | None = None,
     random_seed: int | None = None,
     **kwargs: Any,
@@ -47,7 +51,8 @@ def sample(
     Chains start at weighted draws of q and draw in blocks until bulk and tail ESS of every
     variable and of log p̃ reach ``ess``; see `pymc_ext.sampling.run.sample`. A q that does not serve
     as coordinates lends its mean and covariance: mixtures, and flows with bounded tails or a
-    Student-t latent law.
+    Student-t latent law. Chains from one q agree on the mode that q has, whatever lies elsewhere:
+    paths from 35 points search for more, and a chain starts in each mode that they find.
 
     Parameters
     ----------
@@ -63,6 +68,8 @@ def sample(
         Acceptance rate that step sizes are adapted to.
     extra_starts
         (M, D), unconstrained: more chains from there, such as other basins.
+    search
+        Whether to look for modes outside q first, for some hundred to some thousand gradients.
     sampler
         nutpie by default.
     random_seed
@@ -76,7 +83,7 @@ def sample(
         As ``pm.sample`` gives it; ``sample_stats`` has lp, acceptance_rate, step_size, tree_depth,
         n_steps, diverging, energy. The attributes of ``posterior`` say whether it is ``trusted``,
         the ``reasons`` if not, and what was spent: ``gradient_evaluations`` with those of the
-        approximation apart, ``seconds``.
+        approximation and of the search apart, ``seconds``.
 
     Raises
     ------
@@ -101,15 +108,19 @@ def sample(
     approx.require_exact_logp()
     _require_known(kwargs)
     options = Sampling(ess=ess, budget=budget, chains=chains, target_acceptance=target_accept)
+    modes = modes_outside(approx.density, approx.q, random_seed) if search else None
     found = sample_density(
         approx.density, coordinates_of(approx.q, random_seed), sampler or NutpieNUTS(), options,
-        seed=random_seed, extra_starts=extra_starts, constrain=approx.constrain,
+        seed=random_seed, extra_starts=_with_modes(extra_starts, modes, approx.density.dimension),
+        constrain=approx.constrain,
     )  # fmt: skip
+    if modes is not None and modes.sentence is not None:
+        found = _told(found, modes.sentence)
     if not found.trusted:
         logger.warning("%s", found.verdict)
     trace = approx.trace_of(found.theta, {"lp": found.lp, **found.statistics})
     idata = pm.to_inference_data(trace, model=approx.model, **{"log_likelihood": False, **kwargs})
-    idata["posterior"].attrs.update(_attributes(found, approx))
+    idata["posterior"].attrs.update(_attributes(found, approx, modes))
     return idata
 
 
@@ -141,7 +152,25 @@ def coordinates_of(q: Posterior, random_seed: int | None = None) -> TransportMap
     return Gaussian(mean, sd[:, None] * np.linalg.cholesky(cov / np.outer(sd, sd)))
 
 
-def _attributes(found: Sampled, approx: VectorisedApproximation) -> dict[str, int | float | str]:
+def _with_modes(extra: Array | None, modes: Modes | None, dimension: int) -> Array | None:
+    """The user's starts, and one in each mode."""
+    if modes is None or not len(modes.places):
+        return extra
+    own = np.empty((0, dimension)) if extra is None else np.atleast_2d(np.asarray(extra))
+    return np.concatenate([own, modes.places[:MOST_IN_MODES]])
+
+
+def _told(found: Sampled, sentence: str) -> Sampled:
+    """The answer with what was found outside q: a reason where the chains did not settle it."""
+    said = f"outside the approximation, where chains were started as well: {sentence}"
+    if found.trusted:
+        return replace(found, notes=(*found.notes, said))
+    return replace(found, reasons=(said, *found.reasons))
+
+
+def _attributes(
+    found: Sampled, approx: VectorisedApproximation, modes: Modes | None
+) -> dict[str, int | float | str]:
     """What NetCDF can hold of the verdict and of the cost."""
     fitted = approx.result
     return {
@@ -154,6 +183,7 @@ def _attributes(found: Sampled, approx: VectorisedApproximation) -> dict[str, in
         "gradient_evaluations": found.gradient_evaluations,
         "warm_up_gradients": found.warm_up_gradients,
         "approximation_gradients": 0 if fitted is None else fitted.gradient_evaluations,
+        "search_gradients": 0 if modes is None else modes.gradients,
         "seconds": found.seconds,
         "compile_seconds": found.compile_seconds,
     }

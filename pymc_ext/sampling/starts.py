@@ -15,6 +15,9 @@ Array = NDArray[np.floating]
 # of log p̃ cost less than the first block of gradients.
 WEIGHED = 1000
 
+# Most starts in modes outside q, the heaviest: a density in steps has dozens.
+MOST_IN_MODES = 8
+
 
 def weighted_starts(
     density: Density, transport: TransportMap, count: int, rng: np.random.Generator

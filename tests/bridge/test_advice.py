@@ -30,10 +30,13 @@ from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
 from bridge.search import Search
 from posteriordb_cases import load_case
+from posteriordb_cases.zoo.table import ZOO
+from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.maths.trust_region import NoModeError
 from pymc_ext.variational.core.posterior import FRESH_DRAWS
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.gaussian.runaway import RunawayError
 from stan_models import StanCompileError, StanProgram, StanRunError
 from tests.tolerances import monte_carlo
 
@@ -211,6 +214,29 @@ def test_a_seed_means_a_result_of_chains_too() -> None:
     assert runs[0].method == "warm-nuts"
     x = [run.idata["posterior"]["x"].values for run in runs]
     np.testing.assert_array_equal(*x)
+
+
+def test_an_improper_posterior_is_said_and_costs_little() -> None:
+    """Of a and b the data know a + b only: q widens without end, and so do chains."""
+    density = ZOO["flat-direction"].make()
+    counted = CountedDensity(density)
+    with pytest.raises(RunawayError, match=r"improper there.*NUTS gave no draws within"):
+        bridge.fit(counted, random_seed=1)
+    assert counted.gradients < 200_000  # a million before
+
+
+def test_chains_of_what_looks_improper_are_judged_as_any() -> None:
+    """A method that runs away is no proof: chains that pass are trusted, others say both."""
+
+    def runs_away(problem, draws, seed):
+        raise RunawayError("q kept widening along ['x']")
+
+    density = CallableDensity(lambda x: -0.5 * (x**2).sum(1), lambda x: -x, dimension=2)
+    method = Method("runaway", "x", "pymc", runs_away)
+    found = bridge.fit(density, methods=[method], random_seed=1)
+    assert found.trusted and found.attempts[0].improper == "q kept widening along ['x']"
+    refused = bridge.fit(density, methods=[method], ess=100_000, random_seed=1)
+    assert refused.doubts[0] == "q kept widening along ['x']" and len(refused.doubts) > 1
 
 
 def test_failures_and_missing_stan_are_reasons():

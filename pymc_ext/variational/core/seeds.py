@@ -22,6 +22,7 @@ class Purpose(IntEnum):
     STRETCH = 104  # draws to which tails are fitted
     GUARD = 105  # draws on which a flow and its base are compared
     DEFENCE = 106  # draws of a proposal with heavier tails
+    SEARCH = 107  # draws and paths that look for modes outside q before chains start
 
 
 def stream(random_seed: int | None, purpose: Purpose) -> np.random.Generator:

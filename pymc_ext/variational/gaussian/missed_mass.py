@@ -111,6 +111,11 @@ class MissedMass:
         """Whether any is beyond 1 % of q's mass."""
         return any(basin.matters for basin in self.basins)
 
+    @property
+    def places(self) -> Array:
+        """Middles of the basins that matter, the heaviest's first, unconstrained, (M, D)."""
+        return np.array([basin.q.mean for basin in self.basins if basin.matters])
+
     def sentence(self, names: list[str], q_mean: Array, q_std: Array) -> str:
         """What a user is told."""
         if not self.matters:

@@ -10,6 +10,12 @@ from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.seeds import Purpose, stream
 
 Array = NDArray[np.floating]
+
+
+class RunawayError(ValueError):
+    """q widened, moved or shrank without end: the posterior looks improper or unbounded."""
+
+
 ABSURD = 1e10  # of the unit base, by which a free coordinate's mean or sd, or 1/sd, may differ
 ABSURD_LOG = 100.0  # the same for coordinates that are logarithms or logits of bounded variables
 DRAWS = 64  # enough to tell such numbers
@@ -21,7 +27,7 @@ STEEP = 1e-3
 
 
 def refuse_runaway(q: Posterior, density: CountedDensity, random_seed: int | None) -> None:
-    """Raise ValueError where q, started at a unit scale, ended at an absurd location or scale.
+    """Raise `RunawayError` where q, started at a unit scale, ended at an absurd location or scale.
 
     Or where log p̃ is constant along a coordinate: a family that leaves q's scale as it was has
     nothing that could run away.
@@ -40,7 +46,7 @@ def refuse_runaway(q: Posterior, density: CountedDensity, random_seed: int | Non
             absurd |= large & np.isin(names, density.bounded_names)
     if absurd.any():
         i = int(np.argmax(absurd))
-        raise ValueError(
+        raise RunawayError(
             f"the ELBO kept rising along {[n for n, a in zip(names, absurd, strict=True) if a]}: "
             f"{names[i]} has mean about {theta[:, i].mean():.3g} and sd {sd[i]:.3g}; the posterior "
             "is improper or unbounded there: give these variables proper priors (or, where the "
@@ -63,7 +69,7 @@ def _refuse_flat(density: CountedDensity, names: list[str], theta: Array) -> Non
             if np.array_equal(density.log_density(moved), before):
                 flat.append(names[i])
     if flat:
-        raise ValueError(
+        raise RunawayError(
             f"log p̃ does not depend on {flat}: the posterior is improper there; give these "
             "variables proper priors"
         )

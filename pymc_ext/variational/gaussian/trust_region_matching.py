@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.course import LEAST_GAIN, Course
+from pymc_ext.variational.gaussian.runaway import RunawayError
 
 Array = NDArray[np.floating]
 
@@ -125,7 +126,7 @@ class Matching(Generic[N]):
         wide = np.flatnonzero(self.q.std > RUNAWAY * self.first_std)
         if len(wide):
             names = [self.density.unconstrained_names[i] for i in wide]
-            raise ValueError(
+            raise RunawayError(
                 f"q kept widening along {names} (sd {self.q.std[wide[0]]:.2g} from "
                 f"{self.first_std[wide[0]]:.2g}): the posterior is improper there, or known in a "
                 "combination of these alone; give them proper priors, or leave one out"

@@ -11,6 +11,7 @@ import pymc_ext as px
 from pymc_ext.sampling.pymc import coordinates_of
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian, GaussianMixture
 from tests.pymc_ext.sampling.targets import require_moments
+from tests.tolerances import monte_carlo
 
 pytest.importorskip("nutpie")
 Y = np.array([1.2, 0.4, 2.2, 1.9])
@@ -113,6 +114,32 @@ def test_a_flow_of_a_model_is_coordinates_where_it_reaches_all(tails):
     idata = px.sample(flow, random_seed=1)
     assert idata["posterior"].attrs["in_approximations_coordinates"] == 1
     require_moments(idata["posterior"]["mu"].values[..., None], [POSTERIOR_MEAN], [POSTERIOR_SD])
+
+
+def test_a_mode_that_the_approximation_lacks_is_found(caplog):
+    """Chains from one q agree on its mode; one that starts in the other tells."""
+    with pm.Model():
+        pm.NormalMixture("x", w=[0.3, 0.7], mu=[-5.0, 5.0], sigma=1.0)
+        approx = pm.fit(method=px.LaplaceVI(start={"x": 4.0}, random_seed=1), progressbar=False)
+    blind = px.sample(approx, search=False, random_seed=1)["posterior"].attrs
+    assert blind["trusted"] == 1 and blind["search_gradients"] == 0
+    attrs = px.sample(approx, random_seed=1)["posterior"].attrs
+    assert attrs["trusted"] == 0 and attrs["search_gradients"] > 0
+    reasons = json.loads(attrs["reasons"])
+    assert "a mode at x = -5" in reasons[0] and "R̂" in " ".join(reasons[1:])
+    assert reasons[0] in caplog.text
+
+
+def test_a_mode_that_chains_reach_is_a_note():
+    with pm.Model():
+        pm.NormalMixture("x", w=[0.3, 0.7], mu=[-1.4, 1.4], sigma=0.5)
+        approx = pm.fit(method=px.LaplaceVI(start={"x": 1.4}, random_seed=1), progressbar=False)
+    idata = px.sample(approx, random_seed=1)
+    attrs = idata["posterior"].attrs
+    assert attrs["trusted"] == 1
+    assert any("a mode at x = -1.4" in note for note in json.loads(attrs["notes"]))
+    left = float((idata["posterior"]["x"].values < 0).mean())
+    assert abs(left - 0.3) < monte_carlo(np.sqrt(0.3 * 0.7 / 400))  # of the ESS asked for
 
 
 def test_minibatches_are_refused():
