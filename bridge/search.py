@@ -149,14 +149,13 @@ class Search:
 
     @property
     def improper(self) -> str | None:
-        """Why the posterior looks improper, in words: every fit of it ran away."""
-        if self.found is not None:
-            return None
+        """Why the posterior looks improper, in words: a fit of it, or of a basin, ran away."""
         return next((a.improper for a in self.attempts if a.improper), None)
 
     def within(self, options: Sampling) -> Sampling:
-        """Options of chains, with a budget by what they are predicted to take where none helps."""
-        if self.improper is None or self.predicted is None:
+        """Options of chains, with a budget by what they are predicted to take where every fit ran
+        away."""
+        if self.improper is None or self.found is not None or self.predicted is None:
             return options
         return replace(options, budget=min(options.budget, PATIENCE * self.predicted))
 

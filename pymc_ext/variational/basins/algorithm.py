@@ -178,7 +178,9 @@ class _OneByOne:
                 break
             # not its mean: a path that starts at a mode shows no curvature
             beside = basin.q.forward(rng.standard_normal((1, basin.q.latent_dimension)))[0][0]
-            new, links = self.fitted(beside, Hierarchical(paths=1))
+            # a path may have led where p̃ has no top, and a fit runs away until it is refused
+            with np.errstate(over="ignore", invalid="ignore"):
+                new, links = self.fitted(beside, Hierarchical(paths=1))
             points = _draws(new, rng)[0]
             if missed_by(points) and all(
                 is_outside(points, c.log_density, edge_of(_draws(c, rng)[1]))

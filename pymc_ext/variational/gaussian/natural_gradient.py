@@ -92,7 +92,8 @@ class NaturalGradient(Averaged[Gaussian]):
         return float(np.mean(log_q[usable] - log_p[usable])) if usable.any() else np.inf
 
     def _move(self, z: Array, scores: Array) -> None:
-        r = shorten_outliers(scores @ self.root + z)
+        with np.errstate(over="ignore", invalid="ignore"):
+            r = shorten_outliers(scores @ self.root + z)
         rate = step_rate(self.since_restart)
         step = rate * r.mean(axis=0)
         longest = 0.5 * np.sqrt(len(step))  # half of a draw's distance from the mean

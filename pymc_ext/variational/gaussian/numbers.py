@@ -48,9 +48,15 @@ def shorten_outliers(rows: Array) -> Array:
     >>> shorten_outliers(np.array([[1.0], [-1.0], [2.0], [500.0]])).ravel()
     array([ 1., -1.,  2., 15.])
     """
-    with np.errstate(over="ignore"):  # a row as long as numbers go is cut to nothing
+    with np.errstate(over="ignore", invalid="ignore"):
         length, n = np.linalg.norm(rows, axis=1), len(rows)
+    beyond = ~np.isfinite(length)
+    if beyond.any():  # a row longer than numbers go is cut to nothing
+        length = np.where(beyond, np.inf, length)
+        rows = np.where(beyond[:, None], 0.0, rows)
     longest = OUTLIER * np.sort(length)[(n - 1) // 2 : n // 2 + 1].mean()  # faster than np.median
+    if not np.isfinite(longest):
+        raise OverflowError("scores times the scale of q overflow at half of its draws or more")
     if length.max() <= longest:
         return rows
     return rows * np.minimum(1, longest / np.maximum(length, np.finfo(float).tiny))[:, None]

@@ -114,7 +114,12 @@ class Matching(Generic[N]):
             self._retreat()
             return np.inf
         log_ratios = (log_p - log_q)[usable]
-        here = Estimate(float(log_ratios.mean()), float(log_ratios.std() / np.sqrt(usable.sum())))
+        with np.errstate(over="ignore"):
+            error = float(log_ratios.std() / np.sqrt(usable.sum()))
+        if not np.isfinite(error):  # log p̃ falls to −1e154 and beyond, as of scales that collapse
+            self._retreat()
+            return np.inf
+        here = Estimate(float(log_ratios.mean()), error)
         if not self._fell(here):
             self.retreats = 0
             self.estimates.append(here)
@@ -160,7 +165,8 @@ class Matching(Generic[N]):
         full = weight = WEIGHT * len(theta) / (self.free + 1)
         for _ in range(HALVINGS):
             try:
-                new, moved = self.step(self.q, theta, scores, weight)
+                with np.errstate(over="ignore", invalid="ignore"):  # then no step is inside
+                    new, moved = self.step(self.q, theta, scores, weight)
                 if moved <= self.radius:
                     break
             except np.linalg.LinAlgError:
