@@ -331,5 +331,7 @@ class HierarchicalMap:
         return self.marginal.inverse(y)
 
     def log_density(self, theta: Array) -> Array:
-        """Normalised log q at any θ, (N, D) -> (N,)."""
-        return self.forward(self.inverse(theta))[1]
+        """Normalised log q at any θ, (N, D) -> (N,); −∞ where v is beyond what numbers can hold."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            log_q = self.forward(self.inverse(theta))[1]
+        return np.where(np.isnan(log_q), -np.inf, log_q)

@@ -63,6 +63,11 @@ def test_the_inverse_undoes_the_map(q, v) -> None:
     np.testing.assert_allclose(q.log_density(theta), log_q, rtol=EXACT)
 
 
+def test_points_beyond_all_numbers_have_no_density(q) -> None:
+    far = np.array([-1e300, -1e160, 1e160, 1e300])[:, None] * np.ones(D)
+    assert (q.log_density(far) < -1e6).all()  # −∞ or finite, never NaN, and no warning
+
+
 def test_log_q_has_the_jacobian_of_the_map(q, v) -> None:
     jacobian = np.stack(
         [(q.forward(v + STEP * e)[0] - q.forward(v - STEP * e)[0]) / (2 * STEP) for e in np.eye(D)]
