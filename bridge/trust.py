@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import expit
 
+from bridge.measures.evidence import log_evidence
 from bridge.methods.base import Array, Fit
 from bridge.targets.base import Target
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.protocol import coordinate_names
-from pymc_ext.variational.gaussian.missed_mass import SEARCHED, mass_outside
+from pymc_ext.variational.gaussian.missed_mass import SEARCHED, Basin, edge_of, mass_outside
 
 if TYPE_CHECKING:
     from bridge.targets.draws import InferenceData
 
-__all__ = ["Missed", "doubts_of_nuts", "missed", "not_visited"]
+__all__ = ["Missed", "doubts_of_nuts", "missed", "missed_by_chains", "not_visited"]
 
 RHAT_AGREES = 1.02  # as `pymc_ext.sampling` judges its chains
 FEWEST_EFFECTIVE = 100  # bulk draws of a quantity below which a mean is not known to .1 sd
+MOST_FOR_MASS = 4_000  # draws by which bridge sampling knows a mass to some percent
+SELDOM = 0.1  # of the draws that a basin is worth: a bound from a rough Gaussian is no closer
 DIVERGENT_MOST = 0.01  # share of divergent transitions at which `pymc_ext.sampling` leaves a map
 
 
@@ -73,6 +77,52 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[Missed | None, int]:
     mean, sd = theta.mean(axis=0), theta.std(axis=0)
     sentence = result.sentence(coordinate_names(density.density), mean, sd)
     return Missed(sentence, result.places, mean, result.basins[0].log_ratio), result.gradients
+
+
+def missed_by_chains(found: Fit, seed: int) -> tuple[Missed | None, int]:
+    """The same of what a sampler drew: modes that its chains have visited far too seldom.
+
+    Paths start around the Gaussian of the draws' moments, and the mass that chains cover is known
+    by bridge sampling. A basin outside that Gaussian counts where fewer draws lie in it than a
+    tenth of what it is worth: the neck of a funnel is outside, and visited.
+
+    Parameters
+    ----------
+    found
+        What was drawn, of several chains.
+    seed
+        Of the search.
+
+    Raises
+    ------
+    ValueError
+        The draws do not tell the mass that they cover: too few, or constant in a coordinate.
+    """
+    chains, length = found.theta.shape[:2]
+    step = max(1, chains * length // MOST_FOR_MASS)
+    evidence = log_evidence(found.target, found.theta[:, ::step], seed, swap=False)
+    if not np.isfinite(evidence.value):
+        raise ValueError(f"the mass that the draws cover is not known: {evidence.reason}")
+    density, rng = CountedDensity(found.target.density), np.random.default_rng([seed, 2])
+    theta = rng.permutation(found.theta.reshape(chains * length, -1))[:SEARCHED]
+    log_p = found.target.log_density(theta)
+    result = mass_outside(density, theta, log_p, None, evidence.value, rng)
+    unseen = [
+        basin for basin in result.basins if basin.matters and not _is_visited(basin, theta, rng)
+    ]
+    if not unseen:
+        return None, result.gradients
+    result = replace(result, basins=tuple(unseen))
+    mean, sd = theta.mean(axis=0), theta.std(axis=0)
+    sentence = result.sentence(coordinate_names(density.density), mean, sd)
+    return Missed(sentence, result.places, mean, unseen[0].log_ratio), result.gradients
+
+
+def _is_visited(basin: Basin, theta: Array, rng: np.random.Generator) -> bool:
+    """Whether as many draws (N, D) lie in a basin as its mass asks for, but for a factor of ten."""
+    own = basin.q.forward(rng.standard_normal((SEARCHED, theta.shape[1])))[1]
+    inside = np.mean(basin.q.log_density(theta) >= edge_of(own))
+    return bool(inside >= SELDOM * expit(basin.log_ratio))
 
 
 def not_visited(modes: Missed, target: Target, idata: InferenceData) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import arviz as az
 import numpy as np
@@ -16,7 +17,7 @@ from bridge.measures.divergence import kl_from_q, kl_to_q
 from bridge.measures.limits import ESS_TRUSTED, KHAT_USABLE
 from bridge.measures.moments import moment_errors, worst
 from bridge.methods.base import Fit
-from bridge.trust import missed
+from bridge.trust import Missed, missed, missed_by_chains
 from bridge.verdict import Judgement, by_weights, of_chains
 from pymc_ext.density.protocol import coordinate_names
 
@@ -48,10 +49,10 @@ def judge(problem: CaseProblem, fit: Fit, *, repetitions: int, seed: int = 1) ->
         What does not apply is None, with the reason in ``notes``.
 
         ``trusted`` and ``verdict`` are what `bridge.fit` would say of it, which knows no reference
-        (`bridge.verdict`): where weights make draws of the posterior of it, mass outside is looked
-        for, ``missed`` being a lower bound of log(mass of the heaviest mode outside / mass that it
-        covers), None where none beyond 1 % was found; ``search_gradients`` were spent on that, and
-        are not among ``gradient_evaluations``.
+        (`bridge.verdict`): where weights make draws of the posterior of it, and where chains pass
+        all checks, mass outside is looked for, ``missed`` being a lower bound of log(mass of the
+        heaviest mode outside / mass that it covers), None where none beyond 1 % was found;
+        ``search_gradients`` were spent on that, and are not among ``gradient_evaluations``.
     """
     notes: list[str] = []
     record: Record = {
@@ -66,11 +67,14 @@ def judge(problem: CaseProblem, fit: Fit, *, repetitions: int, seed: int = 1) ->
     weights = None
     if fit.lq is None:
         record |= _sampler_diagnostics(fit)
-        record["trusted"], record["verdict"] = of_chains(fit, ESS_TRUSTED)
+        good, verdict = of_chains(fit, ESS_TRUSTED)
+        search = partial(missed_by_chains, fit, seed)
     else:
         judgement = _judgement(fit, repetitions)
-        record |= _importance(fit, judgement, notes) | _trust(fit, judgement, seed)
-        weights = judgement.of_all.weights
+        record |= _importance(fit, judgement, notes)
+        weights, good, verdict = judgement.of_all.weights, judgement.good, judgement.verdict
+        search = partial(missed, fit, judgement.of_all.log_marginal_is, seed)
+    record |= _trust(good, verdict, search)
     record |= _moments(problem, fit, weights)
     record |= _divergences(problem, fit, notes)
     record["notes"] = "; ".join(notes) or None
@@ -92,13 +96,13 @@ def _judgement(fit: Fit, repetitions: int) -> Judgement:
     return by_weights(fit.weighted, names, KHAT_USABLE, ESS_TRUSTED, repetitions)
 
 
-def _trust(fit: Fit, judgement: Judgement, seed: int) -> Record:
-    """Whether it is trusted, after a search for what weights cannot see."""
-    record: Record = {"trusted": False, "verdict": judgement.verdict, "missed": None}
-    if not judgement.good:
+def _trust(good: bool, verdict: str, search: Callable[[], tuple[Missed | None, int]]) -> Record:
+    """Whether it is trusted, after a search for what neither weights nor chains can see."""
+    record: Record = {"trusted": False, "verdict": verdict, "missed": None}
+    if not good:
         return record | {"search_gradients": 0}
     try:
-        outside, cost = missed(fit, judgement.of_all.log_marginal_is, seed)
+        outside, cost = search()
     except TimeoutError:  # the limit of the run
         raise
     except Exception as error:

@@ -16,6 +16,7 @@ from bridge.measures.moments import reference_moments
 from bridge.methods.base import Fit, Method
 from bridge.methods.problems import as_problem
 from bridge.targets.density import DensityTarget
+from bridge.trust import missed_by_chains
 from posteriordb_cases.zoo import ZOO, ZooDensity
 from posteriordb_cases.zoo.mixtures import GaussianMixture, two
 from pymc_ext.variational.gaussian.posteriors import Gaussian
@@ -131,7 +132,33 @@ DIVERGING = np.arange(N).reshape(4, -1) % 100 == 0
 def test_chains_are_judged_by_their_own_signs(apart, statistics, trusted, words) -> None:
     record = judged(chains(NORMAL, apart, **statistics), NORMAL)
     assert record["trusted"] is trusted and words in str(record["verdict"])
-    assert "search_gradients" not in record and (record["rhat"] > 1.4) is (apart > 0)
+    assert (record["search_gradients"] > 0) is trusted and (record["rhat"] > 1.4) is (apart > 0)
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+@pytest.mark.parametrize("name", ["modes-1", "modes-5", "modes-20", "labels-3"])
+def test_chains_of_one_mode_agree_and_are_not_trusted(name: str, mode: int) -> None:
+    density = ZOO[name].make()
+    draws = density.draws(20 * N, np.random.default_rng(1))
+    theta = draws[density.mode_of(draws) == mode][:N].reshape(4, -1, density.dimension)
+    lp = density.log_density(theta.reshape(N, -1)).reshape(4, -1)
+    record = judged(Fit(DensityTarget(density), theta, lp, 0.1), density)
+    assert record["rhat"] < 1.01 and record["ess"] > 2_000
+    assert record["trusted"] is False and "mass is missed" in str(record["verdict"])
+
+
+@pytest.mark.parametrize("name", ["modes-5", "funnel-10", "banana-2", "ring", "schools-centred"])
+def test_what_chains_have_visited_is_not_missed(name: str) -> None:
+    """Necks and arms lie outside the Gaussian of the draws, and no less in the draws."""
+    density = ZOO[name].make()
+    missed, gradients = missed_by_chains(chains(density, 0.0), seed=1)
+    assert missed is None and gradients > 24
+
+
+def test_draws_that_do_not_tell_their_mass_are_an_error() -> None:
+    fit = chains(NORMAL, 0.0)
+    with pytest.raises(ValueError, match="draws"):
+        missed_by_chains(replace(fit, theta=fit.theta[:, :1], lp=fit.lp[:, :1]), seed=1)
 
 
 def test_few_effective_draws_are_not_trusted() -> None:
