@@ -17,7 +17,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-import pymc_ext  # noqa: F401  # first: it refuses versions of PyMC and ArviZ that do not fit
+import bridge.namesake  # noqa: F401  # first: it refuses a pymc_ext that is not ours,
+import pymc_ext  # noqa: F401  # and this versions of PyMC and ArviZ that do not fit
 
 if TYPE_CHECKING:
     from bridge.advice import fit

@@ -18,7 +18,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-import bridge
+import bridge  # before pymc_ext: it refuses another project's of that name
 import pymc_ext
 
 if TYPE_CHECKING:
