@@ -8,7 +8,8 @@ program; ``pareto_khat``, ``bridge_sampling``, ``kl_from_q``, ``kl_to_q`` and ``
 judge any draws with ``lp`` and ``lq``.
 
 The rooms, each with its own description: `bridge.targets`, `bridge.stan`, `bridge.measures`,
-`bridge.methods`, `bridge.comparison`, `bridge.calibration`, `bridge.reference`, `bridge.report`.
+`bridge.methods`, `bridge.comparison`, `bridge.calibration`, `bridge.reference`, `bridge.report`,
+`bridge.command_line`.
 Names are imported when they are first asked for: a Stan program is fitted without PyMC.
 """
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import configparser
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import posteriordb_cases
 import pymc_ext
 import stan_models
 import trusted_posteriors as tp
+from bridge.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -48,6 +51,18 @@ def test_the_import_loads_nothing_heavy() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert run.stdout.strip() == "set()"
+
+
+def test_the_script_is_the_command_of_bridge() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    name, _, value = config["options.entry_points"]["console_scripts"].strip().partition(" = ")
+    assert name == "trusted-posteriors"
+    assert EntryPoint(name, value, "console_scripts").load() is main
+    run = subprocess.run(
+        [sys.executable, "-m", "trusted_posteriors"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert run.returncode == 2 and run.stderr.startswith("usage: python -m trusted_posteriors ")
 
 
 @pytest.mark.slow  # mypy reads PyMC
