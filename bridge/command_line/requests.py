@@ -1,4 +1,4 @@
-"""What is wrong with a request, said before anything heavy is imported: in less than half a second.
+"""What is wrong with a request, said before anything heavy is imported.
 
 The same functions refuse it later, with the same words; here they only come first. A database on
 GitHub is not asked.
@@ -35,21 +35,21 @@ def _fit(arguments: argparse.Namespace) -> None:
 
 
 def _compare(arguments: argparse.Namespace) -> None:
+    _methods(arguments.methods)
+    _cases(arguments.cases, arguments.database)
     from bridge.comparison.settings import Settings
 
-    _cases(arguments.cases, arguments.database)
-    _methods(arguments.methods)
     Settings(draws=arguments.draws)
 
 
 def _sweep(arguments: argparse.Namespace) -> None:
+    _methods(arguments.methods)
     if arguments.zoo:
         from bridge.zoo.targets import find_targets
 
         find_targets(arguments.zoo)
     elif arguments.zoo is None:
         _cases([], arguments.database)
-    _methods(arguments.methods)
 
 
 def _calibrate(arguments: argparse.Namespace) -> None:
