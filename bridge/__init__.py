@@ -8,7 +8,8 @@ program; ``pareto_khat``, ``bridge_sampling``, ``kl_from_q``, ``kl_to_q`` and ``
 judge any draws with ``lp`` and ``lq``.
 
 The rooms, each with its own description: `bridge.targets`, `bridge.stan`, `bridge.measures`,
-`bridge.methods`, `bridge.comparison`, `bridge.calibration`, `bridge.reference`, `bridge.report`.
+`bridge.methods`, `bridge.comparison`, `bridge.calibration`, `bridge.reference`, `bridge.report`,
+`bridge.command_line`.
 Names are imported when they are first asked for: a Stan program is fitted without PyMC.
 """
 
@@ -17,7 +18,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-import pymc_ext  # noqa: F401  # first: it refuses versions of PyMC and ArviZ that do not fit
+import bridge.namesake  # noqa: F401  # first: it refuses a pymc_ext that is not ours,
+import pymc_ext  # noqa: F401  # and this versions of PyMC and ArviZ that do not fit
 
 if TYPE_CHECKING:
     from bridge.advice import fit

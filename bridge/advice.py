@@ -18,7 +18,7 @@ from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.base import Method
 from bridge.methods.named_draws import resampled
 from bridge.methods.problems import GivenProblem, as_problem
-from bridge.methods.table import METHODS, find_methods
+from bridge.methods.table import METHODS, find_approximations
 from bridge.search import Search
 from bridge.verdict import REPETITIONS
 from pymc_ext.sampling.options import Sampling
@@ -138,7 +138,7 @@ def fit(
     Yao, Vehtari, Simpson and Gelman (2018), Yes, but did it work?: evaluating variational
     inference, ICML, arXiv:1802.02538.
     """
-    chosen = _approximations(methods)
+    chosen = find_approximations(methods)
     _check(khat, draws, fresh_draws, effort, want)
     options = Sampling(ess=ess)
     seed = int(np.random.default_rng(random_seed).integers(2**31))
@@ -198,13 +198,3 @@ def _check(khat: float, draws: int, fresh_draws: int, effort: float | None, want
     fewest = KHAT_FEWEST_DRAWS * REPETITIONS
     if draws < 4 or fresh_draws < fewest:
         raise ValueError(f"need draws >= 4 and fresh_draws >= {fewest}, got {draws}, {fresh_draws}")
-
-
-def _approximations(methods: Sequence[str | Method] | str | Method) -> list[Method]:
-    found = find_methods(methods)
-    if not found or any(method.sampler for method in found):
-        raise ValueError(
-            f"methods must name approximations, got {[method.name for method in found]}: NUTS runs "
-            "by itself if all fail"
-        )
-    return found

@@ -11,7 +11,7 @@ import ctypes
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -190,7 +190,8 @@ class StanDensity:
             A value is outside its constraint; the message is Stan's.
         """
         missing = [name for name in self.parameter_names if name not in values]
-        unknown = [name for name in values if name not in self.shapes]
+        # a parameter of size zero has no shape here, and may be given
+        unknown = [n for n, value in values.items() if n not in self.shapes and np.size(value)]
         if missing or unknown:
             raise ValueError(
                 f"unconstrain needs exactly the parameters {self.parameter_names}; "
@@ -293,16 +294,26 @@ def as_json(data: Data) -> str:
             return stanio.dump_stan_json(data)
         except (TypeError, ValueError) as error:
             raise StanDataError(f"data cannot be written as JSON: {error}") from error
-    path = Path(fspath(data)).expanduser()
+    if not isinstance(data, str | PathLike):
+        raise StanDataError(
+            "data must be a mapping of names to values, the path of a JSON file, or None, got "
+            f"{type(data).__name__}"
+        )
+    path = Path(data).expanduser()
     if not path.is_file():
         raise FileNotFoundError(
             f"no data file at {path}; give a mapping or the path of a JSON file"
         )
     text = path.read_text()
     try:
-        json.loads(text)
+        found = json.loads(text)
     except json.JSONDecodeError as error:
         raise StanDataError(f"{path} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise StanDataError(
+            f'{path} must hold values by name, such as {{"N": 3}}, got a JSON '
+            f"{type(found).__name__}"
+        )
     return text
 
 

@@ -18,7 +18,7 @@ import pymc_ext as px
 from posteriordb_cases import load_case
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("pymc_ext", "stan_models", "bridge", "posteriordb_cases")
+PACKAGES = ("pymc_ext", "stan_models", "bridge", "posteriordb_cases", "trusted_posteriors")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 SLOW = {"BernsteinVI", "MatchedClassifier"}
 SCHOOLS = "eight_schools-eight_schools_noncentered"

@@ -22,7 +22,7 @@ from tests.contracts import FAMILIES
 from tests.tolerances import EXACT, monte_carlo
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("pymc_ext", "stan_models", "bridge", "posteriordb_cases")
+PACKAGES = ("pymc_ext", "stan_models", "bridge", "posteriordb_cases", "trusted_posteriors")
 CASE = "two_successes-bernoulli_beta"
 PROGRAM = """
 data { int N; vector[N] y; }

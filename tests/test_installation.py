@@ -17,7 +17,7 @@ from scipy import integrate, stats
 from tests.tolerances import NUMERIC
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("pymc_ext", "stan_models", "bridge", "posteriordb_cases")
+PACKAGES = ("pymc_ext", "stan_models", "bridge", "posteriordb_cases", "trusted_posteriors")
 SCRIPT = """
 import json, subprocess, sys
 import pymc as pm
@@ -48,7 +48,7 @@ json.dump(
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Iterator[Path]:
-    """A site-packages of the four packages without write permission."""
+    """A site-packages of the packages without write permission."""
     folder = tmp_path_factory.mktemp("installed") / "site-packages"
     for package in PACKAGES:
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("*.pyc"))

@@ -66,7 +66,7 @@ def test_a_missing_package_is_named() -> None:
         requirements.installed("no-such-package")
 
 
-@pytest.mark.parametrize("package", ["pymc_ext", "bridge"])
+@pytest.mark.parametrize("package", ["pymc_ext", "bridge", "trusted_posteriors"])
 def test_importing_checks_before_pymc_can_fail(package, tmp_path) -> None:
     """A PyMC 7 whose import would break: the message must come first."""
     record = tmp_path / "pymc-7.0.0.dist-info"
@@ -149,7 +149,7 @@ def test_the_check_sees_compared_versions() -> None:
 
 
 def sources() -> dict[str, str]:
-    packages = ("pymc_ext", "stan_models", "bridge", "posteriordb_cases")
+    packages = ("pymc_ext", "stan_models", "bridge", "posteriordb_cases", "trusted_posteriors")
     files = [path for package in packages for path in (ROOT / package).rglob("*.py")]
     return {path.relative_to(ROOT).as_posix(): path.read_text() for path in files}
 

@@ -16,10 +16,28 @@ from stan_models import StanProgram
 if TYPE_CHECKING:
     import pymc as pm
 
-__all__ = ["read_data", "read_functions", "read_model"]
+__all__ = ["model_file", "read_data", "read_functions", "read_model", "require_file"]
 
 NAME = "model"  # in a Python file, where none is given
 FUNCTIONS = ("prior", "simulator")
+
+
+def model_file(text: str) -> Path:
+    """The file of what ``FILE[:NAME]`` names.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is none.
+    """
+    return require_file(Path(text.partition(":")[0]))
+
+
+def require_file(path: Path) -> Path:
+    """The path of a file of the user's, if there is one."""
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}: give the path of one")
+    return path
 
 
 def read_model(text: str) -> pm.Model | StanProgram:
@@ -32,12 +50,13 @@ def read_model(text: str) -> pm.Model | StanProgram:
     OSError
         There is no such file.
     """
-    file, _, name = text.partition(":")
-    if file.endswith(".stan"):
-        return StanProgram(Path(file))
+    path = model_file(text)
+    if path.suffix == ".stan":
+        return StanProgram(path)
     import pymc as pm
 
-    found = _named(Path(file), name or NAME)
+    file, _, name = text.partition(":")
+    found = _named(path, name or NAME)
     model = found if isinstance(found, pm.Model) or not callable(found) else found()
     if not isinstance(model, pm.Model):
         raise ValueError(
@@ -55,7 +74,7 @@ def read_functions(path: Path) -> dict[str, Callable[..., Values]]:
     ValueError
         It has neither.
     """
-    names = runpy.run_path(str(path))
+    names = runpy.run_path(str(require_file(path)))
     found = {name: names[name] for name in FUNCTIONS if callable(names.get(name))}
     if not found:
         raise ValueError(f"{path} must define prior(rng), simulator(parameters, rng), or both")
@@ -71,7 +90,7 @@ def read_data(path: Path) -> Values:
         It is not JSON, or holds something else.
     """
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(require_file(path).read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(found, dict):

@@ -3,8 +3,9 @@
 `compare.compare` runs what it is told to; `sweep.sweep` runs everything on everything. Between
 them: `problem` (a case with its reference draws on both unconstrained spaces), `run` (one run, a
 failure being a record with its reason), `judge` (a fit to a flat record, with the verdict of
-`bridge.verdict`), `records` (SQLite, so that an interrupted comparison goes on), `storage` (the
-draws), `time_limit`, `cluster` (processes here, Dask or Ray).
+`bridge.verdict`), `settings` (what its runs have in common), `folder` and `records` (SQLite, so
+that an interrupted comparison goes on), `storage` (the draws), `time_limit`, `cluster` (processes
+here, Dask or Ray).
 
 Add a number to the records: a line in `judge.judge`; it is shown by a line in
 `bridge.report.metrics`. Add a place where runs go: a context manager in `cluster`.

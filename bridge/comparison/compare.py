@@ -12,6 +12,7 @@ import pandas as pd
 from joblib import delayed
 
 from bridge.comparison.cluster import finished, within
+from bridge.comparison.folder import RECORDS
 from bridge.comparison.records import Record, Records
 from bridge.comparison.run import Run, Settings, require_picklable, run_one
 from bridge.errors import UnreliableReferenceError
@@ -104,7 +105,7 @@ def compare(
     settings = Settings(draws=draws, repetitions=repetitions, database=where)
     runs = _runs([cases] if isinstance(cases, str) else cases, methods, seeds, settings)
     out = Path(out)
-    records = Records(out / "records.sqlite")
+    records = Records(out / RECORDS)
     done = records.keys(status="ok" if retry_failed else None)
     pending = [run for run in runs if run.key not in done]
     if len(pending) < len(runs):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
 import time
 import traceback
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from pickle import PicklingError
@@ -18,10 +17,10 @@ from joblib.externals.loky.backend.reduction import dumps
 from bridge.comparison.judge import judge
 from bridge.comparison.problem import CaseProblem
 from bridge.comparison.records import Record, plain
+from bridge.comparison.settings import Settings
 from bridge.comparison.storage import store
 from bridge.comparison.time_limit import can_limit, time_limit
 from bridge.errors import BrokenMethodError, DiskFullError
-from bridge.measures.limits import KHAT_FEWEST_DRAWS
 from bridge.methods.base import Method
 from bridge.methods.table import find_methods
 from posteriordb_cases import load_case
@@ -30,25 +29,6 @@ __all__ = ["Run", "Settings", "require_picklable", "run_one"]
 
 _log = logging.getLogger(__name__)
 _TURN = threading.Lock()  # two threads in one compiled PyTensor function end the process
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a run depends on besides case, method and seed."""
-
-    draws: int = 20_000
-    repetitions: int = 5
-    database: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.repetitions < 1 or self.draws < KHAT_FEWEST_DRAWS * self.repetitions:
-            raise ValueError(
-                f"need repetitions >= 1 and at least {KHAT_FEWEST_DRAWS} draws for each k̂, got "
-                f"draws={self.draws}, repetitions={self.repetitions}"
-            )
-
-    def key(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
 
 
 @dataclass(frozen=True)

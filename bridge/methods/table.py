@@ -13,7 +13,7 @@ from bridge.methods.pymc import PYMC_METHODS
 from bridge.methods.stan import STAN_METHODS
 from bridge.methods.warm_nuts import FLOW_NUTS, WARM_NUTS
 
-__all__ = ["ENTRY_POINTS", "METHODS", "find_methods", "installed_methods"]
+__all__ = ["ENTRY_POINTS", "METHODS", "find_approximations", "find_methods", "installed_methods"]
 
 ENTRY_POINTS = "trusted_posteriors.methods"
 METHODS: dict[str, Method] = {
@@ -55,6 +55,17 @@ def find_methods(chosen: Sequence[str | Method] | str | Method | None = None) ->
         if found.setdefault(method.name, method) != method:
             raise _twice(method.name)
     return list(found.values())
+
+
+def find_approximations(chosen: Sequence[str | Method] | str | Method) -> list[Method]:
+    """`find_methods` of what `bridge.fit` tries before NUTS; ValueError if one is a sampler."""
+    found = find_methods(chosen)
+    if not found or any(method.sampler for method in found):
+        raise ValueError(
+            f"methods must name approximations, got {[method.name for method in found]}: NUTS runs "
+            "by itself if all fail"
+        )
+    return found
 
 
 def installed_methods() -> dict[str, Method | BrokenMethodError]:

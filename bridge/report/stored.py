@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from bridge.comparison.folder import records_file
 from bridge.comparison.records import Records
 from bridge.errors import RecordsError
 from bridge.methods.table import METHODS
@@ -43,12 +44,7 @@ def read_records(folder: Path) -> pd.DataFrame:
     RecordsError
         There are no records.
     """
-    path = Path(folder) / "records.sqlite"
-    if not path.is_file():
-        raise RecordsError(
-            f"no records in {folder}: expected the file records.sqlite, which "
-            f"`python -m bridge sweep --out {folder}` writes"
-        )
+    path = records_file(folder)
     frame = Records(path).frame()
     if frame.empty:
         raise RecordsError(

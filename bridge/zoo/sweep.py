@@ -16,6 +16,7 @@ from bridge.comparison.records import Record, Records
 from bridge.methods.base import Array
 from bridge.methods.named_draws import NamedDraws
 from bridge.zoo.judge import judged
+from bridge.zoo.targets import find_targets
 from posteriordb_cases.zoo import ZOO, Truth, ZooDensity, truth_of
 from pymc_ext.density.protocol import coordinate_names
 
@@ -69,10 +70,7 @@ def sweep_zoo(
     >>> sweep_zoo(["ring"], seeds=1, out="results")["target"].tolist()
     ['ring']
     """
-    names = list(ZOO) if targets is None else list(targets)
-    unknown = [name for name in names if name not in ZOO]
-    if unknown:
-        raise KeyError(f"no such target of the zoo: {unknown}; there are {', '.join(ZOO)}")
+    names = find_targets(targets)
     chosen = LADDER if methods is None else tuple(methods)
     settings = f"methods={'+'.join(chosen)} fresh_draws={draws}"
     records = Records(Path(out) / FILE)

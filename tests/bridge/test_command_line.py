@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from bridge.__main__ import main
+from bridge.advice import LADDER
+from bridge.measures.limits import KHAT_USABLE
 from tests.bridge.conftest import GAUSSIAN
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def compare(database: Path, out: Path, *more: str) -> int:
@@ -50,3 +58,131 @@ def test_list_names_cases_and_methods(capsys) -> None:
     printed = capsys.readouterr().out
     for text in ("eight_schools-eight_schools_noncentered", "-31.3113", "stan-pathfinder"):
         assert text in printed
+
+
+PROGRAM = "parameters { real x; } model { x ~ std_normal(); }"
+WRONG_FITS = [
+    (["gone.stan", "good.json"], "no Stan program at gone.stan"),
+    (["good.json"], "must end in .stan, got good.json"),
+    (["good.stan", "gone.json"], "no data file at gone.json"),
+    (["good.stan", "broken.json"], "broken.json is not JSON"),
+    (["good.stan", "list.json"], "list.json must hold values by name"),
+    (["good.stan", "list.json"], "got a JSON list"),
+    (["good.stan", "--methods", "laplac"], "did you mean laplace"),
+    (["good.stan", "--methods", "stan-nuts"], "must name approximations, got ['stan-nuts']"),
+]
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch) -> Path:
+    """A folder to work in, with a program, data and a file of earlier draws."""
+    (tmp_path / "good.stan").write_text(PROGRAM)
+    for name, text in {"good": "{}", "broken": "{", "list": "[1, 2]"}.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    (tmp_path / "posterior.nc").write_text("mine")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("arguments", "expected"), WRONG_FITS)
+def test_what_cannot_be_fitted_is_said_before_the_file_that_exists(
+    arguments, expected, files, capsys
+) -> None:
+    assert main(["fit", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert expected in error and "exists" not in error
+    assert (files / "posterior.nc").read_text() == "mine"
+
+
+def test_a_file_that_exists_is_said_before_anything_is_compiled(files, capsys) -> None:
+    (files / "good.stan").write_text("not Stan")
+    assert main(["fit", "good.stan", "good.json"]) == 2
+    assert "posterior.nc exists: give --overwrite" in capsys.readouterr().err
+    assert main(["fit", "good.stan", "--out", "nowhere/draws.nc"]) == 2
+    assert "existing folder, got nowhere/draws.nc" in capsys.readouterr().err
+
+
+HEAVY = ("pymc", "pytensor", "arviz", "pandas", "matplotlib", "xarray", "scipy.stats", "numba")
+QUICK = [
+    ["fit", "good.stan", "--methods", "laplac"],
+    ["fit", "good.stan", "list.json"],
+    ["compare", "correlated_6-gaussian"],
+    ["compare", "--methods", "stan-nut"],
+    ["compare", "--draws", "10"],
+    ["sweep", "--database", "gone"],
+    ["sweep", "--zoo", "rings"],
+    ["calibrate", "gone.py"],
+    ["calibrate", "good.stan", "--simulate", "gone.py"],
+    ["calibrate", "good.stan", "--data", "list.json"],
+    ["calibrate", "good.stan", "--method", "laplac"],
+    ["report", "gone"],
+    ["generate", "cauchy_7"],
+    ["list", "--database", "gone"],
+]
+
+
+def loaded(arguments: list[str], expected_status: int) -> set[str]:
+    """What a process has loaded that was asked for this."""
+    code = (
+        "import json, sys\nfrom bridge.__main__ import main\n"
+        "try: status = main(sys.argv[1:])\nexcept SystemExit as end: status = end.code\n"
+        "print(json.dumps([status, *sys.modules]))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    status, *modules = json.loads(run.stdout.splitlines()[-1])
+    assert status == expected_status, run.stderr
+    return set(modules)
+
+
+@pytest.mark.parametrize("arguments", QUICK, ids=" ".join)
+def test_a_wrong_request_is_refused_before_anything_heavy_is_loaded(arguments, files) -> None:
+    heavy = loaded(arguments, 2) & set(HEAVY)
+    assert not heavy
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"], ["comapre"]])
+def test_help_loads_no_array_library(arguments) -> None:
+    heavy = {"numpy", "rich", *HEAVY} & loaded(arguments, 2 if arguments == ["comapre"] else 0)
+    assert not heavy
+
+
+def test_help_states_the_defaults_of_fit(capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["fit", "--help"])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"good enough below (default {KHAT_USABLE:g})" in printed
+    assert f"in this order (default {' '.join(LADDER)})" in printed
+
+
+@pytest.mark.parametrize(
+    ("called", "named"),
+    [
+        ("/usr/bin/trusted-posteriors", "trusted-posteriors"),
+        ("trusted-posteriors.exe", "trusted-posteriors"),
+        ("/site/trusted_posteriors/__main__.py", "python -m trusted_posteriors"),
+        ("/site/bridge/__main__.py", "python -m bridge"),
+    ],
+)
+def test_usage_names_what_was_called(called, named, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "argv", [called, "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    assert capsys.readouterr().out.startswith(f"usage: {named} [-h]")
+
+
+@pytest.mark.stan
+def test_parameters_of_length_zero_are_left_out(files, capsys) -> None:
+    program = """
+        data { int<lower=0> K; }
+        parameters { real mu; vector[K] beta; array[K] real<lower=0> s; }
+        model { mu ~ std_normal(); beta ~ std_normal(); s ~ exponential(1); }
+        generated quantities { vector[K] twice = 2 * beta; }
+    """
+    (files / "good.stan").write_text(program)
+    (files / "good.json").write_text('{"K": 0}')
+    assert main(["fit", "good.stan", "good.json", "--overwrite", "--draws", "100"]) == 0
+    printed = capsys.readouterr().out
+    assert "mu" in printed and "beta" not in printed and "twice" not in printed

@@ -55,6 +55,32 @@ def test_one_point_and_many_agree(constraints):
     np.testing.assert_allclose(lp, single, rtol=EXACT)
 
 
+def test_parameters_of_size_zero_are_left_out_and_may_be_given():
+    program = StanProgram(
+        "data { int K; } parameters { real x; vector[K] b; } model { x ~ normal(0, 1); }"
+    )
+    density = program.density({"K": 0})
+    assert density.dimension == 1 and density.shapes == {"x": ()}
+    values = {"x": np.ones(2), "b": np.zeros((2, 0))}
+    np.testing.assert_array_equal(density.unconstrain(values), [[1], [1]])
+    with pytest.raises(ValueError, match=r"unknown \['b'\]"):
+        density.unconstrain({"x": np.ones(2), "b": np.zeros((2, 1))})
+    alone = StanProgram("data { int K; } parameters { vector[K] b; } model { b ~ normal(0, 1); }")
+    with pytest.raises(ValueError, match="has no parameters with these data"):
+        alone.density({"K": 0})
+
+
+@pytest.mark.parametrize("data", [[1, 2], 3])
+def test_data_that_are_no_mapping_are_refused(data, tmp_path):
+    program = StanProgram("parameters { real x; } model { x ~ normal(0, 1); }")
+    path = tmp_path / "data.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(StanDataError, match=f"values by name.*JSON {type(data).__name__}"):
+        program.density(path)
+    with pytest.raises(StanDataError, match=f"must be a mapping.*got {type(data).__name__}"):
+        program.density(data)
+
+
 def test_shapes_and_names_are_stans(constraints):
     assert constraints.shapes == {
         "free": (), "bounded": (), "positive": (3,), "share": (3,), "cuts": (3,), "grid": (2, 3),

@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from pymc_ext.maths.psis import psislw
 from pymc_ext.variational.core.posterior import (
@@ -35,19 +36,31 @@ from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.weights import KHAT_GOOD, KHAT_WITHOUT_MEAN
 
+if TYPE_CHECKING:
+    from scipy import stats
+
 __all__ = ["DefensiveMixture", "defended", "heavy_directions", "own_khat"]
 
 Array = NDArray[np.floating]
-# Of the tail: polynomial, so that it ends up above the exponential ones that log scales have, and
-# wide enough that draws at three sds of q are common. Seven laws (normals of sd 1.5 and 2, t of 3
-# and 5 degrees, Laplace's) all serve more fits than q does and differ less than seeds do.
-TAIL = stats.t(3, scale=1.5)
 # Each has a tenth of the draws at least; of hundreds of coordinates the k̂ of a few is > .5 by
 # chance.
 MOST_DIRECTIONS = 5
 BULK_SHARE = 0.5  # of effective draws, from which on q holds the bulk whatever its k̂
 SAME_DIRECTION = 0.9  # cosine from which on two count as one
 CHANCE = 3.0  # standard errors of a correlation that count as none
+
+
+@cache
+def laws() -> tuple[stats.rv_frozen, stats.rv_frozen]:
+    """The law of the tail, and the normal that it replaces.
+
+    Polynomial, so that it ends up above the exponential tails that log scales have, and wide enough
+    that draws at three sds of q are common. Seven laws (normals of sd 1.5 and 2, t of 3 and 5
+    degrees, Laplace's) all serve more fits than q does and differ less than seeds do.
+    """
+    from scipy import stats  # .2 CPU seconds to import, which most fits do without
+
+    return stats.t(3, scale=1.5), stats.norm()
 
 
 @dataclass(frozen=True)
@@ -77,12 +90,13 @@ class DefensiveMixture:
 
     def forward(self, z: Array) -> tuple[Array, Array]:
         """Draws θ and their normalised log r, (N, D + 2) -> (N, D), (N,)."""
-        v, choice, tail = z[:, :-2].copy(), stats.norm.cdf(z[:, -2]), z[:, -1]
+        law, normal = laws()
+        v, choice, tail = z[:, :-2].copy(), normal.cdf(z[:, -2]), z[:, -1]
         count = len(self.directions)
         component = np.minimum((2 * count * choice).astype(int), 2 * count - 1)
         moved = np.flatnonzero(component < count)  # the others are q's
         u = self.directions[component[moved]]
-        far = np.sign(tail) * TAIL.isf(stats.norm.sf(np.abs(tail)))  # exact however far out
+        far = np.sign(tail) * law.isf(normal.sf(np.abs(tail)))  # exact however far out
         v[moved] += (far[moved] - np.einsum("nd,nd->n", u, v[moved]))[:, None] * u
         theta, log_q = self.q.forward(v)
         return theta, log_q + self.log_ratio(v)
@@ -90,7 +104,8 @@ class DefensiveMixture:
     def log_ratio(self, v: Array) -> Array:
         """log r − log q at q's latents, (N, D) -> (N,)."""
         along = v @ self.directions.T
-        log_h = TAIL.logpdf(along) - stats.norm.logpdf(along)
+        law, normal = laws()
+        log_h = law.logpdf(along) - normal.logpdf(along)
         log_mean = np.logaddexp.reduce(log_h, axis=1) - np.log(log_h.shape[1])
         return np.logaddexp(0, log_mean) - np.log(2)
 

@@ -1,4 +1,4 @@
-"""The commands of ``python -m bridge`` that need PyMC, ArviZ and joblib; ``fit`` does without."""
+"""The commands that need PyMC, ArviZ and joblib."""
 
 from __future__ import annotations
 
@@ -16,15 +16,12 @@ from bridge.comparison.cluster import cluster
 from bridge.comparison.compare import compare
 from bridge.comparison.records import Record
 from bridge.comparison.sweep import cases_with_reference, sweep
-from bridge.methods.base import Method
-from bridge.methods.table import METHODS, installed_methods
 from bridge.report.files import write
 from bridge.report.html_report import html_report
 from bridge.report.summary import failure_lines
 from bridge.report.terminal import LEGEND, rich_tables
 from bridge.zoo import rates
 from bridge.zoo.sweep import sweep_zoo
-from posteriordb_cases import list_cases, load_case
 from posteriordb_cases.zoo import ZOO
 
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -167,31 +164,6 @@ def report_command(arguments: argparse.Namespace, console: Console) -> int:
     with console.status("writing the report ..."):
         paths = html_report(arguments.folder, arguments.out)
     console.print(f"{paths[0]} and {len(paths) - 1} tables and figures written", highlight=False)
-    return 0
-
-
-def list_command(arguments: argparse.Namespace, console: Console) -> int:
-    """Cases and methods."""
-    table = Table(title="cases")
-    for heading in ("case", "Stan", "PyMC", "reference", "exact log Z"):
-        table.add_column(heading, no_wrap=True)
-    for name in list_cases(arguments.database):
-        case = load_case(name, database=arguments.database)
-        marks = (
-            "yes" if has else "–"
-            for has in (case.stan_code is not None, case.has_port, case.has_reference)
-        )
-        evidence = (case.exact or {}).get("log_evidence")
-        table.add_row(name, *marks, "–" if evidence is None else f"{evidence:.4f}")
-    console.print(table)
-    table = Table("method", "what it is", "default", title="methods")
-    for name, method in (METHODS | installed_methods()).items():
-        if isinstance(method, Method):
-            default = "yes" if name in METHODS and method.default else "–"
-            table.add_row(name, method.description, default)
-        else:
-            table.add_row(name, str(method), "broken")
-    console.print(table)
     return 0
 
 

@@ -1,0 +1,164 @@
+"""What can be asked on the command line; imports the standard library alone, to be quick."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+DESCRIPTION = "Approximate posteriors of PyMC and Stan models, judged against the truth."
+Adder = Callable[..., argparse.ArgumentParser]  # adds a command by its name
+EMBEDDED_SCHOOLS = (
+    "eight_schools-eight_schools_noncentered",
+    "eight_schools-eight_schools_centered",
+)
+
+
+def parse(argv: Sequence[str] | None, program: str) -> argparse.Namespace:
+    """What was asked for; ``program`` is what the user called. Exits where it cannot be read."""
+    parser = argparse.ArgumentParser(prog=program, description=DESCRIPTION)
+    parser.add_argument("--verbose", action="store_true", help="say what is being done")
+    commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
+    for add in (
+        _add_compare, _add_sweep, _add_calibrate, _add_report, _add_fit, _add_list_and_generate
+    ):  # fmt: skip
+        add(commands.add_parser)
+    return parser.parse_args(argv)
+
+
+def _add_compare(add_command: Adder) -> None:
+    command = add_command("compare", help="judge methods against reference draws")
+    command.add_argument(
+        "cases",
+        nargs="*",
+        metavar="NAME",
+        default=list(EMBEDDED_SCHOOLS),
+        help="posteriors of the database (default: both eight schools)",
+    )
+    _comparison_arguments(command, "those that `list` marks", 3, "results/compare")
+
+
+def _add_sweep(add_command: Adder) -> None:
+    command = add_command("sweep", help="every posterior with reference draws, or the zoo")
+    _comparison_arguments(command, "all that work on any posterior", 5, "results/sweep")
+    command.add_argument(
+        "--zoo",
+        nargs="*",
+        metavar="TARGET",
+        help="instead: how often the verdict of `fit` is wrong, on targets with known truth "
+        "(default: all)",
+    )
+    command.add_argument(
+        "--run-limit", type=float, metavar="S", help="seconds after which a run is given up"
+    )
+    _cluster_arguments(command)
+
+
+def _add_calibrate(add_command: Adder) -> None:
+    command = add_command(
+        "calibrate", help="fit data simulated from known parameters: are posteriors right?"
+    )
+    command.add_argument(
+        "model",
+        metavar="FILE[:NAME]",
+        help="a Python file and the name in it of a pm.Model, or of a function that makes one "
+        "(default: model); or a .stan file",
+    )
+    command.add_argument(
+        "--simulate",
+        type=Path,
+        metavar="FILE",
+        help="a Python file with prior(rng) and simulator(parameters, rng), either or both; a "
+        ".stan file needs them",
+    )
+    command.add_argument(
+        "--data", type=Path, metavar="FILE", help="real data, JSON: posterior calibration"
+    )
+    command.add_argument(
+        "--method", default="answer", metavar="METHOD", help="default: all that `fit` does"
+    )
+    command.add_argument("--simulations", type=int, default=1_000, help="default 1000")
+    command.add_argument("--seed", type=int, default=1, help="of all random numbers (default 1)")
+    command.add_argument(
+        "--out", type=Path, default=Path("results/calibrate"),
+        help="folder of one model and one method (default results/calibrate)",
+    )  # fmt: skip
+    command.add_argument("--jobs", type=int, default=-1, help="processes (default: one a core)")
+    command.add_argument("--retry-failed", action="store_true", help="run recorded failures again")
+    _cluster_arguments(command)
+
+
+def _add_report(add_command: Adder) -> None:
+    command = add_command("report", help="one HTML page on the records of a sweep")
+    command.add_argument("folder", type=Path, metavar="DIR", help="where records.sqlite is")
+    command.add_argument("--out", type=Path, metavar="DIR", help="folder (default: DIR itself)")
+
+
+def _add_fit(add_command: Adder) -> None:
+    command = add_command("fit", help="the first approximation of a posterior to trust")
+    command.add_argument("program", type=Path, help="a .stan file")
+    command.add_argument("data", nargs="?", type=Path, help="its data, a JSON file")
+    command.add_argument(
+        "--methods", nargs="+", metavar="METHOD", help="in this order (default hierarchical)"
+    )
+    command.add_argument("--khat", type=float, help="good enough below (default 0.7)")
+    command.add_argument("--draws", type=int, default=4_000, help="to write (default 4000)")
+    command.add_argument("--ess", type=float, default=400, help="effective draws wanted (400)")
+    command.add_argument(
+        "--effort",
+        type=float,
+        help="gradients that approximations may take in vain, in NUTS's (default 1)",
+    )
+    command.add_argument(
+        "--want",
+        choices=("draws", "density"),
+        default="draws",
+        help="density: a flow is tried before NUTS",
+    )
+    command.add_argument("--seed", type=int, default=1, help="of all random numbers (default 1)")
+    command.add_argument(
+        "--out", type=Path, default=Path("posterior.nc"), help="NetCDF file (default posterior.nc)"
+    )
+    command.add_argument("--overwrite", action="store_true", help="replace the file --out")
+
+
+def _add_list_and_generate(add_command: Adder) -> None:
+    command = add_command("list", help="cases and methods")
+    _database_argument(command)
+
+    command = add_command("generate", help="make reference draws of a case with Stan NUTS")
+    command.add_argument("name", help="a case of the database")
+    command.add_argument("--seed", type=int, default=1, help="of Stan's sampler (default 1)")
+    _database_argument(command)
+
+
+def _comparison_arguments(
+    command: argparse.ArgumentParser, methods: str, seeds: int, out: str
+) -> None:
+    command.add_argument("--methods", nargs="+", metavar="METHOD", help=f"default: {methods}")
+    command.add_argument("--seeds", type=int, default=seeds, help=f"seeds 1..N (default {seeds})")
+    command.add_argument("--draws", type=int, default=20_000, help="draws of each approximation")
+    command.add_argument("--out", type=Path, default=Path(out), help=f"folder (default {out})")
+    command.add_argument("--jobs", type=int, default=-1, help="processes (default: one a core)")
+    command.add_argument("--retry-failed", action="store_true", help="run recorded failures again")
+    _database_argument(command)
+
+
+def _cluster_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--budget", type=float, metavar="S", help="seconds after which no further run is started"
+    )
+    command.add_argument(
+        "--backend",
+        default="loky",
+        help="joblib's: loky (processes here), or dask or ray for the cluster you are connected to",
+    )
+
+
+def _database_argument(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--database",
+        metavar="PATH",
+        help="a posteriordb (its root or its posterior_database folder), or 'github'; "
+        "default $POSTERIORDB_PATH, else the embedded cases",
+    )

@@ -1,0 +1,107 @@
+"""What is wrong with a request, said before anything heavy is imported.
+
+The same functions refuse it later, with the same words; here they only come first. A database on
+GitHub is not asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+
+def require_possible(arguments: argparse.Namespace) -> None:
+    """Raise what names the program, data, method, case or folder that cannot be used."""
+    check = CHECKS.get(arguments.command)
+    if check is not None:
+        check(arguments)
+
+
+def _fit(arguments: argparse.Namespace) -> None:
+    from stan_models import StanProgram
+    from stan_models.density import as_json
+
+    StanProgram(arguments.program)
+    as_json(arguments.data)
+    if arguments.methods:
+        from bridge.methods.table import find_approximations
+
+        find_approximations(arguments.methods)
+    out = arguments.out
+    if out.suffix != ".nc" or not out.absolute().parent.is_dir():
+        raise ValueError(f"--out must name a .nc file in an existing folder, got {out}")
+    if out.exists() and not arguments.overwrite:
+        raise ValueError(f"{out} exists: give --overwrite, or another file with --out")
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    _methods(arguments.methods)
+    _cases(arguments.cases, arguments.database)
+    from bridge.comparison.settings import Settings
+
+    Settings(draws=arguments.draws)
+
+
+def _sweep(arguments: argparse.Namespace) -> None:
+    _methods(arguments.methods)
+    if arguments.zoo:
+        from bridge.zoo.targets import find_targets
+
+        find_targets(arguments.zoo)
+    elif arguments.zoo is None:
+        _cases([], arguments.database)
+
+
+def _calibrate(arguments: argparse.Namespace) -> None:
+    from bridge.calibration.files import model_file, read_data, require_file
+
+    model_file(arguments.model)
+    if arguments.simulate is not None:
+        require_file(arguments.simulate)
+    if arguments.data is not None:
+        read_data(arguments.data)
+    if arguments.method != "answer":
+        _methods([arguments.method])
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from bridge.comparison.folder import records_file
+
+    records_file(arguments.folder)
+
+
+def _list(arguments: argparse.Namespace) -> None:
+    _cases([], arguments.database)
+
+
+def _generate(arguments: argparse.Namespace) -> None:
+    _cases([arguments.name], arguments.database)
+
+
+def _cases(names: Sequence[str], database: str | None) -> None:
+    from posteriordb_cases import load_case, resolve_database
+    from posteriordb_cases.database import is_github
+
+    if is_github(database):
+        return
+    resolve_database(database)
+    for name in names:
+        load_case(name, database=database)
+
+
+def _methods(names: Sequence[str] | None) -> None:
+    if names:
+        from bridge.methods.table import find_methods
+
+        find_methods(names)
+
+
+CHECKS = {
+    "fit": _fit,
+    "compare": _compare,
+    "sweep": _sweep,
+    "calibrate": _calibrate,
+    "report": _report,
+    "list": _list,
+    "generate": _generate,
+}

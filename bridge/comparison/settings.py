@@ -1,0 +1,29 @@
+"""What the runs of a comparison have in common."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from bridge.measures.limits import KHAT_FEWEST_DRAWS
+
+__all__ = ["Settings"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run depends on besides case, method and seed."""
+
+    draws: int = 20_000
+    repetitions: int = 5
+    database: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.repetitions < 1 or self.draws < KHAT_FEWEST_DRAWS * self.repetitions:
+            raise ValueError(
+                f"need repetitions >= 1 and at least {KHAT_FEWEST_DRAWS} draws for each k̂, got "
+                f"draws={self.draws}, repetitions={self.repetitions}"
+            )
+
+    def key(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
