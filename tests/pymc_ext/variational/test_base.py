@@ -103,6 +103,12 @@ def test_sample_carries_coords_deterministics_lp_and_lq(model, approx):
     assert approx.sample(5, return_inferencedata=False)["beta"].shape == (5, 2)
 
 
+def test_draws_without_logs_cost_no_value_of_log_p(approx, monkeypatch):
+    monkeypatch.setattr(approx.density, "log_density", None)
+    idata = approx.sample(5, random_seed=4, logs=False)
+    assert "lq" in idata.sample_stats and "lp" not in idata.sample_stats
+
+
 def test_seeds_reproduce_and_unseeded_draws_move_on(approx):
     a, b = (approx.sample(3, random_seed=9).posterior["beta"].values for _ in range(2))
     np.testing.assert_array_equal(a, b)
@@ -213,6 +219,8 @@ def test_minibatch_models_sample_without_lp_and_refuse_log_p():
     assert "lq" in stats_ and "lp" not in stats_
     with pytest.raises(ValueError, match="Minibatch"):
         approx.draws_with_logs(5)
+    with pytest.raises(ValueError, match="other rows for every draw"):
+        approx.sample(10, log_likelihood=True)
     assert model["mu"].name == "mu"
 
 
