@@ -15,6 +15,7 @@ from pytensor.tensor.random.op import RandomVariable
 
 from bridge.targets.base import Draws, as_points, select
 from pymc_ext.density.model import PyMCDensity, rows_per_call
+from pymc_ext.observed_twice import mend_observed
 from pymc_ext.over_draws import over_draws
 from pymc_ext.periodic import refuse_periodic
 
@@ -167,6 +168,7 @@ def require_samplable(model: pm.Model) -> None:
     """
     if not model.free_RVs:
         raise ValueError("the model has no free variable, so that there is nothing to fit")
+    mend_observed(model)
     _check_deterministic(model.logp())
 
 

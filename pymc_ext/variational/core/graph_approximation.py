@@ -18,6 +18,7 @@ from pytensor.tensor import TensorVariable
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.layout import entry_names
 from pymc_ext.density.model import PyMCDensity
+from pymc_ext.observed_twice import mend_observed
 from pymc_ext.over_draws import has_scan, over_draws, scan_draws
 from pymc_ext.periodic import refuse_periodic
 from pymc_ext.typed_graphs import replaced
@@ -51,6 +52,7 @@ class GraphApproximation(Approximation):
     ) -> None:
         model = modelcontext(model)
         refuse_periodic(model)
+        mend_observed(model)
         check_start(model, start)
         point = resolve_hyperparameters(model, hyperparameters)
         rest = [rv for rv in model.free_RVs if rv not in point]
