@@ -112,7 +112,9 @@ class Advice:
     @property
     def attributes(self) -> dict[str, str | int | float]:
         """What goes with the draws wherever they are kept, as NetCDF can hold it."""
+        of_draws = self.draws.attributes if isinstance(self.draws, NamedDraws) else {}
         found: dict[str, str | int | float] = {
+            **of_draws,
             "inference_library": "trusted-posteriors",
             "inference_library_version": version("trusted-posteriors"),
             "method": self.method,
