@@ -78,8 +78,7 @@ class VectorisedApproximation(GraphApproximation):
     def latent_draws(self, n: int, random_seed: Seed = None, of: Posterior | None = None) -> Array:
         """z ~ N(0, I), shape (n, K), of q or another; without a seed the next from the
         approximation's generator."""
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-            raise ValueError(f"draws must be an integer >= 1, got {n!r}")
+        _require_count("draws", n)
         if random_seed is None:
             random_seed = int(self.rng.randint(2**30))
         latents = self.group.latent_dim if of is None else of.latent_dimension
@@ -148,6 +147,7 @@ class VectorisedApproximation(GraphApproximation):
         self,
         draws: int = 500,
         *,
+        chains: int = 1,
         random_seed: Seed = None,
         logs: bool = True,
         return_inferencedata: bool = True,
@@ -161,7 +161,11 @@ class VectorisedApproximation(GraphApproximation):
         Parameters
         ----------
         draws
-            Number of independent draws of q; weights do not make draws of the posterior of them.
+            Number of independent draws of q in a chain; no weights have made draws of the
+            posterior of them.
+        chains
+            How many, for summaries and plots that want several. R̂ is 1 whatever q is, as all draws
+            are independent.
         random_seed
             Seed or generator of these draws.
         logs
@@ -177,19 +181,22 @@ class VectorisedApproximation(GraphApproximation):
         Raises
         ------
         ValueError
-            ``log_likelihood`` is asked for and the model's data are ``pm.Minibatch``.
+            ``log_likelihood`` is asked for and the model's data are ``pm.Minibatch``, or ``draws``
+            or ``chains`` is not a positive integer.
         """
+        _require_count("draws", draws)
+        _require_count("chains", chains)
         if self.has_minibatch and kwargs.get("log_likelihood"):
             raise ValueError(
                 "log_likelihood would be that of other rows for every draw with pm.Minibatch data: "
                 "build the model on all data, take the draws from here, and call "
                 "pm.compute_log_likelihood(idata, model=that_model)"
             )
-        theta, log_q = self._posterior.forward(self.latent_draws(draws, random_seed))
-        stats = {"lq": log_q[None]}
+        theta, log_q = self._posterior.forward(self.latent_draws(chains * draws, random_seed))
+        stats = {"lq": log_q.reshape(chains, -1)}
         if logs and not self.has_minibatch:
-            stats["lp"] = self.density.log_density(theta)[None]
-        trace = self.trace_of(theta[None], stats)
+            stats["lp"] = self.density.log_density(theta).reshape(chains, -1)
+        trace = self.trace_of(theta.reshape(chains, -1, theta.shape[-1]), stats)
         if not return_inferencedata:
             return trace
         idata = pm.to_inference_data(trace, model=self.model, **{"log_likelihood": False, **kwargs})
@@ -240,3 +247,8 @@ class VectorisedApproximation(GraphApproximation):
             return self.compile([rows], self.over_draws(nodes, rows), on_unused_input="ignore")
 
         return in_chunks(self._function("constrain", build), theta)
+
+
+def _require_count(name: str, n: object) -> None:
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(f"{name} must be an integer >= 1, got {n!r}")

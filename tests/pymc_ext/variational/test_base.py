@@ -109,6 +109,19 @@ def test_draws_without_logs_cost_no_value_of_log_p(approx, monkeypatch):
     assert "lq" in idata.sample_stats and "lp" not in idata.sample_stats
 
 
+def test_chains_are_the_same_draws_in_rows(approx):
+    one, four = (approx.sample(n, chains=k, random_seed=4) for n, k in ((40, 1), (10, 4)))
+    for group in ("posterior", "sample_stats"):
+        for name, values in one[group].data_vars.items():
+            np.testing.assert_array_equal(four[group][name].values.ravel(), values.values.ravel())
+    assert four.posterior["beta"].shape == (4, 10, 2)
+    for chains in (0, True, 1.5):
+        with pytest.raises(ValueError, match="chains must be an integer >= 1"):
+            approx.sample(10, chains=chains)
+    with pytest.raises(ValueError, match=r"draws must be an integer >= 1, got 1\.5"):
+        approx.sample(1.5, chains=4)
+
+
 def test_seeds_reproduce_and_unseeded_draws_move_on(approx):
     a, b = (approx.sample(3, random_seed=9).posterior["beta"].values for _ in range(2))
     np.testing.assert_array_equal(a, b)
