@@ -111,10 +111,6 @@ class Search:
         self.attempts.append(Attempt.without_answer(method.name, verdict))
         return False
 
-    def flow_pays(self, method: Method) -> bool:
-        """Whether a flow may answer for less than NUTS: none does where modes are far apart."""
-        return self.modes is None and self.found is not None and self.affordable(method)
-
     @property
     def predicted(self) -> int | None:
         """Gradients of NUTS, in the coordinates of the best fit; None where no score can be had."""
