@@ -34,9 +34,9 @@ __all__ = ["EXPECTED_FAILURES", "LADDER", "Advice", "Attempt", "fit"]
 
 _log = logging.getLogger(__name__)
 # Then NUTS, as a flow takes 200,000 gradients and up to 768,000 more for its polish: NUTS was
-# predicted to take less in each of 200 runs on 40 posteriors with reference draws. The map is the Gaussian where no more is needed, and its
-# paths and batches take fewer gradients than a search for modes with its Hessians: a median of
-# 2,200 instead of 7,400 on 34 posteriors with reference draws.
+# predicted to take less in each of 200 runs on 40 posteriors with reference draws. The map is the
+# Gaussian where no more is needed, and its paths and batches take fewer gradients than a search for
+# modes with its Hessians: a median of 2,200 instead of 7,400 on 34 of these posteriors.
 LADDER = ("hierarchical",)
 FLOW = "bernstein-match"  # where a density is wanted
 
