@@ -162,13 +162,19 @@ def attempted(
         elbo=float((found.lp - found.lq).mean()),
         exact=k.exact,
         seconds=time.perf_counter() - begin,
-        verdict=judgement.verdict,
+        verdict=judgement.verdict + _of_undefined(found),
         gradients=found.gradient_evaluations,
         log_marginal_is=of_all.log_marginal_is,
         log_marginal_is_se=of_all.log_marginal_is_se,
         good=judgement.good,
     )
     return attempt, found, of_all
+
+
+def _of_undefined(found: Fit) -> str:
+    """What the verdict adds where log p̃ was undefined at some draws."""
+    count = found.info.get("undefined")
+    return f"; log p̃ is undefined at {count} draws, which count as none" if count else ""
 
 
 def is_expected(error: Exception) -> bool:

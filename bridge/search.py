@@ -91,7 +91,8 @@ class Search:
                 attempt = replace(attempt, verdict=f"refused: {outside.sentence}")
                 self.modes = self.modes or outside
             self.trusted = attempt.good and outside is None and k.weights is not None
-            if k.weights is not None and (self.trusted or attempt.elbo > self._elbo):
+            best = self.found is None or attempt.elbo > self._elbo  # −∞ where p̃ has edges
+            if k.weights is not None and (self.trusted or best):
                 self.found, self.weights = found, k.weights
                 self._elbo, self._log_z = attempt.elbo, k.log_marginal_is
         self.attempts.append(attempt)
