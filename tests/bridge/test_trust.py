@@ -223,6 +223,11 @@ def test_what_no_sampler_serves_is_refused_before_any_method_runs() -> None:
         pm.Normal("y", 0, 1, observed=[1.0])
     with pytest.raises(ValueError, match="no free variable"):
         bridge.fit(empty, random_seed=1)
+    with pm.Model() as improper:
+        pm.Normal("y", pm.Normal("mu", 0, 1), 1, observed=[1.0])
+        pm.Flat("forgotten")
+    with pytest.raises(ValueError, match="improper: nothing observed depends on 'forgotten'"):
+        bridge.fit(improper, random_seed=1)
 
 
 @pytest.mark.parametrize("factor", [-3.0, 1.0])

@@ -18,6 +18,7 @@ from pytensor.tensor import TensorVariable
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.layout import entry_names
 from pymc_ext.density.model import PyMCDensity
+from pymc_ext.improper import refuse_unobserved_flat
 from pymc_ext.over_draws import has_scan, over_draws, scan_draws
 from pymc_ext.periodic import refuse_periodic
 from pymc_ext.typed_graphs import replaced
@@ -56,6 +57,7 @@ class GraphApproximation(Approximation):
         rest = [rv for rv in model.free_RVs if rv not in point]
         if not rest:
             raise ValueError("the model has no free variables: there is nothing to approximate")
+        refuse_unobserved_flat(model, rest)
         common = {"model": model, "random_seed": random_seed, "start": start}
         groups: list[Group] = [family(rest, **common, **options)]
         if point:
