@@ -117,7 +117,8 @@ def fit(
     StanCompileError, StanDataError, UndefinedDensityError
         Of a Stan program that no method can run on.
     DensityError
-        The density lacks a member, or is not finite at the origin.
+        The density lacks a member, or is not finite at the origin; that of a PyMC model is finite
+        nowhere near its initial point: the message names the variable, and the data.
     ValueError
         A limit is out of range, a method is a sampler, or ``data`` is given with a PyMC model.
     Exception

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted
+from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted, is_expected
 from bridge.measures.khat import pareto_khat
 from bridge.methods.base import Array, Fit, Method
 from bridge.methods.families import FittedBy
@@ -15,7 +15,7 @@ from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.table import METHODS
 from bridge.prediction import NORMAL_KURTOSIS, nuts_gradients
 from bridge.trust import Missed, missed
-from pymc_ext.density import TransportMap
+from pymc_ext.density import DensityError, TransportMap
 
 __all__ = ["Search"]
 
@@ -90,6 +90,8 @@ class Search:
             if k.weights is not None and (self.trusted or attempt.elbo > self._elbo):
                 self.found, self.weights = found, k.weights
                 self._elbo, self._log_z = attempt.elbo, k.log_marginal_is
+        elif isinstance(self.problem, ModelProblem):
+            _require_defined(self.problem)
         self.attempts.append(attempt)
 
     def affordable(self, method: Method) -> bool:
@@ -147,6 +149,18 @@ class Search:
     def coordinates(self) -> TransportMap | None:
         """The best fit as coordinates of chains."""
         return None if self.found is None else self.found.transport
+
+
+def _require_defined(problem: ModelProblem) -> None:
+    """DensityError where a method failed because log p̃ is not finite; programs and densities are
+    asked before any method runs, which for a model would be to compile it."""
+    try:
+        problem.require_defined()
+    except DensityError:
+        raise
+    except Exception as error:  # there is none, of a discrete variable say, as the method said
+        if not is_expected(error):
+            raise
 
 
 def _kurtosis(x: Array, weights: Array) -> float:

@@ -24,6 +24,7 @@ from stan_models import StanProgram
 if TYPE_CHECKING:
     import pymc as pm
 
+    from bridge.targets.pymc import PyMCTarget
     from stan_models.density import Data, StanDensity
 
 __all__ = ["DensityProblem", "GivenProblem", "ModelProblem", "StanProblem", "as_problem"]
@@ -52,7 +53,7 @@ class ModelProblem:
         raise NoModelError("a PyMC model has no Stan density: use `pymc_target`")
 
     @cached_property
-    def pymc_target(self) -> Target:
+    def pymc_target(self) -> PyMCTarget:
         from bridge.targets.pymc import pymc_target
 
         return pymc_target(self.model)
@@ -62,6 +63,12 @@ class ModelProblem:
         from bridge.targets.pymc import model_start
 
         return model_start(self.model)
+
+    def require_defined(self) -> None:
+        """DensityError where log p̃ is finite nowhere near the start; it names the variables."""
+        from pymc_ext.density.undefined import require_defined
+
+        require_defined(self.pymc_target.density, self.start)
 
     def nuts(self, draws: int, seed: int, progressbar: bool) -> InferenceData:
         """``draws`` draws of four chains."""

@@ -11,10 +11,12 @@ import pymc as pm
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.density.undefined import require_defined
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, run_algorithm
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.checks import require_double_precision
 from pymc_ext.variational.core.compile_options import resolve_compile_kwargs
+from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.groups import FittedGroup, TransformGroup
 from pymc_ext.variational.core.monitor import Callback, Monitor
@@ -26,6 +28,8 @@ from pymc_ext.variational.core.types import CompileOptions, Hyperparameters, Sta
 
 Array = NDArray[np.floating]
 logger = logging.getLogger(__name__)
+# of fits where log p̃ is not finite
+FAILURES = ValueError, ArithmeticError, RuntimeError, FitStopped
 RICH = ("hierarchical", "basins", "bernstein")  # who tried these is not told of a map
 
 
@@ -195,11 +199,16 @@ class AlgorithmVI(DeterministicInference):
     def optimise(self, n: int, monitor: Monitor) -> FitResult:
         density = self.counted_density()
         effort = Effort(density)
-        self.check_start(density)
-        fitted = run_algorithm(
-            self.algorithm, density, self.approx.group.start, n,
-            random_seed=self.random_seed, monitor=monitor, state=self.state, effort=effort,
-        )  # fmt: skip
+        start = self.approx.group.start
+        try:
+            self.check_start(density)
+            fitted = run_algorithm(
+                self.algorithm, density, start, n,
+                random_seed=self.random_seed, monitor=monitor, state=self.state, effort=effort,
+            )  # fmt: skip
+        except FAILURES:
+            require_defined(self.approx.density, start)  # it says more than any algorithm can
+            raise
         self.state = fitted.state
         self.approx.group.hold(fitted.q)
         self.approx.proposal = fitted.proposal

@@ -1,0 +1,81 @@
+"""Which variable of a PyMC model makes its log density infinite or NaN, and by which data."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor import TensorVariable
+
+from pymc_ext.density.check import DensityError
+from pymc_ext.density.model import PyMCDensity
+from pymc_ext.density.protocol import Array
+from pymc_ext.over_draws import checked
+
+POINTS, RADIUS = 20, 1.0  # around the start, as far away as PyMC's own jitter goes
+MOST_SHOWN = 3  # values of data in one sentence
+
+
+def require_defined(density: PyMCDensity, start: Array) -> None:
+    """Raise DensityError where log p̃ is finite neither at ``start`` (D,) nor at points around it.
+
+    Noisy densities (``pm.Minibatch``) are let through: another batch may be finite.
+    """
+    if density.noisy:
+        return
+    around = np.random.default_rng(0).uniform(-RADIUS, RADIUS, (POINTS, len(start)))
+    with np.errstate(all="ignore"):
+        values = density.log_density(np.concatenate([start[None], start + around]))
+    if not np.isfinite(values).any():
+        raise DensityError(
+            f"the model's log density is {values[0]} at its start, and finite at none of {POINTS} "
+            f"points around: {undefined_terms(density, start)}; correct the data, the distribution "
+            "or its parameters, or give initval= where it is finite"
+        )
+
+
+def undefined_terms(density: PyMCDensity, theta: Array) -> str:
+    """The variables and Potentials whose log p is not finite at θ (D,), with what explains it."""
+    model = density.model
+    rvs = [*model.basic_RVs, *model.potentials]
+    terms = cast("list[TensorVariable]", model.logp(rvs, sum=False))
+    graphs = density.in_theta(checked(terms, model.check_bounds))
+    with np.errstate(all="ignore"):  # compiled in no time, for one call
+        values = density.compile([density.theta], graphs, mode="FAST_COMPILE")(theta)
+    parts = []
+    for rv, term, value in zip(rvs, terms, values, strict=True):
+        bad = ~np.isfinite(value)
+        if bad.any():
+            what = ", ".join(str(v) for v in np.unique(value[bad]))
+            where = f" in {bad.sum()} of {bad.size} entries" if bad.size > 1 else ""
+            because = _nan_in(term) or _observed(density, rv, bad)
+            parts.append(f"log p of {rv.name!r} is {what}{where}{because}")
+    return ", ".join(parts) or "every variable's own log p is finite, but not their sum"
+
+
+def _nan_in(term: TensorVariable) -> str:
+    """Data with NaN that it is made of."""
+    found = []
+    for v in ancestors([term]):
+        if isinstance(v, Constant | SharedVariable):
+            value = np.asarray(v.data if isinstance(v, Constant) else v.get_value(borrow=True))
+            # a single NaN without a name is PyMC's own
+            if value.dtype.kind == "f" and np.isnan(value).any() and (v.name or value.size > 1):
+                found.append(repr(v.name) if v.name else f"an array of shape {value.shape}")
+    return f" (NaN in its data: {', '.join(found)})" if found else ""
+
+
+def _observed(density: PyMCDensity, rv: TensorVariable, bad: Array) -> str:
+    """The data at the entries that are ``bad``."""
+    if rv not in density.model.observed_RVs:
+        return ""
+    data = density.model.rvs_to_values[rv].eval()
+    if data.shape != bad.shape:
+        return ""
+    values = np.unique(data[bad])
+    shown = ", ".join(f"{v:.6g}" for v in values[:MOST_SHOWN])
+    more = ", ..." if len(values) > MOST_SHOWN else ""
+    return f" (observed there: {shown}{more})"
