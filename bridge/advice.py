@@ -119,6 +119,8 @@ def fit(
     DensityError
         The density lacks a member, or is not finite at the origin; that of a PyMC model is finite
         nowhere near its initial point: the message names the variable, and the data.
+    TypeError
+        There is no model, given or of a ``with`` context.
     ValueError
         A limit is out of range, a method is a sampler, or ``data`` is given with a PyMC model.
     Exception

@@ -171,6 +171,8 @@ def as_problem(
         Data are given with a PyMC model, which has no free variable, or ``pm.Minibatch`` data.
     StanCompileError, StanDataError, UndefinedDensityError
         Of a Stan program that no method can run on.
+    TypeError
+        There is no model, given or of the context.
     DensityError
         Neither of them, or a density that lacks a member.
     """
@@ -181,11 +183,10 @@ def as_problem(
             raise ValueError(
                 "data belong to a Stan program: a PyMC model already holds its own; use pm.set_data"
             )
-        import pymc as pm
-
         from bridge.targets.pymc import require_samplable
+        from pymc_ext.model_context import context
 
-        own = pm.modelcontext(model)
+        own = context(model, "give a pm.Model, a Stan program or a density")
         require_samplable(own)
         return ModelProblem(own)
     if not isinstance(model, StanProgram | str | os.PathLike):
