@@ -165,7 +165,7 @@ def fit(
     begin = time.perf_counter()
     last = exact_answer(
         problem, search.coordinates, search.modes, options,
-        draws=draws, seed=seed, progressbar=progressbar,
+        draws=draws, seed=seed, progressbar=progressbar, attempts=search.attempts,
     )  # fmt: skip
     every = [*search.attempts, _ran(last, begin, predicted)]
     if last.method == WARM and last.doubts and search.modes is None:

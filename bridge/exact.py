@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
+from bridge.attempt import Attempt, failure
 from bridge.methods.named_draws import NamedDraws, of_chains
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.warm_nuts import EXPECTED_FAILURES, FLOW_STEPS, sampler_for
@@ -66,6 +68,7 @@ def exact_answer(
     draws: int,
     seed: int,
     progressbar: bool,
+    attempts: Sequence[Attempt] = (),
 ) -> Exact:
     """Chains until their ESS is enough, from q and from every mode that is known.
 
@@ -84,6 +87,8 @@ def exact_answer(
         the model is one that no approximation takes, as with discrete variables.
     seed, progressbar
         Of the sampler.
+    attempts
+        Those before, whose reasons are not said again.
     """
     why = _no_sampler(problem)
     if why is None:
@@ -91,7 +96,7 @@ def exact_answer(
             return _warm(problem, transport, modes, options, seed)
         except EXPECTED_FAILURES as error:
             _log.debug("%s failed", WARM, exc_info=True)
-            why = f"{WARM} failed: {type(error).__name__}: {error}"
+            why = f"{WARM} {failure(error, attempts)}"
     if isinstance(problem, DensityProblem):
         return _warm(problem, None, None, options, seed)  # it has no sampler of its own
     idata = problem.nuts(draws, seed, progressbar)

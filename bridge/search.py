@@ -76,8 +76,9 @@ class Search:
         """Fit, judge by k̂, and look for mass outside before it is trusted."""
         _log.info("trying %s", method.name)
         attempt, found, k = attempted(
-            method, self.problem, self.khat, self.ess, self.fresh_draws, self.draws, self.seed
-        )
+            method, self.problem, self.khat, self.ess, self.fresh_draws, self.draws, self.seed,
+            self.attempts,
+        )  # fmt: skip
         if found is not None and k is not None:
             outside = None
             if attempt.good:

@@ -157,7 +157,8 @@ def _check_continuous(model: pm.Model) -> None:
     if discrete:
         raise ValueError(
             f"discrete free variables {discrete}: only continuous ones have a density on R^D; "
-            "marginalise them out (see pymc_extras.marginalize) or replace them"
+            f"sum them out by pymc_extras.marginalize(model, {discrete}) where they take finitely "
+            "many values, or replace them"
         )
 
 

@@ -207,8 +207,13 @@ def test_a_discrete_variable_goes_to_the_models_own_sampler() -> None:
     with pm.Model() as model:
         k = pm.Poisson("k", 3)
         pm.Normal("y", k, 1, observed=[2.0, 3.0])
-    advice = bridge.fit(model, random_seed=1, draws=400, progressbar=False)
+    methods = ["hierarchical", "laplace"]
+    advice = bridge.fit(model, methods=methods, random_seed=1, draws=400, progressbar=False)
     assert advice.method == "nuts" and "discrete free variables" in advice.attempts[0].verdict
+    assert advice.reasons.count("discrete free variables") == 1  # none says it again
+    assert "sum them out by pymc_extras.marginalize(model, ['k'])" in advice.reasons
+    assert "laplace: failed for the same reason as hierarchical" in advice.reasons
+    assert "(warm-nuts failed for the same reason as hierarchical)" in advice.reasons
     assert advice.idata["posterior"]["k"].shape == (4, 100)
 
 
