@@ -13,9 +13,10 @@ from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.warm_nuts import EXPECTED_FAILURES, FLOW_STEPS, sampler_for
 from bridge.stan.sampler import takes
 from bridge.targets.draws import InferenceData
-from bridge.trust import Missed, doubts_of_nuts, not_visited
+from bridge.trust import ONE_MODE, Missed, doubts_of_nuts, not_visited
 from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.density.coordinates import as_transport
+from pymc_ext.sampling.diagnostics import MOST_NAMED
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.core.algorithm import run_algorithm
@@ -172,16 +173,23 @@ def _warm(
     on = "Stan's NUTS" if isinstance(target.density, StanDensity) else found.sampler
     how = "in the approximation's coordinates" if found.in_map else "with its own adaptation"
     verdict = f"{on} {how}: {found.theta.shape[0]} chains, {found.stop_reason}"
-    apart = () if modes is None else (f"chains started there too: {modes.sentence}",)
+    apart = () if modes is None else (
+        f"beside the approximation there is {modes.mode}; chains were started there too, but the "
+        "draws of all together did not pass, so that what each mode is worth is not known: "
+        f"{ONE_MODE}, or compare the chains",
+    )  # fmt: skip
     doubts = () if found.trusted else (*apart, *found.reasons)
     heavy = found.diagnostics.unknown(options.ess)
+    unknown = tuple(dict.fromkeys(quantity.name for quantity in heavy))
     if heavy:
         verdict = "; ".join([verdict, *found.notes])
+    if len(heavy) > MOST_NAMED:
+        verdict += f"; all {len(unknown)} are in advice.unknown"
     return Exact(
         method=WARM,
         draws=of_chains(problem, target, found, seed),
         doubts=doubts,
         verdict=verdict,
         gradients=found.gradient_evaluations,
-        unknown=tuple(dict.fromkeys(quantity.name for quantity in heavy)),
+        unknown=unknown,
     )

@@ -20,6 +20,8 @@ __all__ = ["Missed", "doubts_of_nuts", "missed", "not_visited"]
 
 RHAT_AGREES = 1.02  # as `pymc_ext.sampling` judges its chains
 FEWEST_EFFECTIVE = 100  # bulk draws of a quantity below which a mean is not known to .1 sd
+# What to do where chains do not go between modes, so that nobody knows what each is worth.
+ONE_MODE = "let an order, a sign or a tighter prior say which mode is meant, if only one is"
 DIVERGENT_MOST = 0.01  # share of divergent transitions at which `pymc_ext.sampling` leaves a map
 
 
@@ -29,7 +31,7 @@ class Missed:
 
     Parameters
     ----------
-    sentence
+    mode
         Where the heaviest is and how much it is worth, in words.
     places
         Their middles, the heaviest's first, unconstrained, (M, D).
@@ -39,10 +41,15 @@ class Missed:
         Lower bound of log(the heaviest's mass / the mass that the approximation covers).
     """
 
-    sentence: str
+    mode: str
     places: Array
     mean: Array
     log_ratio: float
+
+    @property
+    def sentence(self) -> str:
+        """Why the approximation is not the posterior."""
+        return f"mass is missed: {self.mode}"
 
     def is_visited(self, theta: Array) -> bool:
         """Whether any draw (N, D) lies nearer to the heaviest than to the approximation."""
@@ -72,9 +79,9 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[Missed | None, int]:
         return None, result.gradients
     theta = theta[:SEARCHED]
     mean, sd = theta.mean(axis=0), theta.std(axis=0)
-    sentence = result.sentence(coordinate_names(density.density), mean, sd)
+    mode = result.mode(coordinate_names(density.density), mean, sd)
     places = np.stack([basin.q.mean for basin in basins])
-    return Missed(sentence, places, mean, basins[0].log_ratio), result.gradients
+    return Missed(mode, places, mean, basins[0].log_ratio), result.gradients
 
 
 def not_visited(modes: Missed, target: Target, idata: InferenceData) -> tuple[str, ...]:
@@ -86,7 +93,11 @@ def not_visited(modes: Missed, target: Target, idata: InferenceData) -> tuple[st
         if str(name) in target.parameter_names
     }
     theta = np.asarray(target.unconstrain(flat))
-    return () if modes.is_visited(theta) else (f"no chain went there: {modes.sentence}",)
+    if modes.is_visited(theta):
+        return ()
+    return (
+        f"there is mass that no chain visited: {modes.mode}; {ONE_MODE}, or start chains there",
+    )
 
 
 def doubts_of_nuts(idata: InferenceData) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def test_one_gaussian_of_two_is_not_trusted_but_a_map_in_every_basin() -> None:
     advice = bridge.fit(two_modes(), methods="laplace", random_seed=1, draws=400, progressbar=False)
     first = advice.attempts[0]
     assert first.verdict.startswith("refused: mass is missed: a mode at ")
-    assert "holds at least 0.43 times the mass that q covers" in first.verdict
+    assert "holds at least 0.43 times the mass that the approximation covers" in first.verdict
     assert advice.method == "basins" and advice.trusted, advice.reasons
     share = float((np.asarray(advice.idata["posterior"]["x"])[0, :, 0] > 6).mean())
     assert abs(share - 0.3) < monte_carlo(np.sqrt(0.21 / 400))
@@ -53,9 +53,11 @@ def test_chains_that_stay_in_basins_of_their_own_are_not_trusted(monkeypatch) ->
     monkeypatch.setattr(Search, "looks_elsewhere", lambda self: False)
     advice = bridge.fit(two_modes(), methods="laplace", random_seed=1, progressbar=False)
     assert advice.method == "warm-nuts" and not advice.trusted
-    assert advice.doubts[0].startswith("chains started there too: mass is missed")
+    assert advice.doubts[0].startswith("beside the approximation there is a mode at x[")
+    assert "chains were started there too, but the draws of all together" in advice.doubts[0]
+    assert "let an order, a sign or a tighter prior say which" in advice.doubts[0]
     assert any("R̂ no longer falls" in doubt for doubt in advice.doubts)
-    assert "not trusted: chains started there too" in advice.reasons
+    assert f"not trusted: {advice.doubts[0]}" in advice.reasons
     ends = np.asarray(advice.idata["posterior"]["x"]).mean(axis=1)[:, 0]
     assert (ends > 6).any() and (ends < 6).any()
 
@@ -103,7 +105,7 @@ def test_without_nutpie_the_models_own_sampler_is_held_to_the_search(monkeypatch
     advice = bridge.fit(two_modes(), methods="laplace", random_seed=1, draws=400, progressbar=False)
     assert advice.method == "nuts" and not advice.trusted
     assert "nutpie, which samples" in advice.attempts[-1].verdict
-    assert advice.doubts[0].startswith("no chain went there: mass is missed")
+    assert advice.doubts[0].startswith("there is mass that no chain visited: a mode at x[")
 
 
 def test_a_mixture_of_both_modes_is_trusted() -> None:
@@ -151,6 +153,15 @@ def test_what_no_draws_tell_is_named() -> None:
     # standard errors at 400 effective draws, with the density of a Cauchy at its quartiles
     se = np.sqrt([3 / 16, 1 / 4, 3 / 16]) / np.array([0.159, 0.318, 0.159]) / 20
     assert np.all(np.abs(found - [0.0, 1.0, 2.0]) < monte_carlo(1.0) * se)
+
+
+def test_where_all_that_no_draws_tell_are_named_is_said() -> None:
+    pytest.importorskip("nutpie")
+    with pm.Model() as model:
+        pm.Cauchy("x", 0, 1, shape=7)
+    advice = bridge.fit(model, random_seed=1)
+    assert len(advice.unknown) == 7
+    assert " and 2 more; all 7 are in advice.unknown" in advice.reasons
 
 
 def test_a_narrow_mode_beside_a_wide_one_is_not_missed() -> None:
