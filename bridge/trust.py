@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -105,7 +106,10 @@ def doubts_of_nuts(idata: InferenceData) -> tuple[str, ...]:
     import arviz as az
 
     doubts = []
-    summary = az.summary(idata, kind="diagnostics", round_to="none")
+    posterior = idata["posterior"]
+    generated = json.loads(posterior.attrs.get("generated_quantities", "[]"))  # no parameters
+    names = [str(name) for name in posterior.data_vars if name not in generated]
+    summary = az.summary(idata, var_names=names, kind="diagnostics", round_to="none")
     rhat = np.asarray(summary["r_hat"], dtype=float)
     bulk = np.asarray(summary["ess_bulk"], dtype=float)
     known = np.isfinite(rhat)  # constants, as a Cholesky factor's zeros, have none

@@ -214,6 +214,14 @@ def test_nuts_that_mixed_is_not_doubted() -> None:
     assert doubts_of_nuts(chains(0.0)) == ()
 
 
+def test_generated_quantities_raise_no_doubt() -> None:
+    found = chains(0.0)
+    found["posterior"]["rare"] = 10 * chains(3.0)["posterior"]["x"]
+    assert any("rare" in doubt for doubt in doubts_of_nuts(found))
+    found["posterior"].attrs["generated_quantities"] = '["rare"]'
+    assert doubts_of_nuts(found) == ()
+
+
 def test_a_discrete_variable_goes_to_the_models_own_sampler() -> None:
     with pm.Model() as model:
         k = pm.Poisson("k", 3)
