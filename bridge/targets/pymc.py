@@ -15,6 +15,7 @@ from pytensor.tensor.random.op import RandomVariable
 
 from bridge.targets.base import Draws, as_points, select
 from pymc_ext.density.model import PyMCDensity, rows_per_call
+from pymc_ext.density.undefined import refuse_missing_data
 from pymc_ext.improper import refuse_unobserved_flat
 from pymc_ext.over_draws import over_draws
 from pymc_ext.periodic import refuse_periodic
@@ -165,12 +166,13 @@ def _check_continuous(model: pm.Model) -> None:
 def require_samplable(model: pm.Model) -> None:
     """Raise ValueError for a model that not even its own sampler serves.
 
-    It has no free variable, or a flat one that no data inform, or its log density is random
-    (``pm.Minibatch``).
+    It has no free variable, or a flat one that no data inform, its data hold NaN, or its log
+    density is random (``pm.Minibatch``).
     """
     if not model.free_RVs:
         raise ValueError("the model has no free variable, so that there is nothing to fit")
     refuse_unobserved_flat(model)
+    refuse_missing_data(model)
     _check_deterministic(model.logp())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import numpy as np
+import pymc as pm
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
@@ -17,6 +18,21 @@ from pymc_ext.over_draws import checked
 
 POINTS, RADIUS = 20, 1.0  # around the start, as far away as PyMC's own jitter goes
 MOST_SHOWN = 3  # values of data in one sentence
+
+
+def refuse_missing_data(model: pm.Model) -> None:
+    """DensityError where ``pm.set_data`` was given NaN, as ``pm.Data`` refuses it from the start.
+
+    PyMC makes a masked array of it, which is NaN in a log density, and which numba does not take.
+    """
+    for data in model.data_vars:
+        value = data.get_value(borrow=True) if isinstance(data, SharedVariable) else None
+        if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+            raise DensityError(
+                f"the data {data.name!r} hold NaN in {np.ma.count_masked(value)} of {value.size} "
+                "entries: expected numbers; fill them in by pm.set_data, or give an array with NaN "
+                "itself as observed=, which PyMC then imputes"
+            )
 
 
 def require_defined(density: PyMCDensity, start: Array) -> None:

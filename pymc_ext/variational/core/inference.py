@@ -11,7 +11,7 @@ import pymc as pm
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
-from pymc_ext.density.undefined import require_defined
+from pymc_ext.density.undefined import refuse_missing_data, require_defined
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, run_algorithm
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.checks import require_double_precision
@@ -197,6 +197,7 @@ class AlgorithmVI(DeterministicInference):
         return self.algorithm.default_budget
 
     def optimise(self, n: int, monitor: Monitor) -> FitResult:
+        refuse_missing_data(self.approx.model)
         density = self.counted_density()
         effort = Effort(density)
         start = self.approx.group.start

@@ -22,7 +22,7 @@ def nan_in_data(observed: bool) -> pm.Model:
             pm.Normal("y", mu, 1, observed=x)
         else:
             pm.Normal("y", mu * x, 1, observed=np.arange(3.0))
-        pm.set_data({"x": [1.0, np.nan, 2.0]})
+        x.set_value(np.array([1.0, np.nan, 2.0]))
     return model
 
 
@@ -78,6 +78,18 @@ def test_what_is_finite_nowhere_is_named(make, message) -> None:
     density = PyMCDensity(make())
     with pytest.raises(DensityError, match=message):
         require_defined(density, np.zeros(density.dimension))
+
+
+@pytest.mark.parametrize("door", ["bridge.fit", "HierarchicalVI", "BernsteinVI"])
+def test_missing_data_are_refused_before_anything_is_compiled(door, monkeypatch) -> None:
+    with pm.Model() as model:
+        x = pm.Data("x", np.ones(3))
+        pm.Normal("y", pm.Normal("mu", 0, 1) * x, 1, observed=np.arange(3.0))
+        method = None if door == "bridge.fit" else getattr(px, door)()
+        pm.set_data({"x": [1.0, np.nan, 2.0]})
+    monkeypatch.setattr(pm.pytensorf, "compile", None)
+    with pytest.raises(DensityError, match="data 'x' hold NaN in 1 of 3 entries: expected numbers"):
+        bridge.fit(model) if method is None else method.fit(progressbar=False)
 
 
 @pytest.mark.parametrize("method", ["HierarchicalVI", "LaplaceVI", "BernsteinVI", "PathfinderVI"])
