@@ -16,7 +16,8 @@ from pymc_ext.density.model import PyMCDensity
 from pymc_ext.density.protocol import Array
 from pymc_ext.over_draws import checked
 
-POINTS, RADIUS = 20, 1.0  # around the start, as far away as PyMC's own jitter goes
+POINTS = 10  # around the start and around the origin, as many each
+AT_START, AT_ORIGIN = 1.0, 2.0  # how far away: PyMC's own jitter, and Stan's initial values
 MOST_SHOWN = 3  # values of data in one sentence
 
 
@@ -36,20 +37,22 @@ def refuse_missing_data(model: pm.Model) -> None:
 
 
 def require_defined(density: PyMCDensity, start: Array) -> None:
-    """Raise DensityError where log p̃ is finite neither at ``start`` (D,) nor at points around it.
+    """Raise DensityError where log p̃ is finite neither at ``start`` (D,) nor at points around it
+    or around the origin.
 
     Noisy densities (``pm.Minibatch``) are let through: another batch may be finite.
     """
     if density.noisy:
         return
-    around = np.random.default_rng(0).uniform(-RADIUS, RADIUS, (POINTS, len(start)))
+    unit = np.random.default_rng(0).uniform(-1, 1, (2, POINTS, len(start)))
+    points = [start[None], start + AT_START * unit[0], AT_ORIGIN * unit[1]]
     with np.errstate(all="ignore"):
-        values = density.log_density(np.concatenate([start[None], start + around]))
+        values = density.log_density(np.concatenate(points))
     if not np.isfinite(values).any():
         raise DensityError(
-            f"the model's log density is {values[0]} at its start, and finite at none of {POINTS} "
-            f"points around: {undefined_terms(density, start)}; correct the data, the distribution "
-            "or its parameters, or give initval= where it is finite"
+            f"the model's log density is {values[0]} at its start, and finite at none of "
+            f"{2 * POINTS} points around: {undefined_terms(density, start)}; correct the data, the "
+            "distribution or its parameters, or give initval= where it is finite"
         )
 
 
