@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import pymc as pm
@@ -28,8 +29,6 @@ from pymc_ext.variational.core.types import CompileOptions, Hyperparameters, Sta
 
 Array = NDArray[np.floating]
 logger = logging.getLogger(__name__)
-# of fits where log p̃ is not finite
-FAILURES = ValueError, ArithmeticError, RuntimeError, FitStopped
 RICH = ("hierarchical", "basins", "bernstein")  # who tried these is not told of a map
 
 
@@ -166,6 +165,14 @@ class AlgorithmVI(DeterministicInference):
     ...     approx = pm.fit(method=AlgorithmVI(Laplace(), random_seed=1))
     """
 
+    # of fits where log p̃ may be finite nowhere, which is then looked at
+    failures: ClassVar[tuple[type[Exception], ...]] = (
+        ValueError,
+        ArithmeticError,
+        RuntimeError,
+        FitStopped,
+    )
+
     def __init__(
         self,
         algorithm: Algorithm[Posterior],
@@ -207,7 +214,7 @@ class AlgorithmVI(DeterministicInference):
                 self.algorithm, density, start, n,
                 random_seed=self.random_seed, monitor=monitor, state=self.state, effort=effort,
             )  # fmt: skip
-        except FAILURES:
+        except self.failures:
             require_defined(self.approx.density, start)  # it says more than any algorithm can
             raise
         self.state = fitted.state

@@ -189,6 +189,8 @@ class LogisticVI(AlgorithmVI):
     The graph is read when the method is made, so that what is not covered is refused then.
     """
 
+    failures = ()  # an AffinityError names the variable and its data already
+
     def __init__(
         self,
         algorithm: LogisticAlgorithm[Posterior],
