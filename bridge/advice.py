@@ -118,9 +118,12 @@ def fit(
     StanCompileError, StanDataError, UndefinedDensityError
         Of a Stan program that no method can run on.
     DensityError
-        The density lacks a member, or is not finite at the origin.
+        The density lacks a member, or is not finite at the origin; that of a PyMC model is finite
+        nowhere near its initial point: the message names the variable, and the data.
     RunawayError
         The posterior looks improper, as the fit ran away, and chains did not even warm up.
+    TypeError
+        There is no model, given or of a ``with`` context.
     ValueError
         A limit is out of range, a method is a sampler, or ``data`` is given with a PyMC model.
     Exception
@@ -164,8 +167,8 @@ def fit(
     _log.info("no approximation is good enough: running NUTS%s", takes)
     begin = time.perf_counter()
     last = exact_answer(
-        problem, search.coordinates, search.modes, search.within(options),
-        draws=draws, seed=seed, progressbar=progressbar, improper=search.improper,
+        problem, search.coordinates, search.modes, search.within(options), draws=draws, seed=seed,
+        progressbar=progressbar, improper=search.improper, attempts=search.attempts,
     )  # fmt: skip
     every = [*search.attempts, _ran(last, begin, predicted)]
     if last.method == WARM and last.doubts and search.modes is None:

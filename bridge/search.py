@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted
+from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted, is_expected
 from bridge.measures.khat import pareto_khat
 from bridge.methods.base import Array, Fit, Method
 from bridge.methods.families import FittedBy
@@ -15,7 +15,7 @@ from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.table import METHODS
 from bridge.prediction import NORMAL_KURTOSIS, nuts_gradients
 from bridge.trust import Missed, missed
-from pymc_ext.density import TransportMap
+from pymc_ext.density import DensityError, TransportMap
 from pymc_ext.sampling.options import Sampling
 
 __all__ = ["Search"]
@@ -80,8 +80,9 @@ class Search:
         """Fit, judge by k̂, and look for mass outside before it is trusted."""
         _log.info("trying %s", method.name)
         attempt, found, k = attempted(
-            method, self.problem, self.khat, self.ess, self.fresh_draws, self.draws, self.seed
-        )
+            method, self.problem, self.khat, self.ess, self.fresh_draws, self.draws, self.seed,
+            self.attempts,
+        )  # fmt: skip
         if found is not None and k is not None:
             outside = None
             if attempt.good:
@@ -95,6 +96,8 @@ class Search:
             if k.weights is not None and (self.trusted or best):
                 self.found, self.weights = found, k.weights
                 self._elbo, self._log_z = attempt.elbo, k.log_marginal_is
+        elif isinstance(self.problem, ModelProblem):
+            _require_defined(self.problem)
         self.attempts.append(attempt)
 
     def affordable(self, method: Method) -> bool:
@@ -160,6 +163,18 @@ class Search:
     def coordinates(self) -> TransportMap | None:
         """The best fit as coordinates of chains."""
         return None if self.found is None else self.found.transport
+
+
+def _require_defined(problem: ModelProblem) -> None:
+    """DensityError where a method failed because log p̃ is not finite; programs and densities are
+    asked before any method runs, which for a model would be to compile it."""
+    try:
+        problem.require_defined()
+    except DensityError:
+        raise
+    except Exception as error:  # there is none, of a discrete variable say, as the method said
+        if not is_expected(error):
+            raise
 
 
 def _kurtosis(x: Array, weights: Array) -> float:

@@ -78,8 +78,12 @@ def _require_finite(values: Array, what: str) -> None:
 
 
 def posterior_groups(draws: Draws, run: Run, **facts: object) -> dict[str, xr.Dataset]:
-    """Groups ``posterior``, ``unconstrained_posterior`` and ``generated_quantities``."""
-    toolchain = run.program.toolchain
+    """Groups ``posterior`` and ``unconstrained_posterior``.
+
+    Generated quantities are in ``posterior``, as ``arviz.from_cmdstanpy`` has them; its attribute
+    of that name lists them, for they are no parameters.
+    """
+    toolchain, generated = run.program.toolchain, draws.generated()
     attrs = provenance(
         inference_library="Stan",
         engine=toolchain.engine,
@@ -87,15 +91,13 @@ def posterior_groups(draws: Draws, run: Run, **facts: object) -> dict[str, xr.Da
         cmdstanpy_version=import_cmdstanpy().__version__,
         program=run.program.name,
         seconds=run.seconds,
+        generated_quantities=list(generated) or None,
         **facts,
     )
-    groups = {
-        "posterior": variables(draws.values(), attrs),
+    return {
+        "posterior": variables(draws.values() | generated, attrs),
         "unconstrained_posterior": unconstrained(draws.theta, draws.density.unconstrained_names),
     }
-    if generated := draws.generated():
-        groups["generated_quantities"] = variables(generated)
-    return groups
 
 
 def given(**arguments: object) -> dict[str, object]:

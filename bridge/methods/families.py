@@ -102,8 +102,8 @@ class FittedBy:
 class _Drawn:
     """Draws of q, the first of them those that the fit was judged by: their log p̃ is known.
 
-    Where log p̃ is undefined, as where an ODE's solver gives up, a draw has no weight: so do samplers
-    take it. How many these are is told.
+    Where log p̃ is undefined, as where an ODE's solver gives up, a draw has no weight, which is how
+    samplers take it. How many these are is told.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -149,7 +150,7 @@ def _named(
     flat = _constrained(target, theta.reshape(-1, D), seed)
     values = {name: x.reshape(chains, draws, *x.shape[1:]) for name, x in flat.items()}
     if problem.has_program:
-        return NamedDraws(values, statistics)
+        return NamedDraws(values, statistics, attributes=_generated(target, theta, values))
     try:
         model = problem.model
     except NoModelError:  # a density, whose points have no dims
@@ -167,6 +168,13 @@ def _constrained(target: Target, theta: Array, seed: int) -> Mapping[str, np.nda
     except StanError as error:
         _log.warning("the draws have no generated quantities, which Stan refuses: %s", error)
         return target.constrain(theta)
+
+
+def _generated(target: Target, theta: Array, values: Mapping[str, object]) -> dict[str, str]:
+    """Names of generated quantities, as `stan_models.nuts` has them among its attributes."""
+    known = target.constrain(theta[:1, 0])
+    generated = [name for name in values if name not in known]
+    return {"generated_quantities": json.dumps(generated)} if generated else {}
 
 
 def _dataset(

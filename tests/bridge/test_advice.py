@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from dataclasses import replace
 
 import arviz as az
@@ -37,7 +38,7 @@ from pymc_ext.variational.core.posterior import FRESH_DRAWS
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import RunawayError
-from stan_models import StanCompileError, StanProgram, StanRunError
+from stan_models import StanCompileError, StanProgram, StanRunError, nuts
 from tests.tolerances import monte_carlo
 
 
@@ -154,6 +155,9 @@ def test_generated_quantities_come_with_the_draws() -> None:
     )
     posterior = bridge.fit(program, random_seed=1).idata["posterior"]
     np.testing.assert_allclose(posterior["twice"], 2 * posterior["x"])
+    assert json.loads(posterior.attrs["generated_quantities"]) == ["y", "twice"]
+    by_nuts = nuts(program, chains=1, warmup=50, draws=10, random_seed=1)["posterior"]
+    assert set(by_nuts.data_vars) == set(posterior.data_vars)
     noise = np.asarray(posterior["y"] - posterior["x"])
     assert abs(noise.std() - 1) < monte_carlo(1 / np.sqrt(2 * noise.size))
     again = bridge.fit(program, random_seed=1).idata["posterior"]

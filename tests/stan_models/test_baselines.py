@@ -119,8 +119,13 @@ def test_results_record_what_ran(conjugate, toolchain):
     assert attrs["engine"] == toolchain.engine and attrs["stan_version"] == toolchain.stan_version
     assert attrs["method"] == "nuts" and attrs["random_seed"] == 1 and attrs["seconds"] > 0
     assert json.loads(attrs["arguments"])["adapt_delta"] == 0.8
-    assert conjugate.generated_quantities.next.shape == (2, 1000)
-    assert "next" not in conjugate.posterior
+
+
+def test_generated_quantities_are_in_the_posterior(conjugate):
+    """As in `az.from_cmdstanpy`, and as `bridge.fit` has them."""
+    assert conjugate.posterior.next.shape == (2, 1000)
+    assert json.loads(conjugate.posterior.attrs["generated_quantities"]) == ["next"]
+    assert "next" not in conjugate.warmup_posterior
 
 
 def test_results_survive_netcdf(gaussian, conjugate, tmp_path):
