@@ -271,3 +271,12 @@ def test_without_nutpie_stans_sampler_runs_where_it_does_not_know_the_map(monkey
     )  # fmt: skip
     assert last.method == "warm-nuts" and not last.doubts
     assert last.verdict.startswith("Stan's NUTS with its own adaptation")
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_a_uniform_law_is_flat_and_not_improper(seed: int) -> None:
+    """q's draws outside the box say nothing of what depends on what."""
+    advice = bridge.fit(ZOO["box-2"].make(), random_seed=seed)
+    assert advice.trusted, advice.reasons
+    log_z, error = advice.log_evidence
+    assert abs(log_z - np.log(9)) < monte_carlo(error)
