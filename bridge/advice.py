@@ -35,11 +35,12 @@ if TYPE_CHECKING:
 __all__ = ["EXPECTED_FAILURES", "LADDER", "Advice", "Attempt", "fit"]
 
 _log = logging.getLogger(__name__)
-# Then NUTS, which costs less than a flow. The map is the Gaussian where no more is needed, and its
-# paths and batches take fewer gradients than a search for modes with its Hessians: a median of
-# 2,200 instead of 7,400 on 34 posteriors with reference draws.
+# Then NUTS, as a flow takes 200,000 gradients and up to 768,000 more for its polish: NUTS was
+# predicted to take less in each of 200 runs on 40 posteriors with reference draws. The map is the
+# Gaussian where no more is needed, and its paths and batches take fewer gradients than a search for
+# modes with its Hessians: a median of 2,200 instead of 7,400 on 34 of these posteriors.
 LADDER = ("hierarchical",)
-FLOW = "bernstein-match"  # where a density is wanted, or NUTS is predicted to take longer
+FLOW = "bernstein-match"  # where a density is wanted
 
 
 def fit(
@@ -119,9 +120,12 @@ def fit(
     StanCompileError, StanDataError, UndefinedDensityError
         Of a Stan program that no method can run on.
     DensityError
-        The density lacks a member, or is not finite at the origin.
+        The density lacks a member, or is not finite at the origin; that of a PyMC model is finite
+        nowhere near its initial point: the message names the variable, and the data.
     RunawayError
         The posterior looks improper, as the fit ran away, and chains did not even warm up.
+    TypeError
+        There is no model, given or of a ``with`` context.
     ValueError
         A limit is out of range, a method is a sampler, or ``data`` is given with a PyMC model.
     Exception
@@ -157,7 +161,7 @@ def fit(
             break
     if not search.trusted and search.looks_elsewhere():
         search.attempt(search.basins())
-    if not search.trusted and (want == "density" or search.flow_pays(METHODS[FLOW])):
+    if not search.trusted and want == "density":
         search.attempt(METHODS[FLOW])
     found = search.found
     if search.trusted and found is not None:
@@ -177,8 +181,8 @@ def fit(
     _log.info("no approximation is good enough: running NUTS%s", takes)
     begin = time.perf_counter()
     last = exact_answer(
-        problem, search.coordinates, search.modes, search.within(options),
-        draws=draws, seed=seed, progressbar=progressbar, improper=search.improper,
+        problem, search.coordinates, search.modes, search.within(options), draws=draws, seed=seed,
+        progressbar=progressbar, improper=search.improper, attempts=search.attempts,
     )  # fmt: skip
     every = [*search.attempts, _ran(last, begin, predicted)]
     if last.method == WARM and last.doubts and search.modes is None:

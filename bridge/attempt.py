@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,7 @@ from pymc_ext.variational.core.posterior import FRESH_DRAWS
 from pymc_ext.variational.gaussian.runaway import RunawayError
 from stan_models import StanError
 
-__all__ = ["EXPECTED_FAILURES", "Attempt", "attempted", "is_expected"]
+__all__ = ["EXPECTED_FAILURES", "Attempt", "attempted", "failure", "is_expected"]
 
 _log = logging.getLogger(__name__)
 FIRST_BLOCK = FRESH_DRAWS  # that a fit has judged itself by, so that they cost no values
@@ -123,6 +124,7 @@ def attempted(
     draws: int,
     wanted: float,
     seed: int,
+    others: Sequence[Attempt] = (),
 ) -> tuple[Attempt, Fit | None, KHat | None]:
     """The attempt; the fit and its k̂ over all draws, where there is one.
 
@@ -130,7 +132,7 @@ def attempted(
     its draws are worth ``ess``, and every mean and every sd of an unconstrained coordinate has a k̂
     of its own below ``limit`` and an error of at most 1/√``ess`` sds. One that gives more draws
     is judged by twice as many, up to ``draws``, until that is settled and they are worth
-    ``wanted``.
+    ``wanted``. What it failed with is not said again where one of ``others`` did.
     """
     begin = time.perf_counter()
     if method.representation == "stan" and not problem.has_program:
@@ -149,7 +151,7 @@ def attempted(
         if not is_expected(error):
             raise
         _log.debug("%s failed", method.name, exc_info=True)
-        verdict = f"failed: {type(error).__name__}: {error}"
+        verdict = failure(error, others)
         seconds = time.perf_counter() - begin
         improper = str(error) if isinstance(error, RunawayError) else None
         return Attempt.without_answer(method.name, verdict, seconds, improper), None, None
@@ -162,13 +164,26 @@ def attempted(
         elbo=float((found.lp - found.lq).mean()),
         exact=k.exact,
         seconds=time.perf_counter() - begin,
-        verdict=judgement.verdict,
+        verdict=judgement.verdict + _of_undefined(found),
         gradients=found.gradient_evaluations,
         log_marginal_is=of_all.log_marginal_is,
         log_marginal_is_se=of_all.log_marginal_is_se,
         good=judgement.good,
     )
     return attempt, found, of_all
+
+
+def _of_undefined(found: Fit) -> str:
+    """What the verdict adds where log p̃ was undefined at some draws."""
+    count = found.info.get("undefined")
+    return f"; log p̃ is undefined at {count} draws, which count as none" if count else ""
+
+
+def failure(error: Exception, others: Sequence[Attempt] = ()) -> str:
+    """What is said of it, which is no more than its like where one of ``others`` failed so."""
+    said = f"failed: {type(error).__name__}: {error}"
+    like = [other.method for other in others if other.verdict == said]
+    return f"failed for the same reason as {like[0]}" if like else said
 
 
 def is_expected(error: Exception) -> bool:

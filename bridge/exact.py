@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
+from bridge.attempt import Attempt, failure
 from bridge.methods.named_draws import NamedDraws, of_chains
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.warm_nuts import EXPECTED_FAILURES, FLOW_STEPS, sampler_for
@@ -14,11 +16,13 @@ from bridge.targets.draws import InferenceData
 from bridge.trust import Missed, doubts_of_nuts, not_visited
 from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.density.coordinates import as_transport
+from pymc_ext.sampling.diagnostics import MOST_NAMED
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 from pymc_ext.sampling.starts import MOST_IN_MODES
 from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.gaussian.missed_mass import ONE_MODE
 from pymc_ext.variational.gaussian.runaway import RunawayError
 
 __all__ = ["BENT", "COLD", "WARM", "Exact", "exact_answer", "in_a_flow"]
@@ -67,6 +71,7 @@ def exact_answer(
     seed: int,
     progressbar: bool,
     improper: str | None = None,
+    attempts: Sequence[Attempt] = (),
 ) -> Exact:
     """Chains until their ESS is enough, from q and from every mode that is known.
 
@@ -87,6 +92,8 @@ def exact_answer(
         Of the sampler.
     improper
         Why the posterior looks improper, which is the first doubt of chains that fail as well.
+    attempts
+        Those before, whose reasons are not said again.
 
     Raises
     ------
@@ -105,7 +112,7 @@ def exact_answer(
                 without = f"NUTS gave no draws within {options.budget:,} gradients either"
                 raise RunawayError(f"{improper} ({without})") from error
             _log.debug("%s failed", WARM, exc_info=True)
-            why = f"{WARM} failed: {type(error).__name__}: {error}"
+            why = f"{WARM} {failure(error, attempts)}"
     if isinstance(problem, DensityProblem):
         return _warm(problem, None, None, options, seed)  # it has no sampler of its own
     idata = problem.nuts(draws, seed, progressbar)
@@ -181,16 +188,23 @@ def _warm(
     on = "Stan's NUTS" if found.sampler == StanNUTS.name else found.sampler
     how = "in the approximation's coordinates" if found.in_map else "with its own adaptation"
     verdict = f"{on} {how}: {found.theta.shape[0]} chains, {found.stop_reason}"
-    apart = () if modes is None else (f"chains started there too: {modes.sentence}",)
+    apart = () if modes is None else (
+        f"beside the approximation there is {modes.mode}; chains were started there too, but the "
+        "draws of all together did not pass, so that what each mode is worth is not known: "
+        f"{ONE_MODE}, or compare the chains",
+    )  # fmt: skip
     doubts = () if found.trusted else (*apart, *found.reasons)
     heavy = found.diagnostics.unknown(options.ess)
+    unknown = tuple(dict.fromkeys(quantity.name for quantity in heavy))
     if heavy:
         verdict = "; ".join([verdict, *found.notes])
+    if len(heavy) > MOST_NAMED:
+        verdict += f"; all {len(unknown)} are in advice.unknown"
     return Exact(
         method=WARM,
         draws=of_chains(problem, target, found, seed),
         doubts=doubts,
         verdict=verdict,
         gradients=found.gradient_evaluations,
-        unknown=tuple(dict.fromkeys(quantity.name for quantity in heavy)),
+        unknown=unknown,
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted
+from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted, is_expected
 from bridge.measures.khat import pareto_khat
 from bridge.methods.base import Array, Fit, Method
 from bridge.methods.families import FittedBy
@@ -15,7 +15,7 @@ from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.table import METHODS
 from bridge.prediction import NORMAL_KURTOSIS, nuts_gradients
 from bridge.trust import Missed, missed
-from pymc_ext.density import TransportMap
+from pymc_ext.density import DensityError, TransportMap
 from pymc_ext.sampling.options import Sampling
 
 __all__ = ["Search"]
@@ -80,8 +80,9 @@ class Search:
         """Fit, judge by k̂, and look for mass outside before it is trusted."""
         _log.info("trying %s", method.name)
         attempt, found, k = attempted(
-            method, self.problem, self.khat, self.ess, self.fresh_draws, self.draws, self.seed
-        )
+            method, self.problem, self.khat, self.ess, self.fresh_draws, self.draws, self.seed,
+            self.attempts,
+        )  # fmt: skip
         if found is not None and k is not None:
             outside = None
             if attempt.good:
@@ -91,9 +92,12 @@ class Search:
                 attempt = replace(attempt, verdict=f"refused: {outside.sentence}")
                 self.modes = self.modes or outside
             self.trusted = attempt.good and outside is None and k.weights is not None
-            if k.weights is not None and (self.trusted or attempt.elbo > self._elbo):
+            best = self.found is None or attempt.elbo > self._elbo  # −∞ where p̃ has edges
+            if k.weights is not None and (self.trusted or best):
                 self.found, self.weights = found, k.weights
                 self._elbo, self._log_z = attempt.elbo, k.log_marginal_is
+        elif isinstance(self.problem, ModelProblem):
+            _require_defined(self.problem)
         self.attempts.append(attempt)
 
     def affordable(self, method: Method) -> bool:
@@ -110,10 +114,6 @@ class Search:
         )
         self.attempts.append(Attempt.without_answer(method.name, verdict))
         return False
-
-    def flow_pays(self, method: Method) -> bool:
-        """Whether a flow may answer for less than NUTS: none does where modes are far apart."""
-        return self.modes is None and self.found is not None and self.affordable(method)
 
     @property
     def predicted(self) -> int | None:
@@ -163,6 +163,18 @@ class Search:
     def coordinates(self) -> TransportMap | None:
         """The best fit as coordinates of chains."""
         return None if self.found is None else self.found.transport
+
+
+def _require_defined(problem: ModelProblem) -> None:
+    """DensityError where a method failed because log p̃ is not finite; programs and densities are
+    asked before any method runs, which for a model would be to compile it."""
+    try:
+        problem.require_defined()
+    except DensityError:
+        raise
+    except Exception as error:  # there is none, of a discrete variable say, as the method said
+        if not is_expected(error):
+            raise
 
 
 def _kurtosis(x: Array, weights: Array) -> float:

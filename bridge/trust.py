@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,13 @@ from bridge.methods.base import Array, Fit
 from bridge.targets.base import Target
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.protocol import coordinate_names
-from pymc_ext.variational.gaussian.missed_mass import SEARCHED, Basin, edge_of, mass_outside
+from pymc_ext.variational.gaussian.missed_mass import (
+    ONE_MODE,
+    SEARCHED,
+    Basin,
+    edge_of,
+    mass_outside,
+)
 
 if TYPE_CHECKING:
     from bridge.targets.draws import InferenceData
@@ -33,7 +40,7 @@ class Missed:
 
     Parameters
     ----------
-    sentence
+    mode
         Where the heaviest is and how much it is worth, in words.
     places
         Their middles, the heaviest's first, unconstrained, (M, D).
@@ -43,10 +50,15 @@ class Missed:
         Lower bound of log(the heaviest's mass / the mass that the approximation covers).
     """
 
-    sentence: str
+    mode: str
     places: Array
     mean: Array
     log_ratio: float
+
+    @property
+    def sentence(self) -> str:
+        """Why the approximation is not the posterior."""
+        return f"mass is missed: {self.mode}"
 
     def is_visited(self, theta: Array) -> bool:
         """Whether any draw (N, D) lies nearer to the heaviest than to the approximation."""
@@ -75,8 +87,8 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[Missed | None, int]:
         return None, result.gradients
     theta = theta[:SEARCHED]
     mean, sd = theta.mean(axis=0), theta.std(axis=0)
-    sentence = result.sentence(coordinate_names(density.density), mean, sd)
-    return Missed(sentence, result.places, mean, result.basins[0].log_ratio), result.gradients
+    mode = result.mode(coordinate_names(density.density), mean, sd)
+    return Missed(mode, result.places, mean, result.basins[0].log_ratio), result.gradients
 
 
 def missed_by_chains(found: Fit, seed: int) -> tuple[Missed | None, int]:
@@ -114,8 +126,8 @@ def missed_by_chains(found: Fit, seed: int) -> tuple[Missed | None, int]:
         return None, result.gradients
     result = replace(result, basins=tuple(unseen))
     mean, sd = theta.mean(axis=0), theta.std(axis=0)
-    sentence = result.sentence(coordinate_names(density.density), mean, sd)
-    return Missed(sentence, result.places, mean, unseen[0].log_ratio), result.gradients
+    mode = result.mode(coordinate_names(density.density), mean, sd, "the draws cover")
+    return Missed(mode, result.places, mean, unseen[0].log_ratio), result.gradients
 
 
 def _is_visited(basin: Basin, theta: Array, rng: np.random.Generator) -> bool:
@@ -134,7 +146,11 @@ def not_visited(modes: Missed, target: Target, idata: InferenceData) -> tuple[st
         if str(name) in target.parameter_names
     }
     theta = np.asarray(target.unconstrain(flat))
-    return () if modes.is_visited(theta) else (f"no chain went there: {modes.sentence}",)
+    if modes.is_visited(theta):
+        return ()
+    return (
+        f"there is mass that no chain visited: {modes.mode}; {ONE_MODE}, or start chains there",
+    )
 
 
 def doubts_of_nuts(idata: InferenceData) -> tuple[str, ...]:
@@ -142,7 +158,10 @@ def doubts_of_nuts(idata: InferenceData) -> tuple[str, ...]:
     import arviz as az
 
     doubts = []
-    summary = az.summary(idata, kind="diagnostics", round_to="none")
+    posterior = idata["posterior"]
+    generated = json.loads(posterior.attrs.get("generated_quantities", "[]"))  # no parameters
+    names = [str(name) for name in posterior.data_vars if name not in generated]
+    summary = az.summary(idata, var_names=names, kind="diagnostics", round_to="none")
     rhat = np.asarray(summary["r_hat"], dtype=float)
     bulk = np.asarray(summary["ess_bulk"], dtype=float)
     known = np.isfinite(rhat)  # constants, as a Cholesky factor's zeros, have none

@@ -2,8 +2,9 @@
 
 Spaces and constants, the same for every method:
 
-- group ``posterior``: parameters and transformed parameters, constrained, under Stan's names;
-  ``generated_quantities`` holds what that block computes, where the program has one;
+- group ``posterior``: parameters, transformed parameters and generated quantities, constrained,
+  under Stan's names; its attribute ``generated_quantities`` lists the last, where there are any;
+- group ``log_likelihood``: ``log_lik``, where the program has it, so that ``az.loo`` finds it;
 - group ``unconstrained_posterior``: ``theta`` (chain, draw, D), where densities live;
 - ``sample_stats["lp"]``: log p̃(θ) on the unconstrained space, with log Jacobian and all
   constants, recomputed because Stan's ``lp__`` drops constants;

@@ -15,6 +15,7 @@ from stan_models.gaussian import Gaussian
 
 Array = NDArray[np.float64]
 Plain = int | float | str  # what an attribute of NetCDF holds
+LOG_LIK = "log_lik"  # what Stan programs call their pointwise log likelihood, by convention
 ArvizData = Any  # az.InferenceData of ArviZ 0.x, xarray.DataTree of ArviZ 1.x: no common class
 
 
@@ -31,6 +32,18 @@ def variables(
     """Arrays of shape (chain, draw, *shape) as a dataset with ArviZ's dimension names."""
     arrays = {name: _array(name, value) for name, value in values.items()}
     return xr.Dataset(arrays, attrs=dict(attrs or {}))
+
+
+def constrained(
+    values: Mapping[str, NDArray], attrs: Mapping[str, Plain] | None = None
+) -> dict[str, xr.Dataset]:
+    """Group ``posterior``; of ``log_lik``, where there is one, group ``log_likelihood`` instead, as
+    ``arviz.from_cmdstanpy`` of ArviZ 0.x has it."""
+    posterior = {name: value for name, value in values.items() if name != LOG_LIK}
+    groups = {"posterior": variables(posterior, attrs)}
+    if LOG_LIK in values:
+        groups["log_likelihood"] = variables({LOG_LIK: values[LOG_LIK]})
+    return groups
 
 
 def _array(name: str, value: NDArray) -> xr.DataArray:

@@ -21,6 +21,7 @@ from stan_models.toolchain.progress import step
 if TYPE_CHECKING:
     import cmdstanpy
 
+UNNAMED = "program"  # what source text without a name is called
 INCLUDE = re.compile(r"^\s*#include\b", re.M)
 
 
@@ -48,7 +49,7 @@ class StanProgram:
 
     def __init__(self, source: str | PathLike[str], name: str | None = None) -> None:
         self.path = _as_path(source)
-        self.name = _valid_name(name or (self.path.stem if self.path else "program"))
+        self.name = _valid_name(name or (self.path.stem if self.path else UNNAMED))
         self._text = self.path.read_text() if self.path else str(source)
         if not self._text.strip():
             raise ValueError(
@@ -128,7 +129,8 @@ class StanProgram:
             stan_file = work / f"{self.name}.stan"
             stan_file.write_text(self.source)
             self._check(stan_file)
-            with step(f"compiling Stan program {self.name}"):
+            named = "the Stan program" if self.name == UNNAMED else f"Stan program {self.name}"
+            with step(f"compiling {named}"):
                 _compile(stan_file)
                 if self.toolchain.is_assembled:
                     build_beside(self.toolchain, stan_file)

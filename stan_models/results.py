@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stan_models.density import StanDensity
 from stan_models.errors import StanRunError
-from stan_models.inference_data import provenance, unconstrained, variables
+from stan_models.inference_data import LOG_LIK, constrained, provenance, unconstrained
 from stan_models.runs import Run
 from stan_models.toolchain import import_cmdstanpy
 
@@ -78,8 +78,12 @@ def _require_finite(values: Array, what: str) -> None:
 
 
 def posterior_groups(draws: Draws, run: Run, **facts: object) -> dict[str, xr.Dataset]:
-    """Groups ``posterior``, ``unconstrained_posterior`` and ``generated_quantities``."""
-    toolchain = run.program.toolchain
+    """Groups ``posterior``, ``unconstrained_posterior`` and, of ``log_lik``, ``log_likelihood``.
+
+    Other generated quantities are in ``posterior``, as ``arviz.from_cmdstanpy`` has them; its
+    attribute of that name lists them, for they are no parameters.
+    """
+    toolchain, generated = run.program.toolchain, draws.generated()
     attrs = provenance(
         inference_library="Stan",
         engine=toolchain.engine,
@@ -87,15 +91,13 @@ def posterior_groups(draws: Draws, run: Run, **facts: object) -> dict[str, xr.Da
         cmdstanpy_version=import_cmdstanpy().__version__,
         program=run.program.name,
         seconds=run.seconds,
+        generated_quantities=[name for name in generated if name != LOG_LIK] or None,
         **facts,
     )
-    groups = {
-        "posterior": variables(draws.values(), attrs),
+    return {
+        **constrained(draws.values() | generated, attrs),
         "unconstrained_posterior": unconstrained(draws.theta, draws.density.unconstrained_names),
     }
-    if generated := draws.generated():
-        groups["generated_quantities"] = variables(generated)
-    return groups
 
 
 def given(**arguments: object) -> dict[str, object]:

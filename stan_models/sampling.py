@@ -60,8 +60,8 @@ def nuts(
     -------
     InferenceData
         ``posterior``, ``unconstrained_posterior``, ``sample_stats`` (lp, acceptance_rate,
-        step_size, tree_depth, n_steps, diverging, energy), the same with ``warmup_`` in front,
-        ``generated_quantities`` where there are any. ``energy`` is Stan's: up to a constant.
+        step_size, tree_depth, n_steps, diverging, energy), and the same with ``warmup_`` in front,
+        without generated quantities. ``energy`` is Stan's: up to a constant.
         The attribute ``gradient_evaluations`` is the number of leapfrog steps with warm-up;
         Stan does not report the few of its first step-size search.
 

@@ -208,6 +208,7 @@ def _study(
     import pymc as pm
 
     from bridge.calibration.of_pymc import PyMCStudy
+    from pymc_ext.model_context import context
 
     if method is not None and method.representation == "stan":
         raise ValueError(
@@ -219,7 +220,7 @@ def _study(
             f"model must be a pm.Model or a Stan program, got {type(model).__name__}: a density "
             "has no data to be simulated"
         )
-    return PyMCStudy(pm.modelcontext(model))
+    return PyMCStudy(context(model, "give a pm.Model or a Stan program"))
 
 
 def _pairs(

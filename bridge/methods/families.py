@@ -72,6 +72,8 @@ class FittedBy:
 
         def with_draws(draws: int, of_q: int) -> Fit:
             drawn = own.first(of_q)
+            weighted = None if proposal is None else proposal.first(draws)
+            undefined = (own if proposal is None else proposal).undefined
             return Fit(
                 target=target,
                 theta=drawn.theta,
@@ -79,13 +81,14 @@ class FittedBy:
                 lq=drawn.lq,
                 log_q=getattr(fitted.q, "log_density", None),
                 transport=as_transport(fitted.q),
-                proposal=None if proposal is None else proposal.first(draws),
+                proposal=weighted,
                 losses=losses if len(losses) else None,
                 **_effort(result),
                 info={
                     "engine": f"pymc_ext on {on}",
                     **({"representation": "stan"} if of_stan else {}),
                     **_course(result),
+                    **({"undefined": undefined} if undefined else {}),
                     "options": options_text(
                         n=algorithm.checked_budget(self.n), algorithm=algorithm
                     ),
@@ -98,6 +101,9 @@ class FittedBy:
 
 class _Drawn:
     """Draws of q, the first of them those that the fit was judged by: their log p̃ is known.
+
+    Where log p̃ is undefined, as where an ODE's solver gives up, a draw has no weight, which is how
+    samplers take it. How many these are is told.
 
     Parameters
     ----------
@@ -118,7 +124,7 @@ class _Drawn:
         self, q: Posterior, density: CountedDensity, fresh: FreshDraws | None, seed: int
     ) -> None:
         self.q, self.density = q, density
-        self.rng = np.random.default_rng(seed)
+        self.rng, self.undefined = np.random.default_rng(seed), 0
         self.parts = list[tuple[Array, Array, Array]]()
         if fresh is not None and fresh.log_ratios is not None and fresh.generator is not None:
             self._again(fresh.log_ratios, copy.deepcopy(fresh.generator))
@@ -129,6 +135,8 @@ class _Drawn:
         for theta, lq in draws_of(self.q, self.rng, missing):
             self.parts.append((theta, self._log_density(theta), lq))
         theta, lp, lq = (np.concatenate(x) for x in zip(*self.parts, strict=True))
+        self.undefined += int(np.isnan(lp).sum())
+        lp = np.where(np.isnan(lp), -np.inf, lp)
         self.parts = [(theta, lp, lq)]
         return WeightedDraws(theta[None, :draws], lp[None, :draws], lq[None, :draws])
 

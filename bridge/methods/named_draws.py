@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ __all__ = ["NamedDraws", "of_chains", "resampled", "weighted"]
 
 _log = logging.getLogger(__name__)
 CHAINS = 4  # of resampled draws, as samplers make them
-LOG_LIK = "log_lik"  # what Stan programs call their pointwise log likelihood, by convention
+LOG_LIK = "log_lik"  # as in stan_models.inference_data, which takes ArviZ's seconds to import
 
 
 @dataclass(frozen=True)
@@ -54,16 +55,10 @@ class NamedDraws:
     def groups(self) -> dict[str, xr.Dataset]:
         """``posterior`` and ``sample_stats`` of a program or a density; ``log_likelihood`` where a
         program generates ``log_lik``, as ArviZ takes it from Stan."""
-        from stan_models.inference_data import variables
+        from stan_models.inference_data import constrained, variables
 
-        posterior = {name: x for name, x in self.values.items() if name != LOG_LIK}
-        found = {
-            "posterior": variables(posterior, self.attributes),
-            "sample_stats": variables(self.statistics),
-        }
-        if LOG_LIK in self.values:
-            found["log_likelihood"] = variables({LOG_LIK: self.values[LOG_LIK]})
-        return found
+        groups = constrained(self.values, self.attributes)
+        return {**groups, "sample_stats": variables(self.statistics)}
 
     def inference_data(self) -> InferenceData:
         """As ArviZ holds them; of a PyMC model what its own converter makes of them, with
@@ -181,7 +176,8 @@ def _named(
     flat = _constrained(target, theta.reshape(-1, D), seed)
     values = {name: x.reshape(chains, draws, *x.shape[1:]) for name, x in flat.items()}
     if problem.has_program:
-        return NamedDraws(values, statistics, attributes=_version(target))
+        about = _version(target) | _generated(target, theta, values)
+        return NamedDraws(values, statistics, attributes=about)
     try:
         return NamedDraws(values, statistics, problem.model, _version(target))
     except NoModelError:  # a density, whose points have no dims
@@ -204,3 +200,10 @@ def _constrained(target: Target, theta: Array, seed: int) -> Mapping[str, np.nda
     except StanError as error:
         _log.warning("the draws have no generated quantities, which Stan refuses: %s", error)
         return target.constrain(theta)
+
+
+def _generated(target: Target, theta: Array, values: Mapping[str, object]) -> dict[str, str]:
+    """Names of generated quantities, as `stan_models.nuts` has them among its attributes."""
+    known = target.constrain(theta[:1, 0])
+    generated = [name for name in values if name not in known and name != LOG_LIK]
+    return {"generated_quantities": json.dumps(generated)} if generated else {}

@@ -24,6 +24,7 @@ from stan_models import StanProgram
 if TYPE_CHECKING:
     import pymc as pm
 
+    from bridge.targets.pymc import PyMCTarget
     from stan_models.density import Data, StanDensity
 
 __all__ = ["DensityProblem", "GivenProblem", "ModelProblem", "StanProblem", "as_problem"]
@@ -52,7 +53,7 @@ class ModelProblem:
         raise NoModelError("a PyMC model has no Stan density: use `pymc_target`")
 
     @cached_property
-    def pymc_target(self) -> Target:
+    def pymc_target(self) -> PyMCTarget:
         from bridge.targets.pymc import pymc_target
 
         return pymc_target(self.model)
@@ -62,6 +63,12 @@ class ModelProblem:
         from bridge.targets.pymc import model_start
 
         return model_start(self.model)
+
+    def require_defined(self) -> None:
+        """DensityError where log p̃ is finite nowhere near the start; it names the variables."""
+        from pymc_ext.density.undefined import require_defined
+
+        require_defined(self.pymc_target.density, self.start)
 
     def nuts(self, draws: int, seed: int, progressbar: bool) -> InferenceData:
         """``draws`` draws of four chains."""
@@ -164,6 +171,8 @@ def as_problem(
         Data are given with a PyMC model, which has no free variable, or ``pm.Minibatch`` data.
     StanCompileError, StanDataError, UndefinedDensityError
         Of a Stan program that no method can run on.
+    TypeError
+        There is no model, given or of the context.
     DensityError
         Neither of them, or a density that lacks a member.
     """
@@ -174,11 +183,10 @@ def as_problem(
             raise ValueError(
                 "data belong to a Stan program: a PyMC model already holds its own; use pm.set_data"
             )
-        import pymc as pm
-
         from bridge.targets.pymc import require_samplable
+        from pymc_ext.model_context import context
 
-        own = pm.modelcontext(model)
+        own = context(model, "give a pm.Model, a Stan program or a density")
         require_samplable(own)
         return ModelProblem(own)
     if not isinstance(model, StanProgram | str | os.PathLike):

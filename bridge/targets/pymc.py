@@ -15,6 +15,8 @@ from pytensor.tensor.random.op import RandomVariable
 
 from bridge.targets.base import Draws, as_points, select
 from pymc_ext.density.model import PyMCDensity, rows_per_call
+from pymc_ext.density.undefined import refuse_missing_data
+from pymc_ext.improper import refuse_unobserved_flat
 from pymc_ext.observed_twice import mend_observed
 from pymc_ext.over_draws import over_draws
 from pymc_ext.periodic import refuse_periodic
@@ -157,18 +159,22 @@ def _check_continuous(model: pm.Model) -> None:
     if discrete:
         raise ValueError(
             f"discrete free variables {discrete}: only continuous ones have a density on R^D; "
-            "marginalise them out (see pymc_extras.marginalize) or replace them"
+            f"sum them out by pymc_extras.marginalize(model, {discrete}) where they take finitely "
+            "many values, or replace them"
         )
 
 
 def require_samplable(model: pm.Model) -> None:
     """Raise ValueError for a model that not even its own sampler serves.
 
-    It has no free variable, or its log density is random (``pm.Minibatch``).
+    It has no free variable, or a flat one that no data inform, its data hold NaN, or its log
+    density is random (``pm.Minibatch``).
     """
     if not model.free_RVs:
         raise ValueError("the model has no free variable, so that there is nothing to fit")
     mend_observed(model)
+    refuse_unobserved_flat(model)
+    refuse_missing_data(model)
     _check_deterministic(model.logp())
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pytensor.gradient import NullTypeGradError
+from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorVariable
 
@@ -162,14 +163,16 @@ class PyMCDensity:
         else:
             prior = model.logp(vars=self._variables)
             graph = prior + model.logp(vars=list(self._point[0]), jacobian=False) + model.datalogp
-        values = pieces(model, self.layout, self.theta)
+        return self.in_theta([graph])[0]
+
+    def in_theta(self, graphs: Sequence[Variable]) -> list[TensorVariable]:
+        """Graphs in the model's value variables as graphs in :attr:`theta` and the extras."""
+        values = pieces(self.model, self.layout, self.theta)
         if self._point is not None:
             rvs, shared = self._point
-            values |= pieces(model, layout_of(model, rvs), shared)
-        (graph,) = replaced([graph], values)
-        if self._replacements:
-            (graph,) = replaced([graph], self._replacements)
-        return graph
+            values |= pieces(self.model, layout_of(self.model, rvs), shared)
+        found = replaced(cast("Sequence[TensorVariable]", graphs), values)
+        return replaced(found, self._replacements) if self._replacements else found
 
     def compile(
         self,

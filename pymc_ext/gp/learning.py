@@ -16,9 +16,10 @@ from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.loops import Adam, Found, Watch, alternate, minibatch
 from pymc_ext.gp.model import Approximate
-from pymc_ext.gp.points import Point, context, refuse_other_observations, sources
+from pymc_ext.gp.points import Point, refuse_other_observations, sources
 from pymc_ext.gp.search_space import active_bounds, box_of, start_values
 from pymc_ext.gp.solver import Solver
+from pymc_ext.model_context import context
 from pymc_ext.variational.core.monitor import Monitor
 
 logger = logging.getLogger(__name__)

@@ -33,10 +33,11 @@ from pymc_ext.gp.failures import Failures, OnFailure
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.likelihoods.base import Likelihood
 from pymc_ext.gp.ops import SiteEvidence, SiteWeights
-from pymc_ext.gp.points import Point, context, function_of, numbers_at
+from pymc_ext.gp.points import Point, function_of, numbers_at
 from pymc_ext.gp.posterior import Prior
 from pymc_ext.gp.rules import CVI, Rule
 from pymc_ext.gp.solver import Solver, make_prior
+from pymc_ext.model_context import context
 
 Function = Callable[..., TensorVariable]  # of pm.gp.mean or pm.gp.cov, of the rows of inputs
 JITTER = 1e-6  # of sampled conditionals only, as in pm.gp

@@ -19,14 +19,6 @@ ModelVariable = Any  # of a PyMC model: it has a name for sure, which PyTensor's
 ROUND_TRIP = 1e-5  # relative error of a vector transformed and back, in single precision too
 
 
-def context(model: pm.Model | None) -> pm.Model:
-    """The model given, or that of the context; TypeError without either."""
-    try:
-        return pm.modelcontext(model)
-    except TypeError as error:
-        raise TypeError("no model: pass model=, or call inside `with model:`") from error
-
-
 def refuse_unknown(names: Iterable[str], known: Iterable[str]) -> None:
     """ValueError that says which names are not among the known ones."""
     if unknown := sorted(set(names) - set(known)):

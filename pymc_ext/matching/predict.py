@@ -120,7 +120,7 @@ def _over_draws(
 @lru_cache(maxsize=8)
 def normal_draws(n_draws: int, dimension: int) -> np.ndarray:
     """Scrambled Sobol points turned to standard normals, always the same, (n_draws, dimension)."""
-    if n_draws < 2 or n_draws & (n_draws - 1):
+    if not isinstance(n_draws, int | np.integer) or n_draws < 2 or n_draws & (n_draws - 1):
         raise ValueError(f"n_draws must be a power of two >= 2, got {n_draws!r}")
     uniform = qmc.Sobol(dimension, rng=np.random.default_rng(0)).random(n_draws)
     draws = ndtri(uniform)

@@ -7,7 +7,7 @@ outputs m+1..D (Germain et al. 2015, MADE, arXiv:1502.03509).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ Array = NDArray[np.floating]
 
 def check_hidden(hidden: Sequence[int]) -> tuple[int, ...]:
     """Widths of the hidden layers as a tuple; ValueError unless each is an integer >= 1."""
-    if isinstance(hidden, int | np.integer) or isinstance(hidden, str):
+    if isinstance(hidden, str) or not isinstance(hidden, Iterable):
         raise ValueError(
             f"hidden must be a sequence of layer widths such as (10, 10), got {hidden!r}"
         )

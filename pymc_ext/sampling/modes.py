@@ -26,14 +26,14 @@ class Modes:
     places
         Middles of modes beyond 1 % of the mass that q covers, the heaviest's first, unconstrained,
         (M, D).
-    sentence
-        Where the heaviest is and how much it is worth; None where there is none.
+    mode
+        Where the heaviest is and how much it is worth, in words; None where there is none.
     gradients
         What the search cost.
     """
 
     places: Array
-    sentence: str | None
+    mode: str | None
     gradients: int
 
 
@@ -57,5 +57,4 @@ def modes_outside(density: Density, q: Posterior, random_seed: int | None) -> Mo
     if not found.matters:
         return Modes(none, None, found.gradients)
     mean, sd = theta.mean(axis=0), theta.std(axis=0)
-    sentence = found.sentence(coordinate_names(density), mean, sd)
-    return Modes(found.places, sentence, found.gradients)
+    return Modes(found.places, found.mode(coordinate_names(density), mean, sd), found.gradients)

@@ -23,6 +23,7 @@ from pymc_ext.sampling.run import sample as sample_density
 from pymc_ext.sampling.starts import MOST_IN_MODES
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.gaussian.missed_mass import ONE_MODE
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 Array = NDArray[np.floating]
@@ -114,8 +115,8 @@ def sample(
         seed=random_seed, extra_starts=_with_modes(extra_starts, modes, approx.density.dimension),
         constrain=approx.constrain,
     )  # fmt: skip
-    if modes is not None and modes.sentence is not None:
-        found = _told(found, modes.sentence)
+    if modes is not None and modes.mode is not None:
+        found = _told(found, modes.mode)
     if not found.trusted:
         logger.warning("%s", found.verdict)
     trace = approx.trace_of(found.theta, {"lp": found.lp, **found.statistics})
@@ -160,12 +161,13 @@ def _with_modes(extra: Array | None, modes: Modes | None, dimension: int) -> Arr
     return np.concatenate([own, modes.places[:MOST_IN_MODES]])
 
 
-def _told(found: Sampled, sentence: str) -> Sampled:
+def _told(found: Sampled, mode: str) -> Sampled:
     """The answer with what was found outside q: a reason where the chains did not settle it."""
-    said = f"outside the approximation, where chains were started as well: {sentence}"
+    said = f"beside the approximation there is {mode}; chains were started there too"
     if found.trusted:
         return replace(found, notes=(*found.notes, said))
-    return replace(found, reasons=(said, *found.reasons))
+    unsettled = f"{said}, but the draws of all together did not pass: {ONE_MODE}"
+    return replace(found, reasons=(unsettled, *found.reasons))
 
 
 def _attributes(

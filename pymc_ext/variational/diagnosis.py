@@ -6,8 +6,11 @@ From N fresh draws of q with weights w ∝ p̃/q: Pareto k̂ and the effective d
           \hat Z = \frac1N \sum_n \tilde p(\theta_n) / q(\theta_n),
 
 the Monte Carlo error and k̂ of each mean and sd, and, by paths from dispersed points, mass outside
-q, which no draw of q can show. Vehtari, Simpson, Gelman, Yao and Gabry (2024), JMLR 25(72),
-arXiv:1507.02646; Yao, Vehtari, Simpson and Gelman (2018), arXiv:1802.02538.
+q, which no draw of q can show. Where weights have a variance, ELBO and CUBO enclose log Z, and χ²
+bounds the errors of all means, as far as q reaches.
+
+Vehtari, Simpson, Gelman, Yao and Gabry (2024), JMLR 25(72), arXiv:1507.02646; Yao, Vehtari, Simpson
+and Gelman (2018), arXiv:1802.02538.
 """
 
 from __future__ import annotations
@@ -86,6 +89,8 @@ class Diagnosis:
         Monte Carlo errors of the first two, and their k̂.
     gradients
         Scores of log p̃ that it took.
+    of_proposal
+        Whether ``fresh`` is of a proposal beside q.
     """
 
     checks: tuple[Check, ...]
@@ -98,6 +103,7 @@ class Diagnosis:
     q_sd: Array = field(repr=False)
     precision: Precision = field(repr=False)
     gradients: int = 0
+    of_proposal: bool = False
 
     @property
     def trusted(self) -> bool:
@@ -131,6 +137,13 @@ class Diagnosis:
     def __str__(self) -> str:
         lines = [str(check) for check in self.checks]
         lines.append(f"size: log Z - ELBO = {self.gap:.3g} nats, about KL(q || p)")
+        if np.isfinite(self.fresh.cubo):
+            whose = "its proposal" if self.of_proposal else "q"
+            most = np.sqrt(self.fresh.chi_square)
+            lines.append(
+                f"bounds: {self.fresh.elbo:.4f} <= log Z <= {self.fresh.cubo:.4f}; no mean of "
+                f"{whose}, of anything, is off by more than {most:.2g} of the sds that it has there"
+            )
         if self.trusted:
             lines.append("trusted: weighted draws of q may be taken for the posterior")
         else:
@@ -220,6 +233,7 @@ def diagnose(
         q_sd=moment(q, "std"),
         precision=precision,
         gradients=counted.gradients,
+        of_proposal=weighted is not q,
     )
 
 

@@ -16,6 +16,7 @@ from pytensor.graph.op import Op
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density.coordinates import TransportMap
+from pymc_ext.model_context import context
 from pymc_ext.ops.callback import register_numba
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.saved.posterior import SavedPosterior
@@ -61,9 +62,10 @@ def prior_from(
     Raises
     ------
     TypeError
-        q has no map of D normals: a mixture, or a flow with a Student-t latent law.
+        q has no map of D normals: a mixture, or a flow with a Student-t latent law. There is no
+        ``with model:``.
     ValueError
-        An unknown variable, a transform that no file keeps, or no ``with model:``.
+        An unknown variable, or a transform that no file keeps.
 
     Examples
     --------
@@ -79,7 +81,7 @@ def prior_from(
     >>> float(values.mean().round(1))  # 2.5 / 3.01, with an sd of 0.58
     0.8
     """
-    model = pm.modelcontext(None)
+    model = context(None, "a prior belongs to one")
     saved = source.as_law() if isinstance(source, VectorisedApproximation) else source
     if not isinstance(saved, SavedPosterior):
         raise TypeError(

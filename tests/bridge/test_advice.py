@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from dataclasses import replace
 
 import arviz as az
@@ -37,7 +38,7 @@ from pymc_ext.variational.core.posterior import FRESH_DRAWS
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import RunawayError
-from stan_models import StanCompileError, StanProgram, StanRunError
+from stan_models import StanCompileError, StanProgram, StanRunError, nuts
 from tests.tolerances import monte_carlo
 
 
@@ -155,6 +156,9 @@ def test_generated_quantities_come_with_the_draws() -> None:
     )
     posterior = bridge.fit(program, random_seed=1).idata["posterior"]
     np.testing.assert_allclose(posterior["twice"], 2 * posterior["x"])
+    assert json.loads(posterior.attrs["generated_quantities"]) == ["y", "twice"]
+    by_nuts = nuts(program, chains=1, warmup=50, draws=10, random_seed=1)["posterior"]
+    assert set(by_nuts.data_vars) == set(posterior.data_vars)
     noise = np.asarray(posterior["y"] - posterior["x"])
     assert abs(noise.std() - 1) < monte_carlo(1 / np.sqrt(2 * noise.size))
     again = bridge.fit(program, random_seed=1).idata["posterior"]
@@ -177,7 +181,7 @@ def test_a_flow_comes_before_nuts_where_a_density_is_wanted(monkeypatch) -> None
     np.testing.assert_allclose(advice.fit.log_q(at), exact, atol=0.3)
 
 
-def test_what_is_tried_in_vain_is_bounded_by_what_nuts_would_take(monkeypatch) -> None:
+def test_what_is_tried_in_vain_is_bounded_by_what_nuts_would_take() -> None:
     """Its prediction, in the coordinates of the best that was tried, is told and is not far off."""
     pytest.importorskip("nutpie")
     with pm.Model() as model:
@@ -188,20 +192,17 @@ def test_what_is_tried_in_vain_is_bounded_by_what_nuts_would_take(monkeypatch) -
     assert [a.method for a in advice.attempts] == [
         "laplace",
         "batch-match",
-        "bernstein-match",
         "warm-nuts",
     ]
-    assert all("not tried: " in a.verdict for a in advice.attempts[1:3])
+    assert "not tried: " in advice.attempts[1].verdict
     last = advice.attempts[-1]
     assert last.predicted / 4 < last.gradients < 4 * last.predicted
     assert f"some {last.predicted:,} predicted" in advice.reasons
-    advice = bridge.fit(model, **two)  # what is named is tried, a flow of 200,000 is not
+    advice = bridge.fit(model, **two)  # what is named is tried
     assert advice.attempts[1].gradients > 0
-    assert "it takes some 200,000" in advice.attempts[2].verdict
-    short = replace(METHODS["bernstein-match"], run=replace(METHODS["bernstein-match"].run, n=100))
-    monkeypatch.setitem(METHODS, "bernstein-match", short)
-    advice = bridge.fit(model, effort=np.inf, **two)
-    assert advice.attempts[2].method == "bernstein-match" and advice.attempts[2].gradients > 0
+    named = {**two, "methods": ["laplace", "bernstein"]}
+    advice = bridge.fit(model, effort=1, **named)
+    assert "it takes some 200,000" in advice.attempts[1].verdict
 
 
 def test_a_seed_means_a_result_of_chains_too() -> None:

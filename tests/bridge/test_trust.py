@@ -41,7 +41,7 @@ def test_one_gaussian_of_two_is_not_trusted_but_a_map_in_every_basin() -> None:
     advice = bridge.fit(two_modes(), methods="laplace", random_seed=1, draws=400, progressbar=False)
     first = advice.attempts[0]
     assert first.verdict.startswith("refused: mass is missed: a mode at ")
-    assert "holds at least 0.43 times the mass that q covers" in first.verdict
+    assert "holds at least 0.43 times the mass that the approximation covers" in first.verdict
     assert advice.method == "basins" and advice.trusted, advice.reasons
     share = float((np.asarray(advice.idata["posterior"]["x"])[0, :, 0] > 6).mean())
     assert abs(share - 0.3) < monte_carlo(np.sqrt(0.21 / 400))
@@ -53,9 +53,11 @@ def test_chains_that_stay_in_basins_of_their_own_are_not_trusted(monkeypatch) ->
     monkeypatch.setattr(Search, "looks_elsewhere", lambda self: False)
     advice = bridge.fit(two_modes(), methods="laplace", random_seed=1, progressbar=False)
     assert advice.method == "warm-nuts" and not advice.trusted
-    assert advice.doubts[0].startswith("chains started there too: mass is missed")
+    assert advice.doubts[0].startswith("beside the approximation there is a mode at x[")
+    assert "chains were started there too, but the draws of all together" in advice.doubts[0]
+    assert "let an order, a sign or a tighter prior say which" in advice.doubts[0]
     assert any("R̂ no longer falls" in doubt for doubt in advice.doubts)
-    assert "not trusted: chains started there too" in advice.reasons
+    assert f"not trusted: {advice.doubts[0]}" in advice.reasons
     ends = np.asarray(advice.idata["posterior"]["x"]).mean(axis=1)[:, 0]
     assert (ends > 6).any() and (ends < 6).any()
 
@@ -103,7 +105,7 @@ def test_without_nutpie_the_models_own_sampler_is_held_to_the_search(monkeypatch
     advice = bridge.fit(two_modes(), methods="laplace", random_seed=1, draws=400, progressbar=False)
     assert advice.method == "nuts" and not advice.trusted
     assert "nutpie, which samples" in advice.attempts[-1].verdict
-    assert advice.doubts[0].startswith("no chain went there: mass is missed")
+    assert advice.doubts[0].startswith("there is mass that no chain visited: a mode at x[")
 
 
 def test_a_mixture_of_both_modes_is_trusted() -> None:
@@ -151,6 +153,15 @@ def test_what_no_draws_tell_is_named() -> None:
     # standard errors at 400 effective draws, with the density of a Cauchy at its quartiles
     se = np.sqrt([3 / 16, 1 / 4, 3 / 16]) / np.array([0.159, 0.318, 0.159]) / 20
     assert np.all(np.abs(found - [0.0, 1.0, 2.0]) < monte_carlo(1.0) * se)
+
+
+def test_where_all_that_no_draws_tell_are_named_is_said() -> None:
+    pytest.importorskip("nutpie")
+    with pm.Model() as model:
+        pm.Cauchy("x", 0, 1, shape=7)
+    advice = bridge.fit(model, random_seed=1)
+    assert len(advice.unknown) == 7
+    assert " and 2 more; all 7 are in advice.unknown" in advice.reasons
 
 
 def test_a_narrow_mode_beside_a_wide_one_is_not_missed() -> None:
@@ -203,12 +214,25 @@ def test_nuts_that_mixed_is_not_doubted() -> None:
     assert doubts_of_nuts(chains(0.0)) == ()
 
 
+def test_generated_quantities_raise_no_doubt() -> None:
+    found = chains(0.0)
+    found["posterior"]["rare"] = 10 * chains(3.0)["posterior"]["x"]
+    assert any("rare" in doubt for doubt in doubts_of_nuts(found))
+    found["posterior"].attrs["generated_quantities"] = '["rare"]'
+    assert doubts_of_nuts(found) == ()
+
+
 def test_a_discrete_variable_goes_to_the_models_own_sampler() -> None:
     with pm.Model() as model:
         k = pm.Poisson("k", 3)
         pm.Normal("y", k, 1, observed=[2.0, 3.0])
-    advice = bridge.fit(model, random_seed=1, draws=400, progressbar=False)
+    methods = ["hierarchical", "laplace"]
+    advice = bridge.fit(model, methods=methods, random_seed=1, draws=400, progressbar=False)
     assert advice.method == "nuts" and "discrete free variables" in advice.attempts[0].verdict
+    assert advice.reasons.count("discrete free variables") == 1  # none says it again
+    assert "sum them out by pymc_extras.marginalize(model, ['k'])" in advice.reasons
+    assert "laplace: failed for the same reason as hierarchical" in advice.reasons
+    assert "(warm-nuts failed for the same reason as hierarchical)" in advice.reasons
     assert advice.idata["posterior"]["k"].shape == (4, 100)
 
 
@@ -223,6 +247,11 @@ def test_what_no_sampler_serves_is_refused_before_any_method_runs() -> None:
         pm.Normal("y", 0, 1, observed=[1.0])
     with pytest.raises(ValueError, match="no free variable"):
         bridge.fit(empty, random_seed=1)
+    with pm.Model() as improper:
+        pm.Normal("y", pm.Normal("mu", 0, 1), 1, observed=[1.0])
+        pm.Flat("forgotten")
+    with pytest.raises(ValueError, match="improper: nothing observed depends on 'forgotten'"):
+        bridge.fit(improper, random_seed=1)
 
 
 @pytest.mark.parametrize("factor", [-3.0, 1.0])
@@ -242,3 +271,12 @@ def test_without_nutpie_stans_sampler_runs_where_it_does_not_know_the_map(monkey
     )  # fmt: skip
     assert last.method == "warm-nuts" and not last.doubts
     assert last.verdict.startswith("Stan's NUTS with its own adaptation")
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_a_uniform_law_is_flat_and_not_improper(seed: int) -> None:
+    """q's draws outside the box say nothing of what depends on what."""
+    advice = bridge.fit(ZOO["box-2"].make(), random_seed=seed)
+    assert advice.trusted, advice.reasons
+    log_z, error = advice.log_evidence
+    assert abs(log_z - np.log(9)) < monte_carlo(error)

@@ -17,6 +17,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from stan_models import StanDataError, StanRunError, advi, laplace, nuts, pathfinder
+from stan_models.inference_data import constrained
 from stan_models.results import Draws
 from stan_models.runs import Run
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
@@ -119,8 +120,13 @@ def test_results_record_what_ran(conjugate, toolchain):
     assert attrs["engine"] == toolchain.engine and attrs["stan_version"] == toolchain.stan_version
     assert attrs["method"] == "nuts" and attrs["random_seed"] == 1 and attrs["seconds"] > 0
     assert json.loads(attrs["arguments"])["adapt_delta"] == 0.8
-    assert conjugate.generated_quantities.next.shape == (2, 1000)
-    assert "next" not in conjugate.posterior
+
+
+def test_generated_quantities_are_in_the_posterior(conjugate):
+    """As in `az.from_cmdstanpy`, and as `bridge.fit` has them."""
+    assert conjugate.posterior.next.shape == (2, 1000)
+    assert json.loads(conjugate.posterior.attrs["generated_quantities"]) == ["next"]
+    assert "next" not in conjugate.warmup_posterior
 
 
 def test_results_survive_netcdf(gaussian, conjugate, tmp_path):
@@ -334,3 +340,12 @@ def test_killed_sampler_leaves_an_error_and_no_files(gaussian, tmp_path, monkeyp
 def test_time_limit(gaussian):
     with pytest.raises(StanRunError, match="time limit"):
         nuts(gaussian, gaussian_data(), draws=10_000_000, random_seed=1, timeout=1)
+
+
+def test_log_lik_is_the_log_likelihood():
+    """As in `az.from_cmdstanpy` of ArviZ 0.x, so that `az.loo` finds it."""
+    values = {"mu": np.zeros((2, 30)), "log_lik": np.ones((2, 30, 5))}
+    groups = constrained(values, {"method": "nuts"})
+    assert list(groups["posterior"]) == ["mu"] and groups["posterior"].attrs["method"] == "nuts"
+    assert groups["log_likelihood"]["log_lik"].dims == ("chain", "draw", "log_lik_dim_0")
+    assert list(constrained({"mu": values["mu"]})) == ["posterior"]

@@ -36,6 +36,14 @@ def left_over(cache: Path) -> list[Path]:
     return list((cache / "programs").glob(".*"))
 
 
+def test_a_program_without_a_name_is_not_given_one_in_what_is_said(monkeypatch, capsys):
+    monkeypatch.setattr("stan_models.program._compile", lambda stan_file: 1 / 0)
+    for name, said in ((None, "compiling the Stan program ..."), ("mine", "Stan program mine ...")):
+        with pytest.raises(ZeroDivisionError):
+            StanProgram("parameters { real never_built; }", name).compile()
+        assert said in capsys.readouterr().err
+
+
 def test_two_processes_compile_at_once(fresh_cache, tmp_path):
     path = tmp_path / "twice.stan"
     path.write_text(SOURCE)

@@ -171,7 +171,7 @@ def resolve_latent(latent: str | Latent) -> Latent:
     """The law named, or the law itself; ValueError otherwise."""
     if isinstance(latent, Latent):
         return latent
-    if latent not in LATENTS:
+    if not isinstance(latent, str) or latent not in LATENTS:
         raise ValueError(
             f"latent must be one of {tuple(LATENTS)} or a law such as StudentT(df=3), "
             f"got {latent!r}"

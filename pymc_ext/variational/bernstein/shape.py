@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,10 +95,8 @@ class FlowShape:
             object.__setattr__(self, "tails", "bounded" if self.input_map == "f3" else unbounded)
         one_of("tails", self.tails, tuple(TAILS))
         one_of("conditioning", self.conditioning, CONDITIONING)
-        if isinstance(self.ordering, str):
-            raise ValueError(
-                f"ordering must be a sequence of names, got the text {self.ordering!r}"
-            )
+        if isinstance(self.ordering, str) or not isinstance(self.ordering, Iterable | None):
+            raise ValueError(f"ordering must be a sequence of names, got {self.ordering!r}")
         if self.ordering is not None:
             object.__setattr__(self, "ordering", tuple(self.ordering))
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import numpy as np
 import pymc as pm
 import pytensor
+from pytensor.graph.basic import Variable
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.variational.core.types import Hyperparameters, Start
@@ -20,7 +23,13 @@ def require_double_precision(inference: object) -> None:
 
 
 def check_start(model: pm.Model, start: Start | None) -> None:
-    """Raise ValueError unless ``start`` names free variables and has their shapes."""
+    """Raise ValueError unless ``start`` names free variables and has their shapes, TypeError where
+    it is no mapping."""
+    if not isinstance(start, Mapping | None):
+        raise TypeError(
+            f"start must be a mapping of variable names to values, such as {{'mu': 0.5}}, got "
+            f"{start!r}; the model has {[rv.name for rv in model.free_RVs]}"
+        )
     free = {rv.name: rv.type.shape for rv in model.free_RVs}
     values = {model.rvs_to_values[rv].name for rv in model.free_RVs}
     for name, value in (start or {}).items():
@@ -37,12 +46,23 @@ def check_start(model: pm.Model, start: Start | None) -> None:
             )
 
 
+def check_seed(random_seed: int | None) -> None:
+    """Raise TypeError unless ``random_seed`` is an integer or None."""
+    if not isinstance(random_seed, int | np.integer | None):
+        raise TypeError(f"random_seed must be an integer or None, got {random_seed!r}")
+
+
 def resolve_hyperparameters(
     model: pm.Model, hyperparameters: Hyperparameters
 ) -> list[TensorVariable]:
     """The model's free variables named in ``hyperparameters`` (variables or names), model order."""
     if isinstance(hyperparameters, str):
         hyperparameters = [hyperparameters]
+    if isinstance(hyperparameters, Variable) or not isinstance(hyperparameters, Iterable):
+        raise TypeError(
+            "hyperparameters must be a sequence of free variables or of their names, got "
+            f"{hyperparameters!r}"
+        )
     names = [h if isinstance(h, str) else getattr(h, "name", repr(h)) for h in hyperparameters]
     free = [rv.name for rv in model.free_RVs]
     unknown = [name for name in names if name not in free]

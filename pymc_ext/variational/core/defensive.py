@@ -169,7 +169,8 @@ def defended(
     --------
     >>> from pymc_ext.density import CallableDensity
     >>> from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
-    >>> density = CallableDensity(lambda x: stats.t(4).logpdf(x).sum(1), np.zeros_like, dimension=1)
+    >>> t = scipy.stats.t(4)
+    >>> density = CallableDensity(lambda x: t.logpdf(x).sum(1), np.zeros_like, dimension=1)
     >>> q = DiagonalGaussian(np.zeros(1), np.ones(1))
     >>> fresh = fresh_draws(q, density, np.random.default_rng(1))
     >>> r, of_r = defended(q, density, fresh, seed=1)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pymc as pm
-from pymc.model import modelcontext
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.tensor import TensorVariable
@@ -18,11 +17,13 @@ from pytensor.tensor import TensorVariable
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.layout import entry_names
 from pymc_ext.density.model import PyMCDensity
+from pymc_ext.improper import refuse_unobserved_flat
+from pymc_ext.model_context import context
 from pymc_ext.observed_twice import mend_observed
 from pymc_ext.over_draws import has_scan, over_draws, scan_draws
 from pymc_ext.periodic import refuse_periodic
 from pymc_ext.typed_graphs import replaced
-from pymc_ext.variational.core.checks import check_start, resolve_hyperparameters
+from pymc_ext.variational.core.checks import check_seed, check_start, resolve_hyperparameters
 from pymc_ext.variational.core.groups import PointGroup, TransformGroup
 from pymc_ext.variational.core.pymc_variational import Approximation, Group, node_property
 from pymc_ext.variational.core.types import Array, CompileOptions, Hyperparameters, Start
@@ -50,14 +51,16 @@ class GraphApproximation(Approximation):
         density: Callable[..., PyMCDensity] = PyMCDensity,
         **options: object,
     ) -> None:
-        model = modelcontext(model)
+        model = context(model)
         refuse_periodic(model)
         mend_observed(model)
         check_start(model, start)
+        check_seed(random_seed)
         point = resolve_hyperparameters(model, hyperparameters)
         rest = [rv for rv in model.free_RVs if rv not in point]
         if not rest:
             raise ValueError("the model has no free variables: there is nothing to approximate")
+        refuse_unobserved_flat(model, rest)
         common = {"model": model, "random_seed": random_seed, "start": start}
         groups: list[Group] = [family(rest, **common, **options)]
         if point:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import pymc as pm
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.density.undefined import refuse_missing_data, require_defined
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, run_algorithm
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.checks import require_double_precision
 from pymc_ext.variational.core.compile_options import resolve_compile_kwargs
+from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.groups import FittedGroup, TransformGroup
 from pymc_ext.variational.core.monitor import Callback, Monitor
@@ -162,6 +165,14 @@ class AlgorithmVI(DeterministicInference):
     ...     approx = pm.fit(method=AlgorithmVI(Laplace(), random_seed=1))
     """
 
+    # of fits where log p̃ may be finite nowhere, which is then looked at
+    failures: ClassVar[tuple[type[Exception], ...]] = (
+        ValueError,
+        ArithmeticError,
+        RuntimeError,
+        FitStopped,
+    )
+
     def __init__(
         self,
         algorithm: Algorithm[Posterior],
@@ -193,13 +204,19 @@ class AlgorithmVI(DeterministicInference):
         return self.algorithm.default_budget
 
     def optimise(self, n: int, monitor: Monitor) -> FitResult:
+        refuse_missing_data(self.approx.model)
         density = self.counted_density()
         effort = Effort(density)
-        self.check_start(density)
-        fitted = run_algorithm(
-            self.algorithm, density, self.approx.group.start, n,
-            random_seed=self.random_seed, monitor=monitor, state=self.state, effort=effort,
-        )  # fmt: skip
+        start = self.approx.group.start
+        try:
+            self.check_start(density)
+            fitted = run_algorithm(
+                self.algorithm, density, start, n,
+                random_seed=self.random_seed, monitor=monitor, state=self.state, effort=effort,
+            )  # fmt: skip
+        except self.failures:
+            require_defined(self.approx.density, start)  # it says more than any algorithm can
+            raise
         self.state = fitted.state
         self.approx.group.hold(fitted.q)
         self.approx.proposal = fitted.proposal

@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
+
+def require_number(label: str, value: object) -> None:
+    """TypeError unless ``value`` is a real number.
+
+    >>> require_number("tolerance", None)
+    Traceback (most recent call last):
+    ...
+    TypeError: tolerance must be a number, got None
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{label} must be a number, got {value!r}")
+
 
 def require_type(label: str, value: object, kind: type) -> None:
     """TypeError unless ``value`` is a ``kind``.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from pymc_ext.maths.psis import psislw
-from pymc_ext.variational.core.weights import CONSTANT_RATIOS, described, serve
+from pymc_ext.variational.core.weights import CONSTANT_RATIOS, KHAT_GOOD, described, serve
 
 Array = NDArray[np.floating]
 
@@ -48,6 +48,26 @@ class FreshDraws:
     khat: float = np.inf
     log_ratios: Array | None = field(default=None, repr=False, compare=False)
     generator: np.random.Generator | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def chi_square(self) -> float:
+        r"""χ²(p‖q) = E_q[(p/q)²] − 1, from the effective draws; infinite where k̂ ≥ ½.
+
+        It bounds every error of a mean of q: |E_p[h] − E_q[h]| ≤ sd_q(h) √χ² for any h, by
+        Cauchy–Schwarz (Hammersley 1950, doi:10.1111/j.2517-6161.1950.tb00056.x).
+        """
+        if not self.khat < KHAT_GOOD or self.ess == 0:
+            return np.inf
+        return max(self.draws / self.ess - 1, 0.0)
+
+    @property
+    def cubo(self) -> float:
+        """½ log E_q[(p̃/q)²], an upper bound on log Z where the ELBO is a lower one, nats.
+
+        Infinite where k̂ ≥ ½, as the weights then have no variance. Dieng, Tran, Ranganath, Paisley
+        and Blei (2017), arXiv:1611.00328.
+        """
+        return self.log_marginal_is + 0.5 * float(np.log1p(self.chi_square))
 
     @property
     def usable(self) -> bool:

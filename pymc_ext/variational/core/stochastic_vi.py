@@ -10,6 +10,7 @@ import numpy as np
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.density.undefined import undefined_terms
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.groups import FittedGroup, TransformGroup
 from pymc_ext.variational.core.inference import AlgorithmVI
@@ -112,6 +113,7 @@ class StochasticVI(AlgorithmVI):
             value = float(density.log_density(start[None])[0])
         if not np.isfinite(value):
             raise ValueError(
-                f"log p̃ is {value} at the starting point {start}: give start= a "
-                "point where the density is positive and finite, by variable name"
+                f"log p̃ is {value} at the starting point {start}, as "
+                f"{undefined_terms(self.approx.density, start)}: give start= a point where the "
+                "density is positive and finite, by variable name"
             )

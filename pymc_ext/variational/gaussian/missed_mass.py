@@ -87,6 +87,10 @@ class Basin:
         return self.log_ratio > np.log(NEGLIGIBLE)
 
 
+# What to do where chains do not go between modes, so that nobody knows what each is worth.
+ONE_MODE = "let an order, a sign or a tighter prior say which mode is meant, if only one is"
+
+
 @dataclass(frozen=True)
 class MissedMass:
     """What the paths found outside q.
@@ -120,14 +124,24 @@ class MissedMass:
         """What a user is told."""
         if not self.matters:
             return f"no mass beyond 1 % found outside q ({self.gradients} gradients)"
+        return f"mass is missed: {self.mode(names, q_mean, q_std)}"
+
+    def mode(
+        self,
+        names: list[str],
+        q_mean: Array,
+        q_std: Array,
+        covered: str = "the approximation covers",
+    ) -> str:
+        """The heaviest, in words."""
         heaviest = self.basins[0]
         place = heaviest.q.mean
         most = np.argsort(-np.abs((place - q_mean) / q_std))[:3]
         where = ", ".join(f"{names[i]} = {place[i]:.3g}" for i in most)
         share = np.exp(min(heaviest.log_ratio, 700.0))
         return (
-            f"mass is missed: a mode at {where} holds at least {share:.2g} times the mass that q "
-            f"covers ({self.paths} paths of {self.starts} ended in what it misses)"
+            f"a mode at {where} holds at least {share:.2g} times the mass that {covered} "
+            f"({self.paths} paths of {self.starts} ended outside it)"
         )
 
 

@@ -14,6 +14,7 @@ from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.normal import LOG_2PI
 from pymc_ext.maths.trust_region import Mode, NoModeError, curvature_scale, find_mode
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
+from pymc_ext.variational.core.options import require_number
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.curvature import (
     covariance_root,
@@ -65,6 +66,7 @@ class ModeSearch:
             raise ValueError(f"starts must be an integer >= 1, got {self.starts!r}")
         if self.indefinite not in ("refuse", "modify"):
             raise ValueError(f"indefinite must be 'refuse' or 'modify', got {self.indefinite!r}")
+        require_number("spread", self.spread)
         if not 0 < self.spread < np.inf:
             raise ValueError(f"spread must be > 0 and finite, got {self.spread!r}")
 

@@ -61,6 +61,8 @@ def _refuse_flat(density: CountedDensity, names: list[str], theta: Array) -> Non
         sd = np.clip(theta.std(axis=0), 1 / ABSURD, FARTHEST)
         before, scores = density.log_density_gradient(probes)
         steep = np.any(np.abs(scores) * sd > STEEP, axis=0)
+    if not np.isfinite(before).all():  # outside the support nothing depends on anything
+        return
     flat = []
     for i in np.flatnonzero(~steep):  # one coordinate at a time
         moved = probes.copy()

@@ -19,6 +19,7 @@ from pytensor.tensor import TensorVariable
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
+from pymc_ext.variational.core.options import require_number
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
@@ -77,6 +78,7 @@ class ClosedForm(LogisticAlgorithm[Normal]):
 
     def __post_init__(self) -> None:
         check_covariance(self.covariance)
+        require_number("tolerance", self.tolerance)
         if not self.tolerance > 0:
             raise ValueError(f"tolerance must be > 0 nats, got {self.tolerance}")
         if not isinstance(self.draws, int | np.integer) or self.draws < 2:

@@ -16,13 +16,13 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pymc.model import modelcontext
 from pytensor.compile.mode import Mode
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.layout import pieces
 from pymc_ext.density.model import PyMCDensity
+from pymc_ext.model_context import context
 from pymc_ext.over_draws import over_draws
 from pymc_ext.typed_graphs import gradients, replaced
 from pymc_ext.variational.core.algorithm import Algorithm, Q
@@ -189,6 +189,8 @@ class LogisticVI(AlgorithmVI):
     The graph is read when the method is made, so that what is not covered is refused then.
     """
 
+    failures = ()  # an AffinityError names the variable and its data already
+
     def __init__(
         self,
         algorithm: LogisticAlgorithm[Posterior],
@@ -197,7 +199,7 @@ class LogisticVI(AlgorithmVI):
         start: Start | None = None,
         random_seed: int | None,
     ) -> None:
-        model = modelcontext(model)
+        model = context(model)
         density = partial(LogisticDensity, split=algorithm.read(model))
         super().__init__(
             algorithm, model=model, start=start, random_seed=random_seed, density=density

@@ -3,14 +3,18 @@
 import dataclasses
 import inspect
 
+import numpy as np
+import pymc as pm
 import pytest
 
+import bridge
 import pymc_ext as px
 from pymc_ext.variational.core import Algorithm
 from tests.contracts import ALGORITHMS
 
 MOST = 8  # parameters of a constructor: more cannot be read at a glance
 METHODS = [name for name in px.__all__ if name.endswith("VI")]
+ALIKE = [name for name in METHODS if name not in ("AlgorithmVI", "MatchingVI")]  # take a start
 VALUES = ("FixedDraws", "FlowShape", "ImportanceWeighted", "ModeSearch", "Polish", "StepOptions")
 
 
@@ -51,10 +55,53 @@ def test_each_option_is_in_one_place(make):
     ids=str,
 )
 def test_what_is_no_such_value_is_refused(method, options):
-    import pymc as pm
-
     with pm.Model() as model:
         pm.Normal("x")
     (name,) = options
     with pytest.raises(TypeError, match=rf"{name} must be a \w+\(\.\.\.\), got"):
         getattr(px, method)(model=model, **options)
+
+
+def logistic():
+    with pm.Model() as model:
+        b = pm.Normal("b", 0, 1, shape=2)
+        pm.Bernoulli("y", logit_p=np.ones((4, 2)) @ b, observed=[0, 1, 1, 1])
+    return model
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"start": "x"}, r"start must be a mapping .* got 'x'; the model has \['b'\]"),
+        ({"start": [0.0, 1.0]}, r"start must be a mapping of variable names to values, such as"),
+        ({"random_seed": "x"}, "random_seed must be an integer or None, got 'x'"),
+        ({"random_seed": 2.5}, "random_seed must be an integer or None, got 2.5"),
+        ({"model": "x"}, "model must be a pm.Model, .* got 'x'"),
+        ({"model": None}, "no model: pass model=, or call inside `with model:`"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("method", ALIKE)
+def test_what_all_families_take_is_refused_in_words(method, options, message):
+    with pytest.raises(TypeError, match=message):
+        getattr(px, method)(**{"model": logistic(), **options})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: px.LaplaceVI(model=logistic(), hyperparameters=3), "a sequence of free variables"),
+        (lambda: px.FlowShape(hidden=2.5), "hidden must be a sequence .* got 2.5"),
+        (lambda: px.FlowShape(ordering=3), "ordering must be a sequence of names, got 3"),
+        (lambda: px.FlowShape(latent=["normal"]), r"latent must be one of .* got \['normal'\]"),
+        (lambda: px.ModeSearch(spread="x"), "spread must be a number, got 'x'"),
+        (lambda: px.ViperVI(model=logistic(), tolerance=None), "tolerance must be a number"),
+        (lambda: px.MatchingVI(model=logistic(), n_draws=2.5), "n_draws must be a power of two"),
+        (lambda: px.MatchingVI(model=3), "model must be a pm.Model"),
+        (bridge.fit, "no model: give a pm.Model, a Stan program or a density, or call inside"),
+        (bridge.calibrate, "no model: give a pm.Model or a Stan program, or call inside"),
+    ],
+)
+def test_wrong_types_are_refused_in_words(make, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()

@@ -232,7 +232,7 @@ def test_bounded_flow_has_no_density_beyond_its_ends():
         ({"conditioning": "theta"}, "conditioning must be one of"),
         ({"polish": "always"}, "polish must be one of"),
         ({"polish": True}, "polish must be one of"),
-        ({"ordering": "xs"}, "ordering must be a sequence of names, got the text 'xs'"),
+        ({"ordering": "xs"}, "ordering must be a sequence of names, got 'xs'"),
         ({"optimizer": "sgd"}, "optimizer must be one of"),
         ({"backend": "torch"}, "backend must be one of"),
         ({"base": "mode"}, "base must be one of"),

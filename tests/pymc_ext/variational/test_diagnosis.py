@@ -8,6 +8,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_ext as px
+from pymc_ext.variational.core.result import FreshDraws
 from tests.tolerances import monte_carlo
 
 
@@ -25,6 +26,7 @@ def test_an_exact_fit_is_trusted_and_its_moments_are_told() -> None:
     found = px.diagnose(approx, random_seed=1)
     assert found.trusted and all(check.passed for check in found.checks)
     assert abs(found.gap) < 1e-6 and abs(found.fresh.log_marginal_is) < 1e-6
+    assert "bounds: 0.0000 <= log Z <= 0.0000; no mean of q" in str(found).replace("-0.0", "0.0")
     table = found.summary()
     np.testing.assert_allclose(table["mean"], [1, -1], atol=monte_carlo(20_000**-0.5))
     np.testing.assert_allclose(table["mcse_mean"], 20_000**-0.5, rtol=0.05)
@@ -58,6 +60,26 @@ def test_a_missed_mode_is_found() -> None:
     ratio = np.exp(found.missed.basins[0].log_ratio)
     assert abs(ratio - outside / (1 - outside)) < 0.1 * ratio
     assert "missed mass: NOT PASSED, mass is missed: a mode at x = " in str(found)
+
+
+@pytest.mark.parametrize("sd", [1.0, 1.2, 2.0])
+def test_bounds_on_the_evidence_and_on_means_are_those_of_normals(sd: float) -> None:
+    """q of sd s beside p of sd 1: E_q[(p/q)²] = s² / √(2 s² − 1)."""
+    x = sd * np.random.default_rng(1).standard_normal(200_000)
+    log_z = 3.0
+    fresh = FreshDraws.from_log_ratios(log_z - 0.5 * x**2 + 0.5 * (x / sd) ** 2 + np.log(sd))
+    second = sd**2 / np.sqrt(2 * sd**2 - 1)
+    assert abs(fresh.cubo - log_z - 0.5 * np.log(second)) < 0.01
+    assert abs(fresh.chi_square - (second - 1)) < 0.02
+    assert fresh.elbo <= log_z + 1e-12 and fresh.cubo >= log_z - 0.005
+    # of any mean, that of x² say, which is off by s² − 1
+    assert sd**2 - 1 <= np.sqrt(2) * sd**2 * np.sqrt(fresh.chi_square) + 1e-6
+
+
+def test_weights_without_a_variance_bound_nothing() -> None:
+    x = np.random.default_rng(1).standard_normal(20_000)
+    fresh = FreshDraws.from_log_ratios(0.35 * x**2)  # k̂ = .7
+    assert fresh.khat > 0.5 and fresh.chi_square == np.inf and fresh.cubo == np.inf
 
 
 def test_bad_input() -> None:
