@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -16,7 +17,8 @@ from bridge.attempt import EXPECTED_FAILURES, Attempt
 from bridge.exact import WARM, Exact, exact_answer, in_a_flow
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.base import Method
-from bridge.methods.named_draws import resampled
+from bridge.methods.named_draws import resampled, weighted
+from bridge.methods.options import options_text
 from bridge.methods.problems import GivenProblem, as_problem
 from bridge.methods.table import METHODS, find_approximations
 from bridge.search import Search
@@ -109,7 +111,7 @@ def fit(
     Returns
     -------
     Advice
-        ``idata``, ``method``, ``attempts`` and ``reasons``.
+        ``idata``, ``method``, ``attempts`` and ``reasons``; ``unresampled``, the weighted draws.
 
     Raises
     ------
@@ -145,6 +147,10 @@ def fit(
     chosen = find_approximations(methods)
     _check(khat, draws, fresh_draws, effort, want)
     options = Sampling(ess=ess)
+    given = options_text(
+        methods=[method.name for method in chosen], khat=khat, draws=draws, fresh_draws=fresh_draws,
+        ess=ess, effort=effort, want=want,
+    )  # fmt: skip
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     problem = as_problem(model, data)
     search = Search(problem, khat, ess, 1 if effort is None else effort, fresh_draws, draws, seed)
@@ -159,9 +165,17 @@ def fit(
         search.attempt(METHODS[FLOW])
     found = search.found
     if search.trusted and found is not None:
-        taken = resampled(problem, found, search.weights, draws, seed)
-        name = search.attempts[-1].method
-        return Advice(name, tuple(search.attempts), found, taken, random_seed=random_seed)
+        w = search.weights
+        return Advice(
+            search.attempts[-1].method,
+            tuple(search.attempts),
+            found,
+            resampled(problem, found, w, draws, seed),
+            random_seed=random_seed,
+            options=given,
+            effective_draws=float(w.sum() ** 2 / (w**2).sum()),
+            _weighted=partial(weighted, problem, found, w, seed),
+        )
     predicted = search.predicted
     takes = "" if predicted is None else f", some {predicted:,} gradients"
     _log.info("no approximation is good enough: running NUTS%s", takes)
@@ -182,7 +196,7 @@ def fit(
             else:
                 last = bent
     return Advice(
-        last.method, tuple(every), None, last.draws, last.doubts, last.unknown, random_seed
+        last.method, tuple(every), None, last.draws, last.doubts, last.unknown, random_seed, given
     )
 
 

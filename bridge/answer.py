@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
+
+import numpy as np
 
 from bridge.attempt import Attempt
 from bridge.methods.base import Fit
@@ -38,6 +41,10 @@ class Advice:
         what is trusted of them are quantiles.
     random_seed
         As it was given.
+    options
+        Of :func:`bridge.fit`, as JSON.
+    effective_draws
+        What the weighted draws are worth, (Σw)²/Σw²; None for chains.
     """
 
     method: str
@@ -47,6 +54,9 @@ class Advice:
     doubts: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     random_seed: int | None = None
+    options: str = ""
+    effective_draws: float | None = None
+    _weighted: Callable[[], NamedDraws] | None = field(default=None, repr=False, compare=False)
 
     @property
     def trusted(self) -> bool:
@@ -55,15 +65,33 @@ class Advice:
 
     @cached_property
     def idata(self) -> InferenceData:
-        """The draws as ArviZ holds them, constrained, with the model's coords and dims.
+        """The draws as ArviZ holds them, constrained, equally weighted: chains as they are,
+        PSIS-resampled where the method is an approximation.
 
-        ``sample_stats`` has ``lp``; PSIS-resampled where the method is an approximation, chains as
-        they are. The attributes of ``posterior`` are those of :attr:`attributes`.
+        Of a PyMC model with its coords and dims, ``observed_data`` and ``constant_data``, so that
+        ``pm.sample_posterior_predictive``, ``pm.compute_log_likelihood`` and with it ``az.loo`` go
+        on from it. Of a Stan program with its generated quantities; ``log_lik``, where there is
+        one, is the group ``log_likelihood``. ``sample_stats`` has ``lp``, and of chains what the
+        sampler says. The attributes of ``posterior`` are those of :attr:`attributes`.
         """
         if isinstance(self.draws, NamedDraws):
             idata = self.draws.inference_data()
         else:
             idata = self.draws
+        idata["posterior"].attrs.update(self.attributes)
+        return idata
+
+    @cached_property
+    def unresampled(self) -> InferenceData | None:
+        """What ``idata`` was resampled from, each draw once, in one chain; None for chains.
+
+        ``sample_stats`` has ``lp``, ``lq`` and ``log_weight``, normalised and Pareto-smoothed, for
+        ``az.loo_approximate_posterior`` and for weighted means without the noise of resampling.
+        Made when first asked for; a plot or a summary of it is of the approximation.
+        """
+        if self._weighted is None:
+            return None
+        idata = self._weighted().inference_data()
         idata["posterior"].attrs.update(self.attributes)
         return idata
 
@@ -84,20 +112,39 @@ class Advice:
     @property
     def attributes(self) -> dict[str, str | int | float]:
         """What goes with the draws wherever they are kept, as NetCDF can hold it."""
+        of_draws = self.draws.attributes if isinstance(self.draws, NamedDraws) else {}
         found: dict[str, str | int | float] = {
+            **of_draws,
             "inference_library": "trusted-posteriors",
             "inference_library_version": version("trusted-posteriors"),
             "method": self.method,
             "trusted": int(self.trusted),
             "reasons": self.reasons,
             "gradient_evaluations": self.gradients,
+            "seconds": sum(attempt.seconds for attempt in self.attempts),
         }
+        if self.options:
+            found["options"] = self.options
         if self.unknown:
             found["unknown"] = ", ".join(self.unknown)
         if self.random_seed is not None:
             found["random_seed"] = self.random_seed
-        if self.log_evidence is not None:
-            found["log_evidence"], found["log_evidence_se"] = self.log_evidence
+        return found | self._of_weights
+
+    @property
+    def _of_weights(self) -> dict[str, str | int | float]:
+        """What is known of the importance weights, and of the fit that they are of."""
+        if self.fit is None or self.log_evidence is None:
+            return {}
+        last = self.attempts[-1]
+        found: dict[str, str | int | float] = {"exact": int(last.exact)}
+        found["log_evidence"], found["log_evidence_se"] = self.log_evidence
+        if np.isfinite(last.khat):  # it is NaN where weights are constant
+            found |= {"khat": last.khat, "khat_sd": last.khat_sd}
+        if self.effective_draws is not None:
+            found["effective_draws"] = self.effective_draws
+        if "options" in self.fit.info:
+            found["method_options"] = str(self.fit.info["options"])
         return found
 
     @property

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,14 @@ from pymc_ext.sampling.result import Sampled
 from stan_models import StanDensity, StanError
 
 if TYPE_CHECKING:
+    import pymc as pm
     import xarray as xr
 
-__all__ = ["NamedDraws", "of_chains", "resampled"]
+__all__ = ["NamedDraws", "of_chains", "resampled", "weighted"]
 
 _log = logging.getLogger(__name__)
 CHAINS = 4  # of resampled draws, as samplers make them
+LOG_LIK = "log_lik"  # what Stan programs call their pointwise log likelihood, by convention
 
 
 @dataclass(frozen=True)
@@ -38,35 +41,49 @@ class NamedDraws:
         Constrained values by name, (chains, draws, *shape).
     statistics
         ``lp``, log p̃, and of chains what the sampler says of its transitions, (chains, draws).
-    dims, coords
-        Those of a PyMC model, by variable and by dimension.
+    model
+        The PyMC model they are of, which knows their dims and coords and holds the data.
     attributes
         What is known of the draws as a whole, text and numbers: attributes of the posterior.
     """
 
     values: Mapping[str, np.ndarray]
     statistics: Mapping[str, np.ndarray]
-    dims: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
-    coords: Mapping[str, Iterable[object]] = field(default_factory=dict)
+    model: pm.Model | None = field(default=None, repr=False)
     attributes: Mapping[str, str | int | float] = field(default_factory=dict)
 
     def groups(self) -> dict[str, xr.Dataset]:
-        """``posterior`` and ``sample_stats``."""
-        return {
-            "posterior": _dataset(self.values, self.dims, self.coords).assign_attrs(
-                self.attributes
-            ),
-            "sample_stats": _dataset(self.statistics, {}, {}),
+        """``posterior`` and ``sample_stats`` of a program or a density; ``log_likelihood`` where a
+        program generates ``log_lik``, as ArviZ takes it from Stan."""
+        from stan_models.inference_data import variables
+
+        posterior = {name: x for name, x in self.values.items() if name != LOG_LIK}
+        found = {
+            "posterior": variables(posterior, self.attributes),
+            "sample_stats": variables(self.statistics),
         }
+        if LOG_LIK in self.values:
+            found["log_likelihood"] = variables({LOG_LIK: self.values[LOG_LIK]})
+        return found
 
     def inference_data(self) -> InferenceData:
-        """The same as ArviZ holds it."""
-        from stan_models.inference_data import make_inference_data
+        """As ArviZ holds them; of a PyMC model what its own converter makes of them, with
+        ``observed_data`` and ``constant_data``."""
+        if self.model is None:
+            from stan_models.inference_data import make_inference_data
 
-        return make_inference_data(self.groups())
+            return make_inference_data(self.groups())
+        from pymc_ext.variational.core.traces import make_inference_data as of_model
+
+        idata = of_model(self.model, self.values, self.statistics)
+        idata["posterior"].attrs.update(self.attributes)
+        return idata
 
     def to_netcdf(self, path: Path) -> None:
         """Write the file that ``arviz.from_netcdf`` reads."""
+        if self.model is not None:
+            self.inference_data().to_netcdf(str(path))
+            return
         for i, (name, group) in enumerate(self.groups().items()):
             group.to_netcdf(path, mode="a" if i else "w", group=name, engine="h5netcdf")
 
@@ -143,6 +160,21 @@ def of_chains(problem: Problem, target: Target, found: Sampled, seed: int) -> Na
     return _named(problem, target, found.theta, {"lp": found.lp, **found.statistics}, seed)
 
 
+def weighted(problem: Problem, found: Fit, weights: np.ndarray, seed: int) -> NamedDraws:
+    """What :func:`resampled` draws from: all draws once, in one chain, with what weighs them.
+
+    ``statistics`` have ``lp``, ``lq`` of what they were drawn from, and ``log_weight``, normalised
+    and Pareto-smoothed.
+    """
+    own = found.weighted
+    assert own is not None, "draws of a sampler have no weights"
+    with np.errstate(divide="ignore"):  # a draw outside the support has no weight
+        log_weights = np.log(weights.ravel())
+    logs = {"lp": own.lp.ravel(), "lq": own.lq.ravel(), "log_weight": log_weights}
+    theta = own.theta.reshape(1, -1, own.theta.shape[-1])
+    return _named(problem, found.target, theta, {k: x[None] for k, x in logs.items()}, seed)
+
+
 def _named(
     problem: Problem, target: Target, theta: Array, statistics: Mapping[str, np.ndarray], seed: int
 ) -> NamedDraws:
@@ -150,13 +182,19 @@ def _named(
     flat = _constrained(target, theta.reshape(-1, D), seed)
     values = {name: x.reshape(chains, draws, *x.shape[1:]) for name, x in flat.items()}
     if problem.has_program:
-        return NamedDraws(values, statistics, attributes=_generated(target, theta, values))
+        attributes = {**_version(target), **_generated(target, theta, values)}
+        return NamedDraws(values, statistics, attributes=attributes)
     try:
-        model = problem.model
+        return NamedDraws(values, statistics, problem.model, _version(target))
     except NoModelError:  # a density, whose points have no dims
         return NamedDraws(values, statistics)
-    coords = {k: v for k, v in model.coords.items() if v is not None}
-    return NamedDraws(values, statistics, dict(model.named_vars_to_dims), coords)
+
+
+def _version(target: Target) -> dict[str, str | int | float]:
+    """Of what evaluates log p̃."""
+    if isinstance(target.density, StanDensity):
+        return {"stan_version": target.density.program.toolchain.stan_version}
+    return {"pymc_version": version("pymc")}
 
 
 def _constrained(target: Target, theta: Array, seed: int) -> Mapping[str, np.ndarray]:
@@ -175,21 +213,3 @@ def _generated(target: Target, theta: Array, values: Mapping[str, object]) -> di
     known = target.constrain(theta[:1, 0])
     generated = [name for name in values if name not in known]
     return {"generated_quantities": json.dumps(generated)} if generated else {}
-
-
-def _dataset(
-    values: Mapping[str, np.ndarray],
-    dims: Mapping[str, tuple[str | None, ...]],
-    coords: Mapping[str, Iterable[object]],
-) -> xr.Dataset:
-    """Arrays (chain, draw, *shape) with the dims and coords given."""
-    import xarray as xr
-
-    arrays = {}
-    for name, value in values.items():
-        named = dims.get(name) or [None] * (value.ndim - 2)
-        labels = [dim or f"{name}_dim_{i}" for i, dim in enumerate(named)]
-        arrays[name] = (["chain", "draw", *labels], value)
-    sizes = dict(zip(("chain", "draw"), next(iter(values.values())).shape[:2], strict=True))
-    dataset = xr.Dataset(arrays, coords={dim: np.arange(size) for dim, size in sizes.items()})
-    return dataset.assign_coords({k: list(v) for k, v in coords.items() if k in dataset.dims})

@@ -17,6 +17,7 @@ from bridge.targets.base import Draws, as_points, select
 from pymc_ext.density.model import PyMCDensity, rows_per_call
 from pymc_ext.density.undefined import refuse_missing_data
 from pymc_ext.improper import refuse_unobserved_flat
+from pymc_ext.observed_twice import mend_observed
 from pymc_ext.over_draws import over_draws
 from pymc_ext.periodic import refuse_periodic
 
@@ -171,6 +172,7 @@ def require_samplable(model: pm.Model) -> None:
     """
     if not model.free_RVs:
         raise ValueError("the model has no free variable, so that there is nothing to fit")
+    mend_observed(model)
     refuse_unobserved_flat(model)
     refuse_missing_data(model)
     _check_deterministic(model.logp())

@@ -12,6 +12,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
+from pymc_ext.variational.core.attributes import attributes_of, notes_of
 from pymc_ext.variational.core.graph_approximation import GraphApproximation
 from pymc_ext.variational.core.groups import TransformGroup, in_chunks
 from pymc_ext.variational.core.posterior import LogDensity, Posterior
@@ -50,6 +51,7 @@ class VectorisedApproximation(GraphApproximation):
     """
 
     result: FitResult | None = None
+    options: str = ""  # what fitted q, with its options
     proposal: Posterior | None = None  # what importance weights are taken of, where it is not q
 
     def __init__(self, family: type[TransformGroup], **options: Any) -> None:
@@ -76,8 +78,7 @@ class VectorisedApproximation(GraphApproximation):
     def latent_draws(self, n: int, random_seed: Seed = None, of: Posterior | None = None) -> Array:
         """z ~ N(0, I), shape (n, K), of q or another; without a seed the next from the
         approximation's generator."""
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-            raise ValueError(f"draws must be an integer >= 1, got {n!r}")
+        _require_count("draws", n)
         if random_seed is None:
             random_seed = int(self.rng.randint(2**30))
         latents = self.group.latent_dim if of is None else of.latent_dimension
@@ -146,33 +147,62 @@ class VectorisedApproximation(GraphApproximation):
         self,
         draws: int = 500,
         *,
+        chains: int = 1,
         random_seed: Seed = None,
+        logs: bool = True,
         return_inferencedata: bool = True,
         **kwargs: Any,
     ) -> Any:
-        """Draws of q as InferenceData (PyMC 6: DataTree), ``sample_stats`` with ``lp`` and ``lq``.
+        """Draws of q as InferenceData (PyMC 6: DataTree), as ``pm.sample`` gives it.
+
+        ``sample_stats`` has ``lp`` and ``lq``, as ``az.loo_approximate_posterior`` takes them; the
+        attributes of ``posterior`` say what fitted q, how good it is and what it has cost.
 
         Parameters
         ----------
         draws
-            Number of independent draws.
+            Number of independent draws of q in a chain; no weights have made draws of the
+            posterior of them.
+        chains
+            How many, for summaries and plots that want several. R̂ is 1 whatever q is, as all draws
+            are independent.
         random_seed
             Seed or generator of these draws.
+        logs
+            Whether log p̃ of each draw is wanted: on a million rows it takes a tenth of a second,
+            and the draw next to nothing. ``lp`` is left out with ``pm.Minibatch`` data, too, where
+            it would be a noisy estimate.
         return_inferencedata
             False returns PyMC's MultiTrace.
         kwargs
-            Go to ``pm.to_inference_data`` (``include_transformed=True``, ``coords``, ...).
+            Go to ``pm.to_inference_data``: ``log_likelihood=True`` for ``az.loo``,
+            ``log_prior=True`` for power scaling, ``include_transformed=True``, ``coords``, ...
 
-        ``lp`` is left out when the model uses ``pm.Minibatch``: it would be a noisy estimate.
+        Raises
+        ------
+        ValueError
+            ``log_likelihood`` is asked for and the model's data are ``pm.Minibatch``, or ``draws``
+            or ``chains`` is not a positive integer.
         """
-        theta, log_q = self._posterior.forward(self.latent_draws(draws, random_seed))
-        stats = {"lq": log_q[None]}
-        if not self.has_minibatch:
-            stats["lp"] = self.density.log_density(theta)[None]
-        trace = self.trace_of(theta[None], stats)
+        _require_count("draws", draws)
+        _require_count("chains", chains)
+        if self.has_minibatch and kwargs.get("log_likelihood"):
+            raise ValueError(
+                "log_likelihood would be that of other rows for every draw with pm.Minibatch data: "
+                "build the model on all data, take the draws from here, and call "
+                "pm.compute_log_likelihood(idata, model=that_model)"
+            )
+        theta, log_q = self._posterior.forward(self.latent_draws(chains * draws, random_seed))
+        stats = {"lq": log_q.reshape(chains, -1)}
+        if logs and not self.has_minibatch:
+            stats["lp"] = self.density.log_density(theta).reshape(chains, -1)
+        trace = self.trace_of(theta.reshape(chains, -1, theta.shape[-1]), stats)
         if not return_inferencedata:
             return trace
-        return pm.to_inference_data(trace, model=self.model, **{"log_likelihood": False, **kwargs})
+        idata = pm.to_inference_data(trace, model=self.model, **{"log_likelihood": False, **kwargs})
+        if self.result is not None:
+            idata["posterior"].attrs.update(attributes_of(self.result, self.options))
+        return idata
 
     def as_law(self) -> SavedPosterior:
         """q as a law of SciPy's kind, which is what :meth:`save` keeps.
@@ -192,7 +222,7 @@ class VectorisedApproximation(GraphApproximation):
             self.q,
             tuple(self.density.unconstrained_names),
             variables_of(self.model, value_names),
-            {} if self.result is None else _notes(self.result),
+            {} if self.result is None else notes_of(self.result),
         )
 
     def save(self, path: str | PathLike[str]) -> Path:
@@ -219,11 +249,6 @@ class VectorisedApproximation(GraphApproximation):
         return in_chunks(self._function("constrain", build), theta)
 
 
-def _notes(result: FitResult) -> dict[str, Any]:
-    """What a fit says of q itself, not of a proposal beside it, as JSON holds it."""
-    notes: dict[str, Any] = {"method": result.method, "converged": bool(result.converged)}
-    if result.fresh is not None:
-        kept = ("elbo", "elbo_se", "khat", "log_marginal_is", "log_marginal_is_se")
-        notes |= {name: float(getattr(result.fresh, name)) for name in kept}
-        notes |= {"usable": bool(result.fresh.usable), "verdict": result.fresh.verdict}
-    return notes
+def _require_count(name: str, n: object) -> None:
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(f"{name} must be an integer >= 1, got {n!r}")

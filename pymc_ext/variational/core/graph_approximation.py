@@ -19,6 +19,7 @@ from pymc_ext.density.layout import entry_names
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.improper import refuse_unobserved_flat
 from pymc_ext.model_context import context
+from pymc_ext.observed_twice import mend_observed
 from pymc_ext.over_draws import has_scan, over_draws, scan_draws
 from pymc_ext.periodic import refuse_periodic
 from pymc_ext.typed_graphs import replaced
@@ -52,6 +53,7 @@ class GraphApproximation(Approximation):
     ) -> None:
         model = context(model)
         refuse_periodic(model)
+        mend_observed(model)
         check_start(model, start)
         check_seed(random_seed)
         point = resolve_hyperparameters(model, hyperparameters)

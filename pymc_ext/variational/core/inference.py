@@ -220,6 +220,7 @@ class AlgorithmVI(DeterministicInference):
         self.state = fitted.state
         self.approx.group.hold(fitted.q)
         self.approx.proposal = fitted.proposal
+        self.approx.options = repr(self.algorithm)
         self.keep(fitted)
         return fitted.result
 

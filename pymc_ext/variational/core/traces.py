@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -30,6 +31,19 @@ def make_trace(
         _one_chain(i, model, variables, [x[i] for x in values], {k: x[i] for k, x in stats.items()})
         for i in chains
     ])  # fmt: skip
+
+
+def make_inference_data(
+    model: pm.Model, values: Mapping[str, Array], stats: Mapping[str, Array]
+) -> Any:
+    """Arrays (chain, draw, *shape) of a model's variables, by name, as ArviZ holds them.
+
+    PyMC's converter adds dims, coords and the groups ``observed_data`` and ``constant_data``.
+    """
+    variables = [model[name] for name in values]
+    return pm.to_inference_data(
+        make_trace(model, variables, list(values.values()), stats), model=model
+    )
 
 
 def _one_chain(

@@ -1,5 +1,6 @@
 """What every variational family must do, exact case first."""
 
+import arviz as az
 import cloudpickle
 import numpy as np
 import pymc as pm
@@ -127,6 +128,29 @@ def test_inference_data_has_coords_lp_and_lq(approx):
     np.testing.assert_allclose(idata.posterior["beta"].values[0], theta, rtol=EXACT)
     np.testing.assert_allclose(idata.sample_stats["lp"].values[0], lp, rtol=EXACT)
     np.testing.assert_allclose(idata.sample_stats["lq"].values[0], lq, rtol=EXACT)
+
+
+def test_its_draws_go_on_in_arviz_and_pymc(approx, tmp_path):
+    idata = approx.sample(100, random_seed=3, log_likelihood=True, log_prior=True)
+    with logistic_model():  # PyMC 5 leaves a model without log p̃ behind
+        pm.sample_posterior_predictive(
+            idata, extend_inferencedata=True, random_seed=3, progressbar=False
+        )
+    idata.to_netcdf(str(tmp_path / "kept.nc"))
+    kept, attributes = az.from_netcdf(str(tmp_path / "kept.nc")), idata["posterior"].attrs
+    assert kept["log_likelihood"]["y"].shape == (1, 100, 60)
+    np.testing.assert_allclose(
+        kept["log_likelihood"]["y"].values.sum(2) + kept["log_prior"]["beta"].values.sum(2),
+        kept["sample_stats"]["lp"].values,
+        rtol=NUMERIC,
+    )
+    assert kept["posterior_predictive"]["y"].dtype == kept["observed_data"]["y"].dtype
+    assert kept["posterior"].attrs["options"] == attributes["options"] != ""
+    assert attributes["method"] == approx.result.method and attributes["random_seed"] == SEED
+    for name in ("elbo", "elbo_se", "gradient_evaluations", "seconds"):
+        assert attributes[name] == getattr(approx.result, name)
+    if approx.result.fresh is not None:
+        assert attributes["khat"] == approx.result.fresh.khat
 
 
 def test_sample_node_and_symbolic_logq(model, approx):

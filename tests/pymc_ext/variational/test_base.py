@@ -103,6 +103,25 @@ def test_sample_carries_coords_deterministics_lp_and_lq(model, approx):
     assert approx.sample(5, return_inferencedata=False)["beta"].shape == (5, 2)
 
 
+def test_draws_without_logs_cost_no_value_of_log_p(approx, monkeypatch):
+    monkeypatch.setattr(approx.density, "log_density", None)
+    idata = approx.sample(5, random_seed=4, logs=False)
+    assert "lq" in idata.sample_stats and "lp" not in idata.sample_stats
+
+
+def test_chains_are_the_same_draws_in_rows(approx):
+    one, four = (approx.sample(n, chains=k, random_seed=4) for n, k in ((40, 1), (10, 4)))
+    for group in ("posterior", "sample_stats"):
+        for name, values in one[group].data_vars.items():
+            np.testing.assert_array_equal(four[group][name].values.ravel(), values.values.ravel())
+    assert four.posterior["beta"].shape == (4, 10, 2)
+    for chains in (0, True, 1.5):
+        with pytest.raises(ValueError, match="chains must be an integer >= 1"):
+            approx.sample(10, chains=chains)
+    with pytest.raises(ValueError, match=r"draws must be an integer >= 1, got 1\.5"):
+        approx.sample(1.5, chains=4)
+
+
 def test_seeds_reproduce_and_unseeded_draws_move_on(approx):
     a, b = (approx.sample(3, random_seed=9).posterior["beta"].values for _ in range(2))
     np.testing.assert_array_equal(a, b)
@@ -213,6 +232,8 @@ def test_minibatch_models_sample_without_lp_and_refuse_log_p():
     assert "lq" in stats_ and "lp" not in stats_
     with pytest.raises(ValueError, match="Minibatch"):
         approx.draws_with_logs(5)
+    with pytest.raises(ValueError, match="other rows for every draw"):
+        approx.sample(10, log_likelihood=True)
     assert model["mu"].name == "mu"
 
 

@@ -1,0 +1,49 @@
+"""What a fit says of q, as a file holds it beside q or beside its draws."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from typing import Any
+
+from pymc_ext.variational.core.result import FitResult
+
+__all__ = ["attributes_of", "notes_of"]
+
+
+def notes_of(result: FitResult) -> dict[str, Any]:
+    """What it says of q itself, not of a proposal beside it, as JSON holds it."""
+    notes: dict[str, Any] = {"method": result.method, "converged": bool(result.converged)}
+    if result.fresh is not None:
+        kept = ("elbo", "elbo_se", "khat", "log_marginal_is", "log_marginal_is_se")
+        notes |= {name: float(getattr(result.fresh, name)) for name in kept}
+        notes |= {"usable": bool(result.fresh.usable), "verdict": result.fresh.verdict}
+    return notes
+
+
+def attributes_of(result: FitResult, options: str) -> dict[str, str | int | float]:
+    """The same with what was spent, as NetCDF holds it: truth as 1 and 0.
+
+    Parameters
+    ----------
+    result
+        Of the fit.
+    options
+        The algorithm with its options, in words.
+    """
+    notes = notes_of(result)
+    spent = ("density_evaluations", "gradient_evaluations", "seconds", "compile_seconds")
+    found: dict[str, str | int | float] = {
+        "trusted_posteriors_version": version("trusted-posteriors"),
+        **{name: int(x) if isinstance(x, bool) else x for name, x in notes.items()},
+        "stop_reason": result.stop_reason,
+        "notes": json.dumps(result.notes, ensure_ascii=False),
+        **{name: getattr(result, name) for name in spent},
+    }
+    if result.random_seed is not None:
+        found["random_seed"] = result.random_seed
+    if result.elbo is not None and result.elbo_se is not None:  # in closed form, where it is known
+        found |= {"elbo": result.elbo, "elbo_se": result.elbo_se}
+    if options:
+        found["options"] = options
+    return found

@@ -1,0 +1,129 @@
+"""What `bridge.fit` hands back carries on in ArviZ and PyMC, unmodified."""
+
+from __future__ import annotations
+
+import json
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+
+import bridge
+from bridge.answer import Advice
+from bridge.targets.draws import group_names
+
+ROWS = 60
+X = np.linspace(-1, 1, ROWS)
+Y = 1 + 2 * X + np.random.default_rng(1).normal(size=ROWS)
+PROGRAM = """
+data { int N; vector[N] y; }
+parameters { real mu; }
+model { mu ~ normal(0, 5); y ~ normal(mu, 1); }
+generated quantities {
+  vector[N] log_lik;
+  for (n in 1:N) log_lik[n] = normal_lpdf(y[n] | mu, 1);
+  real twice = 2 * mu;
+}
+"""
+
+
+def line() -> pm.Model:
+    with pm.Model(coords={"row": np.arange(ROWS) + 100}) as model:
+        x = pm.Data("x", X, dims="row")
+        slope, sigma = pm.Normal("slope", 0, 5), pm.HalfNormal("sigma", 2)
+        mean = pm.Deterministic("mean", 1 + slope * x, dims="row")
+        pm.Normal("y", mean, sigma, observed=Y, dims="row")
+    return model
+
+
+@pytest.fixture(scope="module", params=["weights", "chains"])
+def advice(request: pytest.FixtureRequest) -> Advice:
+    if request.param == "weights":
+        return bridge.fit(line(), random_seed=1)
+    pytest.importorskip("nutpie")
+    return bridge.fit(line(), methods="laplace", khat=0.01, random_seed=1)
+
+
+def test_the_data_of_a_model_come_with_its_draws(advice) -> None:
+    idata = advice.idata
+    groups = set(group_names(idata)) - {""}
+    assert groups == {"posterior", "sample_stats", "observed_data", "constant_data"}
+    assert idata["posterior"]["mean"].dims == ("chain", "draw", "row")
+    for group, name, values in (("observed_data", "y", Y), ("constant_data", "x", X)):
+        np.testing.assert_array_equal(idata[group][name], values)
+        np.testing.assert_array_equal(idata[group]["row"], np.arange(ROWS) + 100)
+    np.testing.assert_allclose(
+        idata["posterior"]["mean"], 1 + idata["posterior"]["slope"] * idata["constant_data"]["x"]
+    )
+
+
+def test_attributes_say_how_the_draws_came_about(advice) -> None:
+    attributes = advice.idata["posterior"].attrs
+    assert attributes["trusted"] == 1 and attributes["random_seed"] == 1
+    assert attributes["pymc_version"] == pm.__version__
+    options = json.loads(attributes["options"])
+    assert options["draws"] == 4_000 and options["methods"] in (["hierarchical"], ["laplace"])
+    if advice.fit is None:
+        assert attributes["method"] == "warm-nuts" and "khat" not in attributes
+    else:
+        assert attributes["khat"] == advice.attempts[-1].khat < 0.7
+        assert "algorithm" in json.loads(attributes["method_options"])
+
+
+def test_the_draws_go_on_in_pymc_and_arviz(advice, tmp_path) -> None:
+    idata, model = advice.idata.copy(), line()
+    with model:
+        pm.sample_posterior_predictive(
+            idata, extend_inferencedata=True, random_seed=1, progressbar=False
+        )
+    pm.stats.compute_log_likelihood(idata, model=model, progressbar=False)
+    pm.stats.compute_log_prior(idata, model=model, progressbar=False)
+    assert idata["posterior_predictive"]["y"].sizes["row"] == ROWS
+    loo = az.loo(idata, pointwise=True)
+    assert np.isfinite(loo.elpd if hasattr(loo, "elpd") else loo["elpd_loo"])
+    advice.draws.to_netcdf(tmp_path / "draws.nc")
+    drawn = az.from_netcdf(str(tmp_path / "draws.nc"))
+    np.testing.assert_array_equal(drawn["observed_data"]["y"], Y)
+    idata.to_netcdf(str(tmp_path / "kept.nc"))
+    kept = az.from_netcdf(str(tmp_path / "kept.nc"))
+    assert set(group_names(kept)) == set(group_names(idata))
+    assert kept["posterior"].attrs["reasons"] == advice.reasons
+
+
+def test_what_was_resampled_is_kept_apart(advice) -> None:
+    """Its weights give the mean that the resampled draws give, up to the noise of both."""
+    idata = advice.unresampled
+    if advice.fit is None:
+        assert idata is None
+        return
+    assert "lq" not in advice.idata["sample_stats"]  # no weights are to be taken of these again
+    stats = idata["sample_stats"]
+    weights = np.exp(stats["log_weight"].values.ravel())
+    assert weights.sum() == pytest.approx(1)
+    np.testing.assert_allclose(stats["lq"].values, advice.fit.weighted.lq)
+    slopes = idata["posterior"]["slope"].values.ravel()
+    assert len(np.unique(slopes)) == slopes.size
+    resampled = advice.idata["posterior"]["slope"].values.ravel()
+    worth = advice.idata["posterior"].attrs["effective_draws"]
+    assert worth == pytest.approx(1 / (weights @ weights))
+    error = resampled.std() * np.sqrt(1 / worth + 1 / resampled.size)
+    assert abs(weights @ slopes - resampled.mean()) < 4 * error
+    if hasattr(az, "loo_approximate_posterior"):
+        pm.stats.compute_log_likelihood(idata, model=line(), progressbar=False)
+        loo = az.loo_approximate_posterior(idata, log_p=stats["lp"], log_q=stats["lq"])
+        assert np.isfinite(loo.elpd)
+
+
+@pytest.mark.stan
+def test_log_lik_of_a_program_is_its_log_likelihood() -> None:
+    advice = bridge.fit(PROGRAM, {"N": ROWS, "y": Y}, methods="laplace", random_seed=1)
+    idata = advice.idata
+    assert "twice" in idata["posterior"] and "log_lik" not in idata["posterior"]
+    mu = idata["posterior"]["mu"].values[..., None]
+    expected = -0.5 * (Y - mu) ** 2 - 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(idata["log_likelihood"]["log_lik"], expected, atol=1e-10)
+    az.loo(idata)
+    assert idata["posterior"].attrs["exact"] == 1
+    assert "stan_version" in idata["posterior"].attrs
+    assert "log_likelihood" in group_names(advice.unresampled)
