@@ -208,7 +208,7 @@ def _study(
     import pymc as pm
 
     from bridge.calibration.of_pymc import PyMCStudy
-    from pymc_ext.model_context import context
+    from pymc_ext.models.context import context
 
     if method is not None and method.representation == "stan":
         raise ValueError(

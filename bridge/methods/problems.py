@@ -184,7 +184,7 @@ def as_problem(
                 "data belong to a Stan program: a PyMC model already holds its own; use pm.set_data"
             )
         from bridge.targets.pymc import require_samplable
-        from pymc_ext.model_context import context
+        from pymc_ext.models.context import context
 
         own = context(model, "give a pm.Model, a Stan program or a density")
         require_samplable(own)

@@ -16,10 +16,9 @@ from pytensor.tensor.random.op import RandomVariable
 from bridge.targets.base import Draws, as_points, select
 from pymc_ext.density.model import PyMCDensity, rows_per_call
 from pymc_ext.density.undefined import refuse_missing_data
-from pymc_ext.improper import refuse_unobserved_flat
-from pymc_ext.observed_twice import mend_observed
+from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
+from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.over_draws import over_draws
-from pymc_ext.periodic import refuse_periodic
 
 if TYPE_CHECKING:
     from pytensor.compile import Function

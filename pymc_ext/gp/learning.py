@@ -19,7 +19,7 @@ from pymc_ext.gp.model import Approximate
 from pymc_ext.gp.points import Point, refuse_other_observations, sources
 from pymc_ext.gp.search_space import active_bounds, box_of, start_values
 from pymc_ext.gp.solver import Solver
-from pymc_ext.model_context import context
+from pymc_ext.models.context import context
 from pymc_ext.variational.core.monitor import Monitor
 
 logger = logging.getLogger(__name__)

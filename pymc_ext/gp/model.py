@@ -37,7 +37,7 @@ from pymc_ext.gp.points import Point, function_of, numbers_at
 from pymc_ext.gp.posterior import Prior
 from pymc_ext.gp.rules import CVI, Rule
 from pymc_ext.gp.solver import Solver, make_prior
-from pymc_ext.model_context import context
+from pymc_ext.models.context import context
 
 Function = Callable[..., TensorVariable]  # of pm.gp.mean or pm.gp.cov, of the rows of inputs
 JITTER = 1e-6  # of sampled conditionals only, as in pm.gp

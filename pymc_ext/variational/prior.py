@@ -16,7 +16,7 @@ from pytensor.graph.op import Op
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density.coordinates import TransportMap
-from pymc_ext.model_context import context
+from pymc_ext.models.context import context
 from pymc_ext.ops.callback import register_numba
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.saved.posterior import SavedPosterior

@@ -17,11 +17,10 @@ from pytensor.tensor import TensorVariable
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.layout import entry_names
 from pymc_ext.density.model import PyMCDensity
-from pymc_ext.improper import refuse_unobserved_flat
-from pymc_ext.model_context import context
-from pymc_ext.observed_twice import mend_observed
+from pymc_ext.models.context import context
+from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
+from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.over_draws import has_scan, over_draws, scan_draws
-from pymc_ext.periodic import refuse_periodic
 from pymc_ext.typed_graphs import replaced
 from pymc_ext.variational.core.checks import check_seed, check_start, resolve_hyperparameters
 from pymc_ext.variational.core.groups import PointGroup, TransformGroup

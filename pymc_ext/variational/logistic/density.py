@@ -22,7 +22,7 @@ from pytensor.tensor import TensorVariable
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.layout import pieces
 from pymc_ext.density.model import PyMCDensity
-from pymc_ext.model_context import context
+from pymc_ext.models.context import context
 from pymc_ext.over_draws import over_draws
 from pymc_ext.typed_graphs import gradients, replaced
 from pymc_ext.variational.core.algorithm import Algorithm, Q

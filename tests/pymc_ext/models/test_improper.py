@@ -8,7 +8,7 @@ import pytest
 from pymc.distributions.transforms import Interval
 
 import pymc_ext as px
-from pymc_ext.improper import refuse_unobserved_flat
+from pymc_ext.models.improper import refuse_unobserved_flat
 
 # those of logistic likelihoods refuse every Flat, in words of their own
 OTHERS = "AlgorithmVI", "JaakkolaVI", "MatchingVI", "ViperVI"

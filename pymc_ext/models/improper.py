@@ -1,11 +1,11 @@
-"""Refusing flat variables that no data inform: their posterior has no finite mass."""
+"""Refusing variables whose posterior, or density on the unconstrained space, has no finite mass."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 import pymc as pm
-from pymc.distributions.transforms import LogTransform
+from pymc.distributions.transforms import CircularTransform, LogTransform
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorVariable
 
@@ -34,4 +34,19 @@ def refuse_unobserved_flat(
         raise ValueError(
             f"the posterior is improper: nothing observed depends on {', '.join(names)}, whose "
             "prior is flat; give a proper prior, such as pm.Normal, or leave it out of the model"
+        )
+
+
+def refuse_periodic(model: pm.Model) -> None:
+    """ValueError where a free variable has PyMC's circular transform, as VonMises has.
+
+    Its unconstrained density repeats itself every 2π: it has no normalising constant and as many
+    modes as there are turns.
+    """
+    transforms = model.rvs_to_transforms
+    names = [rv.name for rv in model.free_RVs if isinstance(transforms[rv], CircularTransform)]
+    if names:
+        raise ValueError(
+            f"{', '.join(names)} is on a circle, where PyMC's unconstrained density repeats itself "
+            "and has no finite mass: use pm.sample, or two coordinates and their angle"
         )

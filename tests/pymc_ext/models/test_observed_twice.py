@@ -7,7 +7,7 @@ import pymc as pm
 
 import bridge
 import pymc_ext as px
-from pymc_ext.observed_twice import mend_observed
+from pymc_ext.models.observed_twice import mend_observed
 from tests.tolerances import EXACT
 
 

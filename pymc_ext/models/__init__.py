@@ -1,0 +1,5 @@
+"""What a PyMC model is held to before it is fitted; knows no density and no family.
+
+`context` finds the model that a call is about, `improper` refuses one whose posterior has no finite
+mass, `observed_twice` mends what PyMC's predictions leave behind.
+"""
