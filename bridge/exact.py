@@ -14,7 +14,7 @@ from bridge.methods.warm_nuts import EXPECTED_FAILURES, FLOW_STEPS, sampler_for
 from bridge.stan.sampler import StanNUTS, takes
 from bridge.targets.draws import InferenceData
 from bridge.trust import Missed, doubts_of_nuts, not_visited
-from pymc_ext.density import CountedDensity, TransportMap
+from pymc_ext.density import CountedDensity, DensityError, TransportMap
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.sampling.diagnostics import MOST_NAMED
 from pymc_ext.sampling.options import Sampling
@@ -103,7 +103,7 @@ def exact_answer(
     why = _no_sampler(problem)
     if why is None:
         try:
-            found = _warm(problem, transport, modes, options, seed)
+            found = _from_where_it_can(problem, transport, modes, options, seed)
             if improper is None or not found.doubts:
                 return found
             return replace(found, doubts=(improper, *found.doubts))
@@ -111,14 +111,37 @@ def exact_answer(
             if improper is not None:
                 without = f"NUTS gave no draws within {options.budget:,} gradients either"
                 raise RunawayError(f"{improper} ({without})") from error
+            if isinstance(problem, DensityProblem):  # it has no sampler of its own
+                raise
             _log.debug("%s failed", WARM, exc_info=True)
             why = f"{WARM} {failure(error, attempts)}"
-    if isinstance(problem, DensityProblem):
-        return _warm(problem, None, None, options, seed)  # it has no sampler of its own
+    assert not isinstance(problem, DensityProblem)
     idata = problem.nuts(draws, seed, progressbar)
     elsewhere = () if modes is None else not_visited(modes, problem.pymc_target, idata)
     doubts = (*elsewhere, *doubts_of_nuts(idata))
     return Exact(COLD, idata, doubts, f"the sampler's own defaults ({why})", None)
+
+
+def _from_where_it_can(
+    problem: ModelProblem | StanProblem | DensityProblem,
+    transport: TransportMap | None,
+    modes: Missed | None,
+    options: Sampling,
+    seed: int,
+) -> Exact:
+    """Chains from q and the modes; from random starts where log p̃ is flat or undefined there."""
+    try:
+        return _warm(problem, transport, modes, options, seed)
+    except DensityError:
+        if transport is None and modes is None:
+            raise
+        _log.debug("no chain can start from q and the modes", exc_info=True)
+    found = _warm(problem, None, None, options, seed)
+    if modes is None:
+        return found
+    assert isinstance(found.draws, NamedDraws)
+    elsewhere = not_visited(modes, problem.pymc_target, found.draws.inference_data())
+    return replace(found, doubts=(*elsewhere, *found.doubts))
 
 
 def in_a_flow(

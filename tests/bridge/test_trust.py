@@ -280,3 +280,42 @@ def test_a_uniform_law_is_flat_and_not_improper(seed: int) -> None:
     assert advice.trusted, advice.reasons
     log_z, error = advice.log_evidence
     assert abs(log_z - np.log(9)) < monte_carlo(error)
+
+
+def test_raw_units_are_not_improper() -> None:
+    """An intercept 2,000 years off the data has an sd of a million; its path's has one of .3."""
+    rng = np.random.default_rng(11)
+    year = np.linspace(1990, 2020, 31)
+    y = 1e6 + 2.5e4 * (year - 1990) + 3e4 * rng.normal(size=31)
+    with pm.Model() as model:
+        a, b = pm.Normal("a", 0, 1e9), pm.Normal("b", 0, 1e6)
+        pm.Normal("y", a + b * year, pm.HalfNormal("s", 1e6), observed=y)
+    advice = bridge.fit(model, random_seed=1)
+    assert advice.trusted and advice.method == "hierarchical", advice.reasons
+    slope, intercept = np.polyfit(year, y, 1)
+    posterior = advice.idata["posterior"]
+    sd = float(posterior["a"].std())
+    assert abs(float(posterior["a"].mean()) - intercept) < 0.2 * sd and 9e5 < sd < 1.4e6
+    assert abs(float(posterior["b"].mean()) - slope) < 0.2 * float(posterior["b"].std())
+
+
+def test_chains_start_elsewhere_where_the_density_is_flat_at_their_starts(monkeypatch) -> None:
+    """Before the model's own sampler runs, which has no budget."""
+    pytest.importorskip("nutpie")
+    starts = []
+
+    def flat(problem, transport, modes, *rest, **options):
+        starts.append((transport, modes))
+        if len(starts) == 1:
+            raise DensityError("the score is zero at and beside the start")
+        return run(problem, transport, modes, *rest, **options)
+
+    run = exact._warm
+    monkeypatch.setattr(exact, "_warm", flat)
+    density = CallableDensity(lambda x: -0.5 * (x**2).sum(1), lambda x: -x, dimension=2)
+    found = exact_answer(
+        as_problem(density, None), BatchMatch().fit(density, random_seed=1).q, None, Sampling(),
+        draws=100, seed=1, progressbar=False,
+    )  # fmt: skip
+    first, second = starts
+    assert first[0] is not None and second == (None, None) and not found.doubts

@@ -57,7 +57,9 @@ HALVINGS = 30  # of the weight: λ is then 1e-9 of its start, and no step at all
 WIDENING, LONGEST = 1.5, 4.0  # of the radius after a kept step, and at most, in nats a dimension
 NARROWING = 4.0  # of the radius after a step back, and of Σ where hardly a draw has a density
 MOST_RETREATS = 30  # sds are then 1e-9 of the start's: what has no density there has none
-RUNAWAY = 1e6  # sds over those of the start, which a path or the user chose: no scale is so wrong
+# sds over those of the start: that of an intercept in raw units is 1e9 times that of its path, and
+# beyond 1e12 a double has no digits left for what stays as it was.
+RUNAWAY = 1e12
 ERRORS = 3.0  # standard errors by which an ELBO must have fallen to step back
 WINDOW = 5  # batches whose mean ELBO is compared with that of the five before
 
