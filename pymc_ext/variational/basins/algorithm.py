@@ -161,7 +161,8 @@ class _OneByOne:
                 self.density, theta, log_p, log_q, q.log_density, log_z, rng, around
             )
             explored += 1
-            of_q = Misses(self.density, q.log_density, edge_of(log_q), log_z)
+            middle = theta.mean(axis=0), theta.std(axis=0)
+            of_q = Misses(self.density, q.log_density, edge_of(log_q), log_z, *middle)
             if self._fit_in(found, of_q, most, rng):
                 q, log_z = weighted_mixture(self.density, self.components, rng)
         return q

@@ -57,7 +57,10 @@ OUTSIDE_SDS, OUTSIDE_NATS = 5.0, 4.5
 # Nats by which p exceeds q on average over a basin inside q that counts as missed: a factor of 20,
 # far beyond what skewness or tails leave of a fit whose weights serve.
 UNDERRATED = 3.0
-NEGLIGIBLE = 0.01  # share of q's mass below which a basin does not matter
+NEGLIGIBLE = 0.01  # share of q's mass below which a basin nearby does not matter
+# Share of q's mass times squared distance, in q's sds, from which a basin matters however light it
+# is: with it the sd of that coordinate is 10 % larger.
+INFLUENCE = 0.2
 # Nats a coordinate by which a path's Gaussian may be below its basin: sds wrong by a factor of 2.5.
 # The mirrored mode of a factor model in 45 dimensions, as heavy as q, had a bound of −8.9.
 ROUGH = 0.5
@@ -75,16 +78,21 @@ class Basin:
         The best Gaussian of a path that ended there, or one fitted on from it.
     log_ratio, error
         Lower bound of log(its mass / the mass that q covers) and its standard error.
+    distance
+        Of its middle from q's, in q's sds, of the coordinate in which it is the farthest.
     """
 
     q: LowRankGaussian | Gaussian
     log_ratio: float
     error: float
+    distance: float
 
     @property
     def matters(self) -> bool:
-        """Whether it is beyond 1 % of q's mass."""
-        return self.log_ratio > np.log(NEGLIGIBLE)
+        """Whether it is beyond 1 % of q's mass, or so far away that less changes an sd by 10 %."""
+        return self.log_ratio > min(
+            np.log(NEGLIGIBLE), np.log(INFLUENCE) - 2 * np.log(max(self.distance, 1.0))
+        )
 
 
 # What to do where chains do not go between modes, so that nobody knows what each is worth.
@@ -112,7 +120,7 @@ class MissedMass:
 
     @property
     def matters(self) -> bool:
-        """Whether any is beyond 1 % of q's mass."""
+        """Whether any does."""
         return any(basin.matters for basin in self.basins)
 
     @property
@@ -123,7 +131,7 @@ class MissedMass:
     def sentence(self, names: list[str], q_mean: Array, q_std: Array) -> str:
         """What a user is told."""
         if not self.matters:
-            return f"no mass beyond 1 % found outside q ({self.gradients} gradients)"
+            return f"no mass that matters found outside q ({self.gradients} gradients)"
         return f"mass is missed: {self.mode(names, q_mean, q_std)}"
 
     def mode(
@@ -197,7 +205,8 @@ def missed_mass(
     """
     before, found = density.gradients, list[Basin]()
     followed, again, ended_outside = list[Path](), list[int](), set[int]()
-    misses = Misses(density, log_density_of_q, edge_of(log_q), log_z)
+    middle = theta.mean(axis=0), theta.std(axis=0)
+    misses = Misses(density, log_density_of_q, edge_of(log_q), log_z, *middle)
     starts = _starts(density, theta if around is None else around, rng)
     floor = log_z + np.log(NEGLIGIBLE)
 
@@ -277,7 +286,8 @@ def _outside(
     with np.errstate(all="ignore"):
         log_ratios = density.log_density(points) - log_r
         error = float(np.std(log_ratios) / np.sqrt(DRAWS))
-    return Basin(q, float(np.mean(log_ratios)) - misses.log_z, error)
+        distance = float(np.max(np.abs(q.mean - misses.mean) / misses.std))
+    return Basin(q, float(np.mean(log_ratios)) - misses.log_z, error, distance)
 
 
 def _matched(
@@ -308,12 +318,16 @@ class Misses:
         log q below which a point is outside, of :func:`edge_of`.
     log_z
         log of the mass that q covers.
+    mean, std
+        q's, (D,).
     """
 
     density: CountedDensity
     log_density_of_q: Callable[[Array], Array]
     edge: float
     log_z: float
+    mean: Array
+    std: Array
 
     def __call__(self, points: Array) -> bool:
         """Of points (M, D)."""

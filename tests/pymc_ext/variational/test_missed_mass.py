@@ -140,7 +140,7 @@ def test_a_basin_of_no_weight_does_not_matter() -> None:
     density, q = mixture(2, 12, 1e-6), Gaussian(np.zeros(2), np.eye(2))
     found, _ = search(density, q, 0.0, 1)
     assert found.paths > 0 and not found.matters
-    assert "no mass beyond 1 %" in found.sentence(["a", "b"], q.mean, q.std)
+    assert "no mass that matters" in found.sentence(["a", "b"], q.mean, q.std)
 
 
 @pytest.mark.parametrize(("D", "apart", "sd"), [(1, 5, 0.02), (2, 8, 0.1), (3, 9, 0.3)])
