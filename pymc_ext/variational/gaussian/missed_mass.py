@@ -227,7 +227,7 @@ def missed_mass(
         if basin is not None and np.isfinite(basin.log_ratio):
             found.append(basin)
             ended_outside.add(len(followed) - 1)
-    if not any(basin.matters for basin in found):
+    if not any(basin.log_ratio > np.log(NEGLIGIBLE) for basin in found):
         fitted = (_fitted_on(density, basin, misses, rng) for basin in _different(found))
         found = [basin for basin in fitted if basin is not None]
     paths = len(found) + sum(i in ended_outside for i in again)
