@@ -72,7 +72,9 @@ def fit(
     good enough, NUTS runs in the coordinates of the best one: Stan's own for a Stan program, nutpie
     for all else (without it the model's own sampler); it is judged by R̂, ESS, E-FMI and
     divergences, and ``Advice.doubts`` says why it is not to be trusted. Then it runs once more in
-    the coordinates of a short flow on that approximation, which is the answer if it passes.
+    the coordinates of a short flow on that approximation, which is the answer if it passes. Where
+    chains keep to modes of their own the mixture of all basins is handed back, with these doubts,
+    as it weighs them.
 
     Parameters
     ----------
@@ -163,19 +165,9 @@ def fit(
         search.attempt(search.basins())
     if not search.trusted and want == "density":
         search.attempt(METHODS[FLOW])
-    found = search.found
-    if search.trusted and found is not None:
-        w = search.weights
-        return Advice(
-            search.attempts[-1].method,
-            tuple(search.attempts),
-            found,
-            resampled(problem, found, w, draws, seed),
-            random_seed=random_seed,
-            options=given,
-            effective_draws=float(w.sum() ** 2 / (w**2).sum()),
-            _weighted=partial(weighted, problem, found, w, seed),
-        )
+    if search.trusted:
+        answer = _of_weights(problem, search, draws, seed)
+        return replace(answer, random_seed=random_seed, options=given)
     predicted = search.predicted
     takes = "" if predicted is None else f", some {predicted:,} gradients"
     _log.info("no approximation is good enough: running NUTS%s", takes)
@@ -195,8 +187,29 @@ def fit(
                 every[-1] = replace(every[-1], verdict=refused)
             else:
                 last = bent
+    if last.doubts and search.weighs_basins:  # chains that keep to their modes weigh none of them
+        answer = _of_weights(problem, search, draws, seed)
+        assert search.of_found is not None
+        doubts = (f"{answer.method}: {search.of_found.verdict}", *last.doubts)
+        return replace(
+            answer, attempts=tuple(every), doubts=doubts, random_seed=random_seed, options=given
+        )
     return Advice(
         last.method, tuple(every), None, last.draws, last.doubts, last.unknown, random_seed, given
+    )
+
+
+def _of_weights(problem: GivenProblem, search: Search, draws: int, seed: int) -> Advice:
+    """Draws of the best fit, resampled by its weights."""
+    found, best, w = search.found, search.of_found, search.weights
+    assert found is not None and best is not None
+    return Advice(
+        best.method,
+        tuple(search.attempts),
+        found,
+        resampled(problem, found, w, draws, seed),
+        effective_draws=float(w.sum() ** 2 / (w**2).sum()),
+        _weighted=partial(weighted, problem, found, w, seed),
     )
 
 

@@ -102,12 +102,16 @@ class Advice:
 
     @property
     def log_evidence(self) -> tuple[float, float] | None:
-        """log Z from the importance weights of the approximation that is trusted, and its standard
+        """log Z from the importance weights of the approximation that was taken, and its standard
         error, nats; None for chains, which have no normaliser."""
         if self.fit is None:
             return None
-        last = self.attempts[-1]
-        return last.log_marginal_is, last.log_marginal_is_se
+        return self._taken.log_marginal_is, self._taken.log_marginal_is_se
+
+    @property
+    def _taken(self) -> Attempt:
+        """The attempt of the draws."""
+        return next(a for a in reversed(self.attempts) if a.method == self.method)
 
     @property
     def attributes(self) -> dict[str, str | int | float]:
@@ -136,11 +140,11 @@ class Advice:
         """What is known of the importance weights, and of the fit that they are of."""
         if self.fit is None or self.log_evidence is None:
             return {}
-        last = self.attempts[-1]
-        found: dict[str, str | int | float] = {"exact": int(last.exact)}
+        best = self._taken
+        found: dict[str, str | int | float] = {"exact": int(best.exact)}
         found["log_evidence"], found["log_evidence_se"] = self.log_evidence
-        if np.isfinite(last.khat):  # it is NaN where weights are constant
-            found |= {"khat": last.khat, "khat_sd": last.khat_sd}
+        if np.isfinite(best.khat):  # it is NaN where weights are constant
+            found |= {"khat": best.khat, "khat_sd": best.khat_sd}
         if self.effective_draws is not None:
             found["effective_draws"] = self.effective_draws
         if "options" in self.fit.info:

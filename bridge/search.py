@@ -9,6 +9,7 @@ import numpy as np
 
 from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted, is_expected
 from bridge.measures.khat import pareto_khat
+from bridge.measures.limits import KHAT_WITHOUT_MEAN
 from bridge.methods.base import Array, Fit, Method
 from bridge.methods.families import FittedBy
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
@@ -49,8 +50,8 @@ class Search:
     ----------
     attempts
         All so far.
-    found, weights
-        The fit of highest ELBO, or the one that is trusted, and the weights of its draws.
+    found, weights, of_found
+        The fit of highest ELBO, or the one that is trusted, the weights of its draws, its attempt.
     trusted
         Whether the last one may be taken for the posterior.
     modes
@@ -72,6 +73,7 @@ class Search:
         self.attempts: list[Attempt] = []
         self.found: Fit | None = None
         self.weights: Array = np.empty(0)
+        self.of_found: Attempt | None = None
         self.modes: Missed | None = None
         self.trusted = False
         self._elbo, self._log_z = -np.inf, np.nan  # of `found`
@@ -94,7 +96,7 @@ class Search:
             self.trusted = attempt.good and outside is None and k.weights is not None
             best = self.found is None or attempt.elbo > self._elbo  # −∞ where p̃ has edges
             if k.weights is not None and (self.trusted or best):
-                self.found, self.weights = found, k.weights
+                self.found, self.weights, self.of_found = found, k.weights, attempt
                 self._elbo, self._log_z = attempt.elbo, k.log_marginal_is
         elif isinstance(self.problem, ModelProblem):
             _require_defined(self.problem)
@@ -151,6 +153,12 @@ class Search:
     def improper(self) -> str | None:
         """Why the posterior looks improper, in words: a fit of it, or of a basin, ran away."""
         return next((a.improper for a in self.attempts if a.improper), None)
+
+    @property
+    def weighs_basins(self) -> bool:
+        """Whether the best fit covers several basins, and its weights have a mean at least."""
+        best = self.of_found
+        return best is not None and best.method == BASINS and best.khat < KHAT_WITHOUT_MEAN
 
     def within(self, options: Sampling) -> Sampling:
         """Options of chains, with a budget by what they are predicted to take where every fit ran

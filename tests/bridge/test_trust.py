@@ -319,3 +319,19 @@ def test_chains_start_elsewhere_where_the_density_is_flat_at_their_starts(monkey
     )  # fmt: skip
     first, second = starts
     assert first[0] is not None and second == (None, None) and not found.doubts
+
+
+def test_where_chains_keep_to_their_modes_the_weighed_basins_are_handed_back() -> None:
+    """Not trusted; but as many chains in each mode as there are starts weigh nothing."""
+    density = ZOO["moving-average"].make()
+    advice = bridge.fit(density, random_seed=1)
+    assert not advice.trusted and advice.method == "basins", advice.reasons
+    assert advice.doubts[0].startswith("basins: refused: k̂ = ")
+    assert any("R̂" in doubt for doubt in advice.doubts)
+    assert advice.attempts[-1].method == "warm-nuts"
+    draws = density.draws(20_000, np.random.default_rng(1))
+    share = np.mean(density.mode_of(draws) == 0)
+    theta = advice.draws.values["theta"].reshape(-1, density.dimension)
+    assert abs(np.mean(density.mode_of(theta) == 0) - share) < 0.05
+    assert advice.idata["posterior"].attrs["trusted"] == 0
+    assert advice.log_evidence is not None

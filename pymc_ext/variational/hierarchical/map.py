@@ -332,6 +332,6 @@ class HierarchicalMap:
 
     def log_density(self, theta: Array) -> Array:
         """Normalised log q at any θ, (N, D) -> (N,); −∞ where v is beyond what numbers can hold."""
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             log_q = self.forward(self.inverse(theta))[1]
         return np.where(np.isnan(log_q), -np.inf, log_q)
