@@ -185,8 +185,9 @@ def fit(
             if bent.doubts:
                 refused = f"{every[-1].verdict}; not trusted either: {bent.doubts[0]}"
                 every[-1] = replace(every[-1], verdict=refused)
-            else:
-                last = bent
+            else:  # a tail that the first chains have seen is there, whether or not these reach it
+                unknown = tuple(dict.fromkeys((*last.unknown, *bent.unknown)))
+                last = replace(bent, unknown=unknown)
     if last.doubts and search.weighs_basins:  # chains that keep to their modes weigh none of them
         answer = _of_weights(problem, search, draws, seed)
         assert search.of_found is not None

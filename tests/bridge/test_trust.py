@@ -16,6 +16,7 @@ from bridge.search import Search
 from bridge.trust import doubts_of_nuts
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, DensityError
+from pymc_ext.sampling.diagnostics import Heavy
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
@@ -84,7 +85,9 @@ def test_what_diverges_in_a_map_is_tried_once_more_in_a_flow(monkeypatch) -> Non
         if first:
             return found
         first.append(found)
-        return replace(found, trusted=False, reasons=("9 of 900 transitions diverged",))
+        seen = replace(found.diagnostics, heavy=(Heavy("a tail", sd_error=1.0, khat=0.9),))
+        reasons = ("9 of 900 transitions diverged",)
+        return replace(found, trusted=False, reasons=reasons, diagnostics=seen)
 
     monkeypatch.setattr(exact, "sample", diverging)
     with pm.Model() as model:
@@ -93,6 +96,7 @@ def test_what_diverges_in_a_map_is_tried_once_more_in_a_flow(monkeypatch) -> Non
     assert [attempt.method for attempt in advice.attempts][-2:] == ["warm-nuts", "flow-nuts"]
     assert advice.method == "flow-nuts" and advice.trusted
     assert advice.attempts[-1].gradients > 10 * exact.FLOW_STEPS  # those of the flow count
+    assert "a tail" in advice.unknown  # that the flow's chains did not see it is no proof
     first.clear()
     monkeypatch.setattr(exact, "MOST_DIMENSIONS", 1)
     advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
