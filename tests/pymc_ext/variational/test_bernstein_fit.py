@@ -239,7 +239,9 @@ def test_polishing_lowers_khat_of_eight_schools():
         theta = mu + tau * pm.Normal("theta_trans", 0.0, 1.0, shape=8)
         pm.Normal("y", theta, sd, observed=y)
     with model:
-        method = px.BernsteinVI(px.FlowShape(10), random_seed=1)
+        # path gradients leave nothing to polish here: 99.9 % of the draws are effective
+        noisy = px.StepOptions(gradient="total")
+        method = px.BernsteinVI(px.FlowShape(10), step=noisy, random_seed=1)
         approx = pm.fit(20_000, method=method, progressbar=False)
     plain, (kept,) = approx.stages[0], [stage for stage in approx.stages if stage.kept]
     assert -31.40 < plain.elbo < -31.3113
