@@ -23,6 +23,7 @@ from bridge.methods.problems import GivenProblem, as_problem
 from bridge.methods.table import METHODS, find_approximations
 from bridge.search import Search
 from bridge.verdict import REPETITIONS
+from pymc_ext.sampling.diagnostics import unknown_moments
 from pymc_ext.sampling.options import Sampling
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def fit(
     if not search.trusted and want == "density":
         search.attempt(METHODS[FLOW])
     if search.trusted:
-        answer = _of_weights(problem, search, draws, seed)
+        answer = _of_weights(problem, search, draws, seed, ess)
         return replace(answer, random_seed=random_seed, options=given)
     predicted = search.predicted
     takes = "" if predicted is None else f", some {predicted:,} gradients"
@@ -189,7 +190,7 @@ def fit(
                 unknown = tuple(dict.fromkeys((*last.unknown, *bent.unknown)))
                 last = replace(bent, unknown=unknown)
     if last.doubts and search.weighs_basins:  # chains that keep to their modes weigh none of them
-        answer = _of_weights(problem, search, draws, seed)
+        answer = _of_weights(problem, search, draws, seed, ess)
         assert search.of_found is not None
         doubts = (f"{answer.method}: {search.of_found.verdict}", *last.doubts)
         return replace(
@@ -200,15 +201,18 @@ def fit(
     )
 
 
-def _of_weights(problem: GivenProblem, search: Search, draws: int, seed: int) -> Advice:
+def _of_weights(problem: GivenProblem, search: Search, draws: int, seed: int, ess: float) -> Advice:
     """Draws of the best fit, resampled by its weights."""
     found, best, w = search.found, search.of_found, search.weights
     assert found is not None and best is not None
+    taken = resampled(problem, found, w, draws, seed)
+    read = {k: v for k, v in taken.values.items() if v.dtype.kind == "f"}
     return Advice(
         best.method,
         tuple(search.attempts),
         found,
-        resampled(problem, found, w, draws, seed),
+        taken,
+        unknown=tuple(quantity.name for quantity in unknown_moments(read, ess)),
         effective_draws=float(w.sum() ** 2 / (w**2).sum()),
         _weighted=partial(weighted, problem, found, w, seed),
     )

@@ -163,16 +163,9 @@ class Diagnostics:
         statistics
             Of the sampler, by ArviZ's names, (chains, draws) each.
         """
-        values: list[Array] = [theta, lp[..., None]]
-        labels = [*names, "log p̃"]
-        for name, value in derived.items():
-            flat = value.reshape(*value.shape[:2], -1)
-            defined = np.isfinite(flat).all(axis=(0, 1))
-            values.append(flat[..., defined])
-            places = [",".join(map(str, place)) for place in np.ndindex(*value.shape[2:])]
-            every = [f"{name}[{place}]" if place else name for place in places]
-            labels += [every[i] for i in np.flatnonzero(defined)]
-        return cls.of(np.concatenate(values, axis=-1), labels, statistics)
+        columns, labels = _columns(derived)
+        values = np.concatenate([theta, lp[..., None], *columns], axis=-1)
+        return cls.of(values, [*names, "log p̃", *labels], statistics)
 
     @property
     def ess(self) -> float:
@@ -259,6 +252,43 @@ def scalars(values: Mapping[str, NDArray], shape: tuple[int, ...]) -> dict[str, 
     """Real values by name (chains · draws, *size) by chain, (chains, draws, *size) each."""
     real = {k: np.asarray(v) for k, v in values.items() if np.asarray(v).dtype.kind == "f"}
     return {name: value.reshape(*shape, *value.shape[1:]) for name, value in real.items()}
+
+
+def unknown_moments(values: Mapping[str, Array], ess: float) -> tuple[Heavy, ...]:
+    """Quantities whose sd, or mean, is not to be had from draws, of those that a user reads.
+
+    Weights are judged on the unconstrained space: exp(x) may have no variance where x has all
+    moments. Nothing is said of fewer than `DRAWS_FOR_TAIL` draws.
+
+    Parameters
+    ----------
+    values
+        By name, (chains, draws, *shape).
+    ess
+        Effective draws asked for: an sd known to 1/√ess of itself is known.
+    """
+    columns, labels = _columns(values)
+    if not columns or np.prod(columns[0].shape[:2]) < DRAWS_FOR_TAIL:
+        return ()
+    quantities = np.concatenate(columns, axis=-1)
+    heavy = np.flatnonzero(_khat_of_squares(quantities) >= NO_VARIANCE)
+    if not len(heavy):
+        return ()
+    return Diagnostics.of(quantities[..., heavy], [labels[i] for i in heavy], {}).unknown(ess)
+
+
+def _columns(values: Mapping[str, Array]) -> tuple[list[Array], list[str]]:
+    """Those that are always finite of values (chains, draws, *shape), as (chains, draws, K) a name,
+    and their labels."""
+    columns, labels = list[Array](), list[str]()
+    for name, value in values.items():
+        flat = value.reshape(*value.shape[:2], -1)
+        defined = np.isfinite(flat).all(axis=(0, 1))
+        columns.append(flat[..., defined])
+        places = [",".join(map(str, place)) for place in np.ndindex(*value.shape[2:])]
+        every = [f"{name}[{place}]" if place else name for place in places]
+        labels += [every[i] for i in np.flatnonzero(defined)]
+    return columns, labels
 
 
 def _khat_of_squares(quantities: Array) -> Array:

@@ -127,3 +127,15 @@ def test_log_lik_of_a_program_is_its_log_likelihood() -> None:
     assert idata["posterior"].attrs["exact"] == 1
     assert "stan_version" in idata["posterior"].attrs
     assert "log_likelihood" in group_names(advice.unresampled)
+
+
+def test_what_is_read_is_told_where_no_draws_tell_its_moments() -> None:
+    """Weights are judged on log s, which has all moments; s is a half Cauchy, which has none."""
+    with pm.Model() as model:
+        pm.Normal("mu", 0, 1)
+        pm.HalfCauchy("s", 1)
+    advice = bridge.fit(model, random_seed=1)
+    assert advice.trusted and advice.method == "hierarchical"
+    assert advice.unknown == ("s",)
+    assert "take quantiles: s" in advice.reasons
+    assert advice.idata["posterior"].attrs["unknown"] == "s"

@@ -50,7 +50,7 @@ class GraphApproximation(Approximation):
         density: Callable[..., PyMCDensity] = PyMCDensity,
         **options: object,
     ) -> None:
-        model = context(model)
+        model = context(model, "pass model= to the family, which that of pm.fit does not reach")
         refuse_periodic(model)
         mend_observed(model)
         check_start(model, start)
