@@ -88,7 +88,7 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[Missed | None, int]:
     theta = theta[:SEARCHED]
     mean, sd = theta.mean(axis=0), theta.std(axis=0)
     mode = result.mode(coordinate_names(density.density), mean, sd)
-    return Missed(mode, result.places, mean, result.basins[0].log_ratio), result.gradients
+    return Missed(mode, result.places, mean, result.heaviest.log_ratio), result.gradients
 
 
 def missed_by_chains(found: Fit, seed: int) -> tuple[Missed | None, int]:

@@ -172,8 +172,8 @@ class _OneByOne:
     ) -> bool:
         """A map in each basin that matters; whether any is a new one."""
         before, misses = len(self.components), 0
-        for basin in found.basins:
-            if not basin.matters or len(self.components) == most or self.stopped is not None:
+        for basin in filter(lambda basin: basin.matters, found.basins):
+            if len(self.components) == most or self.stopped is not None:
                 break
             if misses == MISSES:
                 break

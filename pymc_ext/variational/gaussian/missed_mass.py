@@ -124,6 +124,11 @@ class MissedMass:
         return any(basin.matters for basin in self.basins)
 
     @property
+    def heaviest(self) -> Basin:
+        """Of those that do; a basin that is heavier still may be too near to matter."""
+        return next(basin for basin in self.basins if basin.matters)
+
+    @property
     def places(self) -> Array:
         """Middles of the basins that matter, the heaviest's first, unconstrained, (M, D)."""
         return np.array([basin.q.mean for basin in self.basins if basin.matters])
@@ -142,7 +147,7 @@ class MissedMass:
         covered: str = "the approximation covers",
     ) -> str:
         """The heaviest, in words."""
-        heaviest = self.basins[0]
+        heaviest = self.heaviest
         place = heaviest.q.mean
         most = np.argsort(-np.abs((place - q_mean) / q_std))[:3]
         where = ", ".join(f"{names[i]} = {place[i]:.3g}" for i in most)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
@@ -189,3 +189,22 @@ def test_with_fewer_draws_than_dimensions_the_second_component_is_found() -> Non
     found = missed_mass(CountedDensity(density), theta, log_p, log_q, q.log_density, log_z, rng)
     basin = found.basins[0]
     assert abs(basin.log_ratio - np.log(weight) + log_z) < 4 * basin.error + 0.1
+
+
+def test_a_light_mode_far_away_matters_and_is_the_one_that_is_named() -> None:
+    """.5 % of the mass at 20 sds makes an sd of √3; as much at 4 sds one of 1.04."""
+    light = np.array([0.005, 0.005])
+    middles, weights = np.array([0.0, 4.0, 20.0]), np.array([0.99, *light])
+
+    def log_parts(t):
+        return np.log(weights) - 0.5 * (t - middles) ** 2 - 0.5 * np.log(2 * np.pi)
+
+    density = CallableDensity(
+        lambda t: logsumexp(log_parts(t), axis=1),
+        lambda t: np.sum(softmax(log_parts(t), axis=1) * (middles - t), axis=1, keepdims=True),
+        dimension=1,
+    )
+    found, _ = search(density, Gaussian(np.zeros(1), np.eye(1)), np.log(0.99), 1)
+    assert found.matters and found.heaviest.q.mean == pytest.approx(20.0, abs=0.5)
+    assert found.heaviest.log_ratio == pytest.approx(np.log(0.005 / 0.99), abs=0.2)
+    assert "a mode at a = 20" in found.mode(["a"], np.zeros(1), np.ones(1))
