@@ -148,8 +148,8 @@ class Diagnosis:
             lines.append("trusted: weighted draws of q may be taken for the posterior")
         else:
             lines.append(
-                "not trusted: fit px.HierarchicalVI(), where modes are missed px.BasinsVI(), or "
-                "make exact draws from such a fit by px.sample"
+                "not trusted: make exact draws by px.sample(approx), best of px.HierarchicalVI()'s; "
+                "where modes are missed fit px.BasinsVI()"
             )
         return "\n".join(lines)
 

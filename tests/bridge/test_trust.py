@@ -42,7 +42,7 @@ def test_one_gaussian_of_two_is_not_trusted_but_a_map_in_every_basin() -> None:
     advice = bridge.fit(two_modes(), methods="laplace", random_seed=1, draws=400, progressbar=False)
     first = advice.attempts[0]
     assert first.verdict.startswith("refused: mass is missed: a mode at ")
-    assert "holds at least 0.43 times the mass that the approximation covers" in first.verdict
+    assert "worth at least 0.43 times the mass that the approximation covers" in first.verdict
     assert advice.method == "basins" and advice.trusted, advice.reasons
     share = float((np.asarray(advice.idata["posterior"]["x"])[0, :, 0] > 6).mean())
     assert abs(share - 0.3) < monte_carlo(np.sqrt(0.21 / 400))

@@ -153,7 +153,7 @@ class MissedMass:
         where = ", ".join(f"{names[i]} = {place[i]:.3g}" for i in most)
         share = np.exp(min(heaviest.log_ratio, 700.0))
         return (
-            f"a mode at {where} holds at least {share:.2g} times the mass that {covered} "
+            f"a mode at {where}, worth at least {share:.2g} times the mass that {covered} "
             f"({self.paths} paths of {self.starts} ended outside it)"
         )
 

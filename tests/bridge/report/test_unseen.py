@@ -22,7 +22,7 @@ from bridge.zoo.judge import Judged
 from tests.bridge.conftest import GAUSSIAN
 from tests.bridge.report.test_html_report import add
 
-MISSED = "refused: mass is missed: a mode at theta = {} holds at least {} times the mass"
+MISSED = "refused: mass is missed: a mode at theta = {}, worth at least {} times the mass"
 RIGHT = {"mean_error_psis": 0.05, "sd_ratio_psis": 0.97}
 OFF = {"mean_error_psis": 0.25, "sd_ratio_psis": 1.05}
 GOOD = {"khat": 0.2, "trusted": True, "verdict": "good enough: k̂ = 0.20 < 0.7"}

@@ -175,7 +175,7 @@ def test_what_is_missed_is_named() -> None:
     text = found.sentence(["a", "b"], q.mean, q.std)
     assert text.startswith("mass is missed: a mode at ")
     assert "a = 8.4" in text or "a = 8.5" in text
-    assert "holds at least 0.4" in text
+    assert "worth at least 0.4" in text
 
 
 def test_with_fewer_draws_than_dimensions_the_second_component_is_found() -> None:
