@@ -148,7 +148,7 @@ class Diagnosis:
             lines.append("trusted: weighted draws of q may be taken for the posterior")
         else:
             lines.append(
-                "not trusted: make exact draws by px.sample(approx), best of px.HierarchicalVI()'s; "
+                "not trusted: make exact draws by px.sample(approx), best from a map; "
                 "where modes are missed fit px.BasinsVI()"
             )
         return "\n".join(lines)
