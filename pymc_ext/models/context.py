@@ -5,6 +5,9 @@ from __future__ import annotations
 import pymc as pm
 
 
+TO_THE_FAMILY = "pass model= to the family, which that of pm.fit does not reach"
+
+
 def context(model: pm.Model | None, give: str = "pass model=") -> pm.Model:
     """The model given, or that of the context; TypeError without either, or for anything else.
 

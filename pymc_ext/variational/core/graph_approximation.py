@@ -17,7 +17,7 @@ from pytensor.tensor import TensorVariable
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.layout import entry_names
 from pymc_ext.density.model import PyMCDensity
-from pymc_ext.models.context import context
+from pymc_ext.models.context import TO_THE_FAMILY, context
 from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
 from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.over_draws import has_scan, over_draws, scan_draws
@@ -50,7 +50,7 @@ class GraphApproximation(Approximation):
         density: Callable[..., PyMCDensity] = PyMCDensity,
         **options: object,
     ) -> None:
-        model = context(model, "pass model= to the family, which that of pm.fit does not reach")
+        model = context(model, TO_THE_FAMILY)
         refuse_periodic(model)
         mend_observed(model)
         check_start(model, start)

@@ -57,9 +57,10 @@ HALVINGS = 30  # of the weight: λ is then 1e-9 of its start, and no step at all
 WIDENING, LONGEST = 1.5, 4.0  # of the radius after a kept step, and at most, in nats a dimension
 NARROWING = 4.0  # of the radius after a step back, and of Σ where hardly a draw has a density
 MOST_RETREATS = 30  # sds are then 1e-9 of the start's: what has no density there has none
-# sds over those of the start: that of an intercept in raw units is 1e9 times that of its path, and
-# beyond 1e12 a double has no digits left for what stays as it was.
-RUNAWAY = 1e12
+# sds over those of the start, which a path or the user chose: of two coordinates or more, as where
+# a combination alone is known, no scales are so wrong. One alone may be, an intercept in raw units
+# say; beyond 1e12 a double has no digits left for what stays as it was.
+RUNAWAY, RUNAWAY_ALONE = 1e6, 1e12
 ERRORS = 3.0  # standard errors by which an ELBO must have fallen to step back
 WINDOW = 5  # batches whose mean ELBO is compared with that of the five before
 
@@ -130,13 +131,15 @@ class Matching(Generic[N]):
         return -here.elbo
 
     def _refuse_runaway(self) -> None:
-        wide = np.flatnonzero(self.q.std > RUNAWAY * self.first_std)
-        if len(wide):
+        wider = self.q.std / self.first_std
+        wide = np.flatnonzero(wider > RUNAWAY)
+        if len(wide) > 1 or (len(wide) and wider[wide[0]] > RUNAWAY_ALONE):
             names = [self.density.unconstrained_names[i] for i in wide]
             raise RunawayError(
                 f"q kept widening along {names} (sd {self.q.std[wide[0]]:.2g} from "
                 f"{self.first_std[wide[0]]:.2g}): the posterior is improper there, or known in a "
-                "combination of these alone; give them proper priors, or leave one out"
+                "combination of these alone; give them proper priors, or leave one out (or, where "
+                "such numbers are meant, rescale the data)"
             )
 
     def _fell(self, here: Estimate) -> bool:

@@ -22,7 +22,7 @@ from pytensor.tensor import TensorVariable
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.layout import pieces
 from pymc_ext.density.model import PyMCDensity
-from pymc_ext.models.context import context
+from pymc_ext.models.context import TO_THE_FAMILY, context
 from pymc_ext.over_draws import over_draws
 from pymc_ext.typed_graphs import gradients, replaced
 from pymc_ext.variational.core.algorithm import Algorithm, Q
@@ -199,7 +199,7 @@ class LogisticVI(AlgorithmVI):
         start: Start | None = None,
         random_seed: int | None,
     ) -> None:
-        model = context(model)
+        model = context(model, TO_THE_FAMILY)
         density = partial(LogisticDensity, split=algorithm.read(model))
         super().__init__(
             algorithm, model=model, start=start, random_seed=random_seed, density=density

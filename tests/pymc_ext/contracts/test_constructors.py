@@ -77,7 +77,7 @@ def logistic():
         ({"random_seed": "x"}, "random_seed must be an integer or None, got 'x'"),
         ({"random_seed": 2.5}, "random_seed must be an integer or None, got 2.5"),
         ({"model": "x"}, "model must be a pm.Model, .* got 'x'"),
-        ({"model": None}, "no model: pass model=, or call inside `with model:`"),
+        ({"model": None}, "no model: pass model= to the family"),
     ],
     ids=str,
 )
