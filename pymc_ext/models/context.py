@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pymc as pm
 
-
 TO_THE_FAMILY = "pass model= to the family, which that of pm.fit does not reach"
 
 
