@@ -64,18 +64,18 @@ def fit(
 
     .. math:: \\hat k(\\log \\tilde p - \\log q) < \\texttt{khat}\\ \\text{(median over batches)},
 
-    or by weights that hardly differ (98 % of the draws are effective), where k̂ says nothing; all of
-    them must be worth ``ess`` draws, and every mean and sd known to 1/√``ess`` sds, with a k̂ of
-    its own. Before one is trusted, paths from 35 points search
-    for mass outside it, which k̂ cannot see; where they find more than 1 %, a mixture of all basins
-    is tried. The
-    draws returned are resampled with Pareto-smoothed importance weights. If no approximation is
-    good enough, NUTS runs in the coordinates of the best one: Stan's own for a Stan program, nutpie
-    for all else (without it the model's own sampler); it is judged by R̂, ESS, E-FMI and
-    divergences, and ``Advice.doubts`` says why it is not to be trusted. Then it runs once more in
-    the coordinates of a short flow on that approximation, which is the answer if it passes. Where
-    chains keep to modes of their own the mixture of all basins is handed back, with these doubts,
-    as it weighs them.
+    or by weights that hardly differ (98 % of the draws are effective), where k̂ says nothing;
+    all of them must be worth ``ess`` draws, and every mean and sd known to 1/√``ess`` sds, with
+    a k̂ of its own. Before one is trusted, paths from 35 points search for mass outside it,
+    which k̂ cannot see; where they find more than 1 %, or less that is so far away that it
+    makes an sd 10 % larger, a mixture of all basins is tried. The draws returned are resampled
+    with Pareto-smoothed importance weights. If no approximation is good enough, NUTS runs in
+    the coordinates of the best one: Stan's own for a Stan program, nutpie for all else (without
+    it the model's own sampler); it is judged by R̂, ESS, E-FMI and divergences, and
+    ``Advice.doubts`` says why it is not to be trusted. Then it runs once more in the
+    coordinates of a short flow on that approximation, which is the answer if it passes. Where
+    chains keep to modes of their own the mixture of all basins is handed back, with these
+    doubts, as it weighs them.
 
     Parameters
     ----------
@@ -168,7 +168,21 @@ def fit(
         search.attempt(METHODS[FLOW])
     if search.trusted:
         answer = _of_weights(problem, search, draws, seed, ess)
-        return replace(answer, random_seed=random_seed, options=given)
+    else:
+        answer = _of_chains(problem, search, options, draws, seed, progressbar)
+    return replace(answer, random_seed=random_seed, options=given)
+
+
+def _of_chains(
+    problem: GivenProblem,
+    search: Search,
+    options: Sampling,
+    draws: int,
+    seed: int,
+    progressbar: bool,
+) -> Advice:
+    """Draws of NUTS, in a flow's coordinates where those in the best fit's are not trusted; where
+    chains keep to modes of their own, those of the mixture that weighs them."""
     predicted = search.predicted
     takes = "" if predicted is None else f", some {predicted:,} gradients"
     _log.info("no approximation is good enough: running NUTS%s", takes)
@@ -177,28 +191,26 @@ def fit(
         problem, search.coordinates, search.modes, search.within(options), draws=draws, seed=seed,
         progressbar=progressbar, improper=search.improper, attempts=search.attempts,
     )  # fmt: skip
-    every = [*search.attempts, _ran(last, begin, predicted)]
+    search.attempts.append(_ran(last, begin, predicted))
     if last.method == WARM and last.doubts and search.modes is None:
         begin = time.perf_counter()
         bent = in_a_flow(problem, search.coordinates, options, seed=seed)
         if bent is not None:
-            every.append(_ran(bent, begin, None))
+            attempt = _ran(bent, begin, None)
             if bent.doubts:
-                refused = f"{every[-1].verdict}; not trusted either: {bent.doubts[0]}"
-                every[-1] = replace(every[-1], verdict=refused)
+                refused = f"{attempt.verdict}; not trusted either: {bent.doubts[0]}"
+                attempt = replace(attempt, verdict=refused)
             else:  # a tail that the first chains have seen is there, whether or not these reach it
                 unknown = tuple(dict.fromkeys((*last.unknown, *bent.unknown)))
                 last = replace(bent, unknown=unknown)
+            search.attempts.append(attempt)
     if last.doubts and search.weighs_basins:  # chains that keep to their modes weigh none of them
-        answer = _of_weights(problem, search, draws, seed, ess)
+        answer = _of_weights(problem, search, draws, seed, options.ess)
         assert search.of_found is not None
-        doubts = (f"{answer.method}: {search.of_found.verdict}", *last.doubts)
-        return replace(
-            answer, attempts=tuple(every), doubts=doubts, random_seed=random_seed, options=given
-        )
-    return Advice(
-        last.method, tuple(every), None, last.draws, last.doubts, last.unknown, random_seed, given
-    )
+        refused = f"{answer.method}: {search.of_found.verdict}"
+        return replace(answer, doubts=(refused, *last.doubts))
+    attempts = tuple(search.attempts)
+    return Advice(last.method, attempts, None, last.draws, last.doubts, last.unknown)
 
 
 def _of_weights(problem: GivenProblem, search: Search, draws: int, seed: int, ess: float) -> Advice:
@@ -206,13 +218,12 @@ def _of_weights(problem: GivenProblem, search: Search, draws: int, seed: int, es
     found, best, w = search.found, search.of_found, search.weights
     assert found is not None and best is not None
     taken = resampled(problem, found, w, draws, seed)
-    read = {k: v for k, v in taken.values.items() if v.dtype.kind == "f"}
     return Advice(
         best.method,
         tuple(search.attempts),
         found,
         taken,
-        unknown=tuple(quantity.name for quantity in unknown_moments(read, ess)),
+        unknown=tuple(quantity.name for quantity in unknown_moments(taken.values, ess)),
         effective_draws=float(w.sum() ** 2 / (w**2).sum()),
         _weighted=partial(weighted, problem, found, w, seed),
     )

@@ -13,7 +13,7 @@ from bridge.attempt import Attempt
 from bridge.methods.base import Fit
 from bridge.methods.named_draws import NamedDraws
 from bridge.targets.draws import InferenceData
-from pymc_ext.sampling.diagnostics import MOST_NAMED
+from pymc_ext.sampling.diagnostics import take_quantiles
 
 __all__ = ["Advice"]
 
@@ -159,10 +159,7 @@ class Advice:
         lines.append(f"taken: {self.method} ({'trusted' if self.trusted else 'not trusted'})")
         lines += [f"not trusted: {doubt}" for doubt in self.doubts]
         if self.unknown and self.fit is not None:  # of chains the attempt says so
-            named = ", ".join(self.unknown[:MOST_NAMED])
-            more = len(self.unknown) - MOST_NAMED
-            rest = f" and {more} more, in advice.unknown" if more > 0 else ""
-            lines.append(f"tails too heavy for a mean or an sd, take quantiles: {named}{rest}")
+            lines.append(take_quantiles([f"mean or sd of {name}" for name in self.unknown]))
         if self.log_evidence is not None:
             lines.append("log evidence: {:.3f} ± {:.3f}".format(*self.log_evidence))
         return "\n".join(lines)

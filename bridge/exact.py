@@ -13,7 +13,7 @@ from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.warm_nuts import EXPECTED_FAILURES, FLOW_STEPS, sampler_for
 from bridge.stan.sampler import StanNUTS, takes
 from bridge.targets.draws import InferenceData
-from bridge.trust import Missed, doubts_of_nuts, not_visited
+from bridge.trust import doubts_of_nuts, not_visited
 from pymc_ext.density import CountedDensity, DensityError, TransportMap
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.sampling.diagnostics import MOST_NAMED
@@ -22,7 +22,7 @@ from pymc_ext.sampling.run import sample
 from pymc_ext.sampling.starts import MOST_IN_MODES
 from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.gaussian.missed_mass import ONE_MODE
+from pymc_ext.variational.gaussian.missed_mass import ONE_MODE, MissedMass
 from pymc_ext.variational.gaussian.runaway import RunawayError
 
 __all__ = ["BENT", "COLD", "WARM", "Exact", "exact_answer", "in_a_flow"]
@@ -64,7 +64,7 @@ class Exact:
 def exact_answer(
     problem: ModelProblem | StanProblem | DensityProblem,
     transport: TransportMap | None,
-    modes: Missed | None,
+    modes: MissedMass | None,
     options: Sampling,
     *,
     draws: int,
@@ -125,7 +125,7 @@ def exact_answer(
 def _from_where_it_can(
     problem: ModelProblem | StanProblem | DensityProblem,
     transport: TransportMap | None,
-    modes: Missed | None,
+    modes: MissedMass | None,
     options: Sampling,
     seed: int,
 ) -> Exact:
@@ -193,7 +193,7 @@ def _no_sampler(problem: ModelProblem | StanProblem | DensityProblem) -> str | N
 def _warm(
     problem: ModelProblem | StanProblem | DensityProblem,
     transport: TransportMap | None,
-    modes: Missed | None,
+    modes: MissedMass | None,
     options: Sampling,
     seed: int,
     fall_back: bool = True,

@@ -15,9 +15,10 @@ from bridge.methods.families import FittedBy
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.table import METHODS
 from bridge.prediction import NORMAL_KURTOSIS, nuts_gradients
-from bridge.trust import Missed, missed
+from bridge.trust import missed
 from pymc_ext.density import DensityError, TransportMap
 from pymc_ext.sampling.options import Sampling
+from pymc_ext.variational.gaussian.missed_mass import MissedMass
 
 __all__ = ["Search"]
 
@@ -74,7 +75,7 @@ class Search:
         self.found: Fit | None = None
         self.weights: Array = np.empty(0)
         self.of_found: Attempt | None = None
-        self.modes: Missed | None = None
+        self.modes: MissedMass | None = None
         self.trusted = False
         self._elbo, self._log_z = -np.inf, np.nan  # of `found`
 

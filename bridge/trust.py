@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,11 +13,11 @@ from bridge.measures.evidence import log_evidence
 from bridge.methods.base import Array, Fit
 from bridge.targets.base import Target
 from pymc_ext.density import CountedDensity
-from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.variational.gaussian.missed_mass import (
     ONE_MODE,
     SEARCHED,
     Basin,
+    MissedMass,
     edge_of,
     mass_outside,
 )
@@ -25,7 +25,7 @@ from pymc_ext.variational.gaussian.missed_mass import (
 if TYPE_CHECKING:
     from bridge.targets.draws import InferenceData
 
-__all__ = ["Missed", "doubts_of_nuts", "missed", "missed_by_chains", "not_visited"]
+__all__ = ["doubts_of_nuts", "missed", "missed_by_chains", "not_visited"]
 
 RHAT_AGREES = 1.02  # as `pymc_ext.sampling` judges its chains
 FEWEST_EFFECTIVE = 100  # bulk draws of a quantity below which a mean is not known to .1 sd
@@ -34,39 +34,7 @@ SELDOM = 0.1  # of the draws that a basin is worth: a bound from a rough Gaussia
 DIVERGENT_MOST = 0.01  # share of divergent transitions at which `pymc_ext.sampling` leaves a map
 
 
-@dataclass(frozen=True)
-class Missed:
-    """Modes outside an approximation that are worth more than 1 % of it.
-
-    Parameters
-    ----------
-    mode
-        Where the heaviest is and how much it is worth, in words.
-    places
-        Their middles, the heaviest's first, unconstrained, (M, D).
-    mean
-        The approximation's, (D,).
-    log_ratio
-        Lower bound of log(the heaviest's mass / the mass that the approximation covers).
-    """
-
-    mode: str
-    places: Array
-    mean: Array
-    log_ratio: float
-
-    @property
-    def sentence(self) -> str:
-        """Why the approximation is not the posterior."""
-        return f"mass is missed: {self.mode}"
-
-    def is_visited(self, theta: Array) -> bool:
-        """Whether any draw (N, D) lies nearer to the heaviest than to the approximation."""
-        there = np.linalg.norm(theta - self.places[0], axis=1)
-        return bool(np.any(there < np.linalg.norm(theta - self.mean, axis=1)))
-
-
-def missed(found: Fit, log_z: float, seed: int) -> tuple[Missed | None, int]:
+def missed(found: Fit, log_z: float, seed: int) -> tuple[MissedMass | None, int]:
     """What mass the paths find outside an approximation, None where it does not matter; and the
     gradients that they took.
 
@@ -83,15 +51,10 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[Missed | None, int]:
     density = CountedDensity(found.target.density)
     rng = np.random.default_rng([seed, 2])
     result = mass_outside(density, theta, found.lp.ravel(), found.log_q, log_z, rng)
-    if not result.matters:
-        return None, result.gradients
-    theta = theta[:SEARCHED]
-    mean, sd = theta.mean(axis=0), theta.std(axis=0)
-    mode = result.mode(coordinate_names(density.density), mean, sd)
-    return Missed(mode, result.places, mean, result.heaviest.log_ratio), result.gradients
+    return result if result.matters else None, result.gradients
 
 
-def missed_by_chains(found: Fit, seed: int) -> tuple[Missed | None, int]:
+def missed_by_chains(found: Fit, seed: int) -> tuple[MissedMass | None, int]:
     """The same of what a sampler drew: modes that its chains have visited far too seldom.
 
     Paths start around the Gaussian of the draws' moments, and the mass that chains cover is known
@@ -124,10 +87,7 @@ def missed_by_chains(found: Fit, seed: int) -> tuple[Missed | None, int]:
     ]
     if not unseen:
         return None, result.gradients
-    result = replace(result, basins=tuple(unseen))
-    mean, sd = theta.mean(axis=0), theta.std(axis=0)
-    mode = result.mode(coordinate_names(density.density), mean, sd, "the draws cover")
-    return Missed(mode, result.places, mean, unseen[0].log_ratio), result.gradients
+    return replace(result, basins=tuple(unseen), covered="the draws cover"), result.gradients
 
 
 def _is_visited(basin: Basin, theta: Array, rng: np.random.Generator) -> bool:
@@ -137,7 +97,7 @@ def _is_visited(basin: Basin, theta: Array, rng: np.random.Generator) -> bool:
     return bool(inside >= SELDOM * expit(basin.log_ratio))
 
 
-def not_visited(modes: Missed, target: Target, idata: InferenceData) -> tuple[str, ...]:
+def not_visited(modes: MissedMass, target: Target, idata: InferenceData) -> tuple[str, ...]:
     """A sentence where no draw of NUTS went to the heaviest of these modes."""
     posterior = idata["posterior"]
     flat = {
@@ -146,7 +106,8 @@ def not_visited(modes: Missed, target: Target, idata: InferenceData) -> tuple[st
         if str(name) in target.parameter_names
     }
     theta = np.asarray(target.unconstrain(flat))
-    if modes.is_visited(theta):
+    there = np.linalg.norm(theta - modes.heaviest.q.mean, axis=1)
+    if np.any(there < np.linalg.norm(theta - modes.mean, axis=1)):  # nearer to it than to q
         return ()
     return (
         f"there is mass that no chain visited: {modes.mode}; {ONE_MODE}, or start chains there",

@@ -17,9 +17,10 @@ from bridge.measures.divergence import kl_from_q, kl_to_q
 from bridge.measures.limits import ESS_TRUSTED, KHAT_USABLE
 from bridge.measures.moments import moment_errors, worst
 from bridge.methods.base import Fit
-from bridge.trust import Missed, missed, missed_by_chains
+from bridge.trust import missed, missed_by_chains
 from bridge.verdict import Judgement, by_weights, of_chains
 from pymc_ext.density.protocol import coordinate_names
+from pymc_ext.variational.gaussian.missed_mass import MissedMass
 
 
 def judge(problem: CaseProblem, fit: Fit, *, repetitions: int, seed: int = 1) -> Record:
@@ -51,7 +52,7 @@ def judge(problem: CaseProblem, fit: Fit, *, repetitions: int, seed: int = 1) ->
         ``trusted`` and ``verdict`` are what `bridge.fit` would say of it, which knows no reference
         (`bridge.verdict`): where weights make draws of the posterior of it, and where chains pass
         all checks, mass outside is looked for, ``missed`` being a lower bound of log(mass of the
-        heaviest mode outside / mass that it covers), None where none beyond 1 % was found;
+        heaviest mode outside / mass that it covers), None where none that matters was found;
         ``search_gradients`` were spent on that, and are not among ``gradient_evaluations``.
     """
     notes: list[str] = []
@@ -96,7 +97,7 @@ def _judgement(fit: Fit, repetitions: int) -> Judgement:
     return by_weights(fit.weighted, names, KHAT_USABLE, ESS_TRUSTED, repetitions)
 
 
-def _trust(good: bool, verdict: str, search: Callable[[], tuple[Missed | None, int]]) -> Record:
+def _trust(good: bool, verdict: str, search: Callable[[], tuple[MissedMass | None, int]]) -> Record:
     """Whether it is trusted, after a search for what neither weights nor chains can see."""
     record: Record = {"trusted": False, "verdict": verdict, "missed": None}
     if not good:
@@ -112,7 +113,10 @@ def _trust(good: bool, verdict: str, search: Callable[[], tuple[Missed | None, i
         return record | {"verdict": text}
     record["search_gradients"] = cost
     if outside is not None:
-        return record | {"verdict": f"refused: {outside.sentence}", "missed": outside.log_ratio}
+        return record | {
+            "verdict": f"refused: {outside.sentence}",
+            "missed": outside.heaviest.log_ratio,
+        }
     return record | {"trusted": True}
 
 

@@ -242,10 +242,15 @@ class Diagnostics:
             found.append(f"{self.divergences} of {self.transitions} transitions diverged")
         unknown = self.unknown(ess)
         if unknown:
-            named = ", ".join(map(str, unknown[:MOST_NAMED]))
-            more = f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
-            found.append(f"not to be had from draws, take quantiles: {named}{more}")
+            found.append(take_quantiles([str(quantity) for quantity in unknown]))
         return tuple(found)
+
+
+def take_quantiles(unknown: Sequence[str]) -> str:
+    """What is said of quantities, the first of them named, whose moments no draws tell."""
+    more = f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
+    named = ", ".join(unknown[:MOST_NAMED])
+    return f"not to be had from draws, take quantiles: {named}{more}"
 
 
 def scalars(values: Mapping[str, NDArray], shape: tuple[int, ...]) -> dict[str, Array]:
@@ -263,11 +268,11 @@ def unknown_moments(values: Mapping[str, Array], ess: float) -> tuple[Heavy, ...
     Parameters
     ----------
     values
-        By name, (chains, draws, *shape).
+        By name, (chains, draws, *shape); of real numbers.
     ess
         Effective draws asked for: an sd known to 1/√ess of itself is known.
     """
-    columns, labels = _columns(values)
+    columns, labels = _columns({k: v for k, v in values.items() if v.dtype.kind == "f"})
     if not columns or np.prod(columns[0].shape[:2]) < DRAWS_FOR_TAIL:
         return ()
     quantities = np.concatenate(columns, axis=-1)

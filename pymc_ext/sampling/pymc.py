@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pymc_ext.density import TransportMap
 from pymc_ext.density.coordinates import as_transport
-from pymc_ext.sampling.modes import Modes, modes_outside
+from pymc_ext.sampling.modes import modes_outside
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import BUDGET, Sampling
 from pymc_ext.sampling.protocol import Sampler
@@ -23,7 +23,7 @@ from pymc_ext.sampling.run import sample as sample_density
 from pymc_ext.sampling.starts import MOST_IN_MODES
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.posterior import Posterior
-from pymc_ext.variational.gaussian.missed_mass import ONE_MODE
+from pymc_ext.variational.gaussian.missed_mass import ONE_MODE, MissedMass
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 Array = NDArray[np.floating]
@@ -115,7 +115,7 @@ def sample(
         seed=random_seed, extra_starts=_with_modes(extra_starts, modes, approx.density.dimension),
         constrain=approx.constrain,
     )  # fmt: skip
-    if modes is not None and modes.mode is not None:
+    if modes is not None and modes.matters:
         found = _told(found, modes.mode)
     if not found.trusted:
         logger.warning("%s", found.verdict)
@@ -153,9 +153,9 @@ def coordinates_of(q: Posterior, random_seed: int | None = None) -> TransportMap
     return Gaussian(mean, sd[:, None] * np.linalg.cholesky(cov / np.outer(sd, sd)))
 
 
-def _with_modes(extra: Array | None, modes: Modes | None, dimension: int) -> Array | None:
+def _with_modes(extra: Array | None, modes: MissedMass | None, dimension: int) -> Array | None:
     """The user's starts, and one in each mode."""
-    if modes is None or not len(modes.places):
+    if modes is None or not modes.matters:
         return extra
     own = np.empty((0, dimension)) if extra is None else np.atleast_2d(np.asarray(extra))
     return np.concatenate([own, modes.places[:MOST_IN_MODES]])
@@ -171,7 +171,7 @@ def _told(found: Sampled, mode: str) -> Sampled:
 
 
 def _attributes(
-    found: Sampled, approx: VectorisedApproximation, modes: Modes | None
+    found: Sampled, approx: VectorisedApproximation, modes: MissedMass | None
 ) -> dict[str, int | float | str]:
     """What NetCDF can hold of the verdict and of the cost."""
     fitted = approx.result

@@ -222,7 +222,7 @@ def diagnose(
         checks=(
             _of_weights(fresh, ess),
             _of_quantities(precision, names, ess, exact=fresh.khat == -np.inf),
-            Check("missed mass", not missed.matters, missed.sentence(names, mean, sd)),
+            Check("missed mass", not missed.matters, missed.sentence),
         ),
         fresh=fresh,
         missed=missed,

@@ -137,5 +137,5 @@ def test_what_is_read_is_told_where_no_draws_tell_its_moments() -> None:
     advice = bridge.fit(model, random_seed=1)
     assert advice.trusted and advice.method == "hierarchical"
     assert advice.unknown == ("s",)
-    assert "take quantiles: s" in advice.reasons
+    assert "take quantiles: mean or sd of s" in advice.reasons
     assert advice.idata["posterior"].attrs["unknown"] == "s"

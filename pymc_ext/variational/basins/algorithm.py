@@ -105,7 +105,7 @@ class Basins(Algorithm[PosteriorMixture]):
         why = (
             f"{self.components} basins are kept at most"
             if enough
-            else "no mass beyond 1 % was found in another basin"
+            else "no mass that matters was found in another basin"
         )
         fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
         result = BasinsResult(

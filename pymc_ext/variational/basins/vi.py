@@ -49,7 +49,7 @@ class BasinsVI(AlgorithmVI):
 
     on the **unconstrained** space, log-Jacobian included. The first q_k is what
     :class:`HierarchicalVI` finds; paths from 35 points then look for basins outside, each
-    of which gets a map of its own, until no path finds more than 1 % of the mass elsewhere. The
+    of which gets a map of its own, until no path finds mass that matters elsewhere. The
     weights are those of least KL(p ‖ q), by importance sampling, so that they compare the masses of
     basins that no chain goes between: labellings of a mixture model, say. It sees no basin that no
     path reaches. ``approx.result.links`` says who governs whose scale in each basin: ``print`` it,

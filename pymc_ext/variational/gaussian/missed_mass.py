@@ -111,12 +111,20 @@ class MissedMass:
         How many paths ended there, and of how many.
     gradients
         What the search cost.
+    names, mean, std
+        Of the coordinates, and q's, (D,).
+    covered
+        Whose mass a basin is compared with, in words.
     """
 
     basins: tuple[Basin, ...]
     paths: int
     starts: int
     gradients: int
+    names: tuple[str, ...]
+    mean: Array
+    std: Array
+    covered: str = "the approximation covers"
 
     @property
     def matters(self) -> bool:
@@ -133,27 +141,23 @@ class MissedMass:
         """Middles of the basins that matter, the heaviest's first, unconstrained, (M, D)."""
         return np.array([basin.q.mean for basin in self.basins if basin.matters])
 
-    def sentence(self, names: list[str], q_mean: Array, q_std: Array) -> str:
+    @property
+    def sentence(self) -> str:
         """What a user is told."""
         if not self.matters:
             return f"no mass that matters found outside q ({self.gradients} gradients)"
-        return f"mass is missed: {self.mode(names, q_mean, q_std)}"
+        return f"mass is missed: {self.mode}"
 
-    def mode(
-        self,
-        names: list[str],
-        q_mean: Array,
-        q_std: Array,
-        covered: str = "the approximation covers",
-    ) -> str:
+    @property
+    def mode(self) -> str:
         """The heaviest, in words."""
         heaviest = self.heaviest
         place = heaviest.q.mean
-        most = np.argsort(-np.abs((place - q_mean) / q_std))[:3]
-        where = ", ".join(f"{names[i]} = {place[i]:.3g}" for i in most)
+        most = np.argsort(-np.abs((place - self.mean) / self.std))[:3]
+        where = ", ".join(f"{self.names[i]} = {place[i]:.3g}" for i in most)
         share = np.exp(min(heaviest.log_ratio, 700.0))
         return (
-            f"a mode at {where}, worth at least {share:.2g} times the mass that {covered} "
+            f"a mode at {where}, worth at least {share:.2g} times the mass that {self.covered} "
             f"({self.paths} paths of {self.starts} ended outside it)"
         )
 
@@ -236,7 +240,9 @@ def missed_mass(
         fitted = (_fitted_on(density, basin, misses, rng) for basin in _different(found))
         found = [basin for basin in fitted if basin is not None]
     paths = len(found) + sum(i in ended_outside for i in again)
-    return MissedMass(_different(found), paths, len(starts) + 1, density.gradients - before)
+    spent = density.gradients - before
+    names = tuple(density.unconstrained_names)
+    return MissedMass(_different(found), paths, len(starts) + 1, spent, names, *middle)
 
 
 def mass_outside(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp, softmax
@@ -140,7 +142,7 @@ def test_a_basin_of_no_weight_does_not_matter() -> None:
     density, q = mixture(2, 12, 1e-6), Gaussian(np.zeros(2), np.eye(2))
     found, _ = search(density, q, 0.0, 1)
     assert found.paths > 0 and not found.matters
-    assert "no mass that matters" in found.sentence(["a", "b"], q.mean, q.std)
+    assert "no mass that matters" in found.sentence
 
 
 @pytest.mark.parametrize(("D", "apart", "sd"), [(1, 5, 0.02), (2, 8, 0.1), (3, 9, 0.3)])
@@ -172,7 +174,7 @@ def test_what_q_covers_as_well_as_p_is_no_basin_of_its_own() -> None:
 def test_what_is_missed_is_named() -> None:
     density, q = mixture(2, 12, 0.3), Gaussian(np.zeros(2), np.eye(2))
     found, _ = search(density, q, np.log(0.7), 1)
-    text = found.sentence(["a", "b"], q.mean, q.std)
+    text = replace(found, names=("a", "b")).sentence
     assert text.startswith("mass is missed: a mode at ")
     assert "a = 8.4" in text or "a = 8.5" in text
     assert "worth at least 0.4" in text
@@ -207,4 +209,4 @@ def test_a_light_mode_far_away_matters_and_is_the_one_that_is_named() -> None:
     found, _ = search(density, Gaussian(np.zeros(1), np.eye(1)), np.log(0.99), 1)
     assert found.matters and found.heaviest.q.mean == pytest.approx(20.0, abs=0.5)
     assert found.heaviest.log_ratio == pytest.approx(np.log(0.005 / 0.99), abs=0.2)
-    assert "a mode at a = 20" in found.mode(["a"], np.zeros(1), np.ones(1))
+    assert "a mode at a = 20" in replace(found, names=("a",)).mode
