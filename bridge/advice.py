@@ -192,7 +192,8 @@ def _of_chains(
         progressbar=progressbar, improper=search.improper, attempts=search.attempts,
     )  # fmt: skip
     search.attempts.append(_ran(last, begin, predicted))
-    if last.method == WARM and last.doubts and search.modes is None:
+    # a flow ends before a tail without moments that the first chains have seen, and so do its chains
+    if last.method == WARM and last.doubts and search.modes is None and not last.unknown:
         begin = time.perf_counter()
         bent = in_a_flow(problem, search.coordinates, options, seed=seed)
         if bent is not None:
@@ -200,9 +201,8 @@ def _of_chains(
             if bent.doubts:
                 refused = f"{attempt.verdict}; not trusted either: {bent.doubts[0]}"
                 attempt = replace(attempt, verdict=refused)
-            else:  # a tail that the first chains have seen is there, whether or not these reach it
-                unknown = tuple(dict.fromkeys((*last.unknown, *bent.unknown)))
-                last = replace(bent, unknown=unknown)
+            else:
+                last = bent
             search.attempts.append(attempt)
     if last.doubts and search.weighs_basins:  # chains that keep to their modes weigh none of them
         answer = _of_weights(problem, search, draws, seed, options.ess)
