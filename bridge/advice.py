@@ -192,7 +192,7 @@ def _of_chains(
         progressbar=progressbar, improper=search.improper, attempts=search.attempts,
     )  # fmt: skip
     search.attempts.append(_ran(last, begin, predicted))
-    # a flow ends before a tail without moments that the first chains have seen, and so do its chains
+    # a flow ends before a tail without moments that the first chains have seen: so do its chains
     if last.method == WARM and last.doubts and search.modes is None and not last.unknown:
         begin = time.perf_counter()
         bent = in_a_flow(problem, search.coordinates, options, seed=seed)
