@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import time
 from collections.abc import Mapping
 from functools import cached_property
 from os import PathLike
@@ -23,6 +24,7 @@ from stan_models.errors import StanDataError, StanError
 from stan_models.layout import array_dimensions, in_order
 from stan_models.library import import_bridgestan
 from stan_models.stanc import Source
+from stan_models.threads import in_threads, thread_count
 
 if TYPE_CHECKING:
     import bridgestan
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Data = Mapping[str, ArrayLike] | str | PathLike[str] | None
+WORTH_A_THREAD = 5e-4  # seconds, ten times what it takes to hand a part of a batch to a thread
 
 
 class Compilable(Source, Protocol):
@@ -69,6 +72,8 @@ class StanDensity:
         self.program = program
         self.data = data
         self._model = _load(program, as_json(data))
+        self._threads = thread_count()
+        self._seconds = dict[str, float]()  # of a point, by function: it decides on threads alone
         if self.dimension == 0:
             raise ValueError(
                 f"Stan program {program.name!r} has no parameters with these data: "
@@ -246,14 +251,23 @@ class StanDensity:
         function = getattr(library, symbol, None)
         if function is None:
             return False
-        message = ctypes.c_char_p()
-        code = function(
-            model, ctypes.c_bool(False), ctypes.c_bool(True),
-            ctypes.c_int(len(points)), *(a.ctypes.data_as(_DOUBLES) for a in (points, *outputs)),
-            ctypes.byref(message),
-        )  # fmt: skip
-        if code:
-            raise StanError(f"{self.program.name}: {self._model._handle_error(message, symbol)}")
+
+        def rows(first: int, last: int) -> None:
+            message = ctypes.c_char_p()
+            code = function(
+                model, ctypes.c_bool(False), ctypes.c_bool(True), ctypes.c_int(last - first),
+                *(a[first:last].ctypes.data_as(_DOUBLES) for a in (points, *outputs)),
+                ctypes.byref(message),
+            )  # fmt: skip
+            if code:
+                reason = self._model._handle_error(message, symbol)
+                raise StanError(f"{self.program.name}: {reason}")
+
+        begin, expected = time.perf_counter(), self._seconds.get(symbol, 0.0) * len(points)
+        parts = max(1, min(self._threads, len(points), int(expected / WORTH_A_THREAD)))
+        in_threads(rows, len(points), parts) if parts > 1 else rows(0, len(points))
+        spent = (time.perf_counter() - begin) * parts
+        self._seconds[symbol] = spent / max(len(points), 1)
         return True
 
     def _one(self, point: Array) -> tuple[float, Array]:

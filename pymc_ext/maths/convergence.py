@@ -33,6 +33,15 @@ def bulk_ess(x: Array) -> Array:
     return np.where(undefined, np.nan, _ess(_normal_scores(halves), halves))
 
 
+def bulk_ess_and_rhat(x: Array) -> tuple[Array, Array]:
+    """:func:`bulk_ess` and :func:`split_rhat`, whose ranks are shared: a third less work."""
+    x, undefined = _checked(x)
+    halves = _halves(x)
+    scores = _normal_scores(halves)
+    found = _ess(scores, halves), _larger_rhat(halves, scores)
+    return np.where(undefined, np.nan, found[0]), np.where(undefined, np.nan, found[1])
+
+
 def tail_ess(x: Array) -> Array:
     """Effective draws for the 5 % and 95 % quantiles, the smaller, (chains, draws, K) -> (K,)."""
     x, undefined = _checked(x)
@@ -60,10 +69,8 @@ def sd_error(x: Array) -> Array:
 def split_rhat(x: Array) -> Array:
     """R̂ of ranks and of folded ranks, the larger, (chains, draws, K) -> (K,); 1 of a constant."""
     x, undefined = _checked(x)
-    x = _halves(x)
-    folded = np.abs(x - np.median(x, axis=(0, 1)))
-    pair = [_rhat(_normal_scores(values)) for values in (x, folded)]
-    return np.where(undefined, np.nan, np.where(_constant(x), 1.0, np.max(pair, axis=0)))
+    halves = _halves(x)
+    return np.where(undefined, np.nan, _larger_rhat(halves, _normal_scores(halves)))
 
 
 def energy_fmi(energy: Array) -> Array:
@@ -112,6 +119,13 @@ def _normal_scores(x: Array) -> Array:
     found = np.empty_like(flat)
     np.put_along_axis(found, order, scores, axis=0)
     return found.reshape(x.shape)
+
+
+def _larger_rhat(x: Array, scores: Array) -> Array:
+    """R̂ of half-chains ``x`` by their normal scores and by those of folded draws."""
+    folded = np.abs(x - np.median(x, axis=(0, 1)))
+    pair = [_rhat(scores), _rhat(_normal_scores(folded))]
+    return np.where(_constant(x), 1.0, np.max(pair, axis=0))
 
 
 def _rhat(x: Array) -> Array:

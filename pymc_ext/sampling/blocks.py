@@ -54,6 +54,7 @@ class Chains:
         self.names = coordinate_names(density)
         self._derived: dict[str, Array] = {}
         self._judged: Diagnostics | None = None
+        self._watched: frozenset[str] | None = None
 
     @property
     def gradients(self) -> int:
@@ -105,8 +106,21 @@ class Chains:
             self._judged = self._diagnostics()
         return self._judged
 
-    def _diagnostics(self) -> Diagnostics:
-        return Diagnostics.of_draws(self.theta, self.lp, self.names, self._derived, self.statistics)
+    def progress(self, ess: float) -> Diagnostics:
+        """Of all draws so far: of every quantity, or of those that were the worst of the last
+        judgement of all, while these alone have not enough."""
+        if self._judged is None and self._watched is not None:
+            found = self._diagnostics(self._watched)
+            if not found.enough(ess):
+                return found
+        found = self.diagnostics()
+        self._watched = found.worst
+        return found
+
+    def _diagnostics(self, only: frozenset[str] | None = None) -> Diagnostics:
+        return Diagnostics.of_draws(
+            self.theta, self.lp, self.names, self._derived, self.statistics, only
+        )
 
     def close(self) -> None:
         """No further draws are wanted."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc
 
-from pymc_ext.maths.convergence import bulk_ess, energy_fmi, sd_error, split_rhat, tail_ess
+from pymc_ext.maths.convergence import bulk_ess_and_rhat, energy_fmi, sd_error, tail_ess
 from pymc_ext.maths.psis import tail_khat
 
 Array = NDArray[np.floating]
@@ -35,6 +35,10 @@ CHANCE: Final = 0.05
 TRANSITIONS_TO_TELL: Final = 6_400
 
 MOST_NAMED = 5  # quantities in one note
+
+# Quantities that are watched between blocks, where there are four times as many: as long as one of
+# these is short of draws, all together are, and ranking hundreds took a third of a run's time.
+WATCHED: Final = 50
 
 # k̂ of (x − m)² from which on its variance is infinite, so that the error of an sd falls so slowly
 # that more draws do not help: moments of order 1/k̂ of a Pareto tail exist.
@@ -93,6 +97,9 @@ class Diagnostics:
         Name of the quantity that has it.
     heavy
         The others, whose quantiles are all that draws can tell.
+    worst
+        Names of the quantities that lack draws most and of those that disagree most, up to
+        `WATCHED` each; None where there are few in all.
     """
 
     ess_bulk: float
@@ -106,6 +113,7 @@ class Diagnostics:
     sd_error: float
     vaguest: str
     heavy: tuple[Heavy, ...]
+    worst: frozenset[str] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -113,7 +121,7 @@ class Diagnostics:
     ) -> Diagnostics:
         """Of quantities (chains, draws, K) and statistics (chains, draws); a sampler that lacks
         ``energy`` or ``diverging`` is not judged by it."""
-        bulk, tail, rhat = bulk_ess(quantities), tail_ess(quantities), split_rhat(quantities)
+        (bulk, rhat), tail = bulk_ess_and_rhat(quantities), tail_ess(quantities)
         errors, khat = sd_error(quantities), np.full(len(names), -np.inf)
         if quantities.shape[0] * quantities.shape[1] >= DRAWS_FOR_TAIL:
             khat = _khat_of_squares(quantities)
@@ -138,6 +146,7 @@ class Diagnostics:
             sd_error=float(known[vaguest]),
             vaguest=names[vaguest],
             heavy=tuple(heavy.values()),
+            worst=_worst(names, np.minimum(bulk, tail), known, rhat),
         )
 
     @classmethod
@@ -148,8 +157,9 @@ class Diagnostics:
         names: Sequence[str],
         derived: Mapping[str, Array],
         statistics: Mapping[str, NDArray],
+        only: frozenset[str] | None = None,
     ) -> Diagnostics:
-        """Of all that draws say.
+        """Of all that draws say, or of some.
 
         Parameters
         ----------
@@ -162,10 +172,16 @@ class Diagnostics:
             left out.
         statistics
             Of the sampler, by ArviZ's names, (chains, draws) each.
+        only
+            Names of the quantities to look at, as `worst` of an earlier judgement; all if None.
         """
         columns, labels = _columns(derived)
         values = np.concatenate([theta, lp[..., None], *columns], axis=-1)
-        return cls.of(values, [*names, "log p̃", *labels], statistics)
+        labels = [*names, "log p̃", *labels]
+        places = _once(values, theta.shape[-1])
+        if only is not None:
+            places = [i for i in places if labels[i] in only] or places
+        return cls.of(values[..., places], [labels[i] for i in places], statistics)
 
     @property
     def ess(self) -> float:
@@ -280,6 +296,28 @@ def unknown_moments(values: Mapping[str, Array], ess: float) -> tuple[Heavy, ...
     if not len(heavy):
         return ()
     return Diagnostics.of(quantities[..., heavy], [labels[i] for i in heavy], {}).unknown(ess)
+
+
+def _worst(
+    names: Sequence[str], effective: Array, errors: Array, rhat: Array
+) -> frozenset[str] | None:
+    """What lacks draws most, by ESS and error of the sd, and what disagrees most."""
+    if len(rhat) < 4 * WATCHED:
+        return None
+    short = np.maximum(1 / np.maximum(effective, 1.0), errors**2)
+    ranked = (np.argsort(-np.nan_to_num(x, nan=np.inf))[:WATCHED] for x in (short, rhat))
+    return frozenset(names[i] for order in ranked for i in order)
+
+
+def _once(values: Array, coordinates: int) -> list[int]:
+    """Places of values (chains, draws, K) without those that are one of the first ``coordinates``
+    again, as parameters without bounds are."""
+    first = {value: i for i, value in enumerate(values[0, 0, :coordinates])}
+    twins = ((k, first.get(values[0, 0, k])) for k in range(coordinates, values.shape[-1]))
+    again = {
+        k for k, i in twins if i is not None and np.array_equal(values[..., k], values[..., i])
+    }
+    return [k for k in range(values.shape[-1]) if k not in again]
 
 
 def _columns(values: Mapping[str, Array]) -> tuple[list[Array], list[str]]:

@@ -176,7 +176,7 @@ def _draw(run: Run, chains: Chains, verdict: Callable[[Diagnostics], str | None]
         chains.extend(size)
         if chains.interrupted:
             break
-        found = chains.diagnostics()
+        found = chains.progress(run.options.ess)
         logger.info("%d draws a chain, %d gradients: ESS %.0f, R̂ %.3f",
                     chains.draws, run.spent(chains), found.ess, found.rhat)  # fmt: skip
         against = verdict(found)

@@ -55,6 +55,22 @@ def test_one_point_and_many_agree(constraints):
     np.testing.assert_allclose(lp, single, rtol=EXACT)
 
 
+def test_threads_share_the_rows_of_a_batch_and_change_no_number(program, monkeypatch):
+    monkeypatch.setenv("STAN_NUM_THREADS", "3")
+    shared = program("constraints").density({"K": 3})
+    monkeypatch.setenv("STAN_NUM_THREADS", "1")
+    alone = program("constraints").density({"K": 3})
+    monkeypatch.setattr("stan_models.density.WORTH_A_THREAD", 1e-12)
+    theta = points(alone, 50)
+    theta[7] = np.nan  # rejected
+    for _ in range(2):  # what a point takes is known the second time
+        for mine, its in zip(
+            shared.log_density_gradient(theta), alone.log_density_gradient(theta), strict=True
+        ):
+            np.testing.assert_array_equal(mine, its)
+        np.testing.assert_array_equal(shared.log_density(theta), alone.log_density(theta))
+
+
 def test_parameters_of_size_zero_are_left_out_and_may_be_given():
     program = StanProgram(
         "data { int K; } parameters { real x; vector[K] b; } model { x ~ normal(0, 1); }"

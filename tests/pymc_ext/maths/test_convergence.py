@@ -4,7 +4,15 @@ import arviz as az
 import numpy as np
 import pytest
 
-from pymc_ext.maths.convergence import TAILS, bulk_ess, energy_fmi, sd_error, split_rhat, tail_ess
+from pymc_ext.maths.convergence import (
+    TAILS,
+    bulk_ess,
+    bulk_ess_and_rhat,
+    energy_fmi,
+    sd_error,
+    split_rhat,
+    tail_ess,
+)
 from tests.tolerances import monte_carlo
 
 RNG = np.random.default_rng(1)
@@ -42,6 +50,7 @@ def test_every_scalar_is_as_arviz_has_it(draws):
         np.testing.assert_allclose(
             split_rhat(x)[k], az.rhat(own, method="rank"), rtol=1e-12, err_msg=name
         )
+    np.testing.assert_array_equal(bulk_ess_and_rhat(x), (bulk_ess(x), split_rhat(x)))
 
 
 def test_independent_draws_count_fully_and_sticky_ones_by_their_correlation():

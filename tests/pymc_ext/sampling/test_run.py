@@ -9,7 +9,7 @@ import pytest
 
 from pymc_ext.density import CallableDensity, DensityError
 from pymc_ext.sampling import stages
-from pymc_ext.sampling.diagnostics import Diagnostics, Heavy
+from pymc_ext.sampling.diagnostics import WATCHED, Diagnostics, Heavy
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 from pymc_ext.sampling.starts import weighted_starts
@@ -55,6 +55,27 @@ def test_a_derived_quantity_is_held_to_the_same_ess():
     found = sample(TARGET, UNIT, Puppeteer(), seed=1, constrain=constrain)
     assert found.theta.shape[1] > 4 * plain.theta.shape[1]
     assert found.diagnostics.scarcest == "sticky"
+
+
+def test_of_many_quantities_the_worst_decide_and_all_are_judged_in_the_end(monkeypatch):
+    """One of 300 is sticky: between blocks a few are ranked, the result is that of all."""
+
+    def constrain(theta):
+        many = theta[:, :1] + np.linspace(1, 2, 300) * theta[:, 1:]
+        sticky = np.convolve(theta[:, 0], np.ones(10) / 10, mode="same")
+        return {"many": many, "sticky": sticky, "again": theta[:, 0]}
+
+    looked_at = []
+    of = Diagnostics.of.__func__
+    monkeypatch.setattr(
+        Diagnostics, "of",
+        classmethod(lambda cls, x, *rest: looked_at.append(x.shape[-1]) or of(cls, x, *rest)),
+    )  # fmt: skip
+    found = sample(TARGET, UNIT, Puppeteer(), seed=1, constrain=constrain)
+    assert found.trusted and found.diagnostics.scarcest == "sticky"
+    everything = 2 + 1 + 300 + 1  # θ, log p̃, many, sticky; not θ's first again
+    assert looked_at[0] == looked_at[-1] == everything
+    assert len(looked_at) > 3 and max(looked_at[1:-1]) <= 2 * WATCHED
 
 
 def test_a_budget_ends_the_run_which_then_is_not_trusted():
