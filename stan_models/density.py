@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -90,6 +90,20 @@ class StanDensity:
     def native(self) -> tuple[ctypes.CDLL, ctypes.c_void_p]:
         """The C library, and its handle of the model, which lives as long as this density."""
         return self._model.stanlib, ctypes.c_void_p(self._model.model)
+
+    @cached_property
+    def _batches(self) -> dict[str, Callable[..., int]]:
+        """Functions of many points by name; none in a library that an official CmdStan made."""
+        found = dict[str, Callable[..., int]]()
+        for symbol, arrays in (("ext_log_density_batch", 2), ("ext_log_density_gradient_batch", 3)):
+            function = getattr(self._model.stanlib, symbol, None)
+            if function is not None:
+                function.argtypes = [
+                    ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool, ctypes.c_int,
+                    *[ctypes.c_void_p] * arrays, ctypes.POINTER(ctypes.c_char_p),
+                ]  # fmt: skip
+                found[symbol] = function
+        return found
 
     @cached_property
     def dimension(self) -> int:
@@ -247,18 +261,16 @@ class StanDensity:
 
     def _batch(self, symbol: str, points: Array, *outputs: Array) -> bool:
         """Call the batch function of our own library; False where the library has none."""
-        library, model = self.native
-        function = getattr(library, symbol, None)
+        function = self._batches.get(symbol)
         if function is None:
             return False
+        model = self._model.model
+        arrays = [(a.ctypes.data, a.strides[0]) for a in (points, *outputs)]
 
         def rows(first: int, last: int) -> None:
             message = ctypes.c_char_p()
-            code = function(
-                model, ctypes.c_bool(False), ctypes.c_bool(True), ctypes.c_int(last - first),
-                *(a[first:last].ctypes.data_as(_DOUBLES) for a in (points, *outputs)),
-                ctypes.byref(message),
-            )  # fmt: skip
+            addresses = (start + first * stride for start, stride in arrays)
+            code = function(model, False, True, last - first, *addresses, ctypes.byref(message))
             if code:
                 reason = self._model._handle_error(message, symbol)
                 raise StanError(f"{self.program.name}: {reason}")
@@ -292,9 +304,6 @@ class StanDensity:
             if code:
                 reason = self._model._handle_error(message, symbol)
                 raise StanError(f"Stan program {self.program.name!r}: {reason}")
-
-
-_DOUBLES = ctypes.POINTER(ctypes.c_double)
 
 
 def as_json(data: Data) -> str:

@@ -4,8 +4,7 @@ At every iterate of L-BFGS the curvature seen so far gives a Gaussian; that of t
 kept. Its inverse Hessian is diagonal plus low rank, so that a path costs O(D) memory.
 
 Zhang, Carpenter, Gelman & Vehtari (2022), Pathfinder: parallel quasi-Newton variational inference,
-JMLR 23(306), arXiv:2108.03782. Notation: S, Y (D, J) hold the last J steps and changes of gradient
-of −log p̃, α is the diagonal part of the inverse Hessian H.
+JMLR 23(306), arXiv:2108.03782.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from pymc_ext.density import CountedDensity
@@ -24,11 +22,9 @@ from pymc_ext.maths.walled import walled
 from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
+from pymc_ext.variational.gaussian.newton import Candidates, newton_gaussians
 
 Array = NDArray[np.floating]
-CURVATURE = (
-    1e-10  # sᵀy below this share of |y|² says nothing of the curvature (Zhang et al. use it)
-)
 DISPERSION = 2.0  # dispersed starts are uniform within ±2 of the origin, as Stan's are
 MOST_TRIES = 30  # starts, of which some may have no density
 MOST_ITERATIONS = 100  # of one path; a longer one ends in a mode, whose Gaussian is kept anyway
@@ -96,34 +92,47 @@ def follow_path(
     gets no more of them.
     """
 
-    def log_ratios_of(q: LowRankGaussian, draws: int) -> Array:
-        theta, log_q = q.forward(rng.standard_normal((draws, density.dimension)))
-        with np.errstate(all="ignore"):
-            return density.log_density(theta) - log_q
-
     points, gradients = _trajectory(density, start, settings)
     if points and wanted is not None and not wanted(points[-1]):
         return None
     best: Path | None = None
-    for q in _gaussians(points, gradients, settings.history):
-        few = min(FIRST_DRAWS, settings.draws) if floor > -np.inf else settings.draws
-        log_ratios = log_ratios_of(q, few)
-        with np.errstate(all="ignore"):
-            if few < settings.draws:
-                highest = np.mean(log_ratios) + FIRST_ERRORS * np.std(log_ratios) / np.sqrt(few)
-                if not highest < floor:
-                    more = log_ratios_of(q, settings.draws - few)
-                    log_ratios = np.concatenate([log_ratios, more])
-            elbo = float(np.mean(log_ratios))
-            error = float(np.std(log_ratios) / np.sqrt(len(log_ratios)))
-        if monitor is not None:
-            try:
-                monitor(-elbo, partial(_the_same, q))
-            except StopIteration as stop:
-                raise FitStopped(str(stop) or STOPPED) from None
-        if np.isfinite(elbo) and (best is None or elbo > best.elbo):
-            best = Path(q, elbo, error, points[-1])
+    for candidates in newton_gaussians(points, gradients, settings.history):
+        elbos, errors = _judged(density, candidates, rng, settings.draws, floor)
+        for i, elbo in enumerate(elbos):
+            if monitor is not None:
+                try:
+                    monitor(-elbo, partial(candidates.one, i))
+                except StopIteration as stop:
+                    raise FitStopped(str(stop) or STOPPED) from None
+            if np.isfinite(elbo) and (best is None or elbo > best.elbo):
+                best = Path(candidates.one(i), float(elbo), float(errors[i]), points[-1])
     return best
+
+
+def _judged(
+    density: CountedDensity,
+    candidates: Candidates,
+    rng: np.random.Generator,
+    draws: int,
+    floor: float,
+) -> tuple[Array, Array]:
+    """ELBO and its standard error of each of T Gaussians, (T,) each, as `follow_path` has it."""
+
+    def log_ratios_of(some: Candidates, draws: int) -> Array:
+        theta, log_q = some.forward(rng.standard_normal((len(some), draws, density.dimension)))
+        return density.log_density(theta.reshape(-1, theta.shape[-1])).reshape(log_q.shape) - log_q
+
+    few = min(FIRST_DRAWS, draws) if floor > -np.inf else draws
+    with np.errstate(all="ignore"):
+        log_ratios = log_ratios_of(candidates, few)
+        elbo, error = log_ratios.mean(axis=1), log_ratios.std(axis=1) / np.sqrt(few)
+        high = np.flatnonzero(~(elbo + FIRST_ERRORS * error < floor))
+        if few < draws and len(high):
+            more = log_ratios_of(candidates.some(high), draws - few)
+            log_ratios = np.concatenate([log_ratios[high], more], axis=1)
+            elbo[high] = log_ratios.mean(axis=1)
+            error[high] = log_ratios.std(axis=1) / np.sqrt(draws)
+    return elbo, error
 
 
 def follow_paths(
@@ -175,58 +184,3 @@ def _trajectory(
     )
     kept = [x for x in points if np.isfinite(gradient_at[x.tobytes()]).all()]
     return kept, [gradient_at[x.tobytes()] for x in kept]
-
-
-def _gaussians(
-    points: list[Array], gradients: list[Array], history: int
-) -> Iterator[LowRankGaussian]:
-    """N(x − H g, H) at each iterate, H from the pairs up to it."""
-    if not points:
-        return
-    # the first Newton step should move no coordinate by more than one unit
-    alpha = np.full(len(points[0]), min(1.0, 1 / max(float(np.abs(gradients[0]).max()), 1e-12)))
-    pairs: list[tuple[Array, Array]] = []
-    for before, x, slope_before, slope in zip(
-        points[:-1], points[1:], gradients[:-1], gradients[1:], strict=True
-    ):
-        s, y = x - before, slope - slope_before
-        if s @ y <= CURVATURE * (y @ y):
-            continue
-        alpha = _diagonal(alpha, s, y)
-        pairs = [*pairs[1 - history :], (s, y)]
-        try:
-            yield _newton_gaussian(x, slope, alpha, pairs)
-        except np.linalg.LinAlgError:  # the pairs contradict one another: the next may not
-            continue
-
-
-def _the_same(q: LowRankGaussian) -> LowRankGaussian:
-    return q
-
-
-def _diagonal(alpha: Array, s: Array, y: Array) -> Array:
-    """Diagonal of the inverse Hessian after one more pair (Gilbert & Lemaréchal 1989, eq. 4.6)."""
-    a, b, c = (y * alpha) @ y, s @ y, (s / alpha) @ s
-    inverse = a / (b * alpha) + y**2 / b - a * s**2 / (b * c * alpha**2)
-    return 1 / np.maximum(inverse, np.finfo(float).tiny)
-
-
-def _newton_gaussian(
-    x: Array, slope: Array, alpha: Array, pairs: list[tuple[Array, Array]]
-) -> LowRankGaussian:
-    """N(x − H g, H), H in the compact form of BFGS (Byrd, Nocedal & Schnabel 1994, theorem 2.2).
-
-    H = diag α + B M Bᵀ with B = [diag(α) Y, S], so that with B/√α = U T, U orthonormal,
-    H = diag(√α)(I + U (T M Tᵀ) Uᵀ)diag(√α), whose root is a low-rank change of diag(√α).
-    """
-    S, Y = (np.stack(columns, axis=1) for columns in zip(*pairs, strict=True))
-    scale, J = np.sqrt(alpha), S.shape[1]
-    U, T = np.linalg.qr(np.concatenate([scale[:, None] * Y, S / scale[:, None]], axis=1))
-    SY = S.T @ Y
-    R_inverse = solve_triangular(np.triu(SY), np.eye(J))
-    inner = np.diag(np.diag(SY)) + Y.T @ (alpha[:, None] * Y)
-    M = np.block([[np.zeros((J, J)), -R_inverse], [-R_inverse.T, R_inverse.T @ inner @ R_inverse]])
-    core = np.linalg.cholesky(np.eye(U.shape[1]) + T @ M @ T.T)
-    q = LowRankGaussian(x, scale, U, core)
-    step = q.root_product(q.root_transposed_product(slope[None]))[0]
-    return LowRankGaussian(x - step, scale, U, core)

@@ -9,7 +9,14 @@ from scipy.stats import multivariate_normal
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
-from pymc_ext.variational.gaussian.path import _diagonal, _newton_gaussian, follow_path
+from pymc_ext.variational.gaussian.newton import (
+    Iterate,
+    _candidates,
+    diagonal_of_inverse,
+    newton_gaussians,
+    stacked,
+)
+from pymc_ext.variational.gaussian.path import follow_path
 from tests.tolerances import NUMERIC, monte_carlo
 
 D, R = 6, 2
@@ -54,16 +61,43 @@ def test_the_compact_form_is_the_inverse_hessian_of_bfgs(pairs) -> None:
     steps = rng.standard_normal((pairs, D))
     alpha, H = np.ones(D), None
     for s in steps:
-        alpha = _diagonal(alpha, s, A @ s)
+        alpha = diagonal_of_inverse(alpha, s, A @ s)
     H = np.diag(alpha)
     for s in steps:
         y, identity = A @ s, np.eye(D)
         V = identity - np.outer(s, y) / (s @ y)
         H = V @ H @ V.T + np.outer(s, s) / (s @ y)
     x, slope = rng.standard_normal((2, D))
-    q = _newton_gaussian(x, slope, alpha, [(s, A @ s) for s in steps])
+    q = stacked([Iterate(x, slope, alpha, tuple((s, A @ s) for s in steps))]).one(0)
     np.testing.assert_allclose(q.cov, H, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(q.mean, x - H @ slope, rtol=1e-8, atol=1e-10)
+
+
+def test_gaussians_of_a_path_are_the_same_one_at_a_time(monkeypatch) -> None:
+    """On a banana, where curvatures differ, with a pair that says nothing and one that is mad."""
+    rng = np.random.default_rng(6)
+    points = list(np.cumsum(rng.standard_normal((30, D)), axis=0))
+    slopes = [x + 0.3 * x**3 for x in points]
+    slopes[10] = slopes[9] - (points[10] - points[9])  # sᵀy < 0
+    together = list(newton_gaussians(points, slopes, 4))
+    monkeypatch.setattr("pymc_ext.variational.gaussian.newton.NUMBERS_TOGETHER", 1)
+    alone = list(newton_gaussians(points, slopes, 4))
+    assert len(together) < 10 < len(alone) == sum(map(len, together))
+    many = [some.one(i) for some in together for i in range(len(some))]
+    for q, own in zip(many, alone, strict=True):
+        z = rng.standard_normal((3, D))
+        np.testing.assert_allclose(q.mean, own.one(0).mean, rtol=1e-10)
+        for mine, its in zip(q.forward(z), own.forward(z[None]), strict=True):
+            np.testing.assert_allclose(mine, its[0], rtol=1e-9)
+
+
+def test_an_iterate_without_a_gaussian_leaves_the_others_theirs() -> None:
+    x = np.ones(D)
+    good = Iterate(x, x, x, ((x, x),))
+    bad = Iterate(x, x, x, ((x, -x),))
+    with pytest.raises(np.linalg.LinAlgError):
+        stacked([good, bad])
+    assert [len(some) for some in _candidates([good, bad, good])] == [1, 1]
 
 
 def test_a_path_on_a_gaussian_finds_its_mode_and_nearly_its_evidence() -> None:
