@@ -25,6 +25,7 @@ from bridge.search import Search
 from bridge.verdict import REPETITIONS
 from pymc_ext.sampling.diagnostics import unknown_moments
 from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.progress import at_work
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -109,7 +110,8 @@ def fit(
     random_seed
         Seeds the fits, the draws and the resampling.
     progressbar
-        Whether the model's own sampler, where it has to run, shows its progress.
+        Whether a line says what is done, on a terminal or in a notebook; PyMC's own bar where its
+        sampler has to run.
 
     Returns
     -------
@@ -157,19 +159,20 @@ def fit(
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     problem = as_problem(model, data)
     search = Search(problem, khat, ess, 1 if effort is None else effort, fresh_draws, draws, seed)
-    for method in chosen:
-        if effort is None or search.affordable(method):
-            search.attempt(method)
-        if search.trusted or search.modes is not None:
-            break
-    if not search.trusted and search.looks_elsewhere():
-        search.attempt(search.basins())
-    if not search.trusted and want == "density":
-        search.attempt(METHODS[FLOW])
-    if search.trusted:
-        answer = _of_weights(problem, search, draws, seed, ess)
-    else:
-        answer = _of_chains(problem, search, options, draws, seed, progressbar)
+    with at_work(progressbar):
+        for method in chosen:
+            if effort is None or search.affordable(method):
+                search.attempt(method)
+            if search.trusted or search.modes is not None:
+                break
+        if not search.trusted and search.looks_elsewhere():
+            search.attempt(search.basins())
+        if not search.trusted and want == "density":
+            search.attempt(METHODS[FLOW])
+        if search.trusted:
+            answer = _of_weights(problem, search, draws, seed, ess)
+        else:
+            answer = _of_chains(problem, search, options, draws, seed, progressbar)
     return replace(answer, random_seed=random_seed, options=given)
 
 

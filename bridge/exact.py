@@ -18,6 +18,7 @@ from pymc_ext.density import CountedDensity, DensityError, TransportMap
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.sampling.diagnostics import MOST_NAMED
 from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.progress import hidden, now
 from pymc_ext.sampling.run import sample
 from pymc_ext.sampling.starts import MOST_IN_MODES
 from pymc_ext.variational.core.algorithm import run_algorithm
@@ -116,7 +117,8 @@ def exact_answer(
             _log.debug("%s failed", WARM, exc_info=True)
             why = f"{WARM} {failure(error, attempts)}"
     assert not isinstance(problem, DensityProblem)
-    idata = problem.nuts(draws, seed, progressbar)
+    with hidden():
+        idata = problem.nuts(draws, seed, progressbar)
     elsewhere = () if modes is None else not_visited(modes, problem.pymc_target, idata)
     doubts = (*elsewhere, *doubts_of_nuts(idata))
     return Exact(COLD, idata, doubts, f"the sampler's own defaults ({why})", None)
@@ -166,6 +168,7 @@ def in_a_flow(
         or find_spec("nutpie") is None
     ):
         return None
+    now("a short flow, for NUTS in its coordinates")
     density = CountedDensity(target.density)
     try:
         with Monitor.silent() as monitor:

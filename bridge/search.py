@@ -18,6 +18,7 @@ from bridge.prediction import NORMAL_KURTOSIS, nuts_gradients
 from bridge.trust import missed
 from pymc_ext.density import DensityError, TransportMap
 from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.progress import now
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
 
 __all__ = ["Search"]
@@ -82,6 +83,7 @@ class Search:
     def attempt(self, method: Method) -> None:
         """Fit, judge by k̂, and look for mass outside before it is trusted."""
         _log.info("trying %s", method.name)
+        now(f"{method.name}: fitting")
         attempt, found, k = attempted(
             method, self.problem, self.khat, self.ess, self.fresh_draws, self.draws, self.seed,
             self.attempts,

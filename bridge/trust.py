@@ -13,6 +13,7 @@ from bridge.measures.evidence import log_evidence
 from bridge.methods.base import Array, Fit
 from bridge.targets.base import Target
 from pymc_ext.density import CountedDensity
+from pymc_ext.sampling.progress import now
 from pymc_ext.variational.gaussian.missed_mass import (
     ONE_MODE,
     SEARCHED,
@@ -47,6 +48,7 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[MissedMass | None, int]
     seed
         Of the search.
     """
+    now("looking for mass outside the approximation")
     theta = found.theta.reshape(-1, found.theta.shape[-1])
     density = CountedDensity(found.target.density)
     rng = np.random.default_rng([seed, 2])

@@ -17,6 +17,7 @@ from pymc_ext.density.coordinates import as_transport
 from pymc_ext.sampling.modes import modes_outside
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import BUDGET, Sampling
+from pymc_ext.sampling.progress import at_work, now
 from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.run import sample as sample_density
@@ -45,6 +46,7 @@ def sample(
     search: bool = True,
     sampler: Sampler | None = None,
     random_seed: int | None = None,
+    progressbar: bool = True,
     **kwargs: Any,
 ) -> Any:
     r"""Exact draws from the posterior of a model, by NUTS in an approximation's coordinates.
@@ -75,6 +77,8 @@ def sample(
         nutpie by default.
     random_seed
         Of everything.
+    progressbar
+        Whether a line says how far it is.
     kwargs
         Go to ``pm.to_inference_data`` (``include_transformed=True``, ``log_likelihood=True``, ...).
 
@@ -109,12 +113,14 @@ def sample(
     approx.require_exact_logp()
     _require_known(kwargs)
     options = Sampling(ess=ess, budget=budget, chains=chains, target_acceptance=target_accept)
-    modes = modes_outside(approx.density, approx.q, random_seed) if search else None
-    found = sample_density(
-        approx.density, coordinates_of(approx.q, random_seed), sampler or NutpieNUTS(), options,
-        seed=random_seed, extra_starts=_with_modes(extra_starts, modes, approx.density.dimension),
-        constrain=approx.constrain,
-    )  # fmt: skip
+    with at_work(progressbar):
+        now("looking for modes outside the approximation")
+        modes = modes_outside(approx.density, approx.q, random_seed) if search else None
+        found = sample_density(
+            approx.density, coordinates_of(approx.q, random_seed), sampler or NutpieNUTS(), options,
+            seed=random_seed, constrain=approx.constrain,
+            extra_starts=_with_modes(extra_starts, modes, approx.density.dimension),
+        )  # fmt: skip
     if modes is not None and modes.matters:
         found = _told(found, modes.mode)
     if not found.trusted:

@@ -14,6 +14,7 @@ from pymc_ext.density.check import DensityError
 from pymc_ext.sampling.blocks import Chains, Constrain
 from pymc_ext.sampling.diagnostics import ENERGY_FMI_LEAST, TRANSITIONS_TO_TELL, Diagnostics
 from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.progress import now
 from pymc_ext.sampling.protocol import Sampler
 
 Array = NDArray[np.floating]
@@ -92,6 +93,7 @@ class Run:
             )
             for start in starts
         ]  # fmt: skip
+        now(f"NUTS: {len(made)} chains warm up")
         self.made.append(Chains(made, self.density, transport, self.constrain))
         return self.made[-1]
 
@@ -179,6 +181,8 @@ def _draw(run: Run, chains: Chains, verdict: Callable[[Diagnostics], str | None]
         found = chains.progress(run.options.ess)
         logger.info("%d draws a chain, %d gradients: ESS %.0f, R̂ %.3f",
                     chains.draws, run.spent(chains), found.ess, found.rhat)  # fmt: skip
+        now(f"NUTS: {chains.draws:,} draws a chain worth {min(found.ess, run.options.ess):.0f} of "
+            f"{run.options.ess:g}, {run.spent(chains):,} gradients")  # fmt: skip
         against = verdict(found)
         if against is not None:
             return against
