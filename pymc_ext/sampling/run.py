@@ -14,6 +14,7 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.starts import own_starts, weighted_starts
+from pymc_ext.variational.core.threads import threads_for
 
 Array = NDArray[np.floating]
 
@@ -88,7 +89,8 @@ def sample(
     rng = np.random.default_rng(seed)
     run = stages.Run(counted, sampler, options or Sampling(), constrain, rng)
     try:
-        chains, why = _stages(run, transport, extra_starts, fall_back)
+        with threads_for(counted.dimension):
+            chains, why = _stages(run, transport, extra_starts, fall_back)
     finally:
         for made in run.made:
             made.close()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from functools import cache
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 # Products of some hundred rows with D columns take microseconds, waking threads as long: steps of
 # 256 draws in ten dimensions took ten times the CPU time with two threads.
@@ -21,6 +22,15 @@ def threads_for(dimension: int) -> contextlib.AbstractContextManager[object]:
 def one_thread() -> contextlib.AbstractContextManager[object]:
     """Context in which BLAS has one thread, for products of thin matrices in any dimension.
 
-    A low-rank fit of 1,000 dimensions took fifty times the CPU time with two threads.
+    A low-rank fit of 1,000 dimensions took fifty times the CPU time with two threads; L-BFGS in 26
+    dimensions, beside other work on two cores, thirty times the wall time.
     """
-    return threadpool_limits(1, user_api="blas")
+    return _libraries().limit(limits=1, user_api="blas")
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """The BLAS of NumPy and of SciPy, looked for once: that takes a millisecond or two."""
+    import scipy.linalg  # noqa: F401  # loads its own, which would not be found before
+
+    return ThreadpoolController()

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.course import Course
 from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.threads import one_thread
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_match import matched_low_rank, patched
 from pymc_ext.variational.gaussian.low_rank_stages import resolved_rank
@@ -266,8 +267,9 @@ def mass_outside(
         is taken for the Gaussian of its first two moments.
     """
     theta, log_p = theta[:SEARCHED], log_p[:SEARCHED]
-    log_q = log_density_of_q or Gaussian.of_draws(theta).log_density
-    return missed_mass(density, theta, log_p, log_q(theta), log_q, log_z, rng)
+    with one_thread():  # on two busy cores the optimiser's tiny matrices took 30 times as long
+        log_q = log_density_of_q or Gaussian.of_draws(theta).log_density
+        return missed_mass(density, theta, log_p, log_q(theta), log_q, log_z, rng)
 
 
 def _fitted_on(

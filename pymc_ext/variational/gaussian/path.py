@@ -21,6 +21,7 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.maths.walled import walled
 from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
+from pymc_ext.variational.core.threads import one_thread
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.newton import Candidates, newton_gaussians
 
@@ -92,7 +93,8 @@ def follow_path(
     gets no more of them.
     """
 
-    points, gradients = _trajectory(density, start, settings)
+    with one_thread():  # the optimiser's matrices are tiny, whatever D
+        points, gradients = _trajectory(density, start, settings)
     if points and wanted is not None and not wanted(points[-1]):
         return None
     best: Path | None = None
