@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +19,9 @@ from pymc_ext.sampling.diagnostics import take_quantiles
 __all__ = ["Advice"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Advice:
-    """What :func:`bridge.fit` settled on.
+    """What :func:`bridge.fit` settled on; printed, its :attr:`reasons`.
 
     Attributes
     ----------
@@ -58,6 +59,16 @@ class Advice:
     options: str = ""
     effective_draws: float | None = None
     _weighted: Callable[[], NamedDraws] | None = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.reasons
+
+    def __repr__(self) -> str:
+        return f"<Advice of {self.method}, {'trusted' if self.trusted else 'not trusted'}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """As notebooks show it."""
+        printer.text(str(self))
 
     @property
     def trusted(self) -> bool:

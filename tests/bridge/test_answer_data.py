@@ -71,6 +71,11 @@ def test_attributes_say_how_the_draws_came_about(advice) -> None:
         assert "algorithm" in json.loads(attributes["method_options"])
 
 
+def test_printed_it_says_what_was_tried_and_shown_it_is_short(advice) -> None:
+    assert str(advice) == advice.reasons
+    assert repr(advice) == f"<Advice of {advice.method}, trusted>"
+
+
 def test_the_draws_go_on_in_pymc_and_arviz(advice, tmp_path) -> None:
     idata, model = advice.idata.copy(), line()
     with model:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,7 +116,7 @@ def _khat(log_ratio: Array) -> float:
 
 @dataclass(frozen=True)
 class FitResult:
-    """How a fit went, held by ``approx.result``.
+    """How a fit went, held by ``approx.result``; printed, the short of it.
 
     Parameters
     ----------
@@ -163,6 +164,25 @@ class FitResult:
     exact_elbo: float | None = None
     log_marginal_laplace: float | None = None
     notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """What a reader asks first: did it end well, how good is it, what did it cost."""
+        state = "converged" if self.converged else "not converged"
+        lines = [
+            f"{self.method}: {state} ({self.stop_reason}), {self.gradient_evaluations:,} gradients "
+            f"in {self.seconds:.1f} s"
+        ]
+        if self.elbo is not None:
+            lines.append(f"ELBO: {self.elbo:.3f} ± {self.elbo_se:.3f}")
+        if self.log_marginal_is is not None and np.isfinite(self.log_marginal_is):
+            error = self.log_marginal_is_se
+            lines.append(f"log evidence by weights: {self.log_marginal_is:.3f} ± {error:.3f}")
+        lines += [f"as a posterior: {self.verdict}", *(f"note: {note}" for note in self.notes)]
+        return "\n".join(lines)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """As notebooks show it."""
+        printer.text(str(self))
 
     @property
     def elbo(self) -> float | None:

@@ -70,6 +70,9 @@ class HierarchicalResult(FitResult):
 
     links: Links = field(default_factory=Links)
 
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n{self.links}"
+
 
 @dataclass(frozen=True)
 class Hierarchical(Algorithm[Fit]):

@@ -286,6 +286,21 @@ def test_fresh_draw_estimates_against_a_known_evidence():
     assert fresh.khat < 0.5 and fresh.usable and fresh.verdict.startswith("k̂ = ")
 
 
+def test_a_result_prints_what_a_reader_asks_first() -> None:
+    fresh = FreshDraws.from_log_ratios(np.random.default_rng(1).normal(-2, 0.1, 1000))
+    result = FitResult(
+        "mine", False, "n reached", 9, seconds=1.25, gradient_evaluations=12_345, fresh=fresh,
+        notes=("a thing to know",),
+    )  # fmt: skip
+    first, elbo, evidence, verdict, note = str(result).splitlines()
+    assert first == "mine: not converged (n reached), 12,345 gradients in 1.2 s"
+    assert elbo == f"ELBO: {fresh.elbo:.3f} ± {fresh.elbo_se:.3f}"
+    assert evidence.startswith(f"log evidence by weights: {fresh.log_marginal_is:.3f} ± 0.00")
+    assert verdict == f"as a posterior: {fresh.verdict}" and note == "note: a thing to know"
+    bare = str(FitResult("mine", True, "done", 1)).splitlines()
+    assert bare[1:] == ["as a posterior: not judged: no fresh draws were taken"]
+
+
 @pytest.mark.parametrize(
     ("log_ratio", "usable", "words"),
     [
