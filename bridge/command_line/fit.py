@@ -8,29 +8,33 @@ from dataclasses import replace
 from rich.console import Console
 from rich.table import Table
 
-from bridge.advice import LADDER, fit
+from bridge.advice import LADDER, NoAnswerError, fit
 from bridge.measures.limits import KHAT_USABLE
 from bridge.methods.named_draws import NamedDraws
 
-NOT_TRUSTED = 3  # exit status where even the draws of NUTS are not to be trusted
+NOT_TRUSTED = 3  # exit status where the draws of NUTS are not to be trusted, or there are none
 MOST_ROWS = 40  # of a summary on the terminal
 
 
 def fit_command(arguments: argparse.Namespace, console: Console) -> int:
     """The first approximation to trust; 3 where not even the draws of NUTS are."""
-    with console.status("fitting ..."):
-        advice = fit(
-            arguments.program,
-            arguments.data,
-            methods=arguments.methods or LADDER,
-            khat=KHAT_USABLE if arguments.khat is None else arguments.khat,
-            draws=arguments.draws,
-            ess=arguments.ess,
-            effort=arguments.effort,
-            want=arguments.want,
-            random_seed=arguments.seed,
-            progressbar=False,
-        )
+    try:
+        with console.status("fitting ..."):
+            advice = fit(
+                arguments.program,
+                arguments.data,
+                methods=arguments.methods or LADDER,
+                khat=KHAT_USABLE if arguments.khat is None else arguments.khat,
+                draws=arguments.draws,
+                ess=arguments.ess,
+                effort=arguments.effort,
+                want=arguments.want,
+                random_seed=arguments.seed,
+                progressbar=False,
+            )
+    except NoAnswerError as error:
+        console.print(str(error), highlight=False, markup=False)
+        return NOT_TRUSTED
     console.print(advice.reasons, highlight=False, markup=False)
     if isinstance(advice.draws, NamedDraws):
         _print_summary(advice.draws, console)

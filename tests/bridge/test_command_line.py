@@ -186,3 +186,25 @@ def test_parameters_of_length_zero_are_left_out(files, capsys) -> None:
     assert main(["fit", "good.stan", "good.json", "--overwrite", "--draws", "100"]) == 0
     printed = capsys.readouterr().out
     assert "mu" in printed and "beta" not in printed and "twice" not in printed
+
+
+@pytest.mark.stan
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("", ["q kept widening along ['x.1', 'x.2', 'x.3']", "looks improper, and NUTS gave no"]),
+        (
+            "if (max(abs(x)) > 0.1) target += negative_infinity(); else target += 1e300;",
+            ["finite at fewer than half of the draws", "Initialization failed"],
+        ),
+    ],
+    ids=["improper", "Stan's NUTS ends with its error"],
+)
+def test_a_posterior_without_an_answer_is_no_wrong_call(model, words, files, capsys) -> None:
+    (files / "good.stan").write_text(f"parameters {{ vector[3] x; }} model {{ {model} }}")
+    assert main(["fit", "good.stan", "--overwrite"]) == 3
+    printed = capsys.readouterr()
+    assert not printed.err.startswith("error") and (files / "posterior.nc").read_text() == "mine"
+    text = " ".join(printed.out.split())
+    for word in ("hierarchical: failed: ", "not trusted: no draws: ", *words):
+        assert word in text
