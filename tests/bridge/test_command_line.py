@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import arviz as az
+import numpy as np
 import pytest
 
 from bridge.__main__ import main
-from bridge.advice import LADDER
+from bridge.advice import LADDER, Advice, Attempt
 from bridge.measures.limits import KHAT_USABLE
+from bridge.methods.named_draws import NamedDraws
 from tests.bridge.conftest import GAUSSIAN
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -208,3 +211,17 @@ def test_a_posterior_without_an_answer_is_no_wrong_call(model, words, files, cap
     text = " ".join(printed.out.split())
     for word in ("hierarchical: failed: ", "not trusted: no draws: ", *words):
         assert word in text
+
+
+@pytest.mark.parametrize("kept_as", ["NamedDraws", "InferenceData"])
+def test_arrays_leave_room_for_scalars(kept_as, files, monkeypatch, capsys) -> None:
+    sizes = {"beta": (3,), "y_rep": (1000,), "sigma": (), "Omega": (6, 6), "last": ()}
+    rng = np.random.default_rng(1)
+    draws = NamedDraws({name: rng.normal(size=(4, 5, *shape)) for name, shape in sizes.items()}, {})
+    made = draws if kept_as == "NamedDraws" else draws.inference_data()
+    answer = Advice("nuts", (Attempt.without_answer("nuts", "made up"),), None, made)
+    monkeypatch.setattr("bridge.command_line.fit.fit", lambda *args, **options: answer)
+    assert main(["fit", "good.stan", "--out", "draws.nc"]) == 0
+    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[0] == " "]
+    assert rows == ["mean", *(f"beta[{i}]" for i in range(3)), "sigma", "last", "y_rep:", "Omega:"]
+    assert az.from_netcdf("draws.nc")["posterior"]["y_rep"].shape == (4, 5, 1000)
