@@ -247,6 +247,7 @@ def _check(khat: float, draws: int, fresh_draws: int, effort: float | None, want
         raise ValueError(f"khat must be in (0, 1], got {khat}")
     if effort is not None and not effort > 0:
         raise ValueError(f"effort must be a positive number, got {effort!r}")
-    fewest = KHAT_FEWEST_DRAWS * REPETITIONS
-    if draws < 4 or fresh_draws < fewest:
-        raise ValueError(f"need draws >= 4 and fresh_draws >= {fewest}, got {draws}, {fresh_draws}")
+    if draws < 4:
+        raise ValueError(f"draws must be at least 4, got {draws}")
+    if fresh_draws < (fewest := KHAT_FEWEST_DRAWS * REPETITIONS):
+        raise ValueError(f"fresh_draws must be at least {fewest}, got {fresh_draws}")

@@ -56,6 +56,25 @@ def test_a_wrong_request_is_answered_in_a_sentence(arguments, expected, tmp_path
     assert expected in error and "Traceback" not in error
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "good.stan", "--draws", "-5"], "--draws: must be an integer >= 4, got -5"),
+        (["fit", "good.stan", "--draws", "many"], "--draws: must be an integer >= 4, got many"),
+        (["fit", "good.stan", "--seed", "-1"], "--seed: must be an integer >= 0, got -1"),
+        (["fit", "good.stan", "--ess", "nan"], "--ess: must be a positive number, got nan"),
+        (["fit", "good.stan", "--effort", "x"], "--effort: must be a positive number, got x"),
+        (["compare", "--seeds", "0"], "--seeds: must be an integer >= 1, got 0"),
+        (["sweep", "--run-limit", "-3"], "--run-limit: must be a positive number, got -3"),
+        (["calibrate", "m.py", "--simulations", "0"], "--simulations: must be an integer >= 1"),
+    ],
+)
+def test_a_number_out_of_range_names_the_option(arguments, message, capsys) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert message in capsys.readouterr().err
+
+
 def test_list_names_cases_and_methods(capsys) -> None:
     assert main(["list"]) == 0
     printed = capsys.readouterr().out
