@@ -266,7 +266,8 @@ def test_failures_and_missing_stan_are_reasons():
      ({"khat": 0.0}, r"khat must be in \(0, 1\], got 0"),
      ({"draws": -5}, "^draws must be at least 4, got -5$"),
      ({"fresh_draws": 10}, "fresh_draws must be at least 1000, got 10"),
-     ({"methods": ["stan-nuts"]}, "approximations"), ({"methods": []}, "approximations"), ({"data": {"N": 1}}, "belong to a Stan program")],
+     ({"methods": ["stan-nuts"]}, "approximations"), ({"methods": []}, "approximations"),
+     ({"data": {"N": 1}}, "belong to a Stan program")],
 )  # fmt: skip
 def test_bad_input(options, message):
     with pytest.raises(ValueError, match=message):
