@@ -22,7 +22,8 @@ ROOMS = {"fit": "fit", "list": "listing"}  # the other commands are in `comparis
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status (2 for a wrong request, 1 if every run failed)."""
+    """Run one command; returns the exit status: 2 for a wrong request, 1 if every run failed, 3
+    where `fit` has no answer to trust."""
     arguments = parse(argv, _program())
     try:
         from bridge.command_line.requests import require_possible

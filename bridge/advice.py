@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from bridge.answer import Advice
+from bridge.answer import Advice, NoAnswerError
 from bridge.attempt import EXPECTED_FAILURES, Attempt
 from bridge.exact import WARM, Exact, exact_answer, in_a_flow
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from stan_models import StanProgram
     from stan_models.density import Data
 
-__all__ = ["EXPECTED_FAILURES", "LADDER", "Advice", "Attempt", "fit"]
+__all__ = ["EXPECTED_FAILURES", "LADDER", "Advice", "Attempt", "NoAnswerError", "fit"]
 
 _log = logging.getLogger(__name__)
 # Then NUTS, as a flow takes 200,000 gradients and up to 768,000 more for its polish: NUTS was
@@ -127,8 +127,9 @@ def fit(
     DensityError
         The density lacks a member, or is not finite at the origin; that of a PyMC model is finite
         nowhere near its initial point: the message names the variable, and the data.
-    RunawayError
-        The posterior looks improper, as the fit ran away, and chains did not even warm up.
+    NoAnswerError
+        No approximation served and NUTS gave no draws, as of many an improper posterior; it names
+        what was tried, and has the ``attempts``.
     TypeError
         There is no model, given or of a ``with`` context.
     ValueError
@@ -190,10 +191,14 @@ def _of_chains(
     takes = "" if predicted is None else f", some {predicted:,} gradients"
     _log.info("no approximation is good enough: running NUTS%s", takes)
     begin = time.perf_counter()
-    last = exact_answer(
-        problem, search.coordinates, search.modes, search.within(options), draws=draws, seed=seed,
-        progressbar=progressbar, improper=search.improper, attempts=search.attempts,
-    )  # fmt: skip
+    try:
+        last = exact_answer(
+            problem, search.coordinates, search.modes, search.within(options), draws=draws,
+            seed=seed, progressbar=progressbar, improper=search.improper,
+            attempts=search.attempts,
+        )  # fmt: skip
+    except EXPECTED_FAILURES as error:
+        raise NoAnswerError(str(error), tuple(search.attempts)) from error
     search.attempts.append(_ran(last, begin, predicted))
     # a flow ends before a tail without moments that the first chains have seen: so do its chains
     if last.method == WARM and last.doubts and search.modes is None and not last.unknown:
@@ -245,6 +250,7 @@ def _check(khat: float, draws: int, fresh_draws: int, effort: float | None, want
         raise ValueError(f"khat must be in (0, 1], got {khat}")
     if effort is not None and not effort > 0:
         raise ValueError(f"effort must be a positive number, got {effort!r}")
-    fewest = KHAT_FEWEST_DRAWS * REPETITIONS
-    if draws < 4 or fresh_draws < fewest:
-        raise ValueError(f"need draws >= 4 and fresh_draws >= {fewest}, got {draws}, {fresh_draws}")
+    if draws < 4:
+        raise ValueError(f"draws must be at least 4, got {draws}")
+    if fresh_draws < (fewest := KHAT_FEWEST_DRAWS * REPETITIONS):
+        raise ValueError(f"fresh_draws must be at least {fewest}, got {fresh_draws}")

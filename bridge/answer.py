@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from bridge.attempt import Attempt
+from bridge.errors import BridgeError
 from bridge.methods.base import Fit
 from bridge.methods.named_draws import NamedDraws
 from bridge.targets.draws import InferenceData
 from pymc_ext.sampling.diagnostics import take_quantiles
 
-__all__ = ["Advice"]
+__all__ = ["Advice", "NoAnswerError"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,3 +175,22 @@ class Advice:
         if self.log_evidence is not None:
             lines.append("log evidence: {:.3f} ± {:.3f}".format(*self.log_evidence))
         return "\n".join(lines)
+
+
+class NoAnswerError(BridgeError, RuntimeError):
+    """`bridge.fit` has no draws to hand back: no approximation served, and NUTS gave none.
+
+    Parameters
+    ----------
+    why
+        What NUTS failed with.
+    attempts
+        Every method tried, in order.
+    """
+
+    def __init__(self, why: str, attempts: tuple[Attempt, ...]) -> None:
+        super().__init__(why, attempts)
+        self.why, self.attempts = why, attempts
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.attempts), f"not trusted: no draws: {self.why}"])

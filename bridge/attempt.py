@@ -17,6 +17,7 @@ from bridge.methods.families import FittedBy
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.verdict import Judgement, by_weights
 from pymc_ext.density.protocol import coordinate_names
+from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.posterior import FRESH_DRAWS
 from pymc_ext.variational.gaussian.runaway import RunawayError
 from stan_models import StanError
@@ -29,10 +30,10 @@ FIRST_BLOCK = FRESH_DRAWS  # that a fit has judged itself by, so that they cost 
 # What a method may fail with on a posterior that does not suit it, so that the next one is tried:
 # no mode, a model that the family does not take, data outside a domain (ValueError, with it
 # NoModeError, StanDataError and LinAlgError); overflow and the like (ArithmeticError); a sampler or
-# an optimiser that gives up (RuntimeError, with it StanError); matrices beyond the memory; files
-# and programs (OSError, with it TimeoutError); an Op without a derivative. All else is a fault in
-# code, ours or the caller's, that has to be seen: AssertionError, TypeError, AttributeError,
-# LookupError, NameError.
+# an optimiser that gives up (RuntimeError, with it StanError), or ends before it has judged one q
+# (FitStopped); matrices beyond the memory; files and programs (OSError, with it TimeoutError); an
+# Op without a derivative. All else is a fault in code, ours or the caller's, that has to be seen:
+# AssertionError, TypeError, AttributeError, LookupError, NameError.
 EXPECTED_FAILURES = (
     ValueError,
     ArithmeticError,
@@ -42,6 +43,7 @@ EXPECTED_FAILURES = (
     StanError,
     BridgeError,
     NotImplementedError,
+    FitStopped,
 )
 
 

@@ -110,8 +110,10 @@ def exact_answer(
             return replace(found, doubts=(improper, *found.doubts))
         except EXPECTED_FAILURES as error:
             if improper is not None:
-                without = f"NUTS gave no draws within {options.budget:,} gradients either"
-                raise RunawayError(f"{improper} ({without})") from error
+                raise RunawayError(
+                    "the posterior looks improper, and NUTS gave no draws within "
+                    f"{options.budget:,} gradients either"
+                ) from error
             if isinstance(problem, DensityProblem):  # it has no sampler of its own
                 raise
             _log.debug("%s failed", WARM, exc_info=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TypedDict
+import math
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, TypedDict
 
 from stan_models.stanc import Source, run_stanc
 
@@ -39,6 +42,30 @@ def misfit(program: Source, data: str) -> str:
     if missing:
         lines.append(f"given: {', '.join(given) or 'nothing'}")
     return "\n".join(lines)
+
+
+def not_finite(program: Source, data: str) -> list[str]:
+    """The first NaN or infinity of each real variable in ``data`` (JSON text), with Stan's index.
+
+    Programs may mean them, as marks of what is missing or as bounds that are none: they are worth
+    naming where the density is undefined.
+    """
+    given, found = json.loads(data), []
+    for name, kind in declared_data(program).items():
+        if kind["type"] == "real" and name in given:
+            bad = ((at, x) for at, x in _elements(given[name]) if not math.isfinite(x))
+            for at, x in islice(bad, 1):
+                found.append(f"{name}{list(at) if at else ''} = {x}")
+    return found
+
+
+def _elements(value: Any, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], float]]:
+    """Numbers, of which Stan reads "NaN" and the like too, with their indices from 1 on."""
+    if isinstance(value, list):
+        for i, element in enumerate(value, start=1):
+            yield from _elements(element, (*at, i))
+    else:
+        yield at, float(value)
 
 
 def _described(name: str, kind: Declaration) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Sequence
+from math import nan
 from pathlib import Path
 
 DESCRIPTION = "Approximate posteriors of PyMC and Stan models, judged against the truth."
@@ -49,7 +51,7 @@ def _add_sweep(add_command: Adder) -> None:
         "(default: all)",
     )
     command.add_argument(
-        "--run-limit", type=float, metavar="S", help="seconds after which a run is given up"
+        "--run-limit", type=_positive, metavar="S", help="seconds after which a run is given up"
     )
     _cluster_arguments(command)
 
@@ -77,8 +79,10 @@ def _add_calibrate(add_command: Adder) -> None:
     command.add_argument(
         "--method", default="answer", metavar="METHOD", help="default: all that `fit` does"
     )
-    command.add_argument("--simulations", type=int, default=1_000, help="default 1000")
-    command.add_argument("--seed", type=int, default=1, help="of all random numbers (default 1)")
+    command.add_argument("--simulations", type=_at_least(1), default=1_000, help="default 1000")
+    command.add_argument(
+        "--seed", type=_at_least(0), default=1, help="of all random numbers (default 1)"
+    )
     command.add_argument(
         "--out", type=Path, default=Path("results/calibrate"),
         help="folder of one model and one method (default results/calibrate)",
@@ -102,11 +106,13 @@ def _add_fit(add_command: Adder) -> None:
         "--methods", nargs="+", metavar="METHOD", help="in this order (default hierarchical)"
     )
     command.add_argument("--khat", type=float, help="good enough below (default 0.7)")
-    command.add_argument("--draws", type=int, default=4_000, help="to write (default 4000)")
-    command.add_argument("--ess", type=float, default=400, help="effective draws wanted (400)")
+    command.add_argument(
+        "--draws", type=_at_least(4), default=4_000, help="to write (default 4000)"
+    )
+    command.add_argument("--ess", type=_positive, default=400, help="effective draws wanted (400)")
     command.add_argument(
         "--effort",
-        type=float,
+        type=_positive,
         help="gradients that approximations may take in vain, in NUTS's (default 1)",
     )
     command.add_argument(
@@ -115,7 +121,9 @@ def _add_fit(add_command: Adder) -> None:
         default="draws",
         help="density: a flow is tried before NUTS",
     )
-    command.add_argument("--seed", type=int, default=1, help="of all random numbers (default 1)")
+    command.add_argument(
+        "--seed", type=_at_least(0), default=1, help="of all random numbers (default 1)"
+    )
     command.add_argument(
         "--out", type=Path, default=Path("posterior.nc"), help="NetCDF file (default posterior.nc)"
     )
@@ -128,7 +136,9 @@ def _add_list_and_generate(add_command: Adder) -> None:
 
     command = add_command("generate", help="make reference draws of a case with Stan NUTS")
     command.add_argument("name", help="a case of the database")
-    command.add_argument("--seed", type=int, default=1, help="of Stan's sampler (default 1)")
+    command.add_argument(
+        "--seed", type=_at_least(0), default=1, help="of Stan's sampler (default 1)"
+    )
     _database_argument(command)
 
 
@@ -136,8 +146,12 @@ def _comparison_arguments(
     command: argparse.ArgumentParser, methods: str, seeds: int, out: str
 ) -> None:
     command.add_argument("--methods", nargs="+", metavar="METHOD", help=f"default: {methods}")
-    command.add_argument("--seeds", type=int, default=seeds, help=f"seeds 1..N (default {seeds})")
-    command.add_argument("--draws", type=int, default=20_000, help="draws of each approximation")
+    command.add_argument(
+        "--seeds", type=_at_least(1), default=seeds, help=f"seeds 1..N (default {seeds})"
+    )
+    command.add_argument(
+        "--draws", type=_at_least(1), default=20_000, help="draws of each approximation"
+    )
     command.add_argument("--out", type=Path, default=Path(out), help=f"folder (default {out})")
     command.add_argument("--jobs", type=int, default=-1, help="processes (default: one a core)")
     command.add_argument("--retry-failed", action="store_true", help="run recorded failures again")
@@ -146,7 +160,10 @@ def _comparison_arguments(
 
 def _cluster_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--budget", type=float, metavar="S", help="seconds after which no further run is started"
+        "--budget",
+        type=_positive,
+        metavar="S",
+        help="seconds after which no further run is started",
     )
     command.add_argument(
         "--backend",
@@ -162,3 +179,25 @@ def _database_argument(command: argparse.ArgumentParser) -> None:
         help="a posteriordb (its root or its posterior_database folder), or 'github'; "
         "default $POSTERIORDB_PATH, else the embedded cases",
     )
+
+
+def _at_least(fewest: int) -> Callable[[str], int]:
+    """Reads an integer, and names the option where it is none or smaller."""
+
+    def read(text: str) -> int:
+        if not re.fullmatch(r"[+-]?\d+", text) or int(text) < fewest:
+            raise argparse.ArgumentTypeError(f"must be an integer >= {fewest}, got {text}")
+        return int(text)
+
+    return read
+
+
+def _positive(text: str) -> float:
+    """Reads a number, and names the option where it is none or not above zero."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = nan
+    if not number > 0:
+        raise argparse.ArgumentTypeError(f"must be a positive number, got {text}")
+    return number

@@ -4,52 +4,67 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from math import prod
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from bridge.advice import LADDER, fit
+from bridge.advice import LADDER, NoAnswerError, fit
 from bridge.measures.limits import KHAT_USABLE
 from bridge.methods.named_draws import NamedDraws
 
-NOT_TRUSTED = 3  # exit status where even the draws of NUTS are not to be trusted
-MOST_ROWS = 40  # of a summary on the terminal
+NOT_TRUSTED = 3  # exit status where the draws of NUTS are not to be trusted, or there are none
+MOST_ROWS = 40  # of a summary on the terminal, but that every scalar has one
 
 
 def fit_command(arguments: argparse.Namespace, console: Console) -> int:
     """The first approximation to trust; 3 where not even the draws of NUTS are."""
-    with console.status("fitting ..."):
-        advice = fit(
-            arguments.program,
-            arguments.data,
-            methods=arguments.methods or LADDER,
-            khat=KHAT_USABLE if arguments.khat is None else arguments.khat,
-            draws=arguments.draws,
-            ess=arguments.ess,
-            effort=arguments.effort,
-            want=arguments.want,
-            random_seed=arguments.seed,
-            progressbar=False,
-        )
+    try:
+        with console.status("fitting ..."):
+            advice = fit(
+                arguments.program,
+                arguments.data,
+                methods=arguments.methods or LADDER,
+                khat=KHAT_USABLE if arguments.khat is None else arguments.khat,
+                draws=arguments.draws,
+                ess=arguments.ess,
+                effort=arguments.effort,
+                want=arguments.want,
+                random_seed=arguments.seed,
+                progressbar=False,
+            )
+    except NoAnswerError as error:
+        console.print(str(error), highlight=False, markup=False)
+        return NOT_TRUSTED
     console.print(advice.reasons, highlight=False, markup=False)
     if isinstance(advice.draws, NamedDraws):
-        _print_summary(advice.draws, console)
+        _print_summary(advice.draws, arguments.out, console)
         replace(advice.draws, attributes=advice.attributes).to_netcdf(arguments.out)
     else:
-        import arviz as az
-
-        summary = az.summary(advice.idata, kind="stats")
-        console.print(summary.to_string(max_rows=MOST_ROWS), highlight=False, markup=False)
+        posterior = advice.idata["posterior"]
+        values = {str(name): draws.values for name, draws in posterior.data_vars.items()}
+        _print_summary(NamedDraws(values, {}), arguments.out, console)
         advice.idata.to_netcdf(arguments.out)
     console.print(f"draws written to {arguments.out}")
     return 0 if advice.trusted else NOT_TRUSTED
 
 
-def _print_summary(draws: NamedDraws, console: Console) -> None:
+def _print_summary(draws: NamedDraws, file: Path, console: Console) -> None:
+    """A row a scalar; arrays as long as there is room for them, the others in a line each."""
+    sizes = {name: prod(value.shape[2:]) for name, value in draws.values.items()}
+    arrays = {name: size for name, size in sizes.items() if size > 1}
+    room = MOST_ROWS - (len(sizes) - len(arrays))
+    left_out = []
+    for name, size in arrays.items():  # parameters are the first
+        if size <= room:
+            room -= size
+        else:
+            left_out.append(name)
     table = Table("", "mean", "sd", "5%", "95%", box=None)
-    rows = draws.summary()
-    for name, *numbers in rows[:MOST_ROWS]:
+    for name, *numbers in draws.summary(name for name in sizes if name not in left_out):
         table.add_row(name, *(f"{x:.4g}" for x in numbers))
-    console.print(table, highlight=False)
-    if len(rows) > MOST_ROWS:
-        console.print(f"... and {len(rows) - MOST_ROWS} more in the file", highlight=False)
+    if table.row_count:
+        console.print(table, highlight=False)
+    for name in left_out:
+        console.print(f" {name}: {sizes[name]:,} values, in {file}", highlight=False, markup=False)

@@ -23,10 +23,7 @@ def _fit(arguments: argparse.Namespace) -> None:
 
     StanProgram(arguments.program)
     as_json(arguments.data)
-    if arguments.methods:
-        from bridge.methods.table import find_approximations
-
-        find_approximations(arguments.methods)
+    _approximations(arguments.methods)
     out = arguments.out
     if out.suffix != ".nc" or not out.absolute().parent.is_dir():
         raise ValueError(f"--out must name a .nc file in an existing folder, got {out}")
@@ -36,20 +33,21 @@ def _fit(arguments: argparse.Namespace) -> None:
 
 def _compare(arguments: argparse.Namespace) -> None:
     _methods(arguments.methods)
+    _draws(arguments.draws)
     _cases(arguments.cases, arguments.database)
-    from bridge.comparison.settings import Settings
-
-    Settings(draws=arguments.draws)
 
 
 def _sweep(arguments: argparse.Namespace) -> None:
-    _methods(arguments.methods)
+    _draws(arguments.draws)
+    if arguments.zoo is None:
+        _methods(arguments.methods)
+        _cases([], arguments.database)
+        return
+    _approximations(arguments.methods)
     if arguments.zoo:
         from bridge.zoo.targets import find_targets
 
         find_targets(arguments.zoo)
-    elif arguments.zoo is None:
-        _cases([], arguments.database)
 
 
 def _calibrate(arguments: argparse.Namespace) -> None:
@@ -89,11 +87,24 @@ def _cases(names: Sequence[str], database: str | None) -> None:
         load_case(name, database=database)
 
 
+def _draws(count: int) -> None:
+    from bridge.comparison.settings import Settings
+
+    Settings(draws=count)
+
+
 def _methods(names: Sequence[str] | None) -> None:
     if names:
         from bridge.methods.table import find_methods
 
         find_methods(names)
+
+
+def _approximations(names: Sequence[str] | None) -> None:
+    if names:
+        from bridge.methods.table import find_approximations
+
+        find_approximations(names)
 
 
 CHECKS = {

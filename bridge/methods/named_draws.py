@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -81,10 +81,11 @@ class NamedDraws:
         for i, (name, group) in enumerate(self.groups().items()):
             group.to_netcdf(path, mode="a" if i else "w", group=name, engine="h5netcdf")
 
-    def summary(self) -> list[tuple[str, float, float, float, float]]:
-        """Name, mean, sd, 5 % and 95 % quantile of each scalar."""
+    def summary(self, names: Iterable[str]) -> list[tuple[str, float, float, float, float]]:
+        """Name, mean, sd, 5 % and 95 % quantile of each scalar of these variables."""
         rows = []
-        for name, value in self.values.items():
+        for name in names:
+            value = self.values[name]
             for i in np.ndindex(*value.shape[2:]):
                 x = value[(slice(None), slice(None), *i)].ravel()
                 label = name + ("[" + ", ".join(map(str, i)) + "]" if i else "")

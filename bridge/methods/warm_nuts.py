@@ -21,6 +21,7 @@ from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
+from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
@@ -35,9 +36,9 @@ __all__ = [
     "sampler_for",
 ]
 
-# What an approximation may fail with where it does not suit: no mode, overflow, a runaway. Chains
-# then adapt by themselves; all else is a fault in code.
-EXPECTED_FAILURES = (ValueError, ArithmeticError, RuntimeError, NotImplementedError)
+# What an approximation may fail with where it does not suit: no mode, overflow, a runaway, no end.
+# Chains then adapt by themselves; all else is a fault in code.
+EXPECTED_FAILURES = (ValueError, ArithmeticError, RuntimeError, NotImplementedError, FitStopped)
 
 
 def default_approximation() -> Algorithm:

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.errors import UndefinedDensityError
+from stan_models.data_block import not_finite
+from stan_models.density import as_json
 
 if TYPE_CHECKING:
     from stan_models import StanDensity
@@ -28,10 +30,12 @@ def stan_start(density: StanDensity) -> NDArray[np.float64]:
         return starts[usable.argmax()]
     label = f"Stan program {density.program.name!r}"
     if not defined.any():
+        culprits = not_finite(density.program, as_json(density.data))
+        named = f"; not finite in the data: {', '.join(culprits)}" if culprits else ""
         raise UndefinedDensityError(
             f"{label} has no finite log density at the origin or at {START_TRIES - 1} random "
             f"points of (-{START_RADIUS:g}, {START_RADIUS:g})^{density.dimension} of its "
-            "unconstrained space: check the data, or the declared constraints"
+            f"unconstrained space: check the data, or the declared constraints{named}"
         )
     row = int(defined.argmax())
     bad = [

@@ -13,8 +13,10 @@ import pandas as pd
 
 from bridge.advice import LADDER, Advice, fit
 from bridge.comparison.records import Record, Records
+from bridge.comparison.settings import Settings
 from bridge.methods.base import Array
 from bridge.methods.named_draws import NamedDraws
+from bridge.methods.table import find_approximations
 from bridge.zoo.judge import judged
 from bridge.zoo.targets import find_targets
 from posteriordb_cases.zoo import ZOO, Truth, ZooDensity, truth_of
@@ -64,6 +66,8 @@ def sweep_zoo(
     ------
     KeyError
         No such target.
+    UnknownMethodError, ValueError
+        No such method, a sampler, or too few draws: said here, as an error of a run is an answer.
 
     Examples
     --------
@@ -71,7 +75,8 @@ def sweep_zoo(
     ['ring']
     """
     names = find_targets(targets)
-    chosen = LADDER if methods is None else tuple(methods)
+    chosen = tuple(method.name for method in find_approximations(methods or LADDER))
+    Settings(draws=draws)
     settings = f"methods={'+'.join(chosen)} fresh_draws={draws}"
     records = Records(Path(out) / FILE)
     known = records.keys()

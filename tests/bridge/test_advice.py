@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pickle
 from dataclasses import replace
 
 import arviz as az
@@ -21,7 +22,7 @@ from pytensor.link.numba.linker import NumbaLinker
 import bridge
 import pymc_ext as px
 from bridge.__main__ import main
-from bridge.advice import LADDER
+from bridge.advice import LADDER, NoAnswerError
 from bridge.attempt import FIRST_BLOCK
 from bridge.errors import BridgeError, UnknownMethodError
 from bridge.methods.base import Fit, Method
@@ -34,6 +35,7 @@ from posteriordb_cases import load_case
 from posteriordb_cases.zoo.table import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.maths.trust_region import NoModeError
+from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.posterior import FRESH_DRAWS
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.posteriors import Gaussian
@@ -222,9 +224,12 @@ def test_an_improper_posterior_is_said_and_costs_little() -> None:
     """Of a and b the data know a + b only: q widens without end, and so do chains."""
     density = ZOO["flat-direction"].make()
     counted = CountedDensity(density)
-    with pytest.raises(RunawayError, match=r"improper.*NUTS gave no draws within"):
+    with pytest.raises(NoAnswerError, match=r"improper.*\n.*NUTS gave no draws within") as caught:
         bridge.fit(counted, random_seed=1)
     assert counted.gradients < 200_000  # a million before
+    assert str(caught.value).startswith("hierarchical: failed: RunawayError: q kept widening along")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value) and again.attempts[0].improper
 
 
 def test_chains_of_what_looks_improper_are_judged_as_any() -> None:
@@ -258,9 +263,11 @@ def test_failures_and_missing_stan_are_reasons():
      ({"effort": 0}, "effort must be a positive number, got 0"),
      ({"effort": -1.0}, "effort must be"), ({"effort": np.nan}, "effort must be"),
      ({"ess": 0}, "ess must be a positive number"), ({"ess": -1.0}, "ess must be a positive"),
-     ({"khat": 0.0}, r"khat must be in \(0, 1\], got 0"), ({"draws": 1}, "draws >= 4"),
-     ({"fresh_draws": 10}, "fresh_draws >= 1000"), ({"methods": ["stan-nuts"]}, "approximations"),
-     ({"methods": []}, "approximations"), ({"data": {"N": 1}}, "belong to a Stan program")],
+     ({"khat": 0.0}, r"khat must be in \(0, 1\], got 0"),
+     ({"draws": -5}, "^draws must be at least 4, got -5$"),
+     ({"fresh_draws": 10}, "fresh_draws must be at least 1000, got 10"),
+     ({"methods": ["stan-nuts"]}, "approximations"), ({"methods": []}, "approximations"),
+     ({"data": {"N": 1}}, "belong to a Stan program")],
 )  # fmt: skip
 def test_bad_input(options, message):
     with pytest.raises(ValueError, match=message):
@@ -294,7 +301,8 @@ def test_an_error_in_the_code_of_a_method_is_seen(error):
     "error",
     [NoModeError("no mode"), FloatingPointError("overflow"), np.linalg.LinAlgError("singular"),
      StanRunError("killed"), BridgeError("no"), SamplingError("no"), MemoryError("large"),
-     TimeoutError("late"), NullTypeGradError("no derivative"), MethodNotDefined("grad")],
+     TimeoutError("late"), NullTypeGradError("no derivative"), MethodNotDefined("grad"),
+     FitStopped("the iterations are used up")],
     ids=lambda error: type(error).__name__,
 )  # fmt: skip
 def test_what_a_method_may_fail_with_is_a_reason_to_go_on(error):

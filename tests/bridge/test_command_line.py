@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import arviz as az
+import numpy as np
 import pytest
 
 from bridge.__main__ import main
-from bridge.advice import LADDER
+from bridge.advice import LADDER, Advice, Attempt
 from bridge.measures.limits import KHAT_USABLE
+from bridge.methods.named_draws import NamedDraws
 from tests.bridge.conftest import GAUSSIAN
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,6 +54,25 @@ def test_a_wrong_request_is_answered_in_a_sentence(arguments, expected, tmp_path
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert expected in error and "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "good.stan", "--draws", "-5"], "--draws: must be an integer >= 4, got -5"),
+        (["fit", "good.stan", "--draws", "many"], "--draws: must be an integer >= 4, got many"),
+        (["fit", "good.stan", "--seed", "-1"], "--seed: must be an integer >= 0, got -1"),
+        (["fit", "good.stan", "--ess", "nan"], "--ess: must be a positive number, got nan"),
+        (["fit", "good.stan", "--effort", "x"], "--effort: must be a positive number, got x"),
+        (["compare", "--seeds", "0"], "--seeds: must be an integer >= 1, got 0"),
+        (["sweep", "--run-limit", "-3"], "--run-limit: must be a positive number, got -3"),
+        (["calibrate", "m.py", "--simulations", "0"], "--simulations: must be an integer >= 1"),
+    ],
+)
+def test_a_number_out_of_range_names_the_option(arguments, message, capsys) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert message in capsys.readouterr().err
 
 
 def test_list_names_cases_and_methods(capsys) -> None:
@@ -186,3 +208,39 @@ def test_parameters_of_length_zero_are_left_out(files, capsys) -> None:
     assert main(["fit", "good.stan", "good.json", "--overwrite", "--draws", "100"]) == 0
     printed = capsys.readouterr().out
     assert "mu" in printed and "beta" not in printed and "twice" not in printed
+
+
+@pytest.mark.stan
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("", ["q kept widening along ['x.1', 'x.2', 'x.3']", "looks improper, and NUTS gave no"]),
+        (
+            "if (max(abs(x)) > 0.1) target += negative_infinity(); else target += 1e300;",
+            ["finite at fewer than half of the draws", "Initialization failed"],
+        ),
+    ],
+    ids=["improper", "Stan's NUTS ends with its error"],
+)
+def test_a_posterior_without_an_answer_is_no_wrong_call(model, words, files, capsys) -> None:
+    (files / "good.stan").write_text(f"parameters {{ vector[3] x; }} model {{ {model} }}")
+    assert main(["fit", "good.stan", "--overwrite"]) == 3
+    printed = capsys.readouterr()
+    assert not printed.err.startswith("error") and (files / "posterior.nc").read_text() == "mine"
+    text = " ".join(printed.out.split())
+    for word in ("hierarchical: failed: ", "not trusted: no draws: ", *words):
+        assert word in text
+
+
+@pytest.mark.parametrize("kept_as", ["NamedDraws", "InferenceData"])
+def test_arrays_leave_room_for_scalars(kept_as, files, monkeypatch, capsys) -> None:
+    sizes = {"beta": (3,), "y_rep": (1000,), "sigma": (), "Omega": (6, 6), "last": ()}
+    rng = np.random.default_rng(1)
+    draws = NamedDraws({name: rng.normal(size=(4, 5, *shape)) for name, shape in sizes.items()}, {})
+    made = draws if kept_as == "NamedDraws" else draws.inference_data()
+    answer = Advice("nuts", (Attempt.without_answer("nuts", "made up"),), None, made)
+    monkeypatch.setattr("bridge.command_line.fit.fit", lambda *args, **options: answer)
+    assert main(["fit", "good.stan", "--out", "draws.nc"]) == 0
+    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[0] == " "]
+    assert rows == ["mean", *(f"beta[{i}]" for i in range(3)), "sigma", "last", "y_rep:", "Omega:"]
+    assert az.from_netcdf("draws.nc")["posterior"]["y_rep"].shape == (4, 5, 1000)

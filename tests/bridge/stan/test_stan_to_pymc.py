@@ -303,6 +303,25 @@ def test_undefined_densities_are_refused(statement, message):
         bridge.stan_model(StanProgram(source, name="undefined_density"))
 
 
+def test_data_that_are_not_finite_are_named_where_the_density_is_undefined() -> None:
+    """And not refused: programs mark what is missing by NaN, and bounds that are none by inf."""
+    source = """
+        data { int N; vector[N] y; array[2] row_vector[N] x; real s; }
+        parameters { real mu; }
+        model { for (n in 1:N) if (!is_nan(y[n])) y[n] ~ normal(mu + x[1, n], s); }
+    """
+    program = StanProgram(source, name="missing_values")
+    data = {"N": 3, "y": [0.1, np.nan, np.nan], "x": np.ones((2, 3)), "s": 1.0}
+    assert np.isfinite(bridge.stan_target(program.density(data)).log_density([[0.0]])).all()
+    assert bridge.stan_model(program, data).compile_logp()({"unconstrained": [0.0]}) < 0
+    data["x"] = [[1, 2, np.nan], [np.inf, 0, 0]]
+    named = r"not finite in the data: y\[2\] = nan, x\[1, 3\] = nan$"
+    with pytest.raises(UndefinedDensityError, match=named):
+        bridge.stan_model(program, {**data, "y": [0.1, np.nan, 0.2]})
+    with pytest.raises(UndefinedDensityError, match=r"in the data: s = inf$"):
+        bridge.stan_model(program, {**data, "y": [0, 0, 0], "x": np.ones((2, 3)), "s": np.inf})
+
+
 def test_programs_that_reject_the_origin() -> None:
     """A unit vector has no value there."""
     code = "parameters { unit_vector[3] u; } model { u ~ normal([1, 0, 0]', 1); }"

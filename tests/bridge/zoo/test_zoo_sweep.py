@@ -73,6 +73,18 @@ def test_an_error_is_an_answer_that_is_not_trusted(tmp_path, monkeypatch) -> Non
     assert rates(frame).false_trust == 0
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [("draws", 3, "at least 200 draws"), ("methods", "warm-nuts", "approximations, got")],
+)
+def test_a_wrong_call_is_no_answer(option, value, message, tmp_path, capsys) -> None:
+    with pytest.raises(ValueError, match=message):
+        sweep_zoo(["ring"], 1, out=tmp_path, **{option: value})
+    asked = ["sweep", "--zoo", "ring", "--out", str(tmp_path), f"--{option}", str(value)]
+    assert main(asked) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_trust_in_an_improper_posterior_is_false(tmp_path, monkeypatch) -> None:
     def trusts(density, **options):
         return fit(ZOO["gaussian-1"].make(), random_seed=1)
