@@ -47,7 +47,7 @@ class WhitenedMixture(Family):
         self.logits = np.asarray(logits, dtype=float)
 
     @property
-    def x(self) -> Array:  # type: ignore[override]  # of the parts, which hold it
+    def x(self) -> Array:  # of the parts, which hold it
         """Logits, then the components' numbers."""
         return np.concatenate([self.logits, *(c.x for c in self.components)])
 
