@@ -90,7 +90,9 @@ def imported_modules(name: str, path: Path, known: Container[str]) -> set[str]:
     importing ``a.b`` runs ``a/__init__.py`` before is not counted: every module of ``a`` does that.
     """
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    stub = path.with_suffix(".pyi")  # a package's lazy imports
+    source = path.read_text() + (stub.read_text() if stub.exists() else "")
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

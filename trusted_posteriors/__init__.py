@@ -16,36 +16,24 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 import bridge  # before pymc_ext: it refuses another project's of that name
 import pymc_ext
 
-if TYPE_CHECKING:
-    import posteriordb_cases as cases
-    import stan_models as stan
-    from bridge import *  # noqa: F403
-    from pymc_ext import *  # noqa: F403
-
 _MODULES = {"cases": "posteriordb_cases", "stan": "stan_models"}
 
-# type checkers read this form, and no other that spares a second list
-__all__ = ["cases", "stan"]
-__all__ += bridge.__all__
-__all__ += pymc_ext.__all__
+__all__ = [*_MODULES, *bridge.__all__, *pymc_ext.__all__]
 
 
-if not TYPE_CHECKING:  # to type checkers a module with this function has every name
-
-    def __getattr__(name: str) -> object:
-        if name in _MODULES:
-            return import_module(_MODULES[name])
-        for package in (bridge, pymc_ext):
-            if name in package.__all__:
-                return getattr(package, name)
-        # with name and obj, Python suggests the near name
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message, name=name, obj=sys.modules[__name__])
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(_MODULES[name])
+    for package in (bridge, pymc_ext):
+        if name in package.__all__:
+            return getattr(package, name)
+    # with name and obj, Python suggests the near name
+    message = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(message, name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

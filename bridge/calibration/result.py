@@ -254,7 +254,7 @@ class Calibration:
             f"{self.method} on {self.model}: {made} of {self.simulations} simulations, "
             f"{failed} failed, {self.trusted.mean():.0%} trusted"
         ]
-        for (draws, fits), row in self.summary().iterrows():  # type: ignore[misc]
+        for (draws, fits), row in self.summary().iterrows():
             if not row["fits"]:
                 lines.append(f"{draws}, {fits}: none")
                 continue

@@ -14,7 +14,8 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
 from bridge.targets.base import Draws, as_points, select
-from pymc_ext.density.model import PyMCDensity, rows_per_call
+from pymc_ext.density.model import PyMCDensity
+from pymc_ext.density.rows import rows_per_call
 from pymc_ext.density.undefined import refuse_missing_data
 from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
 from pymc_ext.models.observed_twice import mend_observed

@@ -89,7 +89,7 @@ def _leading(x: TensorVariable, extra: int, rank: int) -> TensorVariable:
     """
     flags = pt.neq(x, x).any(axis=tuple(range(extra, x.type.ndim))) if x.type.ndim > extra else x
     flags = pt.expand_dims(flags.astype("int8"), tuple(range(rank - extra)))
-    return cast("TensorVariable", flags)
+    return flags
 
 
 def _lift(x: TensorVariable, core: int, batch: TensorVariable, time: bool) -> TensorVariable:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 import pymc as pm
@@ -97,12 +98,14 @@ def fixed_columns(X: Matrix) -> Matrix:
 
 
 def n_rows(x: Matrix) -> int | None:
-    if isinstance(x, SharedVariable):
-        return x.get_value(borrow=True).shape[0]
-    return x.shape[0] if isinstance(x, np.ndarray) else None
+    return _length(x, 0)
 
 
 def n_columns(x: Matrix) -> int | None:
-    if isinstance(x, SharedVariable):
-        return x.get_value(borrow=True).shape[1]
-    return x.shape[1] if isinstance(x, np.ndarray) else None
+    return _length(x, 1)
+
+
+def _length(x: Matrix, axis: int) -> int | None:
+    held = isinstance(x, SharedVariable)
+    value = cast("SharedVariable", x).get_value(borrow=True) if held else x
+    return value.shape[axis] if isinstance(value, np.ndarray) else None

@@ -10,6 +10,7 @@ sites are a rank-k downdate of S₊ that exists iff C = I − T₋^½ S₊ T₋^
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -358,5 +359,5 @@ def _columns(sites: GaussianSites) -> list[GaussianSites]:
     return [GaussianSites(np.ascontiguousarray(a), np.ascontiguousarray(b)) for a, b in pairs]
 
 
-def _sum(gradients) -> tuple[np.ndarray, ...]:
-    return tuple(sum(parts) for parts in zip(*gradients, strict=True))
+def _sum(gradients: Iterable[Sequence[np.ndarray]]) -> tuple[np.ndarray, ...]:
+    return tuple(sum(parts, start=np.zeros(())) for parts in zip(*gradients, strict=True))

@@ -39,7 +39,7 @@ def _infinite_sigma(order: int) -> np.ndarray:
     return np.array({0: [np.inf, 0.5, _INV_SQRT_2PI], 1: [0.5, 0, 0]}.get(order, [0, 0, 0]))
 
 
-def _reflect(d, mu, t, order):
+def _reflect(d: np.ndarray, mu: np.ndarray, t: np.ndarray, order: int) -> None:
     """D_0(t) = D_0(−t) + t, D_1(t) = 1 − D_1(−t), D_j(t) = (−1)^j D_j(−t)."""
     for row in range(3):
         j = order + row
@@ -47,7 +47,7 @@ def _reflect(d, mu, t, order):
         d[row] = np.where(mu > 0, mirrored, d[row])
 
 
-def _finite(t, s, numbers):
+def _finite(t: np.ndarray, s: np.ndarray, numbers: Series) -> np.ndarray:
     z = np.where(s > 0, t / s, np.inf)
     gaussian = 0.5 * z**2 <= t + NEGLIGIBLE
     E = np.where(gaussian, np.exp(-0.5 * z**2), 0.0)
@@ -68,7 +68,9 @@ def _finite(t, s, numbers):
     return d
 
 
-def _series(t, s, z, E, numbers):
+def _series(
+    t: np.ndarray, s: np.ndarray, z: np.ndarray, E: np.ndarray, numbers: Series
+) -> np.ndarray:
     d = np.zeros((3, t.size))
     half, ct, cz = 0.5 * E, s * np.sqrt(0.5), np.where(E > 0, z, 0.0) * np.sqrt(0.5)
     parity = (-1) ** numbers.order
@@ -90,7 +92,9 @@ def _series(t, s, z, E, numbers):
     return d
 
 
-def _asymptotic(t, s, z, E, numbers):
+def _asymptotic(
+    t: np.ndarray, s: np.ndarray, z: np.ndarray, E: np.ndarray, numbers: Series
+) -> np.ndarray:
     p = _hermite(z, s, 2 * len(ASYMPTOTIC) + numbers.order)
     d = np.zeros((3, t.size))
     for row in range(3):
@@ -100,7 +104,7 @@ def _asymptotic(t, s, z, E, numbers):
     return _INV_SQRT_2PI * E * d * np.stack([1 / s, 1 / s, np.ones_like(s)])
 
 
-def _hermite(z, s, n):
+def _hermite(z: np.ndarray, s: np.ndarray, n: int) -> np.ndarray:
     """He_i(z)/sigma^i for i < n, shape (n, size)."""
     p = np.empty((n, z.size))
     p[0] = 1.0

@@ -13,4 +13,4 @@ Rows = TypeVar("Rows")
 def standard_normal_logp(z: Rows) -> Rows:
     """log N(z; 0, I) of each row, (N, K) -> (N,)."""
     rows: np.ndarray = z  # type: ignore[assignment]  # or a PyTensor matrix, which computes alike
-    return -0.5 * (rows**2).sum(-1) - 0.5 * LOG_2PI * rows.shape[-1]  # type: ignore[return-value]
+    return -0.5 * (rows**2).sum(-1) - 0.5 * LOG_2PI * rows.shape[-1]

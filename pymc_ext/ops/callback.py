@@ -47,7 +47,7 @@ def register_numba(op_type: type) -> None:
             return values[0] if len(values) == 1 else values
 
         @numba.njit
-        def call(*inputs):  # type: ignore[no-untyped-def]  # numba reads the signature
+        def call(*inputs):  # numba reads the signature
             with numba.objmode(values=result):
                 values = run(inputs)
             return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -208,6 +209,6 @@ def _terms(mean: np.ndarray, sd: np.ndarray, order: int) -> tuple[np.ndarray, ..
 
 
 @cache
-def _compiled():
+def _compiled() -> Callable[..., list[np.ndarray]]:
     mu, sd = pt.dvectors("mu", "sd")
     return pytensor.function([mu, sd], expected_softplus(mu, sd).owner.outputs, trust_input=True)

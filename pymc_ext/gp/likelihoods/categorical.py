@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_softmax, logsumexp, softmax
@@ -132,7 +134,9 @@ class Categorical(Likelihood):
         half = normal_draws(self.n_draws // 2, self.n_latent)
         return np.concatenate([half, -half])[:, None]
 
-    def _draws(self, mean: np.ndarray, variance: np.ndarray):
+    def _draws(
+        self, mean: np.ndarray, variance: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         z, sd = self._z(), np.sqrt(variance)
         blocks = max(1, mean.size * self.n_draws // BLOCK)
         for rows in np.array_split(np.arange(len(mean)), min(blocks, len(mean))):

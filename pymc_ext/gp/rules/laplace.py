@@ -9,6 +9,7 @@ cost n² where a factorisation costs n³/3 (the chord method).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -89,8 +90,11 @@ class Laplace(Rule):
                 return self._highest_mode(prior, lik, y, phi, start)
         return self._mode(prior, lik, y, phi, start)
 
-    def _highest_mode(self, prior, lik, y, phi, start: GaussianSites) -> FixedPoint:
-        found, errors = [], []
+    def _highest_mode(
+        self, prior: Prior, lik: Likelihood, y: np.ndarray, phi: Parameters, start: GaussianSites
+    ) -> FixedPoint:
+        found: list[FixedPoint] = []
+        errors: list[ConvergenceError] = []
         for ratio in NOISE_RATIOS:
             wider = GaussianSites(start.linear / ratio, start.precision / ratio)
             try:
@@ -104,7 +108,9 @@ class Laplace(Rule):
         searched = sum(point.iterations for point in found)
         return replace(found[int(np.argmax(heights))], iterations=searched)
 
-    def _mode(self, prior, lik, y, phi, start: GaussianSites) -> FixedPoint:
+    def _mode(
+        self, prior: Prior, lik: Likelihood, y: np.ndarray, phi: Parameters, start: GaussianSites
+    ) -> FixedPoint:
         post, count = prior.condition(start), 1
         best = _psi(post.mean, post.alpha, prior, lik, y, phi)
         f, alpha, best, size = self._chord(post, post.mean, post.alpha, best, np.inf, lik, y, phi)
@@ -136,7 +142,17 @@ class Laplace(Rule):
                 f, alpha, best, size = self._chord(post, f, alpha, best, size, lik, y, phi)
         return self._finish(prior, lik, y, phi, f, count, size)
 
-    def _chord(self, post, f, alpha, best, size, lik, y, phi):
+    def _chord(
+        self,
+        post: Any,  # of one latent: it applies its covariance
+        f: np.ndarray,
+        alpha: np.ndarray,
+        best: float,
+        size: float,
+        lik: Likelihood,
+        y: np.ndarray,
+        phi: Parameters,
+    ) -> tuple[np.ndarray, np.ndarray, float, float]:
         """Further steps with one factor while they contract, the last one being ``size``.
 
         Where there may be several modes they could leave the one that Newton's steps lead to.
@@ -152,7 +168,16 @@ class Laplace(Rule):
         value = _psi(f, alpha, post.prior, lik, y, phi)
         return (f, alpha, value, size) if value >= best - _slack(best, y) else before
 
-    def _finish(self, prior, lik, y, phi, f, count, size):
+    def _finish(
+        self,
+        prior: Prior,
+        lik: Likelihood,
+        y: np.ndarray,
+        phi: Parameters,
+        f: np.ndarray,
+        count: int,
+        size: float,
+    ) -> FixedPoint:
         d1, d2, _ = lik.derivatives(f, y, phi)
         sites = from_derivatives(f, d1, d2)
         try:
@@ -177,7 +202,9 @@ class Laplace(Rule):
         return Slopes(-d3 * f, zero, -d3, zero, par[:, 1] - par[:, 2] * f, -par[:, 2])
 
 
-def _psi(f, alpha, prior, lik, y, phi) -> float:
+def _psi(
+    f: np.ndarray, alpha: np.ndarray, prior: Prior, lik: Likelihood, y: np.ndarray, phi: Parameters
+) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.sum(lik.log_prob(f, y, phi)) - 0.5 * alpha @ (f - prior.mean))
 
@@ -187,7 +214,7 @@ def _slack(best: float, y: np.ndarray) -> float:
     return 1e-13 * (1 + abs(best)) * len(y)
 
 
-def _newton_target(prior, f, d1, d2):
+def _newton_target(prior: Prior, f: np.ndarray, d1: np.ndarray, d2: np.ndarray) -> Posterior:
     sites = from_derivatives(f, d1, d2)
     if np.all(d2 <= 0):
         return prior.condition(sites)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from pymc_ext.maths.flow_kernels import adam
 from pymc_ext.variational.bernstein.base import Affine, FlowBase, ScoreMap
-from pymc_ext.variational.bernstein.input_maps import MAPS
 from pymc_ext.variational.bernstein.inversion import invert
 from pymc_ext.variational.bernstein.latents import Normal, TruncatedNormal
 from pymc_ext.variational.bernstein.shape import FlowShape, Layout, spans
@@ -69,7 +68,7 @@ class BernsteinFlow:
         self.shape, self.base, self.leading = shape, base, leading
         self.dimension = len(base.order)
         self.layout = Layout(shape, self.dimension, leading)
-        self.law, self.input_map = shape.law, MAPS[shape.input_map]
+        self.law, self.input_map = shape.law, shape.map
         self.stretch = np.zeros((2, self.dimension))
         values = self.layout.initial(rng)
         self._spans = list(spans(values))

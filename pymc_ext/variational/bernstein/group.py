@@ -33,7 +33,6 @@ from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.ops.bernstein import bernstein_map
 from pymc_ext.variational.bernstein.base import Affine, FlowBase
 from pymc_ext.variational.bernstein.flow import MOMENT_DRAWS, BernsteinFlow
-from pymc_ext.variational.bernstein.input_maps import MAPS
 from pymc_ext.variational.bernstein.shape import FlowShape
 from pymc_ext.variational.core.groups import ForwardOp, Held, TransformGroup, shared
 from pymc_ext.variational.core.posterior import Posterior
@@ -81,7 +80,7 @@ class BernsteinGroup(TransformGroup):
     def __init_group__(self, group: list[TensorVariable]) -> None:
         self.shape: FlowShape = self._kwargs["shape"]
         self.coordinates: str = self._kwargs["coordinates"]
-        self.law, self.input_map = self.shape.law, MAPS[self.shape.input_map]
+        self.law, self.input_map = self.shape.law, self.shape.map
         super().__init_group__(group)
 
     def create_shared_params(self, start: Array) -> dict[str, TensorSharedVariable]:
@@ -192,7 +191,7 @@ class BernsteinGroup(TransformGroup):
 
     def _staged(self, x: TensorVariable) -> Iterator[tuple[Conditionals, *Mapped]]:
         """Conditionals, y and Σ log dy/dx of each stage; a later one sees the values of earlier."""
-        seen = pt.sigmoid(x) - 0.5 if self.shape.conditioning == "squashed" else x
+        seen = pt.sigmoid(x) - 0.5 if self.shape.squashed else x
         values: list[
             TensorVariable
         ] = []  # a scale is a simple function of a hyperparameter's value, not of x

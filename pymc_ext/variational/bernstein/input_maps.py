@@ -11,8 +11,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_ext.maths.bernstein_coefficients import identity_coefficients, inverse_softplus
 from pymc_ext.maths.namespace import NUMPY, Elementwise, Namespace
 from pymc_ext.maths.stretched_tails import stretch, stretch_derivatives, unstretch
+from pymc_ext.variational.bernstein.latents import Latent, TruncatedNormal
 
 Array = NDArray[np.floating]
 E = Elementwise
@@ -20,7 +22,22 @@ Parameters = Mapping[str, E]
 
 
 class InputMap(ABC):
-    """x = l(v), elementwise; parameters by name."""
+    """x = l(v), elementwise; parameters by name.
+
+    ``law`` is that of v where the map brings its own; ``stretches`` says whether the tails of v can
+    be stretched.
+    """
+
+    law: Latent | None = None
+    stretches = False
+
+    def initial(self, dimension: int) -> dict[str, Array]:
+        """Parameters at which x = v."""
+        return {}
+
+    def identity(self, order: int, slope: float) -> tuple[float, Array]:
+        """ϑ_0 and the M increments of about ``slope`` times the identity, in units of v."""
+        return identity_coefficients(order, slope)
 
     @abstractmethod
     def forward(self, v: E, p: Parameters, amount: E, xp: Namespace = NUMPY) -> tuple[E, E]:
@@ -47,6 +64,12 @@ class InputMap(ABC):
 
 class Scaled(InputMap):
     """f1: x = α s(v) + β with α = softplus(alpha), s the identity but for stretched tails."""
+
+    stretches = True
+
+    def initial(self, dimension: int) -> dict[str, Array]:
+        alpha = np.full(dimension, inverse_softplus(np.array(1.0)))
+        return {"alpha": alpha, "beta": np.zeros(dimension)}
 
     def forward(self, v: E, p: Parameters, amount: E, xp: Namespace = NUMPY) -> tuple[E, E]:
         alpha = xp.softplus(p["alpha"])
@@ -99,6 +122,12 @@ class Plain(InputMap):
 
 class Logit(InputMap):
     """f3: v in (0, 1) is the polynomial's argument itself, x = log v − log(1 − v)."""
+
+    law = TruncatedNormal()
+
+    def identity(self, order: int, slope: float) -> tuple[float, Array]:
+        mean, sd = self.law.mean, self.law.sd  # v is near them already: y = (v − mean) / sd
+        return -mean / sd, np.full(order, 1 / sd / order)
 
     def forward(self, v: E, p: Parameters, amount: E, xp: Namespace = NUMPY) -> tuple[E, E]:
         log_v, log_rest = xp.log(v), xp.log1p(-v)

@@ -9,20 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.maths.autoregressive import MaskedNetwork, check_hidden
-from pymc_ext.maths.bernstein_coefficients import (
-    check_order,
-    identity_coefficients,
-    inverse_softplus,
-)
-from pymc_ext.variational.bernstein.latents import (
-    Latent,
-    Normal,
-    TruncatedNormal,
-    resolve_latent,
-)
+from pymc_ext.maths.bernstein_coefficients import check_order, inverse_softplus
+from pymc_ext.variational.bernstein.input_maps import MAPS, InputMap
+from pymc_ext.variational.bernstein.latents import Latent, Normal, resolve_latent
 
 Array = NDArray[np.floating]
-INPUT_MAPS = ("f1", "f2", "f3")
 TAILS = {"bounded": 0, "linear": 2, "quadratic": 4}  # slopes of each component
 CONDITIONING = ("latent", "squashed", "hierarchical")
 QUADRATIC_START = 0.02  # curvature of a quadratic tail at the start, in units of y per x²
@@ -88,11 +79,11 @@ class FlowShape:
         check_order(self.order)
         if self.hidden is not None:
             object.__setattr__(self, "hidden", check_hidden(self.hidden))
-        one_of("input_map", self.input_map, INPUT_MAPS)
+        one_of("input_map", self.input_map, tuple(MAPS))
         object.__setattr__(self, "latent", resolve_latent(self.latent))
         if self.tails is None:
             unbounded = "quadratic" if isinstance(self.latent, Normal) else "linear"
-            object.__setattr__(self, "tails", "bounded" if self.input_map == "f3" else unbounded)
+            object.__setattr__(self, "tails", "bounded" if self.map.law else unbounded)
         one_of("tails", self.tails, tuple(TAILS))
         one_of("conditioning", self.conditioning, CONDITIONING)
         if isinstance(self.ordering, str) or not isinstance(self.ordering, Iterable | None):
@@ -101,11 +92,21 @@ class FlowShape:
             object.__setattr__(self, "ordering", tuple(self.ordering))
 
     @property
+    def map(self) -> InputMap:
+        """What ``input_map`` names."""
+        return MAPS[self.input_map]
+
+    @property
     def law(self) -> Latent:
-        """Law of the latent variables: f3 brings its own."""
-        latent = TruncatedNormal() if self.input_map == "f3" else self.latent
+        """Law of the latent variables."""
+        latent = self.map.law or self.latent
         assert isinstance(latent, Latent)
         return latent
+
+    @property
+    def squashed(self) -> bool:
+        """Whether the network sees σ(x) − ½ in place of x."""
+        return self.conditioning == "squashed"
 
     @property
     def slopes(self) -> int:
@@ -138,12 +139,13 @@ class Layout:
     @property
     def scaled(self) -> bool:
         """Whether components before j enter linearly: a Gaussian's, or a funnel's, dependence."""
-        return self.shape.conditioning != "squashed" and self.dimension > 1
+        return not self.shape.squashed and self.dimension > 1
 
     def initial(self, rng: np.random.Generator) -> dict[str, Array]:
         """Parameters at which the flow is close to the identity, by name."""
         shape = self.shape
-        offset, increments = self._identity()
+        slope = 1 - TAIL_SHARE if shape.slopes else 1.0
+        offset, increments = shape.map.identity(shape.order, slope)
         slopes = [TAIL_SHARE, TAIL_SHARE, QUADRATIC_START, QUADRATIC_START][: shape.slopes]
         tails = [float(inverse_softplus(np.array(slope))) for slope in slopes]
         local = np.array([offset, *tails] + [0.0] * self.scaled)
@@ -159,10 +161,7 @@ class Layout:
                 square = np.zeros((network.inputs, network.outputs))
                 own |= {"skip": square, "skip_scale": square.copy()}
             values |= {f"{name}_{k}": value for name, value in own.items()}
-        if shape.input_map == "f1":
-            values["alpha"] = np.full(self.dimension, inverse_softplus(np.array(1.0)))
-            values["beta"] = np.zeros(self.dimension)
-        return values
+        return values | shape.map.initial(self.dimension)
 
     def none(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """Parameters of the shapes of ``values`` at which a flow with tails is the identity."""
@@ -177,13 +176,6 @@ class Layout:
         if "alpha" in made:
             made["alpha"][...] = ONE
         return made
-
-    def _identity(self) -> tuple[float, Array]:
-        shape = self.shape
-        slope = 1 - TAIL_SHARE if shape.slopes else 1.0
-        if shape.input_map == "f3":  # u is near (0.5, 0.15) already: y = (u - 0.5) / 0.15
-            return -0.5 / 0.15, np.full(shape.order, 1 / 0.15 / shape.order)
-        return identity_coefficients(shape.order, slope)
 
     def masks(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """1 where a parameter has an effect, by name: masks of the networks and of the skips."""

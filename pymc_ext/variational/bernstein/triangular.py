@@ -59,7 +59,7 @@ class TriangularFlow:
         A later stage sees the values of earlier ones, for a scale is a simple function of a
         hyperparameter's value, not of x.
         """
-        seen = NUMPY.sigmoid(x) - 0.5 if self.shape.conditioning == "squashed" else x
+        seen = NUMPY.sigmoid(x) - 0.5 if self.shape.squashed else x
         values: list[Array] = []
         log_det, tapes = np.zeros(len(x)), []
         for k, network in enumerate(self.layout.stages):
@@ -77,7 +77,7 @@ class TriangularFlow:
     def pullback(self, stages: list[StageTape], g_y: Array, g_log: Array, gradient: Array) -> Array:
         """Cotangent of x (N, D); gradients of the networks go into ``gradient`` (P,)."""
         g_x = np.zeros_like(g_y)
-        squashed = self.shape.conditioning == "squashed"
+        squashed = self.shape.squashed
         for k in reversed(range(len(self.layout.stages))):
             network, stage = self.layout.stages[k], stages[k]
             columns = slice(network.first, network.inputs)
@@ -103,7 +103,7 @@ class TriangularFlow:
         """
         N, none = len(score_x), np.zeros_like(self.parameters)
         r = score_x - self.pullback(stages, np.zeros_like(score_x), np.ones(N), none)
-        h, squashed = np.empty_like(r), self.shape.conditioning == "squashed"
+        h, squashed = np.empty_like(r), self.shape.squashed
         of_values = np.zeros_like(r)  # what later stages' h says of the values of earlier ones
         for k in reversed(range(len(self.layout.stages))):
             network, stage = self.layout.stages[k], stages[k]

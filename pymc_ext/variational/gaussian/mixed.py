@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import qr, svd
+from scipy.linalg import qr
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.algorithm import Fitted
@@ -143,26 +143,22 @@ class Mixed(LaplaceBasedAlgorithm):
         laplace = self.laplace(density, start, seed, budget, monitor)
         family = WhitenedGaussian(make_noise(self.variant, density.dimension, self.rank), start)
         if laplace is not None:
-            root = laplace.factor, laplace.factor_inverse
-            family.set_base(
-                laplace.theta, *(eigen_root(root[0]) if self.variant == "eig" else root)
-            )
+            root = family.noise.root(laplace.factor, laplace.factor_inverse)
+            family.set_base(laplace.theta, *root)
         starts = [family.x]
-        if self.variant == "lr":
-            starts = self._low_rank_starts(family, density, seed)
+        if isinstance(family.noise, LowRank):
+            starts = self._low_rank_starts(family, family.noise, density, seed)
         return Prepared(family, starts, () if laplace is None else laplace.notes)
 
     def _low_rank_starts(
-        self, family: WhitenedGaussian, density: CountedDensity, seed: int | None
+        self, family: WhitenedGaussian, noise: LowRank, density: CountedDensity, seed: int | None
     ) -> list[Array]:
         """Starts of (u, v), for u = v = 0 is a saddle: steepest, and the paper's random if small.
 
         At A = I + u vᵀ with u = 0 the gradient in u is G v, and at v = 0 that in v is Gᵀu, with G
         the gradient in A: alternating them finds the leading singular directions of G.
         """
-        assert isinstance(family.noise, LowRank)
-        noise, D = family.noise, family.dimension
-        size = (D, noise.rank)
+        D, size = family.dimension, (family.dimension, noise.rank)
         rng = stream(seed, Purpose.INITIAL)
         random_u, random_v = LOW_RANK_SD * rng.standard_normal((2, *size))
 
@@ -221,12 +217,6 @@ def make_noise(variant: str, dimension: int, rank: int = 1) -> Noise:
     if variant == "lr":
         return LowRank(dimension, rank)
     return Scales(dimension) if variant == "eig" else NoNoise(dimension)
-
-
-def eigen_root(factor: Array) -> tuple[Array, Array]:
-    """Q diag(r) and its inverse for Σ = CCᵀ = Q diag(r²)Qᵀ (eq. 9)."""
-    Q, r, _ = svd(factor)  # not from Σ itself: that would square the condition number
-    return Q * r, Q.T / r[:, None]
 
 
 def _orthonormal(x: Array) -> Array:

@@ -125,8 +125,7 @@ class MixedVI(_LaplaceBasedVI):
             start=start,
             random_seed=random_seed,
         )
-        if variant == "lr":
-            check_rank(rank, self.approx.group.ddim)
+        check_rank(rank, self.approx.group.ddim)
         self._take_base(base)
 
 

@@ -22,10 +22,10 @@ from pymc_ext.variational.gaussian.fixed_draws import FixedDrawsAlgorithm, Prepa
 from pymc_ext.variational.gaussian.mixed import (
     LOW_RANK_SD,
     check_variant,
-    eigen_root,
     make_noise,
 )
 from pymc_ext.variational.gaussian.modes import LaplaceFit, LaplaceSearch, ModeSearch
+from pymc_ext.variational.gaussian.noise import LowRank
 from pymc_ext.variational.gaussian.posteriors import GaussianMixture
 from pymc_ext.variational.gaussian.whitened import Family, WhitenedGaussian
 
@@ -47,7 +47,7 @@ class WhitenedMixture(Family):
         self.logits = np.asarray(logits, dtype=float)
 
     @property
-    def x(self) -> Array:  # type: ignore[override]  # of the parts, which hold it
+    def x(self) -> Array:  # of the parts, which hold it
         """Logits, then the components' numbers."""
         return np.concatenate([self.logits, *(c.x for c in self.components)])
 
@@ -147,8 +147,7 @@ class Mixture(FixedDrawsAlgorithm):
     def _component(self, fit: LaplaceFit, rng: np.random.Generator) -> WhitenedGaussian:
         D = len(fit.theta)
         component = WhitenedGaussian(make_noise(self.variant, D, self.rank), fit.theta)
-        root = fit.factor, fit.factor_inverse
-        component.set_base(fit.theta, *(eigen_root(root[0]) if self.variant == "eig" else root))
-        if self.variant == "lr":  # u = v = 0 is a saddle
+        component.set_base(fit.theta, *component.noise.root(fit.factor, fit.factor_inverse))
+        if isinstance(component.noise, LowRank):  # u = v = 0 is a saddle
             component.x[D:] = LOW_RANK_SD * rng.standard_normal(component.noise.size)
         return component

@@ -67,5 +67,4 @@ class MixtureVI(AlgorithmVI):
         engine = FixedDraws() if engine is None else engine
         algorithm = Mixture(variant, rank, components=components, search=search, engine=engine)
         super().__init__(algorithm, MixtureGroup, model=model, start=start, random_seed=random_seed)
-        if variant == "lr":
-            check_rank(rank, self.approx.group.ddim)
+        check_rank(rank, self.approx.group.ddim)

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg import solve_triangular, svd
 
 from pymc_ext.maths import lowrank
 
@@ -29,6 +29,10 @@ class Noise(ABC):
     def initial(self) -> Array:
         """p at which A = I."""
         return np.zeros(self.size)
+
+    def root(self, factor: Array, inverse: Array) -> tuple[Array, Array]:
+        """The C of CCᵀ, given one with its inverse, that suits the form of A, and C⁻¹."""
+        return factor, inverse
 
     @abstractmethod
     def apply(self, p: Array, z: Array) -> Array:
@@ -84,6 +88,9 @@ class Scales(Noise):
     def __init__(self, dimension: int) -> None:
         super().__init__(dimension)
         self.size = dimension
+
+    def root(self, factor: Array, inverse: Array) -> tuple[Array, Array]:
+        return eigen_root(factor)
 
     def apply(self, p: Array, z: Array) -> Array:
         return z * np.exp(p)
@@ -172,6 +179,12 @@ class Triangle(Noise):
     def pullback(self, p: Array, g: Array, z: Array) -> Array:
         by_entry = (g.T @ z)[self._rows, self._columns]
         return np.where(self._on_diagonal, by_entry * np.exp(p), by_entry)
+
+
+def eigen_root(factor: Array) -> tuple[Array, Array]:
+    """Q diag(r) and its inverse for Σ = CCᵀ = Q diag(r²)Qᵀ (eq. 9)."""
+    Q, r, _ = svd(factor)  # not from Σ itself: that would square the condition number
+    return Q * r, Q.T / r[:, None]
 
 
 def check_rank(rank: int, dim: int) -> None:

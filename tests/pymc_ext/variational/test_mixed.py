@@ -5,7 +5,7 @@ import pytest
 
 import pymc_ext as px
 from pymc_ext.variational.gaussian.laplace import Laplace
-from pymc_ext.variational.gaussian.mixed import eigen_root
+from pymc_ext.variational.gaussian.noise import eigen_root
 from tests.pymc_ext.variational.grouped import grouped
 from tests.pymc_ext.variational.targets import (
     eight_schools,

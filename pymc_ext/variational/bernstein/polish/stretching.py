@@ -37,7 +37,7 @@ def fitted_tails(
     """
     flow = fit.flow
     before = flow.stretch.copy()
-    stretchable = flow.shape.input_map == "f1" and isinstance(flow.law, Normal)
+    stretchable = flow.input_map.stretches and isinstance(flow.law, Normal)
     if not (stretchable and np.isfinite(plain.khat)):  # ±∞: hardly any weight, or all the same
         return np.empty((0, *before.shape))
     z = rng.standard_normal((policy.stretching_draws, flow.latent_dimension))

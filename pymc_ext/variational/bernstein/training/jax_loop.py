@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy, deepcopy
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pymc as pm
@@ -199,8 +199,8 @@ class JaxLoop:
         function, self.fixed = jax_function(self.state, z, [*updates.values(), loss])
 
         @jax.jit
-        def block(carried, fixed, normals, steps):
-            def one(i, inner):
+        def block(carried: Any, fixed: Any, normals: Any, steps: Any) -> Any:
+            def one(i: Any, inner: Any) -> Any:
                 values, losses = inner
                 *after, loss = function(*values, *fixed, normals[i])
                 return tuple(after), losses.at[i].set(loss)

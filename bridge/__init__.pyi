@@ -1,0 +1,17 @@
+from .advice import fit as fit
+from .calibration.calibrate import calibrate as calibrate
+from .comparison.compare import compare as compare
+from .comparison.sweep import sweep as sweep
+from .measures.divergence import kl_from_q as kl_from_q
+from .measures.divergence import kl_to_q as kl_to_q
+from .measures.evidence import bridge_sampling as bridge_sampling
+from .measures.evidence import log_evidence as log_evidence
+from .measures.khat import pareto_khat as pareto_khat
+from .measures.moments import moment_errors as moment_errors
+from .methods.base import Fit as Fit
+from .methods.base import Method as Method
+from .methods.base import WeightedDraws as WeightedDraws
+from .stan.stan_to_pymc import stan_model as stan_model
+from .targets.base import Target as Target
+from .targets.pymc import pymc_target as pymc_target
+from .targets.stan import stan_target as stan_target

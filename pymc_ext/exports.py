@@ -1,0 +1,33 @@
+"""A package's public names, stated once: the imports of the stub beside its ``__init__.py``.
+
+Type checkers read the stub; at run time each name is imported when it is first asked for. A line of
+the stub is ``from .module import name as name``, or ``from . import module as module``, as
+Scientific Python's SPEC 1 has it.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+
+def lazy_exports(
+    package: str, file: str
+) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """``__getattr__``, ``__dir__`` and ``__all__`` of the package of this name and ``__file__``."""
+    stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = (node for node in stub.body if isinstance(node, ast.ImportFrom))
+    homes = {alias.name: node.module for node in imports for alias in node.names}
+
+    def get(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = homes[name]
+        if home is None:
+            return import_module(f"{package}.{name}")
+        return getattr(import_module(f"{package}.{home}"), name)
+
+    return get, lambda: sorted({*vars(sys.modules[package]), *homes}), sorted(homes)
