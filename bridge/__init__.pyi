@@ -1,6 +1,7 @@
 from .advice import fit as fit
 from .calibration.calibrate import calibrate as calibrate
 from .comparison.compare import compare as compare
+from .comparison.shards import merge as merge
 from .comparison.sweep import sweep as sweep
 from .measures.divergence import kl_from_q as kl_from_q
 from .measures.divergence import kl_to_q as kl_to_q

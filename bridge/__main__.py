@@ -1,4 +1,4 @@
-"""``python -m bridge compare | sweep | calibrate | report | fit | list | generate``."""
+"""``python -m bridge compare | sweep | merge | calibrate | report | fit | list | generate``."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ def parse(argv: Sequence[str] | None, program: str) -> argparse.Namespace:
     parser.add_argument("--verbose", action="store_true", help="say what is being done")
     commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
     for add in (
-        _add_compare, _add_sweep, _add_calibrate, _add_report, _add_fit, _add_list_and_generate
+        _add_compare, _add_sweep, _add_merge, _add_calibrate, _add_report, _add_fit,
+        _add_list_and_generate,
     ):  # fmt: skip
         add(commands.add_parser)
     return parser.parse_args(argv)
@@ -51,9 +52,18 @@ def _add_sweep(add_command: Adder) -> None:
         "(default: all)",
     )
     command.add_argument(
+        "--shard", metavar="I/N", help="the I-th of N parts, for a job array; `merge` joins them"
+    )
+    command.add_argument(
         "--run-limit", type=_positive, metavar="S", help="seconds after which a run is given up"
     )
     _cluster_arguments(command)
+
+
+def _add_merge(add_command: Adder) -> None:
+    command = add_command("merge", help="the records of several sweeps in one folder")
+    command.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="of the sweeps")
+    command.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of all")
 
 
 def _add_calibrate(add_command: Adder) -> None:

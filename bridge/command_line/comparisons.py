@@ -14,10 +14,13 @@ from rich.table import Table
 
 from bridge.comparison.cluster import cluster
 from bridge.comparison.compare import compare
-from bridge.comparison.records import Record
+from bridge.comparison.folder import ZOO_RECORDS
+from bridge.comparison.records import Record, Records
+from bridge.comparison.shards import Shard, merge
 from bridge.comparison.sweep import cases_with_reference, sweep
 from bridge.report.files import write
 from bridge.report.html_report import html_report
+from bridge.report.stored import read_records
 from bridge.report.summary import failure_lines
 from bridge.report.terminal import LEGEND, rich_tables
 from bridge.zoo import rates
@@ -39,6 +42,8 @@ def sweep_command(arguments: argparse.Namespace, console: Console) -> int:
         return _zoo(arguments, console)
     cases = cases_with_reference(arguments.database)
     limits = {"budget": arguments.budget, "run_limit": arguments.run_limit}
+    if arguments.shard is not None:
+        cases = Shard.parse(arguments.shard).of(cases)
     with cluster(arguments.backend, arguments.jobs):
         return _run(arguments, console, sweep, cases, **limits)
 
@@ -59,8 +64,14 @@ def _zoo(arguments: argparse.Namespace, console: Console) -> int:
                 methods=arguments.methods,
                 draws=arguments.draws,
                 budget=arguments.budget,
+                shard=None if arguments.shard is None else Shard.parse(arguments.shard),
                 on_record=on_record,
             )
+    return 0 if _print_rates(frame, console).false_trust == 0 else 1
+
+
+def _print_rates(frame: pd.DataFrame, console: Console) -> rates.Rates:
+    """How often verdicts on the zoo were wrong, a line a target and in all."""
     found = rates.rates(frame)
     table = Table(*rates.HEADINGS, box=None)
     for row in rates.rows(frame, list(ZOO)):
@@ -68,7 +79,21 @@ def _zoo(arguments: argparse.Namespace, console: Console) -> int:
     console.print(table, highlight=False)
     console.print(rates.LEGEND, highlight=False)
     console.print(str(found), highlight=False)
-    return 0 if found.false_trust == 0 else 1
+    return found
+
+
+def merge_command(arguments: argparse.Namespace, console: Console) -> int:
+    """The records of several sweeps in one folder, with its tables."""
+    for path in merge(arguments.folders, arguments.out):
+        if path.name == ZOO_RECORDS:
+            frame = Records(path).frame()
+            _print_rates(frame.rename(columns={"case_name": "target"}), console)
+            continue
+        frame = read_records(arguments.out)
+        files = write(frame, arguments.out)
+        _print_results(frame, console)
+        console.print(f"{len(frame)} runs, {len(files)} tables and figures in {arguments.out}")
+    return 0
 
 
 @contextmanager

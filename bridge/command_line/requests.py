@@ -39,6 +39,10 @@ def _compare(arguments: argparse.Namespace) -> None:
 
 def _sweep(arguments: argparse.Namespace) -> None:
     _draws(arguments.draws)
+    if arguments.shard is not None:
+        from bridge.comparison.shards import Shard
+
+        Shard.parse(arguments.shard)
     if arguments.zoo is None:
         _methods(arguments.methods)
         _cases([], arguments.database)

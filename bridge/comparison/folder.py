@@ -7,9 +7,9 @@ from pathlib import Path
 
 from bridge.errors import RecordsError
 
-__all__ = ["RECORDS", "records_file"]
+__all__ = ["RECORDS", "ZOO_RECORDS", "records_file"]
 
-RECORDS = "records.sqlite"
+RECORDS, ZOO_RECORDS = "records.sqlite", "zoo.sqlite"
 
 
 def records_file(folder: str | os.PathLike[str]) -> Path:

@@ -78,13 +78,17 @@ class Records:
             frame = frame[frame["status"] == status]
         return set(frame[list(_KEY)].itertuples(index=False, name=None))
 
-    def frame(self) -> pd.DataFrame:
-        """All records, one row each, in the order of their keys."""
+    def all(self) -> list[Record]:
+        """All records, in the order of their keys."""
         with self._connection() as connection:
             rows = connection.execute(
                 "SELECT record FROM runs ORDER BY case_name, method, seed, settings"
             ).fetchall()
-        return pd.DataFrame([json.loads(row[0]) for row in rows])
+        return [json.loads(row[0]) for row in rows]
+
+    def frame(self) -> pd.DataFrame:
+        """The same, one row each."""
+        return pd.DataFrame(self.all())
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:

@@ -17,7 +17,7 @@ from joblib.externals.loky.backend.reduction import dumps
 from bridge.comparison.judge import judge
 from bridge.comparison.problem import CaseProblem
 from bridge.comparison.records import Record, plain
-from bridge.comparison.settings import Settings
+from bridge.comparison.settings import Settings, versions
 from bridge.comparison.storage import store
 from bridge.comparison.time_limit import can_limit, time_limit
 from bridge.errors import BrokenMethodError, DiskFullError
@@ -79,6 +79,7 @@ def run_one(run: Run, out: Path, run_limit: float | None = None) -> Record:
         "method": run.method,
         "seed": run.seed,
         "settings": run.settings.key(),
+        "versions": versions(),
     }
     logging.getLogger("pymc").setLevel(logging.WARNING)  # pm.fit announces the end of every run
     logging.getLogger("pytensor.tensor.blas").setLevel(logging.ERROR)  # that pip brings no BLAS

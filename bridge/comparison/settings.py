@@ -1,13 +1,17 @@
-"""What the runs of a comparison have in common."""
+"""What the runs of a comparison have in common: what they were asked for, and what made them."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import version
 
 from bridge.measures.limits import KHAT_FEWEST_DRAWS
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "versions"]
+
+PACKAGES = ("trusted-posteriors", "pymc", "pytensor", "numpy", "scipy")
 
 
 @dataclass(frozen=True)
@@ -27,3 +31,9 @@ class Settings:
 
     def key(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
+
+
+@cache
+def versions() -> str:
+    """Of the packages that numbers come from, as JSON."""
+    return json.dumps({name: version(name) for name in PACKAGES})

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 
 from bridge.comparison.compare import compare
+from bridge.comparison.shards import Shard
 from bridge.methods.base import Method
 from bridge.methods.table import METHODS
 from posteriordb_cases import list_cases, load_case
@@ -48,6 +49,7 @@ def sweep(
     seeds: int | Sequence[int] = 5,
     *,
     database: str | os.PathLike[str] | None = None,
+    shard: str | Shard | None = None,
     **options: Any,  # checked by `compare`, whose they are
 ) -> pd.DataFrame:
     """Compare all methods on all posteriors of a database; resumes where it was stopped.
@@ -60,6 +62,9 @@ def sweep(
         Names, or methods of your own; None for all of ours that work on any posterior.
     seeds
         How many (seeds 1..n), or which.
+    shard
+        ``"2/8"``: the second of eight parts of the posteriors, as of a job array, each with an
+        ``out`` of its own; :func:`bridge.merge` puts them together.
     database, options
         As :func:`bridge.compare`, ``out`` included; ``budget`` and ``run_limit`` bound the time.
 
@@ -75,4 +80,6 @@ def sweep(
     """
     chosen = [m.name for m in METHODS.values() if m.general] if methods is None else methods
     names = cases_with_reference(database) if cases is None else cases
+    if shard is not None:
+        names = (Shard.parse(shard) if isinstance(shard, str) else shard).of(names)
     return compare(names, chosen, seeds, database=database, **options)

@@ -12,8 +12,10 @@ import numpy as np
 import pandas as pd
 
 from bridge.advice import LADDER, Advice, fit
+from bridge.comparison.folder import ZOO_RECORDS
 from bridge.comparison.records import Record, Records
-from bridge.comparison.settings import Settings
+from bridge.comparison.settings import Settings, versions
+from bridge.comparison.shards import Shard
 from bridge.methods.base import Array
 from bridge.methods.named_draws import NamedDraws
 from bridge.methods.table import find_approximations
@@ -24,7 +26,6 @@ from pymc_ext.density.protocol import coordinate_names
 
 __all__ = ["sweep_zoo"]
 
-FILE = "zoo.sqlite"
 METHOD = "fit"  # under which `Records` has the runs
 Listener = Callable[[Record, int, int], None]
 Run = tuple[str, int]  # target and seed
@@ -38,6 +39,7 @@ def sweep_zoo(
     methods: Sequence[str] | None = None,
     draws: int = 20_000,
     budget: float | None = None,
+    shard: Shard | None = None,
     on_record: Listener | None = None,
 ) -> pd.DataFrame:
     """Fit every target with every seed, judge each answer, and keep the records.
@@ -54,6 +56,8 @@ def sweep_zoo(
         ``methods`` and ``fresh_draws`` of :func:`bridge.fit`; its own if None.
     budget
         Seconds after which no further run is started.
+    shard
+        The part of the targets to run; all if None.
     on_record
         Called with each record, how many are made, and how many there will be.
 
@@ -75,10 +79,12 @@ def sweep_zoo(
     ['ring']
     """
     names = find_targets(targets)
+    if shard is not None:
+        names = shard.of(names)
     chosen = tuple(method.name for method in find_approximations(methods or LADDER))
     Settings(draws=draws)
     settings = f"methods={'+'.join(chosen)} fresh_draws={draws}"
-    records = Records(Path(out) / FILE)
+    records = Records(Path(out) / ZOO_RECORDS)
     known = records.keys()
     runs = [(name, seed) for seed in range(1, seeds + 1) for name in names]
     missing = [run for run in runs if (run[0], METHOD, run[1], settings) not in known]
@@ -115,7 +121,8 @@ def _record(name: str, seed: int, methods: tuple[str, ...], draws: int, settings
     density, truth = _known(name)
     begin = time.perf_counter()
     base: Record = {"case_name": name, "method": METHOD, "seed": seed, "settings": settings,
-                    "dimension": density.dimension, "kind": ZOO[name].kind}  # fmt: skip
+                    "versions": versions(), "dimension": density.dimension,
+                    "kind": ZOO[name].kind}  # fmt: skip
     try:
         advice = fit(
             density, methods=methods, fresh_draws=draws, random_seed=seed, progressbar=False
