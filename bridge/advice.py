@@ -109,7 +109,8 @@ def fit(
     random_seed
         Seeds the fits, the draws and the resampling.
     progressbar
-        Whether the model's own sampler, where it has to run, shows its progress.
+        Whether ``pm.sample``, where it has to run, as for discrete variables, shows its progress
+        and what it logs. Nothing else shows any.
 
     Returns
     -------
