@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 ROOMS = {"fit": "fit", "list": "listing"}  # the other commands are in `comparisons`
+KEEPS_RECORDS = ("compare", "sweep", "calibrate")  # so that it goes on where it was stopped
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {_message(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on where this one stopped", file=sys.stderr)
+        goes_on = "; the same command goes on where this one stopped"
+        print(f"interrupted{goes_on * (arguments.command in KEEPS_RECORDS)}", file=sys.stderr)
         return 130
 
 

@@ -110,8 +110,8 @@ def fit(
     random_seed
         Seeds the fits, the draws and the resampling.
     progressbar
-        Whether a line says what is done, on a terminal or in a notebook; PyMC's own bar where its
-        sampler has to run.
+        Whether a line says what is done, on a terminal or in a notebook, and ``pm.sample``, where
+        it has to run, as for discrete variables, shows its progress and what it logs.
 
     Returns
     -------

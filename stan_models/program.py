@@ -50,7 +50,7 @@ class StanProgram:
     def __init__(self, source: str | PathLike[str], name: str | None = None) -> None:
         self.path = _as_path(source)
         self.name = _valid_name(name or (self.path.stem if self.path else UNNAMED))
-        self._text = self.path.read_text() if self.path else str(source)
+        self._text = _read(self.path) if self.path else str(source)
         if not self._text.strip():
             raise ValueError(
                 f"Stan program {self.name!r} is empty: give its source or a .stan path"
@@ -182,6 +182,13 @@ def _as_path(source: str | PathLike[str]) -> Path | None:
     if not path.is_file():
         raise FileNotFoundError(f"no Stan program at {path}; give the source text or its path")
     return path
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no Stan program, as it is not text: {error}") from error
 
 
 def _from_text(text: str, name: str, path: Path | None) -> StanProgram:

@@ -91,7 +91,7 @@ def read_data(path: Path) -> Values:
     """
     try:
         found = json.loads(require_file(path).read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # json's, or that it is no text
         raise ValueError(f"{path} is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise ValueError(f"{path} must hold values by name, got a {type(found).__name__}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 
 def require_possible(arguments: argparse.Namespace) -> None:
@@ -25,19 +26,21 @@ def _fit(arguments: argparse.Namespace) -> None:
     as_json(arguments.data)
     _approximations(arguments.methods)
     out = arguments.out
-    if out.suffix != ".nc" or not out.absolute().parent.is_dir():
+    if out.suffix != ".nc" or not out.absolute().parent.is_dir() or out.is_dir():
         raise ValueError(f"--out must name a .nc file in an existing folder, got {out}")
     if out.exists() and not arguments.overwrite:
         raise ValueError(f"{out} exists: give --overwrite, or another file with --out")
 
 
 def _compare(arguments: argparse.Namespace) -> None:
+    _folder(arguments.out)
     _methods(arguments.methods)
     _draws(arguments.draws)
     _cases(arguments.cases, arguments.database)
 
 
 def _sweep(arguments: argparse.Namespace) -> None:
+    _folder(arguments.out)
     _draws(arguments.draws)
     if arguments.shard is not None:
         from bridge.comparison.shards import Shard
@@ -57,19 +60,26 @@ def _sweep(arguments: argparse.Namespace) -> None:
 def _calibrate(arguments: argparse.Namespace) -> None:
     from bridge.calibration.files import model_file, read_data, require_file
 
-    model_file(arguments.model)
+    _folder(arguments.out)
+    model = model_file(arguments.model)
     if arguments.simulate is not None:
         require_file(arguments.simulate)
     if arguments.data is not None:
         read_data(arguments.data)
     if arguments.method != "answer":
         _methods([arguments.method])
+    if model.suffix == ".stan" and arguments.simulate is None:
+        raise ValueError(
+            "a .stan file does not say how to draw from its prior, or data: give --simulate FILE, "
+            "with prior(rng) and simulator(parameters, rng)"
+        )
 
 
 def _report(arguments: argparse.Namespace) -> None:
     from bridge.comparison.folder import records_file
 
     records_file(arguments.folder)
+    _folder(arguments.out)
 
 
 def _list(arguments: argparse.Namespace) -> None:
@@ -95,6 +105,11 @@ def _draws(count: int) -> None:
     from bridge.comparison.settings import Settings
 
     Settings(draws=count)
+
+
+def _folder(out: Path | None) -> None:
+    if out is not None and out.exists() and not out.is_dir():
+        raise ValueError(f"--out must name a folder, got the file {out}")
 
 
 def _methods(names: Sequence[str] | None) -> None:

@@ -58,7 +58,9 @@ def compare(
     seeds
         How many (seeds 1..n), or which.
     out
-        Folder of the results.
+        Folder of the records and draws. Tables and figures, as the command leaves them there, are
+        written by ``python -m bridge report OUT``, or `bridge.report.files.write` of what is
+        returned.
     database
         A posteriordb: its folder, "github", or None for ``POSTERIORDB_PATH``, else the embedded
         one.

@@ -71,11 +71,15 @@ class ModelProblem:
         require_defined(self.pymc_target.density, self.start)
 
     def nuts(self, draws: int, seed: int, progressbar: bool) -> InferenceData:
-        """``draws`` draws of four chains."""
+        """``draws`` draws of four chains; without a progress bar PyMC says nothing, as the verdict
+        has its warnings."""
         import pymc as pm
 
         with self.model:
-            return pm.sample(-(-draws // 4), chains=4, random_seed=seed, progressbar=progressbar)
+            return pm.sample(
+                -(-draws // 4), chains=4, random_seed=seed, progressbar=progressbar,
+                quiet=not progressbar,
+            )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
-from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, series
+from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, Acceleration, series
 
-_ACCELERATED = "cohen-villegas-zagier"
+_ACCELERATED: Acceleration = "cohen-villegas-zagier"
 TOLERANCE = 1e-13  # relative, on the last Newton step
 MAX_ITERATIONS = 60
 MAX_STEP = 2.0

@@ -117,7 +117,6 @@ class Series:
         return table
 
 
-@cache
 def series(order: int, terms: int, acceleration: Acceleration) -> Series:
     """Validated, cached :class:`Series`."""
     if acceleration not in get_args(Acceleration):
@@ -133,4 +132,7 @@ def series(order: int, terms: int, acceleration: Acceleration) -> Series:
             f"terms must be <= {MAX_ACCELERATED_TERMS} with acceleration (rounding-level from "
             f"{DEFAULT_TERMS} on), got {terms}; use acceleration='none' for the plain series"
         )
-    return Series(int(order), int(terms), acceleration)
+    return _series(int(order), int(terms), acceleration)
+
+
+_series = cache(Series)  # behind the checks, which take what has no hash too

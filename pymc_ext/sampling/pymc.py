@@ -184,7 +184,7 @@ def _attributes(
     return {
         "sampler": found.sampler,
         "trusted": int(found.trusted),
-        "reasons": json.dumps(found.reasons, ensure_ascii=False),
+        "reasons": "\n".join(found.reasons),
         "notes": json.dumps(found.notes, ensure_ascii=False),
         "in_approximations_coordinates": int(found.in_map),
         "stop_reason": found.stop_reason,

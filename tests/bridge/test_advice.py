@@ -228,6 +228,8 @@ def test_an_improper_posterior_is_said_and_costs_little() -> None:
         bridge.fit(counted, random_seed=1)
     assert counted.gradients < 200_000  # a million before
     assert str(caught.value).startswith("hierarchical: failed: RunawayError: q kept widening along")
+    for remedy in ("proper priors", "real<offset=M, multiplier=S>", "in PyMC divide the data"):
+        assert remedy in caught.value.attempts[0].verdict
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value) and again.attempts[0].improper
 

@@ -90,6 +90,7 @@ WRONG_FITS = [
     (["good.stan", "broken.json"], "broken.json is not JSON"),
     (["good.stan", "list.json"], "list.json must hold values by name"),
     (["good.stan", "list.json"], "got a JSON list"),
+    (["bytes.stan"], "bytes.stan is no Stan program, as it is not text"),
     (["good.stan", "--methods", "laplac"], "did you mean laplace"),
     (["good.stan", "--methods", "stan-nuts"], "must name approximations, got ['stan-nuts']"),
 ]
@@ -101,6 +102,8 @@ def files(tmp_path, monkeypatch) -> Path:
     (tmp_path / "good.stan").write_text(PROGRAM)
     for name, text in {"good": "{}", "broken": "{", "list": "[1, 2]"}.items():
         (tmp_path / f"{name}.json").write_text(text)
+    (tmp_path / "bytes.stan").write_bytes(b"\xff\xfe")
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe")
     (tmp_path / "posterior.nc").write_text("mine")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -122,6 +125,38 @@ def test_a_file_that_exists_is_said_before_anything_is_compiled(files, capsys) -
     assert "posterior.nc exists: give --overwrite" in capsys.readouterr().err
     assert main(["fit", "good.stan", "--out", "nowhere/draws.nc"]) == 2
     assert "existing folder, got nowhere/draws.nc" in capsys.readouterr().err
+    (files / "folder.nc").mkdir()
+    assert main(["fit", "good.stan", "--out", "folder.nc", "--overwrite"]) == 2
+    assert "must name a .nc file in an existing folder, got folder.nc" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["compare"], ["sweep", "--zoo"], ["calibrate", "good.stan"], ["report", "."]]
+)
+def test_a_file_in_place_of_the_folder_is_said_first(arguments, files, capsys) -> None:
+    (files / "records.sqlite").touch()
+    assert main([*arguments, "--out", "posterior.nc"]) == 2
+    assert "--out must name a folder, got the file posterior.nc" in capsys.readouterr().err
+
+
+def test_what_calibrate_lacks_is_said_in_its_options(files, capsys) -> None:
+    assert main(["calibrate", "good.stan"]) == 2
+    assert "give --simulate FILE, with prior(rng)" in capsys.readouterr().err
+    assert main(["calibrate", "good.stan", "--data", "bytes.json"]) == 2
+    assert "bytes.json is not JSON: 'utf-8' codec" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "goes_on"), [("compare", True), ("list", False)])
+def test_only_what_keeps_records_goes_on_after_an_interrupt(
+    command, goes_on, monkeypatch, capsys
+) -> None:
+    def interrupted(arguments) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bridge.command_line.requests.require_possible", interrupted)
+    assert main([command]) == 130
+    said = capsys.readouterr().err
+    assert said.startswith("interrupted") and ("goes on where" in said) == goes_on
 
 
 HEAVY = ("pymc", "pytensor", "arviz", "pandas", "matplotlib", "xarray", "scipy.stats", "numba")

@@ -231,7 +231,7 @@ def test_generated_quantities_raise_no_doubt() -> None:
     assert doubts_of_nuts(found) == ()
 
 
-def test_a_discrete_variable_goes_to_the_models_own_sampler() -> None:
+def test_a_discrete_variable_goes_to_the_models_own_sampler(caplog, capfd) -> None:
     with pm.Model() as model:
         k = pm.Poisson("k", 3)
         pm.Normal("y", k, 1, observed=[2.0, 3.0])
@@ -243,6 +243,8 @@ def test_a_discrete_variable_goes_to_the_models_own_sampler() -> None:
     assert "laplace: failed for the same reason as hierarchical" in advice.reasons
     assert "(warm-nuts failed for the same reason as hierarchical)" in advice.reasons
     assert advice.idata["posterior"]["k"].shape == (4, 100)
+    assert not any(record.name.startswith("pymc") for record in caplog.records)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_what_no_sampler_serves_is_refused_before_any_method_runs() -> None:

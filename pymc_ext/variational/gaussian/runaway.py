@@ -16,6 +16,10 @@ class RunawayError(ValueError):
     """q widened, moved or shrank without end: the posterior looks improper or unbounded."""
 
 
+RESCALE = (  # the other remedy: coordinates in raw units, which are no fault of the priors
+    "or, where numbers of this size are meant, let these coordinates be of order 1: in Stan "
+    "declare real<offset=M, multiplier=S> with their rough mean and sd, in PyMC divide the data"
+)
 ABSURD = 1e10  # of the unit base, by which a free coordinate's mean or sd, or 1/sd, may differ
 ABSURD_LOG = 100.0  # the same for coordinates that are logarithms or logits of bounded variables
 DRAWS = 64  # enough to tell such numbers
@@ -49,8 +53,7 @@ def refuse_runaway(q: Posterior, density: CountedDensity, random_seed: int | Non
         raise RunawayError(
             f"the ELBO kept rising along {[n for n, a in zip(names, absurd, strict=True) if a]}: "
             f"{names[i]} has mean about {theta[:, i].mean():.3g} and sd {sd[i]:.3g}; the posterior "
-            "is improper or unbounded there: give these variables proper priors (or, where the "
-            "numbers are meant, rescale the data)"
+            f"is improper or unbounded there: give these variables proper priors; {RESCALE}"
         )
 
 

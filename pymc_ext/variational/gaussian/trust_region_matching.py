@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.course import LEAST_GAIN, Course
-from pymc_ext.variational.gaussian.runaway import RunawayError
+from pymc_ext.variational.gaussian.runaway import RESCALE, RunawayError
 
 Array = NDArray[np.floating]
 
@@ -138,8 +138,8 @@ class Matching(Generic[N]):
             raise RunawayError(
                 f"q kept widening along {names} (sd {self.q.std[wide[0]]:.2g} from "
                 f"{self.first_std[wide[0]]:.2g}): the posterior is improper there, or known in a "
-                "combination of these alone; give them proper priors, or leave one out (or, where "
-                "such numbers are meant, rescale the data)"
+                "combination of these alone: give them proper priors, or leave one out; "
+                f"{RESCALE}"
             )
 
     def _fell(self, here: Estimate) -> bool:

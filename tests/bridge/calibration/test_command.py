@@ -62,7 +62,7 @@ def test_a_stan_program_is_calibrated(files, capsys) -> None:
     assert main(["calibrate", "means.stan", *OPTIONS, "a", "--simulate", "functions.py"]) == 0
     assert "100% trusted" in capsys.readouterr().out
     assert main(["calibrate", "means.stan", *OPTIONS, "b"]) == 2
-    assert "give prior=" in capsys.readouterr().err
+    assert "give --simulate FILE" in capsys.readouterr().err
 
 
 def test_wrong_files_are_said(files, capsys) -> None:

@@ -333,6 +333,8 @@ def test_float_constants_work_inside_a_larger_fused_graph():
         ({"terms": 0}, ValueError, "terms must be >= 1, got 0"),
         ({"terms": 2.5}, TypeError, "terms must be an integer, got 2.5"),
         ({"terms": True}, TypeError, "terms must be an integer"),
+        ({"terms": [1]}, TypeError, r"terms must be an integer, got \[1\]"),
+        ({"acceleration": ["none"]}, ValueError, "acceleration must be one of"),
         ({"terms": 100}, ValueError, "terms must be <= 60"),
         ({"acceleration": "aitken"}, ValueError, "acceleration must be one of"),
     ],

@@ -561,6 +561,9 @@ def test_bad_options_are_refused(data):
     ]:
         with pytest.raises(ValueError, match=message):
             fit(basic(data), **options)
+    for terms in ([1], "3", 1.5, None):
+        with pytest.raises(TypeError, match="terms must be an integer, got "):
+            fit(basic(data), terms=terms)
     assert issubclass(AffinityError, ValueError)
 
 
