@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg.blas import dtrsm, dtrsv
 
-LOG_2PI = float(np.log(2 * np.pi))
+from pymc_ext.maths.normal import LOG_2PI
+
 FEW = 16
 ROWS = 4096  # rows predicted together: bounds the memory at ROWS · p
 

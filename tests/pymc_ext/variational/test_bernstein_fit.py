@@ -120,7 +120,7 @@ def test_gaussian_target_is_reached():
 def test_a_good_fit_is_left_unpolished(khat, relative_ess, monkeypatch):
     monkeypatch.setattr(algorithm, "POLISHED_FROM", 40)  # what a run must have at least
     judged = Stage("ELBO", 0.0, khat, relative_ess)
-    monkeypatch.setattr(stages, "judge", lambda *_: judged)
+    monkeypatch.setattr(stages, "measure", lambda *_: judged)
     _, approx = fit(normals(), n=40, method={"polish": "auto"})
     assert approx.stages == (replace(judged, kept=True),)
 
@@ -132,8 +132,8 @@ def test_a_good_fit_is_left_unpolished(khat, relative_ess, monkeypatch):
 def test_only_a_poor_fit_is_trained_further(polish, khat, trained, monkeypatch):
     monkeypatch.setattr(algorithm, "POLISHED_FROM", 40)
     judged, runs = Stage("ELBO", 0.0, khat, 0.5), []
-    monkeypatch.setattr(stages, "judge", lambda *_: judged)
-    monkeypatch.setattr(stretching, "stretch", lambda *_: None)
+    monkeypatch.setattr(stages, "measure", lambda *_: judged)
+    monkeypatch.setattr(stretching, "stretch_tails", lambda *_: None)
     monkeypatch.setattr(widening, "widen", lambda *_: None)
     monkeypatch.setattr(algorithm._Training, "_train_weighted", lambda *_: runs.append(1))
     _, approx = fit(normals(), n=40, method={"polish": polish})
@@ -148,14 +148,14 @@ def test_a_fit_is_widened_where_stretching_does_not_do(stretched, monkeypatch):
         Stage(name, 0.0, k, 0.5)
         for name, k in (("ELBO", 0.9), ("stretched", stretched), ("widened", 0.2))
     )
-    monkeypatch.setattr(stages, "judge", lambda *_: plain)
+    monkeypatch.setattr(stages, "measure", lambda *_: plain)
     monkeypatch.setattr(widening, "widen", lambda *_: wider)
 
     def stretch(fit, *_):
         fit.flow.stretch[...] = 1.0
         return longer
 
-    monkeypatch.setattr(stretching, "stretch", stretch)
+    monkeypatch.setattr(stretching, "stretch_tails", stretch)
     _, approx = fit(normals(), n=40, method={"polish": "widening"})
     names = [(stage.objective, stage.kept) for stage in approx.stages]
     done = [("ELBO", False), ("stretched", True)]
@@ -170,7 +170,7 @@ def test_training_starts_from_the_longest_tails_and_what_is_best_comes_back(monk
     monkeypatch.setattr(algorithm, "POLISHED_FROM", 40)
     khats, seen = iter([0.9, 0.8]), []
     monkeypatch.setattr(stretching, "fitted_tails", lambda *_: np.array([0.1, 0.2])[:, None, None])
-    monkeypatch.setattr(stages, "judge", lambda name, *_: Stage(name, 0.0, next(khats), 0.5))
+    monkeypatch.setattr(stages, "measure", lambda name, *_: Stage(name, 0.0, next(khats), 0.5))
     monkeypatch.setattr(widening, "widen", lambda *_: None)
 
     def stretch(fit, z, plain, *_):
@@ -180,7 +180,7 @@ def test_training_starts_from_the_longest_tails_and_what_is_best_comes_back(monk
     def train(self, fit, *_):
         seen.append(fit.flow.stretch.max())
 
-    monkeypatch.setattr(stretching, "stretch", stretch)
+    monkeypatch.setattr(stretching, "stretch_tails", stretch)
     monkeypatch.setattr(algorithm._Training, "_train_weighted", train)
     _, approx = fit(normals(), n=40, method={"polish": "auto"})
     assert seen == [0.2]
@@ -195,7 +195,7 @@ def test_training_starts_from_the_longest_tails_and_what_is_best_comes_back(monk
 def test_widening_alone_is_tried_whatever_the_ess(monkeypatch):
     monkeypatch.setattr(algorithm, "POLISHED_FROM", 40)
     wide = Stage("widening", -0.01, 0.4, 0.4)
-    monkeypatch.setattr(stages, "judge", lambda *_: Stage("ELBO", 0.0, 0.6, 0.3))
+    monkeypatch.setattr(stages, "measure", lambda *_: Stage("ELBO", 0.0, 0.6, 0.3))
     monkeypatch.setattr(widening, "widen", lambda *_: wide)
     _, approx = fit(normals(), n=40, method={"polish": "widening"})
     assert [stage.objective for stage in approx.stages if stage.kept] == ["widening"]
