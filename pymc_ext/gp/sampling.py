@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
 
-MAX_SHRINKS = 200
+MAX_SHRINKS = 200  # of a bracket that halves on average: 2π 2⁻²⁰⁰ is below any rounding
 LogLikelihood = Callable[[np.ndarray], np.ndarray]
 
 
