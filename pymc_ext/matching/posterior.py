@@ -13,7 +13,7 @@ from scipy.linalg.blas import dtrsm, dtrsv
 
 from pymc_ext.maths.normal import LOG_2PI
 
-FEW = 16
+FEW = 16  # a choice: from 1 to 64 an update with a prediction takes .2 ms (p = 4, 16, 64)
 ROWS = 4096  # rows predicted together: bounds the memory at ROWS · p
 
 
