@@ -103,7 +103,7 @@ def test_stretching_lowers_khat_under_an_exponential_tail_and_is_in_place():
 def test_longer_tails_than_fitted_are_tried_where_the_fit_does_not_do(khats, monkeypatch):
     approx, scripted, tried = flow(lambda x: log_density(x, LAW)), iter(khats), []
 
-    def next_stage(name, approx, z):
+    def next_stage(name, *_):
         tried.append(approx.flow.stretch.copy())
         return Stage(name, 0.0, next(scripted), 0.9)
 

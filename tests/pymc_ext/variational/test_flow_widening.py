@@ -31,7 +31,7 @@ def flow(sd: float, D: int = 1, **options):
 @pytest.mark.parametrize("cost", POLICY.widening_costs)
 @pytest.mark.parametrize(("leading", "dim"), [(0, 1), (2, 2), (2, 10), (1, 300)])
 def test_the_cost_does_not_depend_on_the_number_of_variables(cost, leading, dim):
-    s = factors(cost, leading, dim)
+    s = factors(cost, leading, dim, POLICY.leading_share)
     assert s.shape == (dim,)
     kl = np.sum(s**2 - 1 - np.log(s**2)) / 2  # KL(N(0, diag s²) ‖ N(0, I))
     assert kl == pytest.approx(cost, rel=0.1)
@@ -72,7 +72,7 @@ def test_choice(khats, elbo, chosen, monkeypatch):
     alpha = approx.flow.values["alpha"]
     before = alpha.copy()
 
-    def next_stage(name, approx, z):
+    def next_stage(name, *_):
         seen.append(alpha.copy())
         return Stage(name, elbo, next(scripted), 0.9)
 

@@ -52,7 +52,7 @@ class Polisher:
         trained for a fair one.
         """
         settings, policy, fit = self.settings, self.policy, self.fit
-        plain, unpolished = measuring.measure(measuring.TRAINED, fit, self._z), fit.values()
+        plain, unpolished = measuring.measure(measuring.TRAINED, fit, self._z, policy), fit.values()
         if not settings.always and self._is_good(plain):
             return (replace(plain, kept=True),)
         floor, tails = plain.elbo - policy.largest_loss, self._tails(plain)
@@ -73,7 +73,7 @@ class Polisher:
     def _trained(self, settings: ImportanceWeighted, floor: float) -> list[Stage]:
         """Stages of the importance-weighted phase, from the flow as it is."""
         self.train(self.fit, settings)
-        trained = measuring.measure("importance-weighted bound", self.fit, self._z)
+        trained = measuring.measure("importance-weighted bound", self.fit, self._z, self.policy)
         return [trained, *self._adjust(trained, floor, self._tails(trained))]
 
     def _is_good(self, stage: Stage) -> bool:
