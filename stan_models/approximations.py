@@ -29,7 +29,7 @@ from stan_models.inference_data import (
 )
 from stan_models.program import StanProgram
 from stan_models.results import Draws, given, posterior_groups
-from stan_models.runs import Inits, Run, cmdstan_run, positive, random_seed_or_new
+from stan_models.runs import CmdStanRun, Inits, cmdstan_run, positive, random_seed_or_new
 
 Array = NDArray[np.float64]
 
@@ -252,7 +252,7 @@ def draws_to_ask(density: StanDensity, draws: int, covariance: str, repetitions:
 
 def approximation_result(
     draws: Draws,
-    run: Run,
+    run: CmdStanRun,
     components: list[Gaussian],
     extra: Mapping[str, NDArray] | None = None,
     trace: list[tuple[int, float]] | None = None,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from stan_models.density import StanDensity
 from stan_models.errors import StanRunError
 from stan_models.inference_data import LOG_LIK, constrained, provenance, unconstrained
-from stan_models.runs import Run
+from stan_models.runs import CmdStanRun
 from stan_models.toolchain import import_cmdstanpy
 
 Array = NDArray[np.float64]
@@ -77,7 +77,7 @@ def _require_finite(values: Array, what: str) -> None:
         )
 
 
-def posterior_groups(draws: Draws, run: Run, **facts: object) -> dict[str, xr.Dataset]:
+def posterior_groups(draws: Draws, run: CmdStanRun, **facts: object) -> dict[str, xr.Dataset]:
     """Groups ``posterior``, ``unconstrained_posterior`` and, of ``log_lik``, ``log_likelihood``.
 
     Other generated quantities are in ``posterior``, as ``arviz.from_cmdstanpy`` has them; its

@@ -20,14 +20,13 @@ from stan_models.program import StanProgram
 from stan_models.toolchain import import_cmdstanpy
 
 Inits = float | Mapping[str, ArrayLike] | str | PathLike[str] | None  # as cmdstanpy takes them
-Fit = Any  # of cmdstanpy, which has another class for each method
 SIGNIFICANT_FIGURES = 18  # decimals that give back the same double
 COMPLAINT = re.compile(
     r"^(E[rx].*|.*(?:rror|xception|ailed|failure|converged|diverg|ill-conditioned).*)$", re.M
 )
 
 
-class Run:
+class CmdStanRun:
     """A CmdStan call in progress: where it writes, and how long it took."""
 
     def __init__(self, program: StanProgram, method: str, folder: Path) -> None:
@@ -40,8 +39,8 @@ class Run:
         """What Stan printed, all processes one after the other."""
         return "\n".join(file.read_text() for file in sorted(self.folder.glob("*-stdout*.txt")))
 
-    def call(self, method: str, **arguments: object) -> Fit:
-        """Call a method of the CmdStanModel; keep the wall time."""
+    def call(self, method: str, **arguments: object) -> Any:
+        """Result of a method of the CmdStanModel, a class for each; keeps the wall time."""
         start = time.perf_counter()
         try:
             return getattr(self.model, method)(
@@ -66,11 +65,11 @@ class Run:
 
 
 @contextmanager
-def cmdstan_run(program: StanProgram, method: str) -> Iterator[Run]:
+def cmdstan_run(program: StanProgram, method: str) -> Iterator[CmdStanRun]:
     """Run CmdStan in a folder of its own, removed afterwards; argument errors pass unchanged."""
     cmdstan = import_cmdstanpy()
     with tempfile.TemporaryDirectory(prefix=f"{program.name}-") as folder:
-        run = Run(program, method, Path(folder))
+        run = CmdStanRun(program, method, Path(folder))
         try:
             with cmdstan.disable_logging():
                 yield run

@@ -21,7 +21,7 @@ from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.gaussian.natural_gradient import NaturalGradient
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.score_matching import match_step
-from pymc_ext.variational.gaussian.trust_region_matching import Matching
+from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatching
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.training import Free, Training
 
@@ -39,7 +39,7 @@ def steps(dimension: int) -> dict[str, Callable[[], float]]:
     scales[1 : 1 + GOVERNED, 0] = SLOPE
     linked = replace(HierarchicalMap.gaussian(q.mean, q.cov, np.arange(dimension)), scales=scales)
     return {
-        "match": Matching(density, q, rng, match_step).batch,
+        "match": TrustRegionMatching(density, q, rng, match_step).batch,
         "natural": NaturalGradient(density, q, rng).advance,
         "map": Training(density, linked, Free.of(linked), rng).advance,
     }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stan_models import StanProgram
     from stan_models.density import Data
 
-__all__ = ["Array", "Fit", "LogDensity", "Method", "Problem", "Run", "WeightedDraws"]
+__all__ = ["Array", "Fit", "LogDensity", "Method", "Problem", "RunMethod", "WeightedDraws"]
 
 Array = NDArray[np.floating]
 LogDensity = Callable[[Array], Array]
@@ -135,7 +135,7 @@ class Fit:
         return WeightedDraws(self.theta, self.lp, self.lq)
 
 
-Run = Callable[[Problem, int, int], Fit]
+RunMethod = Callable[[Problem, int, int], Fit]
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Method:
     name: str
     description: str
     representation: Literal["stan", "pymc"]
-    run: Run
+    run: RunMethod
     default: bool = True
     general: bool = True
     objective: str = "−ELBO"

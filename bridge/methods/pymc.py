@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from bridge.methods.base import Fit, Method, Problem, Run
+from bridge.methods.base import Fit, Method, Problem, RunMethod
 from bridge.methods.gaussian import gaussian_mixture_log_q
 from bridge.methods.options import options_text
 
@@ -27,7 +27,7 @@ class _Clock:
         return time.perf_counter() - self.first
 
 
-def _advi(method: str, iterations: int = 20_000) -> Run:
+def _advi(method: str, iterations: int = 20_000) -> RunMethod:
     """PyMC's own ADVI with its default optimiser and one draw a step."""
 
     def run(problem: Problem, draws: int, seed: int) -> Fit:

@@ -9,7 +9,7 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.methods.base import Array, Fit, Method, Problem, Run
+from bridge.methods.base import Array, Fit, Method, Problem, RunMethod
 from bridge.methods.gaussian import gaussian_mixture_log_q
 from bridge.targets.draws import InferenceData, group_names
 
@@ -71,7 +71,7 @@ def _nuts(problem: Problem, draws: int, seed: int) -> Fit:
     return _stan_fit(problem, nuts, chains=4, warmup=1000, draws=1000, random_seed=seed)
 
 
-def _advi(covariance: str) -> Run:
+def _advi(covariance: str) -> RunMethod:
     def run(problem: Problem, draws: int, seed: int) -> Fit:
         from stan_models import advi
 

@@ -28,7 +28,7 @@ __all__ = ["sweep_zoo"]
 
 METHOD = "fit"  # under which `Records` has the runs
 Listener = Callable[[Record, int, int], None]
-Run = tuple[str, int]  # target and seed
+TargetAndSeed = tuple[str, int]
 
 
 def sweep_zoo(
@@ -103,7 +103,7 @@ def sweep_zoo(
     return frame[wanted & (frame["settings"] == settings)].rename(columns={"case_name": "target"})
 
 
-def _within(runs: Sequence[Run], budget: float | None) -> Iterator[Run]:
+def _within(runs: Sequence[TargetAndSeed], budget: float | None) -> Iterator[TargetAndSeed]:
     end = np.inf if budget is None else time.monotonic() + budget
     for run in runs:
         if time.monotonic() < end:

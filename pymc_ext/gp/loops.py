@@ -9,7 +9,7 @@ import numpy as np
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.likelihoods.base import Parameters
-from pymc_ext.gp.minibatch import BatchTerms, WhitenedGaussian, batch_terms
+from pymc_ext.gp.minibatch import BatchTerms, InducingGaussian, batch_terms
 from pymc_ext.gp.model import Approximate
 from pymc_ext.gp.posterior import Arrays, Prior
 from pymc_ext.gp.sites import GaussianSites
@@ -95,18 +95,18 @@ def _moved(theta: np.ndarray, start: np.ndarray) -> float:
 
 
 def natural_step(
-    q: WhitenedGaussian | None,
+    q: InducingGaussian | None,
     prior: SparsePrior,
     solver: Solver,
     y: np.ndarray,
     phi: Parameters,
     n: int,
-) -> tuple[WhitenedGaussian, BatchTerms]:
+) -> tuple[InducingGaussian, BatchTerms]:
     """One damped natural-gradient step on a batch, and the batch's terms after it."""
     lik, rho = solver.likelihood, step_of(solver)
-    q = WhitenedGaussian.standard(len(prior.L)) if q is None else q
+    q = InducingGaussian.standard(len(prior.L)) if q is None else q
     target = batch_terms(q, prior, lik, y, phi, n).target
-    q = WhitenedGaussian((1 - rho) * q.H + rho * target.H, (1 - rho) * q.B + rho * target.B)
+    q = InducingGaussian((1 - rho) * q.H + rho * target.H, (1 - rho) * q.B + rho * target.B)
     return q, batch_terms(q, prior, lik, y, phi, n)
 
 

@@ -23,14 +23,14 @@ from pymc_ext.gp.sparse import SparsePrior
 
 
 @dataclass
-class WhitenedGaussian:
+class InducingGaussian:
     """q(ũ) by its natural parameters H (m,) and precision B (m, m)."""
 
     H: np.ndarray
     B: np.ndarray
 
     @classmethod
-    def standard(cls, m: int) -> WhitenedGaussian:
+    def standard(cls, m: int) -> InducingGaussian:
         """The prior."""
         return cls(np.zeros(m), np.eye(m))
 
@@ -59,11 +59,11 @@ class BatchTerms:
 
     value: float
     bars: Arrays
-    target: WhitenedGaussian
+    target: InducingGaussian
 
 
 def batch_terms(
-    q: WhitenedGaussian, prior: SparsePrior, lik: Likelihood, y: np.ndarray, phi: Parameters, n: int
+    q: InducingGaussian, prior: SparsePrior, lik: Likelihood, y: np.ndarray, phi: Parameters, n: int
 ) -> BatchTerms:
     """Everything one stochastic step needs; bars are in (φ, m, K_mm, K_bm, k_bb) at fixed q(ũ)."""
     L_B, beta = q.factor()
@@ -75,7 +75,7 @@ def batch_terms(
     Y = solve_triangular(L_B, half, lower=True, trans=1, check_finite=False)
     by_V = np.outer(beta, d1) + (Y - V) * d2
     bars = (weight * e.parameters[:, 0].sum(axis=1), d1, *_through_V(prior, by_V), 0.5 * d2)
-    target = WhitenedGaussian(V @ (d1 - d2 * (mu - prior.mean)), np.eye(len(beta)) - (V * d2) @ V.T)
+    target = InducingGaussian(V @ (d1 - d2 * (mu - prior.mean)), np.eye(len(beta)) - (V * d2) @ V.T)
     return BatchTerms(float(weight * e.value.sum()), bars, target)
 
 

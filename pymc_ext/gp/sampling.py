@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
 
-MAX_SHRINKS = 200
+MAX_SHRINKS = 200  # of a bracket that halves on average: 2π 2⁻²⁰⁰ is below any rounding
 LogLikelihood = Callable[[np.ndarray], np.ndarray]
 
 
@@ -140,7 +140,7 @@ def annealed_evidence(
     if steps < 1 or chains < 1:
         raise ValueError(f"steps and chains must be >= 1, got {steps} and {chains}")
     mean, y, phi = _checked(likelihood, mean, K, y, phi)
-    rng, root = np.random.default_rng(random_seed), covariance_root(K)
+    rng, root = np.random.default_rng(random_seed), prior_root(K)
     tau = (np.arange(steps + 1) / steps) ** 4
 
     def log_p(f: np.ndarray) -> np.ndarray:
@@ -213,7 +213,7 @@ def sample_latents(
         if size < 1:
             raise ValueError(f"{name} must be >= 1, got {size}")
     mean, y, phi = _checked(likelihood, mean, K, y, phi)
-    rng, root = np.random.default_rng(random_seed), covariance_root(K)
+    rng, root = np.random.default_rng(random_seed), prior_root(K)
 
     def log_p(f: np.ndarray) -> np.ndarray:
         return likelihood.log_prob(f, y, phi).sum(axis=-1)
@@ -262,7 +262,7 @@ def _checked(
     return np.broadcast_to(np.asarray(mean, float), y.shape), y, values
 
 
-def covariance_root(K: np.ndarray) -> np.ndarray:
+def prior_root(K: np.ndarray) -> np.ndarray:
     """A with A Aᵀ = K, by eigenvalues as K may be singular."""
     K = np.asarray(K, dtype=float)
     if not (np.isfinite(K).all() and np.allclose(K, K.T, rtol=1e-8, atol=1e-8)):

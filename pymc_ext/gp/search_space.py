@@ -9,7 +9,7 @@ import numpy as np
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.points import ModelVariable, Point, refuse_unknown
 
-DEFAULT_BOUND = 12.0  # e^±12 for a log-transformed hyperparameter
+DEFAULT_BOUND = 12.0  # e^±12, 6e-6 to 2e5, for a log-transformed hyperparameter (a choice)
 
 
 def inside(

@@ -182,7 +182,7 @@ class Solver:
 
     def _marginals_matter(self, post: Posterior, c: Correction) -> bool:
         """At a stationary point the correction's slopes in the marginals vanish, but for d."""
-        scale = 1e-7 * (1 + abs(c.value))
+        scale = 1e-7 * (1 + abs(c.value))  # a choice: slopes below it count as none
         return bool(
             np.any(post.residual > 0)
             or np.max(np.abs(c.mean)) > scale

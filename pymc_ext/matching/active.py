@@ -60,7 +60,7 @@ class Pool:
         score = np.zeros(len(self._X))
         if criterion != "random":
             log_p = log_expected_probabilities(self.mean, self.variance, self.n_draws)
-            score = -(np.exp(log_p) * np.maximum(log_p, -800.0)).sum(axis=1)  # 0·∞ = 0
+            score = -(np.exp(log_p) * np.maximum(log_p, -800.0)).sum(axis=1)  # 0·∞ = 0: e^-745 is 0
         if criterion == "bald":
             score -= expected_entropy(self.mean, self.variance, self.n_draws)
         return np.where(self.available, score, -np.inf)

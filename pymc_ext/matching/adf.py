@@ -21,6 +21,8 @@ from pymc_ext.matching.state import MatchingState
 from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
 from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, series
 
+# v h: a row leaves a thousandth of v at least. A choice, as any value < 1 keeps v′ > 0; not reached
+# in 500 rows of 2, 3 or 10 classes
 LARGEST_SHRINKAGE = 0.999
 
 

@@ -2,7 +2,7 @@
 
 Latents f_k ~ N(m_k, v_k), independent. One latent (logit): exact, by the derivatives of
 E log(1 + e^f). K latents (softmax): a fixed set of scrambled Sobol draws, so results are
-deterministic; the error with the default 512 draws is of order 1e-3.
+deterministic; errors are at :data:`N_DRAWS`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
 from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, series
 from pymc_ext.ops.expected_softplus import expected_softplus
 
+# largest error of p in 200 rows: 6e-4 (3 classes, sd 1) to 8e-3 (10 classes, sd 3); twice that from
+# half the draws, half of it from twice as many
 N_DRAWS = 512
-CHUNK = 2_000_000  # numbers held at once
-COMPILE_FROM = 500  # rows from which the compiled Op is faster, compilation aside
+CHUNK = 2_000_000  # numbers held at once: 16 MB
+# rows from which compiling pays over some hundred calls: NumPy takes 3 ms there, the Op .06
+COMPILE_FROM = 500
 
 
 def log_expected_probabilities(

@@ -19,7 +19,7 @@ from scipy.special import logsumexp
 from stan_models import StanDataError, StanRunError, advi, laplace, nuts, pathfinder
 from stan_models.inference_data import constrained
 from stan_models.results import Draws
-from stan_models.runs import Run
+from stan_models.runs import CmdStanRun
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 pytestmark = pytest.mark.stan
@@ -223,7 +223,7 @@ def test_single_path(gaussian):
 
 def test_lost_paths_leave_the_others(gaussian, monkeypatch, caplog):
     """Stan leaves the rows of a failed path out; here the last two of four are taken away."""
-    asked, call = [], Run.call
+    asked, call = [], CmdStanRun.call
 
     def losing(run, method, **arguments):
         fit = call(run, method, **arguments)
@@ -231,7 +231,7 @@ def test_lost_paths_leave_the_others(gaussian, monkeypatch, caplog):
         fit._draws = fit.draws()[: 2 * asked[-1]]
         return fit
 
-    monkeypatch.setattr(Run, "call", losing)
+    monkeypatch.setattr(CmdStanRun, "call", losing)
     idata = pathfinder(gaussian, gaussian_data(), draws=1000, random_seed=1)
     assert asked == [250 + 25, 500 + 25]
     assert np.bincount(idata.sample_stats["path"].values[0]).tolist() == [500, 500]

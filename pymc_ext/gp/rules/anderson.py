@@ -18,7 +18,7 @@ class Anderson:
     """
 
     def __init__(self, depth: int = 8):
-        self.depth, self.used = depth, False
+        self.depth, self.used = depth, False  # 4 and 16 take 0 to 2 % more updates (24 problems)
         self._x: list[np.ndarray] = []
         self._F: list[np.ndarray] = []
 

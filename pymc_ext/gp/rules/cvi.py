@@ -24,7 +24,7 @@ from pymc_ext.gp.rules.base import (
 )
 from pymc_ext.gp.sites import GaussianSites
 
-SMALLEST_STEP = 1e-4
+SMALLEST_STEP = 1e-4  # a choice: ten times either way solves the same
 FLAT = 1e-9  # changes of the ELBO, relative or an observation, that may be quadrature error
 ROUNDING = 1e-5  # a residual below it where no step raises the ELBO is rounding, not a failure
 

@@ -46,7 +46,6 @@ logger = logging.getLogger(__name__)
 
 Array = NDArray[np.floating]
 CHECK_DRAWS = 1024  # held-out draws of one plateau check
-POLISHED_FROM = 3000  # steps from which on a fit is worth polishing
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
         polish = self.polish
         assert polish is None or isinstance(polish, Polish)
         polished = polish is not None and (
-            polish.always or (not training.noisy and len(losses) >= POLISHED_FROM)
+            polish.always or (not training.noisy and len(losses) >= self.policy.fewest_steps)
         )
         note = training.whitening.note
         notes: tuple[str, ...] = (note,) if note else ()

@@ -43,7 +43,7 @@ from pymc_ext.variational.gaussian.path import Path, best_of, follow_paths
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.gaussian.score_matching import match_step
-from pymc_ext.variational.gaussian.trust_region_matching import Matching
+from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatching
 
 Array = NDArray[np.floating]
 PATHS = 4  # from the start and three dispersed points: two basins of hmm_drive_0 were found by 4
@@ -94,7 +94,7 @@ def find_gaussian(
         course.offer(q := Gaussian(best.mean, cholesky(best.cov)))
     else:
         q = Gaussian(start, NO_PATH_SD * np.eye(len(start)))
-    q = Matching(density, q, rng, match_step).run(course)
+    q = TrustRegionMatching(density, q, rng, match_step).run(course)
     candidate = course.offer(q)
     steps = NaturalGradient(density, q, rng)
     if not finish:

@@ -20,7 +20,7 @@ from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_gradient import LowRankGradient
 from pymc_ext.variational.gaussian.low_rank_match import matched_low_rank, patched
 from pymc_ext.variational.gaussian.path import best_of, follow_paths
-from pymc_ext.variational.gaussian.trust_region_matching import Matching
+from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatching
 
 Array = NDArray[np.floating]
 DENSE = 300  # dimensions up to which a dense Gaussian is fitted; its steps take D draws and D³ time
@@ -106,7 +106,7 @@ def _matched_starts(
         course.offer(q := patched(best_of(found).q, rank))
         starts.insert(0, q)
     step = partial(matched_low_rank, rank=rank)
-    matched = [Matching(density, q, rng, step).run(course, MOST_BATCHES) for q in starts]
+    matched = [TrustRegionMatching(density, q, rng, step).run(course, MOST_BATCHES) for q in starts]
     for q in matched:
         course.offer(q)
     return matched

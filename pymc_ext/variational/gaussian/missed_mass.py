@@ -39,7 +39,7 @@ from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.path import DISPERSION, Path, PathSettings, follow_path
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.score_matching import match_step
-from pymc_ext.variational.gaussian.trust_region_matching import Matching
+from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatching
 
 Array = NDArray[np.floating]
 # Of starts, in q's root mean square distance √D: one in each of ten equal parts of log distance, so
@@ -312,9 +312,9 @@ def _matched(
     rank = resolved_rank(None, D)
     if rank is not None and isinstance(q, LowRankGaussian):
         step = partial(matched_low_rank, rank=rank)
-        return Matching(density, patched(q, rank), rng, step).run(course, BATCHES)
+        return TrustRegionMatching(density, patched(q, rank), rng, step).run(course, BATCHES)
     first = Gaussian(q.mean, cholesky(q.cov))
-    return Matching(density, first, rng, match_step).run(course, BATCHES)
+    return TrustRegionMatching(density, first, rng, match_step).run(course, BATCHES)
 
 
 @dataclass(frozen=True)

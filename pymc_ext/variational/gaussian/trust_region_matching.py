@@ -22,7 +22,7 @@ from pymc_ext.variational.gaussian.runaway import RESCALE, RunawayError
 Array = NDArray[np.floating]
 
 
-class Normal(Protocol):
+class MatchedNormal(Protocol):
     """A Gaussian q, dense or of low rank."""
 
     @property
@@ -48,7 +48,7 @@ class Normal(Protocol):
         """With sds divided by ``factor``."""
 
 
-N = TypeVar("N", bound=Normal)
+N = TypeVar("N", bound=MatchedNormal)
 # q, draws, their scores, λ -> the match and its KL from q
 Step = Callable[[N, Array, Array, float], tuple[N, float]]
 SMALL = 40  # dimensions up to which a batch has 20 draws, beyond 40 (trial on 69 posteriors)
@@ -78,7 +78,7 @@ def batch_size(dimension: int) -> int:
     return 20 if dimension <= SMALL else 40
 
 
-class Matching(Generic[N]):
+class TrustRegionMatching(Generic[N]):
     """The stage: its q moves with every :meth:`batch`, until the ELBO no longer rises."""
 
     def __init__(

@@ -109,7 +109,7 @@ def step(q: Normal, at: Expansion, rate: float) -> Normal | None:
 
 
 @dataclass(frozen=True)
-class Fit:
+class NewtonFit:
     """The Gaussian at which :func:`maximise` stopped."""
 
     q: Normal
@@ -129,13 +129,13 @@ def maximise(
     iterations: int,
     tolerance: float,
     report: Callable[[Normal, float], None],
-) -> Fit:
+) -> NewtonFit:
     """Ascend until the mismatch is below ``tolerance`` nats; steps that lose ELBO are halved."""
     at, rate, evaluations = expand(q, data, prior, softplus), 1.0, 1
     for i in range(iterations):
         gap = mismatch(q, at)
         if gap < tolerance:
-            return Fit(q, at.elbo, i, evaluations, True, f"natural gradient {gap:.1e} nats")
+            return NewtonFit(q, at.elbo, i, evaluations, True, f"natural gradient {gap:.1e} nats")
         while True:
             trial = step(q, at, rate)
             if trial is not None:
@@ -146,15 +146,15 @@ def maximise(
             rate /= 2
             if rate < 1e-6:
                 reason = f"no step raises the ELBO; natural gradient {gap:.1e} nats"
-                return Fit(q, at.elbo, i, evaluations, False, reason)
+                return NewtonFit(q, at.elbo, i, evaluations, False, reason)
         q, at, rate = trial, new, min(1.0, 2 * rate)
         try:
             report(q, at.elbo)
         except StopIteration:
-            return Fit(q, at.elbo, i + 1, evaluations, False, STOPPED)
+            return NewtonFit(q, at.elbo, i + 1, evaluations, False, STOPPED)
     gap = mismatch(q, at)
     done = gap < tolerance
     reason = f"natural gradient {gap:.1e} nats" + (
         "" if done else f" after {iterations} iterations"
     )
-    return Fit(q, at.elbo, iterations, evaluations, done, reason)
+    return NewtonFit(q, at.elbo, iterations, evaluations, done, reason)

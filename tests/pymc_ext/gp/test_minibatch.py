@@ -7,7 +7,7 @@ import pymc as pm
 import pytest
 
 import pymc_ext as px
-from pymc_ext.gp.minibatch import WhitenedGaussian, batch_terms
+from pymc_ext.gp.minibatch import InducingGaussian, batch_terms
 from pymc_ext.gp.sparse import SparsePrior
 from tests.pymc_ext.gp.problems import observations, prior, solver_of, sparse
 from tests.tolerances import NUMERIC
@@ -17,7 +17,7 @@ def test_one_full_batch_step_after_another_is_the_variational_fixed_point() -> N
     X, m, _ = prior(9)
     likelihood, phi, y = observations("logit", X)
     inputs = sparse(X, m, X[:4])
-    p, q = SparsePrior(*inputs), WhitenedGaussian.standard(4)
+    p, q = SparsePrior(*inputs), InducingGaussian.standard(4)
     for _ in range(60):
         terms = batch_terms(q, p, likelihood, y, phi, 9)
         q = terms.target
@@ -33,7 +33,7 @@ def test_gradients_at_fixed_whitened_posterior_match_differences() -> None:
     inputs = (phi, *sparse(X, m, X[:4] + 0.1))  # at Z in X residuals are at their limit 0
     rng = np.random.default_rng(0)
     A = rng.normal(size=(4, 4))
-    q = WhitenedGaussian(rng.normal(size=4), np.eye(4) + A @ A.T)
+    q = InducingGaussian(rng.normal(size=4), np.eye(4) + A @ A.T)
 
     def value(inputs):
         return batch_terms(q, SparsePrior(*inputs[1:]), likelihood, y, inputs[0], 30).value

@@ -248,3 +248,13 @@ def test_roots_are_found_over_sixty_decades_and_their_failure_is_an_error():
     assert np.isfinite(mean).all() and (variance > 0).all()
     with pytest.raises(RuntimeError, match="did not converge in 60 Newton steps; use method="):
         table.match_beta(1e-150, 1e150)
+
+
+def test_many_rows_with_large_counts_converge_together() -> None:
+    """Each row's own rounding decides when it is done."""
+    counts = np.logspace(-3, 6, 37)
+    a, b = (x.ravel() for x in np.meshgrid(counts, counts))
+    a, b = a[a + b <= 1e6], b[a + b <= 1e6]
+    found = table.match_beta(a, b, "moment-ori")
+    one = table.match_beta(a[-1], b[-1], "moment-ori")
+    assert found.mean[-1] == pytest.approx(one.mean, rel=1e-8)

@@ -17,6 +17,7 @@ import pymc_ext as px
 from pymc_ext.maths import flow_kernels
 from pymc_ext.variational.bernstein import algorithm
 from pymc_ext.variational.bernstein.polish import stages, stretching, widening
+from pymc_ext.variational.bernstein.polish.policy import POLICY
 from pymc_ext.variational.bernstein.polish.stages import Stage, better
 from pymc_ext.variational.bernstein.training.jax_loop import LONGEST, GuardedOptimizer
 from pymc_ext.variational.bernstein.training.schedule import Plateau
@@ -118,9 +119,9 @@ def test_gaussian_target_is_reached():
 
 @pytest.mark.parametrize(("khat", "relative_ess"), [(0.2, 0.5), (0.6, 0.9995)])
 def test_a_good_fit_is_left_unpolished(khat, relative_ess, monkeypatch):
-    monkeypatch.setattr(algorithm, "POLISHED_FROM", 40)  # what a run must have at least
+    monkeypatch.setitem(vars(POLICY), "fewest_steps", 40)  # what a run must have at least
     judged = Stage("ELBO", 0.0, khat, relative_ess)
-    monkeypatch.setattr(stages, "judge", lambda *_: judged)
+    monkeypatch.setattr(stages, "measure", lambda *_: judged)
     _, approx = fit(normals(), n=40, method={"polish": "auto"})
     assert approx.stages == (replace(judged, kept=True),)
 
@@ -130,10 +131,10 @@ def test_a_good_fit_is_left_unpolished(khat, relative_ess, monkeypatch):
     [("auto", 0.35, False), ("auto", 0.45, True), ("widening", 0.9, False)],
 )
 def test_only_a_poor_fit_is_trained_further(polish, khat, trained, monkeypatch):
-    monkeypatch.setattr(algorithm, "POLISHED_FROM", 40)
+    monkeypatch.setitem(vars(POLICY), "fewest_steps", 40)
     judged, runs = Stage("ELBO", 0.0, khat, 0.5), []
-    monkeypatch.setattr(stages, "judge", lambda *_: judged)
-    monkeypatch.setattr(stretching, "stretch", lambda *_: None)
+    monkeypatch.setattr(stages, "measure", lambda *_: judged)
+    monkeypatch.setattr(stretching, "stretch_tails", lambda *_: None)
     monkeypatch.setattr(widening, "widen", lambda *_: None)
     monkeypatch.setattr(algorithm._Training, "_train_weighted", lambda *_: runs.append(1))
     _, approx = fit(normals(), n=40, method={"polish": polish})
@@ -143,19 +144,19 @@ def test_only_a_poor_fit_is_trained_further(polish, khat, trained, monkeypatch):
 
 @pytest.mark.parametrize("stretched", [0.25, 0.45])
 def test_a_fit_is_widened_where_stretching_does_not_do(stretched, monkeypatch):
-    monkeypatch.setattr(algorithm, "POLISHED_FROM", 40)
+    monkeypatch.setitem(vars(POLICY), "fewest_steps", 40)
     plain, longer, wider = (
         Stage(name, 0.0, k, 0.5)
         for name, k in (("ELBO", 0.9), ("stretched", stretched), ("widened", 0.2))
     )
-    monkeypatch.setattr(stages, "judge", lambda *_: plain)
+    monkeypatch.setattr(stages, "measure", lambda *_: plain)
     monkeypatch.setattr(widening, "widen", lambda *_: wider)
 
     def stretch(fit, *_):
         fit.flow.stretch[...] = 1.0
         return longer
 
-    monkeypatch.setattr(stretching, "stretch", stretch)
+    monkeypatch.setattr(stretching, "stretch_tails", stretch)
     _, approx = fit(normals(), n=40, method={"polish": "widening"})
     names = [(stage.objective, stage.kept) for stage in approx.stages]
     done = [("ELBO", False), ("stretched", True)]
@@ -167,10 +168,10 @@ def test_a_fit_is_widened_where_stretching_does_not_do(stretched, monkeypatch):
 
 
 def test_training_starts_from_the_longest_tails_and_what_is_best_comes_back(monkeypatch):
-    monkeypatch.setattr(algorithm, "POLISHED_FROM", 40)
+    monkeypatch.setitem(vars(POLICY), "fewest_steps", 40)
     khats, seen = iter([0.9, 0.8]), []
     monkeypatch.setattr(stretching, "fitted_tails", lambda *_: np.array([0.1, 0.2])[:, None, None])
-    monkeypatch.setattr(stages, "judge", lambda name, *_: Stage(name, 0.0, next(khats), 0.5))
+    monkeypatch.setattr(stages, "measure", lambda name, *_: Stage(name, 0.0, next(khats), 0.5))
     monkeypatch.setattr(widening, "widen", lambda *_: None)
 
     def stretch(fit, z, plain, *_):
@@ -180,7 +181,7 @@ def test_training_starts_from_the_longest_tails_and_what_is_best_comes_back(monk
     def train(self, fit, *_):
         seen.append(fit.flow.stretch.max())
 
-    monkeypatch.setattr(stretching, "stretch", stretch)
+    monkeypatch.setattr(stretching, "stretch_tails", stretch)
     monkeypatch.setattr(algorithm._Training, "_train_weighted", train)
     _, approx = fit(normals(), n=40, method={"polish": "auto"})
     assert seen == [0.2]
@@ -193,9 +194,9 @@ def test_training_starts_from_the_longest_tails_and_what_is_best_comes_back(monk
 
 
 def test_widening_alone_is_tried_whatever_the_ess(monkeypatch):
-    monkeypatch.setattr(algorithm, "POLISHED_FROM", 40)
+    monkeypatch.setitem(vars(POLICY), "fewest_steps", 40)
     wide = Stage("widening", -0.01, 0.4, 0.4)
-    monkeypatch.setattr(stages, "judge", lambda *_: Stage("ELBO", 0.0, 0.6, 0.3))
+    monkeypatch.setattr(stages, "measure", lambda *_: Stage("ELBO", 0.0, 0.6, 0.3))
     monkeypatch.setattr(widening, "widen", lambda *_: wide)
     _, approx = fit(normals(), n=40, method={"polish": "widening"})
     assert [stage.objective for stage in approx.stages if stage.kept] == ["widening"]

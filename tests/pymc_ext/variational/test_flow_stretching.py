@@ -14,7 +14,7 @@ from pymc_ext.maths.stretched_tails import START, stretch, unstretch
 from pymc_ext.variational.bernstein.algorithm import Bernstein
 from pymc_ext.variational.bernstein.polish import stages, stretching
 from pymc_ext.variational.bernstein.polish.policy import POLICY
-from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, judge
+from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, measure
 from pymc_ext.variational.bernstein.polish.stretching import fitted_tails
 from pymc_ext.variational.bernstein.shape import FlowShape
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
@@ -73,7 +73,7 @@ class LatentTarget:
 
 def test_a_fit_finds_the_tails_of_the_target():
     approx, rng = LatentTarget(LAW), np.random.default_rng(2)
-    plain = judge("", approx, rng.standard_normal((50_000, 1)))
+    plain = measure("", approx, rng.standard_normal((50_000, 1)))
     fitted = stretching._fitted(approx, rng.standard_normal((DRAWS, 1)))
     # information of a draw about a, by differences of the log density at draws of the target
     x = stretch(rng.standard_normal((100_000, 1)), LAW)[0]
@@ -81,21 +81,21 @@ def test_a_fit_finds_the_tails_of_the_target():
     se = 1 / np.sqrt(DRAWS * np.mean(((above - below)[x > 0] / 0.02) ** 2) / 2)
     assert fitted[1, 0] == pytest.approx(LAW[1, 0], abs=monte_carlo(se))
     assert fitted[0, 0] < 2 * monte_carlo(se)
-    stretched = judge("", approx, rng.standard_normal((50_000, 1)))
+    stretched = measure("", approx, rng.standard_normal((50_000, 1)))
     assert 10 * abs(stretched.elbo) < abs(plain.elbo)
 
 
 def test_stretching_lowers_khat_under_an_exponential_tail_and_is_in_place():
     approx = flow(lambda x: np.where(x < -2, x, -0.5 * x**2), tails="linear")
     z = np.random.default_rng(3).standard_normal((50_000, 1))
-    plain = judge("ELBO", approx, z)
+    plain = measure("ELBO", approx, z)
     tails = fitted_tails(approx, plain, np.random.default_rng(4))
     np.testing.assert_array_equal(approx.flow.stretch.copy(), 0.0)
-    stage = stretching.stretch(
+    stage = stretching.stretch_tails(
         approx, z, plain, -np.inf, tails, policy=replace(POLICY, good_khat=-1.0)
     )
     assert stage.khat < plain.khat - 0.1
-    again = judge("", approx, z)
+    again = measure("", approx, z)
     assert (again.elbo, again.khat) == (stage.elbo, stage.khat)
 
 
@@ -103,14 +103,14 @@ def test_stretching_lowers_khat_under_an_exponential_tail_and_is_in_place():
 def test_longer_tails_than_fitted_are_tried_where_the_fit_does_not_do(khats, monkeypatch):
     approx, scripted, tried = flow(lambda x: log_density(x, LAW)), iter(khats), []
 
-    def next_stage(name, approx, z):
+    def next_stage(name, *_):
         tried.append(approx.flow.stretch.copy())
         return Stage(name, 0.0, next(scripted), 0.9)
 
-    monkeypatch.setattr(stages, "judge", next_stage)
+    monkeypatch.setattr(stages, "measure", next_stage)
     plain = Stage("ELBO", 0.0, 0.5, 0.9)
     tails = fitted_tails(approx, plain, np.random.default_rng(1))
-    stage = stretching.stretch(approx, None, plain, -1.0, tails)
+    stage = stretching.stretch_tails(approx, None, plain, -1.0, tails)
     kept = approx.flow.stretch.copy()
     assert [a[1, 0] for a in tried] == pytest.approx(
         [2.0 * length for length in LENGTHS[: len(khats)]], rel=0.2
@@ -128,7 +128,7 @@ def test_without_weights_to_fit_a_flow_stays_as_it_is(khat):
     approx, plain = flow(lambda x: -(x**2)), Stage("ELBO", -np.inf, khat, 0.0)
     tails = fitted_tails(approx, plain, np.random.default_rng(1))
     assert len(tails) == 0
-    assert stretching.stretch(approx, None, plain, -np.inf, tails) is None
+    assert stretching.stretch_tails(approx, None, plain, -np.inf, tails) is None
 
 
 @pytest.mark.parametrize("options", [{"input_map": "f2"}, {"latent": "student-t"}], ids=str)
@@ -136,4 +136,4 @@ def test_without_tails_of_its_own_a_flow_stays_as_it_is(options):
     approx = flow(lambda x: -(x**2), **options)
     rng = np.random.default_rng(1)
     z = rng.standard_normal((2000, approx.flow.latent_dimension))
-    assert len(fitted_tails(approx, judge("", approx, z), rng)) == 0
+    assert len(fitted_tails(approx, measure("", approx, z), rng)) == 0

@@ -12,7 +12,7 @@ import pymc_ext as px
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.bernstein.polish import stages
 from pymc_ext.variational.bernstein.polish.policy import POLICY
-from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, judge
+from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, measure
 from pymc_ext.variational.bernstein.polish.widening import factors, widen
 from tests.tolerances import EXACT
 
@@ -31,7 +31,7 @@ def flow(sd: float, D: int = 1, **options):
 @pytest.mark.parametrize("cost", POLICY.widening_costs)
 @pytest.mark.parametrize(("leading", "dim"), [(0, 1), (2, 2), (2, 10), (1, 300)])
 def test_the_cost_does_not_depend_on_the_number_of_variables(cost, leading, dim):
-    s = factors(cost, leading, dim)
+    s = factors(cost, leading, dim, POLICY.leading_share)
     assert s.shape == (dim,)
     kl = np.sum(s**2 - 1 - np.log(s**2)) / 2  # KL(N(0, diag s²) ‖ N(0, I))
     assert kl == pytest.approx(cost, rel=0.1)
@@ -42,7 +42,7 @@ def test_the_cost_does_not_depend_on_the_number_of_variables(cost, leading, dim)
 def test_widening_lowers_khat_of_a_flow_with_light_tails():
     approx = flow(sd=1.06, D=2, tails="linear")
     z = np.random.default_rng(3).standard_normal((50_000, 2))
-    plain, alpha = judge("ELBO", approx, z), approx.flow.values["alpha"].copy()
+    plain, alpha = measure("ELBO", approx, z), approx.flow.values["alpha"].copy()
     assert plain.khat > 0.3
     wide = widen(approx, z, plain, -np.inf, policy=replace(POLICY, good_khat=-1.0))
     assert wide.khat < 0.2
@@ -53,7 +53,7 @@ def test_widening_lowers_khat_of_a_flow_with_light_tails():
         (1 + np.sqrt(POLICY.widening_costs[-1] / 2)) * np.logaddexp(0, alpha),
         rtol=EXACT,
     )
-    again = judge("", approx, z)
+    again = measure("", approx, z)
     assert (again.elbo, again.khat) == (wide.elbo, wide.khat)  # what was chosen is in place
 
 
@@ -72,11 +72,11 @@ def test_choice(khats, elbo, chosen, monkeypatch):
     alpha = approx.flow.values["alpha"]
     before = alpha.copy()
 
-    def next_stage(name, approx, z):
+    def next_stage(name, *_):
         seen.append(alpha.copy())
         return Stage(name, elbo, next(scripted), 0.9)
 
-    monkeypatch.setattr(stages, "judge", next_stage)
+    monkeypatch.setattr(stages, "measure", next_stage)
     two = replace(POLICY, widening_costs=(0.03, 0.045))
     stage = widen(approx, None, Stage("ELBO", 0.0, 0.5, 0.9), -1.0, policy=two)
     if chosen is None:

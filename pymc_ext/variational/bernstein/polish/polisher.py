@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_ext.variational.bernstein.polish import stages as judging
+from pymc_ext.variational.bernstein.polish import stages as measuring
 from pymc_ext.variational.bernstein.polish import stretching, widening
 from pymc_ext.variational.bernstein.polish.policy import Policy
 from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, better
@@ -52,7 +52,7 @@ class Polisher:
         trained for a fair one.
         """
         settings, policy, fit = self.settings, self.policy, self.fit
-        plain, unpolished = judging.judge(judging.TRAINED, fit, self._z), fit.values()
+        plain, unpolished = measuring.measure(measuring.TRAINED, fit, self._z, policy), fit.values()
         if not settings.always and self._is_good(plain):
             return (replace(plain, kept=True),)
         floor, tails = plain.elbo - policy.largest_loss, self._tails(plain)
@@ -73,7 +73,7 @@ class Polisher:
     def _trained(self, settings: ImportanceWeighted, floor: float) -> list[Stage]:
         """Stages of the importance-weighted phase, from the flow as it is."""
         self.train(self.fit, settings)
-        trained = judging.judge("importance-weighted bound", self.fit, self._z)
+        trained = measuring.measure("importance-weighted bound", self.fit, self._z, self.policy)
         return [trained, *self._adjust(trained, floor, self._tails(trained))]
 
     def _is_good(self, stage: Stage) -> bool:
@@ -91,7 +91,7 @@ class Polisher:
         """Stretch the tails, then widen where k̂ is not good by that: the stages that lowered k̂."""
         stages: list[Stage] = []
         fit, z, policy = self.fit, self._z, self.policy
-        if stretched := stretching.stretch(fit, z, plain, floor, tails, policy):
+        if stretched := stretching.stretch_tails(fit, z, plain, floor, tails, policy):
             stages.append(stretched)
             plain = stretched
         if may_widen and self.settings.widen and plain.khat >= policy.good_khat:

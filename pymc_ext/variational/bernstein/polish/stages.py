@@ -75,22 +75,24 @@ class Stage:
         )
 
 
-def pareto_khat(log_ratios: Array) -> float:
+def _khat(log_ratios: Array, policy: Policy) -> float:
     """k̂ of log importance ratios, shape (N,); −inf where they are constant (q = p)."""
-    if np.std(log_ratios) < 1e-8:
+    if len(log_ratios) < policy.fewest_ratios:
+        return np.inf
+    if np.std(log_ratios) < policy.rounding:
         return -np.inf
     return float(psislw(log_ratios)[1])
 
 
-def judge(objective: str, fit: HasLogRatios, z: Array) -> Stage:
+def measure(objective: str, fit: HasLogRatios, z: Array, policy: Policy = POLICY) -> Stage:
     """Measures q on the draws made from the normals ``z``."""
     log_ratio = fit.log_ratios(z)
     inside = np.where(np.isfinite(log_ratio), log_ratio, -np.inf)
     with np.errstate(invalid="ignore"):  # where no draw is inside
         weights = np.exp(inside - logsumexp(inside))
     finite = inside[np.isfinite(inside)]
-    khat = pareto_khat(finite) if len(finite) > 100 else np.inf
-    return Stage(objective, float(inside.mean()), khat, float(1 / np.sum(weights**2) / len(z)))
+    ess = float(1 / np.sum(weights**2) / len(z))
+    return Stage(objective, float(inside.mean()), _khat(finite, policy), ess)
 
 
 def keep_best(
@@ -127,7 +129,7 @@ def keep_best(
     best, chosen = plain, before
     for name, value in settings:
         place[...] = value
-        stage = judge(name, fit, z)
+        stage = measure(name, fit, z, policy)
         if stage.khat < best.khat and stage.elbo >= floor:
             best, chosen = stage, place.copy()
         if best.khat < policy.good_khat:

@@ -46,7 +46,7 @@ def fitted_tails(
     return np.array([length * fitted for length in policy.stretching_lengths])
 
 
-def stretch(
+def stretch_tails(
     fit: FlowFit,
     z: Array,
     plain: Stage,

@@ -18,7 +18,7 @@ from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, keep_be
 Array = NDArray[np.floating]
 
 
-def factors(cost: float, leading: int, dim: int, share: float = POLICY.leading_share) -> Array:
+def factors(cost: float, leading: int, dim: int, share: float) -> Array:
     """Factor of each latent variable, (dim,); ``leading`` scalars bear ``share`` of the cost."""
     if not 0 < leading < dim:
         return np.full(dim, 1 + np.sqrt(cost / dim))
@@ -39,11 +39,11 @@ def widen(
     alpha = flow.values.get("alpha")
     if alpha is None:
         return None
-    scale = np.logaddexp(0, alpha)
+    scale, share = np.logaddexp(0, alpha), policy.leading_share
     settings = [
         (
             f"widening at {cost} nats",
-            inverse_softplus(factors(cost, flow.leading, flow.dimension) * scale),
+            inverse_softplus(factors(cost, flow.leading, flow.dimension, share) * scale),
         )
         for cost in policy.widening_costs
     ]

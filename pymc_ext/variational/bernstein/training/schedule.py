@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
 WARM_UP = 100  # steps over which the learning rate rises
-CHECKS = 20  # ELBO checks in the longest possible first phase
+MOST_CHECKS = 20  # ELBO checks in the longest possible first phase
 FEWEST = 500  # steps between two ELBO checks, at least
 PATIENCE = 4  # checks without a gain after which the ELBO counts as level
 STEADY = 0.7  # largest share of the steps at full learning rate, if the ELBO does not level off

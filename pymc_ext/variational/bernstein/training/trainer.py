@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from pymc_ext.variational.bernstein.training.loops import BLOCK, Loop
 from pymc_ext.variational.bernstein.training.schedule import (
-    CHECKS,
     DECAY,
     FEWEST,
+    MOST_CHECKS,
     STEADY,
     WARM_UP,
     Plateau,
@@ -53,7 +53,7 @@ class Trainer:
     def run(self, n: int, to_plateau: bool = True) -> tuple[bool, str]:
         """At most ``n`` steps; whether the ELBO levelled off, and why the phase ended."""
         plateau, steady = Plateau(), (int(np.ceil(STEADY * n)) if to_plateau else 0)
-        every = max(steady // CHECKS, FEWEST)
+        every = max(steady // MOST_CHECKS, FEWEST)
         level, done = False, 0
         while done < steady and not level:
             done += self._advance(min(every, steady - done), lambda i: 1.0, done)
