@@ -41,6 +41,7 @@ from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.steps import StepOptions, SteppingAlgorithm
 from pymc_ext.variational.core.variable_order import blocks_of, variable_order
+from pymc_ext.variational.gaussian.numbers import refuse_dense
 
 logger = logging.getLogger(__name__)
 
@@ -120,6 +121,7 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
         monitor: Monitor,
         state: object | None = None,
     ) -> FittedFlow:
+        refuse_dense(density.dimension, "a flow")
         training = _Training.begin(self, density, start, seed, state)
         flow, losses = training.loop.flow, training.losses
         converged, reason = training.train(budget, monitor)

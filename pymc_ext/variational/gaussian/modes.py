@@ -21,6 +21,7 @@ from pymc_ext.variational.gaussian.curvature import (
     flat_directions,
     modified_root,
 )
+from pymc_ext.variational.gaussian.numbers import refuse_dense
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 logger = logging.getLogger(__name__)
@@ -133,6 +134,7 @@ class LaplaceSearch:
         options: ModeSearch,
         random_seed: int | None,
     ) -> None:
+        refuse_dense(density.dimension, "Newton's search for a mode")
         self.density, self.indefinite = density, options.indefinite
         self.hessian = DifferenceHessian(density)
         self.starts = options.points(start, random_seed)

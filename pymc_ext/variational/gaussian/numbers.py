@@ -8,6 +8,7 @@ from scipy.linalg import solve_triangular
 
 Array = NDArray[np.floating]
 JITTER = 1e-12  # of a unit diagonal: rounding in a sum of products, far below any real variance
+MOST_BYTES = 2**30  # of one matrix of a dense method, which has several of them: 11,585 dimensions
 OUTLIER = 10.0  # medians of its length beyond which one row may not speak louder than the others
 
 
@@ -25,6 +26,17 @@ def cholesky(cov: Array) -> Array:
     sd = np.sqrt(variance)
     scaled = cov / np.outer(sd, sd)
     return sd[:, None] * np.linalg.cholesky((scaled + scaled.T) / 2 + JITTER * np.eye(len(cov)))
+
+
+def refuse_dense(dimension: int, what: str) -> None:
+    """ValueError where a matrix of D × D numbers is larger than `MOST_BYTES`."""
+    size = 8 * dimension**2
+    if size > MOST_BYTES:
+        raise ValueError(
+            f"{what} takes several matrices of {dimension:,} × {dimension:,} numbers, "
+            f"{size / 1e9:.1f} GB each: use batch-match (px.BatchMatchVI) or hierarchical "
+            "(px.HierarchicalVI), whose memory is linear in the dimension"
+        )
 
 
 def antithetic(rng: np.random.Generator, draws: int, dimension: int) -> Array:
