@@ -18,7 +18,7 @@ PYMC6_SHORT := tests/test_every_door.py tests/test_versions.py tests/pymc_ext/gp
 	tests/pymc_ext/test_over_draws.py
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: compare test test-all test-pymc6 test-pymc6-short test-minimum python313 docs docs-links lint clean
+.PHONY: compare test nightly test-all test-pymc6 test-pymc6-short test-minimum python313 docs docs-links lint clean
 
 compare: $(READY)
 	$(BIN)/python -m stan_models setup
@@ -27,6 +27,11 @@ compare: $(READY)
 test: $(READY) lint
 	$(BIN)/python -m stan_models setup
 	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+# exit status 1 where answers got worse or dearer than benchmarks/results/nightly.json
+nightly: $(READY)
+	$(BIN)/python -m stan_models setup
+	$(BIN)/python -m benchmarks.nightly
 
 test-all: $(READY) lint
 	$(BIN)/python -m stan_models setup
