@@ -19,7 +19,7 @@ from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.base import Method
 from bridge.methods.named_draws import resampled, weighted
 from bridge.methods.options import options_text
-from bridge.methods.problems import GivenProblem, as_problem
+from bridge.methods.problems import GivenProblem, as_problem, finish_of
 from bridge.methods.table import METHODS, find_approximations
 from bridge.search import Search
 from bridge.verdict import REPETITIONS
@@ -28,6 +28,7 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import at_work
 
 if TYPE_CHECKING:
+    import bambi
     import pymc as pm
 
     from pymc_ext.density import Density
@@ -46,7 +47,14 @@ FLOW = "bernstein-match"  # where a density is wanted
 
 
 def fit(
-    model: pm.Model | StanProgram | Density | GivenProblem | str | os.PathLike[str] | None = None,
+    model: pm.Model
+    | bambi.Model
+    | StanProgram
+    | Density
+    | GivenProblem
+    | str
+    | os.PathLike[str]
+    | None = None,
     data: Data = None,
     *,
     methods: Sequence[str | Method] | str | Method = LADDER,
@@ -81,8 +89,9 @@ def fit(
     Parameters
     ----------
     model
-        A ``pm.Model`` (None: the one of the ``with`` context), a `stan_models.StanProgram`, Stan
-        source, the path of a ``.stan`` file, or any density (``px.CallableDensity``, say). What
+        A ``pm.Model`` (None: the one of the ``with`` context), a ``bambi.Model``, a
+        `stan_models.StanProgram`, Stan source, the path of a ``.stan`` file, or any density
+        (``px.CallableDensity``, say). What
         :func:`bridge.methods.problems.as_problem` makes of one keeps its compiled functions from
         one call to the next.
     data
@@ -174,7 +183,7 @@ def fit(
             answer = _of_weights(problem, search, draws, seed, ess)
         else:
             answer = _of_chains(problem, search, options, draws, seed, progressbar)
-    return replace(answer, random_seed=random_seed, options=given)
+    return replace(answer, random_seed=random_seed, options=given, _finish=finish_of(problem))
 
 
 def _of_chains(

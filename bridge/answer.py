@@ -60,6 +60,9 @@ class Advice:
     options: str = ""
     effective_draws: float | None = None
     _weighted: Callable[[], NamedDraws] | None = field(default=None, repr=False, compare=False)
+    _finish: Callable[[InferenceData], InferenceData] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     def __str__(self) -> str:
         return self.reasons
@@ -83,16 +86,17 @@ class Advice:
 
         Of a PyMC model with its coords and dims, ``observed_data`` and ``constant_data``, so that
         ``pm.sample_posterior_predictive``, ``pm.compute_log_likelihood`` and with it ``az.loo`` go
-        on from it. Of a Stan program with its generated quantities; ``log_lik``, where there is
-        one, is the group ``log_likelihood``. ``sample_stats`` has ``lp``, and of chains what the
-        sampler says. The attributes of ``posterior`` are those of :attr:`attributes`.
+        on from it. Of a bambi model as its own ``fit`` hands them back, for ``model.predict``,
+        ``model.compute_log_likelihood`` and ``bmb.interpret``. Of a Stan program with its generated
+        quantities; ``log_lik``, where there is one, is the group ``log_likelihood``.
+        ``sample_stats`` has ``lp``, and of chains what the sampler says. The attributes of
+        ``posterior`` are those of :attr:`attributes`.
         """
         if isinstance(self.draws, NamedDraws):
             idata = self.draws.inference_data()
         else:
             idata = self.draws
-        idata["posterior"].attrs.update(self.attributes)
-        return idata
+        return self._finished(idata)
 
     @cached_property
     def unresampled(self) -> InferenceData | None:
@@ -104,7 +108,12 @@ class Advice:
         """
         if self._weighted is None:
             return None
-        idata = self._weighted().inference_data()
+        return self._finished(self._weighted().inference_data())
+
+    def _finished(self, idata: InferenceData) -> InferenceData:
+        """In the form of those who wrote the model, with what is known of the draws."""
+        if self._finish is not None:
+            idata = self._finish(idata)
         idata["posterior"].attrs.update(self.attributes)
         return idata
 

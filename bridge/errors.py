@@ -35,5 +35,9 @@ class DiskFullError(RecordsError):
     """There is no room for the draws or the record of a run."""
 
 
+class BambiVersionError(BridgeError, RuntimeError):
+    """A bambi whose models cannot put draws into their form in a known way."""
+
+
 class BrokenMethodError(BridgeError):
     """A method of another package that cannot be loaded, or not be sent to another process."""

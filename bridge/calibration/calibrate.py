@@ -33,6 +33,7 @@ from pymc_ext.variational.core.algorithm import Algorithm
 from stan_models import StanProgram
 
 if TYPE_CHECKING:
+    import bambi
     import pymc as pm
 
     from pymc_ext.variational.core.inference import AlgorithmVI
@@ -44,7 +45,7 @@ FILE = "calibration.sqlite"
 
 
 def calibrate(
-    model: pm.Model | StanProgram | str | os.PathLike[str] | None = None,
+    model: pm.Model | bambi.Model | StanProgram | str | os.PathLike[str] | None = None,
     method: str | Method | Algorithm | AlgorithmVI | None = None,
     simulations: int = 1_000,
     *,
@@ -69,7 +70,8 @@ def calibrate(
     ----------
     model
         A ``pm.Model`` (None: the one of the ``with`` context) whose observed variables PyMC can
-        draw; a `stan_models.StanProgram`, Stan source, or the path of a ``.stan`` file.
+        draw; a ``bambi.Model``; a `stan_models.StanProgram`, Stan source, or the path of a
+        ``.stan`` file.
     method
         A name from `python -m bridge list`, a :class:`bridge.Method`, or an instance of a family of
         `pymc_ext` that works on densities (``px.LaplaceVI()``), of which the options count. None or
@@ -199,7 +201,8 @@ def _method(method: str | Method | Algorithm | AlgorithmVI | None) -> Method | N
 
 
 def _study(
-    model: pm.Model | StanProgram | str | os.PathLike[str] | None, method: Method | None
+    model: pm.Model | bambi.Model | StanProgram | str | os.PathLike[str] | None,
+    method: Method | None,
 ) -> Study:
     if isinstance(model, StanProgram | str | os.PathLike):
         from bridge.calibration.of_stan import StanStudy
@@ -208,6 +211,7 @@ def _study(
     import pymc as pm
 
     from bridge.calibration.of_pymc import PyMCStudy
+    from bridge.targets.bambi import built_model, is_bambi
     from pymc_ext.models.context import context
 
     if method is not None and method.representation == "stan":
@@ -215,6 +219,8 @@ def _study(
             f"method {method.name!r} needs a Stan program, got a PyMC model: choose one that does "
             "not start with stan-"
         )
+    if is_bambi(model):
+        model = built_model(model)
     if model is not None and not isinstance(model, pm.Model):
         raise TypeError(
             f"model must be a pm.Model or a Stan program, got {type(model).__name__}: a density "

@@ -1,9 +1,10 @@
-"""Posteriors that are no case: a PyMC model, a Stan program with data, or any density."""
+"""Posteriors that are no case: a model of PyMC or bambi, a Stan program with data, any density."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeGuard
@@ -13,6 +14,7 @@ import numpy as np
 from bridge.errors import NoModelError
 from bridge.methods.base import Array
 from bridge.stan.start import stan_start
+from bridge.targets.bambi import built_model, is_bambi, left_out, tidied
 from bridge.targets.base import Target
 from bridge.targets.density import DensityTarget
 from bridge.targets.draws import InferenceData
@@ -22,12 +24,21 @@ from pymc_ext.density.check import require_density, require_scores
 from stan_models import StanProgram
 
 if TYPE_CHECKING:
+    import bambi
     import pymc as pm
 
     from bridge.targets.pymc import PyMCTarget
     from stan_models.density import Data, StanDensity
 
-__all__ = ["DensityProblem", "GivenProblem", "ModelProblem", "StanProblem", "as_problem"]
+__all__ = [
+    "BambiProblem",
+    "DensityProblem",
+    "GivenProblem",
+    "ModelProblem",
+    "StanProblem",
+    "as_problem",
+    "finish_of",
+]
 
 
 @dataclass(frozen=True)
@@ -80,6 +91,23 @@ class ModelProblem:
                 -(-draws // 4), chains=4, random_seed=seed, progressbar=progressbar,
                 quiet=not progressbar,
             )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BambiProblem(ModelProblem):
+    """A bambi model: its PyMC model, and draws as bambi hands them back."""
+
+    formula: bambi.Model
+
+    @cached_property
+    def pymc_target(self) -> PyMCTarget:
+        from bridge.targets.pymc import pymc_target
+
+        return pymc_target(self.model, leave_out=left_out(self.formula))
+
+    def finish(self, idata: InferenceData) -> InferenceData:
+        """Draws of the PyMC model in bambi's form."""
+        return tidied(self.formula, idata)
 
 
 @dataclass(frozen=True)
@@ -161,18 +189,33 @@ class DensityProblem:
 GivenProblem = ModelProblem | StanProblem | DensityProblem
 
 
+def finish_of(problem: GivenProblem) -> Callable[[InferenceData], InferenceData] | None:
+    """What brings draws into the form of those who wrote the model; None where they are in it."""
+    return problem.finish if isinstance(problem, BambiProblem) else None
+
+
 def as_problem(
-    model: pm.Model | StanProgram | Density | str | os.PathLike[str] | GivenProblem | None,
+    model: pm.Model
+    | bambi.Model
+    | StanProgram
+    | Density
+    | str
+    | os.PathLike[str]
+    | GivenProblem
+    | None,
     data: Data,
 ) -> GivenProblem:
-    """The problem of a PyMC model (None: of the context), of a Stan program, or of a density.
+    """The problem of a model (None: PyMC's of the context), of a Stan program, or of a density.
 
     One that was made before is given back, with what it has compiled.
 
     Raises
     ------
     ValueError
-        Data are given with a PyMC model, which has no free variable, or ``pm.Minibatch`` data.
+        Data are given with a model of PyMC or bambi, which has no free variable, or
+        ``pm.Minibatch`` data.
+    BambiVersionError
+        A bambi model whose version cannot put draws into its form.
     StanCompileError, StanDataError, UndefinedDensityError
         Of a Stan program that no method can run on.
     TypeError
@@ -182,17 +225,12 @@ def as_problem(
     """
     if isinstance(model, ModelProblem | StanProblem | DensityProblem):
         return model
-    if model is None or _is_pymc_model(model):
+    if model is None or is_bambi(model) or _is_pymc_model(model):
         if data is not None:
             raise ValueError(
                 "data belong to a Stan program: a PyMC model already holds its own; use pm.set_data"
             )
-        from bridge.targets.pymc import require_samplable
-        from pymc_ext.models.context import context
-
-        own = context(model, "give a pm.Model, a Stan program or a density")
-        require_samplable(own)
-        return ModelProblem(own)
+        return _of_model(model)
     if not isinstance(model, StanProgram | str | os.PathLike):
         require_density(model)
         if data is not None:
@@ -203,6 +241,17 @@ def as_problem(
     problem = StanProblem(model if isinstance(model, StanProgram) else StanProgram(model), data)
     _ = problem.start  # what is wrong with program or data is said at once, not by every method
     return problem
+
+
+def _of_model(model: pm.Model | bambi.Model | None) -> ModelProblem:
+    """Of a PyMC model (None: that of the context), or of the one behind a bambi model."""
+    from bridge.targets.pymc import require_samplable
+    from pymc_ext.models.context import context
+
+    of_pymc = built_model(model) if is_bambi(model) else model
+    own = context(of_pymc, "give a pm.Model, a Stan program or a density")
+    require_samplable(own)
+    return BambiProblem(own, model) if is_bambi(model) else ModelProblem(own)
 
 
 def _is_pymc_model(model: object) -> TypeGuard[pm.Model]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["PyMCTarget", "model_start", "pymc_target", "require_samplable"]
 
 
-def pymc_target(model: pm.Model, name: str | None = None) -> PyMCTarget:
+def pymc_target(
+    model: pm.Model, name: str | None = None, leave_out: Collection[str] = ()
+) -> PyMCTarget:
     """Compile a PyMC model into a target that is vectorised over draws.
 
     The coordinates of ``theta`` are the raveled entries of ``model.value_vars``, in that order.
@@ -43,6 +45,8 @@ def pymc_target(model: pm.Model, name: str | None = None) -> PyMCTarget:
         ``pm.set_data`` changes the target.
     name : str, optional
         Name for tables; the model's own name, or ``"pymc"``, by default.
+    leave_out : collection of str, optional
+        Deterministics that ``constrain`` does not compute, such as one value a row of data.
 
     Raises
     ------
@@ -58,7 +62,7 @@ def pymc_target(model: pm.Model, name: str | None = None) -> PyMCTarget:
     >>> target.log_density(np.zeros((1, 1)))  # tau = 1: log(2 phi(1)) + log|d tau / d theta|
     array([-0.72579135])
     """
-    return PyMCTarget(model, name or model.name or "pymc")
+    return PyMCTarget(model, name or model.name or "pymc", leave_out)
 
 
 def model_start(model: pm.Model) -> np.ndarray:
@@ -70,11 +74,12 @@ def model_start(model: pm.Model) -> np.ndarray:
 class PyMCTarget:
     """`Target` of a PyMC model; made by `pymc_target`."""
 
-    def __init__(self, model: pm.Model, name: str):
+    def __init__(self, model: pm.Model, name: str, leave_out: Collection[str] = ()):
         _check_continuous(model)
         refuse_periodic(model)
         self.name = name
         self.model = model
+        self.leave_out = frozenset(leave_out)
         self.parameter_names = tuple(rv.name for rv in model.free_RVs)
         self.density = PyMCDensity(model)
         self.dimension = self.density.dimension
@@ -139,7 +144,8 @@ class PyMCTarget:
         return pytensor.function(list(batched.values()), flat, on_unused_input="ignore")
 
     def _outputs(self) -> list:
-        return [*self.model.free_RVs, *self.model.deterministics]
+        derived = [v for v in self.model.deterministics if v.name not in self.leave_out]
+        return [*self.model.free_RVs, *derived]
 
     def _rv_shapes(self) -> list[tuple[int, ...]]:
         point = self.constrain(np.zeros((1, self.dimension)))

@@ -16,8 +16,9 @@ from typing import cast
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor.graph.basic import Constant, Variable
-from pytensor.scalar import Cast, Identity, Mul, Sigmoid, Sub
+from numpy.typing import NDArray
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.scalar import EQ, Cast, Clip, Identity, Mul, ScalarOp, Sigmoid, Sub, Switch
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.random.basic import BernoulliRV, BinomialRV, CategoricalRV
@@ -45,6 +46,7 @@ from pymc_ext.variational.logistic.graph import (
 COVERED = "Bernoulli, Binomial and Categorical with two classes"
 # (a, b) -> what the block ∂²/∂a∂b of the log prior depends on
 Dependencies = dict[tuple[Variable, Variable], set[Variable]]
+GUARD = 1e-12  # how far from 0 and 1 a probability is kept at most: where a logit is beyond 27
 STRUCTURAL = (DimShuffle, Reshape, SpecifyShape, Subtensor, Alloc)  # entries moved, not changed
 
 
@@ -68,10 +70,37 @@ class LogisticTerm:
     rows: int = 1
 
 
-def _is_one(variable: Variable) -> bool:
+def _constant(variable: Variable) -> NDArray[np.floating] | None:
+    """Its value; None if it is none that is known."""
     while variable.owner is not None and isinstance(variable.owner.op, STRUCTURAL):
         variable = variable.owner.inputs[0]
-    return isinstance(variable, Constant) and bool(np.all(np.asarray(variable.data) == 1))
+    return np.asarray(variable.data, float) if isinstance(variable, Constant) else None
+
+
+def _is_close(variable: Variable, number: float, tolerance: float = 0) -> bool:
+    """Whether it is a constant that is nowhere farther from a number."""
+    value = _constant(variable)
+    return value is not None and bool(np.all(np.abs(value - number) <= tolerance))
+
+
+def _guarded(node: Apply, scalar: ScalarOp | None) -> Variable | None:
+    """p of ``switch(eq(p, 0), 1e-16, p)``, the same at 1, or ``clip(p, 1e-16, 1 - 1e-16)``.
+
+    These only keep p from what σ is rounded to where its logit is large. None of another node.
+    """
+    if isinstance(scalar, Clip):
+        p, low, high = node.inputs
+        return p if _is_close(low, 0, GUARD) and _is_close(high, 1, GUARD) else None
+    if not isinstance(scalar, Switch):
+        return None
+    condition, instead, p = node.inputs
+    if not isinstance(scalar_op(condition), EQ):
+        return None
+    rest = [x for x in condition.owner.inputs if x is not p]
+    if len(rest) != 1:
+        return None
+    edges = (edge for edge in (0, 1) if _is_close(rest[0], edge))
+    return p if any(_is_close(instead, edge, GUARD) for edge in edges) else None
 
 
 def _logit(p: Variable) -> TensorVariable | None:
@@ -83,10 +112,12 @@ def _logit(p: Variable) -> TensorVariable | None:
         return node.inputs[0]
     if isinstance(scalar, Identity):
         return _logit(node.inputs[0])
+    if (inner := _guarded(node, scalar)) is not None:
+        return _logit(inner)
     if isinstance(scalar, Mul):
-        rest = [x for x in node.inputs if not _is_one(x)]
+        rest = [x for x in node.inputs if not _is_close(x, 1)]
         return _logit(rest[0]) if len(rest) == 1 else None
-    if isinstance(scalar, Sub) and _is_one(node.inputs[0]):
+    if isinstance(scalar, Sub) and _is_close(node.inputs[0], 1):
         x = _logit(node.inputs[1])
         return None if x is None else -x
     if isinstance(node.op, STRUCTURAL):

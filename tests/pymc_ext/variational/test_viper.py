@@ -146,6 +146,14 @@ def as_matrix(X, y, beta):
     pm.Bernoulli("y", logit_p=eta, observed=y.reshape(12, 10))
 
 
+def guarded(X, y, beta):
+    """As bambi writes it: off 0 and 1, to which the logistic function is rounded."""
+    eps = np.finfo(float).eps
+    p = pm.math.sigmoid(X @ beta)
+    p = pt.switch(pt.eq(p, 0), eps, p)
+    pm.Bernoulli("y", p=pt.switch(pt.eq(p, 1), 1 - eps, p), observed=y)
+
+
 SPELLINGS = {
     "sigmoid": lambda X, y, b: pm.Bernoulli("y", p=pm.math.sigmoid(X @ b), observed=y),
     "written out": lambda X, y, b: pm.Bernoulli("y", p=1 / (1 + pt.exp(-X @ b)), observed=y),
@@ -163,6 +171,10 @@ SPELLINGS = {
     "stacked probabilities": categorical_probabilities,
     "containers": with_data_containers,
     "matrix": as_matrix,
+    "guarded": guarded,
+    "clipped": lambda X, y, b: pm.Bernoulli(
+        "y", p=pm.math.clip(pm.math.sigmoid(X @ b), 1e-15, 1 - 1e-15), observed=y
+    ),
 }
 
 
@@ -456,6 +468,22 @@ def probit(X, y):
     pm.Bernoulli("y", p=pm.math.invprobit(X @ pm.Normal("beta", 0, 1, shape=3)), observed=y)
 
 
+def lapsing(X, y):
+    """Some answers are guesses: the probability is not the logistic function of anything."""
+    p = pm.math.sigmoid(X @ pm.Normal("beta", 0, 1, shape=3))
+    pm.Bernoulli("y", p=pm.math.clip(p, 0.05, 0.95), observed=y)
+
+
+def switched(edge, instead):
+    """A jump where the probability is ``edge``: no guard of the logistic function."""
+
+    def build(X, y):
+        p = pm.math.sigmoid(X @ pm.Normal("beta", 0, 1, shape=3))
+        pm.Bernoulli("y", p=pt.switch(pt.eq(p, edge), instead, p), observed=y)
+
+    return build
+
+
 def missing(X, y):
     outcome = np.ma.masked_array(y, mask=np.arange(len(y)) == 2)
     with pytest.warns(UserWarning, match="missing values"):
@@ -527,6 +555,9 @@ REFUSED = {
     "second likelihood": (second_likelihood, r"'w' is observed with Normal"),
     "three classes": (three_classes, r"3 classes"),
     "probit": (probit, r"'y' is not the logistic function"),
+    "clipped far from 0": (lapsing, r"'y' is not the logistic function"),
+    "switched to another value": (switched(0, 0.1), r"'y' is not the logistic function"),
+    "switched at another value": (switched(0.5, 0.5), r"'y' is not the logistic function"),
     "missing outcome": (missing, r"discrete unobserved variable"),
     "outcome 2": (
         bernoulli(linear, observed=np.full(120, 2)),
