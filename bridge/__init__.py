@@ -9,8 +9,8 @@ judge any draws with ``lp`` and ``lq``.
 
 The rooms, each with its own description: `bridge.targets`, `bridge.stan`, `bridge.measures`,
 `bridge.methods`, `bridge.comparison`, `bridge.calibration`, `bridge.reference`, `bridge.report`,
-`bridge.command_line`.
-Names are imported when they are first asked for: a Stan program is fitted without PyMC.
+`bridge.zoo`, `bridge.command_line`. A public name is one line of ``__init__.pyi``; names are
+imported when they are first asked for, so that a Stan program is fitted without PyMC.
 """
 
 from __future__ import annotations

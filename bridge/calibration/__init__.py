@@ -1,9 +1,9 @@
 """Calibration: are the posteriors of a method those of the model, over data that the model makes?
 
 `calibrate.calibrate` draws parameters from the prior, data given them, fits each data set, and asks
-where the parameters lie among the fit's draws. `simulate` makes parameters and data, `study` lets a
-model compiled once take other data, `run` is one simulation, `bands` tests ranks (simultaneous ECDF
-bands, symmetry), `result` holds and shows what was found.
+where the parameters lie among the fit's draws. `of_pymc` and `of_stan` make parameters and data
+(`files` reads models), `study` lets a model compiled once take other data, `run` is one simulation,
+`bands` tests ranks (simultaneous ECDF bands, symmetry), `result` holds and shows what was found.
 
 Add a test quantity: a line in `run.quantities`. Add a kind of model: a class with the members of
 `study.Study`.

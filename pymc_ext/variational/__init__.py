@@ -5,10 +5,11 @@
 - :mod:`.hierarchical`: a map with the conditional laws of hierarchical models, links found by it.
 - :mod:`.logistic`: Gaussians for logistic and softmax models alone, in closed form.
 - :mod:`.bernstein`: flows, for posteriors that are no Gaussian; minutes.
+- :mod:`.basins`: a map for every basin of the posterior, weighted by the mass there.
 - :mod:`.core`: what all share, and the only room that imports ``pymc.variational``.
 
 To add a family: a file with its :class:`~.core.algorithm.Algorithm` and plug-in, one export in
-``pymc_ext/__init__.py``, one line in ``tests/contracts.py``, whose tests then run on it.
+``pymc_ext/__init__.pyi``, one line in ``tests/contracts.py``, whose tests then run on it.
 
 >>> with model:
 ...     approx = pm.fit(method=px.LaplaceVI(random_seed=1), progressbar=False)

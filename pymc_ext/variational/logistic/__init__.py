@@ -11,7 +11,7 @@ deterministic function; the affine part is read from the model's graph (:mod:`.a
 Each is an algorithm on a :class:`~.density.LogisticDensity`, which is read from the graph, with its
 plug-in for ``pm.fit``. To add a bound, write a subclass of :class:`~.algorithm.ClosedForm` with the
 bound as a graph and in numbers, and a :class:`~.density.LogisticVI` with its options; export it in
-``pymc_ext/__init__.py``, with a line in ``tests/contracts.py``.
+``pymc_ext/__init__.pyi``, with a line in ``tests/contracts.py``.
 
 >>> with model:
 ...     approx = pm.fit(method=px.ViperVI(), progressbar=False)

@@ -11,8 +11,9 @@ class Policy:
 
     "Tried": each value at half and twice, on eight schools centred (20,000 steps, with the weighted
     phase: k̂ .56 and .49 by the policy as it is, seeds 1 and 2) and non-centred (4000 steps,
-    without: .24 and .15), k̂ of 100,000 fresh draws. What no remark speaks of changed nothing there
-    and is a choice. ``benchmarks/papers/results/polish_policy.json`` has all runs.
+    without: .24 and .15), k̂ of 100,000 fresh draws. What no remark speaks of changed nothing there,
+    but for ``fewest_...``, ``rounding`` and ``standard_errors``, which decide nothing there.
+    ``benchmarks/papers/results/polish_policy.json`` has all runs.
 
     Parameters
     ----------
@@ -28,7 +29,8 @@ class Policy:
     nearly_right
         Relative ESS beyond which widening alone may do; below it the shape is wrong (a choice).
     reliable_khat
-        k̂ beyond which weights are of no use: Vehtari et al. (2024), JMLR 25(72).
+        k̂ beyond which weights are of no use: Vehtari et al. (2024), JMLR 25(72). Tried: 0.35
+        leaves the centred fits at .70 and .73.
     scatter
         A smaller change of k̂ is none: its standard deviation, (1 + k̂)/√M at k̂ 0.3 for the
         M = 3√N largest ratios of N = 50,000. Tried: 0.1 gives the stretching up, .34 for .15.
@@ -57,7 +59,8 @@ class Policy:
         lower ELBO by .17 and 1.6 nats.
     longest_stretch
         Largest amount fitted: at 4 a draw of three sd moves by 1.4, and the longest that is tried,
-        6, is within the 10 to which `excess_inverse` is exact. Tried: 2 gives .57 and .59.
+        6, is within the 10 to which `excess_inverse` is exact. Tried: 2 gives .57 and .59, 8
+        .55 and .48.
     standard_errors
         Monte Carlo standard errors by which q may fall behind its base without being worse: one in
         700 by chance.

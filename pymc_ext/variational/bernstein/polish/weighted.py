@@ -13,6 +13,9 @@ class ImportanceWeighted:
     a lower ELBO. The better of the two by k̂ on fresh draws is the proposal, by the ELBO where both
     k̂ are beyond use; one that costs more than a nat is not.
 
+    The defaults are choices. On centred eight schools, seed 1, they give k̂ .56 and ESS .93 N,
+    K = 8 .63 and .92 N, K = 32 .47 and .84 N, 1500 steps .58 and .70 N; no other was tried.
+
     Parameters
     ----------
     group
