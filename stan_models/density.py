@@ -327,10 +327,10 @@ def as_json(data: Data) -> str:
         raise FileNotFoundError(
             f"no data file at {path}; give a mapping or the path of a JSON file"
         )
-    text = path.read_text()
     try:
+        text = path.read_text(encoding="utf-8")
         found = json.loads(text)
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # of JSON, or of bytes that are no text
         raise StanDataError(f"{path} is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise StanDataError(

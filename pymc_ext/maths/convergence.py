@@ -60,8 +60,8 @@ def sd_error(x: Array) -> Array:
     finite. It means something where u has a variance: see `pymc_ext.maths.psis.tail_khat`.
     """
     x, undefined = _checked(x)
-    u = _halves((x - x.mean(axis=(0, 1))) ** 2)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # of draws of 1e200
+        u = _halves((x - x.mean(axis=(0, 1))) ** 2)
         error = np.sqrt(u.var(axis=(0, 1)) / _ess(u, u)) / (2 * u.mean(axis=(0, 1)))
     return np.where(undefined, np.nan, np.where(_constant(x), 0.0, error))
 

@@ -339,9 +339,9 @@ def _khat_of_squares(quantities: Array) -> Array:
     not always finite, which R̂ and ESS refuse."""
     x = quantities.reshape(-1, quantities.shape[-1]).T
     x = np.where(np.isfinite(x).all(axis=1, keepdims=True), x, 0.0)
-    apart = np.abs(x - x.mean(axis=1, keepdims=True))
-    varies = apart.max(axis=1) > 0
-    khat = np.full(len(x), -np.inf)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # of draws of 1e308
+        apart = np.abs(x - x.mean(axis=1, keepdims=True))
+        varies = apart.max(axis=1) > 0
+        khat = np.full(len(x), -np.inf)
         khat[varies] = tail_khat(2 * np.log(apart[varies]))
     return khat

@@ -108,9 +108,10 @@ def _iterates(
         points[:-1], points[1:], gradients[:-1], gradients[1:], strict=True
     ):
         s, y = x - before, slope - slope_before
-        if s @ y <= CURVATURE * (y @ y):
-            continue
-        alpha = diagonal_of_inverse(alpha, s, y)
+        with np.errstate(over="ignore", invalid="ignore"):  # far out scores are beyond numbers
+            if not s @ y > CURVATURE * (y @ y):
+                continue
+            alpha = diagonal_of_inverse(alpha, s, y)
         pairs = (*pairs, (s, y))[-history:]
         yield Iterate(x, slope, alpha, pairs)
 
@@ -125,7 +126,9 @@ def diagonal_of_inverse(alpha: Array, s: Array, y: Array) -> Array:
 def _candidates(iterates: Sequence[Iterate]) -> Iterator[Candidates]:
     """Their Gaussians; without those whose pairs contradict one another."""
     try:
-        yield stacked(iterates)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            made = stacked(iterates)
+        yield made
     except np.linalg.LinAlgError:
         if len(iterates) > 1:
             for iterate in iterates:

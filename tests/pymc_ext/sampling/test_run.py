@@ -347,3 +347,11 @@ def test_labels_are_those_of_the_values_shapes():
         draws[..., :1], draws[..., 1], ["tau"], derived, {"diverging": np.zeros(200)}
     )
     assert found.apart in {"tau", "log p̃", "L[0,0]", "L[0,1]", "L[1,0]", "L[1,1]"}
+
+
+def test_draws_as_far_as_numbers_go_are_judged_without_a_warning():
+    """Warnings are errors here; of an improper posterior the chains drift that far."""
+    rng = np.random.default_rng(1)
+    theta = 10.0 ** rng.uniform(0, 308, (4, 1500, 1))
+    found = Diagnostics.of_draws(theta, rng.normal(size=(4, 1500)), ["far"], {}, {})
+    assert [quantity.name for quantity in found.heavy] == ["far"]
