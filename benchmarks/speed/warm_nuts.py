@@ -233,9 +233,14 @@ def report(made: Mapping[str, Numbers]) -> None:
         read = [row["cmdstan read s"] / row["answer s"] for row in both]
         print(f"answer, of {len(both)}: {np.mean(np.array(sooner) > 1):.0%} sooner than cmdstan, "
               f"{np.mean(np.array(read) > 1):.0%} sooner than its draws are read, geometric mean "
-              f"{np.exp(np.mean(np.log(sooner))):.1f} and {np.exp(np.mean(np.log(read))):.1f} times; "
-              f"gradients: median {np.median([row['answer'] for row in both]):.0f}, cmdstan "
+              f"{_geometric(sooner):.1f} and {_geometric(read):.1f} times; gradients: median "
+              f"{np.median([row['answer'] for row in both]):.0f}, cmdstan "
               f"{np.median(gradients):.0f} times as many")  # fmt: skip
+
+
+def _geometric(ratios: list[float]) -> float:
+    """Their geometric mean."""
+    return float(np.exp(np.mean(np.log(ratios))))
 
 
 def main() -> None:
