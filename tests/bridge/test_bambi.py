@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import arviz as az
@@ -259,3 +261,14 @@ def test_agrees_with_nuts(name: str) -> None:
     first, second = az.loo(ours), az.loo(nuts)
     assert abs(first.elpd_loo - second.elpd_loo) < 2 * second.se
     assert abs(first.elpd_loo - second.elpd_loo) < 0.5  # nats, of the same rows
+
+
+@SLOW
+def test_the_page_runs() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "bambi.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {"__name__": "bambi_page"}
+    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", page, flags=re.M | re.S)):
+        exec(compile(block, f"docs/bambi.md, block {number}", "exec"), names)
+    assert names["advice"].trusted
+    viper = bridge.fit(names["logistic"], methods="viper-full", random_seed=1, progressbar=False)
+    assert viper.method == "viper-full" and "Intercept" in viper.idata.posterior

@@ -91,7 +91,6 @@ def test_deterministics_may_be_left_out() -> None:
     assert set(pymc_target(model, leave_out=["double"]).constrain(theta)) == {"x"}
 
 
-
 def test_constrain_and_unconstrain_are_inverse(target: PyMCTarget, theta: np.ndarray) -> None:
     draws = target.constrain(theta)
     shapes = {name: value.shape[1:] for name, value in draws.items()}
