@@ -137,7 +137,8 @@ class PyMCTarget:
         inputs = {rv: rv.type.clone()(name=rv.name) for rv in rvs}
         values = [_forward(rv, self.model.rvs_to_transforms[rv]) for rv in rvs]
         values = clone_replace(values, inputs)
-        batched = {x: pt.tensor(f"{x.name}_draws", shape=(None, *x.type.shape), dtype=x.dtype)
+        # not by pt.tensor, which takes a name such as 1|group for a type that is misspelt
+        batched = {x: x.type.clone(shape=(None, *x.type.shape))(name=f"{x.name}_draws")
                    for x in inputs.values()}  # fmt: skip
         rows = next(iter(batched.values())).shape[0]
         flat = [v.reshape((rows, -1)) for v in over_draws(values, batched, rows)]

@@ -75,6 +75,22 @@ def test_gradient_against_finite_differences(target: PyMCTarget, theta: np.ndarr
         assert gradient[:, i] == pytest.approx(numeric, rel=NUMERIC, abs=NUMERIC)
 
 
+def test_names_may_look_like_numbers() -> None:
+    """As bambi names groups: PyTensor takes a name such as 1|group for a misspelt type."""
+    with pm.Model() as model:
+        pm.HalfNormal("1|group_sigma")
+    target = pymc_target(model)
+    assert target.unconstrain({"1|group_sigma": np.ones(2)}) == pytest.approx(np.zeros((2, 1)))
+
+
+def test_deterministics_may_be_left_out() -> None:
+    with pm.Model() as model:
+        pm.Deterministic("double", 2 * pm.Normal("x"))
+    theta = np.ones((2, 1))
+    assert set(pymc_target(model).constrain(theta)) == {"x", "double"}
+    assert set(pymc_target(model, leave_out=["double"]).constrain(theta)) == {"x"}
+
+
 def test_constrain_and_unconstrain_are_inverse(target: PyMCTarget, theta: np.ndarray) -> None:
     draws = target.constrain(theta)
     shapes = {name: value.shape[1:] for name, value in draws.items()}
