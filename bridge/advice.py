@@ -14,7 +14,7 @@ import numpy as np
 
 from bridge.answer import Advice, NoAnswerError
 from bridge.attempt import EXPECTED_FAILURES, Attempt
-from bridge.exact import WARM, Exact, exact_answer, in_a_flow
+from bridge.exact import BENT, WARM, Exact, exact_answer, in_a_flow
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.base import Method
 from bridge.methods.named_draws import resampled, weighted
@@ -210,9 +210,16 @@ def _of_chains(
         raise NoAnswerError(str(error), tuple(search.attempts)) from error
     search.attempts.append(_ran(last, begin, predicted))
     # a flow ends before a tail without moments that the first chains have seen: so do its chains
-    if last.method == WARM and last.doubts and search.modes is None and not last.unknown:
+    more = last.method == WARM and not last.interrupted and not last.unknown
+    if more and last.doubts and search.modes is None:
         begin = time.perf_counter()
-        bent = in_a_flow(problem, search.coordinates, options, seed=seed)
+        try:
+            bent = in_a_flow(problem, search.coordinates, options, seed=seed)
+        except (KeyboardInterrupt, SystemError) as error:
+            if not _is_interrupt(error):
+                raise
+            bent, seconds = None, time.perf_counter() - begin
+            search.attempts.append(Attempt.without_answer(BENT, "interrupted", seconds))
         if bent is not None:
             attempt = _ran(bent, begin, None)
             if bent.doubts:
@@ -244,6 +251,13 @@ def _of_weights(problem: GivenProblem, search: Search, draws: int, seed: int, es
         effective_draws=float(w.sum() ** 2 / (w**2).sum()),
         _weighted=partial(weighted, problem, found, w, seed),
     )
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Ctrl-C; compiled code of numba's turns it into a SystemError."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _ran(last: Exact, begin: float, predicted: int | None) -> Attempt:

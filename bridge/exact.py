@@ -20,6 +20,7 @@ from pymc_ext.sampling.diagnostics import MOST_NAMED
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import hidden, now
 from pymc_ext.sampling.run import sample
+from pymc_ext.sampling.stages import INTERRUPTED
 from pymc_ext.sampling.starts import MOST_IN_MODES
 from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
@@ -52,6 +53,8 @@ class Exact:
         Scores taken; None where the sampler does not count them.
     unknown
         Names of quantities whose sd, or mean, draws do not tell.
+    interrupted
+        Ctrl-C ended the chains.
     """
 
     method: str
@@ -60,6 +63,7 @@ class Exact:
     verdict: str
     gradients: int | None
     unknown: tuple[str, ...] = ()
+    interrupted: bool = False
 
 
 def exact_answer(
@@ -235,4 +239,5 @@ def _warm(
         verdict=verdict,
         gradients=found.gradient_evaluations,
         unknown=unknown,
+        interrupted=found.stop_reason == INTERRUPTED,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
@@ -34,6 +35,9 @@ logger = logging.getLogger(__name__)
 
 VALUE_ROWS = 50_000  # values asked for from which on compiling them without the score pays
 HESSIAN_ROWS = 256  # directions differentiated together: bounds memory at 256 gradients
+# Two threads in one compiled function give wrong numbers or end the process: a sampler's thread may
+# still be in it where Ctrl-C has ended the sampler.
+_ONE_AT_A_TIME = threading.RLock()
 
 
 class PyMCDensity:
@@ -239,13 +243,16 @@ class PyMCDensity:
         self._rows_seen += len(rows)
         alone = "_value" in self.__dict__ or self._rows_seen > VALUE_ROWS or self._updates
         if alone:
-            return self._value(rows)[0]
-        return self._both(rows, *self._unit_weights(rows))[0]
+            with _ONE_AT_A_TIME:
+                return self._value(rows)[0]
+        with _ONE_AT_A_TIME:
+            return self._both(rows, *self._unit_weights(rows))[0]
 
     def log_density_gradient(self, theta: Array) -> tuple[Array, Array]:
         """log p̃ and its gradient in θ, (N, D) -> (N,), (N, D)."""
         rows = self._points(theta)
-        lp, gradient = self._both(rows, *self._unit_weights(rows))[:2]
+        with _ONE_AT_A_TIME:
+            lp, gradient = self._both(rows, *self._unit_weights(rows))[:2]
         return lp, gradient
 
     def _unit_weights(self, rows: Array) -> list[Array]:
@@ -279,7 +286,8 @@ class PyMCDensity:
 
     def weighted_gradients(self, theta: Array, weights: Array) -> tuple[Array, Array, Array]:
         """log p̃ (N,), scores (N, D), ∂ Σ_n w_n log p̃_n / ∂ extra (H,)."""
-        lp, scores, *sums = self._both(self._points(theta), weights)
+        with _ONE_AT_A_TIME:
+            lp, scores, *sums = self._both(self._points(theta), weights)
         return lp, scores, np.concatenate([np.ravel(s) for s in sums]).astype(float)
 
     # ---- second derivatives ----------------------------------------------------------------
@@ -306,5 +314,6 @@ class PyMCDensity:
         """∇² log p̃ at θ (D,), exact and symmetrised; compiled when first asked for."""
         eye = np.eye(self.dimension)
         blocks = range(0, self.dimension, HESSIAN_ROWS)
-        H = np.concatenate([self._products(theta, eye[i : i + HESSIAN_ROWS]) for i in blocks])
+        with _ONE_AT_A_TIME:
+            H = np.concatenate([self._products(theta, eye[i : i + HESSIAN_ROWS]) for i in blocks])
         return (H + H.T) / 2

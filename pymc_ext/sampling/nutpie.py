@@ -275,9 +275,12 @@ class _Gate:
                     require_alive()
 
     def stop(self) -> None:
-        """Allow no more than what is complete."""
+        """Allow no more than what is complete once nutpie's thread is here again.
+
+        It is waited for: until then it evaluates the density, which others are about to.
+        """
         with self._turn:
-            self.allowed = min(self.allowed, max(len(self.points) - 1, 0))
+            self.allowed = min(self.allowed, len(self.points))
             self._turn.notify_all()
 
     def fail(self, error: Exception) -> None:

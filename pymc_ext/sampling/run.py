@@ -119,10 +119,11 @@ def _stages(
     if starts is None:
         starts = np.concatenate([stages.random_starts(run, run.options.chains), extra])
     chains, why = stages.alone(run, starts, scale)
-    if condemned is not None and why == stages.SPENT and chains.draws < FEWEST_DRAWS:
-        run.given_up += chains.gradients - condemned.gradients
-        run.notes = (*run.notes, "its warm-up took the budget: these are the draws before it")
-        return condemned, why
+    if condemned is not None and (
+        (why == stages.SPENT and chains.draws < FEWEST_DRAWS)
+        or (why == stages.INTERRUPTED and chains.draws < condemned.draws)
+    ):
+        return stages.kept_instead(run, condemned, chains), why
     return chains, why
 
 

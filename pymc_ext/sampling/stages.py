@@ -108,11 +108,21 @@ def in_map(run: Run, transport: TransportMap, starts: Array) -> tuple[Chains, st
     chains, why = _warmed_in_map(run, transport, starts, options)
     for acceptance in CAREFUL:
         if why == DIVERGES and acceptance > options.target_acceptance:
+            before = chains
             run.given_up += chains.gradients
             options = replace(options, target_acceptance=acceptance)
             # from the same starts: a chain that was stuck would begin where it stuck
             chains, why = _warmed_in_map(run, transport, starts, options)
+            if why == INTERRUPTED and chains.draws < before.draws:
+                return kept_instead(run, before, chains), why
     return chains, why
+
+
+def kept_instead(run: Run, before: Chains, chains: Chains) -> Chains:
+    """The chains of an earlier stage, whose gradients were given up, in place of later ones."""
+    run.given_up += chains.gradients - before.gradients
+    run.notes = (*run.notes, "these are the draws before the sampler adapted anew")
+    return before
 
 
 def _warmed_in_map(

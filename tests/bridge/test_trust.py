@@ -16,6 +16,7 @@ from bridge.search import Search
 from bridge.trust import doubts_of_nuts
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, DensityError
+from pymc_ext.sampling import stages
 from pymc_ext.sampling.diagnostics import Heavy
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
@@ -106,6 +107,50 @@ def test_what_diverges_in_a_map_is_tried_once_more_in_a_flow(monkeypatch) -> Non
     monkeypatch.setattr(exact, "MOST_DIMENSIONS", 1)
     advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
     assert advice.method == "warm-nuts" and not advice.trusted
+
+
+@pytest.fixture
+def refused(monkeypatch):
+    """A model whose chains are refused, for the reason that a test puts into the list."""
+    pytest.importorskip("nutpie")
+    changes = {"trusted": False, "reasons": ("9 of 900 transitions diverged",)}
+
+    def drawn(*args, **options):
+        found = sample(*args, **options)
+        return replace(found, diagnostics=replace(found.diagnostics, heavy=()), **changes)
+
+    monkeypatch.setattr(exact, "sample", drawn)
+    with pm.Model() as model:
+        pm.StudentT("x", nu=2, mu=0, sigma=1, shape=2)
+    return model, changes
+
+
+def test_an_interrupt_is_the_end(refused, monkeypatch) -> None:
+    model, changes = refused
+    changes["stop_reason"] = stages.INTERRUPTED
+    monkeypatch.setattr("bridge.advice.in_a_flow", lambda *a, **o: pytest.fail("it goes on"))
+    advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
+    assert advice.attempts[-1].method == advice.method == "warm-nuts" and not advice.trusted
+
+
+def test_an_interrupted_flow_leaves_the_chains_before_it(refused, monkeypatch) -> None:
+    def interrupted(*args, **options):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            raise SystemError("a call returned a result with an exception set") from error
+
+    model, _ = refused
+    monkeypatch.setattr("bridge.advice.in_a_flow", interrupted)
+    advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
+    assert advice.method == "warm-nuts" and advice.attempts[-1].verdict == "interrupted"
+
+    def broken(*args, **options):
+        raise SystemError("something else")
+
+    monkeypatch.setattr("bridge.advice.in_a_flow", broken)
+    with pytest.raises(SystemError, match="something else"):
+        bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
 
 
 def test_without_nutpie_the_models_own_sampler_is_held_to_the_search(monkeypatch) -> None:

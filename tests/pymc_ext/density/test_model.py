@@ -1,5 +1,7 @@
 """The density of a PyMC model: values and scores against PyMC's own and finite differences."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -144,3 +146,24 @@ def test_a_model_with_a_scan_is_evaluated_row_by_row():
 def test_wrong_shapes_are_refused():
     with pytest.raises(ValueError, match=r"theta must have shape \(N, 3\), got \(2, 2\)"):
         PyMCDensity(regression()).log_density(np.zeros((2, 2)))
+
+
+def test_threads_take_turns_in_the_compiled_function() -> None:
+    """A sampler's thread with one point, and who evaluates its draws with many."""
+    with pm.Model() as model:
+        x = pm.Normal("x", 0, 1, shape=3)
+        pm.Normal("y", x.sum(), 1, observed=np.arange(50.0))
+    density = PyMCDensity(model)
+    points = np.random.default_rng(1).normal(size=(60, 3))
+    truth = density.log_density_gradient(points)
+
+    def evaluate(size: int) -> bool:
+        same = True
+        for first in range(0, 60, size):
+            some = slice(first, first + size)
+            found = density.log_density_gradient(points[some])
+            same &= all(np.allclose(a, b[some]) for a, b in zip(found, truth, strict=True))
+        return same
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(evaluate, [1, 60, 1, 20] * 10))

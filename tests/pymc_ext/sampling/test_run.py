@@ -114,6 +114,21 @@ def test_an_interrupt_keeps_what_is_drawn_and_says_that_it_is_short(interruptibl
     assert all(chain.closed for chain in told.made)
 
 
+def test_an_interrupt_soon_after_a_map_was_given_up_keeps_the_draws_in_it(interruptible):
+    class Late(Puppeteer):
+        def chain(self, density, start, *, transport, **others):
+            self.wait = transport is None
+            return super().chain(density, start, transport=transport, **others)
+
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    found = sample(TARGET, UNIT, Late(apart=5.0, steps=20), seed=1)
+    timer.join()
+    assert found.in_map and found.theta.shape[1] >= 100  # and not the 7 draws since
+    assert found.stop_reason == stages.INTERRUPTED and not found.trusted
+    assert found.notes[-1] == "these are the draws before the sampler adapted anew"
+
+
 # ---- the map -------------------------------------------------------------------------------
 
 

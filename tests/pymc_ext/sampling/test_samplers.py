@@ -1,5 +1,6 @@
 """Samplers on any density: exact cases within Monte Carlo error, seeds, counts, failures."""
 
+import threading
 import time
 
 import numpy as np
@@ -144,3 +145,28 @@ def test_what_ends_nutpies_thread_does_not_end_the_process(name, monkeypatch):
     chain._nutpie = Panics()
     with pytest.raises(RuntimeError, match="nutpie ended the chain: bad initial gradient"):
         chain._require_alive()
+
+
+def test_a_chain_that_was_stopped_evaluates_no_more():
+    """Others are about to evaluate the same density, which may not be entered by two threads."""
+    calls = []
+
+    def score(theta):
+        calls.append(time.perf_counter())
+        time.sleep(2e-3)
+        return -theta
+
+    density = CallableDensity(lambda theta: -0.5 * (theta**2).sum(1), score, dimension=2)
+    chain = NutpieChain(density, np.ones(2), 20, 1, Sampling())
+    try:
+        chain.warm_up()
+        drawn = threading.Thread(target=chain.draw, args=(10_000,))
+        drawn.start()
+        time.sleep(0.1)
+        chain.stop()
+        drawn.join(10)
+        ended, before = time.perf_counter(), len(calls)
+        time.sleep(0.1)
+        assert not drawn.is_alive() and len(calls) == before > 20, calls[-1] - ended
+    finally:
+        chain.close()
