@@ -92,7 +92,11 @@ def merge_command(arguments: argparse.Namespace, console: Console) -> int:
         frame = read_records(arguments.out)
         files = write(frame, arguments.out)
         _print_results(frame, console)
-        console.print(f"{len(frame)} runs, {len(files)} tables and figures in {arguments.out}")
+        cases = frame["case_name"].nunique()
+        console.print(
+            f"{len(frame)} runs on {cases} posteriors, {len(files)} tables and figures in "
+            f"{arguments.out}"
+        )
     return 0
 
 

@@ -152,21 +152,21 @@ def test_a_chain_that_was_stopped_evaluates_no_more():
     calls = []
 
     def score(theta):
-        calls.append(time.perf_counter())
-        time.sleep(2e-3)
+        calls.append(theta)
+        time.sleep(0.02)
         return -theta
 
     density = CallableDensity(lambda theta: -0.5 * (theta**2).sum(1), score, dimension=2)
-    chain = NutpieChain(density, np.ones(2), 20, 1, Sampling())
+    chain = NutpieChain(density, np.ones(2), 10, 1, Sampling())
     try:
         chain.warm_up()
         drawn = threading.Thread(target=chain.draw, args=(10_000,))
         drawn.start()
-        time.sleep(0.1)
+        time.sleep(0.2)
         chain.stop()
         drawn.join(10)
-        ended, before = time.perf_counter(), len(calls)
-        time.sleep(0.1)
-        assert not drawn.is_alive() and len(calls) == before > 20, calls[-1] - ended
+        before = len(calls)
+        time.sleep(0.2)
+        assert not drawn.is_alive() and len(calls) == before > 10
     finally:
         chain.close()
