@@ -80,7 +80,9 @@ def test_the_command_writes_the_tables_of_all(
         GAUSSIAN, ["equal"], 1, out=tmp_path / "1", database=gaussian_database, draws=4000
     )
     assert main(["merge", str(tmp_path / "1"), "--out", str(tmp_path / "all")]) == 0
-    assert "1 runs on 1 posteriors" in capsys.readouterr().out and list((tmp_path / "all").glob("*.csv"))
+    assert "1 runs on 1 posteriors" in capsys.readouterr().out and list(
+        (tmp_path / "all").glob("*.csv")
+    )
 
 
 def test_a_failure_gives_way_to_a_run_that_ended_well(tmp_path) -> None:
