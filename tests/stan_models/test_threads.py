@@ -2,6 +2,7 @@
 
 import os
 import threading
+import warnings
 
 import joblib
 import pytest
@@ -36,10 +37,15 @@ def test_a_failure_is_raised_once_all_have_ended():
 
 def test_a_forked_process_has_threads_of_its_own():
     in_threads(lambda first, last: None, 4, 2)
-    child = os.fork()
+    with warnings.catch_warnings():  # that a process with threads forks, which this is about
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if not child:
-        in_threads(lambda first, last: None, 4, 2)
-        os._exit(0)
+        try:
+            in_threads(lambda first, last: None, 4, 2)
+            os._exit(0)
+        finally:
+            os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
 
 
