@@ -184,6 +184,7 @@ def defended(
     v, theta, *weighed = _again(q, fresh)
     khat_v, khat_theta = (own_khat(x, *weighed) for x in (v, theta))
     directions = heavy_directions(v, theta, khat_v, khat_theta)
+    del v, theta  # 330 MB each in 10,000 dimensions, before as much is made again
     if not len(directions):
         return None, None
     proposal = DefensiveMixture(q, directions)
@@ -198,7 +199,10 @@ def defended(
 def _again(q: Posterior, fresh: FreshDraws) -> tuple[Array, Array, Array, Array]:
     """Normals and draws behind ``fresh``, their log ratios, −∞ where p̃ is zero, and weights."""
     assert fresh.generator is not None and fresh.log_ratios is not None
-    z = np.concatenate(list(latents_of(q, copy.deepcopy(fresh.generator), fresh.draws)))
+    z, first = np.empty((fresh.draws, q.latent_dimension)), 0
+    for part in latents_of(q, copy.deepcopy(fresh.generator), fresh.draws):
+        z[first : first + len(part)] = part
+        first += len(part)
     with np.errstate(all="ignore"):  # a draw that overflows has no weight
         theta = q.forward(z)[0]
     log_ratios = np.where(np.isfinite(fresh.log_ratios), fresh.log_ratios, -np.inf)
