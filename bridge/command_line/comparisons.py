@@ -16,7 +16,7 @@ from bridge.comparison.cluster import cluster
 from bridge.comparison.compare import compare
 from bridge.comparison.folder import ZOO_RECORDS
 from bridge.comparison.records import Record, Records
-from bridge.comparison.shards import Shard, merge
+from bridge.comparison.shards import merge
 from bridge.comparison.sweep import cases_with_reference, sweep
 from bridge.report.files import write
 from bridge.report.html_report import html_report
@@ -41,11 +41,11 @@ def sweep_command(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.zoo is not None:
         return _zoo(arguments, console)
     cases = cases_with_reference(arguments.database)
-    limits = {"budget": arguments.budget, "run_limit": arguments.run_limit}
-    if arguments.shard is not None:
-        cases = Shard.parse(arguments.shard).of(cases)
+    options = {
+        "budget": arguments.budget, "run_limit": arguments.run_limit, "shard": arguments.shard
+    }  # fmt: skip
     with cluster(arguments.backend, arguments.jobs):
-        return _run(arguments, console, sweep, cases, **limits)
+        return _run(arguments, console, sweep, cases, **options)
 
 
 def _zoo(arguments: argparse.Namespace, console: Console) -> int:
@@ -64,7 +64,7 @@ def _zoo(arguments: argparse.Namespace, console: Console) -> int:
                 methods=arguments.methods,
                 draws=arguments.draws,
                 budget=arguments.budget,
-                shard=None if arguments.shard is None else Shard.parse(arguments.shard),
+                shard=arguments.shard,
                 on_record=on_record,
             )
     return 0 if _print_rates(frame, console).false_trust == 0 else 1
@@ -122,7 +122,7 @@ def _run(
     console: Console,
     runner: Callable[..., pd.DataFrame],
     cases: Sequence[str],
-    **limits: float | None,
+    **options: float | str | None,
 ) -> int:
     def said(record: Record) -> str:
         return f"{record['method']} on {record['case_name']}: {record['status']}"
@@ -137,7 +137,7 @@ def _run(
             draws=arguments.draws,
             retry_failed=arguments.retry_failed,
             on_record=on_record,
-            **limits,
+            **options,
         )
         if frame.empty:
             raise ValueError("no run was started within the budget: give more seconds")

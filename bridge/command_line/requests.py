@@ -43,9 +43,9 @@ def _sweep(arguments: argparse.Namespace) -> None:
     _folder(arguments.out)
     _draws(arguments.draws)
     if arguments.shard is not None:
-        from bridge.comparison.shards import Shard
+        from bridge.comparison.shards import parse_shard
 
-        Shard.parse(arguments.shard)
+        parse_shard(arguments.shard)
     if arguments.zoo is None:
         _methods(arguments.methods)
         _cases([], arguments.database)

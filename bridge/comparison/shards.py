@@ -6,8 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,53 +14,47 @@ from bridge.comparison.folder import RECORDS, ZOO_RECORDS
 from bridge.comparison.records import Record, Records
 from bridge.errors import RecordsError
 
-__all__ = ["Shard", "merge"]
+__all__ = ["merge", "parse_shard", "part_of"]
 
 _Item = TypeVar("_Item")
 FIELDS = ("settings", "versions")  # what the runs of one comparison share
 
 
-@dataclass(frozen=True)
-class Shard:
-    """Part ``number`` of ``count``, from 1 on.
+def parse_shard(text: str) -> tuple[int, int]:
+    """Which part, from 1 on, and of how many: of ``"2/3"``.
+
+    Raises
+    ------
+    ValueError
+        It is not of this form, or there is no such part.
+    """
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise ValueError(f"a shard is i/n with 1 <= i <= n, as 2/3, got {text!r}")
+    return int(found[1]), int(found[2])
+
+
+def part_of(items: Sequence[_Item], shard: str | None) -> list[_Item]:
+    """Every n-th of them, as neighbours in a list take about as long; all where ``shard`` is None.
+
+    Raises
+    ------
+    ValueError
+        As :func:`parse_shard`, or there are fewer items than parts.
 
     Examples
     --------
-    >>> Shard.parse("2/3").of(["a", "b", "c", "d", "e"])
+    >>> part_of(["a", "b", "c", "d", "e"], "2/3")
     ['b', 'e']
     """
-
-    number: int
-    count: int
-
-    @classmethod
-    def parse(cls, text: str) -> Shard:
-        """Of ``"2/3"``.
-
-        Raises
-        ------
-        ValueError
-            It is not of this form, or there is no such part.
-        """
-        found = re.fullmatch(r"(\d+)/(\d+)", text)
-        if found is None or not 1 <= int(found[1]) <= int(found[2]):
-            raise ValueError(f"a shard is i/n with 1 <= i <= n, as 2/3, got {text!r}")
-        return cls(int(found[1]), int(found[2]))
-
-    def of(self, items: Sequence[_Item]) -> list[_Item]:
-        """Its items, every ``count``-th: neighbours in a list take about as long.
-
-        Raises
-        ------
-        ValueError
-            There are fewer items than parts.
-        """
-        if len(items) < self.count:
-            raise ValueError(
-                f"shard {self.number}/{self.count}: there are {len(items)} to share out, give at "
-                "most as many parts"
-            )
-        return list(items[self.number - 1 :: self.count])
+    if shard is None:
+        return list(items)
+    number, count = parse_shard(shard)
+    if len(items) < count:
+        raise ValueError(
+            f"shard {shard}: there are {len(items)} to share out, give at most as many parts"
+        )
+    return list(items[number - 1 :: count])
 
 
 def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> list[Path]:
@@ -85,8 +78,8 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
     Raises
     ------
     RecordsError
-        A folder has no records; settings or versions differ; or two folders have different results
-        of one run. Nothing is written then.
+        A folder has no records; settings or versions differ; two folders have different results of
+        one run; or the draws of a run are missing. Nothing is written then.
 
     Examples
     --------
@@ -105,6 +98,8 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
         name: _taken([f for f in every if (f / name).is_file()], name)
         for name in (RECORDS, ZOO_RECORDS)
     }
+    for taken in planned.values():
+        _require_draws(taken.values())
     written = []
     for name, taken in planned.items():
         if taken:
@@ -151,19 +146,25 @@ def _require_alike(first: tuple[Path, Record], other: tuple[Path, Record]) -> No
 def _differences(expected: object, got: object) -> str:
     """What differs of two JSON objects."""
     try:
-        one, two = json.loads(str(expected)), json.loads(str(got))
-        differ = [name for name in {**one, **two} if one.get(name) != two.get(name)]
-        return ", ".join(f"{name} {one.get(name)} and {two.get(name)}" for name in differ)
-    except (
-        ValueError,
-        AttributeError,
-    ):  # the zoo's settings are text, old records have no versions
+        one, two = dict(json.loads(str(expected))), dict(json.loads(str(got)))
+    except ValueError:  # the zoo's settings are text, old records have no versions
         return f"{expected} and {got}"
+    differ = [name for name in {**one, **two} if one.get(name) != two.get(name)]
+    return ", ".join(f"{name} {one.get(name)} and {two.get(name)}" for name in differ)
 
 
 def _ended_better(record: Record, other: Record) -> bool:
     """Whether the one ended well and the other failed."""
     return record.get("status") == "ok" and other.get("status") == "failed"
+
+
+def _require_draws(taken: Iterable[tuple[Path, Record]]) -> None:
+    for folder, record in taken:
+        file = record.get("draws_file")
+        if file is not None and not (folder / str(file)).is_file():
+            raise RecordsError(
+                f"{folder / str(file)}, the draws of a recorded run, is missing: make the run again"
+            )
 
 
 def _copy_draws(record: Record, source: Path, target: Path) -> None:
@@ -177,9 +178,5 @@ def _copy_draws(record: Record, source: Path, target: Path) -> None:
     try:
         shutil.copyfile(source / str(file), part)
         os.replace(part, to)
-    except FileNotFoundError as error:
-        raise RecordsError(
-            f"{source / str(file)}, the draws of a recorded run, is missing: make the run again"
-        ) from error
     finally:
         part.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from bridge.comparison.compare import compare
-from bridge.comparison.shards import Shard
+from bridge.comparison.shards import part_of
 from bridge.methods.base import Method
 from bridge.methods.table import METHODS
 from posteriordb_cases import list_cases, load_case
@@ -49,7 +49,7 @@ def sweep(
     seeds: int | Sequence[int] = 5,
     *,
     database: str | os.PathLike[str] | None = None,
-    shard: str | Shard | None = None,
+    shard: str | None = None,
     **options: Any,  # checked by `compare`, whose they are
 ) -> pd.DataFrame:
     """Compare all methods on all posteriors of a database; resumes where it was stopped.
@@ -80,6 +80,4 @@ def sweep(
     """
     chosen = [m.name for m in METHODS.values() if m.general] if methods is None else methods
     names = cases_with_reference(database) if cases is None else cases
-    if shard is not None:
-        names = (Shard.parse(shard) if isinstance(shard, str) else shard).of(names)
-    return compare(names, chosen, seeds, database=database, **options)
+    return compare(part_of(names, shard), chosen, seeds, database=database, **options)

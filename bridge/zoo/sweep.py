@@ -15,7 +15,7 @@ from bridge.advice import LADDER, Advice, fit
 from bridge.comparison.folder import ZOO_RECORDS
 from bridge.comparison.records import Record, Records
 from bridge.comparison.settings import Settings, versions
-from bridge.comparison.shards import Shard
+from bridge.comparison.shards import part_of
 from bridge.methods.base import Array
 from bridge.methods.named_draws import NamedDraws
 from bridge.methods.table import find_approximations
@@ -39,7 +39,7 @@ def sweep_zoo(
     methods: Sequence[str] | None = None,
     draws: int = 20_000,
     budget: float | None = None,
-    shard: Shard | None = None,
+    shard: str | None = None,
     on_record: Listener | None = None,
 ) -> pd.DataFrame:
     """Fit every target with every seed, judge each answer, and keep the records.
@@ -57,7 +57,7 @@ def sweep_zoo(
     budget
         Seconds after which no further run is started.
     shard
-        The part of the targets to run; all if None.
+        ``"2/8"``: the second of eight parts of the targets; all if None.
     on_record
         Called with each record, how many are made, and how many there will be.
 
@@ -78,9 +78,7 @@ def sweep_zoo(
     >>> sweep_zoo(["ring"], seeds=1, out="results")["target"].tolist()
     ['ring']
     """
-    names = find_targets(targets)
-    if shard is not None:
-        names = shard.of(names)
+    names = part_of(find_targets(targets), shard)
     chosen = tuple(method.name for method in find_approximations(methods or LADDER))
     Settings(draws=draws)
     settings = f"methods={'+'.join(chosen)} fresh_draws={draws}"

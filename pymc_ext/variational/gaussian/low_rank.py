@@ -16,6 +16,23 @@ from pymc_ext.maths.normal import standard_normal_logp
 Array = NDArray[np.floating]
 
 
+def root_product(z: Array, scale: Array, basis: Array, core: Array) -> Array:
+    """R z of one Gaussian, rows (N, D), or of T of them, (T, N, D) with s (T, D) and so on."""
+    inner = (z @ basis) @ transposed(core - np.eye(core.shape[-1]))
+    return (z + inner @ transposed(basis)) * scale[..., None, :]
+
+
+def root_transposed_product(x: Array, scale: Array, basis: Array, core: Array) -> Array:
+    """Rᵀ x, shaped as in :func:`root_product`."""
+    x = x * scale[..., None, :]
+    return x + ((x @ basis) @ (core - np.eye(core.shape[-1]))) @ transposed(basis)
+
+
+def transposed(matrices: Array) -> Array:
+    """Of the last two axes."""
+    return np.swapaxes(matrices, -1, -2)
+
+
 @dataclass(frozen=True)
 class LowRankGaussian:
     """N(μ, R Rᵀ) with R = diag(s)(I + U (K − I) Uᵀ): O(D rank) numbers, and as many a draw.
@@ -62,13 +79,11 @@ class LowRankGaussian:
 
     def root_product(self, z: Array) -> Array:
         """R z, rows (N, D) -> (N, D)."""
-        inner = (z @ self.basis) @ (self.core - np.eye(self.rank)).T
-        return (z + inner @ self.basis.T) * self.scale
+        return root_product(z, self.scale, self.basis, self.core)
 
     def root_transposed_product(self, x: Array) -> Array:
         """Rᵀ x, rows (N, D) -> (N, D)."""
-        x = x * self.scale
-        return x + ((x @ self.basis) @ (self.core - np.eye(self.rank))) @ self.basis.T
+        return root_transposed_product(x, self.scale, self.basis, self.core)
 
     def root_solve(self, x: Array) -> Array:
         """R⁻¹ x, rows (N, D) -> (N, D)."""

@@ -19,7 +19,12 @@ from numpy.typing import NDArray
 
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER
-from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
+from pymc_ext.variational.gaussian.low_rank import (
+    LowRankGaussian,
+    root_product,
+    root_transposed_product,
+    transposed,
+)
 
 Array = NDArray[np.floating]
 CURVATURE = (
@@ -60,8 +65,7 @@ class Candidates:
 
     def forward(self, z: Array) -> tuple[Array, Array]:
         """θ = μ + R z and log q of each, (T, N, D) -> (T, N, D), (T, N)."""
-        inner = (z @ self.basis) @ _transposed(self.core - np.eye(self.core.shape[-1]))
-        theta = self.mean[:, None] + (z + inner @ _transposed(self.basis)) * self.scale[:, None]
+        theta = self.mean[:, None] + root_product(z, self.scale, self.basis, self.core)
         log_det = np.log(self.scale).sum(axis=1) + np.linalg.slogdet(self.core)[1]
         return theta, standard_normal_logp(z) - log_det[:, None]
 
@@ -151,24 +155,18 @@ def stacked(iterates: Sequence[Iterate]) -> Candidates:
         for name in ("x", "slope", "alpha")
     )
     pairs = np.array([iterate.pairs for iterate in iterates])  # (T, J, 2, D)
-    S, Y = (_transposed(pairs[:, :, k]) for k in (0, 1))
+    S, Y = (transposed(pairs[:, :, k]) for k in (0, 1))
     scale, J = np.sqrt(alpha), S.shape[-1]
     U, T = np.linalg.qr(np.concatenate([scale[..., None] * Y, S / scale[..., None]], axis=-1))
-    SY = _transposed(S) @ Y
+    SY = transposed(S) @ Y
     R_inverse = np.linalg.inv(np.triu(SY))
-    inner = _transposed(Y) @ (alpha[..., None] * Y)
+    inner = transposed(Y) @ (alpha[..., None] * Y)
     inner[:, range(J), range(J)] += SY[:, range(J), range(J)]
     M = np.zeros((len(x), 2 * J, 2 * J))
-    M[:, :J, J:], M[:, J:, :J] = -R_inverse, -_transposed(R_inverse)
-    M[:, J:, J:] = _transposed(R_inverse) @ inner @ R_inverse
-    core = np.linalg.cholesky(np.eye(U.shape[-1]) + T @ M @ _transposed(T))
-    change = core - np.eye(U.shape[-1])
-    # H g = R Rᵀ g, R = diag(√α)(I + U (K − I) Uᵀ)
-    inside = (scale * slope)[:, None]
-    inside = inside + (inside @ U) @ change @ _transposed(U)
-    step = scale * (inside + (inside @ U) @ _transposed(change) @ _transposed(U))[:, 0]
+    M[:, :J, J:], M[:, J:, :J] = -R_inverse, -transposed(R_inverse)
+    M[:, J:, J:] = transposed(R_inverse) @ inner @ R_inverse
+    core = np.linalg.cholesky(np.eye(U.shape[-1]) + T @ M @ transposed(T))
+    step = root_product(
+        root_transposed_product(slope[:, None], scale, U, core), scale, U, core
+    )[:, 0]  # fmt: skip
     return Candidates(x - step, scale, U, core)
-
-
-def _transposed(matrices: Array) -> Array:
-    return np.swapaxes(matrices, -1, -2)

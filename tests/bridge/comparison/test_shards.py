@@ -12,7 +12,7 @@ from bridge.__main__ import main
 from bridge.comparison.folder import RECORDS
 from bridge.comparison.records import Records
 from bridge.comparison.settings import PACKAGES
-from bridge.comparison.shards import Shard, merge
+from bridge.comparison.shards import merge, parse_shard, part_of
 from bridge.comparison.sweep import sweep
 from bridge.errors import RecordsError
 from tests.bridge.conftest import GAUSSIAN
@@ -33,7 +33,7 @@ def folder(path: Path, *records, name: str = RECORDS) -> Path:
 
 def test_shards_share_out_everything_once() -> None:
     names = list("abcdefg")
-    parts = [Shard.parse(f"{i}/3").of(names) for i in (1, 2, 3)]
+    parts = [part_of(names, f"{i}/3") for i in (1, 2, 3)]
     assert sorted(name for part in parts for name in part) == names
     assert sorted(map(len, parts)) == [2, 2, 3]
 
@@ -41,7 +41,7 @@ def test_shards_share_out_everything_once() -> None:
 @pytest.mark.parametrize("text", ["0/3", "4/3", "3", "1/0", "a/b", "-1/3", "1/3/4", ""])
 def test_a_part_that_is_none_is_named(text) -> None:
     with pytest.raises(ValueError, match="a shard is i/n with 1 <= i <= n, as 2/3, got"):
-        Shard.parse(text)
+        parse_shard(text)
     assert main(["sweep", f"--shard={text}"]) == 2
 
 
@@ -109,8 +109,9 @@ def test_what_does_not_go_together_is_named(tmp_path, other, words) -> None:
         merge([one, two], tmp_path / "all")
 
 
-def test_nothing_is_written_where_parts_do_not_go_together(tmp_path) -> None:
-    parts = [folder(tmp_path / "1", record()), folder(tmp_path / "2", record(khat=0.2))]
+@pytest.mark.parametrize("other", [record(khat=0.2), record("d", draws_file="draws/d.nc")])
+def test_nothing_is_written_where_parts_do_not_go_together(tmp_path, other) -> None:
+    parts = [folder(tmp_path / "1", record()), folder(tmp_path / "2", other)]
     with pytest.raises(RecordsError):
         merge(parts, tmp_path / "all")
     assert not (tmp_path / "all").exists()
