@@ -4,7 +4,7 @@
     .venv/bin/python -m benchmarks.nightly --save    # this code becomes the baseline
 
 The embedded posteriors are compared by the default methods and one flow, three seeds each, in an
-empty folder: about four minutes on two cores. For each method the median k̂, the median gap between
+empty folder: about three minutes of one core. For each method the median k̂, the median gap between
 its ELBO and the exact log evidence, the median gradients, the CPU seconds of all its fits and the
 shares that were trusted and that failed are held against ``benchmarks/results/nightly.json``. What
 got worse by more than `LIMITS` is printed, and the exit status is 1. CPU seconds are compared on
@@ -93,6 +93,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--save", action="store_true", help="make this code the baseline")
     arguments = parser.parse_args()
+    if not arguments.save and not BASELINE.is_file():
+        parser.error(f"no baseline at {BASELINE}: make one with --save")
     now = measured()
     print(pd.DataFrame(now).T.round(3).to_string())
     if arguments.save:

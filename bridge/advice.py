@@ -84,7 +84,8 @@ def fit(
     ``Advice.doubts`` says why it is not to be trusted. Then it runs once more in the
     coordinates of a short flow on that approximation, which is the answer if it passes. Where
     chains keep to modes of their own the mixture of all basins is handed back, with these
-    doubts, as it weighs them.
+    doubts, as it weighs them. Ctrl-C while chains draw ends them: what they have drawn is handed
+    back, not trusted; before that it is a KeyboardInterrupt.
 
     Parameters
     ----------

@@ -1,8 +1,12 @@
 """The alarm of each night: what counts as worse, and what is compared at all."""
 
+import json
+import sys
+
 import pandas as pd
 import pytest
 
+from benchmarks import nightly
 from benchmarks.nightly import alarms, summary
 
 BEFORE = {
@@ -49,6 +53,20 @@ def test_times_of_another_machine_are_not_compared() -> None:
 
 def test_what_is_gone_is_told() -> None:
     assert alarms({"a": BEFORE["a"]}, BEFORE, True)[0] == "b: gradients is gone, was 500"
+
+
+def test_a_baseline_is_asked_for_before_anything_is_run(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(nightly, "BASELINE", tmp_path / "none.json")
+    monkeypatch.setattr(nightly, "measured", lambda: pytest.fail("it runs"))
+    monkeypatch.setattr(sys, "argv", ["nightly"])
+    with pytest.raises(SystemExit):
+        nightly.main()
+    assert "make one with --save" in capsys.readouterr().err
+
+
+def test_the_stored_baseline_is_as_good_as_itself() -> None:
+    stored = json.loads(nightly.BASELINE.read_text(encoding="utf-8"))["results"]
+    assert set(stored) == set(nightly.METHODS) and alarms(stored, stored, True) == []
 
 
 def test_numbers_of_a_method_are_medians_over_its_runs() -> None:
