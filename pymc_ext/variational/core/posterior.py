@@ -16,7 +16,7 @@ Array = NDArray[np.floating]
 MOMENT_DRAWS = (
     16_384  # behind moments of a q without its own: sds to 0.6 %, means to 0.8 % of an sd
 )
-NUMBERS_TOGETHER = 2**21  # in draws made together, 16 MB: all of a result's up to 500 dimensions
+NUMBERS_TOGETHER = 2**20  # in draws made together, 8 MB: with 16 maps take twice as long
 FRESH_DRAWS = 4096  # behind a result's ELBO: its standard error is sd(log p̃/q) / 64
 
 

@@ -1,5 +1,7 @@
 """The proposal with heavier tails beside q: its law, when it is made, what it mends."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -8,6 +10,8 @@ import pymc_ext as px
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.defensive import (
     MOST_DIRECTIONS,
+    MOST_LOOKED_AT,
+    Columns,
     DefensiveMixture,
     defended,
     heavy_directions,
@@ -78,16 +82,21 @@ def test_directions_are_those_of_what_is_not_known_and_few() -> None:
     v = rng.standard_normal((4096, 8))
     root = np.eye(8)
     root[5] = 1.0  # θ_5 is the sum of all
-    theta = v @ root.T
-    khat_v, khat_theta = np.full((2, 8), -np.inf)
-    assert heavy_directions(v, theta, khat_v, khat_theta).shape == (0, 8)
+    theta, places, none = v @ root.T, np.arange(8), np.full(8, -np.inf)
+
+    def found(khat_v: np.ndarray, khat_theta: np.ndarray) -> np.ndarray:
+        parts = np.array_split(v, 3)
+        columns = Columns(places, v, khat_v), Columns(places[2:], theta[:, 2:], khat_theta[2:])
+        return heavy_directions(parts, *columns, 8)
+
+    assert found(none, none).shape == (0, 8)
+    khat_v, khat_theta = none.copy(), none.copy()
     khat_v[2], khat_theta[[2, 5]] = 0.6, [0.7, 0.9]
-    of_sum, of_one = heavy_directions(v, theta, khat_v, khat_theta)
+    of_sum, of_one = found(khat_v, khat_theta)
     error = 5 / np.sqrt(4096)
     np.testing.assert_allclose(of_sum, np.ones(8) / np.sqrt(8), atol=error)
     np.testing.assert_allclose(of_one, np.eye(8)[2], atol=error)  # of v and of θ, but once
-    khat_v[:] = 0.8
-    assert len(heavy_directions(v, theta, khat_v, khat_theta)) == MOST_DIRECTIONS
+    assert len(found(np.full(8, 0.8), khat_theta)) == MOST_DIRECTIONS
 
 
 def test_heavy_tails_get_a_proposal_whose_weights_serve() -> None:
@@ -100,6 +109,26 @@ def test_heavy_tails_get_a_proposal_whose_weights_serve() -> None:
     assert abs(found.log_marginal_is) < 4 * found.log_marginal_is_se  # log Z = 0
     again = defended(q, density, fresh, seed=1)[1]
     assert again == found
+
+
+def test_in_many_dimensions_the_heavy_one_is_found_in_little_memory() -> None:
+    D, heavy = 20 * MOST_LOOKED_AT, 777
+    law, normal = stats.t(4), stats.norm()
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        rest = np.delete(x, heavy, axis=1)
+        return normal.logpdf(rest).sum(axis=1) + law.logpdf(x[:, heavy])
+
+    density = CountedDensity(CallableDensity(log_density, np.zeros_like, dimension=D))
+    q = DiagonalGaussian(np.zeros(D), np.ones(D))
+    fresh = fresh_draws(q, density, np.random.default_rng(1))
+    tracemalloc.start()
+    proposal, found = defended(q, density, fresh, seed=1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert proposal is not None and found is not None
+    assert len(proposal.directions) == 1 and proposal.directions[0, heavy] > 0.99  # not by chance
+    assert peak < fresh.draws * D * 8  # all draws at once, which were held three times over
 
 
 def test_none_is_made_where_none_is_needed_or_none_helps() -> None:
