@@ -146,6 +146,19 @@ class Course(Generic[Q]):
             self.best = candidate
         return candidate
 
+    def settled(self, last: Candidate[Q]) -> Candidate[Q]:
+        """What a fit hands back that ends at ``last``: that, or the q of the highest ELBO so far.
+
+        The highest of many ELBOs is often the noisiest. Where both q's weights know log Z they are
+        compared by log Z − ELBO of their own draws, of which that noise is no part.
+        """
+        best = self.best
+        if best is None or best is last:
+            return last
+        if min(best.relative_ess, last.relative_ess) < POOR:
+            return best if best.beats(last) else last
+        return best if best.gap < last.gap else last
+
     def block_pays(self, candidate: Candidate[Posterior], steps: int, draws: int) -> bool:
         """Whether so many steps can save more evaluations than they cost, see `DRAWS_WANTED`."""
         saved = DRAWS_WANTED * (1 - candidate.relative_ess)

@@ -177,7 +177,7 @@ class BatchMatch(Algorithm[Gaussian | LowRankGaussian]):
         try:
             with nullcontext() if rank is None else one_thread():
                 ended = self._ended(density, start, seed, course, rank, state)
-            q, converged, why = ended.best.q, True, ended.why
+            q, converged, why = course.settled(ended.best).q, True, ended.why
         except (FitStopped, KeyboardInterrupt) as stop:
             if course.best is None:
                 raise

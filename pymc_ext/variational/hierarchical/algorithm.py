@@ -8,7 +8,7 @@ another; elsewhere q is the low-rank Gaussian, and a note says so.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -131,17 +131,17 @@ class Hierarchical(Algorithm[Fit]):
             with nullcontext() if dense else one_thread():
                 if isinstance(state, Gaussian | LowRankGaussian | HierarchicalMap):
                     steps = resumed(density, state, stream(seed, Purpose.TRAIN))
-                    why = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK).why
+                    ended = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK)
                 elif dense:
-                    why, links = self._dense(density, start, seed, course)
+                    ended, links = self._dense(density, start, seed, course)
                 else:
-                    why, links = self._arrow(density, start, seed, course)
+                    ended, links = self._arrow(density, start, seed, course)
+            q, why = course.settled(ended.best).q, ended.why
         except (FitStopped, KeyboardInterrupt) as stop:
             if course.best is None:
                 raise
-            converged, why = False, f"unfinished: {str(stop) or type(stop).__name__}"
-        assert course.best is not None  # every way here has judged a q
-        q = course.best.q
+            q, converged = course.best.q, False
+            why = f"unfinished: {str(stop) or type(stop).__name__}"
         if dense and isinstance(q, HierarchicalMap) and q.is_gaussian:
             q = q.as_gaussian()
         refuse_runaway(q, density, seed)
@@ -162,20 +162,22 @@ class Hierarchical(Algorithm[Fit]):
 
     def _dense(
         self, density: CountedDensity, start: Array, seed: int | None, course: Course
-    ) -> tuple[str, Links]:
-        """A Gaussian, then what links promise; why it ended, and the links of what was kept."""
+    ) -> tuple[Ended[Fit], Links]:
+        """A Gaussian, then what links promise; how it ended, and the links of what was kept."""
         promised = partial(promised_gain, density)
         found = find_gaussian(density, start, seed, course, paths=self.paths, promised=promised)
-        gaussian, why = found.ended.best, found.ended.why
+        gaussian = found.ended.best
         if not course.block_pays(gaussian, FIRST_BLOCK, step_draws(density.dimension)):
-            return why, Links()
+            return found.ended, Links()
         growth = new_growth(density, course, found, seed)
+        if growth is None:
+            return found.ended, Links()
         steps = NaturalGradient(density, gaussian.q, stream(seed, Purpose.TRAIN))
         return self._grown(growth, found.ended, steps, course)
 
     def _arrow(
         self, density: CountedDensity, start: Array, seed: int | None, course: Course
-    ) -> tuple[str, Links]:
+    ) -> tuple[Ended[Fit], Links]:
         """The same beyond 300 dimensions."""
         rank = resolved_rank(None, density.dimension)
         assert rank is not None
@@ -184,19 +186,23 @@ class Hierarchical(Algorithm[Fit]):
         structure = find_structure(density, reached.q, rng)
         if structure is None:
             ended = in_doubling_blocks(steps, course, reached, FIRST_BLOCK)
-            return f"{NO_ARROW}; {ended.why}", Links()
+            return replace(ended, why=f"{NO_ARROW}; {ended.why}"), Links()
         ended, training = arrow_found(density, course, reached.q, structure, rng)
         growth = Growth(density, course, rng, ended.best.q, training.moments.moments())
         return self._grown(growth, ended, training, course)
 
     def _grown(
         self, growth: Growth, gaussian: Ended[Fit], steps: Averaged[Fit], course: Course
-    ) -> tuple[str, Links]:
+    ) -> tuple[Ended[Fit], Links]:
         """Links where they pay, else the ``steps`` that made the Gaussian go on."""
         why = growth.run(self.rounds)
-        if growth.best.q.is_gaussian and gaussian.paid:  # links promised too much
-            why = in_doubling_blocks(steps, course, gaussian.best, FIRST_BLOCK).why
-        return why, Links.of(growth.best.q, growth.moments, growth.density.unconstrained_names)
+        if growth.best.q.is_gaussian:
+            if gaussian.paid:  # links promised too much
+                gaussian = in_doubling_blocks(steps, course, gaussian.best, FIRST_BLOCK)
+                why = gaussian.why
+            return replace(gaussian, why=why), Links()
+        links = Links.of(growth.best.q, growth.moments, growth.density.unconstrained_names)
+        return Ended(growth.best, 0.0, 0.0, why), links
 
 
 def resumed(
@@ -210,14 +216,19 @@ def resumed(
 
 def new_growth(
     density: CountedDensity, course: Course[HierarchicalMap], found: Found, seed: int | None
-) -> Growth:
+) -> Growth | None:
     """The Gaussian as a map, in the order of coordinates whose links promise the most.
+
+    None where q has no draws with scores, as one that ran away.
 
     Candidates: who governs, from the scores alone; and variables with few elements before those
     with many, as models are written. Comparing them takes no more scores.
     """
     rng = stream(seed, Purpose.INITIAL)
-    q, moments = best_order(completed(found.batch, density, rng), density)
+    batch = completed(found.batch, density, rng)
+    if not len(batch.theta):
+        return None
+    q, moments = best_order(batch, density)
     return Growth(density, course, rng, q, moments)
 
 

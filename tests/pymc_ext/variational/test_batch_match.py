@@ -285,6 +285,24 @@ def test_a_few_draws_beyond_an_edge_do_not_make_a_bad_fit_better() -> None:
     assert course.judge(Gaussian(np.array([-5.0]), np.eye(1))).elbo == -np.inf
 
 
+def test_the_noisiest_elbo_is_not_what_a_fit_hands_back() -> None:
+    """q with an sd of 1.1 lacks .005 nats, and its ELBO on 500 draws is .03 above by chance."""
+    density = CallableDensity(lambda t: -0.5 * t[:, 0] ** 2, lambda t: -t, dimension=1)
+    exact, wide = (Gaussian(np.zeros(1), np.full((1, 1), sd)) for sd in (1.0, 1.1))
+    for seed in range(20):
+        course = new_course(CountedDensity(density), seed, 10, Monitor.silent())
+        last = course.offer(exact)
+        if course.offer(wide).elbo > last.elbo:
+            break
+    else:
+        raise AssertionError("no seed favours the wrong one: the test shows nothing")
+    assert course.best is not None and course.best.q is wide
+    assert course.settled(last) is last
+    assert course.settled(course.judge(wide)).q is wide  # nothing to choose from
+    poor = course.judge(Gaussian(np.full(1, 3.0), np.eye(1)))  # its weights know nothing
+    assert course.settled(poor).q is wide
+
+
 def test_a_hard_edge_is_named() -> None:
     fitted = BatchMatch().fit(one_sided(), np.ones(1), random_seed=1)
     assert any("hard edges" in note for note in fitted.result.notes)

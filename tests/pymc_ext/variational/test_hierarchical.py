@@ -9,10 +9,12 @@ from scipy.special import log_ndtr
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.algorithm import run_algorithm
+from pymc_ext.variational.core.course import Candidate, Ended
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.gaussian.batch_match import BatchMatch
+from pymc_ext.variational.gaussian.batch_match import BatchMatch, Found, new_course
+from pymc_ext.variational.gaussian.natural_gradient import Batch
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+from pymc_ext.variational.hierarchical.algorithm import Hierarchical, new_growth
 from pymc_ext.variational.hierarchical.links import Link, Links, readable
 from tests.tolerances import monte_carlo
 
@@ -128,6 +130,20 @@ def test_a_batch_that_points_far_off_is_taken_back() -> None:
     trained = np.array(monitor.losses[-200:])
     assert trained.max() < 100
     assert fit.result.fresh.ess > 0.98 * fit.result.fresh.draws
+
+
+def test_a_gaussian_that_ran_away_has_no_links_to_look_for() -> None:
+    """Stan's hmm_gaussian: log sd 230 at first, and no draw whose score is a number."""
+    found = Found(
+        Ended(Candidate(Gaussian(np.zeros(2), np.eye(2)), np.zeros(4)), 0.0, 0.0, "it ran away"),
+        (),
+        Batch(Gaussian(np.zeros(2), np.eye(2)), np.empty((0, 2)), np.empty((0, 2))),
+    )
+    nowhere = CallableDensity(lambda t: np.full(len(t), np.nan), lambda t: t, dimension=2)
+    density = CountedDensity(nowhere)
+    with Monitor.silent() as monitor:
+        course = new_course(density, 1, 10, monitor)
+        assert new_growth(density, course, found, seed=1) is None
 
 
 def test_a_skew_marginal_is_bent() -> None:
