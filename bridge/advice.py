@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -15,6 +15,7 @@ import numpy as np
 from bridge.answer import Advice, NoAnswerError
 from bridge.attempt import EXPECTED_FAILURES, Attempt
 from bridge.exact import BENT, WARM, Exact, exact_answer, in_a_flow
+from bridge.interrupts import Interrupts
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.base import Method
 from bridge.methods.named_draws import resampled, weighted
@@ -84,8 +85,9 @@ def fit(
     ``Advice.doubts`` says why it is not to be trusted. Then it runs once more in the
     coordinates of a short flow on that approximation, which is the answer if it passes. Where
     chains keep to modes of their own the mixture of all basins is handed back, with these
-    doubts, as it weighs them. Ctrl-C while chains draw ends them: what they have drawn is handed
-    back, not trusted; before that it is a KeyboardInterrupt.
+    doubts, as it weighs them. Ctrl-C ends it: what chains have drawn is handed back, not trusted;
+    before that weighted draws of the best approximation so far, and where there is none it is a
+    KeyboardInterrupt.
 
     Parameters
     ----------
@@ -170,21 +172,46 @@ def fit(
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     problem = as_problem(model, data)
     search = Search(problem, khat, ess, 1 if effort is None else effort, fresh_draws, draws, seed)
-    with at_work(progressbar):
-        for method in chosen:
-            if effort is None or search.affordable(method):
-                search.attempt(method)
-            if search.trusted or search.modes is not None:
-                break
-        if not search.trusted and search.looks_elsewhere():
-            search.attempt(search.basins())
-        if not search.trusted and want == "density":
-            search.attempt(METHODS[FLOW])
+    with at_work(progressbar), Interrupts() as interrupts:
+        try:
+            for attempt in _rungs(search, chosen, effort, want):
+                attempt()
+                if interrupts.seen:  # a fit took it as its own end
+                    break
+        except KeyboardInterrupt:
+            interrupts.seen = True
         if search.trusted:
             answer = _of_weights(problem, search, draws, seed, ess)
+        elif interrupts.seen:
+            answer = _so_far(problem, search, draws, seed, ess)
         else:
             answer = _of_chains(problem, search, options, draws, seed, progressbar)
     return replace(answer, random_seed=random_seed, options=given, _finish=finish_of(problem))
+
+
+def _rungs(
+    search: Search, chosen: Sequence[Method], effort: float | None, want: str
+) -> Iterator[Callable[[], None]]:
+    """Attempts at approximations, each where those before it leave it something to do."""
+    for method in chosen:
+        if effort is None or search.affordable(method):
+            yield partial(search.attempt, method)
+        if search.trusted or search.modes is not None:
+            break
+    if not search.trusted and search.looks_elsewhere():
+        yield partial(search.attempt, search.basins())
+    if not search.trusted and want == "density":
+        yield partial(search.attempt, METHODS[FLOW])
+
+
+def _so_far(problem: GivenProblem, search: Search, draws: int, seed: int, ess: float) -> Advice:
+    """Draws of the best fit before Ctrl-C. Raises KeyboardInterrupt where there is none."""
+    if search.found is None:
+        raise KeyboardInterrupt("interrupted before there was any approximation")
+    assert search.of_found is not None
+    found = f"{search.of_found.method}: {search.of_found.verdict}"
+    doubts = ("interrupted: these are weighted draws of the best approximation by then", found)
+    return replace(_of_weights(problem, search, draws, seed, ess), doubts=doubts)
 
 
 def _of_chains(
@@ -209,6 +236,8 @@ def _of_chains(
         )  # fmt: skip
     except EXPECTED_FAILURES as error:
         raise NoAnswerError(str(error), tuple(search.attempts)) from error
+    except KeyboardInterrupt:  # before any draw
+        return _so_far(problem, search, draws, seed, options.ess)
     search.attempts.append(_ran(last, begin, predicted))
     # a flow ends before a tail without moments that the first chains have seen: so do its chains
     more = last.method == WARM and not last.interrupted and not last.unknown
