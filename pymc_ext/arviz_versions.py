@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import arviz as az
+import xarray as xr
 from numpy.typing import ArrayLike
 
 ArvizData = Any  # az.InferenceData of ArviZ 0.x, xarray.DataTree of ArviZ 1.x: no common class
@@ -26,3 +27,11 @@ def from_groups(
     if OLD:
         return az.from_dict(**groups, **options)  # type: ignore[arg-type]
     return az.from_dict(dict(groups), **options)
+
+
+def add_group(idata: ArvizData, name: str, group: xr.Dataset) -> None:
+    """Add a group of this name, in place; ``idata`` has none of that name."""
+    if OLD:
+        idata.add_groups({name: group})
+    else:
+        idata[name] = xr.DataTree(group)
