@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import arviz as az
@@ -35,3 +35,17 @@ def add_group(idata: ArvizData, name: str, group: xr.Dataset) -> None:
         idata.add_groups({name: group})
     else:
         idata[name] = xr.DataTree(group)
+
+
+def moved(idata: ArvizData, names: Sequence[str], to: str) -> ArvizData:
+    """The draws with these variables of ``posterior`` in the group ``to`` instead."""
+    posterior = idata["posterior"]
+    dataset = posterior if OLD else posterior.to_dataset()
+    apart, rest = dataset[list(names)], dataset.drop_vars(list(names))
+    apart.attrs = {}
+    if OLD:
+        idata.posterior = rest
+    else:
+        idata["posterior"] = xr.DataTree(rest)
+    add_group(idata, to, apart)
+    return idata
