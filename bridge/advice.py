@@ -20,7 +20,7 @@ from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.base import Method
 from bridge.methods.named_draws import resampled, weighted
 from bridge.methods.options import options_text
-from bridge.methods.problems import GivenProblem, as_problem, finish_of
+from bridge.methods.problems import GivenProblem, as_problem, finish_of, require_generated
 from bridge.methods.table import METHODS, find_approximations
 from bridge.search import Search
 from bridge.verdict import REPETITIONS
@@ -65,6 +65,7 @@ def fit(
     ess: float = 400,
     effort: float | None = None,
     want: Literal["draws", "density"] = "draws",
+    posterior_predictive: Sequence[str] | str = (),
     random_seed: int | None = None,
     progressbar: bool = True,
 ) -> Advice:
@@ -119,6 +120,10 @@ def fit(
     want
         ``"draws"``, or ``"density"``: a normalised q, for the evidence or to be evaluated
         (``Advice.fit.log_q``), for which a flow is tried before NUTS, whatever it takes.
+    posterior_predictive
+        Generated quantities of a Stan program that are predictions of its data, such as
+        ``["y_rep"]``: they go to the group ``posterior_predictive``, as in
+        ``az.from_cmdstanpy``. Which ones these are is not guessed from their names.
     random_seed
         Seeds the fits, the draws and the resampling.
     progressbar
@@ -145,7 +150,8 @@ def fit(
     TypeError
         There is no model, given or of a ``with`` context.
     ValueError
-        A limit is out of range, a method is a sampler, or ``data`` is given with a PyMC model.
+        A limit is out of range, a method is a sampler, ``data`` is given with a PyMC model, or
+        ``posterior_predictive`` names what no Stan program generates.
     Exception
         Of a method that fails with anything but `EXPECTED_FAILURES`: an error in its code.
 
@@ -171,6 +177,10 @@ def fit(
     )  # fmt: skip
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     problem = as_problem(model, data)
+    predictive = (
+        [posterior_predictive] if isinstance(posterior_predictive, str) else [*posterior_predictive]
+    )
+    require_generated(problem, predictive)
     search = Search(problem, khat, ess, 1 if effort is None else effort, fresh_draws, draws, seed)
     with at_work(progressbar), Interrupts() as interrupts:
         try:
@@ -186,7 +196,9 @@ def fit(
             answer = _so_far(problem, search, draws, seed, ess)
         else:
             answer = _of_chains(problem, search, options, draws, seed, progressbar)
-    return replace(answer, random_seed=random_seed, options=given, _finish=finish_of(problem))
+    return replace(
+        answer, random_seed=random_seed, options=given, _finish=finish_of(problem, predictive)
+    )
 
 
 def _rungs(

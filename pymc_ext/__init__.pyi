@@ -25,6 +25,7 @@ from .variational.core.saved.posterior import SavedPosterior as SavedPosterior
 from .variational.core.saved.posterior import save as save
 from .variational.core.steps import StepOptions as StepOptions
 from .variational.diagnosis import diagnose as diagnose
+from .variational.fit import fit as fit
 from .variational.gaussian.batch_match_vi import BatchMatchVI as BatchMatchVI
 from .variational.gaussian.fixed_draws import FixedDraws as FixedDraws
 from .variational.gaussian.laplace_vi import LaplaceVI as LaplaceVI

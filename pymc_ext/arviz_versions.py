@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import arviz as az
+import xarray as xr
 from numpy.typing import ArrayLike
 
 ArvizData = Any  # az.InferenceData of ArviZ 0.x, xarray.DataTree of ArviZ 1.x: no common class
@@ -26,3 +27,25 @@ def from_groups(
     if OLD:
         return az.from_dict(**groups, **options)  # type: ignore[arg-type]
     return az.from_dict(dict(groups), **options)
+
+
+def add_group(idata: ArvizData, name: str, group: xr.Dataset) -> None:
+    """Add a group of this name, in place; ``idata`` has none of that name."""
+    if OLD:
+        idata.add_groups({name: group})
+    else:
+        idata[name] = xr.DataTree(group)
+
+
+def moved(idata: ArvizData, names: Sequence[str], to: str) -> ArvizData:
+    """The draws with these variables of ``posterior`` in the group ``to`` instead."""
+    posterior = idata["posterior"]
+    dataset = posterior if OLD else posterior.to_dataset()
+    apart, rest = dataset[list(names)], dataset.drop_vars(list(names))
+    apart.attrs = {}
+    if OLD:
+        idata.posterior = rest
+    else:
+        idata["posterior"] = xr.DataTree(rest)
+    add_group(idata, to, apart)
+    return idata

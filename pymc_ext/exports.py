@@ -9,18 +9,25 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
 from pathlib import Path
+
+
+@cache
+def homes_of(stub: Path) -> Mapping[str, str | None]:
+    """The module that each name of a stub is from, below its package; None where it is a module."""
+    body = ast.parse(stub.read_text(encoding="utf-8")).body
+    imports = (node for node in body if isinstance(node, ast.ImportFrom))
+    return {alias.name: node.module for node in imports for alias in node.names}
 
 
 def lazy_exports(
     package: str, file: str
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__`` and ``__all__`` of the package of this name and ``__file__``."""
-    stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
-    imports = (node for node in stub.body if isinstance(node, ast.ImportFrom))
-    homes = {alias.name: node.module for node in imports for alias in node.names}
+    homes = homes_of(Path(file).with_suffix(".pyi"))
 
     def get(name: str) -> object:
         if name not in homes:

@@ -234,6 +234,13 @@ class StanDensity:
         """Number of Stan's columns of the parameters and, if asked for, what derives from them."""
         return int(self._model.param_num(include_tp=transformed, include_gq=generated))
 
+    @property
+    def generated_names(self) -> list[str]:
+        """Names of the program's generated quantities."""
+        known = self._variables(transformed=True, generated=False)
+        return [name for name in self._variables(transformed=True, generated=True)
+                if name not in known]  # fmt: skip
+
     def _columns(self, name: str, value: NDArray) -> Array:
         shape = self.shapes[name]
         if value.shape[1:] != shape or value.ndim != len(shape) + 1:

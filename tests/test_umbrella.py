@@ -21,12 +21,17 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_it_has_every_public_name_of_the_packages_it_stands_for() -> None:
-    assert set(tp.__all__) == {"cases", "stan", *bridge.__all__, *pymc_ext.__all__}
+    assert set(tp.__all__) == {"cases", "px", "stan", *bridge.__all__, *pymc_ext.__all__}
     assert dir(tp) == sorted(tp.__all__)
     for package in (bridge, pymc_ext):
-        for name in package.__all__:
+        for name in {*package.__all__} - {"fit"}:
             assert getattr(tp, name) is getattr(package, name)
-    assert (tp.stan, tp.cases) == (stan_models, posteriordb_cases)
+    assert (tp.stan, tp.cases, tp.px) == (stan_models, posteriordb_cases, pymc_ext)
+
+
+def test_fit_is_the_one_that_judges() -> None:
+    assert set(bridge.__all__) & set(pymc_ext.__all__) == {"fit"}
+    assert tp.fit is bridge.fit and tp.px.fit is pymc_ext.fit
 
 
 def test_no_name_has_two_meanings() -> None:

@@ -2,14 +2,15 @@
 
 Every public name of `pymc_ext` (families, `sample`, `gp`, ...) and of `bridge` (`fit`, `compare`,
 `calibrate`, ...) is one of ``tp``; ``tp.stan`` is `stan_models`, ``tp.cases`` is
-`posteriordb_cases`. Names are imported when they are first asked for, so that this import loads
-neither PyMC nor PyTensor.
+`posteriordb_cases`, ``tp.px`` is `pymc_ext`. ``tp.fit`` is that of `bridge`, which judges what it
+hands back; the fit of one family is ``tp.px.fit``. Names are imported when they are first asked
+for, so that this import loads neither PyMC nor PyTensor.
 
 To add a name: export it from the package that defines it; it is here by that.
 
 >>> import trusted_posteriors as tp
->>> tp.fit is bridge.fit, tp.LaplaceVI is px.LaplaceVI
-(True, True)
+>>> tp.fit is bridge.fit, tp.LaplaceVI is px.LaplaceVI, tp.px.fit is px.fit
+(True, True, True)
 """
 
 from __future__ import annotations
@@ -20,9 +21,14 @@ from importlib import import_module
 import bridge  # before pymc_ext: it refuses another project's of that name
 import pymc_ext
 
-_MODULES = {"cases": "posteriordb_cases", "stan": "stan_models"}
+_MODULES = {"cases": "posteriordb_cases", "px": "pymc_ext", "stan": "stan_models"}
+_OF_BRIDGE = {"fit"}  # names that both packages have, and that are bridge's here
 
-__all__ = [*_MODULES, *bridge.__all__, *pymc_ext.__all__]
+__all__ = [
+    *_MODULES,
+    *bridge.__all__,
+    *(name for name in pymc_ext.__all__ if name not in _OF_BRIDGE),
+]
 
 
 def __getattr__(name: str) -> object:

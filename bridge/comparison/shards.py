@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,10 +15,12 @@ from bridge.comparison.folder import RECORDS, ZOO_RECORDS
 from bridge.comparison.records import Record, Records
 from bridge.errors import RecordsError
 
-__all__ = ["merge", "parse_shard", "part_of"]
+__all__ = ["merge", "missing_shards", "note_shards", "parse_shard", "part_of", "shards_in"]
 
+_log = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
 FIELDS = ("settings", "versions")  # what the runs of one comparison share
+SHARDS = "shards.txt"  # in a folder, the parts that were run to their end there, one a line
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -57,11 +60,42 @@ def part_of(items: Sequence[_Item], shard: str | None) -> list[_Item]:
     return list(items[number - 1 :: count])
 
 
+def note_shards(folder: str | os.PathLike[str], shards: Iterable[str]) -> None:
+    """Remember that these parts, as ``"2/8"``, were run to their end in the folder."""
+    path = Path(folder) / SHARDS
+    known = sorted({*shards_in(folder), *shards}, key=parse_shard)
+    if known:
+        path.write_text("\n".join(known) + "\n", encoding="utf-8")
+
+
+def shards_in(folder: str | os.PathLike[str]) -> list[str]:
+    """The parts that :func:`note_shards` noted in the folder; none in one of a whole sweep."""
+    path = Path(folder) / SHARDS
+    return path.read_text(encoding="utf-8").split() if path.is_file() else []
+
+
+def missing_shards(shards: Collection[str]) -> list[str]:
+    """The parts that are not among these; none where they are parts of different numbers.
+
+    Examples
+    --------
+    >>> missing_shards(["1/3", "3/3"])
+    ['2/3']
+    """
+    found = {parse_shard(shard) for shard in shards}
+    counts = {count for _, count in found}
+    if len(counts) != 1:
+        return []
+    (count,) = counts
+    return [f"{i}/{count}" for i in range(1, count + 1) if (i, count) not in found]
+
+
 def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> list[Path]:
     """Put the records and draws of several comparisons, or of several zoos, into one folder.
 
     Merging again changes nothing. A run that failed in one folder and ended well in another is
-    taken from the other.
+    taken from the other. Where the folders are parts of one sweep, the parts that are not among
+    them are named in a warning of the log.
 
     Parameters
     ----------
@@ -109,7 +143,20 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
                     _copy_draws(record, folder, target)
                     records.add(record)
             written.append(target / name)
+    _note_all(every, target)
     return written
+
+
+def _note_all(folders: Sequence[Path], target: Path) -> None:
+    """Write down which parts the folder of all has, and say which it has not."""
+    there = [shard for folder in folders for shard in shards_in(folder)]
+    note_shards(target, there)
+    missing = missing_shards(there)
+    if missing:
+        _log.warning(
+            "%s lacks shard %s of the sweep: run `python -m bridge sweep --shard %s`, merge again",
+            target, ", ".join(missing), missing[0],
+        )  # fmt: skip
 
 
 def _taken(folders: Sequence[Path], name: str) -> dict[tuple[object, ...], tuple[Path, Record]]:

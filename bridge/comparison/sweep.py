@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from bridge.comparison.compare import compare
-from bridge.comparison.shards import part_of
+from bridge.comparison.shards import note_shards, part_of
 from bridge.methods.base import Method
 from bridge.methods.table import METHODS
 from posteriordb_cases import list_cases, load_case
@@ -80,4 +80,7 @@ def sweep(
     """
     chosen = [m.name for m in METHODS.values() if m.general] if methods is None else methods
     names = cases_with_reference(database) if cases is None else cases
-    return compare(part_of(names, shard), chosen, seeds, database=database, **options)
+    frame = compare(part_of(names, shard), chosen, seeds, database=database, **options)
+    if shard is not None:
+        note_shards(options["out"], [shard])
+    return frame

@@ -17,6 +17,7 @@ from bridge.targets.base import Draws, as_points, select
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.density.rows import rows_per_call
 from pymc_ext.density.undefined import refuse_missing_data
+from pymc_ext.models.discrete import refuse_discrete
 from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
 from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.over_draws import over_draws
@@ -162,13 +163,7 @@ class PyMCTarget:
 def _check_continuous(model: pm.Model) -> None:
     if not model.free_RVs:
         raise ValueError("the model has no free variable: expected at least one parameter")
-    discrete = [v.name for v in model.free_RVs if not v.dtype.startswith("float")]
-    if discrete:
-        raise ValueError(
-            f"discrete free variables {discrete}: only continuous ones have a density on R^D; "
-            f"sum them out by pymc_extras.marginalize(model, {discrete}) where they take finitely "
-            "many values, or replace them"
-        )
+    refuse_discrete(model)
 
 
 def require_samplable(model: pm.Model) -> None:

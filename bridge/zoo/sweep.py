@@ -15,7 +15,7 @@ from bridge.advice import LADDER, Advice, fit
 from bridge.comparison.folder import ZOO_RECORDS
 from bridge.comparison.records import Record, Records
 from bridge.comparison.settings import Settings, versions
-from bridge.comparison.shards import part_of
+from bridge.comparison.shards import note_shards, part_of
 from bridge.methods.base import Array
 from bridge.methods.named_draws import NamedDraws
 from bridge.methods.table import find_approximations
@@ -94,6 +94,8 @@ def sweep_zoo(
         records.add(record)
         if on_record is not None:
             on_record(record, done, len(missing))
+    if shard is not None:
+        note_shards(out, [shard])
     frame = records.frame()
     if frame.empty:
         return frame

@@ -10,6 +10,7 @@ import pymc as pm
 import pytest
 
 import bridge
+import pymc_ext as px
 from bridge.answer import Advice
 from bridge.targets.draws import group_names
 
@@ -144,3 +145,57 @@ def test_what_is_read_is_told_where_no_draws_tell_its_moments() -> None:
     assert advice.unknown == ("s",)
     assert "take quantiles: mean or sd of s" in advice.reasons
     assert advice.idata["posterior"].attrs["unknown"] == "s"
+
+
+REPLICATED = """
+data { int N; vector[N] y; }
+parameters { real mu; }
+model { mu ~ normal(0, 5); y ~ normal(mu, 1); }
+generated quantities {
+  vector[N] log_lik;
+  for (n in 1:N) log_lik[n] = normal_lpdf(y[n] | mu, 1);
+  array[N] real y_rep = normal_rng(rep_vector(mu, N), 1);
+  real twice = 2 * mu;
+}
+"""
+DATA = {"N": ROWS, "y": Y}
+
+
+@pytest.mark.stan
+@pytest.mark.parametrize("chains", [False, True])
+def test_predictions_of_a_program_go_where_they_are_said_to(chains, tmp_path) -> None:
+    khat = 1e-9 if chains else 0.7  # no approximation is that good, so that chains answer
+    advice = bridge.fit(
+        REPLICATED, DATA, methods="pathfinder", khat=khat, ess=100,
+        posterior_predictive=["y_rep"], random_seed=1,
+    )  # fmt: skip
+    idata = advice.idata
+    assert set(idata["posterior"].data_vars) == {"mu", "twice"}
+    predicted = idata["posterior_predictive"]["y_rep"]
+    assert predicted.shape == (*idata["posterior"]["mu"].shape, ROWS)
+    assert abs(float(predicted.mean() - Y.mean())) < 0.2
+    assert "log_lik" in idata["log_likelihood"]
+    assert idata["posterior"].attrs["method"] == advice.method
+    idata.to_netcdf(str(tmp_path / "kept.nc"))
+    kept = az.from_netcdf(str(tmp_path / "kept.nc"))
+    assert list(kept["posterior_predictive"].data_vars) == ["y_rep"]
+    if not chains:
+        assert "posterior_predictive" in group_names(advice.unresampled)
+
+
+@pytest.mark.stan
+def test_names_of_predictions_are_not_guessed_and_wrong_ones_are_refused() -> None:
+    left = bridge.fit(REPLICATED, DATA, methods="laplace", random_seed=1).idata
+    assert "y_rep" in left["posterior"] and "posterior_predictive" not in group_names(left)
+    for wrong in ("mu", "log_lik", "y_hat"):
+        message = rf"got \['{wrong}'\]; it generates \['y_rep', 'twice'\]"
+        with pytest.raises(ValueError, match=message):
+            bridge.fit(REPLICATED, DATA, posterior_predictive=wrong)
+
+
+def test_who_predicts_otherwise_is_told_how() -> None:
+    with pytest.raises(ValueError, match=r"a PyMC model: call pm.sample_posterior_predictive"):
+        bridge.fit(line(), posterior_predictive=["y"])
+    density = px.CallableDensity(lambda x: -0.5 * (x**2).sum(1), lambda x: -x, dimension=2)
+    with pytest.raises(ValueError, match="a density, which generates none"):
+        bridge.fit(density, posterior_predictive=["y"])

@@ -78,7 +78,7 @@ class VectorisedApproximation(GraphApproximation):
     def latent_draws(self, n: int, random_seed: Seed = None, of: Posterior | None = None) -> Array:
         """z ~ N(0, I), shape (n, K), of q or another; without a seed the next from the
         approximation's generator."""
-        _require_count("draws", n)
+        require_count("draws", n)
         if random_seed is None:
             random_seed = int(self.rng.randint(2**30))
         latents = self.group.latent_dim if of is None else of.latent_dimension
@@ -184,8 +184,8 @@ class VectorisedApproximation(GraphApproximation):
             ``log_likelihood`` is asked for and the model's data are ``pm.Minibatch``, or ``draws``
             or ``chains`` is not a positive integer.
         """
-        _require_count("draws", draws)
-        _require_count("chains", chains)
+        require_count("draws", draws)
+        require_count("chains", chains)
         if self.has_minibatch and kwargs.get("log_likelihood"):
             raise ValueError(
                 "log_likelihood would be that of other rows for every draw with pm.Minibatch data: "
@@ -249,6 +249,7 @@ class VectorisedApproximation(GraphApproximation):
         return in_chunks(self._function("constrain", build), theta)
 
 
-def _require_count(name: str, n: object) -> None:
+def require_count(name: str, n: object) -> None:
+    """ValueError unless ``n`` is a positive integer; ``name`` is what the caller calls it."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise ValueError(f"{name} must be an integer >= 1, got {n!r}")

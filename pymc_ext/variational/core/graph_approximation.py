@@ -18,6 +18,7 @@ from pymc_ext.density.counted import Clock
 from pymc_ext.density.layout import entry_names
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.models.context import TO_THE_FAMILY, context
+from pymc_ext.models.discrete import refuse_discrete
 from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
 from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.over_draws import has_scan, over_draws, scan_draws
@@ -51,6 +52,7 @@ class GraphApproximation(Approximation):
         **options: object,
     ) -> None:
         model = context(model, TO_THE_FAMILY)
+        refuse_discrete(model)
         refuse_periodic(model)
         mend_observed(model)
         check_start(model, start)

@@ -23,6 +23,7 @@ from pytensor.tensor import TensorVariable
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.random.basic import BernoulliRV, BinomialRV, CategoricalRV
 
+from pymc_ext.models.discrete import about_discrete
 from pymc_ext.pytensor_versions import (
     Alloc,
     Join,
@@ -201,12 +202,9 @@ def refuse_other_densities(model: pm.Model) -> None:
     if model.potentials:
         names = [potential.name for potential in model.potentials]
         raise AffinityError(f"the model has Potentials {names}, which VI-PER does not cover")
-    for rv in model.free_RVs:
-        if rv.dtype.startswith(("int", "uint", "bool")):
-            raise AffinityError(
-                f"{rv.name!r} is a discrete unobserved variable (from missing data if it ends in "
-                "'_unobserved'): marginalise it or drop the missing rows"
-            )
+    discrete = about_discrete(model)
+    if discrete is not None:
+        raise AffinityError(discrete)
 
 
 @dataclass(frozen=True)

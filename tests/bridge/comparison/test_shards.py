@@ -12,7 +12,7 @@ from bridge.__main__ import main
 from bridge.comparison.folder import RECORDS
 from bridge.comparison.records import Records
 from bridge.comparison.settings import PACKAGES
-from bridge.comparison.shards import merge, parse_shard, part_of
+from bridge.comparison.shards import merge, note_shards, parse_shard, part_of, shards_in
 from bridge.comparison.sweep import sweep
 from bridge.errors import RecordsError
 from tests.bridge.conftest import GAUSSIAN
@@ -141,3 +141,28 @@ def test_parts_of_the_zoo_are_put_together_too(tmp_path, capsys) -> None:
     parts = [str(tmp_path / "1"), str(tmp_path / "2")]
     assert main(["merge", *parts, "--out", str(tmp_path)]) == 0
     assert "2 runs" in capsys.readouterr().out
+    assert shards_in(tmp_path) == ["1/2", "2/2"]
+
+
+def test_missing_parts_are_named_until_they_are_there(tmp_path, caplog) -> None:
+    parts = [folder(tmp_path / str(i), record(f"case {i}")) for i in (1, 2, 3)]
+    for i, part in enumerate(parts, start=1):
+        note_shards(part, [f"{i}/3"])
+    merge([parts[0], parts[2]], tmp_path / "all")
+    (said,) = caplog.messages
+    assert "all lacks shard 2/3 of the sweep: run `python -m bridge sweep --shard 2/3`" in said
+    caplog.clear()
+    merge([parts[1]], tmp_path / "all")  # which knows what it had
+    assert not caplog.messages and shards_in(tmp_path / "all") == ["1/3", "2/3", "3/3"]
+
+
+def test_folders_that_are_no_parts_lack_none(tmp_path, caplog) -> None:
+    merge([folder(tmp_path / "1", record()), folder(tmp_path / "2", record("d"))], tmp_path / "all")
+    assert not caplog.messages and not shards_in(tmp_path / "all")
+
+
+def test_a_part_that_was_run_is_noted(gaussian_database, gaussian_methods, tmp_path) -> None:
+    sweep(
+        [GAUSSIAN], ["equal"], 1, database=gaussian_database, shard="1/1", out=tmp_path, draws=4000
+    )
+    assert shards_in(tmp_path) == ["1/1"]

@@ -7,6 +7,7 @@ import pymc as pm
 import pytest
 from scipy import stats
 
+from pymc_ext.variational.names import family
 from tests.contracts import FAMILIES
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
@@ -220,6 +221,12 @@ def test_minibatch_is_fitted_or_refused(name):
     else:
         with pytest.raises(ValueError, match="Minibatch"):
             fit(name, model)
+
+
+def test_px_fit_knows_it_by_its_name(name, model):
+    inference = family(name, model=model, random_seed=SEED)
+    assert type(inference) is type(FAMILIES[name].make(model=model, random_seed=SEED))
+    assert inference.approx.model is model and inference.random_seed == SEED
 
 
 def test_unknown_model_and_seedless_use(name):

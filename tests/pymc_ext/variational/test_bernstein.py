@@ -327,5 +327,5 @@ def test_models_without_continuous_variables_are_refused():
         px.BernsteinVI(model=empty)
     with pm.Model() as discrete:
         pm.Poisson("k", 3.0)
-    with pytest.raises(Exception, match="Discrete variables are not supported"):
+    with pytest.raises(Exception, match="families need continuous parameters"):
         px.BernsteinVI(model=discrete)

@@ -558,7 +558,7 @@ REFUSED = {
     "clipped far from 0": (lapsing, r"'y' is not the logistic function"),
     "switched to another value": (switched(0, 0.1), r"'y' is not the logistic function"),
     "switched at another value": (switched(0.5, 0.5), r"'y' is not the logistic function"),
-    "missing outcome": (missing, r"discrete unobserved variable"),
+    "missing outcome": (missing, r"leave out the rows in which"),
     "outcome 2": (
         bernoulli(linear, observed=np.full(120, 2)),
         r"between 0 and 1, got 2 at index 0",

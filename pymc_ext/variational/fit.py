@@ -1,0 +1,173 @@
+"""``px.fit``: a family by name, and draws of it as ArviZ data, in one call."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from numpy.typing import NDArray
+
+from pymc_ext.arviz_versions import add_group
+from pymc_ext.models.context import context
+from pymc_ext.variational.core.approximation import VectorisedApproximation, require_count
+from pymc_ext.variational.core.attributes import attributes_of
+from pymc_ext.variational.core.inference import DeterministicInference
+from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
+from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
+from pymc_ext.variational.names import family
+
+if TYPE_CHECKING:
+    from pymc_ext.arviz_versions import ArvizData
+
+__all__ = ["fit"]
+
+Array = NDArray[np.floating]
+MOST_COVARIANCE = 2_000  # coordinates up to which a covariance is written out: 32 MB of numbers
+
+
+def fit(
+    method: str | DeterministicInference = "hierarchical",
+    *,
+    model: pm.Model | None = None,
+    n: int | None = None,
+    draws: int = 1_000,
+    random_seed: int | None = None,
+    progressbar: bool = True,
+) -> ArvizData:
+    r"""Fit a family to a PyMC model and hand back draws of q as ArviZ data.
+
+    What ``pm.fit(method=px.LaplaceVI()).sample(1000)`` gives, with q's numbers beside its draws, in
+    the groups that fits of pymc-extras return. The draws are q's, and no draws of the posterior
+    unless ``posterior.attrs["khat"]`` is below 0.7: `bridge.fit` resamples them and looks for what
+    q misses, `px.diagnose` says by how much an approximation of ``pm.fit`` is off.
+
+    Parameters
+    ----------
+    method
+        Name of a family: that of its class in small letters, as ``"laplace"``, ``"batch-match"``,
+        ``"hierarchical"`` or ``"bernstein"``, or of a variant, as ``"mixed-eig"``. Or an instance,
+        for options: ``px.LaplaceVI(search=...)``, which has a model and a seed of its own.
+    model
+        None: the model of an instance, else of the ``with`` context.
+    n
+        Iterations at most; None: the family's default.
+    draws
+        Independent draws of q, in one chain.
+    random_seed
+        Seeds the fit and the draws; of an instance the draws alone.
+    progressbar
+        Whether to show one.
+
+    Returns
+    -------
+    InferenceData (PyMC 6: DataTree)
+        ``posterior`` has the draws with the model's coords and dims, ``sample_stats`` log p̃ and
+        log q of each (``lp``, ``lq``; no ``lp`` with ``pm.Minibatch`` data), ``observed_data`` and
+        ``constant_data`` what the model holds. ``fit``, where q is Gaussian, has its
+        ``mean_vector`` (rows,) and ``covariance_matrix`` (rows, columns), unconstrained, each
+        coordinate by name, as ``sigma_log__`` or ``beta[north]``; beyond 2,000 coordinates
+        ``sd_vector`` (rows,) in place of the covariance. The attributes of ``posterior`` and of
+        ``fit`` are ``method``, ``khat``, ``verdict``, ``elbo``, ``random_seed``, ``options``,
+        versions, ``gradient_evaluations`` and ``seconds``.
+
+    Raises
+    ------
+    ValueError
+        No family has the name (with the near ones); ``model`` is not that of the instance; a number
+        is out of range; or the family does not take the model, which it says in a sentence.
+    TypeError
+        ``method`` is neither a name nor an instance of a family of this package, or there is no
+        model.
+
+    Examples
+    --------
+    >>> with pm.Model():
+    ...     x = pm.Normal("x", [1.0, 2.0], [1.0, 3.0])
+    ...     idata = px.fit("laplace", random_seed=1, progressbar=False)
+    >>> idata["fit"]["mean_vector"].values.round(3).tolist()
+    [1.0, 2.0]
+    >>> idata["fit"]["covariance_matrix"].sel(rows="x[1]", columns="x[1]").item()
+    9.0...
+    >>> idata["posterior"].attrs["verdict"]
+    'exact: its log ratios to the posterior are constant'
+    """
+    require_count("draws", draws)
+    inference = _inference(method, model, random_seed)
+    approx = inference.approx
+    with approx.model:
+        inference.fit(n, progressbar=progressbar)
+    idata = approx.sample(draws, random_seed=random_seed)
+    numbers = _numbers(approx)
+    if numbers is not None:
+        numbers.attrs.update(attributes_of(approx.result, approx.options))
+        add_group(idata, "fit", numbers)
+    return idata
+
+
+def _inference(
+    method: str | DeterministicInference, model: pm.Model | None, random_seed: int | None
+) -> DeterministicInference:
+    if isinstance(method, str):
+        return family(method, model=context(model), random_seed=random_seed)
+    if not isinstance(method, DeterministicInference):
+        what = f"the class {method.__name__}" if isinstance(method, type) else repr(method)
+        raise TypeError(
+            "method must be the name of a family, such as 'laplace', or an instance of one, such "
+            f"as px.LaplaceVI(), got {what}; what PyMC has of its own goes to pm.fit"
+        )
+    if model is not None and model is not method.approx.model:
+        raise ValueError(
+            f"model must be the one that the {type(method).__name__} was made for: give model= to "
+            "the family, or the family by its name"
+        )
+    return method
+
+
+def _numbers(approx: VectorisedApproximation) -> xr.Dataset | None:
+    """q's moments by the names of its coordinates, where it is Gaussian."""
+    q: Posterior = approx.q
+    if not isinstance(q, Gaussian | DiagonalGaussian | LowRankGaussian):
+        return None
+    names = coordinate_labels(approx)
+    found = {"mean_vector": ("rows", np.asarray(q.mean))}
+    coords = {"rows": names}
+    if len(names) > MOST_COVARIANCE:
+        return xr.Dataset(found | {"sd_vector": ("rows", np.asarray(q.std))}, coords)
+    covariance = (("rows", "columns"), np.asarray(q.cov))
+    return xr.Dataset(found | {"covariance_matrix": covariance}, coords | {"columns": names})
+
+
+def coordinate_labels(approx: VectorisedApproximation) -> list[str]:
+    """A name for each of the D coordinates, entries by the model's coords where it has them.
+
+    Those of ``pm.Normal("beta", dims="site")`` are ``beta[north]``, ``beta[south]``; a transform
+    that changes a shape, as of a simplex, leaves the entries their numbers.
+    """
+    model = approx.model
+    dims = {
+        str(model.rvs_to_values[rv].name): model.named_vars_to_dims.get(rv.name, ())
+        for rv in model.free_RVs
+    }
+    return [
+        entry.name + ("[" + ",".join(label) + "]" if label else "")
+        for entry in approx.density.layout
+        for label in _labels(model, dims[entry.name], entry.shape)
+    ]
+
+
+def _labels(
+    model: pm.Model, dims: Sequence[str | None], shape: tuple[int, ...]
+) -> list[tuple[str, ...]]:
+    """Of the entries of an array, in C order."""
+    axes = []
+    for axis, length in enumerate(shape):
+        known = model.coords.get(dims[axis]) if axis < len(dims) else None
+        if known is None or len(known) != length:
+            known = range(length)
+        axes.append([str(label) for label in known])
+    return list(itertools.product(*axes))

@@ -1,0 +1,140 @@
+"""Discrete latents: who meets them says what to do; summed out, they are fitted and recovered."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.stats import binom, halfnorm, norm
+
+import bridge
+import pymc_ext as px
+
+SITES, VISITS = 40, 4
+POINTS = 60  # of each axis of the grids below
+NEAR = 0.02  # of probabilities: three Monte Carlo errors of 4,000 draws of a fair coin
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> np.ndarray:
+    """60 numbers of two kinds, a third of them of the upper one."""
+    rng = np.random.default_rng(1)
+    upper = rng.random(60) < 0.35
+    return np.where(upper, rng.normal(2.5, 1, 60), rng.normal(-0.5, 1, 60))
+
+
+@pytest.fixture(scope="module")
+def seen() -> np.ndarray:
+    """On how many of four visits an animal was seen at each site; absent at two fifths of them."""
+    rng = np.random.default_rng(2)
+    return rng.binomial(VISITS, 0.4 * (rng.random(SITES) < 0.6))
+
+
+def mixture(y: np.ndarray) -> pm.Model:
+    with pm.Model(coords={"row": np.arange(len(y))}) as model:
+        share = pm.Beta("share", 2, 2)
+        low = pm.Normal("low", 0, 3)
+        gap = pm.HalfNormal("gap", 3)
+        kind = pm.Bernoulli("kind", share, dims="row")
+        pm.Normal("y", low + gap * kind, 1.0, observed=y, dims="row")
+    return model
+
+
+def occupancy(seen: np.ndarray) -> pm.Model:
+    with pm.Model(coords={"site": np.arange(len(seen))}) as model:
+        psi = pm.Beta("psi", 1, 1)
+        p = pm.Beta("p", 1, 1)
+        there = pm.Bernoulli("there", psi, dims="site")
+        pm.Binomial("seen", VISITS, there * p, observed=seen, dims="site")
+    return model
+
+
+SENTENCE = (
+    r"families need continuous parameters, got discrete free variables \['kind'\]: sum them out by "
+    r"pymc_extras.marginalize\(model, \['kind'\]\)"
+)
+
+
+@pytest.mark.parametrize("family", ["laplace", "hierarchical", "bernstein", "basins"])
+def test_families_name_the_variables_and_the_way_out(family, outcomes) -> None:
+    with pytest.raises(ValueError, match=SENTENCE):
+        px.fit(family, model=mixture(outcomes))
+
+
+def test_the_logistic_families_do_too() -> None:
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 1)
+        kind = pm.Bernoulli("kind", 0.5)
+        pm.Bernoulli("y", logit_p=beta + kind, observed=[0, 1])
+    for family in ("viper", "jaakkola", "matching"):
+        with pytest.raises(ValueError, match=SENTENCE):
+            px.fit(family, model=model)
+
+
+def test_missing_entries_of_counts_are_rows_to_leave_out() -> None:
+    with pm.Model() as model:
+        rate = pm.Gamma("rate", 2, 1)
+        with pytest.warns(pm.exceptions.ImputationWarning):
+            pm.Poisson("y", rate, observed=np.ma.masked_values([3, -1, 2], -1))
+    with pytest.raises(ValueError, match=r"leave out the rows in which \['y'\] are missing"):
+        px.fit("laplace", model=model)
+    with pytest.raises(ValueError, match=r"leave out the rows in which \['y'\] are missing"):
+        bridge.pymc_target(model)
+
+
+def test_a_target_says_the_same(outcomes) -> None:
+    with pytest.raises(ValueError, match=SENTENCE):
+        bridge.pymc_target(mixture(outcomes))
+
+
+# ---------------------------------------------------------------- summed out by pymc-extras
+
+
+@pytest.fixture(scope="module")
+def pmx():
+    return pytest.importorskip(
+        "pymc_extras", reason="pymc-extras is not installed: pip install pymc-extras"
+    )
+
+
+def recovered(pmx, model: pm.Model, name: str) -> np.ndarray:
+    """P(name = 1 | data) from the draws of `bridge.fit` on the model without it."""
+    summed = pmx.marginalize(model, [name])
+    advice = bridge.fit(summed, random_seed=1, progressbar=False)
+    assert advice.trusted
+    idata = pmx.recover_marginals(advice.idata, model=summed, random_seed=1)
+    return idata["posterior"][name].mean(("chain", "draw")).values
+
+
+def expected(log_p: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """The mean over grid points, log p (N,), of probabilities given each, (N, rows)."""
+    weights = np.exp(log_p - log_p.max())
+    return weights / weights.sum() @ given
+
+
+def test_assignments_of_a_mixture_are_recovered(pmx, outcomes) -> None:
+    axes = np.linspace(0.05, 0.8, POINTS), np.linspace(-1.6, 0.6, POINTS), np.linspace(1, 4.5, 60)
+    share, low, gap = (x.ravel() for x in np.meshgrid(*axes))
+    upper = np.log(share)[:, None] + norm.logpdf(outcomes, (low + gap)[:, None])
+    lower = np.log1p(-share)[:, None] + norm.logpdf(outcomes, low[:, None])
+    both = np.logaddexp(upper, lower)
+    prior = np.log(share * (1 - share)) + norm.logpdf(low, 0, 3) + halfnorm.logpdf(gap, 0, 3)
+    truth = expected(prior + both.sum(axis=1), np.exp(upper - both))
+    assert np.all(abs(recovered(pmx, mixture(outcomes), "kind") - truth) < NEAR)
+
+
+def test_presence_in_an_occupancy_model_is_recovered(pmx, seen) -> None:
+    middle = (np.arange(4 * POINTS) + 0.5) / (4 * POINTS)
+    psi, p = (x.ravel() for x in np.meshgrid(middle, middle))
+    there = psi[:, None] * binom.pmf(seen, VISITS, p[:, None])
+    both = there + (1 - psi)[:, None] * (seen == 0)
+    truth = expected(np.log(both).sum(axis=1), there / both)
+    assert 0.05 < truth.min() < 0.95 and truth.max() == pytest.approx(1)
+    assert np.all(abs(recovered(pmx, occupancy(seen), "there") - truth) < NEAR)
+
+
+def test_families_fit_what_is_left(pmx, seen) -> None:
+    summed = pmx.marginalize(occupancy(seen), ["there"])
+    idata = px.fit("batch-match", model=summed, random_seed=1, progressbar=False)
+    assert np.isfinite(idata["posterior"].attrs["elbo"])
+    assert set(idata["posterior"].data_vars) == {"psi", "p"}
