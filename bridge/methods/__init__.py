@@ -2,7 +2,8 @@
 
 `base` says what a `Problem` (what a method is given), a `Fit` (what it answers) and a `Method` are;
 one file a source: `stan` (Stan's own), `pymc` (PyMC's ADVI), `families` (ours), `warm_nuts` (exact
-draws in an approximation's coordinates); `table` finds them by name; `problems` makes a problem of
+draws in an approximation's coordinates), `samplers` (nutpie's and PyMC's own NUTS, to be compared
+with); `table` finds them by name; `problems` makes a problem of
 a PyMC model or a Stan program, `named_draws` what users get of a fit. ``python -m bridge
 list`` says what each is; README.md, which to choose.
 
