@@ -9,6 +9,9 @@ from importlib.metadata import EntryPoint, entry_points
 from bridge.errors import BrokenMethodError, UnknownMethodError
 from bridge.methods.base import Method
 from bridge.methods.families import FAMILY_METHODS
+from bridge.methods.peers.blackjax import BLACKJAX_METHODS
+from bridge.methods.peers.numpyro import NUMPYRO_METHODS
+from bridge.methods.peers.pymc_extras import PYMC_EXTRAS_METHODS
 from bridge.methods.pymc import PYMC_METHODS
 from bridge.methods.samplers import SAMPLER_METHODS
 from bridge.methods.stan import STAN_METHODS
@@ -26,6 +29,9 @@ METHODS: dict[str, Method] = {
         WARM_NUTS,
         FLOW_NUTS,
         *SAMPLER_METHODS,
+        *PYMC_EXTRAS_METHODS,
+        *BLACKJAX_METHODS,
+        *NUMPYRO_METHODS,
     )
 }
 
