@@ -87,7 +87,7 @@ $(READY313): setup.cfg pyproject.toml
 $(READY_MINIMUM): setup.cfg pyproject.toml .ci/minimum_versions.py
 	$(PYTHON) -m venv --clear $(VENV_MINIMUM)
 	$(PYTHON) .ci/minimum_versions.py > $(VENV_MINIMUM)/constraints.txt
-	PYTHONWARNINGS=ignore::UserWarning $(VENV_MINIMUM)/bin/python -m pip install --quiet --constraint $(VENV_MINIMUM)/constraints.txt --editable ".[stan,report,peers,test]"
+	PYTHONWARNINGS=ignore::UserWarning $(VENV_MINIMUM)/bin/python -m pip install --quiet --constraint $(VENV_MINIMUM)/constraints.txt --editable ".[stan,report,test]"
 	@touch $@
 
 clean:

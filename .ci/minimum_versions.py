@@ -8,7 +8,7 @@ from pathlib import Path
 
 config = configparser.ConfigParser()
 config.read(Path(__file__).resolve().parents[1] / "setup.cfg", encoding="utf-8")
-extras = ("stan", "report", "peers", "test")
+extras = ("stan", "report", "test")
 listed = [
     config["options"]["install_requires"],
     *(config["options.extras_require"][e] for e in extras),

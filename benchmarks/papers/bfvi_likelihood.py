@@ -27,9 +27,9 @@ import pymc_ext as px
 from benchmarks import record
 from benchmarks.papers import bfvi_cases as cases
 from bridge.measures.khat import pareto_khat
+from pymc_ext.jax_graphs import jax_function
 from pymc_ext.variational.bernstein.group import GRAPHS
 from pymc_ext.variational.bernstein.inversion import invert
-from pymc_ext.variational.bernstein.training.jax_loop import jax_function
 
 BATCH, RATE, LONGEST = 256, 0.003, 20.0
 NEWTON_STEPS = 4  # from the place where a draw was when last visited

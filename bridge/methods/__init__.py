@@ -2,9 +2,10 @@
 
 `base` says what a `Problem` (what a method is given), a `Fit` (what it answers) and a `Method` are;
 one file a source: `stan` (Stan's own), `pymc` (PyMC's ADVI), `families` (ours), `warm_nuts` (exact
-draws in an approximation's coordinates); `table` finds them by name; `problems` makes a problem of
-a PyMC model or a Stan program, `named_draws` what users get of a fit. ``python -m bridge
-list`` says what each is; README.md, which to choose.
+draws in an approximation's coordinates), and to compare with them `samplers` (nutpie's and PyMC's
+own NUTS) and `peers` (other packages' approximations); `table` finds them by name; `problems` makes
+a problem of a PyMC model or a Stan program, `named_draws` what users get of a fit. ``python -m
+bridge list`` says what each is; README.md, which to choose.
 
 Add one of ours: a line in its source's file. One of yours: a `bridge.Method` handed to
 `bridge.fit`, `compare` or `sweep`, or registered by your package under the entry point group

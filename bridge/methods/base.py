@@ -157,7 +157,8 @@ class Method:
     default
         Whether a comparison that names no methods runs it.
     general
-        Whether it works on any posterior, so that a sweep runs it.
+        Whether a sweep that names no methods runs it: it works on any posterior, and is not there
+        only to be compared with.
     objective
         What its losses are.
     sampler

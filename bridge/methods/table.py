@@ -9,7 +9,11 @@ from importlib.metadata import EntryPoint, entry_points
 from bridge.errors import BrokenMethodError, UnknownMethodError
 from bridge.methods.base import Method
 from bridge.methods.families import FAMILY_METHODS
+from bridge.methods.peers.blackjax import BLACKJAX_METHODS
+from bridge.methods.peers.numpyro import NUMPYRO_METHODS
+from bridge.methods.peers.pymc_extras import PYMC_EXTRAS_METHODS
 from bridge.methods.pymc import PYMC_METHODS
+from bridge.methods.samplers import SAMPLER_METHODS
 from bridge.methods.stan import STAN_METHODS
 from bridge.methods.warm_nuts import FLOW_NUTS, WARM_NUTS
 
@@ -18,7 +22,17 @@ __all__ = ["ENTRY_POINTS", "METHODS", "find_approximations", "find_methods", "in
 ENTRY_POINTS = "trusted_posteriors.methods"
 METHODS: dict[str, Method] = {
     method.name: method
-    for method in (*STAN_METHODS, *PYMC_METHODS, *FAMILY_METHODS, WARM_NUTS, FLOW_NUTS)
+    for method in (
+        *STAN_METHODS,
+        *PYMC_METHODS,
+        *FAMILY_METHODS,
+        WARM_NUTS,
+        FLOW_NUTS,
+        *SAMPLER_METHODS,
+        *PYMC_EXTRAS_METHODS,
+        *BLACKJAX_METHODS,
+        *NUMPYRO_METHODS,
+    )
 }
 
 

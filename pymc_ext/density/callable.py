@@ -72,6 +72,7 @@ class CallableDensity:
         self.dimension = int(dimension)
         self.unconstrained_names = None if names is None else list(names)
         self.clock = Clock()  # of what JAX compiles
+        self.jax_function = log_density if jax else None  # of one point, for who works in JAX
         if jax:
             self._value, self._both = _jax_rows(log_density, self.dimension, self.clock)
         else:

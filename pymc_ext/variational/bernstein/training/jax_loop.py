@@ -6,7 +6,7 @@ compiles. Draws, schedule and average are those of :class:`.loops.DensityLoop`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy, deepcopy
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
@@ -16,15 +16,11 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Variable
-from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import clone_replace
-from pytensor.graph.traversal import graph_inputs
-from pytensor.tensor import TensorType, TensorVariable
+from pytensor.tensor import TensorVariable
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.model import PyMCDensity
+from pymc_ext.jax_graphs import jax_function
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.typed_graphs import gradients, replaced
 from pymc_ext.variational.bernstein.approximation import BernsteinApproximation
@@ -254,32 +250,3 @@ class JaxLoop:
         after, losses = self._block(carried, fixed, normals, steps)
         self._values = dict(zip(self.state, map(np.array, after), strict=True))
         return np.asarray(losses, dtype=float)[:steps]
-
-
-def _fixed_shape(variable: SharedVariable) -> Variable:
-    """A plain variable like a shared one, of its present shape: JAX needs shapes when it traces."""
-    value = variable.get_value(borrow=True)
-    if not isinstance(variable.type, TensorType):
-        return variable.type(name=variable.name)
-    return TensorType(variable.type.dtype, shape=np.shape(value))(name=variable.name)
-
-
-def jax_function(
-    first: list[TensorSharedVariable], z: TensorVariable, outputs: list[TensorVariable]
-) -> tuple[Callable[..., tuple[Array, ...]], list[SharedVariable]]:
-    """A graph as a JAX function of the shared variables ``first``, of all others in it, and of z.
-
-    The other shared variables are returned with it, in their order as arguments.
-    """
-    from pytensor.link.jax.dispatch import jax_funcify
-
-    others = [
-        v
-        for v in dict.fromkeys(graph_inputs(outputs))
-        if isinstance(v, SharedVariable) and v not in first
-    ]
-    plain: dict[Variable, Variable] = {v: _fixed_shape(v) for v in [*first, *others]}
-    replaced = clone_replace(outputs, plain, rebuild_strict=False)
-    graph = FunctionGraph([*plain.values(), z], replaced, clone=True)
-    pytensor.compile.mode.get_mode("JAX").optimizer.rewrite(graph)
-    return jax_funcify(graph), others

@@ -1,0 +1,194 @@
+"""Methods of BlackJAX: Gaussian VI, mean-field and full-rank, and multi-path Pathfinder."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from bridge.methods.base import Array, Fit, LogDensity, Problem
+from bridge.methods.peers.shared import compiled, fit_of, imported, in_jax, peer, quiet, starts
+
+__all__ = ["BLACKJAX_METHODS", "GaussianVI", "Pathfinder"]
+
+PACKAGE = "blackjax"
+
+
+@dataclass(frozen=True)
+class GaussianVI:
+    """Run of a method: ``blackjax.meanfield_vi`` or ``fullrank_vi``.
+
+    Its own defaults: 100 draws a step, the ELBO, gradients that stick to the landing. It has none
+    for optimiser and number of steps: here Adam with steps of 0.01, as in NumPyro's example
+    ``neutra``, and as many steps as make 200,000 gradients, those of our flows.
+
+    Parameters
+    ----------
+    family
+        Which of the two.
+    steps, samples, step_size
+        Steps, draws of each, and Adam's step size.
+
+    References
+    ----------
+    https://github.com/blackjax-devs/blackjax
+    """
+
+    family: Literal["meanfield_vi", "fullrank_vi"]
+    steps: int = 2_000
+    samples: int = 100
+    step_size: float = 0.01
+
+    def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
+        """
+        Raises
+        ------
+        ImportError
+            BlackJAX is not installed.
+        NoModelError
+            There is no JAX function of log p̃.
+        RuntimeError
+            The fit ran away.
+        """
+        blackjax, optax = imported("blackjax", PACKAGE), imported("optax", PACKAGE)
+        target, log_density = in_jax(problem)
+        import jax
+
+        algorithm = getattr(blackjax, self.family)(
+            log_density, optax.adam(self.step_size), self.samples
+        )
+
+        def steps(keys: Any) -> Any:
+            def one(state: Any, key: Any) -> Any:
+                state, info = algorithm.step(key, state)
+                return state, info.elbo  # the loss, −ELBO, whatever its name
+
+            begin = algorithm.init(jax.numpy.zeros(target.dimension))
+            return jax.lax.scan(one, begin, keys)
+
+        fit_key, draw_key = jax.random.split(jax.random.key(seed))
+        with quiet(PACKAGE):
+            keys = jax.random.split(fit_key, self.steps)
+            (state, losses), compile_seconds, seconds = compiled(steps, keys)
+            theta = np.array(algorithm.sample(draw_key, state, draws), dtype=float)
+            log_q = self._log_q(state)
+            lq = log_q(theta)
+        return fit_of(
+            target,
+            theta,
+            lq,
+            package=PACKAGE,
+            seconds=seconds,
+            compile_seconds=compile_seconds,
+            options={**asdict(self), "optimizer": "adam"},
+            log_q=log_q,
+            gradients=self.steps * self.samples,
+            losses=np.array(losses, dtype=float),
+        )
+
+    def _log_q(self, state: Any) -> LogDensity:
+        import jax
+
+        home = imported(f"blackjax.vi.{self.family}", PACKAGE)
+        if self.family == "meanfield_vi":
+            of_point = home.generate_meanfield_logdensity(state.mu, state.rho)
+        else:
+            of_point = home.generate_fullrank_logdensity(state.mu, state.chol_params)
+        rows = jax.jit(jax.vmap(of_point))
+
+        def log_q(theta: Array) -> Array:
+            return np.array(rows(theta), dtype=float)
+
+        return log_q
+
+
+@dataclass(frozen=True)
+class Pathfinder:
+    """Run of a method: BlackJAX's multi-path Pathfinder.
+
+    Its own defaults: 200 draws for each ELBO, L-BFGS of 30 iterations at most, 10 corrections. It
+    has none for the paths: here four, uniformly from (−2, 2) unconstrained, as Stan's are. Draws
+    are taken of every path's Gaussian, in equal parts, without its importance resampling, whose
+    draws have no density; log q is that of the path, as in its weights. Gradients are not counted:
+    it does not tell them.
+
+    Parameters
+    ----------
+    paths
+        How many; those without a finite ELBO are left out.
+
+    References
+    ----------
+    Zhang, Carpenter, Gelman & Vehtari (2022), JMLR 23(306).
+    https://github.com/blackjax-devs/blackjax
+    """
+
+    paths: int = 4
+
+    def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
+        """
+        Raises
+        ------
+        ImportError
+            BlackJAX is not installed.
+        NoModelError
+            There is no JAX function of log p̃.
+        RuntimeError
+            All paths failed.
+        """
+        imported("blackjax", PACKAGE)
+        home = imported("blackjax.vi.multipathfinder", PACKAGE)
+        target, log_density = in_jax(problem)
+        import jax
+
+        def run(key: Any, begin: Any) -> Any:
+            return home.multi_approximate(key, log_density, begin)[0].path_states
+
+        fit_key, draw_key = jax.random.split(jax.random.key(seed))
+        with quiet(PACKAGE):
+            begin = jax.numpy.asarray(starts(self.paths, target.dimension, seed))
+            found, compile_seconds, seconds = compiled(run, fit_key, begin)
+            good = np.flatnonzero(np.isfinite(np.asarray(found.elbo)))
+            if not len(good):
+                raise RuntimeError(
+                    f"all {self.paths} paths of BlackJAX's Pathfinder failed: no ELBO is finite; "
+                    "try another method"
+                )
+            each = -(-draws // len(good))
+            parts = [
+                home.sample(key, jax.tree.map(lambda x, i=i: x[i], found), each)
+                for i, key in zip(good, jax.random.split(draw_key, len(good)), strict=True)
+            ]
+        theta, lq = (
+            np.concatenate([np.array(x) for x in part]) for part in zip(*parts, strict=True)
+        )
+        # in random order, so that every batch that is judged has draws of all paths
+        order = np.random.default_rng(seed).permutation(len(lq))[:draws]
+        return fit_of(
+            target,
+            theta[order],
+            lq[order],
+            package=PACKAGE,
+            seconds=seconds,
+            compile_seconds=compile_seconds,
+            options=asdict(self),
+            info={"paths": len(good)},
+        )
+
+
+BLACKJAX_METHODS = (
+    peer(
+        "blackjax-meanfield",
+        "mean-field VI of BlackJAX, 2,000 steps",
+        PACKAGE,
+        GaussianVI("meanfield_vi"),
+    ),
+    peer(
+        "blackjax-fullrank",
+        "full-rank VI of BlackJAX, 2,000 steps",
+        PACKAGE,
+        GaussianVI("fullrank_vi"),
+    ),
+    peer("blackjax-pathfinder", "Pathfinder of BlackJAX, 4 paths", PACKAGE, Pathfinder()),
+)
