@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import nan
 from pathlib import Path
 
 DESCRIPTION = "Approximate posteriors of PyMC and Stan models, judged against the truth."
 Adder = Callable[..., argparse.ArgumentParser]  # adds a command by its name
+SCRIPT = "trusted-posteriors"  # as setup.cfg installs it
 EMBEDDED_SCHOOLS = (
     "eight_schools-eight_schools_noncentered",
     "eight_schools-eight_schools_centered",
@@ -18,15 +19,59 @@ EMBEDDED_SCHOOLS = (
 
 def parse(argv: Sequence[str] | None, program: str) -> argparse.Namespace:
     """What was asked for; ``program`` is what the user called. Exits where it cannot be read."""
+    return _parser(program).parse_args(argv)
+
+
+def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=program, description=DESCRIPTION)
     parser.add_argument("--verbose", action="store_true", help="say what is being done")
+    parser.add_argument(
+        "--print-completion",
+        choices=("bash", "zsh", "tcsh"),
+        action=_PrintCompletion,
+        help=f"what makes this shell complete the words of {SCRIPT}; needs shtab",
+    )
     commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
     for add in (
         _add_compare, _add_sweep, _add_merge, _add_calibrate, _add_report, _add_fit,
         _add_list_and_generate,
     ):  # fmt: skip
         add(commands.add_parser)
-    return parser.parse_args(argv)
+    return parser
+
+
+class _PrintCompletion(argparse.Action):
+    """Print a script for the shell, made by shtab, and exit."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        try:
+            import shtab
+        except ImportError:
+            parser.error(
+                "--print-completion needs shtab, which is not installed: pip install shtab"
+            )
+        own = _parser(SCRIPT)  # shells complete a command's words, and `python -m bridge` is none
+        for place in _with_commands(own):
+            for action in place._actions:
+                if action.type is Path:
+                    kind = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE
+                    action.complete = kind  # type: ignore[attr-defined]  # where shtab looks
+        print(shtab.complete(own, str(values)))
+        parser.exit()
+
+
+def _with_commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The parser, and those of its commands."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            yield from action.choices.values()
 
 
 def _add_compare(add_command: Adder) -> None:

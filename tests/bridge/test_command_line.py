@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -279,3 +280,30 @@ def test_arrays_leave_room_for_scalars(kept_as, files, monkeypatch, capsys) -> N
     rows = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line[0] == " "]
     assert rows == ["mean", *(f"beta[{i}]" for i in range(3)), "sigma", "last", "y_rep:", "Omega:"]
     assert az.from_netcdf("draws.nc")["posterior"]["y_rep"].shape == (4, 5, 1000)
+
+
+def test_shells_complete_commands_options_and_choices() -> None:
+    pytest.importorskip("shtab", reason="shtab is not installed: pip install shtab")
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    command = [sys.executable, "-m", "bridge", "--print-completion", "bash"]
+    script = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+
+    def completed(*words: str) -> list[str]:
+        line = " ".join(f'"{word}"' for word in ("trusted-posteriors", *words))
+        ask = f"COMP_WORDS=({line}); COMP_CWORD={len(words)}; _shtab_trusted_posteriors"
+        bash = f'{script}\n{ask}; echo "${{COMPREPLY[@]}}"'
+        return subprocess.run(
+            ["bash", "-c", bash], check=True, capture_output=True, text=True
+        ).stdout.split()
+
+    assert completed("fi") == ["fit"]
+    assert completed("fit", "--wa") == ["--want"]
+    assert completed("fit", "--want", "") == ["draws", "density"]
+
+
+def test_completion_without_shtab_says_what_to_install(monkeypatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    with pytest.raises(SystemExit, match="2"):
+        main(["--print-completion", "bash"])
+    assert "pip install shtab" in capsys.readouterr().err
