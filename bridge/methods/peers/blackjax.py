@@ -41,7 +41,8 @@ class GaussianVI:
     step_size: float = 0.01
 
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
-        """
+        """Fit q and make ``draws`` draws of it.
+
         Raises
         ------
         ImportError
@@ -127,7 +128,8 @@ class Pathfinder:
     paths: int = 4
 
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
-        """
+        """Fit q and make ``draws`` draws of it.
+
         Raises
         ------
         ImportError

@@ -64,7 +64,8 @@ class Guide:
     gradients_a_draw: int = 0
 
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
-        """
+        """Fit q and make ``draws`` draws of it.
+
         Raises
         ------
         ImportError

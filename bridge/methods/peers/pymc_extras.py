@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bridge.methods.base import Array, Fit, Problem
 from bridge.methods.gaussian import gaussian_mixture_log_q
 from bridge.methods.peers.shared import fit_of, imported, peer, quiet
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 __all__ = ["PYMC_EXTRAS_METHODS", "Dadvi", "Laplace", "Pathfinder"]
 
@@ -40,7 +44,8 @@ class Pathfinder:
     paths: int = 4
 
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
-        """
+        """Fit q and make ``draws`` draws of it.
+
         Raises
         ------
         ImportError
@@ -101,7 +106,8 @@ class Dadvi:
     n_fixed_draws: int = 30
 
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
-        """
+        """Fit q and make ``draws`` draws of it.
+
         Raises
         ------
         ImportError
@@ -122,8 +128,8 @@ class Dadvi:
         evaluations = sum(int(found[name]) for name in ("njev", "nhev") if name in found)
         cov = np.diag(np.exp(2 * log_sd))
         return _gaussian(
-            problem, mean, cov, draws, seed, seconds, self.n_fixed_draws * evaluations,
-            asdict(self), bool(found["success"]), str(found["message"].item()),
+            problem, mean, cov, found, draws=draws, seed=seed, seconds=seconds,
+            gradients=self.n_fixed_draws * evaluations, options=asdict(self),
         )  # fmt: skip
 
 
@@ -150,7 +156,8 @@ class Laplace:
     optimize_method: str = "BFGS"
 
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
-        """
+        """Fit q and make ``draws`` draws of it.
+
         Raises
         ------
         ImportError
@@ -172,8 +179,8 @@ class Laplace:
         mean = np.asarray(fitted["mean_vector"].values, dtype=float)
         cov = np.asarray(fitted["covariance_matrix"].values, dtype=float)
         return _gaussian(
-            problem, mean, cov, draws, seed, seconds, int(found["njev"]), asdict(self),
-            bool(found["success"]), str(found["message"].item()),
+            problem, mean, cov, found, draws=draws, seed=seed, seconds=seconds,
+            gradients=int(found["njev"]), options=asdict(self),
         )  # fmt: skip
 
 
@@ -181,17 +188,18 @@ def _gaussian(
     problem: Problem,
     mean: Array,
     cov: Array,
+    found: xr.Dataset,
+    *,
     draws: int,
     seed: int,
     seconds: float,
     gradients: int,
     options: dict[str, object],
-    converged: bool,
-    message: str,
 ) -> Fit:
-    """A Fit of q = N(mean, cov), drawn here: these fits make their draws one at a time.
+    """A Fit of q = N(mean (D,), cov (D, D)), drawn here: DADVI would draw one after another.
 
-    ``seconds`` are with the compilation of its graphs, which is not told apart.
+    ``found`` is what the optimiser said; ``seconds`` are with the compilation of its graphs, which
+    is not told apart.
     """
     rng = np.random.default_rng(seed)
     try:
@@ -201,8 +209,9 @@ def _gaussian(
     except ValueError as error:  # of SciPy or, LinAlgError, of NumPy
         sd = np.sqrt(np.abs(np.diag(cov)))
         raise np.linalg.LinAlgError(
-            f"{PACKAGE} gave a covariance that no Gaussian has in double precision, with sds from "
-            f"{sd.min():.3g} to {sd.max():.3g} ({error}): its fit ran away; try another method"
+            f"the covariance that {PACKAGE} gave is not positive definite in double precision, sds "
+            f"from {sd.min():.3g} to {sd.max():.3g} ({error}): its optimiser has not come to a "
+            "mode; try another method"
         ) from error
     return fit_of(
         problem.pymc_target,
@@ -214,7 +223,10 @@ def _gaussian(
         options=options,
         log_q=log_q,
         gradients=gradients,
-        info={"converged": converged, "stop_reason": message},
+        info={
+            "converged": bool(found["success"]),
+            "stop_reason": str(found["message"].item()),
+        },
     )
 
 

@@ -105,6 +105,14 @@ def test_peers_are_judged_as_other_approximations(gaussian_database: Path, name:
     assert record["kl_qp"] > 1 and record["sd_ratio"] < 0.1
 
 
+def test_a_covariance_that_is_none_is_a_sentence() -> None:
+    problem = CaseProblem(load_case("eight_schools-eight_schools_noncentered"))
+    with pytest.raises(
+        np.linalg.LinAlgError, match=r"not positive definite .* has not come to a m"
+    ):
+        run("pymcx-laplace", problem)  # without the Jacobian the density is flat in log τ
+
+
 def test_dais_counts_the_gradients_of_its_transitions() -> None:
     require("numpyro")
     short = replace(METHODS["numpyro-dais"].run, steps=500)
