@@ -16,6 +16,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorVariable
 
 import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before it compiles
+from pymc_ext.batched_determinants import mode_for
 from pymc_ext.density.check import NoGradientError
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.layout import entry_names, layout_of, pieces
@@ -28,6 +29,7 @@ from pymc_ext.typed_graphs import gradients, replaced
 
 if TYPE_CHECKING:
     from pytensor.compile import Function
+    from pytensor.compile.mode import Mode
 
     from pymc_ext.pytensor_versions import TensorSharedVariable
 
@@ -186,6 +188,10 @@ class PyMCDensity:
     ) -> Function:
         """A compiled function; its seconds go to the clock."""
         options = {**self._compile_kwargs, **kwargs}
+        several = outputs if isinstance(outputs, Sequence) else [outputs]
+        mode = mode_for(several, cast("str | Mode | None", options.pop("mode", None)))
+        if mode is not None:
+            options["mode"] = mode
         with self.clock.compiling():
             return pm.pytensorf.compile(list(inputs), outputs, on_unused_input="ignore", **options)
 
