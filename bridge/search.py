@@ -17,6 +17,7 @@ from bridge.methods.table import METHODS
 from bridge.prediction import NORMAL_KURTOSIS, nuts_gradients
 from bridge.trust import missed
 from pymc_ext.density import DensityError, TransportMap
+from pymc_ext.density.check import NoGradientError
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
@@ -181,6 +182,8 @@ def _require_defined(problem: ModelProblem) -> None:
     asked before any method runs, which for a model would be to compile it."""
     try:
         problem.require_defined()
+    except NoGradientError:
+        return  # the model's own sampler may have steps that need none
     except DensityError:
         raise
     except Exception as error:  # there is none, of a discrete variable say, as the method said

@@ -11,6 +11,10 @@ class DensityError(ValueError):
     """A density that no algorithm can work on; the message says what to change."""
 
 
+class NoGradientError(DensityError):
+    """A density that cannot be differentiated as often as asked; the message names what cannot."""
+
+
 def require_density(density: object) -> None:
     """Raise DensityError unless ``density`` has the members of a :class:`Density`."""
     members = ("dimension", "log_density", "log_density_gradient")

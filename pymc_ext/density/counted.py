@@ -65,7 +65,7 @@ class CountedDensity:
         if self.noisy:
             raise ValueError(
                 "log p̃ is only a noisy estimate with pm.Minibatch data: build the model on all "
-                "data to evaluate it"
+                "data to evaluate it, or fit px.BernsteinVI or px.MonteCarloVI, which take batches"
             )
 
     @property

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorVariable
 
 import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before it compiles
+from pymc_ext.batched_determinants import mode_for
+from pymc_ext.density.check import NoGradientError
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.layout import entry_names, layout_of, pieces
 from pymc_ext.density.protocol import Array
@@ -28,6 +29,7 @@ from pymc_ext.typed_graphs import gradients, replaced
 
 if TYPE_CHECKING:
     from pytensor.compile import Function
+    from pytensor.compile.mode import Mode
 
     from pymc_ext.pytensor_versions import TensorSharedVariable
 
@@ -186,6 +188,10 @@ class PyMCDensity:
     ) -> Function:
         """A compiled function; its seconds go to the clock."""
         options = {**self._compile_kwargs, **kwargs}
+        several = outputs if isinstance(outputs, Sequence) else [outputs]
+        mode = mode_for(several, cast("str | Mode | None", options.pop("mode", None)))
+        if mode is not None:
+            options["mode"] = mode
         with self.clock.compiling():
             return pm.pytensorf.compile(list(inputs), outputs, on_unused_input="ignore", **options)
 
@@ -200,11 +206,11 @@ class PyMCDensity:
             (lp,) = over_draws([self.logp], {self.theta: rows}, rows.shape[0], check)
             inputs, outputs = [rows], [lp]
             if with_score:
-                outputs += gradients(lp.sum(), [rows])
+                outputs += scores(lp.sum(), [rows])
                 if self.extras:
                     weights = pt.vector("weights")
                     inputs.append(weights)
-                    outputs += gradients((weights * lp).sum(), self.extras)
+                    outputs += scores((weights * lp).sum(), self.extras)
             f = self._compiled(inputs, outputs, with_score)
             size = self.rows_per_call = rows_per_call(f)
         return lambda theta, *weights: in_blocks(f, size, theta, *weights)
@@ -213,7 +219,7 @@ class PyMCDensity:
         (lp,) = cast("list[TensorVariable]", checked([self.logp], self.model.check_bounds))
         outputs = [lp]
         if with_score:
-            outputs += gradients(lp, [self.theta, *self.extras])
+            outputs += scores(lp, [self.theta, *self.extras])
         return self._compiled([self.theta], outputs, with_score)
 
     def _compiled(
@@ -295,20 +301,23 @@ class PyMCDensity:
     @cached_property
     def _products(self) -> Function:
         with self.clock.compiling():
-            (gradient,) = gradients(self.logp, [self.theta])
+            (gradient,) = scores(self.logp, [self.theta])
             direction = pt.vector("direction", shape=(self.dimension,))
             directions = pt.matrix("directions", shape=(None, self.dimension))
             try:
                 (product,) = gradients(pt.dot(gradient, direction), [self.theta])
-            except (NotImplementedError, NullTypeGradError) as error:
-                raise TypeError(
-                    f"the log density of this model cannot be differentiated twice ({error}); fit "
-                    "it with MixedVI('eig', base='unit'), which needs gradients only"
+                many = over_draws(
+                    [product], {direction: directions}, directions.shape[0], self.model.check_bounds
+                )[0]
+                return self.compile([self.theta, directions], many)
+            except Warning:  # an error by the user's own filters
+                raise
+            except Exception as error:  # Ops' own code, and code that their authors never compiled
+                raise NoGradientError(
+                    "the log density of this model cannot be differentiated twice "
+                    f"({first_line(error)}); fit it with MixedVI('eig', base='unit'), which needs "
+                    "gradients only"
                 ) from error
-            many = over_draws(
-                [product], {direction: directions}, directions.shape[0], self.model.check_bounds
-            )[0]
-            return self.compile([self.theta, directions], many)
 
     def hessian(self, theta: Array) -> Array:
         """∇² log p̃ at θ (D,), exact and symmetrised; compiled when first asked for."""
@@ -317,3 +326,29 @@ class PyMCDensity:
         with _ONE_AT_A_TIME:
             H = np.concatenate([self._products(theta, eye[i : i + HESSIAN_ROWS]) for i in blocks])
         return (H + H.T) / 2
+
+
+def scores(of: TensorVariable, wrt: Sequence[Variable]) -> list[TensorVariable]:
+    """Gradients of a log density; what its Ops lack is said in a sentence.
+
+    Raises
+    ------
+    NoGradientError
+        An Op of the graph has no gradient, or fails to make it.
+    """
+    try:
+        return gradients(of, wrt)
+    except Warning:  # an error by the user's own filters
+        raise
+    except Exception as error:  # an Op's own code makes its gradient, and may fail with anything
+        raise NoGradientError(
+            f"the log density of this model has no gradient ({first_line(error)}): give that Op "
+            "one (L_op, pullback in PyTensor 3), write it in PyTensor's own functions, or use "
+            "pm.sample, which has steps that need none"
+        ) from error
+
+
+def first_line(error: Exception) -> str:
+    """An error's kind with the first line of its message, at most 200 characters."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}"[:200]

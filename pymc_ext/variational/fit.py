@@ -42,9 +42,9 @@ def fit(
     r"""Fit a family to a PyMC model and hand back draws of q as ArviZ data.
 
     What ``pm.fit(method=px.LaplaceVI()).sample(1000)`` gives, with q's numbers beside its draws, in
-    the groups that fits of pymc-extras return. The draws are q's, and no draws of the posterior
-    unless ``posterior.attrs["khat"]`` is below 0.7: `bridge.fit` resamples them and looks for what
-    q misses, `px.diagnose` says by how much an approximation of ``pm.fit`` is off.
+    the groups that fits of pymc-extras return. The draws are q's and no draws of the posterior;
+    where ``posterior.attrs["usable"]`` is 1 importance weights make them such. `bridge.fit`
+    does that, and looks for what q misses; `px.diagnose` says how far one of ``pm.fit`` is off.
 
     Parameters
     ----------

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity, DifferenceHessian
+from pymc_ext.density.check import NoGradientError
 from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.normal import LOG_2PI
 from pymc_ext.maths.trust_region import Mode, NoModeError, curvature_scale, find_mode
@@ -239,15 +240,20 @@ class LaplaceSearch:
         exact = getattr(self.density.density, "hessian", None)
         if not self.hessian.rough:
             return mode
-        if exact is None:
-            rough = [self.names[i] for i in self.hessian.rough]
-            self.warnings.append(
-                f"the score jumps, or is noisy, along {rough}: the curvature there is not reliable"
-            )
-            return mode
-        logger.info("log p̃ is not smooth at the stationary point: its exact Hessian is compiled")
-        self.density.gradients += len(mode.theta)
-        return replace(mode, hessian=exact(mode.theta))
+        if exact is not None:
+            logger.info("log p̃ is not smooth at the stationary point: compiling its exact Hessian")
+            try:
+                mode = replace(mode, hessian=exact(mode.theta))
+            except NoGradientError as error:
+                logger.info("%s", error)
+            else:
+                self.density.gradients += len(mode.theta)
+                return mode
+        rough = [self.names[i] for i in self.hessian.rough]
+        self.warnings.append(
+            f"the score jumps, or is noisy, along {rough}: the curvature there is not reliable"
+        )
+        return mode
 
     def _indefinite(self, mode: Mode, start: Array, path: Array, max_iterations: int) -> LaplaceFit:
         """A stationary point with flat directions is refused or modified; others are no mode."""

@@ -167,3 +167,15 @@ def test_threads_take_turns_in_the_compiled_function() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(evaluate, [1, 60, 1, 20] * 10))
+
+
+def test_a_determinant_for_each_draw_is_compiled() -> None:
+    """PyTensor 2.38's own rewrite of log(det) fails on pm.LKJCorr and pm.Wishart in many rows."""
+    with pm.Model() as model:
+        pm.LKJCorr("r", n=3, eta=2)
+    density, theta = PyMCDensity(model), np.random.default_rng(1).normal(size=(4, 3))
+    (name,) = (v.name for v in model.value_vars)
+    logp, dlogp = model.compile_logp(), model.compile_dlogp()
+    lp, scores = density.log_density_gradient(theta)
+    np.testing.assert_allclose(lp, [logp({name: t}) for t in theta], rtol=EXACT)
+    np.testing.assert_allclose(scores, [dlogp({name: t}) for t in theta], rtol=1e-8)
