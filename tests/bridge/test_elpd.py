@@ -12,6 +12,7 @@ import pytest
 
 import bridge
 import pymc_ext as px
+from benchmarks.speed.model_kinds_models import KINDS
 
 ROWS, GROUPS = 100, 10
 X = np.random.default_rng(5).normal(size=ROWS)
@@ -45,6 +46,25 @@ def logistic() -> pm.Model:
     return model
 
 
+MODELS = [
+    robust,
+    counts,
+    logistic,
+    *(
+        KINDS[name]
+        for name in (
+            "negative-binomial",
+            "zero-inflated",
+            "ordered-logistic",
+            "categorical",
+            "hierarchical-centred",
+            "hsgp",
+            "censored",
+        )
+    ),
+]
+
+
 def elpd(idata: Any) -> tuple[float, float]:
     """By PSIS leave-one-out, and its standard error over rows, nats."""
     loo = az.loo(idata)
@@ -53,7 +73,7 @@ def elpd(idata: Any) -> tuple[float, float]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")  # a row of counts, NUTS's too
-@pytest.mark.parametrize("make", [robust, counts, logistic])
+@pytest.mark.parametrize("make", MODELS)
 def test_elpd_is_that_of_nuts(make: Callable[[], pm.Model]) -> None:
     """Two standard errors are 10 to 20 nats; of draws of the posterior only Monte Carlo noise is
     left: .13 nats at most, as between two runs of NUTS."""
