@@ -27,7 +27,7 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 
 RESULTS = Path(__file__).parent / "results" / "predicted.json"
-ESS, BUDGET = 400, 400_000
+ESS, BUDGET, DRAWS = 400, 400_000, 4_000  # the last as `bridge.fit` hands back
 SEED_OF_FIT, SEED_OF_CHAINS = 7, 11
 Numbers = dict[str, float | int | str | bool | None]
 
@@ -36,7 +36,7 @@ def measured(case: CaseProblem) -> Numbers:
     """One posterior."""
     problem = as_problem(case.program, case.data)
     target = problem.pymc_target
-    search = Search(problem, 0.7, ESS, 1, 20_000, SEED_OF_FIT)
+    search = Search(problem, 0.7, ESS, 1, 20_000, DRAWS, SEED_OF_FIT)
     search.attempt(METHODS["hierarchical"])
     found: Numbers = {"dimension": target.dimension, "map": search.attempts[-1].gradients}
     if search.coordinates is None:
