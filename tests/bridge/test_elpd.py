@@ -46,19 +46,18 @@ def logistic() -> pm.Model:
     return model
 
 
+LAPLACE_IS_NEAR = [robust, counts, logistic]
 MODELS = [
-    robust,
-    counts,
-    logistic,
+    *LAPLACE_IS_NEAR,
     *(
         KINDS[name]
         for name in (
             "negative-binomial",
             "zero-inflated",
-            "ordered-logistic",
             "categorical",
             "hierarchical-centred",
             "hsgp",
+            "weibull",
             "censored",
         )
     ),
@@ -84,9 +83,11 @@ def test_elpd_is_that_of_nuts(make: Callable[[], pm.Model]) -> None:
     trusted = bridge.fit(model, random_seed=1).idata
     for idata in (exact, trusted):
         pm.stats.compute_log_likelihood(idata, model=model, progressbar=False)
+    (truth, se), (ours, _) = elpd(exact), elpd(trusted)
+    assert abs(ours - truth) < min(2 * se, 0.4)
+    if make not in LAPLACE_IS_NEAR:
+        return
     with model:
         laplace = pm.fit(method=px.LaplaceVI(random_seed=1), progressbar=False)
-    (truth, se), (ours, _) = elpd(exact), elpd(trusted)
     rough, _ = elpd(laplace.sample(4_000, random_seed=1, log_likelihood=True))
-    assert abs(ours - truth) < min(2 * se, 0.4)
     assert abs(rough - truth) < 2 * se
