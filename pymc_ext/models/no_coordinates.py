@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pymc as pm
 
-WISHART = type(pm.Wishart.rv_op)
+WISHART = "WishartRV"  # its class, which PyMC 5 and 6 give in different ways
 
 
 def refuse_simulators(model: pm.Model) -> None:
@@ -19,11 +19,15 @@ def refuse_simulators(model: pm.Model) -> None:
 
 
 def refuse_wishart(model: pm.Model) -> None:
-    """ValueError where a free variable is ``pm.Wishart``, whose matrices PyMC does not transform:
+    """ValueError where a free variable is a ``pm.Wishart`` that is not transformed, as of PyMC 5:
     next to every point of R^D that is positive definite lie points that are no matrix of it."""
-    names = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, WISHART)]
+    names = [
+        rv.name
+        for rv in model.free_RVs
+        if type(rv.owner.op).__name__ == WISHART and model.rvs_to_transforms[rv] is None
+    ]
     if names:
         raise ValueError(
-            f"{', '.join(map(repr, names))} is pm.Wishart, which PyMC has no unconstrained "
+            f"{', '.join(map(repr, names))} is pm.Wishart, which PyMC 5 has no unconstrained "
             "coordinates for: give the covariance by pm.LKJCholeskyCov instead"
         )
