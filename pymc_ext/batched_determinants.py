@@ -1,7 +1,7 @@
 """Determinants of many matrices at once, which PyTensor 2.38 does not compile where a log is taken.
 
 Its rewrite of log(det(x)) takes ``x`` for one matrix and ends in a bare AssertionError where there
-is one for each draw, as of ``pm.LKJCorr`` and ``pm.Wishart``. PyTensor 3 has mended it.
+is one for each draw, as of ``pm.LKJCorr``. PyTensor 3 has mended it.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from pymc_ext.density.rows import rows_per_call
 from pymc_ext.density.undefined import refuse_missing_data
 from pymc_ext.models.discrete import refuse_discrete
 from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
+from pymc_ext.models.no_coordinates import refuse_simulators, refuse_wishart
 from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.over_draws import over_draws
 
@@ -78,6 +79,8 @@ class PyMCTarget:
     def __init__(self, model: pm.Model, name: str, leave_out: Collection[str] = ()):
         _check_continuous(model)
         refuse_periodic(model)
+        refuse_simulators(model)
+        refuse_wishart(model)
         self.name = name
         self.model = model
         self.leave_out = frozenset(leave_out)
@@ -169,11 +172,12 @@ def _check_continuous(model: pm.Model) -> None:
 def require_samplable(model: pm.Model) -> None:
     """Raise ValueError for a model that not even its own sampler serves.
 
-    It has no free variable, or a flat one that no data inform, its data hold NaN, or its log
-    density is random (``pm.Minibatch``).
+    It has no free variable, or a flat one that no data inform, its data hold NaN or are compared
+    with a simulator's, or its log density is random (``pm.Minibatch``).
     """
     if not model.free_RVs:
         raise ValueError("the model has no free variable, so that there is nothing to fit")
+    refuse_simulators(model)
     mend_observed(model)
     refuse_unobserved_flat(model)
     refuse_missing_data(model)

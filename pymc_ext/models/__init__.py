@@ -1,6 +1,6 @@
 """What a PyMC model is held to before it is fitted; knows no density and no family.
 
 `context` finds the model that a call is about, `discrete` refuses one with parameters that are not
-continuous, `improper` refuses one whose posterior has no finite
-mass, `observed_twice` mends what PyMC's predictions leave behind.
+continuous, `no_coordinates` one with a simulator or Wishart's matrices, `improper` one whose
+posterior has no finite mass; `observed_twice` mends what PyMC's predictions leave behind.
 """

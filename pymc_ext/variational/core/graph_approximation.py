@@ -20,6 +20,7 @@ from pymc_ext.density.model import PyMCDensity
 from pymc_ext.models.context import TO_THE_FAMILY, context
 from pymc_ext.models.discrete import refuse_discrete
 from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
+from pymc_ext.models.no_coordinates import refuse_simulators, refuse_wishart
 from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.over_draws import has_scan, over_draws, scan_draws
 from pymc_ext.typed_graphs import replaced
@@ -53,6 +54,8 @@ class GraphApproximation(Approximation):
     ) -> None:
         model = context(model, TO_THE_FAMILY)
         refuse_discrete(model)
+        refuse_simulators(model)
+        refuse_wishart(model)
         refuse_periodic(model)
         mend_observed(model)
         check_start(model, start)

@@ -170,7 +170,7 @@ def test_threads_take_turns_in_the_compiled_function() -> None:
 
 
 def test_a_determinant_for_each_draw_is_compiled() -> None:
-    """PyTensor 2.38's own rewrite of log(det) fails on pm.LKJCorr and pm.Wishart in many rows."""
+    """PyTensor 2.38's own rewrite of log(det) fails on pm.LKJCorr in many rows."""
     with pm.Model() as model:
         pm.LKJCorr("r", n=3, eta=2)
     density, theta = PyMCDensity(model), np.random.default_rng(1).normal(size=(4, 3))
