@@ -33,8 +33,8 @@ def nuts_gradients(
               \max(1, (\kappa - 1) / 4)\big)
 
     was fitted to 37 posteriors before chains went on until sds are known; now it lies within a
-    factor of two on 91 % of 44. Where chains leave the coordinates they take far more, 40 times
-    as many on centred eight schools (`python -m benchmarks.speed.predicted`).
+    factor of two on 95 % of 40. Where a heavy tail makes an sd hard to know they take far more, 8
+    times as many on one_comp_mm_elim_abs (`python -m benchmarks.speed.predicted`).
 
     Parameters
     ----------

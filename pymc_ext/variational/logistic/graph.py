@@ -23,7 +23,7 @@ from pytensor.scalar import (
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.elemwise import Elemwise
 
-from pymc_ext.pytensor_versions import Alloc, Shape, Shape_i
+from pymc_ext.pytensor_versions import Alloc, Einsum, Shape, Shape_i, inline_ofg_node
 from pymc_ext.typed_graphs import gradients
 
 STEPS = (Ceil, Floor, IntDiv, Mod, RoundHalfAwayFromZero, RoundHalfToEven, Sign, Trunc)
@@ -31,9 +31,24 @@ STEPS = (Ceil, Floor, IntDiv, Mod, RoundHalfAwayFromZero, RoundHalfToEven, Sign,
 
 def simplified(nodes: Iterable[Variable]) -> list[TensorVariable]:
     """Canonical form of the graphs; their root variables stay the same objects."""
-    copies = clone_replace(list(nodes))
+    copies = clone_replace(_inlined(list(nodes)))
     rewritten = rewrite_graph(copies, include=("canonicalize", "stabilize"), clone=False)
     return list(cast("Sequence[TensorVariable]", rewritten))
+
+
+def _inlined(nodes: list[Variable]) -> list[Variable]:
+    """The graphs with what einsums hold inside in their place."""
+    while True:
+        seen = set[Variable]().union(*map(_ancestors, nodes))
+        einsums = {x.owner for x in seen if x.owner and isinstance(x.owner.op, Einsum)}
+        if not einsums:
+            return nodes
+        inner = [
+            pair
+            for node in einsums
+            for pair in zip(node.outputs, inline_ofg_node(node), strict=True)
+        ]
+        nodes = clone_replace(nodes, dict(inner))
 
 
 def scalar_op(variable: Variable) -> ScalarOp | None:

@@ -171,6 +171,7 @@ SPELLINGS = {
     "stacked probabilities": categorical_probabilities,
     "containers": with_data_containers,
     "matrix": as_matrix,
+    "einsum": lambda X, y, b: pm.Bernoulli("y", logit_p=pt.einsum("ij,j->i", X, b), observed=y),
     "guarded": guarded,
     "clipped": lambda X, y, b: pm.Bernoulli(
         "y", p=pm.math.clip(pm.math.sigmoid(X @ b), 1e-15, 1 - 1e-15), observed=y
