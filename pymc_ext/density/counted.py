@@ -108,6 +108,8 @@ class CountedDensity:
 
     def _in_parts(self, theta: Array) -> list[Array]:
         """Rows of `MOST_NUMBERS` at most, in parts of nearly one size."""
+        if theta.size <= MOST_NUMBERS:  # a search asks for one point at a time, thousands of times
+            return [theta]
         return np.array_split(theta, max(1, -(-theta.size // MOST_NUMBERS)))
 
     # ---- parameters beside θ ---------------------------------------------------------------

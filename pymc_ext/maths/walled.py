@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ def walled(loss: Loss, impossible: type[Exception] | tuple[type[Exception], ...]
                 value, gradient = loss(x)
         except impossible:
             return _wall(x, lowest)
-        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+        if not (isfinite(value) and np.isfinite(gradient).all()):
             return _wall(x, lowest)
         if lowest is None or value < lowest[0]:
             lowest = value, x.copy(), gradient.copy()
