@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,10 @@ CACHE_VARIABLE = "STAN_MODELS_CACHE"
 
 
 def cache_directory() -> Path:
-    """``$STAN_MODELS_CACHE``, or the user's cache directory; not created, never with a space."""
+    """``$STAN_MODELS_CACHE``, or the user's cache directory; not created, never with a space.
+
+    Refused where every user may write: what is compiled into it is run.
+    """
     given = os.environ.get(CACHE_VARIABLE)
     path = Path(given).expanduser().resolve() if given else user_cache_path("stan_models")
     if any(character.isspace() for character in str(path)):
@@ -28,13 +32,18 @@ def cache_directory() -> Path:
             f"cache directory '{path}' contains a space, which GNU make cannot handle; "
             f"set {CACHE_VARIABLE} to a directory without one"
         )
+    if path.is_dir() and path.stat().st_mode & stat.S_IWOTH:
+        raise ToolchainError(
+            f"cache directory {path} can be written by every user of this machine, and the code in "
+            f"it is run: `chmod o-w {path}`, or set {CACHE_VARIABLE} to another directory"
+        )
     return path
 
 
 def writable(directory: Path) -> Path:
     """Create ``directory`` and prove that files can be written there."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             pass
     except OSError as error:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from stan_models.errors import ToolchainError
 from stan_models.toolchain.cache import file_digest, only_builder, write_atomically
+from stan_models.toolchain.known_wheels import KNOWN
 from stan_models.toolchain.progress import step
 
 REQUIREMENT = "httpstan>=4.13,<5"
@@ -62,7 +63,7 @@ def adopt(cache: Path, wheel: Path | None) -> Wheel:
             return present
         with tempfile.TemporaryDirectory(dir=cache, prefix="wheel-") as folder:
             found = _copy(wheel, Path(folder)) if wheel else _download(Path(folder))
-            checked = Wheel(cache / "wheels" / found.name, file_digest(found))
+            checked = Wheel(cache / "wheels" / found.name, _require_published(found))
             checked.path.parent.mkdir(exist_ok=True)
             found.replace(checked.path)
         write_atomically(cache / "wheels" / "chosen", f"{checked.sha256} {checked.path.name}\n")
@@ -76,6 +77,19 @@ def _copy(wheel: Path, folder: Path) -> Path:
     if not re.match(r"httpstan-[^-]+-.*\.whl$", wheel.name) or not _is_whole(wheel):
         raise ToolchainError(f"{wheel} is not a complete httpstan wheel; fetch it again")
     return Path(shutil.copy(wheel, folder))
+
+
+def _require_published(wheel: Path) -> str:
+    """Its SHA-256; ToolchainError where a wheel of this name was published with another."""
+    sha256 = file_digest(wheel)
+    published = KNOWN.get(wheel.name, sha256)
+    if sha256 != published:
+        raise ToolchainError(
+            f"{wheel.name} has SHA-256 {sha256[:16]}…, and {published[:16]}… on the Python Package "
+            "Index: it is not what was published; fetch it again, or give a wheel of your own "
+            "build another version"
+        )
+    return sha256
 
 
 def _is_whole(wheel: Path) -> bool:
@@ -102,9 +116,15 @@ def _download(folder: Path) -> Path:
 def unpack(wheel: Wheel, directory: Path) -> None:
     """Unpack the C++ side of ``wheel`` as ``include/``, ``lib/`` and ``bin/stanc``."""
     with zipfile.ZipFile(wheel.path) as archive:
-        for name in archive.namelist():
-            place = _place(name)
-            if place is not None and not name.endswith("/"):
+        places = {name: _place(name) for name in archive.namelist() if not name.endswith("/")}
+        for name, place in places.items():
+            if place is not None and ".." in Path(place).parts:
+                raise ToolchainError(
+                    f"{wheel.path.name} holds {name!r}, which leaves the folder it is unpacked "
+                    "in: it is no httpstan wheel; fetch it again"
+                )
+        for name, place in places.items():
+            if place is not None:
                 _extract(archive, name, directory / place)
     (directory / "bin" / "stanc").chmod(0o755)  # zipfile drops the executable bit
 

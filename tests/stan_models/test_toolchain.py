@@ -154,6 +154,34 @@ def test_wheel_given_is_used_and_unpacked(empty_cache, tmp_path):
     assert chosen(empty_cache).version == "4.17.0"
 
 
+def test_a_published_wheel_has_the_published_bytes(empty_cache, tmp_path):
+    name = "httpstan-4.13.0-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"
+    changed = small_wheel(tmp_path).rename(tmp_path / name)
+    with pytest.raises(ToolchainError, match="not what was published; fetch it again"):
+        use_wheel(changed)
+    assert chosen(empty_cache) is None
+
+
+def test_a_wheel_that_leaves_its_folder_is_refused_before_anything_is_written(tmp_path):
+    path = small_wheel(tmp_path)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("httpstan/lib/../../../outside", "")
+    with pytest.raises(ToolchainError, match="leaves the folder"):
+        unpack(Wheel(path, "a" * 64), tmp_path / "in" / "out")
+    assert not (tmp_path / "in").exists() and not (tmp_path / "outside").exists()
+
+
+def test_a_cache_that_everybody_may_write_is_refused(tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(0o777)
+    monkeypatch.setenv("STAN_MODELS_CACHE", str(cache))
+    with pytest.raises(ToolchainError, match=r"chmod o-w .*cache"):
+        cache_directory()
+    cache.chmod(0o775)  # a team's
+    assert cache_directory() == cache
+
+
 def test_failed_build_is_not_taken_for_stan(empty_cache, tmp_path, monkeypatch):
     make = tmp_path / "bin" / "make"
     make.parent.mkdir()
