@@ -1,32 +1,62 @@
 """SHA-256 of the httpstan wheels that are known, as the Python Package Index has them."""
 
-KNOWN = {  # httpstan-4.13.0 is Stan 2.35, httpstan-4.17.0 Stan 2.39
-    "httpstan-4.13.0-cp310-cp310-macosx_13_0_x86_64.whl": "d74077e482391586da9510847bd56cb7feb6fbed8b32bfc741c9067f1bb5cd17",
-    "httpstan-4.13.0-cp310-cp310-macosx_14_0_arm64.whl": "4ec50f8d473c7841cf68b73845dfc1cc2c5c88cf0b4478a6f623d92cfdd61405",
-    "httpstan-4.13.0-cp310-cp310-macosx_15_0_arm64.whl": "37ecdf16d23cec52f624b162b3100e67c63349da8a190756a926bf4cf2c39ca6",
-    "httpstan-4.13.0-cp310-cp310-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": "563ff9949ec699426f77c86e4a8ec414c8bc36d0a1ab3fa11a2c376a9a5cdf5e",
-    "httpstan-4.13.0-cp310-cp310-manylinux_2_17_x86_64.manylinux2014_x86_64.whl": "fc16ee696c16aa57e35e588b5b3219224a43897589861bdd6e1e610f7b6197b2",
-    "httpstan-4.13.0-cp311-cp311-macosx_13_0_x86_64.whl": "d0c0807843d75629f61876319d5715e6a4efcc0c7b55fdbaa970baa86e7d2b09",
-    "httpstan-4.13.0-cp311-cp311-macosx_14_0_arm64.whl": "c8f8d9129afbe03b05562700b3a9d3b0333ebaae75e32c7013300b7c884f2896",
-    "httpstan-4.13.0-cp311-cp311-macosx_15_0_arm64.whl": "c12779e92582c041ab966c0dc0b72811e4516c99e15a66be998e40550506b090",
-    "httpstan-4.13.0-cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": "db96f12cacea0ae8efb6bddbf3061c3536b3503187befda936c6a36c1da7124d",
-    "httpstan-4.13.0-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl": "7b490d6c0e8b7048d1b58dfb79db561ae1879cb3bde3012d024ef374c0308469",
-    "httpstan-4.13.0-cp312-cp312-macosx_13_0_x86_64.whl": "046cc66f0adbf7e149361ccaa76a0e1478ed865490d1288eb91ef5007d4de590",
-    "httpstan-4.13.0-cp312-cp312-macosx_14_0_arm64.whl": "f597aea27ea4026d8a4e175dea074d316af1ccc72b61c18bda87b53b59ddb29d",
-    "httpstan-4.13.0-cp312-cp312-macosx_15_0_arm64.whl": "f225765ccc22851ce51be2300a90d70091137d559344825a25950532b26a89c7",
-    "httpstan-4.13.0-cp312-cp312-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": "be64a0bfc0ea436197da07e143630980a294cc55318250e2797655e68ffdc03f",
-    "httpstan-4.13.0-cp312-cp312-manylinux_2_17_x86_64.manylinux2014_x86_64.whl": "a452f600e314f107f6bc17e43905ea2f3aaeebf8b8b98350e861aacf84476382",
-    "httpstan-4.13.0-cp313-cp313-macosx_13_0_x86_64.whl": "dfb5bc019969659d46ad3e4db93bf4c1cebb787f9b7fd32ca66fc38beca6c861",
-    "httpstan-4.13.0-cp313-cp313-macosx_14_0_arm64.whl": "7db6e08a44f89b20491f3fc46fa7cfe2bab01c7519c318648687cce68bf968da",
-    "httpstan-4.13.0-cp313-cp313-macosx_15_0_arm64.whl": "ffa4923273585d4e91ba5168c4308b0587789de8c043bb0d00ecc0b7642ad246",
-    "httpstan-4.13.0-cp313-cp313-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": "6b4e9de61b199318bef1141871bf73742a1b657cf95491f21c45c735a8ffeaa3",
-    "httpstan-4.13.0-cp313-cp313-manylinux_2_17_x86_64.manylinux2014_x86_64.whl": "21dffe0201a5866059d2ed75322c36613421ced1a33d769b992afcc7953766f0",
-    "httpstan-4.13.0-cp314-cp314-macosx_14_0_arm64.whl": "40a5d03845c49ef2c5d60e1eda297b2e72571d1ba2f074aaf064db41e5cecedf",
-    "httpstan-4.13.0-cp314-cp314-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": "bb8dba968b0c4f4e6332e4c14ed004c07d2bce78b2bf6d47e787433c986197b2",
-    "httpstan-4.17.0-cp312-cp312-macosx_14_0_arm64.whl": "ce276d71c7bfe82f1c3f84f19a472dbccbbd3f23b265f7d09b68dd611457fad3",
-    "httpstan-4.17.0-cp312-cp312-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": "7f73e29a415718ddc45e4703c0253a9d4adc6a21aa7110ccf36821a0f94202cd",
-    "httpstan-4.17.0-cp313-cp313-macosx_14_0_arm64.whl": "f1559fce9ae4aaff28e5faaad368591a43d158869b378fc0ed2fea9731ee8510",
-    "httpstan-4.17.0-cp313-cp313-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": "b05349967ad19a6970d4392732653b8ad98839cb3cb7a7e8a493ae70a264988e",
-    "httpstan-4.17.0-cp314-cp314-macosx_14_0_arm64.whl": "5a6cb7afec68f81b2595b4cfacaa53c09386ad8bf9dec477ac79a141e7516658",
-    "httpstan-4.17.0-cp314-cp314-manylinux2014_x86_64.manylinux_2_17_x86_64.whl": "c118898d4f6c0f724748a8fcefab1a27f79d6c76a717e1e1e89838dd3719f3d2",
-}
+# A name and its digest; httpstan-4.13.0 is Stan 2.35, httpstan-4.17.0 Stan 2.39.
+_LISTED = """
+httpstan-4.13.0-cp310-cp310-macosx_13_0_x86_64.whl
+  d74077e482391586da9510847bd56cb7feb6fbed8b32bfc741c9067f1bb5cd17
+httpstan-4.13.0-cp310-cp310-macosx_14_0_arm64.whl
+  4ec50f8d473c7841cf68b73845dfc1cc2c5c88cf0b4478a6f623d92cfdd61405
+httpstan-4.13.0-cp310-cp310-macosx_15_0_arm64.whl
+  37ecdf16d23cec52f624b162b3100e67c63349da8a190756a926bf4cf2c39ca6
+httpstan-4.13.0-cp310-cp310-manylinux2014_x86_64.manylinux_2_17_x86_64.whl
+  563ff9949ec699426f77c86e4a8ec414c8bc36d0a1ab3fa11a2c376a9a5cdf5e
+httpstan-4.13.0-cp310-cp310-manylinux_2_17_x86_64.manylinux2014_x86_64.whl
+  fc16ee696c16aa57e35e588b5b3219224a43897589861bdd6e1e610f7b6197b2
+httpstan-4.13.0-cp311-cp311-macosx_13_0_x86_64.whl
+  d0c0807843d75629f61876319d5715e6a4efcc0c7b55fdbaa970baa86e7d2b09
+httpstan-4.13.0-cp311-cp311-macosx_14_0_arm64.whl
+  c8f8d9129afbe03b05562700b3a9d3b0333ebaae75e32c7013300b7c884f2896
+httpstan-4.13.0-cp311-cp311-macosx_15_0_arm64.whl
+  c12779e92582c041ab966c0dc0b72811e4516c99e15a66be998e40550506b090
+httpstan-4.13.0-cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64.whl
+  db96f12cacea0ae8efb6bddbf3061c3536b3503187befda936c6a36c1da7124d
+httpstan-4.13.0-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl
+  7b490d6c0e8b7048d1b58dfb79db561ae1879cb3bde3012d024ef374c0308469
+httpstan-4.13.0-cp312-cp312-macosx_13_0_x86_64.whl
+  046cc66f0adbf7e149361ccaa76a0e1478ed865490d1288eb91ef5007d4de590
+httpstan-4.13.0-cp312-cp312-macosx_14_0_arm64.whl
+  f597aea27ea4026d8a4e175dea074d316af1ccc72b61c18bda87b53b59ddb29d
+httpstan-4.13.0-cp312-cp312-macosx_15_0_arm64.whl
+  f225765ccc22851ce51be2300a90d70091137d559344825a25950532b26a89c7
+httpstan-4.13.0-cp312-cp312-manylinux2014_x86_64.manylinux_2_17_x86_64.whl
+  be64a0bfc0ea436197da07e143630980a294cc55318250e2797655e68ffdc03f
+httpstan-4.13.0-cp312-cp312-manylinux_2_17_x86_64.manylinux2014_x86_64.whl
+  a452f600e314f107f6bc17e43905ea2f3aaeebf8b8b98350e861aacf84476382
+httpstan-4.13.0-cp313-cp313-macosx_13_0_x86_64.whl
+  dfb5bc019969659d46ad3e4db93bf4c1cebb787f9b7fd32ca66fc38beca6c861
+httpstan-4.13.0-cp313-cp313-macosx_14_0_arm64.whl
+  7db6e08a44f89b20491f3fc46fa7cfe2bab01c7519c318648687cce68bf968da
+httpstan-4.13.0-cp313-cp313-macosx_15_0_arm64.whl
+  ffa4923273585d4e91ba5168c4308b0587789de8c043bb0d00ecc0b7642ad246
+httpstan-4.13.0-cp313-cp313-manylinux2014_x86_64.manylinux_2_17_x86_64.whl
+  6b4e9de61b199318bef1141871bf73742a1b657cf95491f21c45c735a8ffeaa3
+httpstan-4.13.0-cp313-cp313-manylinux_2_17_x86_64.manylinux2014_x86_64.whl
+  21dffe0201a5866059d2ed75322c36613421ced1a33d769b992afcc7953766f0
+httpstan-4.13.0-cp314-cp314-macosx_14_0_arm64.whl
+  40a5d03845c49ef2c5d60e1eda297b2e72571d1ba2f074aaf064db41e5cecedf
+httpstan-4.13.0-cp314-cp314-manylinux2014_x86_64.manylinux_2_17_x86_64.whl
+  bb8dba968b0c4f4e6332e4c14ed004c07d2bce78b2bf6d47e787433c986197b2
+httpstan-4.17.0-cp312-cp312-macosx_14_0_arm64.whl
+  ce276d71c7bfe82f1c3f84f19a472dbccbbd3f23b265f7d09b68dd611457fad3
+httpstan-4.17.0-cp312-cp312-manylinux2014_x86_64.manylinux_2_17_x86_64.whl
+  7f73e29a415718ddc45e4703c0253a9d4adc6a21aa7110ccf36821a0f94202cd
+httpstan-4.17.0-cp313-cp313-macosx_14_0_arm64.whl
+  f1559fce9ae4aaff28e5faaad368591a43d158869b378fc0ed2fea9731ee8510
+httpstan-4.17.0-cp313-cp313-manylinux2014_x86_64.manylinux_2_17_x86_64.whl
+  b05349967ad19a6970d4392732653b8ad98839cb3cb7a7e8a493ae70a264988e
+httpstan-4.17.0-cp314-cp314-macosx_14_0_arm64.whl
+  5a6cb7afec68f81b2595b4cfacaa53c09386ad8bf9dec477ac79a141e7516658
+httpstan-4.17.0-cp314-cp314-manylinux2014_x86_64.manylinux_2_17_x86_64.whl
+  c118898d4f6c0f724748a8fcefab1a27f79d6c76a717e1e1e89838dd3719f3d2
+""".split()
+KNOWN = dict(zip(_LISTED[::2], _LISTED[1::2], strict=True))
