@@ -73,7 +73,7 @@ $(READY): setup.cfg pyproject.toml
 	@echo "Making $(VENV) with $(PYTHON) and installing the project (a minute or two) ..."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore::UserWarning $(BIN)/python -m pip install --quiet --editable ".[stan,report,jax,cluster,test]"
+	PYTHONWARNINGS=ignore::UserWarning $(BIN)/python -m pip install --quiet --editable ".[stan,report,test]"
 	@touch $@
 
 $(READY313): setup.cfg pyproject.toml
@@ -81,7 +81,7 @@ $(READY313): setup.cfg pyproject.toml
 	@echo "Making $(VENV313) with $(PYTHON313) and installing the project with PyMC 6 ..."
 	$(PYTHON313) -m venv $(VENV313)
 	$(VENV313)/bin/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore::UserWarning $(VENV313)/bin/python -m pip install --quiet --editable ".[stan,report,jax,cluster,test]" "pymc>=6"
+	PYTHONWARNINGS=ignore::UserWarning $(VENV313)/bin/python -m pip install --quiet --editable ".[stan,report,jax,test]" "pymc>=6"
 	@touch $@
 
 $(READY_MINIMUM): setup.cfg pyproject.toml .ci/minimum_versions.py

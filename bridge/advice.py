@@ -14,8 +14,7 @@ import numpy as np
 
 from bridge.answer import Advice, NoAnswerError
 from bridge.attempt import EXPECTED_FAILURES, Attempt
-from bridge.exact import BENT, WARM, Exact, exact_answer, in_a_flow
-from bridge.interrupts import Interrupts
+from bridge.exact import BENT, COLD, WARM, Exact, exact_answer, in_a_flow
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.base import Method
 from bridge.methods.named_draws import resampled, weighted
@@ -24,6 +23,7 @@ from bridge.methods.problems import GivenProblem, as_problem, finish_of, require
 from bridge.methods.table import METHODS, find_approximations
 from bridge.search import Search
 from bridge.verdict import REPETITIONS
+from pymc_ext.interrupts import Interrupts, is_interrupt
 from pymc_ext.sampling.diagnostics import unknown_moments
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import at_work
@@ -196,6 +196,11 @@ def fit(
             answer = _so_far(problem, search, draws, seed, ess)
         else:
             answer = _of_chains(problem, search, options, draws, seed, progressbar)
+            if (
+                interrupts.seen and answer.method == COLD
+            ):  # PyMC's own sampler hands back what it has
+                short = "interrupted before all draws were made"
+                answer = replace(answer, doubts=(short, *answer.doubts))
     return replace(
         answer, random_seed=random_seed, options=given, _finish=finish_of(problem, predictive)
     )
@@ -258,7 +263,7 @@ def _of_chains(
         try:
             bent = in_a_flow(problem, search.coordinates, options, seed=seed)
         except (KeyboardInterrupt, SystemError) as error:
-            if not _is_interrupt(error):
+            if not is_interrupt(error):
                 raise
             bent, seconds = None, time.perf_counter() - begin
             search.attempts.append(Attempt.without_answer(BENT, "interrupted", seconds))
@@ -293,13 +298,6 @@ def _of_weights(problem: GivenProblem, search: Search, draws: int, seed: int, es
         effective_draws=float(w.sum() ** 2 / (w**2).sum()),
         _weighted=partial(weighted, problem, found, w, seed),
     )
-
-
-def _is_interrupt(error: BaseException | None) -> bool:
-    """Ctrl-C; compiled code of numba's turns it into a SystemError."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
 
 
 def _ran(last: Exact, begin: float, predicted: int | None) -> Attempt:

@@ -12,6 +12,7 @@ import numpy as np
 
 from bridge.attempt import Attempt
 from bridge.errors import BridgeError
+from bridge.measures.limits import KHAT_WITHOUT_MEAN
 from bridge.methods.base import Fit
 from bridge.methods.named_draws import NamedDraws
 from bridge.targets.draws import InferenceData
@@ -125,8 +126,9 @@ class Advice:
     @property
     def log_evidence(self) -> tuple[float, float] | None:
         """log Z from the importance weights of the approximation that was taken, and its standard
-        error, nats; None for chains, which have no normaliser."""
-        if self.fit is None:
+        error, nats; None for chains, which have no normaliser, and where weights do not serve (k̂
+        from 1 on), for then that error is no error."""
+        if self.fit is None or (self._taken.khat >= KHAT_WITHOUT_MEAN and not self._taken.good):
             return None
         return self._taken.log_marginal_is, self._taken.log_marginal_is_se
 

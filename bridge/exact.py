@@ -115,8 +115,7 @@ def exact_answer(
         except EXPECTED_FAILURES as error:
             if improper is not None:
                 raise RunawayError(
-                    "the posterior looks improper, and NUTS gave no draws within "
-                    f"{options.budget:,} gradients either"
+                    f"the posterior looks improper, and NUTS gave no draws either: {error}"
                 ) from error
             if isinstance(problem, DensityProblem):  # it has no sampler of its own
                 raise

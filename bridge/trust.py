@@ -12,6 +12,7 @@ from scipy.special import expit
 from bridge.measures.evidence import log_evidence
 from bridge.methods.base import Array, Fit
 from bridge.targets.base import Target
+from bridge.targets.draws import group_names
 from pymc_ext.density import CountedDensity
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.gaussian.missed_mass import (
@@ -135,7 +136,8 @@ def doubts_of_nuts(idata: InferenceData) -> tuple[str, ...]:
         fewest = int(np.argmin(np.where(known, bulk, np.inf)))
         if bulk[fewest] < FEWEST_EFFECTIVE:
             doubts.append(f"{bulk[fewest]:.0f} effective draws of {summary.index[fewest]}")
-    statistics = idata["sample_stats"]  # Metropolis steps, of discrete variables, do not diverge
+    # steps of discrete variables do not diverge, and those of Gibbs have no statistics at all
+    statistics = idata["sample_stats"] if "sample_stats" in group_names(idata) else {}
     diverging = np.asarray(statistics["diverging"]) if "diverging" in statistics else np.zeros(1)
     if diverging.mean() > DIVERGENT_MOST:
         doubts.append(f"{int(diverging.sum())} of {diverging.size} transitions diverged")

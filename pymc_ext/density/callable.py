@@ -69,6 +69,9 @@ class CallableDensity:
             )
         if names is not None and len(names) != dimension:
             raise DensityError(f"names must be {dimension} texts, got {len(names)}")
+        if names is not None and len(set(names)) < len(names):
+            twice = sorted(name for name in set(names) if list(names).count(name) > 1)
+            raise DensityError(f"names must differ, got {twice} more than once")
         self.dimension = int(dimension)
         self.unconstrained_names = None if names is None else list(names)
         self.clock = Clock()  # of what JAX compiles

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ import pytest
 import bridge
 from bridge import exact
 from bridge.exact import exact_answer
-from bridge.methods.problems import as_problem
+from bridge.methods.problems import ModelProblem, as_problem
 from bridge.search import Search
 from bridge.trust import doubts_of_nuts
 from posteriordb_cases.zoo import ZOO
@@ -164,6 +165,31 @@ def test_an_interrupt_before_chains_hands_back_the_best_so_far(monkeypatch) -> N
     assert "interrupted: these are weighted draws of the best approximation" in advice.reasons
     assert advice.idata["posterior"]["a"].size == 4000
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupted_sampler_of_pymc_is_not_trusted(monkeypatch) -> None:
+    """It hands back what it has drawn, and says nothing."""
+    run = ModelProblem.nuts
+
+    def interrupted(self, *args):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return run(self, *args)
+
+    monkeypatch.setattr(ModelProblem, "nuts", interrupted)
+    with pm.Model() as model:
+        pm.Bernoulli("kind", 0.4)
+    advice = bridge.fit(model, random_seed=1, draws=200, progressbar=False)
+    assert advice.method == "nuts" and not advice.trusted
+    assert advice.doubts[0] == "interrupted before all draws were made"
+
+
+def test_weights_that_do_not_serve_know_no_evidence() -> None:
+    advice = bridge.fit(Interrupted(at=120).density, random_seed=1)
+    (attempt,) = advice.attempts
+    heavy = replace(advice, attempts=(replace(attempt, khat=1.3, good=False),))
+    assert advice.log_evidence is not None and heavy.log_evidence is None
+    assert "log evidence" not in heavy.reasons and "log_evidence" not in heavy.attributes
 
 
 def test_an_interrupt_before_the_first_draw_of_chains_leaves_the_approximation(monkeypatch) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.interrupts import is_interrupt
 from pymc_ext.variational.bernstein.base import Affine
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.polish.guard import below_base
@@ -230,9 +231,12 @@ class _Training:
         )
         try:
             return trainer.run(budget)
-        except (KeyboardInterrupt, StopIteration) as stop:
+        except (KeyboardInterrupt, StopIteration, SystemError) as stop:
+            if isinstance(stop, SystemError) and not is_interrupt(stop):
+                raise
             trainer.finish()
-            why = str(stop) or type(stop).__name__
+            interrupted = not isinstance(stop, StopIteration)
+            why = KeyboardInterrupt.__name__ if interrupted else str(stop) or type(stop).__name__
             return False, f"stopped after {len(self.losses)} steps: {why}"
 
     def _held_out(self) -> Array:

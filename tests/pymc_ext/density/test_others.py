@@ -222,3 +222,8 @@ def test_jax_functions_of_a_wrong_shape_are_refused(function, message):
     pytest.importorskip("jax", reason="the jax extra is not installed")
     with pytest.raises(DensityError, match=message):
         CallableDensity(function, dimension=3, jax=True)
+
+
+def test_names_that_are_the_same_are_refused() -> None:
+    with pytest.raises(DensityError, match=r"names must differ, got \['a'\] more than once"):
+        CallableDensity(lambda x: x[:, 0], lambda x: x, dimension=3, names=["a", "b", "a"])

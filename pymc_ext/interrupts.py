@@ -1,4 +1,4 @@
-"""Whether Ctrl-C was pressed, also where a fit took it as its end and handed back its best q."""
+"""Ctrl-C: whether it was pressed, also where a fit took it as its end, and what it looks like."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import signal
 import threading
 from types import FrameType, TracebackType
 
-__all__ = ["Interrupts"]
+__all__ = ["Interrupts", "is_interrupt"]
 
 
 class Interrupts:
@@ -53,3 +53,10 @@ class Interrupts:
         self.seen = True
         assert callable(self._before)
         self._before(number, frame)
+
+
+def is_interrupt(error: BaseException | None) -> bool:
+    """Whether an error is Ctrl-C; compiled code of numba's turns it into a SystemError."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
