@@ -75,3 +75,28 @@ def test_a_flow_that_training_left_worse_is_its_base_again():
     base = Laplace().fit(density, random_seed=1).q
     theta, _ = fitted.q.forward(np.random.default_rng(1).standard_normal((4000, 2)))
     assert np.all(np.abs(theta.mean(axis=0) - base.mean) < 0.1 * base.std)
+
+
+@pytest.mark.parametrize("interrupt", [True, False])
+def test_ctrl_c_inside_compiled_steps_ends_the_training(interrupt) -> None:
+    """Numba raises a SystemError from it; any other of these is an error."""
+    batches = 0
+
+    def score(x):
+        nonlocal batches
+        batches += 1
+        if batches == 300:
+            try:
+                raise KeyboardInterrupt if interrupt else ZeroDivisionError
+            except BaseException as error:
+                raise SystemError("returned a result with an exception set") from error
+        return -x
+
+    density = CallableDensity(lambda x: -0.5 * (x**2).sum(1), score, dimension=2)
+    flow = Bernstein(FlowShape(8), base="identity", polish=None)
+    if not interrupt:
+        with pytest.raises(SystemError, match="exception set"):
+            flow.fit(density, random_seed=1)
+        return
+    result = flow.fit(density, random_seed=1).result
+    assert not result.converged and result.stop_reason.endswith("steps: KeyboardInterrupt")
