@@ -1,6 +1,7 @@
 from . import gp as gp
 from .density import CallableDensity as CallableDensity
 from .density import DensityError as DensityError
+from .density import check_scores as check_scores
 from .density.model import PyMCDensity as PyMCDensity
 from .matching import MatchedClassifier as MatchedClassifier
 from .matching import MatchingState as MatchingState

@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from pymc_ext.density.callable import CallableDensity
-from pymc_ext.density.check import DensityError, require_usable
+from pymc_ext.density.check import DensityError, check_scores, require_usable
 from pymc_ext.density.coordinates import DensityInCoordinates, TransportMap
 from pymc_ext.density.counted import CountedDensity
 from pymc_ext.density.differences import DifferenceHessian
@@ -39,6 +39,7 @@ __all__ = [
     "DifferenceHessian",
     "PyMCDensity",
     "TransportMap",
+    "check_scores",
     "require_usable",
 ]
 

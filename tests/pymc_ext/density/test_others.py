@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 
+import pymc_ext as px
 from pymc_ext.density import (
     CallableDensity,
     CountedDensity,
@@ -227,3 +228,26 @@ def test_jax_functions_of_a_wrong_shape_are_refused(function, message):
 def test_names_that_are_the_same_are_refused() -> None:
     with pytest.raises(DensityError, match=r"names must differ, got \['a'\] more than once"):
         CallableDensity(lambda x: x[:, 0], lambda x: x, dimension=3, names=["a", "b", "a"])
+
+
+def test_scores_are_held_to_differences_in_every_coordinate() -> None:
+    scale = np.array([1e-3, 1.0, 1e3])
+
+    def density(factor: np.ndarray) -> CallableDensity:
+        return CallableDensity(
+            lambda x: -0.5 * ((x / scale) ** 2).sum(axis=1),
+            lambda x: -factor * x / scale**2,
+            dimension=3,
+            names=["a", "b", "c"],
+        )
+
+    theta = np.random.default_rng(1).standard_normal((5, 3)) * scale
+    error = px.check_scores(density(np.ones(3)), theta)
+    assert error.shape == (3,) and error.max() < 1e-3
+    with pytest.raises(DensityError, match=r"the score of b is .*, and .* by differences: return"):
+        px.check_scores(density(np.array([1, 1.1, 1])), theta)
+    with pytest.raises(ValueError, match=r"shape \(N, 3\) or \(3,\), got \(2,\)"):
+        px.check_scores(density(np.ones(3)), np.zeros(2))
+    edge = CallableDensity(lambda x: np.log(x[:, 0]), lambda x: 1 / x, dimension=1)
+    with pytest.raises(ValueError, match="inside the support"):
+        px.check_scores(edge, np.zeros(1))
