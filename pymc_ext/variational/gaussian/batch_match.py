@@ -49,6 +49,7 @@ Array = NDArray[np.floating]
 PATHS = 4  # from the start and three dispersed points: two basins of hmm_drive_0 were found by 4
 FIRST_BLOCK = 10  # steps of the ELBO's stage that are averaged first
 ADVICE = "no Gaussian fits it; use HierarchicalVI, a flow, or NUTS in q's coordinates"
+MORE_RANK = "no Gaussian of so few factors fits it; give a larger rank, or use HierarchicalVI"
 NO_PATH_SD = 0.1  # of the start where no path shows a curvature, as in flat funnels
 
 
@@ -193,7 +194,7 @@ class BatchMatch(Algorithm[Gaussian | LowRankGaussian]):
             iterations=len(monitor.losses),
             fresh=fresh,
             fresh_proposal=fresh_proposal,
-            notes=notes_on(fresh_proposal or fresh, ADVICE),
+            notes=notes_on(fresh_proposal or fresh, ADVICE if self.rank is None else MORE_RANK),
         )
         return Fitted(q, result, state=q, proposal=proposal)
 

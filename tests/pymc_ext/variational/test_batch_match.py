@@ -324,3 +324,10 @@ def test_scores_that_are_finite_nowhere_are_refused() -> None:
 def test_options_out_of_range_are_refused(option) -> None:
     with pytest.raises(ValueError, match=next(iter(option))):
         BatchMatch(**option)
+
+
+def test_too_few_factors_are_said_to_be_what_is_missing() -> None:
+    cov = np.array([[2.0, 1.5, 1.0], [1.5, 2.0, -0.9], [1.0, -0.9, 3.0]]) + 0.1 * np.eye(3)
+    notes = BatchMatch(rank=1).fit(gaussian(np.zeros(3), cov), random_seed=1).result.notes
+    assert any("give a larger rank" in note for note in notes), notes
+    assert not BatchMatch().fit(gaussian(np.zeros(3), cov), random_seed=1).result.notes
