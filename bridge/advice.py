@@ -196,9 +196,7 @@ def fit(
             answer = _so_far(problem, search, draws, seed, ess)
         else:
             answer = _of_chains(problem, search, options, draws, seed, progressbar)
-            if (
-                interrupts.seen and answer.method == COLD
-            ):  # PyMC's own sampler hands back what it has
+            if interrupts.seen and answer.method == COLD:  # PyMC's sampler says nothing of it
                 short = "interrupted before all draws were made"
                 answer = replace(answer, doubts=(short, *answer.doubts))
     return replace(

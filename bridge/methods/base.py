@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
@@ -19,7 +20,16 @@ if TYPE_CHECKING:
     from stan_models import StanProgram
     from stan_models.density import Data
 
-__all__ = ["Array", "Fit", "LogDensity", "Method", "Problem", "RunMethod", "WeightedDraws"]
+__all__ = [
+    "Array",
+    "Fit",
+    "LogDensity",
+    "Method",
+    "Problem",
+    "RunMethod",
+    "WeightedDraws",
+    "engine_of",
+]
 
 Array = NDArray[np.floating]
 LogDensity = Callable[[Array], Array]
@@ -204,3 +214,10 @@ class Method:
                 f"method {self.name}: representation must be 'stan' or 'pymc', got "
                 f"{self.representation!r}"
             )
+
+
+def engine_of(what: str, target: Target) -> dict[str, str]:
+    """What made a fit, and on which density, for its `Fit.info`."""
+    if hasattr(target.density, "program"):
+        return {"engine": f"{what} on a Stan program", "representation": "stan"}
+    return {"engine": f"{what} on PyMC {version('pymc')}"}

@@ -11,12 +11,11 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.metadata import version
 from typing import TypedDict
 
 import numpy as np
 
-from bridge.methods.base import Array, Fit, Method, Problem, WeightedDraws
+from bridge.methods.base import Array, Fit, Method, Problem, WeightedDraws, engine_of
 from bridge.methods.options import options_text
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.coordinates import as_transport
@@ -63,8 +62,7 @@ class FittedBy:
                 algorithm, density, problem.start, self.n,
                 random_seed=seed, monitor=monitor, state=self.state,
             )  # fmt: skip
-        losses, of_stan = monitor.history, hasattr(target.density, "program")
-        on = "a Stan program" if of_stan else f"PyMC {version('pymc')}"
+        losses = monitor.history
         result = fitted.result
         own, proposal = _Drawn(fitted.q, density, result.fresh, seed), None
         if fitted.proposal is not None:
@@ -85,8 +83,7 @@ class FittedBy:
                 losses=losses if len(losses) else None,
                 **_effort(result),
                 info={
-                    "engine": f"pymc_ext on {on}",
-                    **({"representation": "stan"} if of_stan else {}),
+                    **engine_of("pymc_ext", target),
                     **_course(result),
                     **({"undefined": undefined} if undefined else {}),
                     "options": options_text(

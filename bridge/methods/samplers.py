@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bridge.methods.base import Array, Fit, Method, Problem
+from bridge.methods.base import Array, Fit, Method, Problem, engine_of
 from bridge.methods.options import options_text
 from pymc_ext.density import CountedDensity
 from pymc_ext.sampling import stages
@@ -79,8 +79,7 @@ class NutpieDefault:
                 made.close()
         if found.interrupted:
             raise KeyboardInterrupt("interrupted before nutpie had made all draws")
-        spent, of_stan = effort.spent(), hasattr(target.density, "program")
-        on = "a Stan program" if of_stan else f"PyMC {version('pymc')}"
+        spent = effort.spent()
         return Fit(
             target=target,
             theta=found.theta,
@@ -91,8 +90,7 @@ class NutpieDefault:
             gradient_evaluations=counted.gradients + found.gradients,
             statistics={name: found.statistics[name] for name in ("diverging", "energy")},
             info={
-                "engine": f"nutpie {version('nutpie')} on {on}",
-                **({"representation": "stan"} if of_stan else {}),
+                **engine_of(f"nutpie {version('nutpie')}", target),
                 "divergences": int(found.statistics["diverging"].sum()),
                 "warm_up_gradients": found.warm_up_gradients,
                 "options": options_text(

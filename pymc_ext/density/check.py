@@ -94,17 +94,22 @@ def require_scores(density: Density, start: Array) -> None:
     u /= np.linalg.norm(u, axis=1, keepdims=True)
     with np.errstate(all="ignore"):
         slope = np.sum(density.log_density_gradient(at)[1] * u, axis=1)
-        differences = np.stack([
-            (density.log_density(at + h * u) - density.log_density(at - h * u)) / (2 * h)
-            for h in CHECK_STEPS
-        ])  # fmt: skip
-        wrong = np.abs(differences - slope) > CHECK_TOLERANCE * (np.abs(differences) + 1e-6)
+        differences = _slopes(density, at, u)
+        wrong = np.abs(differences - slope) > CHECK_TOLERANCE * (np.abs(differences) + CHECK_FLAT)
     if np.isfinite(differences).all() and np.isfinite(slope).all() and wrong.all():
         raise DensityError(
             "the score is not the gradient of log p̃: along a direction near the start it is "
             f"{slope[0]:.4g}, and {differences[-1, 0]:.4g} by differences of log_density; return "
             "the gradient of the very function that log_density is"
         )
+
+
+def _slopes(density: Density, at: Array, u: Array) -> Array:
+    """Of log p̃ along u at points (N, D), by central differences of each step, (steps, N)."""
+    return np.stack([
+        (density.log_density(at + h * u) - density.log_density(at - h * u)) / (2 * h)
+        for h in CHECK_STEPS
+    ])  # fmt: skip
 
 
 def check_scores(density: Density, theta: Array) -> Array:
@@ -152,10 +157,7 @@ def check_scores(density: Density, theta: Array) -> Array:
         raise ValueError(f"theta must have shape (N, {D}) or ({D},), got {np.shape(theta)}")
     with np.errstate(all="ignore"):
         scores = density.log_density_gradient(points)[1]
-        slopes = np.stack([
-            [(density.log_density(points + h * e) - density.log_density(points - h * e)) / (2 * h)
-             for e in np.eye(D)] for h in CHECK_STEPS
-        ]).swapaxes(1, 2)  # fmt: skip
+        slopes = np.stack([_slopes(density, points, e) for e in np.eye(D)], axis=2)
     if not (np.isfinite(slopes).all() and np.isfinite(scores).all()):
         raise ValueError(
             "log p̃ or its score is not finite at theta or beside it: give points inside the support"
