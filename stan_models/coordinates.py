@@ -47,9 +47,9 @@ class Coordinates:
 
        y &= \frac{S(\operatorname{asinh} v - \epsilon) - S(-\epsilon)}{S'(-\epsilon)}, \quad
                  S(u) = \sinh(\delta_\pm u) / \delta_\pm \\
-       x &= C y + d, \quad g = \sigma(2x), \quad g_0 = \sigma(2d), \quad
+       x &= C w + d, \quad g = \sigma(2x), \quad g_0 = \sigma(2d), \quad
                  a = \tfrac12 \log(g / g_0) \\
-       w &= e^{a} y + (g - g_0)(m + H y) + Q (y^2 - 1), \quad
+       w &= e^{a} y + (g - g_0)(m + H w) + Q (w^2 - 1), \quad
                  \theta_{\texttt{order}} = \mu + L w.
 
     δ₋ below u = 0 and δ₊ above. Without C, H, Q, ε, δ it is N(μ, LLᵀ).

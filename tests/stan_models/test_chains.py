@@ -128,9 +128,11 @@ def written_out(t: Coordinates, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     u = np.arcsinh(v) - skew
     y = (S(u) - S(-skew)) / steepness
     slope = np.cosh(np.where(u < 0, below, above) * u) / (steepness * np.sqrt(1 + v**2))
-    g, g0 = expit(2 * (y @ C.T + d)), expit(2 * d)
-    a = 0.5 * np.log(g / g0)
-    w = np.exp(a) * y + (g - g0) * (m + y @ H.T) + (y**2 - 1) @ Q.T
+    w, a, g0 = y.copy(), np.zeros_like(y), expit(2 * d)
+    for i in range(D):
+        g = expit(2 * (w @ C[i] + d[i]))
+        a[:, i] = 0.5 * np.log(g / g0[i])
+        w[:, i] = np.exp(a[:, i]) * y[:, i] + (g - g0[i]) * (m[i] + w @ H[i]) + (w**2 - 1) @ Q[i]
     theta = np.empty_like(v)
     theta[:, np.arange(D) if t.order is None else t.order] = t.mu + w @ t.L.T
     return theta, a.sum(1) + np.log(slope).sum(1)

@@ -162,12 +162,8 @@ def heavy_directions(latents: Iterable[Array], v: Columns, theta: Columns, D: in
     along = [np.eye(1, D, k)[0] for k in v.places]
     if len(theta.places):
         along += list(_correlations(latents, theta.values))
-    kept = list[Array]()
-    for k in np.argsort(-np.concatenate([v.khat, theta.khat]), kind="stable"):
-        u = along[k]
-        if u.any() and all(abs(u @ other) < SAME_DIRECTION for other in kept):
-            kept.append(u)
-    return np.array(kept[:MOST_DIRECTIONS]).reshape(-1, D)
+    worst_first = np.argsort(-np.concatenate([v.khat, theta.khat]), kind="stable")
+    return _different((along[k] for k in worst_first), D)
 
 
 def _correlations(latents: Iterable[Array], x: Array) -> Array:
@@ -193,7 +189,11 @@ def own_khat(x: Array, log_ratios: Array, weights: Array) -> Array:
 
 
 def defended(
-    q: Posterior, density: LogDensity, fresh: FreshDraws, seed: int | None
+    q: Posterior,
+    density: LogDensity,
+    fresh: FreshDraws,
+    seed: int | None,
+    known: Array | None = None,
 ) -> tuple[DefensiveMixture, FreshDraws] | tuple[None, None]:
     """r and how its own fresh draws judge it, where q's leave a doubt that r lessens.
 
@@ -207,6 +207,8 @@ def defended(
         Of q, with their log ratios and how they were made.
     seed
         Of the fit.
+    known
+        Unit vectors (S, D) along which q is known to lack mass, whatever its own draws show.
 
     Examples
     --------
@@ -228,14 +230,28 @@ def defended(
     theta = drawn.doubtful()
     v = drawn.doubtful(latents=True)
     directions = heavy_directions(drawn.latents(), v, theta, q.latent_dimension)
+    lacking = known is not None and len(known) > 0
+    if known is not None:
+        directions = _different([*known, *directions], q.latent_dimension)
     if not len(directions):
         return None, None
     proposal = DefensiveMixture(q, directions)
     found = fresh_draws(proposal, density, stream(seed, Purpose.DEFENCE))
     if not np.isfinite(found.khat):
         return None, None
+    if lacking:  # of which q's own draws know nothing
+        return proposal, found
     worst = max(found.khat, _DrawnAgain(proposal, found).doubtful().worst)
     return (proposal, found) if worst < max(fresh.khat, theta.worst) else (None, None)
+
+
+def _different(directions: Iterable[Array], D: int) -> Array:
+    """The first few that are not nearly the same, (S, D)."""
+    kept = list[Array]()
+    for u in directions:
+        if u.any() and all(abs(u @ other) < SAME_DIRECTION for other in kept):
+            kept.append(u)
+    return np.array(kept[:MOST_DIRECTIONS]).reshape(-1, D)
 
 
 class _DrawnAgain:

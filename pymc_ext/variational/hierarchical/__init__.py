@@ -2,7 +2,8 @@
 
 `moments` reads from one batch who governs whom, `map` is the map with its inverse and pullback,
 `roots` its linear part, dense or of arrow form, `marginal` its monotone maps of single coordinates,
-`training` the steps, `growth` decides what is free, `structure` and `arrow` serve models beyond 300
+`training` the steps and `rows` what they solve, `necks` the same far out, `slices` what governors'
+marginals lack there, `growth` decides what is free, `structure` and `arrow` serve models beyond 300
 dimensions, `links` tells a reader, `algorithm` puts them in a row, `vi` is the method of
 ``pm.fit``.
 

@@ -55,6 +55,7 @@ from pymc_ext.variational.hierarchical.moments import (
     governors_first,
     moments_in,
 )
+from pymc_ext.variational.hierarchical.slices import lacking
 from pymc_ext.variational.hierarchical.structure import find_structure
 from pymc_ext.variational.hierarchical.training import Free, Training
 
@@ -146,7 +147,10 @@ class Hierarchical(Algorithm[Fit]):
             q = q.as_gaussian()
         refuse_runaway(q, density, seed)
         fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
-        proposal, fresh_proposal = defended(q, density, fresh, seed)
+        known = None
+        if isinstance(q, HierarchicalMap):
+            known = lacking(density, q, stream(seed, Purpose.DEFENCE))
+        proposal, fresh_proposal = defended(q, density, fresh, seed, known)
         result = HierarchicalResult(
             method=self.name,
             converged=converged,

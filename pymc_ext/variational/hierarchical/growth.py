@@ -1,7 +1,10 @@
 """Which map: Gaussian ⊂ links of scales ⊂ means through the gate ⊂ marginals, each where it pays.
 
-Every step is judged on the same draws as all others (:class:`~.core.course.Course`), and kept only
-where its ELBO is above the last one's by more than the error of their difference.
+Between rounds what is governed is trained in the necks that q's own draws seldom reach
+(:mod:`.necks`), and governors get the marginals that slices show (:mod:`.slices`). Every step is
+judged on the same draws as all others (:class:`~.core.course.Course`), and kept only where its ELBO
+is above the last one's by more than the error of their difference; of necks, where few of these
+draws are, one is kept as well that costs less than a tenth of what is missing to log Z.
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ from pymc_ext.variational.core.course import (
 )
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.moments import Moments
+from pymc_ext.variational.hierarchical.necks import NeckTraining
+from pymc_ext.variational.hierarchical.slices import Slices, governors_of
 from pymc_ext.variational.hierarchical.training import Free, Training
 
 Array = NDArray[np.floating]
@@ -32,6 +37,7 @@ FIRST_BLOCK = 20  # steps: rates fall to a fifth of the first within it
 LEAST_SLOPE = 0.05  # of a log scale: below it the gate hardly moves, and no mean with it
 LEAST_SHARE_OF_ROW = 0.05  # of a row of L: smaller entries stay linear
 MOST_GATED = 5.0  # sds by which a mean may move through the gate
+NECK_BLOCK = 8  # steps of one training far out: means are linear, two or three would do
 ROUNDS = 3  # of freeing what the last training's residuals show; a fourth never paid
 
 
@@ -64,6 +70,11 @@ class Growth:
 
     def run(self, rounds: int = ROUNDS) -> str:
         """Grow in so many rounds at most; why it ended."""
+        why = self._grown(rounds)
+        self._pin()
+        return why
+
+    def _grown(self, rounds: int) -> str:
         why = "nothing is left that a link or a marginal could gain"
         for _ in range(rounds):
             if not self.pays():
@@ -72,6 +83,8 @@ class Growth:
             if free is None:
                 return why
             why = self._round(free)
+            while governors_of(self.best.q) and self.pays() and self._far_out():
+                pass
         return why
 
     def pays(self) -> bool:
@@ -129,6 +142,47 @@ class Growth:
             self.best, self.moments = ended.best, training.moments.moments()
         return ended.why
 
+    def _far_out(self) -> bool:
+        """Laws far out, then marginals of governors as slices show them; whether that paid."""
+        start = self.best
+        self._pin()
+        bent = self.best.q
+        for place in governors_of(bent):
+            bent = Slices.along(self.density, bent, place, self.rng).fitted(bent) or bent
+        if bent is not self.best.q:
+            # it draws farther out than the last one did, where the law is to be right first
+            candidate = self._pinned(self.course.offer(bent))
+            if candidate.beats(self.best):
+                self.best = candidate
+                self._train_on()
+        gain = self.best.gain_over(start)[0]
+        return gain > max(LEAST_GAIN, LEAST_SHARE * start.gap)
+
+    def _train_on(self) -> None:
+        """One more block with all that is free."""
+        training = self._training(self.best.q, self.free)
+        if not self.course.block_pays(self.best, FIRST_BLOCK, training.draws):
+            return
+        candidate = block_of(training, self.course, FIRST_BLOCK)
+        if candidate.beats(self.best):
+            self.best = candidate
+        self.moments = training.moments.moments()
+
+    def _pin(self) -> None:
+        """Pin the laws of the best map far out, unless that costs more than weights make up for."""
+        pinned = self._pinned(self.best)
+        gain, error = pinned.gain_over(self.best)
+        if gain > -max(error, LEAST_SHARE * self.best.gap):
+            self.best = pinned
+
+    def _pinned(self, of: Candidate[HierarchicalMap]) -> Candidate[HierarchicalMap]:
+        """With the laws of what is governed trained far out, where slices show that they fail."""
+        slices = (Slices.along(self.density, of.q, p, self.rng) for p in governors_of(of.q))
+        if not any(along.law_fails for along in slices):
+            return of
+        training = NeckTraining(self.density, of.q, self.free, self.rng, of.elbo)
+        return block_of(training, self.course, NECK_BLOCK)
+
     def _rested(self, training: Training) -> Ended[HierarchicalMap]:
         if not self.course.block_pays(self.best, training.steps, training.draws):
             return Ended(self.best, 0.0, 0.0, repaired_by_weights(self.best))
@@ -167,10 +221,10 @@ def means_into_gate(q: HierarchicalMap, free: Free) -> tuple[HierarchicalMap, Fr
         if len(i) == 0:
             continue
         inner = root.solve_within(i, root.coupling[i, j])
-        # g − g₀ ≈ 2 g₀ (1 − g₀) C_ij y_j near zero
+        # g − g₀ ≈ 2 g₀ (1 − g₀) C_ij w_j near zero
         inner /= 2 * g0[i] * (1 - g0[i]) * q.scales[i, j]
         mean[i] += np.clip(inner, -MOST_GATED, MOST_GATED)
         root, free_root[i, j] = root.without(i, j), False
     share = np.abs(root.coupling) / root.std[:, None]
-    gated = np.tril(share > LEAST_SHARE_OF_ROW, -1) & free.linked[:, None] & ~free.scales
+    gated = np.tril((share > LEAST_SHARE_OF_ROW) | free.scales, -1) & free.linked[:, None]
     return replace(q, root=root, gated_mean=mean), replace(free, root=free_root, gated=gated)

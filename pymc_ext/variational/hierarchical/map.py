@@ -4,17 +4,20 @@ In a normal hierarchy θ_i | ℓ, τ ~ N(ℓ, τ²), seen with precision σ⁻²
 g = τ²/(τ² + σ²) = sigmoid(2 log(τ/σ)), sd σ√g and mean ℓ + g (κ − ℓ). One layer of this law, in an
 order of the coordinates in which whatever governs comes before what it governs, v ~ N(0, I):
 
-.. math:: x_i &= \textstyle\sum_{j<i} C_{ij} y_j + d_i, \quad g_i = \mathrm{sigmoid}(2 x_i), \quad
+.. math:: x_i &= \textstyle\sum_{j<i} C_{ij} w_j + d_i, \quad g_i = \mathrm{sigmoid}(2 x_i), \quad
     a_i = \tfrac12 \log(g_i / g_{i0}) \\
-    w_i &= e^{a_i} y_i + (g_i - g_{i0})(m_i + \textstyle\sum_{j<i} H_{ij} y_j)
-    + \sum_{j<i} Q_{ij} (y_j^2 - 1) \\
+    w_i &= e^{a_i} y_i + (g_i - g_{i0})(m_i + \textstyle\sum_{j<i} H_{ij} w_j)
+    + \sum_{j<i} Q_{ij} (w_j^2 - 1) \\
     \theta &= \mu + L w, \quad y_j = M_j(v_j), \quad g_{i0} = \mathrm{sigmoid}(2 d_i)
 
 with L lower triangular, C, H and Q strictly so and sparse, and M_j the maps of :mod:`.marginal`.
 Only the first k coordinates govern: C, H and Q have k columns. For dense L k = D; for the arrow of
 :mod:`.arrow_root` they are the globals, and everything costs O(D k).
 C = H = Q = 0 and M the identity is the Gaussian N(μ, L Lᵀ). It is an autoregressive flow (Kingma et
-al. 2016, arXiv:1606.04934) whose conditioner is that of the models people write.
+al. 2016, arXiv:1606.04934; conditioned on its outputs: Papamakarios et al. 2017, arXiv:1705.07057)
+whose conditioner is that of the models people write: scales and means are linear in θ of what comes
+before, whatever law that has. (A mean that were linear in the latents y could not follow, in the
+neck of a funnel, a group's mean that has a governor of its own.)
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ class Point:
     log_scale, scale, opening
         a, e^a and g − g₀.
     by_x
-        ∂w/∂x = e^a y (1 − g) + 2 g (1 − g)(m + H y).
+        ∂w/∂x = e^a y (1 − g) + 2 g (1 − g)(m + H w).
     w
         The layer's output.
     """
@@ -145,26 +148,18 @@ class HierarchicalMap:
         return expit(2 * self.offset)
 
     @cached_property
-    def layers(self) -> tuple[Places, list[Places]]:
-        """Places that depend on others inside the layer, or all where these are most; and the same
-        by level, those of one level not on one another."""
+    def levels(self) -> list[Places]:
+        """Places that depend on others inside the layer, those of one level not on one another."""
         linked = (self.scales != 0) | (self.squares != 0) | (self.gated != 0)
-        places, levels = np.flatnonzero(linked.any(axis=1)), list[Places]()
-        governors = np.flatnonzero(linked.any(axis=0))
-        linked, waiting = linked[:, governors], np.zeros(self.dimension, dtype=bool)
-        rest, waiting[places] = places, True
+        rest, waiting = np.flatnonzero(linked.any(axis=1)), np.zeros(self.dimension, dtype=bool)
+        governors, levels = np.flatnonzero(linked.any(axis=0)), list[Places]()
+        linked, waiting[rest] = linked[:, governors], True
         while len(rest):
             waits = linked[rest][:, waiting[governors]].any(axis=1)
             level, rest = rest[~waits], rest[waits]
             waiting[level] = False
             levels.append(sliced(level))
-        few = 2 * len(places) < self.dimension
-        return (places if few else slice(None)), levels
-
-    @property
-    def levels(self) -> list[Places]:
-        """Places that depend on others inside the layer, those of one level not on one another."""
-        return self.layers[1]
+        return levels
 
     @cached_property
     def parts(self) -> tuple[FewColumns, FewColumns, FewColumns]:
@@ -181,19 +176,15 @@ class HierarchicalMap:
     def at(self, v: Array) -> Point:
         """The map at latents v (N, D)."""
         y, slope, bend = self.marginal.at(v)
-        if not self.levels:
-            return Point(v, y, slope, bend, *self._unlinked(y))
-        rows = self.layers[0]
-        own = self._linked(y, rows)
-        if not isinstance(rows, slice):
-            some, own = own, self._unlinked(y)
-            for whole, part in zip(own, some, strict=True):
-                whole[:, rows] = part
+        own = self._unlinked(y)
+        for level in self.levels:  # what a level depends on is known by then
+            for whole, part in zip(own, self._linked(y, own[-1], level), strict=True):
+                whole[:, level] = part
         return Point(v, y, slope, bend, *own)
 
-    def _linked(self, y: Array, rows: Places) -> tuple[Array, ...]:
+    def _linked(self, y: Array, w: Array, rows: Places) -> tuple[Array, ...]:
         """What a point holds from a on, of places that depend on others."""
-        a, e, g, inner, bend = self._conditional(y, rows)
+        a, e, g, inner, bend = self._conditional(w, rows)
         opening = g - self.gate_at_zero[rows]
         scaled = e * y[:, rows]
         w = scaled + opening * inner
@@ -209,10 +200,10 @@ class HierarchicalMap:
         by_x = (1 - g0) * (y + 2 * g0 * self.gated_mean)
         return zero, np.ones_like(y), zero + g0, zero.copy(), by_x, y.copy()
 
-    def _conditional(self, y: Array, rows: Places) -> tuple[Array, Array, Array, Array, Array]:
-        """a, e^a, g, m + H y and Q (y² − 1) of some places, from all that come before them."""
+    def _conditional(self, w: Array, rows: Places) -> tuple[Array, Array, Array, Array, Array]:
+        """a, e^a, g, m + H w and Q (w² − 1) of some places, from all that come before them."""
         scales, gated, squares = self.parts
-        x = scales.times(y, rows) + self.offset[rows]
+        x = scales.times(w, rows) + self.offset[rows]
         np.maximum(x, -FARTHEST_SHUT, out=x)
         x *= -2
         g = np.exp(x, out=x)  # sigmoid(2 x): scipy's expit takes five times as long
@@ -221,58 +212,49 @@ class HierarchicalMap:
         ratio = g / self.gate_at_zero[rows]
         a = np.log(ratio)
         a *= 0.5
-        inner = gated.times(y, rows) + self.gated_mean[rows]
-        return a, np.sqrt(ratio, out=ratio), g, inner, squares.times(y, rows, squared=True)
+        inner = gated.times(w, rows) + self.gated_mean[rows]
+        return a, np.sqrt(ratio, out=ratio), g, inner, squares.times(w, rows, squared=True)
 
     def solve_jacobian_transposed(self, at: Point, r: Array) -> Array:
-        """h with (∂w/∂y)ᵀ h = r, by rows (N, D): back substitution, a level at a time."""
+        """h with (∂w/∂y)ᵀ h = r, by rows (N, D)."""
         scales, gated, squares = self.parts
-        rest = r.copy()
-        for level in reversed(self.levels):
-            h = -rest[:, level] / at.scale[:, level]
-            scales.add_transposed(rest, h * at.by_x[:, level], level)
-            gated.add_transposed(rest, h * at.opening[:, level], level)
-            squares.add_transposed(rest, h, level, along=at.y)
-        return rest / at.scale
+        own = r / at.scale
+        h = own.copy()
+        for level in self.levels:
+            part = -own[:, level]
+            scales.add_transposed(h, part * at.by_x[:, level], level)
+            gated.add_transposed(h, part * at.opening[:, level], level)
+            squares.add_transposed(h, part, level, along=at.w)
+        return h
 
-    def shifted(self, shift: Array) -> HierarchicalMap:
-        """The map whose w is w + ``shift`` (D,), moved with all that it governs.
+    def moved(self, shift: Array, factor: Array) -> HierarchicalMap:
+        """The map with w + ``shift`` (D,), and governors' y times ``factor`` (k,), with all that
+        they govern.
 
         A governor moved alone leaves the scales of what it governs behind, and comes back for them:
-        funnels are climbed in tiny steps. Exact where governors depend on none; else the means and
-        bends that a shift of y changes are kept as far as they are linear in w.
+        funnels are climbed in tiny steps. Exact where governors depend on none; else what is left
+        out is that their own means and bends move with those that they depend on.
         """
-        of_governors = shift[: self.governors]
-        offset = self.offset + self.scales @ of_governors
-        gate = expit(2 * offset)
-        wider = np.sqrt(gate / self.gate_at_zero)
-        more = gate - self.gate_at_zero
-        mean = self.gated_mean + self.gated @ of_governors
-        constant = shift + more * mean + self.squares @ of_governors**2
-        by_w = more[:, None] * self.gated + 2 * self.squares * of_governors
+        k, constant = self.governors, shift
+        for _ in range(len(self.levels) + 1):  # of a level, once those before it are known
+            of_governors = constant[:k]
+            offset = self.offset + self.scales @ of_governors
+            gate = expit(2 * offset)
+            more, mean = gate - self.gate_at_zero, self.gated_mean + self.gated @ of_governors
+            wider = np.sqrt(gate / self.gate_at_zero)
+            wider[:k] *= factor
+            squared = of_governors**2 + wider[:k] ** 2 - 1
+            constant = shift + more * mean + self.squares @ squared
+        by_w = (more[:, None] * self.gated + 2 * self.squares * of_governors) * wider[:k]
         return replace(
             self,
             center=self.center + self.root.product(constant[None])[0],
             root=self.root.changed(wider, by_w),
+            scales=self.scales * wider[:k],
             offset=offset,
             gated_mean=mean / wider,
-            gated=self.gated / wider[:, None],
-            squares=self.squares / wider[:, None],
-        )
-
-    def stretched(self, factor: Array) -> HierarchicalMap:
-        """The map in which governors' y are times ``factor`` (k,), with all that they govern."""
-        wider = np.ones(self.dimension)
-        wider[: self.governors] = factor
-        constant = self.squares @ (factor**2 - 1)
-        return replace(
-            self,
-            center=self.center + self.root.product(constant[None])[0],
-            root=self.root.changed(wider, np.zeros_like(self.scales)),
-            scales=self.scales * factor,
-            gated_mean=self.gated_mean / wider,
-            gated=self.gated * factor / wider[:, None],
-            squares=self.squares * factor**2 / wider[:, None],
+            gated=self.gated * wider[:k] / wider[:, None],
+            squares=self.squares * wider[:k] ** 2 / wider[:, None],
         )
 
     # ---- a posterior -----------------------------------------------------------------------
@@ -309,12 +291,13 @@ class HierarchicalMap:
     def pullback_at(self, at: Point, score: Array) -> Array:
         """:meth:`pullback` where the map is known."""
         scales, gated, squares = self.parts
-        t = self.root.transposed_product(score[:, self.order])  # by w
-        by_y = at.scale * t
-        if self.levels:
-            scales.add_transposed(by_y, at.by_x * t + (1 - at.gate))
-            gated.add_transposed(by_y, at.opening * t)
-            squares.add_transposed(by_y, t, along=at.y)
+        by_w = self.root.transposed_product(score[:, self.order])
+        for level in reversed(self.levels):  # what depends on a level has been added by then
+            part = by_w[:, level].copy()
+            scales.add_transposed(by_w, at.by_x[:, level] * part + (1 - at.gate[:, level]), level)
+            gated.add_transposed(by_w, at.opening[:, level] * part, level)
+            squares.add_transposed(by_w, part, level, along=at.w)
+        by_y = at.scale * by_w
         if at.bend is not None:
             bent = self.marginal.bent
             by_y[:, bent] = at.bend.slope * by_y[:, bent] + at.bend.slope_score
@@ -324,8 +307,8 @@ class HierarchicalMap:
         """v with T(v) = θ, (N, D)."""
         w = self.root.solve(theta[:, self.order] - self.center)
         y = w.copy()
-        for level in self.levels:  # what a level depends on is known by then
-            _, e, g, inner, bend = self._conditional(y, level)
+        for level in self.levels:
+            _, e, g, inner, bend = self._conditional(w, level)
             opening = g - self.gate_at_zero[level]
             y[:, level] = (w[:, level] - opening * inner - bend) / e
         return self.marginal.inverse(y)

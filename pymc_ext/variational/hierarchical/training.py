@@ -1,9 +1,10 @@
 r"""Training of the hierarchical map: steps of Fisher information by path residuals.
 
-The path residual r = (∂T/∂v)ᵀ score + ∇_v log|det| + v is zero where q = p; h = (∂w/∂y)⁻ᵀ r / M′ is
-its part in w. The ELBO's gradient in each parameter is a mean of h times what the parameter moves,
-and each is divided by the matching mean square, its share of the Fisher information. Slopes and
-offset of one log scale are solved for together; one at a time they stall.
+The path residual r = (∂T/∂v)ᵀ score + ∇_v log|det| + v is zero where q = p. What it says of w_i
+alone is h = (∂w/∂y)⁻ᵀ r / M′, of w_i with all that depends on it r / (e^a M′). The ELBO's gradient
+in each parameter is a mean of these times what the parameter moves, and each is divided by the
+matching mean square, its share of the Fisher information. Slopes and offset of one log scale are
+solved for together, as are the means of one row (:mod:`.rows`); one at a time they stall.
 """
 
 from __future__ import annotations
@@ -20,17 +21,16 @@ from pymc_ext.variational.gaussian.natural_gradient import step_draws, step_rate
 from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
 from pymc_ext.variational.gaussian.retreat import Retreat
 from pymc_ext.variational.hierarchical.map import HierarchicalMap, Point
-from pymc_ext.variational.hierarchical.marginal import Marginal
+from pymc_ext.variational.hierarchical.marginal import MOST_SKEW, TAILS, Marginal
 from pymc_ext.variational.hierarchical.moments import MomentSums
+from pymc_ext.variational.hierarchical.rows import RIDGE, mean_steps, slope_equations
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 Columns = NDArray[np.integer]
-RIDGE, MARGINAL_RIDGE = 0.005, 0.05  # information lent to a parameter: a batch may have none
+MARGINAL_RIDGE = 0.05  # as `RIDGE`: tails are known by few draws
 LONGEST_SCALE, LONGEST_MEAN, LONGEST_TAIL = 0.5, 0.3, 0.2  # of one full step, see `_capped`
 FARTHEST_OFFSET = 4.0  # |d|: beyond it the gate is open or shut to 3e-4
-MOST_SKEW, TAILS = 2.0, (0.5, 2.5)  # of ε, and of δ: 2 is an exponential tail
-FEW_GOVERNORS = 8  # in all, up to which one product over all pairs of them costs less than rows do
 MARGINAL_RATE, MARGINAL_DELAY = 0.3, 15.0  # tails are known by few draws: slower, longer
 
 
@@ -86,9 +86,10 @@ class Free:
     def share_of_root(self) -> Array:
         """Of each entry of a symmetric change, what L takes: half of the diagonal, (D, k).
 
-        None of a governor's own, which is stretched with all that it governs.
+        None of a governor's own, which is stretched with all that it governs, nor where a mean goes
+        through the gate as well, which are solved for together.
         """
-        share = np.tril(self.root).astype(float)
+        share = np.tril(self.root & ~self.gated).astype(float)
         np.fill_diagonal(share, 0.5 * np.diag(share) * ~self.governing)
         return share
 
@@ -108,6 +109,17 @@ class Free:
     def columns_of_gated(self) -> Columns:
         """Of H."""
         return np.flatnonzero(self.gated.any(axis=0))
+
+    @cached_property
+    def means(self) -> tuple[Columns, Columns, Mask]:
+        """Columns of H (G,); of each linked row the places of its own among one and these, padded
+        (R, P); which are real (R, P)."""
+        rows, columns = self.governors[0], self.columns_of_gated
+        own = np.ones((len(rows), len(columns) + 1), dtype=bool)
+        own[:, 1:] = self.gated[np.ix_(rows, columns)]
+        count = own.sum(axis=1)
+        place = np.argsort(~own, axis=1, kind="stable")[:, : count.max(initial=1)]
+        return columns, place, np.arange(place.shape[1]) < count[:, None]
 
     @cached_property
     def governors(self) -> tuple[NDArray[np.integer], NDArray[np.integer], Mask]:
@@ -174,29 +186,26 @@ class Training(Averaged[HierarchicalMap]):
         if free.marginal.any():
             rate = step_rate(self.since_restart, MARGINAL_RATE, MARGINAL_DELAY)
         rate *= self.retreat.damping
-        h = q.solve_jacobian_transposed(at, r)
+        h, own = q.solve_jacobian_transposed(at, r), r / at.scale
         sd = at.scale * at.slope
         information = np.mean(1 / (sd * sd), axis=0)
         scaled = h / information / len(h)
-        # along a shift of w with all that it governs, for which r has the dependents' part
-        shift = np.mean(r + (1 - at.scale) * h, axis=0) / information
+        shift = np.mean(own, axis=0) / information
         longest = 0.5 * np.sqrt(q.dimension)
         shift *= longest / max(longest, float(np.linalg.norm(shift)))
         moved = replace(q, root=q.root.stepped(scaled, at.w, free.share_of_root, rate))
         if free.linked.any():
-            moved = self._linked(moved, at, h, rate)
+            moved, shift[free.governors[0]] = self._linked(moved, at, own, rate)
         if free.squares.any():
             columns = free.columns_of_squares
-            bend = at.y[:, columns] ** 2 - 1
-            step = _capped(scaled.T @ bend / np.mean(bend**2, axis=0), LONGEST_MEAN)
+            bend = at.w[:, columns] ** 2 - 1
+            step = _capped(own.T @ bend / ((sd**-2).T @ bend**2), LONGEST_MEAN)
             squares = q.squares.copy()
             squares[:, columns] += rate * step * free.squares[:, columns]
             moved = replace(moved, squares=squares)
         if free.marginal.any():
             moved = replace(moved, marginal=self._marginal(at, r, rate))
-        if free.governing.any():
-            moved = moved.stretched(self._stretch(at, r, rate))
-        return moved.shifted(rate * shift)
+        return moved.moved(rate * shift, self._stretch(at, r, rate))
 
     def _stretch(self, at: Point, r: Array, rate: float) -> Array:
         """Factors of the governors' y, (k,), 1 where a coordinate governs none.
@@ -209,25 +218,43 @@ class Training(Averaged[HierarchicalMap]):
         step = 0.5 * np.mean(r[:, : len(governing)] * y, axis=0)
         return np.where(governing, np.exp(rate * _capped(step, LONGEST_SCALE)), 1.0)
 
-    def _linked(self, moved: HierarchicalMap, at: Point, h: Array, rate: float) -> HierarchicalMap:
-        """``moved`` with C, d, m and H after a step."""
+    def _linked(
+        self,
+        moved: HierarchicalMap,
+        at: Point,
+        own: Array,
+        rate: float,
+        weights: Array | None = None,
+    ) -> tuple[HierarchicalMap, Array]:
+        """``moved`` with C, d, m, H and L's entries beside H after a step, and the step of what the
+        linked rows add to w, (R,).
+
+        ``own`` is the gradient in w with all that depends on it, (N, D); ``weights`` (N,) the share
+        of each row that was kept of it.
+        """
         q, free = self.q, self.free
         rows = free.governors[0]
-        h, y = h[:, rows], at.y
-        opening, scale = at.opening[:, rows], at.scale[:, rows]
+        h, opening, scale = own[:, rows], at.opening[:, rows], at.scale[:, rows]
         scales, offset, gated_mean = q.scales.copy(), q.offset.copy(), q.gated_mean.copy()
-        self._step_scales(scales, offset, at, opening, h * scale * y[:, rows], rate)
-        information = np.mean((opening / scale) ** 2, axis=0) + RIDGE
-        by_inner = h * opening
-        gated_mean[rows] += rate * _capped(by_inner.mean(axis=0) / information, LONGEST_MEAN)
+        self._step_scales(scales, offset, at, opening, h * scale * at.y[:, rows], rate)
+        precision = (scale * at.slope[:, rows]) ** -2
+        if weights is not None:
+            precision *= weights[:, None]
+        columns, place, real = free.means
+        w = np.concatenate([np.ones((len(h), 1)), at.w[:, columns]], axis=1)
+        straight, through = mean_steps(h, opening, precision, w, place, real)
+        straight, through = (_capped(step, LONGEST_MEAN) for step in (straight, through))
+        gated_mean[rows] += rate * through[:, 0]
         gated = q.gated
-        if free.gated.any():
-            columns = free.columns_of_gated
-            own = np.ix_(rows, columns)
-            step = by_inner.T @ y[:, columns] / len(h) / information[:, None]
-            gated = gated.copy()
-            gated[own] += rate * _capped(step, LONGEST_MEAN) * free.gated[own]
-        return replace(moved, scales=scales, offset=offset, gated_mean=gated_mean, gated=gated)
+        if len(columns):
+            of_row, of_column = np.nonzero(real[:, 1:])
+            entries = rows[of_row], columns[place[of_row, of_column + 1] - 1]
+            gated, linear = gated.copy(), np.zeros_like(gated)
+            gated[entries] += rate * through[of_row, of_column + 1]
+            linear[entries] = rate * straight[of_row, of_column + 1]
+            moved = replace(moved, root=moved.root.changed(np.ones(q.dimension), linear))
+        moved = replace(moved, scales=scales, offset=offset, gated_mean=gated_mean, gated=gated)
+        return moved, straight[:, 0]
 
     def _step_scales(
         self,
@@ -244,8 +271,8 @@ class Training(Averaged[HierarchicalMap]):
         """
         rows, governors, real = self.free.governors
         columns, place = self.free.columns_of_scales
-        information, right = normal_equations(
-            1 - at.gate[:, rows], opening, by_log_scale, at.y[:, columns], place
+        information, right = slope_equations(
+            1 - at.gate[:, rows], opening, by_log_scale, at.w[:, columns], place
         )
         P = governors.shape[1]
         if not real.all():
@@ -271,35 +298,6 @@ class Training(Averaged[HierarchicalMap]):
         skew[columns] = _capped(skew[columns] + rate * step[0], MOST_SKEW)
         tails[:, columns] = np.clip(tails[:, columns] + rate * step[1:], *TAILS)
         return Marginal(skew, tails)
-
-
-def normal_equations(
-    shut: Array, opening: Array, by_log_scale: Array, y: Array, place: Columns
-) -> tuple[Array, Array]:
-    """Information of the slopes and offset of each row's log scale, (R, P + 1, P + 1), and the
-    gradient in them, (R, P + 1).
-
-    From 1 − g, g − g₀ and the gradient in a (N, R), y of the governors (N, G), and which of them
-    are each row's (R, P). ∂a_i/∂(C_i·, d_i) are the features.
-    """
-    n, (R, P) = len(y), place.shape
-    if y.shape[1] > FEW_GOVERNORS:
-        features = np.empty((R, P + 1, n))
-        features[:, :-1] = y.T[place] * shut.T[:, None]
-        features[:, -1] = -opening.T
-        right = features @ np.ascontiguousarray(by_log_scale.T)[:, :, None]
-        return 2 * features @ features.swapaxes(1, 2) / n, right[:, :, 0] / n
-    information, right = np.empty((R, P + 1, P + 1)), np.empty((R, P + 1))
-    row = np.arange(R)[:, None]
-    pairs = (y[:, :, None] * y[:, None]).reshape(n, -1)
-    squares = ((shut * shut).T @ pairs).reshape(R, y.shape[1], -1)
-    information[:, :-1, :-1] = squares[row[:, :, None], place[:, :, None], place[:, None]]
-    crossed = ((shut * opening).T @ y)[row, place]
-    information[:, -1, :-1] = information[:, :-1, -1] = -crossed
-    information[:, -1, -1] = np.einsum("ni,ni->i", opening, opening)
-    right[:, :-1] = ((shut * by_log_scale).T @ y)[row, place]
-    right[:, -1] = -np.einsum("ni,ni->i", opening, by_log_scale)
-    return 2 * information / n, right / n
 
 
 def _capped(step: Array, longest: float) -> Array:

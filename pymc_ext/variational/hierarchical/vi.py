@@ -13,8 +13,8 @@ from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 class HierarchicalVI(AlgorithmVI):
     r"""A map with the conditional laws of hierarchical models: ``pm.fit(method=HierarchicalVI())``.
 
-    .. math:: w_i = e^{a_i} y_i + (g_i - g_{i0})(m_i + \textstyle\sum_j H_{ij} y_j) + \ldots, \quad
-        g_i = \mathrm{sigmoid}\bigl(2 \textstyle\sum_j C_{ij} y_j + 2 d_i\bigr), \quad
+    .. math:: w_i = e^{a_i} y_i + (g_i - g_{i0})(m_i + \textstyle\sum_j H_{ij} w_j) + \ldots, \quad
+        g_i = \mathrm{sigmoid}\bigl(2 \textstyle\sum_j C_{ij} w_j + 2 d_i\bigr), \quad
         a_i = \tfrac12 \log (g_i / g_{i0}), \quad \theta = \mu + L w
 
     on the **unconstrained** space, log-Jacobian included: the scale and the mean of some

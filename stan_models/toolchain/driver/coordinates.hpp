@@ -3,12 +3,13 @@
 //
 //   y = (S(asinh v - skew) - S(-skew)) / S'(-skew)                  marginals
 //   S(u) = sinh(t u) / t, t = below for u < 0, above else
-//   x = C y + d,  g = sigmoid(2 x),  g0 = sigmoid(2 d),  a = log(g / g0) / 2
-//   w = e^a y + (g - g0) (m + H y) + Q (y^2 - 1)                    one layer
+//   x = C w + d,  g = sigmoid(2 x),  g0 = sigmoid(2 d),  a = log(g / g0) / 2
+//   w = e^a y + (g - g0) (m + H w) + Q (w^2 - 1)                    one layer
 //   theta[order] = mu + L w
 //
-// C, H, Q are strictly lower triangular, so that log|det dT/dv| = sum a
-// + sum log dy/dv + log|det L|, whose last term, a constant, is left out.
+// C, H, Q are strictly lower triangular: w is found from its first entry on,
+// and log|det dT/dv| = sum a + sum log dy/dv + log|det L|, whose last term, a
+// constant, is left out.
 // C = H = Q = 0, skew = 0, below = above = 1 is the Gaussian N(mu, L L'), L any
 // root.
 #pragma once
@@ -59,6 +60,9 @@ class Matrix {
     if (is_dense_) dense_ = sparse_;
   }
   bool empty() const { return size_ == 0; }
+  bool has_row(int i) const {
+    return sparse_.outerIndexPtr()[i] != sparse_.outerIndexPtr()[i + 1];
+  }
   VectorXd operator*(const VectorXd& x) const {
     if (is_dense_) return dense_ * x;
     return sparse_ * x;
@@ -67,11 +71,30 @@ class Matrix {
     if (is_dense_) return dense_.transpose() * x;
     return sparse_.transpose() * x;
   }
+  // Row i times x.
+  double row_times(int i, const ArrayXd& x) const {
+    double sum = 0;
+    for (Row entry(sparse_, i); entry; ++entry)
+      sum += entry.value() * x(entry.col());
+    return sum;
+  }
+  // out += factor times row i, entry by entry times x in the second form.
+  void add_row(int i, double factor, ArrayXd& out) const {
+    for (Row entry(sparse_, i); entry; ++entry)
+      out(entry.col()) += factor * entry.value();
+  }
+  void add_row(int i, double factor, const ArrayXd& x, ArrayXd& out) const {
+    for (Row entry(sparse_, i); entry; ++entry)
+      out(entry.col()) += factor * entry.value() * x(entry.col());
+  }
 
  private:
+  using Sparse = Eigen::SparseMatrix<double, Eigen::RowMajor>;
+  using Row = Sparse::InnerIterator;
+
   int size_;
   bool is_dense_;
-  Eigen::SparseMatrix<double, Eigen::RowMajor> sparse_;
+  Sparse sparse_;
   Eigen::MatrixXd dense_;
 };
 
@@ -83,7 +106,11 @@ class Map {
     for (int i = 0; i < D; ++i)
       if (m.skew[i] != 0 || m.below[i] != 1 || m.above[i] != 1)
         bent_.push_back({i, m.skew[i], m.below[i], m.above[i]});
+    for (int i = 0; i < D; ++i)
+      if (C_.has_row(i) || H_.has_row(i) || Q_.has_row(i)) linked_.push_back(i);
     slope_ = ArrayXd::Ones(D);
+    e_ = ArrayXd::Ones(D);
+    g_ = gate_ = follow_ = ArrayXd::Zero(D);
     by_log_slope_ = ArrayXd::Zero(D);
   }
 
@@ -92,20 +119,20 @@ class Map {
     log_det_ = 0;
     y_ = v;
     for (const auto& marginal : bent_) bend(marginal, v(marginal.place));
-    ArrayXd w = y_;
-    if (!C_.empty()) {
-      const ArrayXd x = (C_ * y_.matrix()).array() + d_;
-      const ArrayXd a = 0.5 * (log_sigmoid(2 * x) - log_sigmoid(2 * d_));
-      e_ = a.exp();
-      g_ = log_sigmoid(2 * x).exp();
-      gate_ = g_ - log_sigmoid(2 * d_).exp();
-      follow_ = m_;
-      if (!H_.empty()) follow_ += (H_ * y_.matrix()).array();
-      w = e_ * y_ + gate_ * follow_;
-      log_det_ += a.sum();
+    w_ = y_;
+    squares_ = w_ * w_ - 1;
+    for (const int i : linked_) {
+      const double log_g = log_sigmoid(2 * (C_.row_times(i, w_) + d_(i)));
+      const double log_g0 = log_sigmoid(2 * d_(i)), a = 0.5 * (log_g - log_g0);
+      e_(i) = std::exp(a);
+      g_(i) = std::exp(log_g);
+      gate_(i) = g_(i) - std::exp(log_g0);
+      follow_(i) = m_(i) + H_.row_times(i, w_);
+      w_(i) = e_(i) * y_(i) + gate_(i) * follow_(i) + Q_.row_times(i, squares_);
+      squares_(i) = w_(i) * w_(i) - 1;
+      log_det_ += a;
     }
-    if (!Q_.empty()) w += (Q_ * (y_ * y_ - 1).matrix()).array();
-    const VectorXd sorted = mu_.matrix() + L_ * w.matrix();
+    const VectorXd sorted = mu_.matrix() + L_ * w_.matrix();
     VectorXd theta(v.size());
     for (Eigen::Index i = 0; i < v.size(); ++i) theta(order_[i]) = sorted(i);
     return theta;
@@ -117,24 +144,23 @@ class Map {
   VectorXd pullback(const VectorXd& score) const {
     VectorXd sorted(score.size());
     for (Eigen::Index i = 0; i < score.size(); ++i) sorted(i) = score(order_[i]);
-    const ArrayXd t = L_.transposed_times(sorted).array();
-    ArrayXd by_y = t;
-    if (!C_.empty()) {
-      const ArrayXd by_x = e_ * y_ * (1 - g_) + 2 * g_ * (1 - g_) * follow_;
-      by_y = e_ * t
-             + C_.transposed_times((by_x * t + (1 - g_)).matrix()).array();
-      if (!H_.empty()) by_y += H_.transposed_times((gate_ * t).matrix()).array();
+    ArrayXd by_w = L_.transposed_times(sorted).array();
+    for (auto linked = linked_.rbegin(); linked != linked_.rend(); ++linked) {
+      const int i = *linked;  // all that depends on w(i) has been added to it
+      const double t = by_w(i), shut = 1 - g_(i);
+      const double by_x = e_(i) * y_(i) * shut + 2 * g_(i) * shut * follow_(i);
+      C_.add_row(i, by_x * t + shut, by_w);
+      H_.add_row(i, gate_(i) * t, by_w);
+      Q_.add_row(i, 2 * t, w_, by_w);
     }
-    if (!Q_.empty()) by_y += 2 * y_ * Q_.transposed_times(t.matrix()).array();
+    ArrayXd by_y = e_ * by_w;
     if (!bent_.empty()) by_y = slope_ * by_y + by_log_slope_;
     return by_y.matrix();
   }
 
  private:
-  static ArrayXd log_sigmoid(const ArrayXd& x) {
-    return x.unaryExpr([](double t) {
-      return t < 0 ? t - std::log1p(std::exp(t)) : -std::log1p(std::exp(-t));
-    });
+  static double log_sigmoid(double t) {
+    return t < 0 ? t - std::log1p(std::exp(t)) : -std::log1p(std::exp(-t));
   }
 
   struct Marginal {
@@ -158,8 +184,9 @@ class Map {
   ArrayXd mu_, d_, m_;
   Matrix L_, C_, H_, Q_;
   std::vector<Marginal> bent_;
+  std::vector<int> linked_;  // places that depend on others, first ones first
   double log_det_ = 0;
-  ArrayXd y_, e_, g_, gate_, follow_, slope_, by_log_slope_;
+  ArrayXd y_, w_, squares_, e_, g_, gate_, follow_, slope_, by_log_slope_;
 };
 
 // log p(T(v)) + log|det dT/dv| as Stan's samplers take a model; without a map

@@ -116,7 +116,7 @@ def test_a_step_of_training_is_that_of_the_dense_map(pair) -> None:
 
 def test_a_shift_is_that_of_the_dense_map(pair, v) -> None:
     shift = 0.5 * np.random.default_rng(5).standard_normal(D)
-    one, other = (q.shifted(shift) for q in pair)
+    one, other = (q.moved(shift, np.ones(q.governors)) for q in pair)
     np.testing.assert_allclose(one.forward(v)[0], other.forward(v)[0], atol=EXACT)
     np.testing.assert_allclose(one.root.product(np.eye(D)), other.root.matrix.T, atol=EXACT)
     assert not np.array_equal(one.root.left, pair[0].root.left)

@@ -15,7 +15,8 @@ from pymc_ext.variational.hierarchical.map import HierarchicalMap, Point
 from pymc_ext.variational.hierarchical.marginal import Marginal
 from pymc_ext.variational.hierarchical.moments import Moments, MomentSums
 from pymc_ext.variational.hierarchical.roots import DenseRoot
-from pymc_ext.variational.hierarchical.training import Free, Training, normal_equations
+from pymc_ext.variational.hierarchical.rows import slope_equations
+from pymc_ext.variational.hierarchical.training import Free, Training
 from tests.tolerances import EXACT, NUMERIC
 
 D, N, STEP = 5, 7, 1e-6
@@ -118,29 +119,29 @@ def test_without_links_it_is_the_gaussian(v) -> None:
 # ---- training --------------------------------------------------------------------------------
 
 
-def test_a_shifted_governor_takes_along_what_it_governs(q, v) -> None:
+def test_a_moved_governor_takes_along_what_it_governs(q, v) -> None:
     scales, gated, squares = (x.copy() for x in (q.scales, q.gated, q.squares))
     for x in (scales, gated, squares):
-        x[1] = 0.0  # the first two places depend on none
-    gated[:, 2:] = 0.0
+        x[1], x[:, 2:] = 0.0, 0.0  # the first two places depend on none, and govern all others
     straight = replace(
         q, scales=scales, gated=gated, squares=squares, marginal=Marginal.identity(D)
     )
-    shift = np.array([0.3, -0.4, 0.0, 0.0, 0.0])
-    expected = straight.forward(v + shift)[0]
-    np.testing.assert_allclose(straight.shifted(shift).forward(v)[0], expected, rtol=EXACT)
+    shift, factor = np.array([0.3, -0.4, 0.0, 0.0, 0.0]), np.ones(D)
+    factor[:2] = 0.5, 1.8
+    found = straight.moved(shift, factor[: q.governors])
+    theta, log_q = straight.forward(v * factor + shift)
+    np.testing.assert_allclose(found.forward(v)[0], theta, rtol=EXACT)
+    # the law of θ(f v + s): its density is of v, and has the factors' volume
+    expected = log_q - 0.5 * np.sum(v**2 - (v * factor + shift) ** 2, axis=1) - np.log(0.9)
+    np.testing.assert_allclose(found.forward(v)[1], expected, rtol=EXACT)
 
 
-def test_a_stretched_governor_takes_along_what_it_governs(q, v) -> None:
-    straight = replace(q, marginal=Marginal.identity(D))
+def test_a_stretched_chain_of_governors_keeps_its_law(q, v) -> None:
+    straight = replace(q, squares=np.zeros_like(q.squares), marginal=Marginal.identity(D))
     factor = np.ones(D)
     factor[: q.governors] = np.linspace(0.5, 1.8, q.governors)
-    found = straight.stretched(factor[: q.governors])
-    theta, log_q = straight.forward(v * factor)
-    np.testing.assert_allclose(found.forward(v)[0], theta, rtol=EXACT)
-    # the law of θ(f v): its density is of v, not of f v, and has the factors' volume
-    expected = log_q - 0.5 * np.sum(v**2 - (v * factor) ** 2, axis=1) - np.log(factor).sum()
-    np.testing.assert_allclose(found.forward(v)[1], expected, rtol=EXACT)
+    found = straight.moved(np.zeros(D), factor[: q.governors])
+    np.testing.assert_allclose(found.forward(v)[0], straight.forward(v * factor)[0], rtol=EXACT)
 
 
 def test_a_map_in_a_funnels_neck_climbs_out() -> None:
@@ -174,8 +175,8 @@ def test_where_few_places_are_linked_only_these_are_computed(v) -> None:
     C, H, Q = np.zeros((3, D, D))
     C[2, 1], H[4, 2], Q[4, 0] = 0.4, 0.3, 0.1
     some, every = (replace(q, scales=C, gated=H, squares=Q) for _ in range(2))
-    every.__dict__["layers"] = slice(None), [np.array([2]), np.array([4])]
-    np.testing.assert_array_equal(some.layers[0], [2, 4])
+    every.__dict__["levels"] = [slice(0, 4), slice(4, 5)]
+    assert some.levels == [slice(2, 3), slice(4, 5)] or len(some.levels[0]) == 2
     for field in fields(Point):
         if field.name != "bend":
             found, expected = (getattr(x.at(v), field.name) for x in (some, every))
@@ -192,10 +193,10 @@ def test_the_information_of_few_governors_is_that_of_many(monkeypatch) -> None:
     rng = np.random.default_rng(1)
     shut, opening, by_log_scale = rng.standard_normal((3, 6, 3))
     y, place = rng.standard_normal((6, 4)), np.array([[0, 2], [1, 3], [3, 0]])
-    few = normal_equations(shut, opening, by_log_scale, y, place)
-    monkeypatch.setattr("pymc_ext.variational.hierarchical.training.FEW_GOVERNORS", 3)
+    few = slope_equations(shut, opening, by_log_scale, y, place)
+    monkeypatch.setattr("pymc_ext.variational.hierarchical.rows.FEW_GOVERNORS", 3)
     for found, expected in zip(
-        few, normal_equations(shut, opening, by_log_scale, y, place), strict=True
+        few, slope_equations(shut, opening, by_log_scale, y, place), strict=True
     ):
         np.testing.assert_allclose(found, expected, rtol=EXACT)
 

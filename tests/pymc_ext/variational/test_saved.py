@@ -138,8 +138,8 @@ def test_what_is_no_such_file_is_said(tmp_path):
     np.savez(damaged, x=np.array([{"a": 1}], dtype=object))  # pickled: never read
     with pytest.raises(px.FileError, match=r"no file that approx\.save wrote"):
         px.load(damaged)
-    rewritten(lambda header, arrays: header.update(version=2))
-    with pytest.raises(px.FileError, match=r"of version 2, and this release reads"):
+    rewritten(lambda header, arrays: header.update(version=3))
+    with pytest.raises(px.FileError, match=r"of version 3, and this release reads"):
         px.load(damaged)
     rewritten(lambda header, arrays: arrays.pop("array_0"))
     with pytest.raises(px.FileError, match=r"damaged: KeyError\('array_0'\)"):

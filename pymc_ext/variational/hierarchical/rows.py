@@ -1,0 +1,99 @@
+"""Fisher steps of all that one row of the map holds: slopes of its log scale, and its means."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER
+
+Array = NDArray[np.floating]
+Mask = NDArray[np.bool_]
+Columns = NDArray[np.integer]
+RIDGE = 0.005  # information lent to a parameter: a batch may have none
+FEW_GOVERNORS = 8  # in all, up to which one product over all pairs of them costs less than rows do
+# Means of a row up to which all are solved for together; of more each pair alone, straight and
+# through the gate: a batch of 50 draws tells no hundreds of numbers.
+FEW_MEANS = 9
+
+
+def slope_equations(
+    shut: Array, opening: Array, by_log_scale: Array, y: Array, place: Columns
+) -> tuple[Array, Array]:
+    """Information of the slopes and offset of each row's log scale, (R, P + 1, P + 1), and the
+    gradient in them, (R, P + 1).
+
+    From 1 − g, g − g₀ and the gradient in a (N, R), y of the governors (N, G), and which of them
+    are each row's (R, P). ∂a_i/∂(C_i·, d_i) are the features.
+    """
+    n, (R, P) = len(y), place.shape
+    if y.shape[1] > FEW_GOVERNORS:
+        features = np.empty((R, P + 1, n))
+        features[:, :-1] = y.T[place] * shut.T[:, None]
+        features[:, -1] = -opening.T
+        right = features @ np.ascontiguousarray(by_log_scale.T)[:, :, None]
+        return 2 * features @ features.swapaxes(1, 2) / n, right[:, :, 0] / n
+    information, right = np.empty((R, P + 1, P + 1)), np.empty((R, P + 1))
+    row = np.arange(R)[:, None]
+    pairs = (y[:, :, None] * y[:, None]).reshape(n, -1)
+    squares = ((shut * shut).T @ pairs).reshape(R, y.shape[1], -1)
+    information[:, :-1, :-1] = squares[row[:, :, None], place[:, :, None], place[:, None]]
+    crossed = ((shut * opening).T @ y)[row, place]
+    information[:, -1, :-1] = information[:, :-1, -1] = -crossed
+    information[:, -1, -1] = np.einsum("ni,ni->i", opening, opening)
+    right[:, :-1] = ((shut * by_log_scale).T @ y)[row, place]
+    right[:, -1] = -np.einsum("ni,ni->i", opening, by_log_scale)
+    return 2 * information / n, right / n
+
+
+def mean_steps(
+    h: Array, opening: Array, precision: Array, w: Array, place: Columns, real: Mask
+) -> tuple[Array, Array]:
+    """Steps of each row's mean along some w, straight and through the gate, (R, P) each.
+
+    Both are felt in a neck, where only their difference counts, and felt much: from separate steps
+    the middle would be pushed about by what the neck says.
+
+    Parameters
+    ----------
+    h
+        Gradient in each row's w, its dependents carried along, (N, R).
+    opening, precision
+        g − g₀ of each row, and the inverse of its variance given all before, (N, R).
+    w
+        Ones, and what means may depend on, (N, 1 + G).
+    place, real
+        Columns of ``w`` of each row, padded, and which are real, (R, P).
+    """
+    if place.shape[1] > FEW_MEANS:
+        return _by_pairs(h, opening, precision, w, place, real)
+    R, P = place.shape
+    together = max(1, NUMBERS_TOGETHER // (2 * P * len(h)))
+    step = np.empty((R, 2 * P))
+    for first in range(0, R, together):
+        some = slice(first, first + together)
+        straight = w.T[place[some]] * real[some, :, None]
+        features = np.concatenate([straight, straight * opening.T[some, None]], axis=1)
+        information = (features * precision.T[some, None]) @ features.swapaxes(1, 2) / len(h)
+        right = features @ h.T[some, :, None] / len(h)
+        diagonal = np.einsum("rpp->rp", information)
+        diagonal *= 1 + RIDGE
+        diagonal += RIDGE
+        step[some] = np.linalg.solve(information, right)[:, :, 0]
+    return step[:, :P], step[:, P:]
+
+
+def _by_pairs(
+    h: Array, opening: Array, precision: Array, w: Array, place: Columns, real: Mask
+) -> tuple[Array, Array]:
+    """:func:`mean_steps` with each column of ``w`` by itself."""
+    n, square = len(h), w * w
+    weighted = precision * opening
+    a, b, c = (x.T @ square / n for x in (precision, weighted, weighted * opening))
+    a, c = ((1 + RIDGE) * x + RIDGE for x in (a, c))
+    f, g = (x.T @ w / n for x in (h, h * opening))
+    determinant = a * c - b * b
+    steps = (c * f - b * g) / determinant, (a * g - b * f) / determinant
+    own = np.arange(len(place))[:, None], place
+    straight, through = (step[own] * real for step in steps)
+    return straight, through

@@ -1,0 +1,144 @@
+r"""The marginal of one governor from slices: log p̃ along it, all that it governs carried along.
+
+At latents v with v_j = t, the others drawn from N(0, I), the mean of log p̃ − log q,
+
+.. math:: s(t) = E[\log\tilde p(\theta) - \log q(\theta) \mid v_j = t] \le \log Z + \log
+    \frac{p(v_j = t)}{\phi(t)},
+
+is the logarithm of how much too little mass q has there, up to what its conditional law of all
+other coordinates lacks. Where that is right, some ten values of log p̃ at each t tell tails that
+q's own draws reach once in ten thousand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.variational.gaussian.numbers import antithetic
+from pymc_ext.variational.hierarchical.map import HierarchicalMap
+from pymc_ext.variational.hierarchical.marginal import MOST_SKEW, TAILS, Marginal
+
+Array = NDArray[np.floating]
+PLACES = np.linspace(-4, 4, 17)  # of t; beyond lies 6e-5 of q
+DRAWS = 10  # at each: log ratios of a conditional law that fits have an sd of .3
+FEWEST = 5  # places known, from which a marginal of five numbers is fitted
+MOST_SLICED = 8  # governors whose slices are looked at: each takes 170 values
+# sd of the log ratios of one slice beyond which the law there is another one: weights of that sd
+# leave a third of the draws.
+FAILS = 1.0
+# |t| from which q has less than 1 % of its draws on each side, nats by which it has too little mass
+# there, a third, and standard errors by which that is known.
+FAR, LACKING, SURE = 2.5, 0.3, 2.0
+NODES = np.linspace(-4.5, 4.5, 91)  # of the integral over the new latent
+FARTHEST, MOST_WIDER = 2.0, 1.5  # sds by which a marginal moves at most, and log of its factor
+
+
+@dataclass(frozen=True)
+class Slices:
+    """s(t) of one latent, at `PLACES`, with standard errors.
+
+    Parameters
+    ----------
+    place
+        j, in the map's order.
+    mean, error
+        (K,); −∞ where a draw is outside of where p̃ has a density.
+    """
+
+    place: int
+    mean: Array
+    error: Array
+
+    @classmethod
+    def along(
+        cls, density: CountedDensity, q: HierarchicalMap, place: int, rng: np.random.Generator
+    ) -> Slices:
+        """From `DRAWS` mirrored draws, the same at each t."""
+        v = np.tile(antithetic(rng, DRAWS, q.dimension), (len(PLACES), 1))
+        v[:, place] = np.repeat(PLACES, DRAWS)
+        theta, log_q = q.forward(v)
+        with np.errstate(all="ignore"):
+            log_ratios = (density.log_density(theta) - log_q).reshape(-1, DRAWS)
+        log_ratios = np.where(np.isfinite(log_ratios), log_ratios, -np.inf)
+        with np.errstate(invalid="ignore"):
+            error = log_ratios.std(axis=1) / np.sqrt(DRAWS)
+        return cls(place, log_ratios.mean(axis=1), error)
+
+    def fitted(self, q: HierarchicalMap) -> HierarchicalMap | None:
+        """q with the marginal, location and scale of this latent that the slices ask for; None
+        where too few of them are known."""
+        j, usable = self.place, np.isfinite(self.mean)
+        if usable.sum() < FEWEST:
+            return None
+        own = q.marginal.of(np.array([j]))
+        weights = np.exp(standard_normal_logp(NODES[:, None]))
+        weights /= weights.sum()
+
+        def log_p(y: Array) -> Array:
+            t = own.inverse(y[:, None])
+            slope = own.forward(t)[1][:, 0]
+            along = _lines(t[:, 0], PLACES[usable], self.mean[usable])
+            return along + standard_normal_logp(t) - np.log(slope)
+
+        def loss(x: Array) -> float:
+            made, slope = (m[:, 0] for m in _marginal(x).forward(NODES[:, None]))
+            factor = np.exp(x[1])
+            return -float(weights @ (log_p(x[0] + factor * made) + np.log(factor * slope)))
+
+        start = np.array([0.0, 0.0, own.skew[0], *own.tails[:, 0]])
+        limits = FARTHEST, MOST_WIDER, MOST_SKEW
+        bounds = [*((-x, x) for x in limits), TAILS, TAILS]
+        found = optimize.minimize(loss, start, method="L-BFGS-B", bounds=bounds)
+        if not found.fun < loss(start):
+            return None
+        made, marginal = _marginal(found.x), q.marginal
+        skew, tails = marginal.skew.copy(), marginal.tails.copy()
+        skew[j], tails[:, j] = made.skew[0], made.tails[:, 0]
+        shift, factor = np.zeros(q.dimension), np.ones(q.governors)
+        shift[j], factor[j] = found.x[0], np.exp(found.x[1])
+        return replace(q.moved(shift, factor), marginal=Marginal(skew, tails))
+
+    @property
+    def law_fails(self) -> bool:
+        """Whether q's law of the others, given this latent, is far from p's within 3 sds of it."""
+        return bool(np.any(~(self.error * np.sqrt(DRAWS) < FAILS)))
+
+    @property
+    def lacks_tail(self) -> bool:
+        """Whether q has too little mass far out along this latent."""
+        middle = np.median(self.mean[np.abs(PLACES) <= 1])
+        excess = self.mean - middle - SURE * self.error
+        return bool(np.any(excess[np.abs(PLACES) >= FAR] > LACKING))
+
+
+def governors_of(q: HierarchicalMap) -> list[int]:
+    """Places that govern others' scales, those of the most first, at most `MOST_SLICED`."""
+    linked = np.count_nonzero(q.scales, axis=0)
+    places = np.argsort(-linked, kind="stable")[:MOST_SLICED]
+    return places[linked[places] > 0].tolist()
+
+
+def lacking(density: CountedDensity, q: HierarchicalMap, rng: np.random.Generator) -> Array:
+    """Unit vectors of the governors along which q lacks mass far out, (S, D)."""
+    found = [Slices.along(density, q, place, rng) for place in governors_of(q)]
+    places = [of.place for of in found if of.lacks_tail]
+    along = np.zeros((len(places), q.dimension))
+    along[np.arange(len(places)), places] = 1.0
+    return along
+
+
+def _marginal(x: Array) -> Marginal:
+    return Marginal(x[2:3], x[3:, None])
+
+
+def _lines(t: Array, at: Array, values: Array) -> Array:
+    """Straight lines from point to point, the outermost of which go on."""
+    slopes = np.diff(values) / np.diff(at)
+    beyond = np.minimum(t - at[0], 0) * slopes[0] + np.maximum(t - at[-1], 0) * slopes[-1]
+    return np.interp(t, at, values) + beyond
