@@ -67,20 +67,53 @@ def mean_steps(
     """
     if place.shape[1] > FEW_MEANS:
         return _by_pairs(h, opening, precision, w, place, real)
-    R, P = place.shape
-    together = max(1, NUMBERS_TOGETHER // (2 * P * len(h)))
-    step = np.empty((R, 2 * P))
+    equations = _by_products if w.shape[1] <= FEW_GOVERNORS else _by_features
+    P = place.shape[1]
+    information, right = equations(h, opening, precision, w, place)
+    kept = np.tile(real, 2)
+    information *= kept[:, :, None] & kept[:, None]
+    right *= kept
+    diagonal = np.einsum("rpp->rp", information)
+    diagonal *= 1 + RIDGE
+    diagonal += RIDGE
+    step = np.linalg.solve(information, right[:, :, None])[:, :, 0]
+    return step[:, :P], step[:, P:]
+
+
+def _by_products(
+    h: Array, opening: Array, precision: Array, w: Array, place: Columns
+) -> tuple[Array, Array]:
+    """Information (R, 2P, 2P) and gradient (R, 2P), from all products of few columns."""
+    (R, P), (n, K) = place.shape, w.shape
+    row = np.arange(R)[:, None]
+    pairs = (w[:, :, None] * w[:, None]).reshape(n, -1)
+    information, right, weighted = np.empty((R, 2 * P, 2 * P)), np.empty((R, 2 * P)), precision
+    straight, through = slice(P), slice(P, 2 * P)
+    for blocks in (((straight, straight),), ((straight, through), (through, straight)),
+                   ((through, through),)):  # fmt: skip
+        found = (weighted.T @ pairs).reshape(R, K, K)
+        for block in blocks:
+            information[:, *block] = found[row[:, None], place[:, :, None], place[:, None]]
+        weighted = weighted * opening
+    right[:, straight] = (h.T @ w)[row, place]
+    right[:, through] = ((h * opening).T @ w)[row, place]
+    return information / n, right / n
+
+
+def _by_features(
+    h: Array, opening: Array, precision: Array, w: Array, place: Columns
+) -> tuple[Array, Array]:
+    """The same from each row's own columns, some rows at a time."""
+    (R, P), n = place.shape, len(h)
+    together = max(1, NUMBERS_TOGETHER // (2 * P * n))
+    information, right = np.empty((R, 2 * P, 2 * P)), np.empty((R, 2 * P))
     for first in range(0, R, together):
         some = slice(first, first + together)
-        straight = w.T[place[some]] * real[some, :, None]
+        straight = w.T[place[some]]
         features = np.concatenate([straight, straight * opening.T[some, None]], axis=1)
-        information = (features * precision.T[some, None]) @ features.swapaxes(1, 2) / len(h)
-        right = features @ h.T[some, :, None] / len(h)
-        diagonal = np.einsum("rpp->rp", information)
-        diagonal *= 1 + RIDGE
-        diagonal += RIDGE
-        step[some] = np.linalg.solve(information, right)[:, :, 0]
-    return step[:, :P], step[:, P:]
+        information[some] = (features * precision.T[some, None]) @ features.swapaxes(1, 2)
+        right[some] = (features @ h.T[some, :, None])[:, :, 0]
+    return information / n, right / n
 
 
 def _by_pairs(

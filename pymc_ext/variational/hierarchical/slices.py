@@ -29,9 +29,11 @@ PLACES = np.linspace(-4, 4, 17)  # of t; beyond lies 6e-5 of q
 DRAWS = 10  # at each: log ratios of a conditional law that fits have an sd of .3
 FEWEST = 5  # places known, from which a marginal of five numbers is fitted
 MOST_SLICED = 8  # governors whose slices are looked at: each takes 170 values
+MIDDLE = np.abs(PLACES) <= 1
 # sd of the log ratios of one slice beyond which the law there is another one: weights of that sd
-# leave a third of the draws.
-FAILS = 1.0
+# leave a third of the draws. In thousands of dimensions that of the middle is as large: then three
+# times more.
+FAILS, FAILS_MORE = 1.0, 3.0
 # |t| from which q has less than 1 % of its draws on each side, nats by which it has too little mass
 # there, a third, and standard errors by which that is known.
 FAR, LACKING, SURE = 2.5, 0.3, 2.0
@@ -106,13 +108,15 @@ class Slices:
 
     @property
     def law_fails(self) -> bool:
-        """Whether q's law of the others, given this latent, is far from p's within 3 sds of it."""
-        return bool(np.any(~(self.error * np.sqrt(DRAWS) < FAILS)))
+        """Whether q's law of the others, given this latent, fits far worse somewhere than in the
+        middle."""
+        sd = self.error * np.sqrt(DRAWS)
+        return bool(np.any(~(sd < FAILS + FAILS_MORE * np.median(sd[MIDDLE]))))
 
     @property
     def lacks_tail(self) -> bool:
         """Whether q has too little mass far out along this latent."""
-        middle = np.median(self.mean[np.abs(PLACES) <= 1])
+        middle = np.median(self.mean[MIDDLE])
         excess = self.mean - middle - SURE * self.error
         return bool(np.any(excess[np.abs(PLACES) >= FAR] > LACKING))
 
