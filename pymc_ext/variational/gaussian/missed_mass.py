@@ -9,7 +9,9 @@ lower bound of the basin's log mass, so that
 
 up to Monte Carlo error, with log Z_q from q's importance weights. The Gaussian of a path may be
 many nats below its basin, some for each coordinate: where its bound does not settle whether the
-basin matters it is fitted on, by :mod:`.trust_region_matching`, and counts if it stays outside q. A
+basin matters it is fitted on, by :mod:`.trust_region_matching`, and counts if it stays outside q.
+Each start first descends in coordinates where q is about N(0, I): most end in q's own mode after
+a few steps there, and only those that do not are followed for their Gaussians. A
 basin inside q counts as well where q is far below p there, as of a spike on top of a wide mode:
 chains of one step size pass it.
 
@@ -28,16 +30,22 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_ext.density import CountedDensity
+from pymc_ext.density import CountedDensity, DensityInCoordinates
 from pymc_ext.variational.core.course import Course
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.threads import one_thread
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_match import matched_low_rank, patched
-from pymc_ext.variational.gaussian.low_rank_stages import resolved_rank
+from pymc_ext.variational.gaussian.low_rank_stages import DENSE, resolved_rank
 from pymc_ext.variational.gaussian.numbers import cholesky
-from pymc_ext.variational.gaussian.path import DISPERSION, Path, PathSettings, follow_path
-from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.gaussian.path import (
+    DISPERSION,
+    Path,
+    PathSettings,
+    follow_path,
+    trajectory,
+)
+from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.gaussian.score_matching import match_step
 from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatching
 
@@ -51,6 +59,9 @@ UNIFORM = 4  # starts near the origin, where priors are
 # that it is at most 10 % farther than of 400, in any D.
 SCREENED, SCREENED_NUMBERS = 400, 1_600
 SETTINGS = PathSettings(iterations=60, draws=20)
+# In q's scales, where a path is in q's own mode after a few iterations if it ends there; one that
+# is elsewhere by then is followed on.
+IN_SCALES = PathSettings(iterations=20)
 DRAWS = 100  # of a basin's Gaussian: they know its ELBO to a tenth of the log ratios' sd
 # sds of log q below its mean, and nats more for small D, beyond which a point is outside q: those
 # of a Gaussian's squared distance D + 5 √(2 D) + 9.
@@ -228,8 +239,10 @@ def missed_mass(
             again.append(same)
         return same is None
 
+    scales = _scales_of(theta if around is None else around)
     for start in [*starts, _most_underrated(theta, log_p - log_q)]:
-        path = follow_path(density, start, rng, SETTINGS, wanted=is_news, floor=floor)
+        begin = _into_basin(density, start, scales, is_news)
+        path = None if begin is None else follow_path(density, begin, rng, SETTINGS, floor=floor)
         if path is None:
             continue
         followed.append(path)
@@ -244,6 +257,32 @@ def missed_mass(
     spent = density.gradients - before
     names = tuple(density.unconstrained_names)
     return MissedMass(_different(found), paths, len(starts) + 1, spent, names, *middle)
+
+
+def _scales_of(theta: Array) -> Gaussian | DiagonalGaussian:
+    """Coordinates in which q is about N(0, I)."""
+    N, D = theta.shape
+    if D <= DENSE and N > D:
+        return Gaussian.of_draws(theta)
+    return DiagonalGaussian(theta.mean(axis=0), theta.std(axis=0))
+
+
+def _into_basin(
+    density: CountedDensity,
+    start: Array,
+    scales: Gaussian | DiagonalGaussian,
+    is_news: Callable[[Array], bool],
+) -> Array | None:
+    """Where a path into the basin below ``start`` (D,) may begin: some nats above its bottom.
+
+    None where it is not news. Most are q's own, whose bottom is a few steps away in q's scales.
+    """
+    u = scales.inverse(start[None])[0]
+    points, _, losses = trajectory(DensityInCoordinates(density, scales), u, IN_SCALES)
+    if not points or not is_news(scales.forward(points[-1][None])[0][0]):
+        return None
+    above = np.flatnonzero(np.array(losses) > losses[-1] + 0.5 * len(start) + OUTSIDE_NATS)
+    return scales.forward(points[above[-1] if len(above) else 0][None])[0][0]
 
 
 def mass_outside(

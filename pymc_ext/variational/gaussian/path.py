@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from pymc_ext.density import CountedDensity
+from pymc_ext.density import CountedDensity, Density
 from pymc_ext.maths.walled import walled
 from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
@@ -93,8 +93,7 @@ def follow_path(
     gets no more of them.
     """
 
-    with one_thread():  # the optimiser's matrices are tiny, whatever D
-        points, gradients = _trajectory(density, start, settings)
+    points, gradients, _ = trajectory(density, start, settings)
     if points and wanted is not None and not wanted(points[-1]):
         return None
     best: Path | None = None
@@ -159,30 +158,32 @@ def follow_paths(
             return
 
 
-def _trajectory(
-    density: CountedDensity, start: Array, settings: PathSettings
-) -> tuple[list[Array], list[Array]]:
-    """Iterates of L-BFGS and gradients of −log p̃ there; none where the start has no density."""
-    gradient_at: dict[bytes, Array] = {}
+def trajectory(
+    density: Density, start: Array, settings: PathSettings
+) -> tuple[list[Array], list[Array], list[float]]:
+    """Iterates of L-BFGS from ``start`` (D,), gradients of −log p̃ and −log p̃ there; none where the
+    start has no density."""
+    seen: dict[bytes, tuple[Array, float]] = {}
 
     def loss(x: Array) -> tuple[float, Array]:
         with np.errstate(all="ignore"):
             value, score = density.log_density_gradient(x[None])
-        gradient_at[x.tobytes()] = -score[0]
+        seen[x.tobytes()] = -score[0], -float(value[0])
         return -float(value[0]), -score[0]
 
     first, slope = loss(start)
     if not (np.isfinite(first) and np.isfinite(slope).all()):
-        return [], []
+        return [], [], []
     points = [start.copy()]
-    options = {"maxiter": settings.iterations, "maxcor": settings.history}
-    minimize(
-        walled(loss),
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        callback=lambda x: points.append(x.copy()),
-        options=options,
-    )
-    kept = [x for x in points if np.isfinite(gradient_at[x.tobytes()]).all()]
-    return kept, [gradient_at[x.tobytes()] for x in kept]
+    with one_thread():  # the optimiser's matrices are tiny, whatever D
+        minimize(
+            walled(loss),
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            callback=lambda x: points.append(x.copy()),
+            options={"maxiter": settings.iterations, "maxcor": settings.history},
+        )
+    points = [x for x in points if np.isfinite(seen[x.tobytes()][0]).all()]
+    gradients, values = zip(*(seen[x.tobytes()] for x in points), strict=True)
+    return points, list(gradients), list(values)
