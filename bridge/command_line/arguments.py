@@ -177,6 +177,13 @@ def _add_fit(add_command: Adder) -> None:
         help="density: a flow is tried before NUTS",
     )
     command.add_argument(
+        "--posterior-predictive",
+        nargs="+",
+        metavar="NAME",
+        default=[],
+        help="generated quantities that are predictions of the data: a group of that name has them",
+    )
+    command.add_argument(
         "--seed", type=_at_least(0), default=1, help="of all random numbers (default 1)"
     )
     command.add_argument(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from math import prod
 from pathlib import Path
 
@@ -31,6 +30,7 @@ def fit_command(arguments: argparse.Namespace, console: Console) -> int:
                 ess=arguments.ess,
                 effort=arguments.effort,
                 want=arguments.want,
+                posterior_predictive=arguments.posterior_predictive,
                 random_seed=arguments.seed,
                 progressbar=False,
             )
@@ -38,14 +38,10 @@ def fit_command(arguments: argparse.Namespace, console: Console) -> int:
         console.print(str(error), highlight=False, markup=False)
         return NOT_TRUSTED
     console.print(advice.reasons, highlight=False, markup=False)
-    if isinstance(advice.draws, NamedDraws):
-        _print_summary(advice.draws, arguments.out, console)
-        replace(advice.draws, attributes=advice.attributes).to_netcdf(arguments.out)
-    else:
-        posterior = advice.idata["posterior"]
-        values = {str(name): draws.values for name, draws in posterior.data_vars.items()}
-        _print_summary(NamedDraws(values, {}), arguments.out, console)
-        advice.idata.to_netcdf(arguments.out)
+    posterior = advice.idata["posterior"]
+    values = {str(name): draws.values for name, draws in posterior.data_vars.items()}
+    _print_summary(NamedDraws(values, {}), arguments.out, console)
+    advice.idata.to_netcdf(str(arguments.out))
     console.print(f"draws written to {arguments.out}")
     return 0 if advice.trusted else NOT_TRUSTED
 

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,14 +71,6 @@ class NamedDraws:
         idata = of_model(self.model, self.values, self.statistics)
         idata["posterior"].attrs.update(self.attributes)
         return idata
-
-    def to_netcdf(self, path: Path) -> None:
-        """Write the file that ``arviz.from_netcdf`` reads."""
-        if self.model is not None:
-            self.inference_data().to_netcdf(str(path))
-            return
-        for i, (name, group) in enumerate(self.groups().items()):
-            group.to_netcdf(path, mode="a" if i else "w", group=name, engine="h5netcdf")
 
     def summary(self, names: Iterable[str]) -> list[tuple[str, float, float, float, float]]:
         """Name, mean, sd, 5 % and 95 % quantile of each scalar of these variables."""
