@@ -26,6 +26,7 @@ from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.gaussian.missed_mass import ONE_MODE, MissedMass
 from pymc_ext.variational.gaussian.runaway import RunawayError
+from stan_models import StanDensity
 
 __all__ = ["BENT", "COLD", "WARM", "Exact", "exact_answer", "in_a_flow"]
 
@@ -125,7 +126,8 @@ def exact_answer(
     with hidden():
         idata = problem.nuts(draws, seed, progressbar)
     elsewhere = () if modes is None else not_visited(modes, problem.pymc_target, idata)
-    doubts = (*elsewhere, *doubts_of_nuts(idata))
+    first_index = StanDensity.first_index if problem.has_program else 0
+    doubts = (*elsewhere, *doubts_of_nuts(idata, first_index))
     return Exact(COLD, idata, doubts, f"the sampler's own defaults ({why})", None)
 
 

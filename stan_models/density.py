@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from stan_models.data_block import misfit
 from stan_models.errors import StanDataError, StanError
-from stan_models.layout import array_dimensions, in_order
+from stan_models.layout import array_dimensions, in_order, indexed
 from stan_models.library import import_bridgestan
 from stan_models.stanc import Source
 from stan_models.threads import in_threads, thread_count
@@ -68,6 +68,8 @@ class StanDensity:
     >>> lp, gradient = density.log_density_gradient([[0.0], [1.0]])  # -exp(t) + t
     """
 
+    first_index = 1  # of an array, in names
+
     def __init__(self, program: Compilable, data: Data = None) -> None:
         self.program = program
         self.data = data
@@ -112,8 +114,13 @@ class StanDensity:
 
     @cached_property
     def unconstrained_names(self) -> list[str]:
-        """Names of the unconstrained coordinates, ``theta.1`` or ``tau``, in theta's order."""
-        return in_order(_names(self._model.param_unc_names()), array_dimensions(self.program))
+        """Names of the unconstrained coordinates, ``theta[1]`` or ``tau``, in theta's order.
+
+        All that is said of a program names its quantities so: by Stan's own indices, as in its
+        programs and in CmdStanPy's summary. Arrays of draws are indexed from 0, as NumPy's are.
+        """
+        flat = _names(self._model.param_unc_names())
+        return [indexed(name) for name in in_order(flat, array_dimensions(self.program))]
 
     @cached_property
     def bounded_names(self) -> list[str]:

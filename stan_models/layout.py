@@ -29,6 +29,16 @@ def in_order(names: list[str], arrays: dict[str, int]) -> list[str]:
     return [name for base, group in grouped for name in _reordered(group, arrays.get(base, 0))]
 
 
+def indexed(name: str) -> str:
+    """A flat name of Stan's as its programs write it, and CmdStanPy: indices from 1 in brackets.
+
+    >>> indexed("rows.1.2"), indexed("pair:1.3"), indexed("tau")
+    ('rows[1,2]', 'pair.1[3]', 'tau')
+    """
+    parts = (part.split(".") for part in name.split(":"))
+    return ".".join(base + (f"[{','.join(at)}]" if at else "") for base, *at in parts)
+
+
 def _reordered(names: Iterable[str], count: int) -> list[str]:
     """Sorted by the first ``count`` indices; the sort keeps Stan's order within an element."""
     return sorted(names, key=lambda name: [int(i) for i in name.split(".")[1 : count + 1]])

@@ -12,6 +12,7 @@ from rich.table import Table
 from bridge.advice import LADDER, NoAnswerError, fit
 from bridge.measures.limits import KHAT_USABLE
 from bridge.methods.named_draws import NamedDraws
+from stan_models import StanDensity
 
 NOT_TRUSTED = 3  # exit status where the draws of NUTS are not to be trusted, or there are none
 MOST_ROWS = 40  # of a summary on the terminal, but that every scalar has one
@@ -42,12 +43,15 @@ def fit_command(arguments: argparse.Namespace, console: Console) -> int:
     values = {str(name): draws.values for name, draws in posterior.data_vars.items()}
     _print_summary(NamedDraws(values, {}), arguments.out, console)
     advice.idata.to_netcdf(str(arguments.out))
-    console.print(f"draws written to {arguments.out}")
+    of_file = "; indices above are the program's, from 1, and the file's count from 0"
+    arrays = any(value.ndim > 2 for value in values.values())
+    console.print(f"draws written to {arguments.out}{of_file if arrays else ''}")
     return 0 if advice.trusted else NOT_TRUSTED
 
 
 def _print_summary(draws: NamedDraws, file: Path, console: Console) -> None:
-    """A row a scalar; arrays as long as there is room for them, the others in a line each."""
+    """A row a scalar, named as in the program; arrays as long as there is room for them, the others
+    in a line each."""
     sizes = {name: prod(value.shape[2:]) for name, value in draws.values.items()}
     arrays = {name: size for name, size in sizes.items() if size > 1}
     room = MOST_ROWS - (len(sizes) - len(arrays))
@@ -57,8 +61,9 @@ def _print_summary(draws: NamedDraws, file: Path, console: Console) -> None:
             room -= size
         else:
             left_out.append(name)
+    shown = [name for name in sizes if name not in left_out]
     table = Table("", "mean", "sd", "5%", "95%", box=None)
-    for name, *numbers in draws.summary(name for name in sizes if name not in left_out):
+    for name, *numbers in draws.summary(shown, StanDensity.first_index):
         table.add_row(name, *(f"{x:.4g}" for x in numbers))
     if table.row_count:
         console.print(table, highlight=False)

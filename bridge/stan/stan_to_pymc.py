@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, cast
 
 import pymc as pm
@@ -10,6 +9,7 @@ import pymc as pm
 from bridge.stan.stan_backends import register_backends
 from bridge.stan.stan_op import StanConstrain, StanLogDensity
 from bridge.stan.start import stan_start
+from pymc_ext.variational.core.variable_order import blocks_of
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -82,7 +82,7 @@ def stan_model(
     register_backends()
     with pm.Model() as model:
         theta = pm.Flat(name, shape=density.dimension, initval=stan_start(density))
-        theta.tag.blocks = Counter(name.split(".")[0] for name in density.unconstrained_names)
+        theta.tag.blocks = {block.name: block.size for block in blocks_of(density)}
         lp, _ = cast("list[TensorVariable]", StanLogDensity(density)(theta))
         pm.Potential(f"{density.program.name}_log_density", lp)
         values = cast("list[TensorVariable]", constrain(theta, return_list=True))

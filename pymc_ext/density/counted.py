@@ -15,6 +15,7 @@ from pymc_ext.density.protocol import (
     DensityWithExtras,
     bounded_names,
     coordinate_names,
+    first_index,
 )
 
 # Numbers in the points of one call, 2 MB: a density of rows may hold some arrays of their size.
@@ -77,6 +78,11 @@ class CountedDensity:
     def unconstrained_names(self) -> list[str]:
         """Names of the coordinates."""
         return coordinate_names(self.density)
+
+    @property
+    def first_index(self) -> int:
+        """Of an array, in names."""
+        return first_index(self.density)
 
     @property
     def bounded_names(self) -> list[str]:

@@ -10,6 +10,8 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable
 
+from pymc_ext.density.protocol import element_names
+
 
 class Entry(NamedTuple):
     """A value variable's name, its place in θ, its shape and dtype; PyMC's ``group.ordering``."""
@@ -46,8 +48,4 @@ def pieces(
 
 def entry_names(layout: Iterable[tuple[str, slice, tuple[int, ...], str]]) -> list[str]:
     """Name of each entry of θ: ``"mu"``, ``"theta[3]"``, ``"log_sd_log__"``."""
-    return [
-        name + ("[" + ",".join(map(str, i)) + "]" if i else "")
-        for name, _, shape, _ in layout
-        for i in np.ndindex(*shape)
-    ]
+    return [entry for name, _, shape, _ in layout for entry in element_names(name, shape)]

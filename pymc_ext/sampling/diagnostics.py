@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc
 
+from pymc_ext.density.protocol import element_names
 from pymc_ext.maths.convergence import bulk_ess_and_rhat, energy_fmi, sd_error, tail_ess
 from pymc_ext.maths.psis import tail_khat
 
@@ -158,6 +159,7 @@ class Diagnostics:
         derived: Mapping[str, Array],
         statistics: Mapping[str, NDArray],
         only: frozenset[str] | None = None,
+        first_index: int = 0,
     ) -> Diagnostics:
         """Of all that draws say, or of some.
 
@@ -174,8 +176,10 @@ class Diagnostics:
             Of the sampler, by ArviZ's names, (chains, draws) each.
         only
             Names of the quantities to look at, as `worst` of an earlier judgement; all if None.
+        first_index
+            Of an array, in names of derived quantities.
         """
-        columns, labels = _columns(derived)
+        columns, labels = _columns(derived, first_index)
         values = np.concatenate([theta, lp[..., None], *columns], axis=-1)
         labels = [*names, "log p̃", *labels]
         places = _once(values, theta.shape[-1])
@@ -275,7 +279,9 @@ def scalars(values: Mapping[str, NDArray], shape: tuple[int, ...]) -> dict[str, 
     return {name: value.reshape(*shape, *value.shape[1:]) for name, value in real.items()}
 
 
-def unknown_moments(values: Mapping[str, Array], ess: float) -> tuple[Heavy, ...]:
+def unknown_moments(
+    values: Mapping[str, Array], ess: float, first_index: int = 0
+) -> tuple[Heavy, ...]:
     """Quantities whose sd, or mean, is not to be had from draws, of those that a user reads.
 
     Weights are judged on the unconstrained space: exp(x) may have no variance where x has all
@@ -287,8 +293,12 @@ def unknown_moments(values: Mapping[str, Array], ess: float) -> tuple[Heavy, ...
         By name, (chains, draws, *shape); of real numbers.
     ess
         Effective draws asked for: an sd known to 1/√ess of itself is known.
+    first_index
+        Of an array, in names.
     """
-    columns, labels = _columns({k: v for k, v in values.items() if v.dtype.kind == "f"})
+    columns, labels = _columns(
+        {k: v for k, v in values.items() if v.dtype.kind == "f"}, first_index
+    )
     if not columns or np.prod(columns[0].shape[:2]) < DRAWS_FOR_TAIL:
         return ()
     quantities = np.concatenate(columns, axis=-1)
@@ -320,7 +330,7 @@ def _once(values: Array, coordinates: int) -> list[int]:
     return [k for k in range(values.shape[-1]) if k not in again]
 
 
-def _columns(values: Mapping[str, Array]) -> tuple[list[Array], list[str]]:
+def _columns(values: Mapping[str, Array], first_index: int) -> tuple[list[Array], list[str]]:
     """Those that are always finite of values (chains, draws, *shape), as (chains, draws, K) a name,
     and their labels."""
     columns, labels = list[Array](), list[str]()
@@ -328,8 +338,7 @@ def _columns(values: Mapping[str, Array]) -> tuple[list[Array], list[str]]:
         flat = value.reshape(*value.shape[:2], -1)
         defined = np.isfinite(flat).all(axis=(0, 1))
         columns.append(flat[..., defined])
-        places = [",".join(map(str, place)) for place in np.ndindex(*value.shape[2:])]
-        every = [f"{name}[{place}]" if place else name for place in places]
+        every = element_names(name, value.shape[2:], first_index)
         labels += [every[i] for i in np.flatnonzero(defined)]
     return columns, labels
 

@@ -13,6 +13,8 @@ import bridge
 import pymc_ext as px
 from bridge.answer import Advice
 from bridge.targets.draws import group_names
+from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+from stan_models import StanProgram
 
 ROWS = 60
 X = np.linspace(-1, 1, ROWS)
@@ -143,6 +145,24 @@ def test_what_is_read_is_told_where_no_draws_tell_its_moments() -> None:
     assert advice.unknown == ("s",)
     assert "take quantiles: mean or sd of s" in advice.reasons
     assert advice.idata["posterior"].attrs["unknown"] == "s"
+
+
+@pytest.mark.stan
+def test_what_is_said_of_a_program_has_its_own_indices() -> None:
+    """From 1, of unconstrained coordinates and of what is read; arrays are indexed from 0."""
+    program = """
+        parameters { array[2] real<lower=0> s; real<lower=0> tau; array[1] vector[3] x; }
+        model { s[1] ~ exponential(1); s[2] ~ cauchy(0, 1); tau ~ exponential(1);
+                x[1] ~ normal(0, tau); }
+    """
+    density = StanProgram(program).density()
+    assert density.unconstrained_names == ["s[1]", "s[2]", "tau", "x[1,1]", "x[1,2]", "x[1,3]"]
+    advice = bridge.fit(program, random_seed=1)
+    assert advice.unknown == ("s[2]",) and "mean or sd of s[2]" in advice.reasons
+    links = Hierarchical().fit(density, random_seed=1).result.links
+    assert "tau governs x[1,1] … x[1,3]: slopes" in str(links)
+    chains = bridge.fit(program, methods="laplace", khat=1e-9, random_seed=1)
+    assert chains.fit is None and "s[2]" in chains.unknown
 
 
 REPLICATED = """

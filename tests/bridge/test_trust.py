@@ -337,6 +337,16 @@ def test_nuts_that_mixed_is_not_doubted() -> None:
     assert doubts_of_nuts(chains(0.0)) == ()
 
 
+@pytest.mark.parametrize(("first", "named"), [(0, "x[1]"), (1, "x[2]")])
+def test_doubts_name_elements_from_their_first_index(first, named) -> None:
+    import xarray as xr
+
+    x = np.random.default_rng(1).standard_normal((4, 500, 2))
+    x[3, :, 1] += 3
+    found = make_inference_data({"posterior": xr.Dataset({"x": (("chain", "draw", "i"), x)})})
+    assert doubts_of_nuts(found, first)[0].startswith(f"the chains disagree about {named}: ")
+
+
 def test_generated_quantities_raise_no_doubt() -> None:
     found = chains(0.0)
     found["posterior"]["rare"] = 10 * chains(3.0)["posterior"]["x"]

@@ -103,17 +103,17 @@ def test_shapes_and_names_are_stans(constraints):
         "rows": (2, 3), "table": (2, 3), "L": (3, 3),
     }  # fmt: skip
     assert constraints.dimension == 1 + 1 + 3 + 2 + 3 + 6 + 6 + 6 + 3
-    assert constraints.unconstrained_names[:3] == ["free", "bounded", "positive.1"]
+    assert constraints.unconstrained_names[:3] == ["free", "bounded", "positive[1]"]
     assert len(constraints.unconstrained_names) == constraints.dimension
 
 
 def test_bounded_coordinates_are_those_of_nonlinear_transforms(constraints):
     bounded = set(constraints.bounded_names)
-    kinds = {name: name.split(".")[0] for name in constraints.unconstrained_names}
+    kinds = {name: name.split("[")[0] for name in constraints.unconstrained_names}
     assert bounded == {
         name
         for name, kind in kinds.items()
-        if kind in ("bounded", "positive", "share", "L") or (kind == "cuts" and name != "cuts.1")
+        if kind in ("bounded", "positive", "share", "L") or (kind == "cuts" and name != "cuts[1]")
     }
 
 
@@ -136,7 +136,7 @@ def test_containers_are_in_the_right_order(constraints):
     expected = {"grid": 10 * i + j, "rows": 20 * i + j, "table": 30 * i + j}
     for name, entries in expected.items():
         for (row, column), entry in np.ndenumerate(entries):
-            theta[0, index(f"{name}.{row + 1}.{column + 1}")] = entry
+            theta[0, index(f"{name}[{row + 1},{column + 1}]")] = entry
     values = constraints.constrain(theta)
     for name, entries in expected.items():
         np.testing.assert_array_equal(values[name][0], entries)

@@ -13,6 +13,7 @@ import pytest
 import pymc_ext as px
 from bridge.measures.khat import pareto_khat
 from posteriordb_cases import EMBEDDED, load_case
+from pymc_ext.density.protocol import element_names
 from stan_models import StanError, StanProgram, laplace
 
 SHARED_MODE = [
@@ -33,11 +34,11 @@ def fit(model: pm.Model, **options: object) -> object:
 
 
 def stan_order(approx, names: list[str]) -> list[int]:
-    """Positions in our θ of Stan's coordinates ``tau``, ``theta.1``."""
+    """Positions in our θ of Stan's coordinates ``tau``, ``theta[1]``."""
     ours = []
     for rv in approx.model.free_RVs:
         shape = approx.group.ordering[approx.model.rvs_to_values[rv].name][2]
-        ours += [".".join([rv.name, *(str(i + 1) for i in index)]) for index in np.ndindex(*shape)]
+        ours += element_names(rv.name, shape, first=1)
     return [ours.index(name) for name in names]
 
 

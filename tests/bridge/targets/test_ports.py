@@ -15,11 +15,12 @@ POINTS = 20
 
 
 def in_stans_order(points: dict[str, np.ndarray], names: list[str]) -> np.ndarray:
-    """Rows of unconstrained coordinates, matched by Stan's names ``theta.1``, ``tau``."""
+    """Rows of unconstrained coordinates, matched by Stan's names ``theta[1]``, ``tau``."""
     columns = []
     for name in names:
-        variable, *index = name.split(".")
-        columns.append(points[variable][(slice(None), *(int(i) - 1 for i in index))])
+        variable, _, at = name.rstrip("]").partition("[")
+        index = [int(i) - 1 for i in at.split(",") if i]
+        columns.append(points[variable][(slice(None), *index)])
     return np.stack(columns, axis=1)
 
 
