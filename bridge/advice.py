@@ -23,7 +23,7 @@ from bridge.methods.problems import GivenProblem, as_problem, finish_of, require
 from bridge.methods.table import METHODS, find_approximations
 from bridge.search import Search
 from bridge.verdict import REPETITIONS
-from pymc_ext.density.protocol import first_index
+from pymc_ext.density.protocol import labels_of
 from pymc_ext.interrupts import Interrupts, is_interrupt
 from pymc_ext.sampling.diagnostics import unknown_moments
 from pymc_ext.sampling.options import Sampling
@@ -288,7 +288,7 @@ def _of_weights(problem: GivenProblem, search: Search, draws: int, seed: int, es
     found, best, w = search.found, search.of_found, search.weights
     assert found is not None and best is not None
     taken = resampled(problem, found, w, draws, seed)
-    unknown = unknown_moments(taken.values, ess, first_index(found.target.density))
+    unknown = unknown_moments(taken.values, ess, labels_of(found.target.density))
     return Advice(
         best.method,
         tuple(search.attempts),

@@ -42,8 +42,9 @@ class Advice:
         Why the draws of NUTS are not to be trusted, one sentence each; empty where they are.
     unknown
         Names of quantities with tails so heavy that no number of draws tells their sd, or mean:
-        what is trusted of them are quantiles. Of a Stan program they are named as in it, by indices
-        from 1 (``lam[16]``), as in all that is said of it; arrays of ``idata`` count from 0.
+        what is trusted of them are quantiles. Of a PyMC model they are named by its coords
+        (``level[oak]``), of a Stan program as in it, by indices from 1 (``lam[16]``), as in all
+        that is said of them; arrays of ``idata`` count from 0.
     random_seed
         As it was given.
     options

@@ -126,8 +126,8 @@ def exact_answer(
     with hidden():
         idata = problem.nuts(draws, seed, progressbar)
     elsewhere = () if modes is None else not_visited(modes, problem.pymc_target, idata)
-    first_index = StanDensity.first_index if problem.has_program else 0
-    doubts = (*elsewhere, *doubts_of_nuts(idata, first_index))
+    labels = StanDensity.labels if problem.has_program else None
+    doubts = (*elsewhere, *doubts_of_nuts(idata, labels))
     return Exact(COLD, idata, doubts, f"the sampler's own defaults ({why})", None)
 
 

@@ -14,7 +14,7 @@ from bridge.methods.base import Array, Fit
 from bridge.targets.base import Target
 from bridge.targets.draws import group_names
 from pymc_ext.density import CountedDensity
-from pymc_ext.density.protocol import element_names
+from pymc_ext.density.protocol import Labels
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.gaussian.missed_mass import (
     ONE_MODE,
@@ -118,15 +118,15 @@ def not_visited(modes: MissedMass, target: Target, idata: InferenceData) -> tupl
     )
 
 
-def doubts_of_nuts(idata: InferenceData, first_index: int = 0) -> tuple[str, ...]:
+def doubts_of_nuts(idata: InferenceData, labels: Labels | None = None) -> tuple[str, ...]:
     """Why the draws of NUTS are not to be trusted, one sentence each; nothing where they are.
 
     Parameters
     ----------
     idata
         The draws.
-    first_index
-        Of an array, in names; ArviZ's, from 0 or by coords, unless it is 1, as of a Stan program.
+    labels
+        Names of the elements of arrays; None: ArviZ's, by coords or indices from 0.
     """
     import arviz as az
 
@@ -135,20 +135,19 @@ def doubts_of_nuts(idata: InferenceData, first_index: int = 0) -> tuple[str, ...
     generated = json.loads(posterior.attrs.get("generated_quantities", "[]"))  # no parameters
     names = [str(name) for name in posterior.data_vars if name not in generated]
     summary = az.summary(idata, var_names=names, kind="diagnostics", round_to="none")
-    labels = [str(label) for label in summary.index]
-    if first_index:
-        shapes = {name: posterior[name].shape[2:] for name in names}
-        labels = [x for name in names for x in element_names(name, shapes[name], first_index)]
+    rows = [str(row) for row in summary.index]
+    if labels is not None:
+        rows = [row for name in names for row in labels(name, posterior[name].shape[2:])]
     rhat = np.asarray(summary["r_hat"], dtype=float)
     bulk = np.asarray(summary["ess_bulk"], dtype=float)
     known = np.isfinite(rhat)  # constants, as a Cholesky factor's zeros, have none
     if known.any():
         worst = int(np.argmax(np.where(known, rhat, -np.inf)))
         if rhat[worst] > RHAT_AGREES:
-            doubts.append(f"the chains disagree about {labels[worst]}: R̂ {rhat[worst]:.2f}")
+            doubts.append(f"the chains disagree about {rows[worst]}: R̂ {rhat[worst]:.2f}")
         fewest = int(np.argmin(np.where(known, bulk, np.inf)))
         if bulk[fewest] < FEWEST_EFFECTIVE:
-            doubts.append(f"{bulk[fewest]:.0f} effective draws of {labels[fewest]}")
+            doubts.append(f"{bulk[fewest]:.0f} effective draws of {rows[fewest]}")
     # steps of discrete variables do not diverge, and those of Gibbs have no statistics at all
     statistics = idata["sample_stats"] if "sample_stats" in group_names(idata) else {}
     diverging = np.asarray(statistics["diverging"]) if "diverging" in statistics else np.zeros(1)

@@ -20,7 +20,7 @@ from bridge.measures.limits import (
     KHAT_WITHOUT_MEAN,
 )
 from bridge.methods.base import Fit, WeightedDraws
-from pymc_ext.density.protocol import coordinate_names, first_index
+from pymc_ext.density.protocol import coordinate_names, labels_of
 from pymc_ext.sampling.diagnostics import Diagnostics, scalars
 from pymc_ext.variational.core.precision import Precision, weighted_precision
 
@@ -157,9 +157,8 @@ def of_chains(chains: Fit, ess: float) -> tuple[bool, str]:
     theta, target = chains.theta, chains.target
     derived = scalars(target.constrain(theta.reshape(-1, theta.shape[-1])), theta.shape[:2])
     names = coordinate_names(target.density)
-    first = first_index(target.density)
     found = Diagnostics.of_draws(
-        theta, chains.lp, names, derived, chains.statistics, first_index=first
+        theta, chains.lp, names, derived, chains.statistics, labels=labels_of(target.density)
     )
     doubts = found.doubts(ess)
     if doubts:

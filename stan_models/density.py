@@ -68,8 +68,6 @@ class StanDensity:
     >>> lp, gradient = density.log_density_gradient([[0.0], [1.0]])  # -exp(t) + t
     """
 
-    first_index = 1  # of an array, in names
-
     def __init__(self, program: Compilable, data: Data = None) -> None:
         self.program = program
         self.data = data
@@ -121,6 +119,15 @@ class StanDensity:
         """
         flat = _names(self._model.param_unc_names())
         return [indexed(name) for name in in_order(flat, array_dimensions(self.program))]
+
+    @staticmethod
+    def labels(name: str, shape: tuple[int, ...]) -> list[str]:
+        """Names of an array's elements in its order, by Stan's indices.
+
+        >>> StanDensity.labels("L", (1, 2)), StanDensity.labels("tau", ())
+        (['L[1,1]', 'L[1,2]'], ['tau'])
+        """
+        return [indexed(".".join([name, *(str(i + 1) for i in at)])) for at in np.ndindex(*shape)]
 
     @cached_property
     def bounded_names(self) -> list[str]:

@@ -63,7 +63,7 @@ def _print_summary(draws: NamedDraws, file: Path, console: Console) -> None:
             left_out.append(name)
     shown = [name for name in sizes if name not in left_out]
     table = Table("", "mean", "sd", "5%", "95%", box=None)
-    for name, *numbers in draws.summary(shown, StanDensity.first_index):
+    for name, *numbers in draws.summary(shown, StanDensity.labels):
         table.add_row(name, *(f"{x:.4g}" for x in numbers))
     if table.row_count:
         console.print(table, highlight=False)

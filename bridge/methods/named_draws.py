@@ -16,7 +16,7 @@ from bridge.errors import NoModelError
 from bridge.methods.base import Array, Fit, Problem
 from bridge.targets.base import Target
 from bridge.targets.draws import InferenceData
-from pymc_ext.density.protocol import element_names
+from pymc_ext.density.protocol import Labels, numbered
 from pymc_ext.sampling.result import Sampled
 from stan_models import StanDensity, StanError
 
@@ -74,15 +74,15 @@ class NamedDraws:
         return idata
 
     def summary(
-        self, names: Iterable[str], first_index: int = 0
+        self, names: Iterable[str], labels: Labels = numbered
     ) -> list[tuple[str, float, float, float, float]]:
-        """Name, mean, sd, 5 % and 95 % quantile of each scalar of these variables; in the names
-        the first of an array is ``first_index``."""
+        """Name, mean, sd, 5 % and 95 % quantile of each scalar of these variables; ``labels`` are
+        the names of an array's elements."""
         rows = []
         for name in names:
             value = self.values[name]
-            labels = element_names(name, value.shape[2:], first_index)
-            for label, i in zip(labels, np.ndindex(*value.shape[2:]), strict=True):
+            scalars = labels(name, value.shape[2:])
+            for label, i in zip(scalars, np.ndindex(*value.shape[2:]), strict=True):
                 x = value[(slice(None), slice(None), *i)].ravel()
                 low, high = np.quantile(x, [0.05, 0.95])
                 rows.append((label, float(x.mean()), float(x.std(ddof=1)), low, high))

@@ -13,9 +13,10 @@ from pymc_ext.density.protocol import (
     Array,
     Density,
     DensityWithExtras,
+    Labels,
     bounded_names,
     coordinate_names,
-    first_index,
+    labels_of,
 )
 
 # Numbers in the points of one call, 2 MB: a density of rows may hold some arrays of their size.
@@ -80,9 +81,9 @@ class CountedDensity:
         return coordinate_names(self.density)
 
     @property
-    def first_index(self) -> int:
-        """Of an array, in names."""
-        return first_index(self.density)
+    def labels(self) -> Labels:
+        """How elements of its arrays are named."""
+        return labels_of(self.density)
 
     @property
     def bounded_names(self) -> list[str]:

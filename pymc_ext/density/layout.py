@@ -46,6 +46,18 @@ def pieces(
     return found
 
 
-def entry_names(layout: Iterable[tuple[str, slice, tuple[int, ...], str]]) -> list[str]:
-    """Name of each entry of θ: ``"mu"``, ``"theta[3]"``, ``"log_sd_log__"``."""
-    return [entry for name, _, shape, _ in layout for entry in element_names(name, shape)]
+def labelled(
+    model: pm.Model, name: str, shape: tuple[int, ...], dims: Sequence[str | None]
+) -> list[str]:
+    """Names of the elements of an array with these dims, by the model's coords where it has them.
+
+    Those of ``pm.Normal("beta", dims="site")`` are ``beta[north]``, ``beta[south]``. Coords that
+    name two elements alike, or are not as many as they (a simplex has one value less on the
+    unconstrained space), leave them their numbers.
+    """
+    axes: list[Sequence[object]] = []
+    for axis, length in enumerate(shape):
+        known = model.coords.get(dims[axis]) if axis < len(dims) else None
+        usable = known is not None and len(known) == len(set(map(str, known))) == length
+        axes.append(known if known is not None and usable else range(length))
+    return element_names(name, axes)

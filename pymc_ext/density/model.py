@@ -19,7 +19,7 @@ import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before 
 from pymc_ext.batched_determinants import mode_for
 from pymc_ext.density.check import NoGradientError
 from pymc_ext.density.counted import Clock
-from pymc_ext.density.layout import entry_names, layout_of, pieces
+from pymc_ext.density.layout import labelled, layout_of, pieces
 from pymc_ext.density.protocol import Array
 from pymc_ext.density.rows import RowFunction, in_blocks, one_by_one, rows_per_call
 from pymc_ext.models.observed_twice import mend_observed
@@ -114,8 +114,16 @@ class PyMCDensity:
 
     @cached_property
     def unconstrained_names(self) -> list[str]:
-        """Name of each entry of θ: ``"mu"``, ``"theta[3]"``, ``"log_sd_log__"``."""
-        return entry_names(self.layout)
+        """Name of each entry of θ: ``"mu"``, ``"theta[3]"``, ``"log_sd_log__"``; by the model's
+        coords, as ``"theta[north]"``, where it has them."""
+        return [label for entry in self.layout for label in self.labels(entry.name, entry.shape)]
+
+    def labels(self, name: str, shape: tuple[int, ...]) -> list[str]:
+        """Names of the elements of a variable of the model, of its value or a deterministic."""
+        model = self.model
+        of_value = {value.name: rv.name for rv, value in model.rvs_to_values.items()}
+        dims = model.named_vars_to_dims.get(of_value.get(name, name), ())
+        return labelled(model, name, shape, dims)
 
     @cached_property
     def noisy(self) -> bool:

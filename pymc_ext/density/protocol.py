@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.floating]
+Labels = Callable[[str, tuple[int, ...]], list[str]]  # name and shape -> names of the elements
 
 
 class Density(Protocol):
@@ -15,9 +18,10 @@ class Density(Protocol):
 
     Structural: any object with these members is a density. Optional members, used where they are
     there: ``unconstrained_names`` (D names, for messages), ``bounded_names`` (those of them that a
-    transform maps to a bounded variable), ``first_index`` (of an array, in names: 1 of a Stan
-    program, 0 where it is not there), ``hessian`` (θ (D,) -> (D, D), exact; else differences of
-    scores serve), ``clock`` (:class:`pymc_ext.density.counted.Clock`, seconds of compilation).
+    transform maps to a bounded variable), ``labels`` (:data:`Labels`, for messages: a PyMC model
+    names elements by its coords, a Stan program by its own indices from 1, all else by indices from
+    0), ``hessian`` (θ (D,) -> (D, D), exact; else differences of scores serve), ``clock``
+    (:class:`pymc_ext.density.counted.Clock`, seconds of compilation).
     """
 
     @property
@@ -55,19 +59,23 @@ def coordinate_names(density: Density) -> list[str]:
     return [f"theta[{i}]" for i in range(density.dimension)] if names is None else list(names)
 
 
-def first_index(density: Density) -> int:
-    """What indices in names of its quantities count from: 0, of a Stan program 1."""
-    return int(getattr(density, "first_index", 0))
+def element_names(name: str, axes: Sequence[Iterable[object]]) -> list[str]:
+    """Names of an array's elements in its order, from the labels of each of its axes.
 
-
-def element_names(name: str, shape: tuple[int, ...], first: int = 0) -> list[str]:
-    """Names of the elements of an array in its order, ``first`` that of the first.
-
-    >>> element_names("L", (1, 2), first=1), element_names("tau", ())
-    (['L[1,1]', 'L[1,2]'], ['tau'])
+    >>> element_names("x", [range(2), ["a", "b"]]), element_names("tau", [])
+    (['x[0,a]', 'x[0,b]', 'x[1,a]', 'x[1,b]'], ['tau'])
     """
-    places = (",".join(str(first + i) for i in place) for place in np.ndindex(*shape))
-    return [f"{name}[{place}]" if place else name for place in places]
+    return [f"{name}[{','.join(map(str, at))}]" if at else name for at in product(*axes)]
+
+
+def numbered(name: str, shape: tuple[int, ...]) -> list[str]:
+    """Names of an array's elements by their indices from 0."""
+    return element_names(name, [range(length) for length in shape])
+
+
+def labels_of(density: Density) -> Labels:
+    """How elements of its arrays are named in messages; by indices from 0 where it does not say."""
+    return getattr(density, "labels", numbered)
 
 
 def bounded_names(density: Density) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import Density, TransportMap
-from pymc_ext.density.protocol import coordinate_names, first_index
+from pymc_ext.density.protocol import coordinate_names, labels_of
 from pymc_ext.sampling.diagnostics import Diagnostics, scalars
 from pymc_ext.sampling.protocol import STATISTICS, Chain, Transitions
 
@@ -120,7 +120,7 @@ class Chains:
     def _diagnostics(self, only: frozenset[str] | None = None) -> Diagnostics:
         return Diagnostics.of_draws(
             self.theta, self.lp, self.names, self._derived, self.statistics, only,
-            first_index(self.density),
+            labels_of(self.density),
         )  # fmt: skip
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc
 
-from pymc_ext.density.protocol import element_names
+from pymc_ext.density.protocol import Labels, numbered
 from pymc_ext.maths.convergence import bulk_ess_and_rhat, energy_fmi, sd_error, tail_ess
 from pymc_ext.maths.psis import tail_khat
 
@@ -159,7 +159,7 @@ class Diagnostics:
         derived: Mapping[str, Array],
         statistics: Mapping[str, NDArray],
         only: frozenset[str] | None = None,
-        first_index: int = 0,
+        labels: Labels = numbered,
     ) -> Diagnostics:
         """Of all that draws say, or of some.
 
@@ -176,16 +176,16 @@ class Diagnostics:
             Of the sampler, by ArviZ's names, (chains, draws) each.
         only
             Names of the quantities to look at, as `worst` of an earlier judgement; all if None.
-        first_index
-            Of an array, in names of derived quantities.
+        labels
+            Names of the elements of derived arrays.
         """
-        columns, labels = _columns(derived, first_index)
+        columns, more = _columns(derived, labels)
         values = np.concatenate([theta, lp[..., None], *columns], axis=-1)
-        labels = [*names, "log p̃", *labels]
+        named = [*names, "log p̃", *more]
         places = _once(values, theta.shape[-1])
         if only is not None:
-            places = [i for i in places if labels[i] in only] or places
-        return cls.of(values[..., places], [labels[i] for i in places], statistics)
+            places = [i for i in places if named[i] in only] or places
+        return cls.of(values[..., places], [named[i] for i in places], statistics)
 
     @property
     def ess(self) -> float:
@@ -280,7 +280,7 @@ def scalars(values: Mapping[str, NDArray], shape: tuple[int, ...]) -> dict[str, 
 
 
 def unknown_moments(
-    values: Mapping[str, Array], ess: float, first_index: int = 0
+    values: Mapping[str, Array], ess: float, labels: Labels = numbered
 ) -> tuple[Heavy, ...]:
     """Quantities whose sd, or mean, is not to be had from draws, of those that a user reads.
 
@@ -293,19 +293,17 @@ def unknown_moments(
         By name, (chains, draws, *shape); of real numbers.
     ess
         Effective draws asked for: an sd known to 1/√ess of itself is known.
-    first_index
-        Of an array, in names.
+    labels
+        Names of the elements of arrays.
     """
-    columns, labels = _columns(
-        {k: v for k, v in values.items() if v.dtype.kind == "f"}, first_index
-    )
+    columns, names = _columns({k: v for k, v in values.items() if v.dtype.kind == "f"}, labels)
     if not columns or np.prod(columns[0].shape[:2]) < DRAWS_FOR_TAIL:
         return ()
     quantities = np.concatenate(columns, axis=-1)
     heavy = np.flatnonzero(_khat_of_squares(quantities) >= NO_VARIANCE)
     if not len(heavy):
         return ()
-    return Diagnostics.of(quantities[..., heavy], [labels[i] for i in heavy], {}).unknown(ess)
+    return Diagnostics.of(quantities[..., heavy], [names[i] for i in heavy], {}).unknown(ess)
 
 
 def _worst(
@@ -330,17 +328,17 @@ def _once(values: Array, coordinates: int) -> list[int]:
     return [k for k in range(values.shape[-1]) if k not in again]
 
 
-def _columns(values: Mapping[str, Array], first_index: int) -> tuple[list[Array], list[str]]:
+def _columns(values: Mapping[str, Array], labels: Labels) -> tuple[list[Array], list[str]]:
     """Those that are always finite of values (chains, draws, *shape), as (chains, draws, K) a name,
-    and their labels."""
-    columns, labels = list[Array](), list[str]()
+    and their names."""
+    columns, names = list[Array](), list[str]()
     for name, value in values.items():
         flat = value.reshape(*value.shape[:2], -1)
         defined = np.isfinite(flat).all(axis=(0, 1))
         columns.append(flat[..., defined])
-        every = element_names(name, value.shape[2:], first_index)
-        labels += [every[i] for i in np.flatnonzero(defined)]
-    return columns, labels
+        every = labels(name, value.shape[2:])
+        names += [every[i] for i in np.flatnonzero(defined)]
+    return columns, names
 
 
 def _khat_of_squares(quantities: Array) -> Array:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -133,41 +131,10 @@ def _numbers(approx: VectorisedApproximation) -> xr.Dataset | None:
     q: Posterior = approx.q
     if not isinstance(q, Gaussian | DiagonalGaussian | LowRankGaussian):
         return None
-    names = coordinate_labels(approx)
+    names = approx.density.unconstrained_names
     found = {"mean_vector": ("rows", np.asarray(q.mean))}
     coords = {"rows": names}
     if len(names) > MOST_COVARIANCE:
         return xr.Dataset(found | {"sd_vector": ("rows", np.asarray(q.std))}, coords)
     covariance = (("rows", "columns"), np.asarray(q.cov))
     return xr.Dataset(found | {"covariance_matrix": covariance}, coords | {"columns": names})
-
-
-def coordinate_labels(approx: VectorisedApproximation) -> list[str]:
-    """A name for each of the D coordinates, entries by the model's coords where it has them.
-
-    Those of ``pm.Normal("beta", dims="site")`` are ``beta[north]``, ``beta[south]``; a transform
-    that changes a shape, as of a simplex, leaves the entries their numbers.
-    """
-    model = approx.model
-    dims = {
-        str(model.rvs_to_values[rv].name): model.named_vars_to_dims.get(rv.name, ())
-        for rv in model.free_RVs
-    }
-    return [
-        entry.name + ("[" + ",".join(label) + "]" if label else "")
-        for entry in approx.density.layout
-        for label in _labels(model, dims[entry.name], entry.shape)
-    ]
-
-
-def _labels(
-    model: pm.Model, dims: Sequence[str | None], shape: tuple[int, ...]
-) -> list[tuple[str, ...]]:
-    """Of the entries of an array, in C order."""
-    axes = []
-    for axis, length in enumerate(shape):
-        known = model.coords.get(dims[axis]) if axis < len(dims) else None
-        if known is None or len(known) != length:
-            known = range(length)
-        axes.append([str(label) for label in known])
-    return list(itertools.product(*axes))

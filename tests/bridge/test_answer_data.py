@@ -137,14 +137,14 @@ def test_log_lik_of_a_program_is_its_log_likelihood() -> None:
 
 def test_what_is_read_is_told_where_no_draws_tell_its_moments() -> None:
     """Weights are judged on log s, which has all moments; s is a half Cauchy, which has none."""
-    with pm.Model() as model:
+    with pm.Model(coords={"of": ["wide"]}) as model:
         pm.Normal("mu", 0, 1)
-        pm.HalfCauchy("s", 1)
+        pm.HalfCauchy("s", 1, dims="of")
     advice = bridge.fit(model, random_seed=1)
     assert advice.trusted and advice.method == "hierarchical"
-    assert advice.unknown == ("s",)
-    assert "take quantiles: mean or sd of s" in advice.reasons
-    assert advice.idata["posterior"].attrs["unknown"] == "s"
+    assert advice.unknown == ("s[wide]",)
+    assert "take quantiles: mean or sd of s[wide]" in advice.reasons
+    assert advice.idata["posterior"].attrs["unknown"] == "s[wide]"
 
 
 @pytest.mark.stan

@@ -23,7 +23,7 @@ from pymc_ext.sampling.diagnostics import Heavy
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
-from stan_models import StanProgram
+from stan_models import StanDensity, StanProgram
 from stan_models.inference_data import make_inference_data
 from tests.tolerances import monte_carlo
 
@@ -337,14 +337,14 @@ def test_nuts_that_mixed_is_not_doubted() -> None:
     assert doubts_of_nuts(chains(0.0)) == ()
 
 
-@pytest.mark.parametrize(("first", "named"), [(0, "x[1]"), (1, "x[2]")])
-def test_doubts_name_elements_from_their_first_index(first, named) -> None:
+@pytest.mark.parametrize(("labels", "named"), [(None, "x[1]"), (StanDensity.labels, "x[2]")])
+def test_doubts_name_elements_as_the_program_does(labels, named) -> None:
     import xarray as xr
 
     x = np.random.default_rng(1).standard_normal((4, 500, 2))
     x[3, :, 1] += 3
     found = make_inference_data({"posterior": xr.Dataset({"x": (("chain", "draw", "i"), x)})})
-    assert doubts_of_nuts(found, first)[0].startswith(f"the chains disagree about {named}: ")
+    assert doubts_of_nuts(found, labels)[0].startswith(f"the chains disagree about {named}: ")
 
 
 def test_generated_quantities_raise_no_doubt() -> None:

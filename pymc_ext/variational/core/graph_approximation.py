@@ -15,7 +15,6 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density.counted import Clock
-from pymc_ext.density.layout import entry_names
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.models.context import TO_THE_FAMILY, context
 from pymc_ext.models.discrete import refuse_discrete
@@ -108,8 +107,9 @@ class GraphApproximation(Approximation):
     state = property(lambda self: self.group.state, doc="PyMC 6: moments as xarray Datasets.")
 
     def parameter_names(self) -> list[str]:
-        """Name of each entry of the flat θ: ``"mu"``, ``"theta[3]"``, ``"log_sd_log__"``."""
-        return entry_names(self.group.ordering.values())
+        """Name of each entry of the flat θ: ``"mu"``, ``"theta[3]"``, ``"log_sd_log__"``; by the
+        model's coords where it has them."""
+        return self.density.unconstrained_names
 
     @property
     def hyperparameters(self) -> dict[str, Array]:

@@ -28,7 +28,8 @@ class Link:
     Parameters
     ----------
     governor, governed
-        Names on the unconstrained space; indices count from 0, of a Stan program from 1, as in it.
+        Names on the unconstrained space; elements by the coords of a PyMC model, else by indices,
+        which of a Stan program count from 1, as in it.
     slope
         Change of the governed's log sd per unit of the governor, in the middle of q: near 1 for
         effects under a log standard deviation, 1/2 under a log variance, −1/2 under a log

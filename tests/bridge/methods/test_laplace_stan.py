@@ -13,8 +13,7 @@ import pytest
 import pymc_ext as px
 from bridge.measures.khat import pareto_khat
 from posteriordb_cases import EMBEDDED, load_case
-from pymc_ext.density.protocol import element_names
-from stan_models import StanError, StanProgram, laplace
+from stan_models import StanDensity, StanError, StanProgram, laplace
 
 SHARED_MODE = [
     "badly_scaled_20-gaussian",
@@ -38,7 +37,7 @@ def stan_order(approx, names: list[str]) -> list[int]:
     ours = []
     for rv in approx.model.free_RVs:
         shape = approx.group.ordering[approx.model.rvs_to_values[rv].name][2]
-        ours += element_names(rv.name, shape, first=1)
+        ours += StanDensity.labels(rv.name, shape)
     return [ours.index(name) for name in names]
 
 

@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_ext as px
-from pymc_ext.density import PyMCDensity, rows
+from pymc_ext.density import CountedDensity, PyMCDensity, rows
 from pymc_ext.density import model as module
 from tests.tolerances import EXACT
 
@@ -27,6 +27,27 @@ def regression():
 
 def differences(f, x, h=1e-6):
     return np.array([(f(x + e) - f(x - e)) / (2 * h) for e in h * np.eye(len(x))])
+
+
+def test_entries_are_named_by_coords_where_these_tell_them_apart():
+    coords = {"site": ["north", "south"], "year": [1999, 2001], "twice": ["a", "a"], "kind": "xyz"}
+    with pm.Model(coords=coords) as model:
+        pm.HalfNormal("s", dims="site")
+        pm.Normal("b", dims=("site", "year"))
+        pm.Normal("t", dims="twice")
+        pm.Dirichlet("p", np.ones(3), dims="kind")
+        pm.Deterministic("double", 2 * model["b"], dims=("site", "year"))
+    density = PyMCDensity(model)
+    assert density.unconstrained_names == [
+        "s_log__[north]", "s_log__[south]",
+        "b[north,1999]", "b[north,2001]", "b[south,1999]", "b[south,2001]",
+        "t[0]", "t[1]", "p_simplex__[0]", "p_simplex__[1]",
+    ]  # fmt: skip
+    assert density.bounded_names[:2] == ["s_log__[north]", "s_log__[south]"]
+    counted = CountedDensity(density)
+    assert counted.labels("double", (2, 2))[-1] == "double[south,2001]"
+    assert counted.labels("p", (3,)) == ["p[x]", "p[y]", "p[z]"]
+    assert counted.labels("not of the model", (1,)) == ["not of the model[0]"]
 
 
 def test_values_and_scores_are_the_models():

@@ -138,7 +138,7 @@ def test_sample_node_is_vectorised_and_repeats_constants(model, approx):
 
 
 def test_parameter_names_and_moments(approx):
-    assert approx.parameter_names() == ["beta[0]", "beta[1]", "sigma_log__"]
+    assert approx.parameter_names() == ["beta[a]", "beta[b]", "sigma_log__"]
     np.testing.assert_allclose(approx.mean.eval(), [0.3, -0.2, np.log(2)], rtol=EXACT)
     assert approx.mean_data["beta"].dims == ("feature",)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pymc as pm
 import pytest
 from scipy.special import log_ndtr
 
+import pymc_ext as px
+from posteriordb_cases import load_case
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.algorithm import run_algorithm
@@ -193,6 +196,16 @@ def test_a_fit_goes_on_from_its_state() -> None:
 # ---- links for a reader ----------------------------------------------------------------------
 
 
+def test_links_of_a_model_are_named_by_its_coords() -> None:
+    case = load_case("eight_schools-eight_schools_centered")
+    with pm.Model(coords={"school": list("ABCDEFGH")}):
+        mu, tau = pm.Normal("mu", 0, 5), pm.HalfCauchy("tau", 5)
+        theta = pm.Normal("theta", mu, tau, dims="school")
+        pm.Normal("y", theta, np.array(case.data["sigma"]), observed=np.array(case.data["y"]))
+        approx = pm.fit(method=px.HierarchicalVI(random_seed=1), progressbar=False)
+    assert "log tau governs theta[A] … theta[H]: slopes 0." in str(approx.result.links)
+
+
 def test_links_are_summed_up_by_variable() -> None:
     links = [Link("log tau", f"theta[{i}]", 0.9 + 0.05 * i, 0.03) for i in range(3)]
     text = str(Links((*links, Link("log tau", "mu", -0.5, 0.1))))
@@ -205,7 +218,7 @@ def test_links_are_summed_up_by_variable() -> None:
 
 @pytest.mark.parametrize(
     ("name", "shown"),
-    [("tau_log__", "log tau"), ("p_logodds__[2]", "logodds p[2]"), ("theta.3", "theta.3")],
+    [("tau_log__", "log tau"), ("p_logodds__[2]", "logodds p[2]"), ("theta[3]", "theta[3]")],
 )
 def test_names_are_for_a_reader(name, shown) -> None:
     assert readable(name) == shown
