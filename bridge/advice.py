@@ -18,8 +18,9 @@ from bridge.exact import BENT, COLD, WARM, Exact, exact_answer, in_a_flow
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.base import Method
 from bridge.methods.named_draws import resampled, weighted
+from bridge.methods.named_groups import finish_of
 from bridge.methods.options import options_text
-from bridge.methods.problems import GivenProblem, as_problem, finish_of, require_generated
+from bridge.methods.problems import GivenProblem, as_problem
 from bridge.methods.table import METHODS, find_approximations
 from bridge.search import Search
 from bridge.verdict import REPETITIONS
@@ -67,6 +68,7 @@ def fit(
     effort: float | None = None,
     want: Literal["draws", "density"] = "draws",
     posterior_predictive: Sequence[str] | str = (),
+    observed_data: Sequence[str] | str = (),
     random_seed: int | None = None,
     progressbar: bool = True,
 ) -> Advice:
@@ -125,6 +127,10 @@ def fit(
         Generated quantities of a Stan program that are predictions of its data, such as
         ``["y_rep"]``: they go to the group ``posterior_predictive``, as in
         ``az.from_cmdstanpy``. Which ones these are is not guessed from their names.
+    observed_data
+        Data of a Stan program that are observed, such as ``["y"]``: they go to the group
+        ``observed_data``, and the others to ``constant_data``. Nor is this guessed; without it
+        there are no such groups.
     random_seed
         Seeds the fits, the draws and the resampling.
     progressbar
@@ -151,8 +157,9 @@ def fit(
     TypeError
         There is no model, given or of a ``with`` context.
     ValueError
-        A limit is out of range, a method is a sampler, ``data`` is given with a PyMC model, or
-        ``posterior_predictive`` names what no Stan program generates.
+        A limit is out of range, a method is a sampler, ``data`` is given with a PyMC model,
+        ``posterior_predictive`` names what no Stan program generates, or ``observed_data`` what is
+        none of its data.
     Exception
         Of a method that fails with anything but `EXPECTED_FAILURES`: an error in its code.
 
@@ -178,10 +185,7 @@ def fit(
     )  # fmt: skip
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     problem = as_problem(model, data)
-    predictive = (
-        [posterior_predictive] if isinstance(posterior_predictive, str) else [*posterior_predictive]
-    )
-    require_generated(problem, predictive)
+    finish = finish_of(problem, posterior_predictive, observed_data)
     search = Search(problem, khat, ess, 1 if effort is None else effort, fresh_draws, draws, seed)
     with at_work(progressbar), Interrupts() as interrupts:
         try:
@@ -200,9 +204,7 @@ def fit(
             if interrupts.seen and answer.method == COLD:  # PyMC's sampler says nothing of it
                 short = "interrupted before all draws were made"
                 answer = replace(answer, doubts=(short, *answer.doubts))
-    return replace(
-        answer, random_seed=random_seed, options=given, _finish=finish_of(problem, predictive)
-    )
+    return replace(answer, random_seed=random_seed, options=given, _finish=finish)
 
 
 def _rungs(

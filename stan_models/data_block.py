@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stan_models.stanc import Source, run_stanc
 
@@ -42,6 +45,20 @@ def misfit(program: Source, data: str) -> str:
     if missing:
         lines.append(f"given: {', '.join(given) or 'nothing'}")
     return "\n".join(lines)
+
+
+def numeric_arrays(program: Source, given: Mapping[str, object]) -> dict[str, NDArray]:
+    """Integers and real numbers of the data block, in its order, as arrays by name.
+
+    What was given beyond the data block is left out; "NaN" and the like are read as Stan reads
+    them.
+    """
+    kinds = {"int": int, "real": float}
+    return {
+        name: np.asarray(given[name], dtype=kinds[kind["type"]])
+        for name, kind in declared_data(program).items()
+        if kind["type"] in kinds
+    }
 
 
 def not_finite(program: Source, data: str) -> list[str]:

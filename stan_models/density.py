@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stan_models.data_block import misfit
+from stan_models.data_block import misfit, numeric_arrays
 from stan_models.errors import StanDataError, StanError
 from stan_models.layout import array_dimensions, in_order, indexed
 from stan_models.library import import_bridgestan
@@ -254,6 +254,14 @@ class StanDensity:
         known = self._variables(transformed=True, generated=False)
         return [name for name in self._variables(transformed=True, generated=True)
                 if name not in known]  # fmt: skip
+
+    def data_arrays(self) -> dict[str, NDArray]:
+        """Integers and real numbers of the data block by name, as arrays; from a file, read anew.
+
+        Complex numbers and tuples are left out, for NetCDF files hold neither.
+        """
+        given = self.data if isinstance(self.data, Mapping) else json.loads(as_json(self.data))
+        return numeric_arrays(self.program, given)
 
     def _columns(self, name: str, value: NDArray) -> Array:
         shape = self.shapes[name]

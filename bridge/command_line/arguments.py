@@ -184,6 +184,13 @@ def _add_fit(add_command: Adder) -> None:
         help="generated quantities that are predictions of the data: a group of that name has them",
     )
     command.add_argument(
+        "--observed-data",
+        nargs="+",
+        metavar="NAME",
+        default=[],
+        help="data that are observed: a group of that name has them, constant_data the others",
+    )
+    command.add_argument(
         "--seed", type=_at_least(0), default=1, help="of all random numbers (default 1)"
     )
     command.add_argument(

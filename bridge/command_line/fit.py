@@ -32,6 +32,7 @@ def fit_command(arguments: argparse.Namespace, console: Console) -> int:
                 effort=arguments.effort,
                 want=arguments.want,
                 posterior_predictive=arguments.posterior_predictive,
+                observed_data=arguments.observed_data,
                 random_seed=arguments.seed,
                 progressbar=False,
             )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeGuard
 
 import numpy as np
@@ -37,11 +36,7 @@ __all__ = [
     "ModelProblem",
     "StanProblem",
     "as_problem",
-    "finish_of",
-    "require_generated",
 ]
-
-LOG_LIK = "log_lik"  # which is the group log_likelihood, as in `bridge.methods.named_draws`
 
 
 @dataclass(frozen=True)
@@ -190,52 +185,6 @@ class DensityProblem:
 
 
 GivenProblem = ModelProblem | StanProblem | DensityProblem
-
-
-def finish_of(
-    problem: GivenProblem, predictive: Sequence[str] = ()
-) -> Callable[[InferenceData], InferenceData] | None:
-    """What brings draws into the form of those who wrote the model; None where they are in it.
-
-    ``predictive`` are generated quantities that go to the group ``posterior_predictive``.
-    """
-    if isinstance(problem, BambiProblem):
-        return problem.finish
-    return partial(_with_predictions, names=predictive) if predictive else None
-
-
-def require_generated(problem: GivenProblem, names: Sequence[str]) -> None:
-    """ValueError unless these are generated quantities of a Stan program, beside ``log_lik``."""
-    if not names:
-        return
-    if not isinstance(problem, StanProblem):
-        raise ValueError(
-            "posterior_predictive names generated quantities of a Stan program, got "
-            f"{list(names)} and {_predicts(problem)}"
-        )
-    known = [name for name in problem.density.generated_names if name != LOG_LIK]
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise ValueError(
-            f"posterior_predictive must name generated quantities of the program, got {unknown}; "
-            f"it generates {known}"
-        )
-
-
-def _predicts(problem: GivenProblem) -> str:
-    """How draws of what is not a program make predictions."""
-    if isinstance(problem, BambiProblem):
-        return 'a bambi model: call model.predict(advice.idata, kind="response")'
-    if isinstance(problem, ModelProblem):
-        return "a PyMC model: call pm.sample_posterior_predictive(advice.idata)"
-    return "a density, which generates none: leave it out"
-
-
-def _with_predictions(idata: InferenceData, names: Sequence[str]) -> InferenceData:
-    from pymc_ext.arviz_versions import moved
-
-    there = [name for name in names if name in idata["posterior"]]  # Stan may have refused them
-    return moved(idata, there, "posterior_predictive") if there else idata
 
 
 def as_problem(

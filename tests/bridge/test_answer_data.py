@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import arviz as az
+import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
 
 import bridge
 import pymc_ext as px
@@ -209,6 +211,53 @@ def test_names_of_predictions_are_not_guessed_and_wrong_ones_are_refused() -> No
         message = rf"got \['{wrong}'\]; it generates \['y_rep', 'twice'\]"
         with pytest.raises(ValueError, match=message):
             bridge.fit(REPLICATED, DATA, posterior_predictive=wrong)
+
+
+@pytest.mark.stan
+@pytest.mark.filterwarnings("ignore::matplotlib.MatplotlibDeprecationWarning")  # of ArviZ 0.23
+@pytest.mark.parametrize("kept", ["mapping", "file"])
+def test_data_of_a_program_go_where_they_are_said_to(kept, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    data = {"N": ROWS, "y": Y, "not of the program": 1.0}
+    if kept == "file":
+        (tmp_path / "data.json").write_text(json.dumps({**data, "y": Y.tolist()}))
+    advice = bridge.fit(
+        REPLICATED, data if kept == "mapping" else tmp_path / "data.json", methods="laplace",
+        posterior_predictive="y_rep", observed_data=["y"], random_seed=1,
+    )  # fmt: skip
+    idata = advice.idata
+    np.testing.assert_array_equal(idata["observed_data"]["y"], Y)
+    assert idata["observed_data"]["y"].dims == ("y_dim_0",)
+    assert list(idata["constant_data"].data_vars) == ["N"]
+    assert idata["constant_data"]["N"].item() == ROWS
+    assert idata["constant_data"]["N"].dtype.kind == "i"
+    assert "observed_data" in group_names(advice.unresampled)
+    idata.to_netcdf(str(tmp_path / "kept.nc"))
+    read = az.from_netcdf(str(tmp_path / "kept.nc"))
+    np.testing.assert_array_equal(read["observed_data"]["y"], Y)
+    if hasattr(az, "plot_ppc"):
+        az.plot_ppc(read, data_pairs={"y": "y_rep"}, num_pp_samples=5)
+        plt.close("all")
+    else:  # ArviZ 1 pairs what has one name
+        predicted = (
+            read["posterior_predictive"].to_dataset().rename(y_rep="y", y_rep_dim_0="y_dim_0")
+        )
+        read["posterior_predictive"] = xr.DataTree(predicted)
+        az.plot_ppc_dist(read, num_samples=5, backend="none")
+
+
+@pytest.mark.stan
+def test_which_data_are_observed_is_not_guessed_and_wrong_names_are_refused() -> None:
+    alone = bridge.fit(REPLICATED, DATA, methods="laplace", random_seed=1).idata
+    assert not {"observed_data", "constant_data"} & set(group_names(alone))
+    message = r"got \['yy'\]; it has \['N', 'y'\]; did you mean y\?"
+    with pytest.raises(ValueError, match="observed_data must name .*" + message):
+        bridge.fit(REPLICATED, DATA, observed_data="yy")
+    with pytest.raises(ValueError, match=r"and a model whose own data come with its draws"):
+        bridge.fit(line(), observed_data=["y"])
+    density = px.CallableDensity(lambda x: -0.5 * (x**2).sum(1), lambda x: -x, dimension=2)
+    with pytest.raises(ValueError, match=r"got .'y'. and a density, which holds none"):
+        bridge.fit(density, observed_data=["y"])
 
 
 def test_who_predicts_otherwise_is_told_how() -> None:

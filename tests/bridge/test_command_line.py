@@ -298,17 +298,20 @@ generated quantities {
 
 
 @pytest.mark.stan
-def test_predictions_of_a_program_have_a_group_in_the_file(files, capsys) -> None:
+def test_predictions_and_data_of_a_program_have_groups_in_the_file(files, capsys) -> None:
     (files / "good.stan").write_text(REPLICATED)
     (files / "good.json").write_text('{"N": 3, "y": [1.2, -0.7, 3.1]}')
     call = ["fit", "good.stan", "good.json", "--out", "draws.nc", "--draws", "400"]
-    assert main([*call, "--posterior-predictive", "y_rep"]) == 0
+    named = ["--posterior-predictive", "y_rep", "--observed-data", "y"]
+    assert main([*call, *named]) == 0
     printed = capsys.readouterr().out
     assert "mu" in printed and "y_rep" not in printed and "log_lik" not in printed
     kept = az.from_netcdf("draws.nc")
     assert list(kept["posterior"].data_vars) == ["mu"]
     assert kept["posterior_predictive"]["y_rep"].shape == (4, 100, 3)
     assert kept["log_likelihood"]["log_lik"].shape == (4, 100, 3)
+    np.testing.assert_array_equal(kept["observed_data"]["y"], [1.2, -0.7, 3.1])
+    assert kept["constant_data"]["N"].item() == 3
     assert kept["posterior"].attrs["trusted"] == 1
     assert main([*call, "--overwrite", "--posterior-predictive", "y_rp"]) == 2
     assert "got ['y_rp']; it generates ['y_rep']" in capsys.readouterr().err

@@ -97,6 +97,23 @@ def test_data_that_are_no_mapping_are_refused(data, tmp_path):
         program.density(data)
 
 
+def test_data_of_the_program_are_arrays_as_declared(tmp_path):
+    program = StanProgram(
+        "data { int K; array[2] real x; complex z; array[0, 3] int none; } "
+        "parameters { real y; } model { y ~ normal(x, 1); }"
+    )
+    (tmp_path / "data.json").write_text(
+        '{"x": ["-Inf", 1], "K": 2, "z": [1, 2], "none": [], "more": {"a": 1}}'
+    )
+    found = program.density(tmp_path / "data.json").data_arrays()
+    assert list(found) == ["K", "x", "none"] and found["K"].dtype.kind == "i"
+    np.testing.assert_array_equal(found["x"], [-np.inf, 1.0])
+    assert (
+        StanProgram("parameters { real y; } model { y ~ normal(0, 1); }").density().data_arrays()
+        == {}
+    )
+
+
 def test_shapes_and_names_are_stans(constraints):
     assert constraints.shapes == {
         "free": (), "bounded": (), "positive": (3,), "share": (3,), "cuts": (3,), "grid": (2, 3),

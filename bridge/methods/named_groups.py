@@ -1,0 +1,137 @@
+"""Groups beside the posterior that only the user can name: predictions of a program, and its data.
+
+A Stan program does not say which of its data are observed, nor which generated quantities are
+predictions of them; neither is guessed from names. ``az.from_cmdstanpy`` asks for both, too.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bridge.methods.problems import BambiProblem, GivenProblem, ModelProblem, StanProblem
+from bridge.targets.draws import InferenceData
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["finish_of"]
+
+LOG_LIK = "log_lik"  # which is the group log_likelihood, as in `bridge.methods.named_draws`
+
+
+def finish_of(
+    problem: GivenProblem, predictive: Sequence[str] | str = (), observed: Sequence[str] | str = ()
+) -> Callable[[InferenceData], InferenceData] | None:
+    """What brings draws into the form of those who wrote the model; None where they are in it.
+
+    Parameters
+    ----------
+    problem
+        Whose posterior it is.
+    predictive
+        Generated quantities of a Stan program that go to the group ``posterior_predictive``.
+    observed
+        Its data that go to ``observed_data``; where some are named, the others go to
+        ``constant_data``.
+
+    Raises
+    ------
+    ValueError
+        It generates, or was given, nothing of a name; the names do not belong to a Stan program.
+    """
+    predictive, observed = _as_names(predictive), _as_names(observed)
+    if isinstance(problem, StanProblem):
+        _require_generated(problem, predictive)
+        data = _data_groups(problem, observed) if observed else {}
+        return (
+            partial(_with_groups, predictive=predictive, data=data) if predictive or data else None
+        )
+    if predictive:
+        raise ValueError(
+            "posterior_predictive names generated quantities of a Stan program, got "
+            f"{predictive} and {_predicts(problem)}"
+        )
+    if observed:
+        raise ValueError(
+            f"observed_data names data of a Stan program, got {observed} and {_observes(problem)}"
+        )
+    return problem.finish if isinstance(problem, BambiProblem) else None
+
+
+def _as_names(names: Sequence[str] | str) -> list[str]:
+    return [names] if isinstance(names, str) else list(names)
+
+
+def _require_generated(problem: StanProblem, names: Sequence[str]) -> None:
+    """ValueError unless these are generated quantities, beside ``log_lik``."""
+    known = [name for name in problem.density.generated_names if name != LOG_LIK]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(
+            "posterior_predictive must name generated quantities of the program, got "
+            f"{unknown}; it generates {known}{_near(unknown, known)}"
+        )
+
+
+def _data_groups(problem: StanProblem, observed: Sequence[str]) -> dict[str, dict[str, NDArray]]:
+    """``observed_data`` and ``constant_data``."""
+    arrays = problem.density.data_arrays()
+    unknown = [name for name in observed if name not in arrays]
+    if unknown:
+        raise ValueError(
+            "observed_data must name integers or real numbers of the program's data block, got "
+            f"{unknown}; it has {list(arrays)}{_near(unknown, list(arrays))}"
+        )
+    constant = {name: value for name, value in arrays.items() if name not in observed}
+    groups = {"observed_data": {name: arrays[name] for name in observed}, "constant_data": constant}
+    return {name: group for name, group in groups.items() if group}
+
+
+def _near(unknown: Sequence[str], known: Sequence[str]) -> str:
+    """A question, where names are like those that are known."""
+    near = [name for x in unknown for name in difflib.get_close_matches(x, known, n=1, cutoff=0.4)]
+    return f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else ""
+
+
+def _predicts(problem: GivenProblem) -> str:
+    """How draws of what is not a program make predictions."""
+    if isinstance(problem, BambiProblem):
+        return 'a bambi model: call model.predict(advice.idata, kind="response")'
+    if isinstance(problem, ModelProblem):
+        return "a PyMC model: call pm.sample_posterior_predictive(advice.idata)"
+    return "a density, which generates none: leave it out"
+
+
+def _observes(problem: GivenProblem) -> str:
+    """Where the data are of what is not a program."""
+    if isinstance(problem, ModelProblem):
+        return "a model whose own data come with its draws: leave it out"
+    return "a density, which holds none that are known: leave it out"
+
+
+def _with_groups(
+    idata: InferenceData, predictive: Sequence[str], data: dict[str, dict[str, NDArray]]
+) -> InferenceData:
+    import xarray as xr
+
+    from pymc_ext.arviz_versions import add_group, moved
+
+    there = [name for name in predictive if name in idata["posterior"]]  # Stan may refuse them
+    if there:
+        idata = moved(idata, there, "posterior_predictive")
+    for name, values in data.items():
+        add_group(idata, name, xr.Dataset({k: _array(k, x) for k, x in values.items()}))
+    return idata
+
+
+def _array(name: str, value: NDArray) -> object:
+    """With dimensions named as ArviZ names them."""
+    import xarray as xr
+
+    coords = {f"{name}_dim_{i}": np.arange(length) for i, length in enumerate(value.shape)}
+    return xr.DataArray(value, dims=list(coords), coords=coords)
