@@ -29,6 +29,7 @@ from pymc_ext.interrupts import Interrupts, is_interrupt
 from pymc_ext.sampling.diagnostics import unknown_moments
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import at_work
+from pymc_ext.seeds import check_seed
 
 if TYPE_CHECKING:
     import bambi
@@ -132,7 +133,7 @@ def fit(
         ``observed_data``, and the others to ``constant_data``. Nor is this guessed; without it
         there are no such groups.
     random_seed
-        Seeds the fits, the draws and the resampling.
+        Seeds the fits, the draws and the resampling: None or an integer from 0 to 2³² − 1.
     progressbar
         Whether a line says what is done, on a terminal or in a notebook, and ``pm.sample``, where
         it has to run, as for discrete variables, shows its progress and what it logs.
@@ -155,7 +156,7 @@ def fit(
         No approximation served and NUTS gave no draws, as of many an improper posterior; it names
         what was tried, and has the ``attempts``.
     TypeError
-        There is no model, given or of a ``with`` context.
+        There is no model, given or of a ``with`` context; ``random_seed`` is no integer.
     ValueError
         A limit is out of range, a method is a sampler, ``data`` is given with a PyMC model,
         ``posterior_predictive`` names what no Stan program generates, or ``observed_data`` what is
@@ -176,6 +177,7 @@ def fit(
     Yao, Vehtari, Simpson and Gelman (2018), Yes, but did it work?: evaluating variational
     inference, ICML, arXiv:1802.02538.
     """
+    check_seed(random_seed)
     chosen = find_approximations(methods)
     _check(khat, draws, fresh_draws, effort, want)
     options = Sampling(ess=ess)

@@ -98,13 +98,21 @@ def _ended(message: str) -> str:
 
 
 def random_seed_or_new(random_seed: int | None) -> int:
-    """The seed to give Stan; a fresh one, to be recorded, if None."""
+    """The seed to give Stan; a fresh one, to be recorded, if None.
+
+    TypeError or ValueError unless it is one or None, in the words of `pymc_ext.seeds.check_seed`,
+    which this package does not import.
+    """
     if random_seed is None:
         return int(np.random.default_rng().integers(1, 2**31))
-    seed = int(random_seed)
-    if not 0 <= seed < 2**32:
-        raise ValueError(f"random_seed must be between 0 and 2**32 - 1, got {random_seed}")
-    return seed
+    allowed = "random_seed must be None or an integer from 0 to 2**32 - 1"
+    if isinstance(random_seed, bool) or not isinstance(random_seed, int | np.integer):
+        plain = isinstance(random_seed, bool | float | str)
+        got = repr(random_seed) if plain else f"a {type(random_seed).__name__}"
+        raise TypeError(f"{allowed}, got {got}: give an integer")
+    if not 0 <= random_seed < 2**32:
+        raise ValueError(f"{allowed}, got {random_seed}: give one in this range")
+    return int(random_seed)
 
 
 def positive(**counts: int) -> None:

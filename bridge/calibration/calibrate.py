@@ -29,6 +29,7 @@ from bridge.methods.families import FittedBy
 from bridge.methods.named_draws import NamedDraws
 from bridge.methods.options import options_text
 from bridge.methods.table import find_methods
+from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.algorithm import Algorithm
 from stan_models import StanProgram
 
@@ -134,6 +135,7 @@ def calibrate(
     Bayesian Analysis, doi:10.1214/23-BA1404. Säilynoja, Schmitt, Bürkner and Vehtari (2025),
     Posterior SBC, arXiv:2502.03279.
     """
+    check_seed(random_seed)
     _check(simulations, fresh_draws, budget)
     chosen = _method(method)
     study = _study(model, chosen)

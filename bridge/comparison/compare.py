@@ -19,6 +19,7 @@ from bridge.errors import UnreliableReferenceError
 from bridge.methods.base import Method
 from bridge.methods.table import METHODS, find_methods
 from posteriordb_cases import Case, load_case
+from pymc_ext.seeds import check_seed
 
 __all__ = ["compare"]
 
@@ -132,7 +133,7 @@ def _runs(
     given = [method for method in chosen if METHODS.get(method.name) is not method]
     for method in given:
         require_picklable(method)
-    numbers = _unique(range(1, seeds + 1) if isinstance(seeds, int) else seeds)
+    numbers = _unique(_seeds(seeds))
     if not (names and chosen and numbers):
         raise ValueError(
             f"expected at least one case, method and seed, got {names}, "
@@ -144,6 +145,17 @@ def _runs(
         for method in chosen
         for seed in numbers
     ]
+
+
+def _seeds(seeds: int | Sequence[int]) -> Sequence[int]:
+    """1..n, or those that were given; TypeError or ValueError where they are no seeds."""
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        return range(1, seeds + 1)
+    if isinstance(seeds, str) or not isinstance(seeds, Iterable):
+        raise TypeError(f"seeds must be how many (1..n) or a sequence of integers, got {seeds!r}")
+    for seed in seeds:
+        check_seed(seed, name="each of seeds")
+    return seeds
 
 
 def _rows_of(runs: Sequence[Run], frame: pd.DataFrame) -> pd.DataFrame:

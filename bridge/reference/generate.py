@@ -23,6 +23,7 @@ from bridge.reference.admission import (
 from bridge.targets.draws import InferenceData
 from posteriordb_cases import Case, list_cases, load_case, write_reference_draws
 from posteriordb_cases.database import is_github
+from pymc_ext.seeds import check_seed
 
 __all__ = ["AdmissionError", "generate"]
 
@@ -107,6 +108,7 @@ def generate(
     """
     if is_github(database):
         raise ValueError("GitHub cannot be written: give a clone of posteriordb with --database")
+    check_seed(random_seed)
     case = _source(load_case(name, database))
     _check_arguments(case, chains, thin, adapt_delta)
     thins: Sequence[int] = THINNING if thin is None else (thin,)

@@ -9,6 +9,7 @@ import pymc as pm
 from bridge.stan.stan_backends import register_backends
 from bridge.stan.stan_op import StanConstrain, StanLogDensity
 from bridge.stan.start import stan_start
+from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.variable_order import blocks_of
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def stan_model(
     >>> model.compile_logp()({"unconstrained": [1.0]})  # -log(2 sqrt(2 pi))
     array(-1.61208571)
     """
+    check_seed(random_seed)
     density = _program(program).density(data)
     if generated and random_seed is None:
         raise ValueError("generated=True needs random_seed, got None")

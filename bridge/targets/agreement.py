@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bridge.targets.base import Target
+from pymc_ext.seeds import check_seed
 
 __all__ = ["Agreement", "check_agreement"]
 
@@ -39,6 +40,7 @@ def check_agreement(a: Target, b: Target, n: int = 100, random_seed: int = 1) ->
             f"cannot compare {a.name} with {b.name}: "
             f"dimensions {a.dimension} and {b.dimension} differ"
         )
+    check_seed(random_seed)
     theta = np.random.default_rng(random_seed).standard_normal((n, a.dimension))
     other = b.unconstrain(a.constrain(theta))
     difference = a.log_density(theta) - b.log_density(other) - _log_jacobian(a, b, theta, other)

@@ -20,6 +20,7 @@ from pymc_ext.gp.points import Point, refuse_other_observations, sources
 from pymc_ext.gp.search_space import active_bounds, box_of, start_values
 from pymc_ext.gp.solver import Solver
 from pymc_ext.models.context import context
+from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.monitor import Monitor
 
 logger = logging.getLogger(__name__)
@@ -175,6 +176,7 @@ def fit_hyperparameters(
             found = _lbfgs(gp.solver, graph, theta, box, max_iterations, monitor)
         elif method == "minibatch":
             batches = HyperparameterGraph(gp, graph.model, batch=True)
+            check_seed(random_seed)
             rng = np.random.default_rng(random_seed)
             passes = batch_size, max_iterations, rng
             found = minibatch(gp, graph, batches, theta, adam, *passes, monitor)

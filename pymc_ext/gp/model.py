@@ -38,6 +38,7 @@ from pymc_ext.gp.posterior import Prior
 from pymc_ext.gp.rules import CVI, Rule
 from pymc_ext.gp.solver import Solver, make_prior
 from pymc_ext.models.context import context
+from pymc_ext.seeds import check_seed
 
 Function = Callable[..., TensorVariable]  # of pm.gp.mean or pm.gp.cov, of the rows of inputs
 JITTER = 1e-6  # of sampled conditionals only, as in pm.gp
@@ -432,6 +433,7 @@ class Approximate:
         if draws < 1:
             raise ValueError(f"draws must be >= 1, got {draws!r}")
         model = context(model)
+        check_seed(random_seed, generator=True)
         rng = np.random.default_rng(random_seed)
         mu, cov = self.latent(Xnew)
         outputs = [mu, cov, self.inputs[1]]

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.seeds import check_seed
 
 MAX_SHRINKS = 200  # of a bracket that halves on average: 2π 2⁻²⁰⁰ is below any rounding
 LogLikelihood = Callable[[np.ndarray], np.ndarray]
@@ -140,6 +141,7 @@ def annealed_evidence(
     if steps < 1 or chains < 1:
         raise ValueError(f"steps and chains must be >= 1, got {steps} and {chains}")
     mean, y, phi = _checked(likelihood, mean, K, y, phi)
+    check_seed(random_seed)
     rng, root = np.random.default_rng(random_seed), prior_root(K)
     tau = (np.arange(steps + 1) / steps) ** 4
 
@@ -213,6 +215,7 @@ def sample_latents(
         if size < 1:
             raise ValueError(f"{name} must be >= 1, got {size}")
     mean, y, phi = _checked(likelihood, mean, K, y, phi)
+    check_seed(random_seed)
     rng, root = np.random.default_rng(random_seed), prior_root(K)
 
     def log_p(f: np.ndarray) -> np.ndarray:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from pymc_ext.matching.predict import N_DRAWS, expected_entropy, log_expected_probabilities
 from pymc_ext.matching.state import MatchingState
+from pymc_ext.seeds import check_seed
 
 CRITERIA = ("entropy", "bald", "random")
 
@@ -164,6 +165,7 @@ def active_learning(
     if y.shape != (n,):
         raise ValueError(f"y must hold {n} labels, got shape {y.shape}")
     state.encode(y)  # refuses unknown labels before anything is changed
+    check_seed(seed, name="seed")
     rng, chosen, seconds = np.random.default_rng(seed), [], np.zeros(2)
     pool = Pool(state, X, n_draws)
     evaluations = [evaluate(state)] if evaluate else []

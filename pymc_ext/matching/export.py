@@ -8,6 +8,7 @@ from scipy.special import log_expit, log_softmax
 
 from pymc_ext.arviz_versions import ArvizData, from_groups
 from pymc_ext.matching.state import MatchingState
+from pymc_ext.seeds import check_seed
 
 DIMS = {"coef": ["latent", "feature"], "intercept": ["latent"]}
 
@@ -21,6 +22,7 @@ def inference_data(
     """Draws of the weights with ``lq`` and, given all data (X, y, weight), ``lp``; one chain."""
     if not isinstance(draws, int | np.integer) or draws < 1:
         raise ValueError(f"draws must be an integer >= 1, got {draws!r}")
+    check_seed(random_seed, generator=True)
     w = state.posterior.sample(int(draws), np.random.default_rng(random_seed))
     stats = {"lq": state.posterior.log_density(w)}
     if data is not None:

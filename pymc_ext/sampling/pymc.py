@@ -22,6 +22,7 @@ from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.run import sample as sample_density
 from pymc_ext.sampling.starts import MOST_IN_MODES
+from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.gaussian.missed_mass import ONE_MODE, MissedMass
@@ -76,7 +77,7 @@ def sample(
     sampler
         nutpie by default.
     random_seed
-        Of everything.
+        Of everything: None or an integer from 0 to 2³² − 1.
     progressbar
         Whether a line says how far it is.
     kwargs
@@ -93,7 +94,7 @@ def sample(
     Raises
     ------
     TypeError
-        ``approx`` is not of this package, or a keyword is unknown.
+        ``approx`` is not of this package, ``random_seed`` no integer, or a keyword is unknown.
     ValueError
         The model has ``pm.Minibatch`` data, or a number is out of range.
     ImportError
@@ -110,6 +111,7 @@ def sample(
             "px.sample takes what pm.fit gave with a method of this package, got "
             f"{type(approx).__name__}: fit with method=px.BatchMatchVI() or px.HierarchicalVI()"
         )
+    check_seed(random_seed)
     approx.require_exact_logp()
     _require_known(kwargs)
     options = Sampling(ess=ess, budget=budget, chains=chains, target_acceptance=target_accept)

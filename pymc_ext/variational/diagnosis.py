@@ -26,6 +26,7 @@ from pymc_ext.density import CountedDensity, Density
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.maths.psis import psislw
+from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.posterior import Posterior, moment
 from pymc_ext.variational.core.precision import Precision, weighted_precision
@@ -173,7 +174,7 @@ def diagnose(
     draws
         Fresh ones of q that it is judged by.
     random_seed
-        Of draws and search.
+        Of draws and search: None or an integer from 0 to 2³² − 1.
 
     Returns
     -------
@@ -183,7 +184,8 @@ def diagnose(
     Raises
     ------
     TypeError
-        An approximation whose log q is not known, such as PyMC's Empirical.
+        An approximation whose log q is not known, such as PyMC's Empirical; ``random_seed`` is no
+        integer.
     ValueError
         A model with ``pm.Minibatch`` data, whose density is noise; ``ess`` or ``draws`` out of
         range.
@@ -196,6 +198,7 @@ def diagnose(
     >>> [check.name for check in found.checks]
     ['weights', 'means and sds', 'missed mass']
     """
+    check_seed(random_seed)
     if not 0 < ess < np.inf or draws < ess:
         raise ValueError(f"need ess > 0 and draws >= ess, got ess={ess!r}, draws={draws!r}")
     q, weighted, density = _opened(approx)

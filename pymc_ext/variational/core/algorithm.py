@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity, Density, require_usable
 from pymc_ext.density.check import require_density
+from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
@@ -111,7 +112,7 @@ class Algorithm(ABC, Generic[Q]):
         n
             Largest number of iterations; None: :attr:`default_budget`.
         random_seed
-            Of all random numbers of the fit.
+            Of all random numbers of the fit: None or an integer from 0 to 2³² − 1.
         state
             That of an earlier fit to this density, which then goes on from there.
 
@@ -122,6 +123,7 @@ class Algorithm(ABC, Generic[Q]):
         ValueError
             ``n`` is not an integer of at least 1.
         """
+        check_seed(random_seed)
         require_density(density)
         start = np.zeros(density.dimension) if start is None else np.asarray(start, dtype=float)
         counted = CountedDensity(density)

@@ -12,6 +12,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
+from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.attributes import attributes_of, notes_of
 from pymc_ext.variational.core.graph_approximation import GraphApproximation
 from pymc_ext.variational.core.groups import TransformGroup, in_chunks
@@ -79,6 +80,7 @@ class VectorisedApproximation(GraphApproximation):
         """z ~ N(0, I), shape (n, K), of q or another; without a seed the next from the
         approximation's generator."""
         require_count("draws", n)
+        check_seed(random_seed, generator=True)
         if random_seed is None:
             random_seed = int(self.rng.randint(2**30))
         latents = self.group.latent_dim if of is None else of.latent_dimension
@@ -167,7 +169,7 @@ class VectorisedApproximation(GraphApproximation):
             How many, for summaries and plots that want several. R̂ is 1 whatever q is, as all draws
             are independent.
         random_seed
-            Seed or generator of these draws.
+            None, an integer from 0 to 2³² − 1, or a NumPy Generator.
         logs
             Whether log p̃ of each draw is wanted: on a million rows it takes a tenth of a second,
             and the draw next to nothing. ``lp`` is left out with ``pm.Minibatch`` data, too, where

@@ -46,12 +46,6 @@ def check_start(model: pm.Model, start: Start | None) -> None:
             )
 
 
-def check_seed(random_seed: int | None) -> None:
-    """Raise TypeError unless ``random_seed`` is an integer or None."""
-    if not isinstance(random_seed, int | np.integer | None):
-        raise TypeError(f"random_seed must be an integer or None, got {random_seed!r}")
-
-
 def resolve_hyperparameters(
     model: pm.Model, hyperparameters: Hyperparameters
 ) -> list[TensorVariable]:

@@ -22,8 +22,9 @@ from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
 from pymc_ext.models.no_coordinates import refuse_simulators, refuse_wishart
 from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.over_draws import has_scan, over_draws, scan_draws
+from pymc_ext.seeds import check_seed
 from pymc_ext.typed_graphs import replaced
-from pymc_ext.variational.core.checks import check_seed, check_start, resolve_hyperparameters
+from pymc_ext.variational.core.checks import check_start, resolve_hyperparameters
 from pymc_ext.variational.core.groups import PointGroup, TransformGroup
 from pymc_ext.variational.core.pymc_variational import Approximation, Group, node_property
 from pymc_ext.variational.core.types import Array, CompileOptions, Hyperparameters, Start
