@@ -19,6 +19,7 @@ from pymc_ext.density.rows import rows_per_call
 from pymc_ext.density.undefined import refuse_missing_data
 from pymc_ext.models.discrete import refuse_discrete
 from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
+from pymc_ext.models.minibatch import refuse_batches
 from pymc_ext.models.no_coordinates import refuse_simulators, refuse_wishart
 from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.over_draws import over_draws
@@ -81,6 +82,7 @@ class PyMCTarget:
         refuse_periodic(model)
         refuse_simulators(model)
         refuse_wishart(model)
+        refuse_batches(model)
         self.name = name
         self.model = model
         self.leave_out = frozenset(leave_out)
@@ -181,6 +183,7 @@ def require_samplable(model: pm.Model) -> None:
     mend_observed(model)
     refuse_unobserved_flat(model)
     refuse_missing_data(model)
+    refuse_batches(model)
     _check_deterministic(model.logp())
 
 
@@ -188,8 +191,8 @@ def _check_deterministic(logp: Any) -> None:
     random = sorted({str(op) for op in _ops(logp) if isinstance(op, RandomVariable)})
     if random:
         raise ValueError(
-            f"the model's log density is random: it contains {random}; "
-            "replace pm.Minibatch by the full data to judge an approximation"
+            f"the model's log density is random, as it contains {random}: write it without random "
+            "draws, for nothing can be judged by it"
         )
 
 

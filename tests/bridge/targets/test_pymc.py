@@ -224,7 +224,12 @@ def test_a_random_log_density_is_refused() -> None:
         mu = pm.Normal("mu")
         batch = pm.Minibatch(np.arange(100.0), batch_size=10)
         pm.Normal("y", mu, 1, observed=batch, total_size=100)
-    with pytest.raises(ValueError, match="log density is random"):
+    with pytest.raises(ValueError, match=r"rows of \['y'\] are a pm.Minibatch"):
+        pymc_target(model)
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.Potential("p", -((pm.Uniform.dist(0, 1) * mu) ** 2))
+    with pytest.raises(ValueError, match=r"log density is random, as it contains \['uniform"):
         pymc_target(model)
 
 
