@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bridge.answer_html import as_html
 from bridge.attempt import Attempt
 from bridge.errors import BridgeError
 from bridge.measures.limits import KHAT_WITHOUT_MEAN
@@ -23,7 +24,7 @@ __all__ = ["Advice", "NoAnswerError"]
 
 @dataclass(frozen=True, repr=False)
 class Advice:
-    """What :func:`bridge.fit` settled on; printed, its :attr:`reasons`.
+    """What :func:`bridge.fit` settled on; printed, its :attr:`reasons`, in a notebook as a table.
 
     Attributes
     ----------
@@ -74,8 +75,12 @@ class Advice:
         return f"<Advice of {self.method}, {'trusted' if self.trusted else 'not trusted'}>"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """As notebooks show it."""
+        """As IPython shows it in a terminal."""
         printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it."""
+        return as_html(self.attempts, self._conclusions)
 
     @property
     def trusted(self) -> bool:
@@ -180,14 +185,18 @@ class Advice:
     @property
     def reasons(self) -> str:
         """One line a method tried, what was taken in the end, and whether it is to be trusted."""
-        lines = [str(attempt) for attempt in self.attempts]
-        lines.append(f"taken: {self.method} ({'trusted' if self.trusted else 'not trusted'})")
+        return "\n".join([*map(str, self.attempts), *self._conclusions])
+
+    @property
+    def _conclusions(self) -> list[str]:
+        """What was taken in the end, and what is known of it."""
+        lines = [f"taken: {self.method} ({'trusted' if self.trusted else 'not trusted'})"]
         lines += [f"not trusted: {doubt}" for doubt in self.doubts]
         if self.unknown and self.fit is not None:  # of chains the attempt says so
             lines.append(take_quantiles([f"mean or sd of {name}" for name in self.unknown]))
         if self.log_evidence is not None:
             lines.append("log evidence: {:.3f} ± {:.3f}".format(*self.log_evidence))
-        return "\n".join(lines)
+        return lines
 
 
 class NoAnswerError(BridgeError, RuntimeError):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from xml.etree import ElementTree
 
 import arviz as az
 import matplotlib.pyplot as plt
@@ -14,6 +16,8 @@ import xarray as xr
 import bridge
 import pymc_ext as px
 from bridge.answer import Advice
+from bridge.attempt import Attempt
+from bridge.methods.named_draws import NamedDraws
 from bridge.targets.draws import group_names
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from stan_models import StanProgram
@@ -79,6 +83,26 @@ def test_attributes_say_how_the_draws_came_about(advice) -> None:
 def test_printed_it_says_what_was_tried_and_shown_it_is_short(advice) -> None:
     assert str(advice) == advice.reasons
     assert repr(advice) == f"<Advice of {advice.method}, trusted>"
+
+
+def test_a_notebook_shows_a_table_that_needs_nothing_else() -> None:
+    tried = (
+        replace(Attempt.without_answer("<b>", "failed: x < 0 & y", 1.25), gradients=1_234),
+        replace(Attempt.without_answer("nuts", "ran", 2.0), search_gradients=56),
+    )
+    found = Advice("nuts", tried, None, NamedDraws({}, {}), doubts=("R̂ > 1.01",))
+    shown = found._repr_html_()
+    root = ElementTree.fromstring(f"<div>{shown.replace('<br>', '<br/>')}</div>")  # well formed
+    rows = [["".join(cell.itertext()) for cell in row] for row in root.iter("tr")]
+    assert rows == [
+        ["method", "verdict", "gradients", "seconds"],
+        ["<b>", "failed: x < 0 & y", "1,234", "1.2"],
+        ["nuts", "ran", "– + 56 for missed mass", "2.0"],
+    ]
+    said = "".join(root.find("p").itertext())
+    assert said == "taken: nuts (not trusted)not trusted: R̂ > 1.01"
+    assert not {"script", "link", "img", "style"} & {element.tag for element in root.iter()}
+    assert found.reasons.endswith("taken: nuts (not trusted)\nnot trusted: R̂ > 1.01")
 
 
 def test_the_draws_go_on_in_pymc_and_arviz(advice, tmp_path) -> None:
