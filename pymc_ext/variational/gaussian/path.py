@@ -171,11 +171,11 @@ def trajectory(
         seen[x.tobytes()] = -score[0], -float(value[0])
         return -float(value[0]), -score[0]
 
-    first, slope = loss(start)
-    if not (np.isfinite(first) and np.isfinite(slope).all()):
-        return [], [], []
-    points = [start.copy()]
     with one_thread():  # the optimiser's matrices are tiny, whatever D
+        first, slope = loss(start)
+        if not (np.isfinite(first) and np.isfinite(slope).all()):
+            return [], [], []
+        points = [start.copy()]
         minimize(
             walled(loss),
             start,
