@@ -78,6 +78,8 @@ class PyMCDensity:
     (array([-0.72579135]), array([[0.]]))
     """
 
+    parents_first = True  # a variable is made of those that are there before it
+
     def __init__(
         self,
         model: pm.Model,

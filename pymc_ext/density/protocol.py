@@ -20,7 +20,8 @@ class Density(Protocol):
     there: ``unconstrained_names`` (D names, for messages), ``bounded_names`` (those of them that a
     transform maps to a bounded variable), ``labels`` (:data:`Labels`, for messages: a PyMC model
     names elements by its coords, a Stan program by its own indices from 1, all else by indices from
-    0), ``hessian`` (θ (D,) -> (D, D), exact; else differences of scores serve), ``clock``
+    0), ``parents_first`` (whether no variable comes before one that its prior depends on, as in a
+    PyMC model), ``hessian`` (θ (D,) -> (D, D), exact; else differences of scores serve), ``clock``
     (:class:`pymc_ext.density.counted.Clock`, seconds of compilation).
     """
 

@@ -33,6 +33,7 @@ from pymc_ext.variational.hierarchical.training import Free, Training
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
+Begun = tuple[Free, Training, Candidate[HierarchicalMap]]  # a round after its first block
 FIRST_BLOCK = 20  # steps: rates fall to a fifth of the first within it
 LEAST_SLOPE = 0.05  # of a log scale: below it the gate hardly moves, and no mean with it
 LEAST_SHARE_OF_ROW = 0.05  # of a row of L: smaller entries stay linear
@@ -67,6 +68,27 @@ class Growth:
         self.free = Free.none(q.dimension, q.governors)
         self.tried = self.free
         self.moments = moments  # in the coordinates of the best map
+        self.begun: Begun | None = None
+
+    @property
+    def promised(self) -> float:
+        """Nats that links and marginals would gain."""
+        return self.moments.promised
+
+    @property
+    def who_governs(self) -> set[int]:
+        """Coordinates of θ whose links of scales count."""
+        return set(self.best.q.order[np.flatnonzero(self.moments.scales.any(axis=0))].tolist())
+
+    def begin(self) -> Candidate[HierarchicalMap]:
+        """The first block of the next round, which goes on from it; the best map where no block
+        pays."""
+        if self.begun is None and self.pays():
+            free = self._freed(self.moments)
+            if free is not None:
+                training = self._training(self.best.q, free)
+                self.begun = free, training, block_of(training, self.course, FIRST_BLOCK)
+        return self.best if self.begun is None else self.begun[2]
 
     def run(self, rounds: int = ROUNDS) -> str:
         """Grow in so many rounds at most; why it ended."""
@@ -77,12 +99,10 @@ class Growth:
     def _grown(self, rounds: int) -> str:
         why = "nothing is left that a link or a marginal could gain"
         for _ in range(rounds):
-            if not self.pays():
-                return repaired_by_weights(self.best)
-            free = self._freed(self.moments)
-            if free is None:
-                return why
-            why = self._round(free)
+            self.begin()
+            if self.begun is None:
+                return why if self.pays() else repaired_by_weights(self.best)
+            why, self.begun = self._round(*self.begun), None
             while governors_of(self.best.q) and self.pays() and self._far_out():
                 pass
         return why
@@ -126,11 +146,9 @@ class Growth:
         of_governors = moments.gain(no_pair, no_pair, marginal & governor)
         return np.logical_or(~governor, of_governors >= of_links)
 
-    def _round(self, free: Free) -> str:
-        """Train with more freedom, try the gate, and go on with the better until it rests."""
+    def _round(self, free: Free, training: Training, candidate: Candidate[HierarchicalMap]) -> str:
+        """After a block with more freedom try the gate; the better goes on until it rests."""
         start = self.best
-        training = self._training(start.q, free)
-        candidate = block_of(training, self.course, FIRST_BLOCK)
         gated = self._gated(candidate, free)
         if gated is not None:
             training, candidate, free = gated

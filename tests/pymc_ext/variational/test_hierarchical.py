@@ -10,13 +10,14 @@ from scipy.special import log_ndtr
 import pymc_ext as px
 from posteriordb_cases import load_case
 from posteriordb_cases.zoo import ZOO
-from pymc_ext.density import CallableDensity, CountedDensity
+from pymc_ext.density import CallableDensity, CountedDensity, PyMCDensity
 from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.course import Candidate, Ended
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.gaussian.batch_match import BatchMatch, Found, new_course
 from pymc_ext.variational.gaussian.natural_gradient import Batch
 from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.hierarchical import algorithm
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical, new_growth
 from pymc_ext.variational.hierarchical.links import Link, Links, readable
 from tests.tolerances import monte_carlo
@@ -234,3 +235,19 @@ def test_links_are_drawn_with_their_names() -> None:
     assert [label.get_text() for label in ax.get_xticklabels()] == ["log tau"]
     np.testing.assert_allclose(ax.images[0].get_array(), [[1.0], [0.9]])
     matplotlib.pyplot.close(ax.figure)
+
+
+def test_the_order_of_a_models_variables_is_taken_where_its_elbo_is_higher(monkeypatch) -> None:
+    """A pair of log scales, then what they govern: the one scalar, which sizes would put first."""
+    with pm.Model() as model:
+        s = pm.Normal("s", 0, 0.5, shape=2)
+        pm.Normal("x", 0, pm.math.exp(s.sum()))
+    monkeypatch.setattr(algorithm, "governors_first", lambda batch: np.array([2, 1, 0]))
+    governs = {}
+    for parents_first in (True, False):
+        monkeypatch.setattr(PyMCDensity, "parents_first", parents_first)
+        fit = Hierarchical().fit(PyMCDensity(model), random_seed=1)
+        governs[parents_first] = {link.governor for link in fit.result.links.links}, fit.result.elbo
+    assert governs[True][0] == {"s[0]", "s[1]"}
+    assert governs[False][0] != governs[True][0]
+    assert governs[True][1] > governs[False][1]
