@@ -76,7 +76,8 @@ def test_attributes_say_how_the_draws_came_about(advice) -> None:
     if advice.fit is None:
         assert attributes["method"] == "warm-nuts" and "khat" not in attributes
     else:
-        assert attributes["khat"] == advice.attempts[-1].khat < 0.7
+        taken = advice.attempts[-1]  # k̂ may be anything where weights hardly differ
+        assert attributes["khat"] == taken.khat and taken.good
         assert "algorithm" in json.loads(attributes["method_options"])
 
 
