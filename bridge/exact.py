@@ -13,7 +13,7 @@ from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.warm_nuts import EXPECTED_FAILURES, FLOW_STEPS, sampler_for
 from bridge.stan.sampler import StanNUTS, takes
 from bridge.targets.draws import InferenceData
-from bridge.trust import doubts_of_nuts, not_visited
+from bridge.trust import doubts_of_nuts, left_behind, not_visited
 from pymc_ext.density import CountedDensity, DensityError, TransportMap
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.sampling.diagnostics import MOST_NAMED
@@ -227,6 +227,8 @@ def _warm(
         f"{ONE_MODE}, or compare the chains",
     )  # fmt: skip
     doubts = () if found.trusted else (*apart, *found.reasons)
+    if modes is not None and found.trusted:
+        doubts = left_behind(modes, found.theta.reshape(-1, found.theta.shape[-1]), seed)
     heavy = found.diagnostics.unknown(options.ess)
     unknown = tuple(dict.fromkeys(quantity.name for quantity in heavy))
     if heavy:

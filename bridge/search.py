@@ -96,7 +96,7 @@ class Search:
                 attempt = replace(attempt, search_gradients=cost)
             if outside is not None:
                 attempt = replace(attempt, verdict=f"refused: {outside.sentence}")
-                self.modes = self.modes or outside
+                self.modes = outside if self.modes is None else self.modes.and_more(outside)
             self.trusted = attempt.good and outside is None and k.weights is not None
             best = self.found is None or attempt.elbo > self._elbo  # −∞ where p̃ has edges
             if k.weights is not None and (self.trusted or best):

@@ -14,15 +14,18 @@ import bridge
 from bridge import exact
 from bridge.exact import exact_answer
 from bridge.methods.problems import ModelProblem, as_problem
+from bridge.methods.table import METHODS
 from bridge.search import Search
-from bridge.trust import doubts_of_nuts
+from bridge.trust import doubts_of_nuts, left_behind
 from posteriordb_cases.zoo import ZOO
-from pymc_ext.density import CallableDensity, DensityError
+from pymc_ext.density import CallableDensity, CountedDensity, DensityError
 from pymc_ext.sampling import stages
 from pymc_ext.sampling.diagnostics import Heavy
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
+from pymc_ext.variational.gaussian.missed_mass import mass_outside
+from pymc_ext.variational.gaussian.posteriors import Gaussian
 from stan_models import StanDensity, StanProgram
 from stan_models.inference_data import make_inference_data
 from tests.tolerances import monte_carlo
@@ -473,3 +476,35 @@ def test_where_chains_keep_to_their_modes_the_weighed_basins_are_handed_back() -
     assert abs(np.mean(density.mode_of(theta) == 0) - share) < 0.1
     assert advice.idata["posterior"].attrs["trusted"] == 0
     assert advice.log_evidence is not None
+
+
+def test_chains_that_all_left_a_known_mode_are_not_trusted() -> None:
+    """They agree, wherever they started."""
+    density = ZOO["modes-2-far"].make()
+    draws = density.draws(2_000, np.random.default_rng(1))
+    first = density.mode_of(draws) == 0
+    q = Gaussian.of_draws(draws[first])
+    theta, log_q = q.forward(np.random.default_rng(2).standard_normal((2_000, 2)))
+    log_p = density.log_density(theta)
+    log_z = float(np.log(np.mean(np.exp(log_p - log_q))))
+    modes = mass_outside(
+        CountedDensity(density), theta, log_p, q.log_density, log_z, np.random.default_rng(3)
+    )
+    assert modes.matters
+    (doubt,) = left_behind(modes, draws[first], seed=1)
+    assert doubt.startswith("there is mass that chains hardly visited: a mode at theta[")
+    assert left_behind(modes, draws, seed=1) == ()
+
+
+def test_modes_of_a_later_search_are_known_too() -> None:
+    """A comb of frequencies: the second search finds a heavier tooth than the first."""
+    density = ZOO["frequency-aliased"].make()
+    search = Search(as_problem(density, None), 0.7, 400, 1, 20_000, 4_000, 3)
+    search.attempt(METHODS["hierarchical"])
+    first = search.modes
+    assert first is not None
+    search.attempt(search.basins())
+    assert search.modes is not None
+    known, heaviest = {id(basin) for basin in first.basins}, search.modes.heaviest
+    assert id(heaviest) not in known and heaviest.log_ratio > first.heaviest.log_ratio
+    assert known & {id(basin) for basin in search.modes.basins}

@@ -24,7 +24,7 @@ no mode that no path reaches: behind walls, or a narrow one in more than some fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -152,6 +152,10 @@ class MissedMass:
     def places(self) -> Array:
         """Middles of the basins that matter, the heaviest's first, unconstrained, (M, D)."""
         return np.array([basin.q.mean for basin in self.basins if basin.matters])
+
+    def and_more(self, later: MissedMass) -> MissedMass:
+        """With the basins that a later search found beside another approximation."""
+        return replace(self, basins=_different([*self.basins, *later.basins]))
 
     @property
     def sentence(self) -> str:
