@@ -125,7 +125,7 @@ def exact_answer(
     assert not isinstance(problem, DensityProblem)
     with hidden():
         idata = problem.nuts(draws, seed, progressbar)
-    elsewhere = () if modes is None else not_visited(modes, problem.pymc_target, idata)
+    elsewhere = () if modes is None else not_visited(modes, problem.pymc_target, idata, seed)
     labels = StanDensity.labels if problem.has_program else None
     doubts = (*elsewhere, *doubts_of_nuts(idata, labels))
     return Exact(COLD, idata, doubts, f"the sampler's own defaults ({why})", None)
@@ -149,7 +149,7 @@ def _from_where_it_can(
     if modes is None:
         return found
     assert isinstance(found.draws, NamedDraws)
-    elsewhere = not_visited(modes, problem.pymc_target, found.draws.inference_data())
+    elsewhere = not_visited(modes, problem.pymc_target, found.draws.inference_data(), seed)
     return replace(found, doubts=(*elsewhere, *found.doubts))
 
 

@@ -125,21 +125,17 @@ def left_behind(modes: MissedMass, theta: Array, seed: int) -> tuple[str, ...]:
     return (f"there is mass that chains hardly visited: {missed.mode}; {ONE_MODE}",)
 
 
-def not_visited(modes: MissedMass, target: Target, idata: InferenceData) -> tuple[str, ...]:
-    """A sentence where no draw of NUTS went to the heaviest of these modes."""
+def not_visited(
+    modes: MissedMass, target: Target, idata: InferenceData, seed: int
+) -> tuple[str, ...]:
+    """:func:`left_behind` of constrained draws."""
     posterior = idata["posterior"]
     flat = {
         str(name): np.asarray(posterior[name]).reshape(-1, *posterior[name].shape[2:])
         for name in posterior.data_vars
         if str(name) in target.parameter_names
     }
-    theta = np.asarray(target.unconstrain(flat))
-    there = np.linalg.norm(theta - modes.heaviest.q.mean, axis=1)
-    if np.any(there < np.linalg.norm(theta - modes.mean, axis=1)):  # nearer to it than to q
-        return ()
-    return (
-        f"there is mass that no chain visited: {modes.mode}; {ONE_MODE}, or start chains there",
-    )
+    return left_behind(modes, np.asarray(target.unconstrain(flat)), seed)
 
 
 def doubts_of_nuts(idata: InferenceData, labels: Labels | None = None) -> tuple[str, ...]:

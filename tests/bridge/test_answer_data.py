@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import arviz as az
@@ -192,17 +193,7 @@ def test_what_is_said_of_a_program_has_its_own_indices() -> None:
     assert chains.fit is None and "s[2]" in chains.unknown
 
 
-REPLICATED = """
-data { int N; vector[N] y; }
-parameters { real mu; }
-model { mu ~ normal(0, 5); y ~ normal(mu, 1); }
-generated quantities {
-  vector[N] log_lik;
-  for (n in 1:N) log_lik[n] = normal_lpdf(y[n] | mu, 1);
-  array[N] real y_rep = normal_rng(rep_vector(mu, N), 1);
-  real twice = 2 * mu;
-}
-"""
+REPLICATED = Path(__file__).parents[1] / "stan_models/programs/replicated.stan"
 DATA = {"N": ROWS, "y": Y}
 
 

@@ -285,21 +285,9 @@ def test_arrays_leave_room_for_scalars(kept_as, files, monkeypatch, capsys) -> N
     assert az.from_netcdf("draws.nc")["posterior"]["y_rep"].shape == (4, 5, 1000)
 
 
-REPLICATED = """
-data { int N; vector[N] y; }
-parameters { real mu; }
-model { mu ~ normal(0, 5); y ~ normal(mu, 1); }
-generated quantities {
-  vector[N] log_lik;
-  for (n in 1:N) log_lik[n] = normal_lpdf(y[n] | mu, 1);
-  array[N] real y_rep = normal_rng(rep_vector(mu, N), 1);
-}
-"""
-
-
 @pytest.mark.stan
 def test_predictions_and_data_of_a_program_have_groups_in_the_file(files, capsys) -> None:
-    (files / "good.stan").write_text(REPLICATED)
+    shutil.copy(ROOT / "tests/stan_models/programs/replicated.stan", files / "good.stan")
     (files / "good.json").write_text('{"N": 3, "y": [1.2, -0.7, 3.1]}')
     call = ["fit", "good.stan", "good.json", "--out", "draws.nc", "--draws", "400"]
     named = ["--posterior-predictive", "y_rep", "--observed-data", "y"]
@@ -307,14 +295,14 @@ def test_predictions_and_data_of_a_program_have_groups_in_the_file(files, capsys
     printed = capsys.readouterr().out
     assert "mu" in printed and "y_rep" not in printed and "log_lik" not in printed
     kept = az.from_netcdf("draws.nc")
-    assert list(kept["posterior"].data_vars) == ["mu"]
+    assert list(kept["posterior"].data_vars) == ["mu", "twice"]
     assert kept["posterior_predictive"]["y_rep"].shape == (4, 100, 3)
     assert kept["log_likelihood"]["log_lik"].shape == (4, 100, 3)
     np.testing.assert_array_equal(kept["observed_data"]["y"], [1.2, -0.7, 3.1])
     assert kept["constant_data"]["N"].item() == 3
     assert kept["posterior"].attrs["trusted"] == 1
     assert main([*call, "--overwrite", "--posterior-predictive", "y_rp"]) == 2
-    assert "got ['y_rp']; it generates ['y_rep']" in capsys.readouterr().err
+    assert "got ['y_rp']; it generates ['y_rep', 'twice']" in capsys.readouterr().err
 
 
 def test_shells_complete_commands_options_and_choices() -> None:

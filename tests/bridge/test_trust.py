@@ -231,7 +231,7 @@ def test_without_nutpie_the_models_own_sampler_is_held_to_the_search(monkeypatch
     advice = bridge.fit(two_modes(), methods="laplace", random_seed=1, draws=400, progressbar=False)
     assert advice.method == "nuts" and not advice.trusted
     assert "nutpie, which samples" in advice.attempts[-1].verdict
-    assert advice.doubts[0].startswith("there is mass that no chain visited: a mode at x[")
+    assert advice.doubts[0].startswith("there is mass that chains hardly visited: a mode at x[")
 
 
 def test_a_mixture_of_both_modes_is_trusted() -> None:

@@ -230,7 +230,6 @@ def defended(
     theta = drawn.doubtful()
     v = drawn.doubtful(latents=True)
     directions = heavy_directions(drawn.latents(), v, theta, q.latent_dimension)
-    lacking = known is not None and len(known) > 0
     if known is not None:
         directions = _different([*known, *directions], q.latent_dimension)
     if not len(directions):
@@ -239,7 +238,7 @@ def defended(
     found = fresh_draws(proposal, density, stream(seed, Purpose.DEFENCE))
     if not np.isfinite(found.khat):
         return None, None
-    if lacking:  # of which q's own draws know nothing
+    if known is not None and len(known):  # of these q's own draws know nothing
         return proposal, found
     worst = max(found.khat, _DrawnAgain(proposal, found).doubtful().worst)
     return (proposal, found) if worst < max(fresh.khat, theta.worst) else (None, None)

@@ -10,10 +10,10 @@ lower bound of the basin's log mass, so that
 up to Monte Carlo error, with log Z_q from q's importance weights. The Gaussian of a path may be
 many nats below its basin, some for each coordinate: where its bound does not settle whether the
 basin matters it is fitted on, by :mod:`.trust_region_matching`, and counts if it stays outside q.
-Each start first descends in coordinates where q is about N(0, I): most end in q's own mode after
-a few steps there, and only those that do not are followed for their Gaussians. A
-basin inside q counts as well where q is far below p there, as of a spike on top of a wide mode:
-chains of one step size pass it.
+A basin inside q counts as well where q is far below p there, as of a spike on top of a wide mode:
+chains of one step size pass it. Each start first descends in coordinates where q is about N(0, I):
+most end in q's own mode after a few steps there, and only those that do not are followed for their
+Gaussians.
 
 Most paths start in random directions. Others start where p̃ is highest among many points of a like
 distance, so that modes far narrower than q are met too, in few dimensions: a mode whose

@@ -9,7 +9,7 @@ JMLR 23(306), arXiv:2108.03782.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -82,20 +82,15 @@ def follow_path(
     rng: np.random.Generator,
     settings: PathSettings = PathSettings(),  # frozen
     monitor: Monitor | None = None,
-    wanted: Callable[[Array], bool] | None = None,
     floor: float = -np.inf,
 ) -> Path | None:
     """Minimise −log p̃ from ``start`` (D,), and choose among the Gaussians on the way.
 
-    None where log p̃ or its score is not finite at the start, no step shows a curvature, or
-    ``wanted`` does not want a path that ends there (D,), whose Gaussians are then not made.
+    None where log p̃ or its score is not finite at the start, or no step shows a curvature.
     ``monitor`` sees −ELBO of every Gaussian. One whose ELBO is far below ``floor`` by a few draws
     gets no more of them.
     """
-
     points, gradients, _ = trajectory(density, start, settings)
-    if points and wanted is not None and not wanted(points[-1]):
-        return None
     best: Path | None = None
     for candidates in newton_gaussians(points, gradients, settings.history):
         elbos, errors = _judged(density, candidates, rng, settings.draws, floor)

@@ -241,7 +241,8 @@ def new_growth(
         return growth
     q = HierarchicalMap.gaussian(batch.q.mean, batch.q.cov, np.arange(density.dimension))
     other = Growth(density, course, rng, q, moments_in(batch, q))
-    if other.who_governs == growth.who_governs or other.promised < AS_MUCH * growth.promised:
+    as_much = other.moments.promised >= AS_MUCH * growth.moments.promised
+    if other.who_governs == growth.who_governs or not as_much:
         return growth
     return other if other.begin().beats(growth.begin()) else growth
 

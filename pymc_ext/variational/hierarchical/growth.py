@@ -71,11 +71,6 @@ class Growth:
         self.begun: Begun | None = None
 
     @property
-    def promised(self) -> float:
-        """Nats that links and marginals would gain."""
-        return self.moments.promised
-
-    @property
     def who_governs(self) -> set[int]:
         """Coordinates of θ whose links of scales count."""
         return set(self.best.q.order[np.flatnonzero(self.moments.scales.any(axis=0))].tolist())

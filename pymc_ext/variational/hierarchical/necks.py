@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.gaussian.natural_gradient import step_rate
-from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
+from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.training import Free, Training
+from pymc_ext.variational.hierarchical.training import FEWEST, Free, Training
 
 Array = NDArray[np.floating]
 WIDER = 2.0  # times a governor's normal: at four sds of q there are as many draws as at two
@@ -44,13 +44,8 @@ class NeckTraining(Training):
 
     def advance(self) -> float:
         q = self.q
-        at = q.at(self._latents())
-        with np.errstate(all="ignore"):
-            log_p, scores = self.density.log_density_gradient(q.theta(at))
-        usable = whole_pairs(np.isfinite(log_p) & np.isfinite(scores).all(axis=1))
-        if not usable.all():
-            at, scores = q.at(at.v[usable]), scores[usable]
-        if len(scores) < 4:
+        at, _, scores = self._seen(self._latents())
+        if len(scores) < FEWEST:
             return -self.elbo
         raw = q.pullback_at(at, scores) + at.v
         r = shorten_outliers(raw)

@@ -18,30 +18,30 @@ FEW_MEANS = 9
 
 
 def slope_equations(
-    shut: Array, opening: Array, by_log_scale: Array, y: Array, place: Columns
+    shut: Array, opening: Array, by_log_scale: Array, w: Array, place: Columns
 ) -> tuple[Array, Array]:
     """Information of the slopes and offset of each row's log scale, (R, P + 1, P + 1), and the
     gradient in them, (R, P + 1).
 
-    From 1 − g, g − g₀ and the gradient in a (N, R), y of the governors (N, G), and which of them
+    From 1 − g, g − g₀ and the gradient in a (N, R), w of the governors (N, G), and which of them
     are each row's (R, P). ∂a_i/∂(C_i·, d_i) are the features.
     """
-    n, (R, P) = len(y), place.shape
-    if y.shape[1] > FEW_GOVERNORS:
+    n, (R, P) = len(w), place.shape
+    if w.shape[1] > FEW_GOVERNORS:
         features = np.empty((R, P + 1, n))
-        features[:, :-1] = y.T[place] * shut.T[:, None]
+        features[:, :-1] = w.T[place] * shut.T[:, None]
         features[:, -1] = -opening.T
         right = features @ np.ascontiguousarray(by_log_scale.T)[:, :, None]
         return 2 * features @ features.swapaxes(1, 2) / n, right[:, :, 0] / n
     information, right = np.empty((R, P + 1, P + 1)), np.empty((R, P + 1))
     row = np.arange(R)[:, None]
-    pairs = (y[:, :, None] * y[:, None]).reshape(n, -1)
-    squares = ((shut * shut).T @ pairs).reshape(R, y.shape[1], -1)
+    pairs = (w[:, :, None] * w[:, None]).reshape(n, -1)
+    squares = ((shut * shut).T @ pairs).reshape(R, w.shape[1], -1)
     information[:, :-1, :-1] = squares[row[:, :, None], place[:, :, None], place[:, None]]
-    crossed = ((shut * opening).T @ y)[row, place]
+    crossed = ((shut * opening).T @ w)[row, place]
     information[:, -1, :-1] = information[:, :-1, -1] = -crossed
     information[:, -1, -1] = np.einsum("ni,ni->i", opening, opening)
-    right[:, :-1] = ((shut * by_log_scale).T @ y)[row, place]
+    right[:, :-1] = ((shut * by_log_scale).T @ w)[row, place]
     right[:, -1] = -np.einsum("ni,ni->i", opening, by_log_scale)
     return 2 * information / n, right / n
 

@@ -28,6 +28,7 @@ from pymc_ext.variational.hierarchical.rows import RIDGE, mean_steps, slope_equa
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 Columns = NDArray[np.integer]
+FEWEST = 4  # draws from which a step is taken
 MARGINAL_RIDGE = 0.05  # as `RIDGE`: tails are known by few draws
 LONGEST_SCALE, LONGEST_MEAN, LONGEST_TAIL = 0.5, 0.3, 0.2  # of one full step, see `_capped`
 FARTHEST_OFFSET = 4.0  # |d|: beyond it the gate is open or shut to 3e-4
@@ -148,13 +149,8 @@ class Training(Averaged[HierarchicalMap]):
 
     def advance(self) -> float:
         q = self.q
-        at = q.at(antithetic(self.rng, self.draws, q.dimension))
-        with np.errstate(all="ignore"):
-            log_p, scores = self.density.log_density_gradient(q.theta(at))
-        usable = whole_pairs(np.isfinite(log_p) & np.isfinite(scores).all(axis=1))
-        if not usable.all():
-            at, log_p, scores = q.at(at.v[usable]), log_p[usable], scores[usable]
-        if len(scores) < 4:
+        at, log_p, scores = self._seen(antithetic(self.rng, self.draws, q.dimension))
+        if len(scores) < FEWEST:
             return np.inf
         log_ratios = log_p - q.log_q(at)
         if self.retreat.fell(q, log_ratios):
@@ -165,6 +161,17 @@ class Training(Averaged[HierarchicalMap]):
             self.moments.add(r, at.v)
         self.q = self._moved(at, r / at.slope)
         return float(-np.mean(log_ratios))
+
+    def _seen(self, v: Array) -> tuple[Point, Array, Array]:
+        """The map at latents in mirrored pairs, log p̃ and scores there; pairs without are left
+        out."""
+        at = self.q.at(v)
+        with np.errstate(all="ignore"):
+            log_p, scores = self.density.log_density_gradient(self.q.theta(at))
+        usable = whole_pairs(np.isfinite(log_p) & np.isfinite(scores).all(axis=1))
+        if usable.all():
+            return at, log_p, scores
+        return self.q.at(at.v[usable]), log_p[usable], scores[usable]
 
     def parameters(self) -> tuple[Array, ...]:
         q = self.q

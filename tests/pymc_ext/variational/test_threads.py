@@ -8,7 +8,7 @@ from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.gaussian.missed_mass import mass_outside
-from pymc_ext.variational.gaussian.path import follow_path
+from pymc_ext.variational.gaussian.path import PathSettings, trajectory
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
 
 
@@ -49,7 +49,5 @@ def test_chains_have_one_thread(watched):
 def test_the_optimiser_of_a_path_has_one_thread_in_any_dimension(watched, monkeypatch):
     density, seen = watched
     monkeypatch.setattr("pymc_ext.variational.core.threads.MOST_COLUMNS", 1)
-    follow_path(
-        CountedDensity(density), np.ones(2), np.random.default_rng(1), wanted=lambda x: False
-    )
+    trajectory(density, np.ones(2), PathSettings())
     assert seen == {1}
