@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+# A shell's background jobs ignore Ctrl-C, and so would the tests that raise it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "corpus"
 
