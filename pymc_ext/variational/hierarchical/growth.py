@@ -69,6 +69,7 @@ class Growth:
         self.tried = self.free
         self.moments = moments  # in the coordinates of the best map
         self.begun: Begun | None = None
+        self.unpinned: Candidate[HierarchicalMap] | None = None  # for which a pin did not pay
 
     @property
     def who_governs(self) -> set[int]:
@@ -183,10 +184,14 @@ class Growth:
 
     def _pin(self) -> None:
         """Pin the laws of the best map far out, unless that costs more than weights make up for."""
+        if self.best is self.unpinned:
+            return
         pinned = self._pinned(self.best)
         gain, error = pinned.gain_over(self.best)
         if gain > -max(error, LEAST_SHARE * self.best.gap):
             self.best = pinned
+        else:
+            self.unpinned = self.best
 
     def _pinned(self, of: Candidate[HierarchicalMap]) -> Candidate[HierarchicalMap]:
         """With the laws of what is governed trained far out, where slices show that they fail."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
 from pymc_ext.variational.hierarchical import rows as rows_module
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+from pymc_ext.variational.hierarchical.growth import Growth
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.marginal import Marginal
 from pymc_ext.variational.hierarchical.necks import NeckTraining
@@ -173,6 +175,33 @@ def test_a_direction_that_is_known_is_defended_whatever_draws_show() -> None:
     proposal, found = defended(q, density, fresh, 1, np.array([[0.0, 1.0], [0.1, 0.995]]))
     np.testing.assert_array_equal(proposal.directions, [[0.0, 1.0]])  # the other is the same
     assert found.draws == fresh.draws
+
+
+class Judged:
+    """A candidate whose ELBO is known without error."""
+
+    gap = 0.0
+
+    def __init__(self, elbo):
+        self.elbo = elbo
+
+    def gain_over(self, other):
+        return self.elbo - other.elbo, 0.0
+
+
+def test_what_was_not_to_be_pinned_is_not_tried_again(monkeypatch) -> None:
+    course = SimpleNamespace(offer=lambda q: Judged(0.0))
+    growth = Growth(Hierarchy(), course, np.random.default_rng(1), exact_map(), moments=None)
+    tried, worse, better = [], Judged(-1.0), Judged(1.0)
+    monkeypatch.setattr(growth, "_pinned", lambda of: tried.append(of) or worse)
+    first = growth.best
+    growth._pin()
+    growth._pin()
+    assert growth.best is first and tried == [first]
+    growth.best = another = Judged(0.5)
+    monkeypatch.setattr(growth, "_pinned", lambda of: tried.append(of) or better)
+    growth._pin()
+    assert growth.best is better and tried == [first, another]
 
 
 # ---- what one row solves ---------------------------------------------------------------------
