@@ -55,7 +55,9 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[MissedMass | None, int]
     theta = found.theta.reshape(-1, found.theta.shape[-1])
     density = CountedDensity(found.target.density)
     rng = np.random.default_rng([seed, 2])
-    result = mass_outside(density, theta, found.lp.ravel(), found.log_q, log_z, rng)
+    result = mass_outside(
+        density, theta, found.lp.ravel(), found.log_q, log_z, rng, found.transport
+    )
     return result if result.matters else None, result.gradients
 
 

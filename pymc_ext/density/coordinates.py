@@ -24,8 +24,8 @@ from pymc_ext.maths.normal import standard_normal_logp
 class TransportMap(Protocol):
     """T from standard normals onto the unconstrained space: any q that has a pullback.
 
-    Optional: ``inverse`` (θ (N, D) -> v (N, D)), and ``forward_with_pullback`` (z -> θ, log q and
-    the pullback there, a function of the score), where both share most of their work.
+    Optional: ``forward_with_pullback`` (z -> θ, log q and the pullback there, a function of the
+    score), where both share most of their work; and what :class:`InvertibleMap` has.
     """
 
     @property
@@ -41,6 +41,13 @@ class TransportMap(Protocol):
 
     def pullback(self, z: Array, score: Array) -> Array:
         """Score in z of log p̃(T(z)) + log|det ∂T/∂z|, from that of log p̃ at T(z), (N, D)."""
+
+
+class InvertibleMap(TransportMap, Protocol):
+    """One that tells the normals behind any point."""
+
+    def inverse(self, theta: Array) -> Array:
+        """v with T(v) = θ, (N, D) -> (N, D)."""
 
 
 def as_transport(q: object) -> TransportMap | None:

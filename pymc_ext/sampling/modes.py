@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pymc_ext.density import CountedDensity, Density
+from pymc_ext.density.coordinates import as_transport
 from pymc_ext.variational.core.posterior import FRESH_DRAWS, Posterior
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
@@ -26,4 +27,5 @@ def modes_outside(density: Density, q: Posterior, random_seed: int | None) -> Mi
     if fresh.ess == 0:
         return None
     log_density = getattr(q, "log_density", None)
-    return mass_outside(counted, theta, log_p, log_density, fresh.log_marginal_is, rng)
+    along = as_transport(q)
+    return mass_outside(counted, theta, log_p, log_density, fresh.log_marginal_is, rng, along)

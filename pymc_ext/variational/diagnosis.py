@@ -23,6 +23,7 @@ import pymc as pm
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity, Density
+from pymc_ext.density.coordinates import as_transport
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.maths.psis import psislw
@@ -218,8 +219,9 @@ def diagnose(
     sd = np.sqrt(weights @ (theta - mean) ** 2)
     precision = weighted_precision(theta, log_ratios, weights)
     names = coordinate_names(density)
+    log_density = getattr(weighted, "log_density", None)
     missed = mass_outside(
-        counted, theta, log_p, getattr(weighted, "log_density", None), fresh.log_marginal_is, rng
+        counted, theta, log_p, log_density, fresh.log_marginal_is, rng, as_transport(q)
     )
     return Diagnosis(
         checks=(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.density.coordinates import as_transport
 from pymc_ext.variational.basins.links import BasinLinks
 from pymc_ext.variational.basins.weights import weighted_mixture
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
@@ -153,12 +154,13 @@ class _OneByOne:
         q, log_z = weighted_mixture(self.density, self.components, rng)
         explored = 0
         while explored < len(self.components) < most and self.stopped is None:
-            around = _draws(self.components[explored], rng)[0]
+            component = self.components[explored]
+            around, along = _draws(component, rng)[0], as_transport(component)
             theta, log_q = _draws(q, rng)
             with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
                 log_p = self.density.log_density(theta)
             found = missed_mass(
-                self.density, theta, log_p, log_q, q.log_density, log_z, rng, around
+                self.density, theta, log_p, log_q, q.log_density, log_z, rng, around, along
             )
             explored += 1
             middle = theta.mean(axis=0), theta.std(axis=0)

@@ -11,9 +11,11 @@ up to Monte Carlo error, with log Z_q from q's importance weights. The Gaussian 
 many nats below its basin, some for each coordinate: where its bound does not settle whether the
 basin matters it is fitted on, by :mod:`.trust_region_matching`, and counts if it stays outside q.
 A basin inside q counts as well where q is far below p there, as of a spike on top of a wide mode:
-chains of one step size pass it. Each start first descends in coordinates where q is about N(0, I):
-most end in q's own mode after a few steps there, and only those that do not are followed for their
-Gaussians.
+chains of one step size pass it.
+
+All starts first climb together in q's coordinates, where q's own mode is a few steps away however
+bent it is in θ. Of those that do not come to rest in q each descends in coordinates where q is
+about N(0, I), and only where that does not end in q either is a path followed for its Gaussians.
 
 Most paths start in random directions. Others start where p̃ is highest among many points of a like
 distance, so that modes far narrower than q are met too, in few dimensions: a mode whose
@@ -26,11 +28,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_ext.density import CountedDensity, DensityInCoordinates
+from pymc_ext.density import CountedDensity, DensityInCoordinates, TransportMap
+from pymc_ext.density.coordinates import InvertibleMap
 from pymc_ext.variational.core.course import Course
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.threads import one_thread
@@ -62,6 +66,10 @@ SETTINGS = PathSettings(iterations=60, draws=20)
 # In q's scales, where a path is in q's own mode after a few iterations if it ends there; one that
 # is elsewhere by then is followed on.
 IN_SCALES = PathSettings(iterations=20)
+# Of climbs that all starts begin with together: steps; the longest, in the distance to q's middle,
+# so that 64 sds are seven steps; what is left of one that led down; of the rise that the slope
+# promises the least part that must come (Armijo's); and the score, in √D, at rest.
+STEPS, LONGEST, SHORTER, LEAST_RISE, AT_REST = 12, 0.5, 0.25, 1e-4, 0.3
 DRAWS = 100  # of a basin's Gaussian: they know its ELBO to a tenth of the log ratios' sd
 # sds of log q below its mean, and nats more for small D, beyond which a point is outside q: those
 # of a Gaussian's squared distance D + 5 √(2 D) + 9.
@@ -187,6 +195,7 @@ def missed_mass(
     log_z: float,
     rng: np.random.Generator,
     around: Array | None = None,
+    along: TransportMap | None = None,
 ) -> MissedMass:
     """Search from dispersed starts, from where p̃ is high among many points, and from inside q.
 
@@ -206,6 +215,9 @@ def missed_mass(
         Draws (M, D) from whose mean starts are spread, by their covariance; those of q by default.
         Of a mixture best one component after the other: a basin beside a line of others is seldom
         met from their middle.
+    along
+        q as a map from N(0, I), or the component that is searched around; without one, or where it
+        has no inverse, the Gaussian of the draws.
 
     Examples
     --------
@@ -232,7 +244,9 @@ def missed_mass(
     followed, again, ended_outside = list[Path](), list[int](), set[int]()
     middle = theta.mean(axis=0), theta.std(axis=0)
     misses = Misses(density, log_density_of_q, edge_of(log_q), log_z, *middle)
-    starts = _starts(density, theta if around is None else around, rng)
+    spread = theta if around is None else around
+    heavy = _most_underrated(theta, log_p - log_q)
+    starts = np.array([*_starts(density, spread, rng), heavy])
     floor = log_z + np.log(NEGLIGIBLE)
 
     def is_news(end: Array) -> bool:
@@ -243,8 +257,9 @@ def missed_mass(
             again.append(same)
         return same is None
 
-    scales = _scales_of(theta if around is None else around)
-    for start in [*starts, _most_underrated(theta, log_p - log_q)]:
+    scales = _scales_of(spread)
+    climbed = cast(InvertibleMap, along) if hasattr(along, "inverse") else scales
+    for start in starts[~_at_home(density, starts, climbed, misses)]:
         begin = _into_basin(density, start, scales, is_news)
         path = None if begin is None else follow_path(density, begin, rng, SETTINGS, floor=floor)
         if path is None:
@@ -260,7 +275,7 @@ def missed_mass(
     paths = len(found) + sum(i in ended_outside for i in again)
     spent = density.gradients - before
     names = tuple(density.unconstrained_names)
-    return MissedMass(_different(found), paths, len(starts) + 1, spent, names, *middle)
+    return MissedMass(_different(found), paths, len(starts), spent, names, *middle)
 
 
 def _scales_of(theta: Array) -> Gaussian | DiagonalGaussian:
@@ -269,6 +284,43 @@ def _scales_of(theta: Array) -> Gaussian | DiagonalGaussian:
     if D <= DENSE and N > D:
         return Gaussian.of_draws(theta)
     return DiagonalGaussian(theta.mean(axis=0), theta.std(axis=0))
+
+
+def _at_home(
+    density: CountedDensity, starts: Array, transport: InvertibleMap, misses: Misses
+) -> NDArray[np.bool_]:
+    """Of starts (M, D) those that a climb in q's coordinates brings to rest inside q, (M,).
+
+    All climb together, by the score, which is Newton's step where q is the posterior; those that
+    `STEPS` steps do not bring to rest are left to an optimiser.
+    """
+    along, D = DensityInCoordinates(density, transport), density.dimension
+    home = np.zeros(len(starts), dtype=bool)
+    with np.errstate(all="ignore"):
+        v = transport.inverse(starts)
+        left = np.flatnonzero(np.isfinite(v).all(axis=1))
+        v, rate = v[left], np.ones(len(left))
+        value, score = along.log_density_gradient(v)
+        for step in range(STEPS + 1):
+            square = (score**2).sum(axis=1)
+            known = np.isfinite(value) & np.isfinite(square)
+            rests = known & (square < AT_REST**2 * D)
+            ends = transport.forward(v[rests])[0]
+            home[left[rests]] = [not misses(end[None]) for end in ends]
+            climbs = known & ~rests
+            if step == STEPS or not climbs.any():
+                break
+            v, value, score, square, rate, left = (
+                x[climbs] for x in (v, value, score, square, rate, left)
+            )
+            most = np.maximum(LONGEST * np.linalg.norm(v, axis=1), np.sqrt(D))
+            rate = np.minimum(rate, most / np.sqrt(square))
+            tried = v + rate[:, None] * score
+            there, slope = along.log_density_gradient(tried)
+            up = there > value + LEAST_RISE * rate * square
+            v[up], value[up], score[up] = tried[up], there[up], slope[up]
+            rate = np.where(up, 1.0, SHORTER * rate)
+    return home
 
 
 def _into_basin(
@@ -296,12 +348,13 @@ def mass_outside(
     log_density_of_q: Callable[[Array], Array] | None,
     log_z: float,
     rng: np.random.Generator,
+    along: TransportMap | None = None,
 ) -> MissedMass:
     """The search of a verdict: `missed_mass` of the first draws of a q, whichever it is.
 
     Parameters
     ----------
-    density, log_z, rng
+    density, log_z, rng, along
         As in :func:`missed_mass`.
     theta, log_p
         Draws of q (N, D) with their log p̃ (N,).
@@ -312,7 +365,7 @@ def mass_outside(
     theta, log_p = theta[:SEARCHED], log_p[:SEARCHED]
     with one_thread():  # on two busy cores the optimiser's tiny matrices took 30 times as long
         log_q = log_density_of_q or Gaussian.of_draws(theta).log_density
-        return missed_mass(density, theta, log_p, log_q(theta), log_q, log_z, rng)
+        return missed_mass(density, theta, log_p, log_q(theta), log_q, log_z, rng, along=along)
 
 
 def _fitted_on(

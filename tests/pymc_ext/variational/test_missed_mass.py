@@ -10,9 +10,10 @@ from scipy.special import logsumexp, softmax
 
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
-from pymc_ext.variational.gaussian.missed_mass import missed_mass
+from pymc_ext.variational.gaussian.missed_mass import mass_outside, missed_mass
 from pymc_ext.variational.gaussian.path import PathSettings, follow_path
 from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 
 
 def mixture(D, apart, weight, sd=1.0):
@@ -210,3 +211,61 @@ def test_a_light_mode_far_away_matters_and_is_the_one_that_is_named() -> None:
     assert found.matters and found.heaviest.q.mean == pytest.approx(20.0, abs=0.5)
     assert found.heaviest.log_ratio == pytest.approx(np.log(0.005 / 0.99), abs=0.2)
     assert "a mode at a = 20" in replace(found, names=("a",)).mode
+
+
+class BesideAFunnel:
+    """A funnel of eight, θ_0 its log scale, and a share of the mass in N(m, I) far away."""
+
+    dimension, unconstrained_names = 9, tuple("vabcdefgh")
+
+    def __init__(self, weight):
+        self.weight, self.middle = weight, np.r_[0.0, np.full(8, 25.0)]
+
+    def parts(self, t):
+        """Log densities and scores of both, (N, 2) and (N, 2, D)."""
+        v, x = t[:, :1], t[:, 1:]
+        square = (x**2).sum(1, keepdims=True) * np.exp(-2 * v)
+        funnel = -0.5 * v**2 - 8 * v - 0.5 * square
+        off = t - self.middle
+        lp = np.hstack([funnel, -0.5 * (off**2).sum(1, keepdims=True)])
+        of_funnel = np.hstack([-v - 8 + square, -x * np.exp(-2 * v)])
+        share = np.array([1 - self.weight, self.weight])
+        with np.errstate(divide="ignore"):
+            return np.log(share) + lp - 4.5 * np.log(2 * np.pi), np.stack([of_funnel, -off], axis=1)
+
+    def log_density(self, t):
+        return logsumexp(self.parts(t)[0], axis=1)
+
+    def log_density_gradient(self, t):
+        lp, scores = self.parts(t)
+        shares = softmax(lp, axis=1)[:, :, None]
+        return logsumexp(lp, axis=1), np.where(shares > 0, shares * scores, 0.0).sum(axis=1)
+
+
+@pytest.fixture(scope="module")
+def funnel():
+    """q, exact."""
+    fit = Hierarchical().fit(BesideAFunnel(0.0), random_seed=1)
+    assert fit.result.fresh.ess > 0.99 * fit.result.fresh.draws
+    return fit.q
+
+
+def searched_along(density, q, along, log_z=0.0):
+    theta = q.forward(np.random.default_rng(1).standard_normal((2000, 9)))[0]
+    log_p, rng = density.log_density(theta), np.random.default_rng(2)
+    return mass_outside(CountedDensity(density), theta, log_p, q.log_density, log_z, rng, along)
+
+
+def test_a_funnel_is_one_mode_in_its_own_coordinates(funnel) -> None:
+    """In θ most starts end in its neck, outside of where its draws are."""
+    density = BesideAFunnel(0.0)
+    found, without = (searched_along(density, funnel, along) for along in (funnel, None))
+    assert not found.matters and not without.matters
+    assert found.gradients < 0.7 * without.gradients, (found.gradients, without.gradients)
+
+
+def test_climbs_in_the_coordinates_of_a_map_do_not_hide_a_mode(funnel) -> None:
+    weight = 0.3
+    found = searched_along(BesideAFunnel(weight), funnel, funnel, np.log1p(-weight))
+    assert found.basins[0].log_ratio == pytest.approx(np.log(weight / (1 - weight)), abs=0.1)
+    np.testing.assert_allclose(found.basins[0].q.mean[1:], 25.0, atol=0.5)
