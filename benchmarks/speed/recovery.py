@@ -8,8 +8,7 @@ true law is known: in the map's order the conditional sd of a location depends o
 the Cholesky factor of a covariance, whose derivative in the middle of q is the exact slope. A link
 is true where that slope is at least .1, strong where it is at least .25, false where its governor
 is a location, or where the exact slope is below .01. A link's slope is compared with the exact one
-in its standard errors, and in absolute terms, for these errors are noise alone, not what one layer
-cannot say.
+in its standard errors, and in absolute terms.
 """
 
 from __future__ import annotations

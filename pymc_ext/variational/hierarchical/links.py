@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.moments import OF_SCALE, Moments
+from pymc_ext.variational.hierarchical.moments import Moments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,9 +35,10 @@ class Link:
         effects under a log standard deviation, 1/2 under a log variance, −1/2 under a log
         precision, where the data say little of the effect; nearer 0 where they say much.
     error
-        Standard error of the slope of this q: Monte Carlo noise of its last training alone, not how
-        far one layer is from the posterior's law (a few hundredths where data are few), nor the
-        posterior of these data from the model's exponent. None where no training tells it.
+        Of the slope in the middle of the posterior: Monte Carlo noise of the last training, and how
+        far its residuals show one layer to be from the posterior's law there (a few hundredths
+        where data are few). It does not say how far the posterior of these data is from the model's
+        exponent. None where no training tells it.
     """
 
     governor: str
@@ -62,9 +63,9 @@ class Links:
     def of(cls, q: HierarchicalMap, moments: Moments | None, names: Sequence[str]) -> Links:
         """The links of a map, with errors from the residuals of its last training."""
         own = q.root.diagonal[: q.governors]
-        slope = (1 - q.gate_at_zero)[:, None] * q.scales / own  # ∂a/∂y = (1 − g) C
-        # of (1 − g) C_ij: the error of T_ij over the information of a log scale's slope
-        error = None if moments is None else moments.scale_error / OF_SCALE / own
+        gate = q.at(np.zeros((1, q.dimension))).gate[0]
+        slope = (1 - gate)[:, None] * q.scales / own  # ∂a/∂w = (1 − g) C
+        error = None if moments is None else moments.scale_off / own
         named = [readable(names[k]) for k in q.order]
         pairs = np.argwhere(q.scales.T != 0)  # (governor, governed), in the map's order
         pairs = pairs[np.lexsort((q.order[pairs[:, 1]], pairs[:, 0]))]  # as the model has them

@@ -7,9 +7,10 @@ In coordinates where a Gaussian q is N(0, I), with residual r = score + z, Stein
 how the curvature of coordinate i changes along j. In a funnel it is not zero from the effect to the
 log scale, and zero the other way: it says who governs whom. Likewise U_ij = E[r_i (z_j² − 1)] is
 how the mean of i bends along j, U_ii its skewness, and K_i = E[r_i (z_i³ − 3 z_i)] how heavy its
-tails are. All are means over mirrored pairs: T and U of the even part of r, K of its odd part;
-those of a Gaussian p̃ are zero without any noise. Halved and squared over its Fisher information,
-each moment is also the nats that a map with that freedom gains, to second order.
+tails are. B_ij = E[r_i z_i (z_j³ − 3 z_j)] tells how T changes along j, in whose middle it is
+T − B/2. All are means over mirrored pairs: T, B and U of the even part of r, K of its odd part;
+those of a Gaussian p̃ are zero without any noise. Halved and squared over its Fisher information, T,
+U and K are also the nats that a map with that freedom gains, to second order.
 """
 
 from __future__ import annotations
@@ -41,8 +42,10 @@ OF_SCALE, OF_SQUARE, OF_SKEW, OF_TAIL = 2.0, 2.0, 6.0, 24.0
 
 @dataclass(frozen=True)
 class Moments:
-    """T and U along the first k coordinates (D, k), U_ii and K (D,), with their standard errors."""
+    """B, T and U along the first k coordinates (D, k), U_ii and K (D,), with standard errors of all
+    but B."""
 
+    scale_change: Array
     scale: Array
     scale_error: Array
     square: Array
@@ -58,6 +61,12 @@ class Moments:
         sums = MomentSums(governors)
         sums.add(shorten_outliers(r), z)
         return sums.moments()
+
+    @property
+    def scale_off(self) -> Array:
+        """By how much the slopes of log scales are off in the middle, and their noise, (D, k)."""
+        in_the_middle = self.scale - self.scale_change / 2
+        return np.hypot(self.scale_error, in_the_middle) / OF_SCALE
 
     @property
     def scales(self) -> Mask:
@@ -100,6 +109,7 @@ class MomentSums:
     def __init__(self, governors: int | None = None) -> None:
         self.governors, self.pairs = governors, 0
         self._sums: list[Array] = []
+        self._scale_change: Array | float = 0.0
 
     def add(self, r: Array, z: Array) -> None:
         """One batch in mirrored pairs, residuals (outliers shortened) and draws (N, D)."""
@@ -115,6 +125,7 @@ class MomentSums:
             skew.sum(axis=0), (skew**2).sum(axis=0),
             tail.sum(axis=0), (tail**2).sum(axis=0),
         ]  # fmt: skip
+        self._scale_change = self._scale_change + scale.T @ (z * (square - 3))[:, first]
         self.pairs += half
         self._sums = [a + b for a, b in zip(self._sums, new, strict=True)] if self._sums else new
 
@@ -125,7 +136,7 @@ class MomentSums:
             mean = total / n
             variance = np.maximum(squares / n - mean**2, np.finfo(float).tiny)
             out += [mean, np.sqrt(variance / n)]
-        return Moments(*out)
+        return Moments(np.asarray(self._scale_change / n), *out)
 
 
 def _counts(moment: Array, error: Array) -> Mask:

@@ -11,6 +11,7 @@ from pymc_ext.density import CallableDensity, CountedDensity, DensityInCoordinat
 from pymc_ext.variational.gaussian.numbers import antithetic
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.arrow_root import ArrowRoot
+from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap, Point
 from pymc_ext.variational.hierarchical.marginal import Marginal
 from pymc_ext.variational.hierarchical.moments import Moments, MomentSums
@@ -255,6 +256,30 @@ def test_third_moments_are_derivatives_of_the_curvature() -> None:
     assert np.all(np.abs(moments.square - expected) < 4 * moments.square_error + clipped)
     assert not moments.marginals.any()
     assert np.array_equal(np.argwhere(moments.scales), [[1, 0]])
+
+
+def test_a_slope_in_the_middle_may_be_off_where_its_mean_is_not() -> None:
+    """E[r₁ z₁ | z₀] = c (z₀³ − 3 z₀), whose slope at zero is −3 c, and E[r₁ z₁ z₀] = 0."""
+    c, rng = 0.01, np.random.default_rng(1)
+    z = antithetic(rng, 200_000, 2)
+    f = c * (z[:, 0] ** 3 - 3 * z[:, 0])
+    sums = MomentSums()
+    sums.add(np.stack([0 * f, z[:, 1] * f], axis=1), z)
+    moments = sums.moments()
+    assert abs(moments.scale[1, 0]) < 4 * moments.scale_error[1, 0]
+    assert moments.scale_off[1, 0] == pytest.approx(1.5 * c, rel=0.1)
+
+
+def test_a_links_slope_is_that_of_the_log_scale_in_the_middle(q) -> None:
+    """There w is not zero where a governor has a bend or a governor itself, as place 1 has."""
+    names = "abcde"
+    slopes = {(link.governor, link.governed): link.slope for link in Links.of(q, None, names).links}
+    v = np.zeros((2, D))
+    v[:, 1] = -STEP, STEP
+    at = q.at(v)
+    expected = np.diff(at.log_scale[:, 2]) / np.diff(at.w[:, 1]) / q.root.diagonal[1]
+    assert slopes[names[q.order[1]], names[q.order[2]]] == pytest.approx(expected[0], rel=NUMERIC)
+    assert abs(at.w[0, 1]) > 0.03
 
 
 def test_moments_of_batches_add_up() -> None:
