@@ -19,7 +19,7 @@ from pymc_ext.variational.core.checks import require_double_precision
 from pymc_ext.variational.core.compile_options import resolve_compile_kwargs
 from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.effort import Effort
-from pymc_ext.variational.core.groups import FittedGroup, TransformGroup
+from pymc_ext.variational.core.groups import FittedGroup
 from pymc_ext.variational.core.monitor import Callback, Monitor
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.pymc_variational import KL, Inference
@@ -176,7 +176,7 @@ class AlgorithmVI(DeterministicInference):
     def __init__(
         self,
         algorithm: Algorithm[Posterior],
-        family: type[TransformGroup] = FittedGroup,
+        family: type[FittedGroup] = FittedGroup,
         *,
         model: pm.Model | None = None,
         start: Start | None = None,

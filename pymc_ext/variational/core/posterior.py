@@ -24,7 +24,7 @@ class Posterior(Protocol):
     """q on the unconstrained space, made from standard normals z.
 
     Optional: ``log_density`` (θ (N, D) -> (N,), normalised log q at any point), ``mean`` (D,),
-    ``cov`` (D, D), ``std`` (D,).
+    ``cov`` (D, D), ``std`` (D,), ``numbers`` (P,), all that a fit moves.
     """
 
     @property
