@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NamedTuple
 
 import numpy as np
@@ -17,17 +18,14 @@ from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.batch_match import BatchMatch
-from pymc_ext.variational.gaussian.laplace import Laplace
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 
-FITTED: dict[str, Algorithm] = {
-    "laplace": Laplace(),
-    "match": BatchMatch(),
-    "hierarchical": Hierarchical(),
+FITTED = {  # what fits the base named, imported when one is wanted: a flow's files are enough
+    "laplace": ("gaussian.laplace", "Laplace"),
+    "match": ("gaussian.batch_match", "BatchMatch"),
+    "hierarchical": ("hierarchical.algorithm", "Hierarchical"),
 }
 logger = logging.getLogger(__name__)
 
@@ -95,7 +93,8 @@ def _fit(
     name: str, density: CountedDensity, start: Array, random_seed: int | None
 ) -> tuple[FittedBase, FreshDraws]:
     """A base fitted with the density's other parameters as they are, and its fresh draws."""
-    algorithm = FITTED[name]
+    home, of = FITTED[name]
+    algorithm: Algorithm = getattr(import_module(f"pymc_ext.variational.{home}"), of)()
     with density.extras_fixed(), Monitor.silent() as monitor:
         fitted = run_algorithm(algorithm, density, start, random_seed=random_seed, monitor=monitor)
     assert fitted.result.fresh is not None

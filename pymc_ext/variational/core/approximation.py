@@ -19,8 +19,6 @@ from pymc_ext.variational.core.graph_approximation import GraphApproximation
 from pymc_ext.variational.core.groups import FittedGroup
 from pymc_ext.variational.core.posterior import LogDensity, Posterior
 from pymc_ext.variational.core.result import FitResult, FreshDraws
-from pymc_ext.variational.core.saved.posterior import SavedPosterior, save
-from pymc_ext.variational.core.saved.variables import variables_of
 from pymc_ext.variational.core.seeds import Seed
 from pymc_ext.variational.core.traces import make_trace
 from pymc_ext.variational.core.types import Array
@@ -28,6 +26,8 @@ from pymc_ext.variational.core.types import Array
 if TYPE_CHECKING:
     from pymc.backends.base import MultiTrace
     from pytensor.compile import Function
+
+    from pymc_ext.variational.core.saved.posterior import SavedPosterior
 
 CHUNK = 1024  # draws evaluated together: bounds memory at CHUNK times one log density
 
@@ -211,6 +211,9 @@ class VectorisedApproximation(GraphApproximation):
                 f"q is a law given the hyperparameters {sorted(self.hyperparameters)}, which a "
                 "file does not keep: fix them in the model and fit again"
             )
+        from pymc_ext.variational.core.saved.posterior import SavedPosterior
+        from pymc_ext.variational.core.saved.variables import variables_of
+
         value_names = [entry.name for entry in self.density.layout]
         return SavedPosterior(
             self.q,
@@ -221,6 +224,8 @@ class VectorisedApproximation(GraphApproximation):
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Keep q in a file, from which :func:`pymc_ext.load` takes it; see `pymc_ext.save`."""
+        from pymc_ext.variational.core.saved.posterior import save
+
         return save(path, self.as_law())
 
     def trace_of(self, theta: Array, stats: Mapping[str, Array]) -> MultiTrace:
