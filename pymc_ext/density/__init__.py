@@ -13,6 +13,7 @@ density by wrapping it in :class:`CountedDensity`. Names are imported when they 
 for: a Stan program's density loads no PyMC.
 
 >>> import numpy as np
+>>> from pymc_ext.density import CallableDensity
 >>> density = CallableDensity(lambda x: -0.5 * (x**2).sum(1), lambda x: -x, dimension=2)
 >>> density.log_density_gradient(np.ones((1, 2)))
 (array([-1.]), array([[-1., -1.]]))

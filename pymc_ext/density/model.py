@@ -20,8 +20,8 @@ from pymc_ext.batched_determinants import mode_for
 from pymc_ext.density.check import NoGradientError
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.layout import labelled, layout_of, pieces
-from pymc_ext.density.protocol import Array
 from pymc_ext.density.rows import RowFunction, in_blocks, one_by_one, rows_per_call
+from pymc_ext.maths.types import Array
 from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.over_draws import checked, has_scan, over_draws, scan_draws
 from pymc_ext.pymc_versions import MinibatchOp

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage
 from pymc_ext.variational.core.approximation import VectorisedApproximation
-
-Array = NDArray[np.floating]
 
 
 class BernsteinApproximation(VectorisedApproximation):

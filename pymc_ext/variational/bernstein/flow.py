@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.maths.flow_kernels import adam
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.base import Affine, FlowBase, ScoreMap
 from pymc_ext.variational.bernstein.inversion import invert
 from pymc_ext.variational.bernstein.latents import Normal, TruncatedNormal
 from pymc_ext.variational.bernstein.shape import FlowShape, Layout, spans
 from pymc_ext.variational.bernstein.triangular import StageTape, TriangularFlow
 
-Array = NDArray[np.floating]
 ELEMENTS = 2**20  # increments of one call: bounds memory at 8 MB an array
 MOMENT_DRAWS = 1024  # Sobol points behind mean, std and cov
 

@@ -20,10 +20,10 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.maths.namespace import Namespace
+from pymc_ext.maths.types import Array
 from pymc_ext.ops.bernstein import bernstein_map
 from pymc_ext.variational.bernstein.base import Affine
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
@@ -31,7 +31,6 @@ from pymc_ext.variational.bernstein.flow import BernsteinFlow
 if TYPE_CHECKING:
     from pymc_ext.pytensor_versions import TensorSharedVariable
 
-Array = NDArray[np.floating]
 GRAPHS = cast("Namespace", pt)  # the functions of graphs
 Mapped = tuple[TensorVariable, TensorVariable]  # values, and (logs of) derivatives
 

@@ -7,7 +7,6 @@ from typing import cast
 
 import numpy as np
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pytensor.tensor import TensorVariable
 from scipy.special import ndtri
 from scipy.stats import qmc
@@ -22,8 +21,6 @@ from pymc_ext.variational.core.pymc_variational import node_property
 from pymc_ext.variational.core.variable_order import blocks_of, variable_order
 
 logger = logging.getLogger(__name__)
-
-Array = NDArray[np.floating]
 
 
 class BernsteinGroup(FittedGroup):

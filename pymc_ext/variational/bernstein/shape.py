@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.maths.autoregressive import MaskedNetwork, check_hidden
 from pymc_ext.maths.bernstein_coefficients import check_order, inverse_softplus
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.input_maps import MAPS, InputMap
 from pymc_ext.variational.bernstein.latents import Latent, Normal, resolve_latent
 
-Array = NDArray[np.floating]
 T = TypeVar("T")
 TAILS = {"bounded": 0, "linear": 2, "quadratic": 4}  # slopes of each component
 CONDITIONING = ("latent", "squashed", "hierarchical")

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from pymc_ext.maths import flow_kernels as kernels
 from pymc_ext.maths.namespace import NUMPY
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.shape import Layout
 
-Array = NDArray[np.floating]
 Rows = NDArray[np.integer]
 
 

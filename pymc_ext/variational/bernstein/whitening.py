@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.trust_region import NoModeError
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.base import Affine, FlowBase, Hierarchy
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
@@ -29,7 +30,6 @@ FITTED = {  # what fits the base named, imported when one is wanted: a flow's fi
 }
 logger = logging.getLogger(__name__)
 
-Array = NDArray[np.floating]
 Places = NDArray[np.integer]
 FittedBase = Gaussian | LowRankGaussian | HierarchicalMap
 Base = str | FittedBase | tuple[ArrayLike, ArrayLike]

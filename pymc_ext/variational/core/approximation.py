@@ -13,6 +13,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
+from pymc_ext.maths.types import Array
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.attributes import attributes_of, notes_of
 from pymc_ext.variational.core.graph_approximation import GraphApproximation
@@ -21,7 +22,6 @@ from pymc_ext.variational.core.posterior import LogDensity, Posterior
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Seed
 from pymc_ext.variational.core.traces import make_trace
-from pymc_ext.variational.core.types import Array
 
 if TYPE_CHECKING:
     from pymc.backends.base import MultiTrace

@@ -16,6 +16,7 @@ from pytensor.tensor import TensorVariable
 
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.model import PyMCDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.models.context import TO_THE_FAMILY, context
 from pymc_ext.models.discrete import refuse_discrete
 from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
@@ -27,7 +28,7 @@ from pymc_ext.typed_graphs import replaced
 from pymc_ext.variational.core.checks import check_start, resolve_hyperparameters
 from pymc_ext.variational.core.groups import FittedGroup, PointGroup
 from pymc_ext.variational.core.pymc_variational import Approximation, Group
-from pymc_ext.variational.core.types import Array, CompileOptions, Hyperparameters, Start
+from pymc_ext.variational.core.types import CompileOptions, Hyperparameters, Start
 
 if TYPE_CHECKING:
     from pytensor.compile import Function

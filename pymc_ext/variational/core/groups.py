@@ -11,13 +11,13 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor import TensorVariable
 
 import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before it compiles
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.maths.types import Array
 from pymc_ext.ops.callback import register_numba
 from pymc_ext.variational.core.mixture import Component, PosteriorMixture
 from pymc_ext.variational.core.posterior import Posterior, moment
@@ -25,8 +25,6 @@ from pymc_ext.variational.core.pymc_variational import Group, node_property
 
 if TYPE_CHECKING:
     from pymc_ext.pytensor_versions import TensorSharedVariable
-
-Array = NDArray[np.floating]
 
 
 def shared(value: Array, name: str) -> TensorSharedVariable:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
+
 BASES = ("sobol", "iid")
 SOBOL_RATIO = 8  # draws per dimension from which whitened Sobol points beat random ones
 

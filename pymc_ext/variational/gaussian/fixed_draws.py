@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.maths.walled import walled
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
 from pymc_ext.variational.core.monitor import Monitor
@@ -29,7 +29,6 @@ from pymc_ext.variational.gaussian.whitened import Family
 
 logger = logging.getLogger(__name__)
 
-Array = NDArray[np.floating]
 OPTIMIZERS = ("lbfgs", "trust-krylov")
 TOLERANCE = 1e-5  # nats gained in one iteration below which the optimiser stops
 GRADIENT_TOLERANCE = 1e-4  # nats per unit of the whitened parameters

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.mixture import PosteriorMixture
 from pymc_ext.variational.gaussian.numbers import cholesky
-
-Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)

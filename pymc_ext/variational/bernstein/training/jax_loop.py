@@ -15,12 +15,12 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.jax_graphs import jax_function
+from pymc_ext.maths.types import Array
 from pymc_ext.typed_graphs import gradients, replaced
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.graph import FlowGraph
@@ -30,7 +30,6 @@ from pymc_ext.variational.core.steps import StepOptions
 if TYPE_CHECKING:
     from pymc_ext.pytensor_versions import TensorSharedVariable
 
-Array = NDArray[np.floating]
 Updates = dict["TensorSharedVariable", TensorVariable]
 LONGEST, MEMORY = 3.0, 0.99  # of a gradient, in running means of the norm, and their memory
 TINY = 1e-30  # below any norm that matters: keeps 0/0 away
