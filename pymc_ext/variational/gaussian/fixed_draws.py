@@ -23,7 +23,7 @@ from pymc_ext.variational.core.options import require_type
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.base_draws import BASES, base_draws
+from pymc_ext.variational.gaussian.base_draws import KINDS, base_draws
 from pymc_ext.variational.gaussian.objective import DrawsObjective
 from pymc_ext.variational.gaussian.whitened import Family
 
@@ -63,8 +63,8 @@ class FixedDraws:
                 f"max_draws must be an integer of at least draws = {self.draws}, got "
                 f"{self.max_draws!r}"
             )
-        if self.base_draws not in BASES:
-            raise ValueError(f"base_draws must be one of {BASES}, got {self.base_draws!r}")
+        if self.base_draws not in KINDS:
+            raise ValueError(f"base_draws must be one of {KINDS}, got {self.base_draws!r}")
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer must be one of {OPTIMIZERS}, got {self.optimizer!r}")
 
