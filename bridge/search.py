@@ -10,7 +10,7 @@ import numpy as np
 from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted, is_expected
 from bridge.measures.khat import pareto_khat
 from bridge.measures.limits import KHAT_WITHOUT_MEAN
-from bridge.methods.base import Array, Fit, Method
+from bridge.methods.base import Fit, Method
 from bridge.methods.families import FittedBy
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.table import METHODS
@@ -18,6 +18,7 @@ from bridge.prediction import NORMAL_KURTOSIS, nuts_gradients
 from bridge.trust import missed
 from pymc_ext.density import DensityError, TransportMap
 from pymc_ext.density.check import NoGradientError
+from pymc_ext.maths.types import Array
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.gaussian.missed_mass import MissedMass

@@ -10,11 +10,12 @@ import numpy as np
 from scipy.special import expit
 
 from bridge.measures.evidence import log_evidence
-from bridge.methods.base import Array, Fit
+from bridge.methods.base import Fit
 from bridge.targets.base import Target
 from bridge.targets.draws import group_names
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.protocol import Labels
+from pymc_ext.maths.types import Array
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.gaussian.missed_mass import (
     ONE_MODE,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytensor
-from numpy.typing import NDArray
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
@@ -15,10 +14,10 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor import TensorType, TensorVariable
 
+from pymc_ext.maths.types import Array
+
 if TYPE_CHECKING:
     from pymc_ext.pytensor_versions import TensorSharedVariable
-
-Array = NDArray[np.floating]
 
 
 def _fixed_shape(variable: SharedVariable) -> Variable:

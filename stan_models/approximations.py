@@ -31,8 +31,6 @@ from stan_models.program import StanProgram
 from stan_models.results import Draws, given, posterior_groups
 from stan_models.runs import CmdStanRun, Inits, cmdstan_run, positive, random_seed_or_new
 
-Array = NDArray[np.float64]
-
 LARGEST_OUTPUT = 50_000_000  # numbers in a CSV file, about 1 GB of text
 FAMILIES = {"diagonal": "meanfield", "full": "fullrank"}
 

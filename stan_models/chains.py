@@ -18,8 +18,8 @@ from stan_models.coordinates import CMap, Coordinates
 from stan_models.density import StanDensity
 from stan_models.errors import StanRunError, ToolchainError
 from stan_models.runs import positive
+from stan_models.types import Array
 
-Array = NDArray[np.float64]
 STATISTICS = (
     "lp", "acceptance_rate", "step_size", "tree_depth", "n_steps", "diverging", "energy",
 )  # fmt: skip

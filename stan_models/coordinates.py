@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-Array = NDArray[np.float64]
+from stan_models.types import Array
+
 Matrix: TypeAlias = "Array | sparse.sparray"
 
 

@@ -25,12 +25,12 @@ from stan_models.layout import array_dimensions, in_order, indexed
 from stan_models.library import import_bridgestan
 from stan_models.stanc import Source
 from stan_models.threads import in_threads, thread_count
+from stan_models.types import Array
 
 if TYPE_CHECKING:
     import bridgestan
     import stanio
 
-Array = NDArray[np.float64]
 Data = Mapping[str, ArrayLike] | str | PathLike[str] | None
 WORTH_A_THREAD = 5e-4  # seconds, ten times what it takes to hand a part of a batch to a thread
 

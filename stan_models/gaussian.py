@@ -15,14 +15,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.sparse.linalg import LinearOperator, lsmr
 from scipy.special import logsumexp
 
 from stan_models.errors import StanRunError
+from stan_models.types import Array
 
-Array = NDArray[np.float64]
 TOLERANCE = 1e-6  # largest disagreement with Stan's own column, per draw
 
 

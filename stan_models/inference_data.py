@@ -12,8 +12,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from stan_models.gaussian import Gaussian
+from stan_models.types import Array
 
-Array = NDArray[np.float64]
 Plain = int | float | str  # what an attribute of NetCDF holds
 LOG_LIK = "log_lik"  # what Stan programs call their pointwise log likelihood, by convention
 ArvizData = Any  # az.InferenceData of ArviZ 0.x, xarray.DataTree of ArviZ 1.x: no common class

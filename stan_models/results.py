@@ -13,8 +13,7 @@ from stan_models.errors import StanRunError
 from stan_models.inference_data import LOG_LIK, constrained, provenance, unconstrained
 from stan_models.runs import CmdStanRun
 from stan_models.toolchain import import_cmdstanpy
-
-Array = NDArray[np.float64]
+from stan_models.types import Array
 
 
 @dataclass(frozen=True)

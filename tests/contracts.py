@@ -32,8 +32,6 @@ class Family:
     gaussian_target
         Covariance of the Gaussian targets it fits exactly: ``"full"``, ``"diagonal"``, or None
         where it does not apply.
-    log_q_anywhere
-        Whether log q can be evaluated at any θ.
     minibatch
         Whether it fits models with ``pm.Minibatch`` data; otherwise it must refuse them.
     iterative
@@ -42,7 +40,6 @@ class Family:
 
     make: Callable[..., Any]
     gaussian_target: str | None = "full"
-    log_q_anywhere: bool = True
     minibatch: bool = False
     iterative: bool = True
 

@@ -28,7 +28,7 @@ from benchmarks import record
 from benchmarks.papers import bfvi_cases as cases
 from bridge.measures.khat import pareto_khat
 from pymc_ext.jax_graphs import jax_function
-from pymc_ext.variational.bernstein.group import GRAPHS
+from pymc_ext.variational.bernstein.graph import GRAPHS, FlowGraph
 from pymc_ext.variational.bernstein.inversion import invert
 
 BATCH, RATE, LONGEST = 256, 0.003, 20.0
@@ -47,14 +47,14 @@ def copies(rng: np.random.Generator) -> np.ndarray:
     return np.hstack([flat, posterior["b2"].values.reshape(-1, 1)])
 
 
-def flow_in_jax(group: Any, params: list[Any]) -> Any:
+def flow_in_jax(graph: FlowGraph) -> Any:
     """(params, x (D,)) -> y (D,) and log q of y, up to the base's constant."""
-    x = pt.matrix("x", shape=(1, group.ddim))
-    v = group.input_map.inverse(x, group.params_dict, group.stretch, GRAPHS)
-    _, log_dx = group.logit_input(v)
-    y, log_dy = group.flow(x)
-    log_q = group.law.log_density(v, GRAPHS).sum(-1) - log_dx - log_dy
-    function, held = jax_function(params, x, [y, log_q])
+    x = pt.matrix("x", shape=(1, graph.dimension))
+    v = graph.input_map.inverse(x, graph.params, graph.stretch, GRAPHS)
+    _, log_dx = graph.logit_input(v)
+    y, log_dy = graph.flow(x)
+    log_q = graph.law.log_density(v, GRAPHS).sum(-1) - log_dx - log_dy
+    function, held = jax_function(list(graph.params.values()), x, [y, log_q])
     fixed = tuple(variable.get_value() for variable in held)
 
     def flow(values: Any, row: Any) -> tuple[Any, Any]:
@@ -93,7 +93,7 @@ def fit(theta: np.ndarray, hidden: int, steps: int, rng: np.random.Generator) ->
         approx = px.BernsteinVI(shape, random_seed=1).approx
     y = approx.q.coordinates(theta)
     x = invert(approx.q.triangular, y, BATCH)[0]
-    flow = flow_in_jax(approx.group, list(approx.params))
+    flow = flow_in_jax(FlowGraph(approx.q))
     gradient = jax.value_and_grad(partial(negative_log_q, flow), has_aux=True)
 
     def rate(i: Any) -> Any:
@@ -108,15 +108,14 @@ def fit(theta: np.ndarray, hidden: int, steps: int, rng: np.random.Generator) ->
         g = [jnp.nan_to_num(part, posinf=0, neginf=0) for part in g]  # of rows not found
         return update(i, optimizers.clip_grads(g, LONGEST), state), loss, found, roots
 
-    state, losses, shares = init([p.get_value() for p in approx.params]), [], []
+    state, losses, shares = init(list(approx.q.values.values())), [], []
     for i in range(steps):
         at = rng.integers(0, len(y), BATCH)
         state, loss, found, roots = step(i, state, x[at], y[at])
         x[at] = np.asarray(roots)
         losses.append(float(loss))
         shares.append(float(found))
-    for variable, value in zip(approx.params, params(state), strict=True):
-        variable.set_value(np.array(value))
+    approx.q.set(np.concatenate([np.ravel(value) for value in params(state)]))
     return approx, float(np.mean(losses[-500:])), float(np.mean(shares))
 
 

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
+from pymc_ext.maths.types import Array
+
 __all__ = ["ecdf", "ecdf_band", "holm", "symmetry_p_values", "uniformity_p_values"]
 
-Array = NDArray[np.floating]
 Ranks = NDArray[np.integer]
 # Sets of uniform ranks by which p-values are known: to 1/20,000, so that Holm's method can reject
 # at .05 among up to 1,000 quantities, and those at .05 to .0015.

@@ -19,10 +19,10 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorVariable
 
 from bridge.calibration.study import Prior, Simulated, Simulator, Values, required
-from bridge.methods.base import Array
 from bridge.methods.problems import GivenProblem, ModelProblem
 from pymc_ext.density.layout import pieces
 from pymc_ext.density.model import PyMCDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.typed_graphs import replaced
 
 __all__ = ["PyMCStudy"]

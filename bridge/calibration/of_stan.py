@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridge.calibration.study import Prior, Simulated, Simulator, Values, required
-from bridge.methods.base import Array
 from bridge.methods.problems import GivenProblem, StanProblem
+from pymc_ext.maths.types import Array
 from stan_models import StanProgram
 
 __all__ = ["LOG_LIK", "StanStudy"]

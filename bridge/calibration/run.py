@@ -18,12 +18,13 @@ from bridge.attempt import attempted
 from bridge.calibration.study import Simulated, Study
 from bridge.comparison.records import Record
 from bridge.measures.limits import KHAT_USABLE
-from bridge.methods.base import Array, Method
+from bridge.methods.base import Method
 from bridge.methods.named_draws import NamedDraws, systematic
 from bridge.methods.problems import GivenProblem
 from bridge.targets.base import Target
 from bridge.trust import missed
 from bridge.verdict import of_chains
+from pymc_ext.maths.types import Array
 
 __all__ = ["ANSWER", "KINDS", "LOG_LIK", "LP", "MOST", "Task", "run_one"]
 

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-from bridge.methods.base import Array
 from bridge.methods.problems import GivenProblem
+from pymc_ext.maths.types import Array
 
 __all__ = ["Prior", "Simulated", "Simulator", "Study", "Values", "required"]
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bridge.targets.base import Target
 from pymc_ext.density import TransportMap
+from pymc_ext.maths.types import Array
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from stan_models.density import Data
 
 __all__ = [
-    "Array",
     "Fit",
     "LogDensity",
     "Method",
@@ -31,7 +31,6 @@ __all__ = [
     "engine_of",
 ]
 
-Array = NDArray[np.floating]
 LogDensity = Callable[[Array], Array]
 _NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
 

@@ -15,10 +15,11 @@ from typing import TypedDict
 
 import numpy as np
 
-from bridge.methods.base import Array, Fit, Method, Problem, WeightedDraws, engine_of
+from bridge.methods.base import Fit, Method, Problem, WeightedDraws, engine_of
 from bridge.methods.options import options_text
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.coordinates import as_transport
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior, draws_of

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.errors import NoModelError
-from bridge.methods.base import Array, Fit, Problem
+from bridge.methods.base import Fit, Problem
 from bridge.targets.base import Target
 from bridge.targets.draws import InferenceData
 from pymc_ext.density.protocol import Labels, numbered
+from pymc_ext.maths.types import Array
 from pymc_ext.sampling.result import Sampled
 from stan_models import StanDensity, StanError
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeGuard
 import numpy as np
 
 from bridge.errors import NoModelError
-from bridge.methods.base import Array
 from bridge.stan.start import stan_start
 from bridge.targets.bambi import built_model, is_bambi, left_out, tidied
 from bridge.targets.base import Target
@@ -20,6 +19,7 @@ from bridge.targets.draws import InferenceData
 from bridge.targets.stan import stan_target
 from pymc_ext.density import Density, require_usable
 from pymc_ext.density.check import require_density, require_scores
+from pymc_ext.maths.types import Array
 from stan_models import StanProgram
 
 if TYPE_CHECKING:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bridge.methods.base import Array, Fit, Method, Problem, engine_of
+from bridge.methods.base import Fit, Method, Problem, engine_of
 from bridge.methods.options import options_text
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.sampling import stages
 from pymc_ext.sampling.blocks import Chains
 from pymc_ext.sampling.nutpie import NutpieNUTS

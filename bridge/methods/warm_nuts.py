@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 import numpy as np
 
-from bridge.methods.base import Array, Fit, Method, Problem
+from bridge.methods.base import Fit, Method, Problem
 from bridge.methods.families import FLOW, Made, made
 from bridge.methods.options import options_text
 from bridge.stan.sampler import StanNUTS, takes
@@ -15,6 +15,7 @@ from bridge.stan.start import stan_start
 from bridge.targets.base import Target
 from pymc_ext.density import CountedDensity, Density, TransportMap
 from pymc_ext.density.coordinates import as_transport
+from pymc_ext.maths.types import Array
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Sampler

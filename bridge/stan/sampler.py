@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import Density, TransportMap
+from pymc_ext.maths.types import Array
 from pymc_ext.sampling.options import Sampling
-from pymc_ext.sampling.protocol import Array, Chain
+from pymc_ext.sampling.protocol import Chain
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.hierarchical.map import HierarchicalMap

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridge.measures.limits import MEAN_WRONG, RATIO_WRONG
-from bridge.methods.base import Array
 from posteriordb_cases.zoo import Truth, ZooDensity, summary_of
+from pymc_ext.maths.types import Array
 
 __all__ = ["Judged", "judged"]
 

@@ -16,13 +16,13 @@ from bridge.comparison.folder import ZOO_RECORDS
 from bridge.comparison.records import Record, Records
 from bridge.comparison.settings import Settings, versions
 from bridge.comparison.shards import note_shards, part_of
-from bridge.methods.base import Array
 from bridge.methods.named_draws import NamedDraws
 from bridge.methods.table import find_approximations
 from bridge.zoo.judge import judged
 from bridge.zoo.targets import find_targets
 from posteriordb_cases.zoo import ZOO, Truth, ZooDensity, truth_of
 from pymc_ext.density.protocol import coordinate_names
+from pymc_ext.maths.types import Array
 
 __all__ = ["sweep_zoo"]
 

@@ -9,42 +9,16 @@ A density is any object with ``dimension``, ``log_density`` and ``log_density_gr
 - :class:`DensityInCoordinates`: of v where θ = T(v), for any of these and any q with a pullback.
 
 To add one, write these three members; nothing is registered. Algorithms count what they ask of a
-density by wrapping it in :class:`CountedDensity`.
+density by wrapping it in :class:`CountedDensity`. Names are imported when they are first asked
+for: a Stan program's density loads no PyMC.
 
 >>> import numpy as np
+>>> from pymc_ext.density import CallableDensity
 >>> density = CallableDensity(lambda x: -0.5 * (x**2).sum(1), lambda x: -x, dimension=2)
 >>> density.log_density_gradient(np.ones((1, 2)))
 (array([-1.]), array([[-1., -1.]]))
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from pymc_ext.exports import lazy_exports
 
-from pymc_ext.density.callable import CallableDensity
-from pymc_ext.density.check import DensityError, check_scores, require_usable
-from pymc_ext.density.coordinates import DensityInCoordinates, TransportMap
-from pymc_ext.density.counted import CountedDensity
-from pymc_ext.density.differences import DifferenceHessian
-from pymc_ext.density.protocol import Density
-
-if TYPE_CHECKING:
-    from pymc_ext.density.model import PyMCDensity
-
-__all__ = [
-    "CallableDensity",
-    "CountedDensity",
-    "Density",
-    "DensityError",
-    "DensityInCoordinates",
-    "DifferenceHessian",
-    "PyMCDensity",
-    "TransportMap",
-    "check_scores",
-    "require_usable",
-]
-
-
-def __getattr__(name: str) -> object:
-    if name == "PyMCDensity":  # imports PyMC, which a Stan program's density does without
-        return import_module("pymc_ext.density.model").PyMCDensity
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)

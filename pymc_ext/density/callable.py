@@ -10,7 +10,7 @@ import numpy as np
 
 from pymc_ext.density.check import DensityError
 from pymc_ext.density.counted import Clock
-from pymc_ext.density.protocol import Array
+from pymc_ext.maths.types import Array
 
 
 class CallableDensity:

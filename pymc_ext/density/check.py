@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_ext.density.protocol import Array, Density, coordinate_names
+from pymc_ext.density.protocol import Density, coordinate_names
+from pymc_ext.maths.types import Array
 
 
 class DensityError(ValueError):

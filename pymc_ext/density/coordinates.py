@@ -17,8 +17,9 @@ from typing import Protocol, cast
 import numpy as np
 
 from pymc_ext.density.check import DensityError
-from pymc_ext.density.protocol import Array, Density
+from pymc_ext.density.protocol import Density
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.maths.types import Array
 
 
 class TransportMap(Protocol):

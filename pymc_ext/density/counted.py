@@ -10,7 +10,6 @@ from typing import cast
 import numpy as np
 
 from pymc_ext.density.protocol import (
-    Array,
     Density,
     DensityWithExtras,
     Labels,
@@ -18,6 +17,7 @@ from pymc_ext.density.protocol import (
     coordinate_names,
     labels_of,
 )
+from pymc_ext.maths.types import Array
 
 # Numbers in the points of one call, 2 MB: a density of rows may hold some arrays of their size.
 MOST_NUMBERS = 2**18

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_ext.density.protocol import Array, Density
+from pymc_ext.density.protocol import Density
+from pymc_ext.maths.types import Array
 
 STEP = float(np.finfo(float).eps ** 0.2)  # of the scale: h⁴ against rounding/h (fourth order)
 RESCALE = 10.0  # factor by which a scale may miss the curvature's before the step is taken anew

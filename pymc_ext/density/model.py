@@ -20,10 +20,10 @@ from pymc_ext.batched_determinants import mode_for
 from pymc_ext.density.check import NoGradientError
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.layout import labelled, layout_of, pieces
-from pymc_ext.density.protocol import Array
 from pymc_ext.density.rows import RowFunction, in_blocks, one_by_one, rows_per_call
+from pymc_ext.maths.types import Array
 from pymc_ext.models.observed_twice import mend_observed
-from pymc_ext.over_draws import checked, has_scan, over_draws
+from pymc_ext.over_draws import checked, has_scan, over_draws, scan_draws
 from pymc_ext.pymc_versions import MinibatchOp
 from pymc_ext.typed_graphs import gradients, replaced
 
@@ -190,6 +190,15 @@ class PyMCDensity:
         found = replaced(cast("Sequence[TensorVariable]", graphs), values)
         return replaced(found, self._replacements) if self._replacements else found
 
+    def logp_of_rows(self, theta: TensorVariable) -> TensorVariable:
+        """log p̃ of every row of ``theta`` as a graph, (N, D) -> (N,)."""
+        rows, check = theta.type(), self.model.check_bounds  # else shapes pass through all of theta
+        if has_scan([self.logp]):
+            (lp,) = cast("list[TensorVariable]", scan_draws([self.logp], self.theta, rows, check))
+        else:
+            (lp,) = over_draws([self.logp], {self.theta: rows}, rows.shape[0], check)
+        return replaced([lp], {rows: theta})[0]
+
     def compile(
         self,
         inputs: Sequence[TensorVariable],
@@ -212,8 +221,7 @@ class PyMCDensity:
                 logger.info("the model contains a scan: draws are evaluated one after another")
                 return one_by_one(self._of_a_point(with_score))
             rows = pt.matrix("rows", shape=(None, self.dimension), dtype="float64")
-            check = self.model.check_bounds
-            (lp,) = over_draws([self.logp], {self.theta: rows}, rows.shape[0], check)
+            lp = self.logp_of_rows(rows)
             inputs, outputs = [rows], [lp]
             if with_score:
                 outputs += scores(lp.sum(), [rows])

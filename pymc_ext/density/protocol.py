@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+from pymc_ext.maths.types import Array
 
-Array = NDArray[np.floating]
 Labels = Callable[[str, tuple[int, ...]], list[str]]  # name and shape -> names of the elements
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pymc_ext.density.protocol import Array
+from pymc_ext.maths.types import Array
 
 if TYPE_CHECKING:
     from pytensor.compile import Function

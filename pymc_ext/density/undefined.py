@@ -13,7 +13,7 @@ from pytensor.tensor import TensorVariable
 
 from pymc_ext.density.check import DensityError
 from pymc_ext.density.model import PyMCDensity
-from pymc_ext.density.protocol import Array
+from pymc_ext.maths.types import Array
 from pymc_ext.over_draws import checked
 
 POINTS = 10  # around the start and around the origin, as many each

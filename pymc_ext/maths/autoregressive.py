@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.maths.namespace import NUMPY, Elementwise, Namespace
-
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
 
 
 def check_hidden(hidden: Sequence[int]) -> tuple[int, ...]:

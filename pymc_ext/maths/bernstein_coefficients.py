@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from pymc_ext.maths import bernstein_numpy as kernel
+from pymc_ext.maths.types import Array
 
-Array = NDArray[np.floating]
 MAX_ORDER = 1000  # beyond it binom(n, n/2) leaves the range of a double
 
 

@@ -6,10 +6,10 @@ Notation as there: M the order, n = M - 1, b_j the basis of degree n, inc the in
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
+
 MAX_EXPONENT = 708.0  # e^-708 is the smallest increment, so that none is exactly zero
 
 

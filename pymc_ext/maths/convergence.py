@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
+
 TAILS = (0.05, 0.95)  # quantiles whose estimates the tail ESS is of, as in the paper
 FEWEST = 4  # draws of a chain: half-chains of two have a variance
 

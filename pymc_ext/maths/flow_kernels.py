@@ -248,7 +248,7 @@ def stage(seen, x, par, keep, at, hidden, d, M, w, slopes, scaled):
     keep
         Whether what the pullback needs is kept.
     par, at
-        All parameters, and where in them this stage's begin, in the order of :func:`offsets_of`:
+        All parameters, and where in them this stage's begin, in this order:
         W and b of each hidden layer, W and b of ``raw`` and of ``local``, the two skips.
         A network that sees nothing has none of the weights: its place is −1.
     hidden

@@ -8,9 +8,8 @@ A⁻¹ = I − u S⁻¹ vᵀ and the determinant lemma det A = det S. Aᵀ is th
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
 
 
 def transpose(x: Array) -> Array:

@@ -13,10 +13,10 @@ arXiv:1507.02646, section 3 and appendices C and H. Tested against ArviZ's own, 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
+
 FEWEST_TAIL = 6  # ratios of a tail that is fitted: the first quartile of fewer is their smallest
 GRID = 30  # points at which the profile posterior is evaluated, beside √M more
 PRIOR_WEIGHT = 10  # ratios that the prior k = 0.5 is worth

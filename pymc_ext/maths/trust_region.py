@@ -10,13 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import OptimizeResult, minimize
 
 from pymc_ext.maths.by_value import ByValue
+from pymc_ext.maths.types import Array
 
-Array = NDArray[np.floating]
 ValueAndGradient = Callable[[Array], tuple[float, Array]]
 
 GRADIENT_TOLERANCE = 1e-6  # of the trust-region phase, in units of the starting curvature

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from math import isfinite
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
+
 Loss = Callable[[Array], tuple[float, Array]]  # x (P,) -> value, gradient (P,)
 WALL = 1e100  # before any value is known: higher than any loss, and still finite, as SciPy needs
 

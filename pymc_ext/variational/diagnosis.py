@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 import pymc as pm
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity, Density
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.maths.psis import psislw
+from pymc_ext.maths.types import Array
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.posterior import Posterior, moment
@@ -39,7 +39,6 @@ from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 
 __all__ = ["Check", "Diagnosis", "diagnose"]
 
-Array = NDArray[np.floating]
 DRAWS = 20_000  # as `bridge.fit` judges by: a tail of 424
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pymc as pm
 import xarray as xr
-from numpy.typing import NDArray
 
 from pymc_ext.arviz_versions import add_group
 from pymc_ext.models.context import context
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["fit"]
 
-Array = NDArray[np.floating]
 MOST_COVARIANCE = 2_000  # coordinates up to which a covariance is written out: 32 MB of numbers
 
 

@@ -22,7 +22,7 @@ __all__ = ["VARIANTS", "family", "family_names"]
 
 PACKAGE = Path(__file__).parents[1]
 SUFFIX = "VI"
-BASES = {"AlgorithmVI"}  # what families are made of
+NO_FAMILIES = {"AlgorithmVI"}  # what they are made of
 VARIANTS: Mapping[str, tuple[str, Mapping[str, object]]] = {  # name: class, its options
     "mixed-mu": ("MixedVI", {"variant": "mu"}),
     "mixed-eig": ("MixedVI", {"variant": "eig"}),
@@ -83,7 +83,7 @@ def family(
 def _classes() -> dict[str, str]:
     """Names of exported classes by the names of their families."""
     exported = homes_of(PACKAGE / "__init__.pyi")
-    classes = [name for name in exported if name.endswith(SUFFIX) and name not in BASES]
+    classes = [name for name in exported if name.endswith(SUFFIX) and name not in NO_FAMILIES]
     return {_hyphenated(name.removesuffix(SUFFIX)): name for name in classes}
 
 

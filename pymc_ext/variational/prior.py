@@ -9,7 +9,6 @@ from typing import Any, cast
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
@@ -24,7 +23,6 @@ from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 
 __all__ = ["prior_from"]
 
-Array = NDArray[np.floating]
 logger = logging.getLogger(__name__)
 
 

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bridge.methods.base import Array, Fit, LogDensity, Problem
+from bridge.methods.base import Fit, LogDensity, Problem
 from bridge.methods.peers.shared import compiled, fit_of, imported, in_jax, peer, quiet, starts
+from pymc_ext.maths.types import Array
 
 __all__ = ["BLACKJAX_METHODS", "GaussianVI", "Pathfinder"]
 

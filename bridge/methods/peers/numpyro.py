@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bridge.methods.base import Array, Fit, LogDensity, Problem
+from bridge.methods.base import Fit, LogDensity, Problem
 from bridge.methods.peers.shared import (
     DRAWS_TOGETHER,
     compiled,
@@ -18,6 +18,7 @@ from bridge.methods.peers.shared import (
     peer,
     quiet,
 )
+from pymc_ext.maths.types import Array
 
 if TYPE_CHECKING:
     from pymc_ext.density.in_jax import JaxLogDensity

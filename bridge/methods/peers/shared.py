@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.errors import NoModelError
-from bridge.methods.base import Array, Fit, LogDensity, Method, Problem, RunMethod
+from bridge.methods.base import Fit, LogDensity, Method, Problem, RunMethod
 from bridge.methods.options import options_text
 from bridge.targets.base import Target
+from pymc_ext.maths.types import Array
 
 if TYPE_CHECKING:
     from pymc_ext.density.in_jax import JaxLogDensity

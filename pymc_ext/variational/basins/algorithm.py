@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.coordinates import as_transport
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.basins.links import BasinLinks
 from pymc_ext.variational.basins.weights import weighted_mixture
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
@@ -31,7 +31,6 @@ from pymc_ext.variational.hierarchical.algorithm import Fit, Hierarchical, Hiera
 from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 
-Array = NDArray[np.floating]
 MOST = 24  # components: the labellings of four groups
 # Fits in a row that end in basins known before, after which the other paths of a search are left:
 # they ended in flanks of what is known, as in the neck of a funnel.

@@ -2,44 +2,12 @@ r"""A map for every basin, as a method of ``pm.fit``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
 import pymc as pm
-from numpy.typing import NDArray
 
 from pymc_ext.variational.basins.algorithm import MOST, Basins
-from pymc_ext.variational.core.groups import FittedGroup
+from pymc_ext.variational.core.groups import MixtureGroup
 from pymc_ext.variational.core.inference import AlgorithmVI
-from pymc_ext.variational.core.mixture import PosteriorMixture
 from pymc_ext.variational.core.types import Start
-from pymc_ext.variational.gaussian.posteriors import Gaussian
-
-if TYPE_CHECKING:
-    from pymc_ext.pytensor_versions import TensorSharedVariable
-
-Array = NDArray[np.floating]
-
-
-class BasinsGroup(FittedGroup):
-    """A mixture, of one component before a fit: N(start, I)."""
-
-    @property
-    def latent_dim(self) -> int:
-        """One normal chooses the component, D make the draw."""
-        return self.ddim + 1
-
-    def create_shared_params(self, start: Array) -> dict[str, TensorSharedVariable]:
-        params = super().create_shared_params(start)
-        self.hold(_unfitted(start))
-        return params
-
-    def forget(self) -> None:
-        self.hold(_unfitted(self.start))
-
-
-def _unfitted(start: Array) -> PosteriorMixture:
-    return PosteriorMixture(np.zeros(1), (Gaussian(start, np.eye(len(start))),))
 
 
 class BasinsVI(AlgorithmVI):
@@ -88,5 +56,5 @@ class BasinsVI(AlgorithmVI):
         random_seed: int | None = None,
     ) -> None:
         super().__init__(
-            Basins(components), BasinsGroup, model=model, start=start, random_seed=random_seed
+            Basins(components), MixtureGroup, model=model, start=start, random_seed=random_seed
         )

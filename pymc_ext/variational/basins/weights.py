@@ -15,14 +15,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.psis import psislw
 from pymc_ext.variational.core.mixture import Component, PosteriorMixture
 
-Array = NDArray[np.floating]
 DRAWS = 2_000  # of each component: they know a weight of .5 to .02 where the components fit
 # EM steps: each moves mass between components that overlap, and those that do not are right after
 # the first one.

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.interrupts import is_interrupt
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.base import Affine
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.polish.guard import below_base
@@ -46,7 +46,6 @@ from pymc_ext.variational.gaussian.numbers import refuse_dense
 
 logger = logging.getLogger(__name__)
 
-Array = NDArray[np.floating]
 CHECK_DRAWS = 1024  # held-out draws of one plateau check
 
 

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
-from pymc_ext.variational.bernstein.group import BernsteinGroup
+from pymc_ext.maths.types import Array
+from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 
-Array = NDArray[np.floating]
-
 
 class BernsteinApproximation(VectorisedApproximation):
-    """q of one :class:`BernsteinGroup`; ``stages`` holds what each training phase reached."""
+    """A flow; ``stages`` holds what each training phase reached."""
 
+    q: BernsteinFlow
     stages: tuple[Stage, ...] = ()
-
-    def __init__(self, family: type[BernsteinGroup] = BernsteinGroup, **options: object) -> None:
-        super().__init__(family, **options)
-
-    @property
-    def group(self) -> BernsteinGroup:
-        """The flow's group."""
-        return self.groups[0]
 
     def log_ratios(self, z: Array) -> Array:
         """log p̃ − log q of the draws made from normals z (N, K)."""
         self.require_exact_logp()
-        return FlowFit(self.group.posterior(), CountedDensity(self.density)).log_ratios(z)
+        return FlowFit(self.q, CountedDensity(self.density)).log_ratios(z)
 
     def log_q(self, theta: Array) -> Array:
         """Normalised log q at any θ, (N, D) -> (N,), by inverting the flow; −∞ off its support."""
         rows = self._theta_rows(theta)
         if np.isnan(rows).any():
             raise ValueError("theta must not hold NaN: log q is not defined there")
-        return self.group.posterior().log_density(rows)
+        return self.q.log_density(rows)

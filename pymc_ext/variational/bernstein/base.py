@@ -12,9 +12,9 @@ from scipy.linalg import solve_triangular
 
 from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 
-Array = NDArray[np.floating]
 Places = NDArray[np.integer]
 ScoreMap = Callable[[Array], Array]
 

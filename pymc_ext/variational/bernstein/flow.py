@@ -1,7 +1,7 @@
 """The triangular Bernstein flow in numbers: draws with log q, and the pullback of cotangents.
 
-Neither holds a model. Notation of Dürr et al. (2024), as in :mod:`.group`, which states the same
-flow as PyTensor graphs: latent v, x = l(v), y the Bernstein polynomial of σ(x) with tails, whose
+Neither holds a model. Notation of Dürr et al. (2024), as in :mod:`.graph`, which states the same
+flow as a PyTensor graph: latent v, x = l(v), y the Bernstein polynomial of σ(x) with tails, whose
 coefficients a masked network makes from the components before; θ = B(y), see :mod:`.base`.
 """
 
@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.maths.flow_kernels import adam
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.base import Affine, FlowBase, ScoreMap
 from pymc_ext.variational.bernstein.inversion import invert
 from pymc_ext.variational.bernstein.latents import Normal, TruncatedNormal
 from pymc_ext.variational.bernstein.shape import FlowShape, Layout, spans
 from pymc_ext.variational.bernstein.triangular import StageTape, TriangularFlow
 
-Array = NDArray[np.floating]
 ELEMENTS = 2**20  # increments of one call: bounds memory at 8 MB an array
 MOMENT_DRAWS = 1024  # Sobol points behind mean, std and cov
 
@@ -109,6 +109,11 @@ class BernsteinFlow:
     def latent_dimension(self) -> int:
         """K, normals behind one draw."""
         return self.dimension * self.law.normals
+
+    @property
+    def numbers(self) -> Array:
+        """All that a fit moves, (P,)."""
+        return self.x
 
     def set(self, x: Array) -> None:
         """Copy the vector ``x`` (P,) into place."""

@@ -9,14 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.maths.bernstein_coefficients import identity_coefficients, inverse_softplus
 from pymc_ext.maths.namespace import NUMPY, Elementwise, Namespace
 from pymc_ext.maths.stretched_tails import stretch, stretch_derivatives, unstretch
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.latents import Latent, TruncatedNormal
 
-Array = NDArray[np.floating]
 E = Elementwise
 Parameters = Mapping[str, E]
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize.elementwise import bracket_root, find_root
 
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.triangular import TriangularFlow
 
-Array = NDArray[np.floating]
 FARTHEST = 700.0  # logits beyond which σ is 0 or 1 in doubles
 
 

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln, ndtr, ndtri, stdtrit
 
 from pymc_ext.maths.namespace import NUMPY, Elementwise, Namespace
 from pymc_ext.maths.normal import LOG_2PI
-
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
 
 
 def _log_ndtr(z: Elementwise, xp: Namespace) -> Elementwise:

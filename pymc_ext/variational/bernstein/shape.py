@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.maths.autoregressive import MaskedNetwork, check_hidden
 from pymc_ext.maths.bernstein_coefficients import check_order, inverse_softplus
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.input_maps import MAPS, InputMap
 from pymc_ext.variational.bernstein.latents import Latent, Normal, resolve_latent
 
-Array = NDArray[np.floating]
+T = TypeVar("T")
 TAILS = {"bounded": 0, "linear": 2, "quadratic": 4}  # slopes of each component
 CONDITIONING = ("latent", "squashed", "hierarchical")
 QUADRATIC_START = 0.02  # curvature of a quadratic tail at the start, in units of y per x²
@@ -193,7 +194,8 @@ class Layout:
         """Which inputs enter an output linearly: those before it."""
         return np.triu(np.ones((network.inputs, network.inputs)), 1)[:, network.first :]
 
-    def own(self, k: int, values: Mapping[str, Array]) -> dict[str, Array]:
+    @staticmethod
+    def own(k: int, values: Mapping[str, T]) -> dict[str, T]:
         """Parameters of stage k without its number."""
         suffix = f"_{k}"
         return {n.removesuffix(suffix): v for n, v in values.items() if n.endswith(suffix)}

@@ -1,7 +1,7 @@
 """The triangular part of a flow in numbers: y of x by masked networks, and back for cotangents.
 
 Component j of y is an increasing function of x_j whose coefficients come from the components before
-j; notation as in :mod:`.group`. A stage is one network with its outputs.
+j; notation as in :mod:`.graph`. A stage is one network with its outputs.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from pymc_ext.maths import flow_kernels as kernels
 from pymc_ext.maths.namespace import NUMPY
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.shape import Layout
 
-Array = NDArray[np.floating]
 Rows = NDArray[np.integer]
 
 

@@ -3,7 +3,6 @@ r"""Bernstein flow variational inference: ``pm.fit(20_000, method=BernsteinVI())
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 import pymc as pm
 
@@ -24,16 +23,9 @@ from pymc_ext.variational.hierarchical.map import HierarchicalMap
 BACKENDS = ("pytensor", "jax")
 
 
-def _coordinates(base: Base) -> str:
-    """What the group is told of the base."""
-    if not isinstance(base, str):
-        return "fitted" if isinstance(base, HierarchicalMap) else "affine"
-    return {"identity": "start", "hierarchical": "fitted", "auto": "fitted"}.get(base, "affine")
-
-
 def _require_graph(base: Base) -> None:
     """ValueError where JAX would have no graph of the base."""
-    if _coordinates(base) == "fitted":
+    if isinstance(base, HierarchicalMap) or base in ("hierarchical", "auto"):
         shown = base if isinstance(base, str) else type(base).__name__
         raise ValueError(
             f"base={shown!r} may be a hierarchical map, of which there is no graph for JAX: use "
@@ -68,9 +60,8 @@ class BernsteinVI(StochasticVI):
         :class:`HierarchicalVI`, whose order of conditioning the flow takes), ``"auto"`` (the one of
         these with the highest ELBO on fresh draws), ``(mean, cov)`` on the unconstrained space in
         the model's order, or a q fitted to this model (``approx.q`` of :class:`BatchMatchVI` or
-        :class:`HierarchicalVI`). Graphs of a flow on a map call back to Python and carry no
-        gradient. Where training leaves the ELBO below the base's by more than Monte Carlo error, q
-        is the base, and the notes say so.
+        :class:`HierarchicalVI`). Where training leaves the ELBO below the base's by more than Monte
+        Carlo error, q is the base, and the notes say so.
     polish
         Whether a second phase makes a *proposal* beside q, for importance weights and nothing
         else (``approx.proposal``, ``approx.weighted_draws``): its k̂ is lower, its ELBO too by a
@@ -149,12 +140,11 @@ class BernsteinVI(StochasticVI):
             random_seed=random_seed,
             approximation=BernsteinApproximation,
             shape=shape,
-            coordinates=_coordinates(base),
         )
         if backend == "jax":
             from pymc_ext.variational.bernstein.training.jax_loop import JaxLoop
 
-            self.algorithm = replace(algorithm, make_loop=partial(JaxLoop, self.approx))
+            self.algorithm = replace(algorithm, make_loop=JaxLoop)
 
     def refine(self, n: int, progressbar: bool = True, progressbar_theme: object = None) -> None:
         """Continue the ELBO training from the present parameters for at most ``n`` steps."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NamedTuple
 
 import numpy as np
@@ -11,27 +12,24 @@ from numpy.typing import ArrayLike, NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.trust_region import NoModeError
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.base import Affine, FlowBase, Hierarchy
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.batch_match import BatchMatch
-from pymc_ext.variational.gaussian.laplace import Laplace
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 
-FITTED: dict[str, Algorithm] = {
-    "laplace": Laplace(),
-    "match": BatchMatch(),
-    "hierarchical": Hierarchical(),
+FITTED = {  # what fits the base named, imported when one is wanted: a flow's files are enough
+    "laplace": ("gaussian.laplace", "Laplace"),
+    "match": ("gaussian.batch_match", "BatchMatch"),
+    "hierarchical": ("hierarchical.algorithm", "Hierarchical"),
 }
 logger = logging.getLogger(__name__)
 
-Array = NDArray[np.floating]
 Places = NDArray[np.integer]
 FittedBase = Gaussian | LowRankGaussian | HierarchicalMap
 Base = str | FittedBase | tuple[ArrayLike, ArrayLike]
@@ -95,7 +93,8 @@ def _fit(
     name: str, density: CountedDensity, start: Array, random_seed: int | None
 ) -> tuple[FittedBase, FreshDraws]:
     """A base fitted with the density's other parameters as they are, and its fresh draws."""
-    algorithm = FITTED[name]
+    home, of = FITTED[name]
+    algorithm: Algorithm = getattr(import_module(f"pymc_ext.variational.{home}"), of)()
     with density.extras_fixed(), Monitor.silent() as monitor:
         fitted = run_algorithm(algorithm, density, start, random_seed=random_seed, monitor=monitor)
     assert fitted.result.fresh is not None

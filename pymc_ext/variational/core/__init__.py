@@ -4,8 +4,9 @@
   its :mod:`.result` out. It reports to a :mod:`.monitor`, counts by :mod:`.effort`, draws from
   :mod:`.seeds`; one of noisy steps is a :class:`~.steps.SteppingAlgorithm`. None loads PyMC.
 - :class:`~.inference.AlgorithmVI` puts an engine under ``pm.fit``, and one of noisy steps
-  :class:`~.stochastic_vi.StochasticVI`. What comes back is a :mod:`.approximation` of one of the
-  :mod:`.groups`: ``FittedGroup`` takes any q, a group of your own gives graphs with gradients.
+  :class:`~.stochastic_vi.StochasticVI`. What comes back is an :mod:`.approximation` of a
+  :class:`~.groups.FittedGroup`, which takes any q; only :mod:`~..bernstein.graph` has a gradient
+  through q, for the loop that JAX compiles.
 - Other rooms take what they need of ``pymc.variational`` from :mod:`.pymc_variational`.
 
 To add a family, write :meth:`Algorithm.run` with what this package exports (docs/extending.md has

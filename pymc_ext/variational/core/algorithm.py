@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity, Density, require_usable
 from pymc_ext.density.check import require_density
+from pymc_ext.maths.types import Array
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.monitor import Monitor
@@ -18,7 +18,6 @@ from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.threads import threads_for
 
-Array = NDArray[np.floating]
 Q = TypeVar("Q", bound=Posterior, covariant=True)
 
 

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
+from pymc_ext.maths.types import Array
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.attributes import attributes_of, notes_of
 from pymc_ext.variational.core.graph_approximation import GraphApproximation
-from pymc_ext.variational.core.groups import TransformGroup, in_chunks
+from pymc_ext.variational.core.groups import FittedGroup
 from pymc_ext.variational.core.posterior import LogDensity, Posterior
 from pymc_ext.variational.core.result import FitResult, FreshDraws
-from pymc_ext.variational.core.saved.posterior import SavedPosterior, save
-from pymc_ext.variational.core.saved.variables import variables_of
 from pymc_ext.variational.core.seeds import Seed
 from pymc_ext.variational.core.traces import make_trace
-from pymc_ext.variational.core.types import Array
 
 if TYPE_CHECKING:
     from pymc.backends.base import MultiTrace
     from pytensor.compile import Function
 
-Built = TypeVar("Built")
+    from pymc_ext.variational.core.saved.posterior import SavedPosterior
+
+CHUNK = 1024  # draws evaluated together: bounds memory at CHUNK times one log density
 
 
 class VectorisedApproximation(GraphApproximation):
-    """q of one :class:`TransformGroup`, evaluated over all draws at once.
+    """q of one :class:`FittedGroup`, evaluated over all draws at once.
 
     Parameters
     ----------
@@ -55,25 +56,18 @@ class VectorisedApproximation(GraphApproximation):
     options: str = ""  # what fitted q, with its options
     proposal: Posterior | None = None  # what importance weights are taken of, where it is not q
 
-    def __init__(self, family: type[TransformGroup], **options: Any) -> None:
+    def __init__(self, family: type[FittedGroup], **options: Any) -> None:
         super().__init__(family, **options)
         self.hist: Array = np.asarray(())
 
     @property
     def q(self) -> Posterior:
         """q at the present parameters, in numbers."""
-        return self.group.posterior()
-
-    def _function(self, name: str, build: Callable[[], Built]) -> Built:
-        cache = self.__dict__.setdefault("_functions", {})
-        if name not in cache:
-            with self.building():
-                cache[name] = build()
-        return cache[name]
+        return self.group.held.q
 
     def __getstate__(self) -> dict[str, object]:
         state = super().__getstate__()
-        state.pop("_functions", None)  # compiled again on demand
+        state.pop("_constrained", None)  # compiled again on demand
         return state
 
     def latent_draws(self, n: int, random_seed: Seed = None, of: Posterior | None = None) -> Array:
@@ -83,8 +77,8 @@ class VectorisedApproximation(GraphApproximation):
         check_seed(random_seed, generator=True)
         if random_seed is None:
             random_seed = int(self.rng.randint(2**30))
-        latents = self.group.latent_dim if of is None else of.latent_dimension
-        z = np.random.default_rng(random_seed).standard_normal((n, latents))
+        K = (self.q if of is None else of).latent_dimension
+        z = np.random.default_rng(random_seed).standard_normal((n, K))
         return z.astype(pytensor.config.floatX)
 
     def require_exact_logp(self) -> None:
@@ -113,20 +107,18 @@ class VectorisedApproximation(GraphApproximation):
 
     def log_q(self, theta: Array) -> Array:
         """Normalised log q at any θ; (N, D) -> (N,). Raises TypeError if the family lacks it."""
-        q = cast("LogDensity", self._posterior)
-        return q.log_density(self._theta_rows(theta))
-
-    @property
-    def _posterior(self) -> Posterior:
-        """q; what a family had to compile for it is kept, as graphs read the present parameters."""
-        if type(self.group).posterior is not TransformGroup.posterior:
-            return self.q
-        return self._function("posterior", lambda: self.q)
+        q = self.q
+        if not hasattr(q, "log_density"):
+            raise TypeError(
+                f"{type(q).__name__} has no log q at arbitrary points, only at its own draws: use "
+                "draws_with_logs"
+            )
+        return cast("LogDensity", q).log_density(self._theta_rows(theta))
 
     def draws_with_logs(self, n: int, random_seed: Seed = None) -> tuple[Array, Array, Array]:
         """``n`` independent draws θ (n, D) with log p̃ (n,) and log q (n,)."""
         self.require_exact_logp()
-        theta, log_q = self._posterior.forward(self.latent_draws(n, random_seed))
+        theta, log_q = self.q.forward(self.latent_draws(n, random_seed))
         return theta, self.density.log_density(theta), log_q
 
     def weighted_draws(self, n: int, random_seed: Seed = None) -> tuple[Array, Array, Array]:
@@ -194,7 +186,7 @@ class VectorisedApproximation(GraphApproximation):
                 "build the model on all data, take the draws from here, and call "
                 "pm.compute_log_likelihood(idata, model=that_model)"
             )
-        theta, log_q = self._posterior.forward(self.latent_draws(chains * draws, random_seed))
+        theta, log_q = self.q.forward(self.latent_draws(chains * draws, random_seed))
         stats = {"lq": log_q.reshape(chains, -1)}
         if logs and not self.has_minibatch:
             stats["lp"] = self.density.log_density(theta).reshape(chains, -1)
@@ -219,6 +211,9 @@ class VectorisedApproximation(GraphApproximation):
                 f"q is a law given the hyperparameters {sorted(self.hyperparameters)}, which a "
                 "file does not keep: fix them in the model and fit again"
             )
+        from pymc_ext.variational.core.saved.posterior import SavedPosterior
+        from pymc_ext.variational.core.saved.variables import variables_of
+
         value_names = [entry.name for entry in self.density.layout]
         return SavedPosterior(
             self.q,
@@ -229,6 +224,8 @@ class VectorisedApproximation(GraphApproximation):
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Keep q in a file, from which :func:`pymc_ext.load` takes it; see `pymc_ext.save`."""
+        from pymc_ext.variational.core.saved.posterior import save
+
         return save(path, self.as_law())
 
     def trace_of(self, theta: Array, stats: Mapping[str, Array]) -> MultiTrace:
@@ -242,13 +239,16 @@ class VectorisedApproximation(GraphApproximation):
         names = [variable.name for variable in self.model.unobserved_value_vars]
         return dict(zip(names, self._constrain(theta), strict=True))
 
-    def _constrain(self, theta: Array) -> list[Array]:
-        def build() -> Function:
+    @cached_property
+    def _constrained(self) -> Function:
+        with self.building():
             rows = pt.matrix("rows", shape=(None, self.group.ddim))
             nodes = self._at_point(self.to_flat_input(list(self.model.unobserved_value_vars)))
             return self.compile([rows], self.over_draws(nodes, rows), on_unused_input="ignore")
 
-        return in_chunks(self._function("constrain", build), theta)
+    def _constrain(self, theta: Array) -> list[Array]:
+        parts = [self._constrained(theta[i : i + CHUNK]) for i in range(0, len(theta), CHUNK)]
+        return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
 def require_count(name: str, n: object) -> None:

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
 from pymc_ext.variational.core.posterior import Posterior
 
-Array = NDArray[np.floating]
 Q = TypeVar("Q", bound=Posterior, covariant=True)
 # Nats of ELBO below which a gain never pays: 4,096 draws know the ELBO of a q with ESS/N .99 to it.
 LEAST_GAIN = 0.002

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.maths.psis import psislw, tail_size
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.posterior import (
     LogDensity,
     Posterior,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DefensiveMixture", "defended", "heavy_directions", "own_khat"]
 
-Array = NDArray[np.floating]
 # Each has a tenth of the draws at least; of hundreds of coordinates the k̂ of a few is > .5 by
 # chance.
 MOST_DIRECTIONS = 5

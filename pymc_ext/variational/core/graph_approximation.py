@@ -16,6 +16,7 @@ from pytensor.tensor import TensorVariable
 
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.model import PyMCDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.models.context import TO_THE_FAMILY, context
 from pymc_ext.models.discrete import refuse_discrete
 from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
@@ -25,9 +26,9 @@ from pymc_ext.over_draws import has_scan, over_draws, scan_draws
 from pymc_ext.seeds import check_seed
 from pymc_ext.typed_graphs import replaced
 from pymc_ext.variational.core.checks import check_start, resolve_hyperparameters
-from pymc_ext.variational.core.groups import PointGroup, TransformGroup
-from pymc_ext.variational.core.pymc_variational import Approximation, Group, node_property
-from pymc_ext.variational.core.types import Array, CompileOptions, Hyperparameters, Start
+from pymc_ext.variational.core.groups import FittedGroup, PointGroup
+from pymc_ext.variational.core.pymc_variational import Approximation, Group
+from pymc_ext.variational.core.types import CompileOptions, Hyperparameters, Start
 
 if TYPE_CHECKING:
     from pytensor.compile import Function
@@ -36,14 +37,14 @@ logger = logging.getLogger(__name__)
 
 
 class GraphApproximation(Approximation):
-    """One :class:`TransformGroup`, and the hyperparameters held at a point, joined to a model.
+    """One :class:`FittedGroup`, and the hyperparameters held at a point, joined to a model.
 
     Arguments as :class:`pymc_ext.variational.core.approximation.VectorisedApproximation`.
     """
 
     def __init__(
         self,
-        family: type[TransformGroup],
+        family: type[FittedGroup],
         *,
         model: pm.Model | None = None,
         hyperparameters: Hyperparameters = (),
@@ -76,7 +77,7 @@ class GraphApproximation(Approximation):
     # ---- structure -------------------------------------------------------------------------
 
     @property
-    def group(self) -> TransformGroup:
+    def group(self) -> FittedGroup:
         """The family's group."""
         return self.groups[0]
 
@@ -137,7 +138,7 @@ class GraphApproximation(Approximation):
         """Options of all later compilations; what was compiled with others is forgotten."""
         if dict(kwargs) != self.compile_kwargs:
             self.compile_kwargs = dict(kwargs)
-            for compiled in ("_functions", "density"):
+            for compiled in ("_constrained", "density"):
                 self.__dict__.pop(compiled, None)
 
     @cached_property
@@ -176,38 +177,15 @@ class GraphApproximation(Approximation):
         values = {self.point_group.input: self.point_group.mean}
         return replaced(nodes, values)
 
-    def _log_density_terms(self) -> list[TensorVariable]:
-        """log prior and log likelihood graphs, scalars in the model's value variables."""
-        model, point = self.model, self.point_group
-        if point is None:
-            return [model.varlogp, model.datalogp]
-        prior = model.logp(vars=list(self.group.group))
-        return [prior + model.logp(vars=list(point.group), jacobian=False), model.datalogp]
-
-    def flat_logp(self) -> TensorVariable:
-        """log p̃ as a scalar graph in ``group.input``, the flat θ of shape (D,)."""
-        terms = [self.to_flat_input(term) for term in self._log_density_terms()]
-        return self._at_point([terms[0] + terms[1]])[0]
-
     def over_draws(
-        self,
-        nodes: Sequence[TensorVariable],
-        rows: TensorVariable,
-        variable: TensorVariable | None = None,
+        self, nodes: Sequence[TensorVariable], rows: TensorVariable
     ) -> list[TensorVariable]:
-        """Graphs in ``variable`` (default ``group.input``) at each row of ``rows``."""
-        variable = self.group.input if variable is None else variable
+        """Graphs in ``group.input``, the flat θ (D,), at each row of ``rows`` (N, D)."""
         check = self.model.check_bounds
         if not has_scan(nodes):
-            return over_draws(nodes, {variable: rows}, rows.shape[0], check)
+            return over_draws(nodes, {self.group.input: rows}, rows.shape[0], check)
         logger.info("the model contains a scan: draws are evaluated one after another")
-        return cast("list[TensorVariable]", scan_draws(nodes, variable, rows, check))
-
-    def vectorised_logp(self, theta: TensorVariable) -> TensorVariable:
-        """log p̃ at every row of ``theta``, (N, D) -> (N,)."""
-        rows = theta.type()  # shapes would else be inferred through all that θ is made of
-        (log_p,) = self.over_draws([self.flat_logp()], rows)
-        return replaced([log_p], {rows: theta})[0]
+        return cast("list[TensorVariable]", scan_draws(nodes, self.group.input, rows, check))
 
     # ---- what PyMC's own machinery calls ---------------------------------------------------
 
@@ -219,11 +197,3 @@ class GraphApproximation(Approximation):
 
     def get_optimization_replacements(self, s: object, d: object) -> dict[Variable, Variable]:
         return {}  # one draw needs no special case: there is no scan to avoid
-
-    @node_property
-    def _sized_symbolic_varlogp_and_datalogp(self) -> list[TensorVariable]:
-        return self.symbolic_sample_over_posterior(self._log_density_terms())
-
-    @node_property
-    def _single_symbolic_varlogp_and_datalogp(self) -> list[TensorVariable]:
-        return self.symbolic_single_sample(self._log_density_terms())

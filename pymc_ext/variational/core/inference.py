@@ -9,17 +9,17 @@ from typing import ClassVar
 
 import numpy as np
 import pymc as pm
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.undefined import refuse_missing_data, require_defined
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, run_algorithm
 from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.checks import require_double_precision
 from pymc_ext.variational.core.compile_options import resolve_compile_kwargs
 from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.effort import Effort
-from pymc_ext.variational.core.groups import FittedGroup, TransformGroup
+from pymc_ext.variational.core.groups import FittedGroup
 from pymc_ext.variational.core.monitor import Callback, Monitor
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.pymc_variational import KL, Inference
@@ -27,7 +27,6 @@ from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.types import CompileOptions, Hyperparameters, Start
 
-Array = NDArray[np.floating]
 logger = logging.getLogger(__name__)
 RICH = ("hierarchical", "basins", "bernstein")  # who tried these is not told of a map
 
@@ -176,7 +175,7 @@ class AlgorithmVI(DeterministicInference):
     def __init__(
         self,
         algorithm: Algorithm[Posterior],
-        family: type[TransformGroup] = FittedGroup,
+        family: type[FittedGroup] = FittedGroup,
         *,
         model: pm.Model | None = None,
         start: Start | None = None,

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr
 
 from pymc_ext.maths.by_value import ByValue
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.posterior import Posterior, moment
-
-Array = NDArray[np.floating]
 
 
 class Component(Posterior, Protocol):

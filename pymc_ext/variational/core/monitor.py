@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.posterior import Posterior
 
-Array = NDArray[np.floating]
 Callback = Callable[..., object]  # callback(approx, losses, i), as PyMC's own loop calls it
 STOPPED = "stopped by a callback"
 

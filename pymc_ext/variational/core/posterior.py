@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.result import FreshDraws
 
-Array = NDArray[np.floating]
 MOMENT_DRAWS = (
     16_384  # behind moments of a q without its own: sds to 0.6 %, means to 0.8 % of an sd
 )
@@ -24,7 +23,7 @@ class Posterior(Protocol):
     """q on the unconstrained space, made from standard normals z.
 
     Optional: ``log_density`` (θ (N, D) -> (N,), normalised log q at any point), ``mean`` (D,),
-    ``cov`` (D, D), ``std`` (D,).
+    ``cov`` (D, D), ``std`` (D,), ``numbers`` (P,), all that a fit moves.
     """
 
     @property

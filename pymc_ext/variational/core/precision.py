@@ -19,14 +19,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.maths.psis import tail_khat
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.weights import ESS_SHARE_ENOUGH
 
 __all__ = ["Precision", "weighted_precision"]
 
-Array = NDArray[np.floating]
 SLICE = 2**22  # numbers handled at once, 32 MB an array
 
 

@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from pymc_ext.maths.psis import psislw
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.weights import CONSTANT_RATIOS, KHAT_GOOD, described, serve
-
-Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True)

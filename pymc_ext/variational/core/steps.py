@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.maths.flow_kernels import adam
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Algorithm, Q
 from pymc_ext.variational.core.options import require_type
 
-Array = NDArray[np.floating]
 Normals = Callable[[int], Array]  # number of steps -> z (steps, S, K)
 Update = Callable[[Array, Array], None]  # changes the vector in place, given the gradient
 OPTIMIZERS = ("adam", "rmsprop")

@@ -12,7 +12,7 @@ from pytensor.tensor import TensorVariable
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.undefined import undefined_terms
 from pymc_ext.variational.core.approximation import VectorisedApproximation
-from pymc_ext.variational.core.groups import FittedGroup, TransformGroup
+from pymc_ext.variational.core.groups import FittedGroup
 from pymc_ext.variational.core.inference import AlgorithmVI
 from pymc_ext.variational.core.monitor import Callback
 from pymc_ext.variational.core.posterior import Posterior
@@ -42,7 +42,7 @@ class StochasticVI(AlgorithmVI):
     def __init__(
         self,
         algorithm: SteppingAlgorithm[Posterior],
-        family: type[TransformGroup] = FittedGroup,
+        family: type[FittedGroup] = FittedGroup,
         **options: Any,
     ) -> None:
         super().__init__(algorithm, family, **options)

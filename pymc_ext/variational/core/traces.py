@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pymc as pm
-from numpy.typing import NDArray
 from pymc.backends import NDArray as NDArrayTrace
 from pymc.backends.base import MultiTrace
 from pytensor.tensor import TensorVariable
 
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
 
 
 def _no_recording(*_: object) -> None:

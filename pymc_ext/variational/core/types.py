@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pytensor.tensor import TensorVariable
 
-Array = NDArray[np.floating]
 Start = Mapping[str, ArrayLike]  # initial values by variable name, constrained scale
 Hyperparameters = Sequence[str | TensorVariable]  # free variables or their names
 CompileOptions = Mapping[str, object]  # of PyTensor's compilation: mode, ...

@@ -11,8 +11,8 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable
 
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.steps import Normals
-from pymc_ext.variational.core.types import Array
 
 if TYPE_CHECKING:
     from pytensor.compile import Function

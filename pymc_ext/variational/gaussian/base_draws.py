@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
-Array = NDArray[np.floating]
-BASES = ("sobol", "iid")
+from pymc_ext.maths.types import Array
+
+KINDS = ("sobol", "iid")
 SOBOL_RATIO = 8  # draws per dimension from which whitened Sobol points beat random ones
 
 
@@ -23,8 +23,8 @@ def base_draws(draws: int, dim: int, kind: str, rng: np.random.Generator) -> Arr
     """
     if not isinstance(draws, int | np.integer) or draws < 2:
         raise ValueError(f"draws must be an integer >= 2, got {draws!r}")
-    if kind not in BASES:
-        raise ValueError(f"base draws must be one of {BASES}, got {kind!r}")
+    if kind not in KINDS:
+        raise ValueError(f"base draws must be one of {KINDS}, got {kind!r}")
     if kind == "iid":
         return rng.standard_normal((draws, dim))
     few = draws < SOBOL_RATIO * dim

@@ -15,9 +15,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.core.course import (
     JUDGING_DRAWS,
@@ -45,7 +45,6 @@ from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.gaussian.score_matching import match_step
 from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatching
 
-Array = NDArray[np.floating]
 PATHS = 4  # from the start and three dispersed points: two basins of hmm_drive_0 were found by 4
 FIRST_BLOCK = 10  # steps of the ELBO's stage that are averaged first
 ADVICE = "no Gaussian fits it; use HierarchicalVI, a flow, or NUTS in q's coordinates"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cholesky, eigh, solve_triangular
 
 from pymc_ext.maths.trust_region import curvature_scale
+from pymc_ext.maths.types import Array
 
-Array = NDArray[np.floating]
 FLAT = 1e-10  # relative curvature below which a direction counts as flat
 
 

@@ -11,18 +11,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.maths.trust_region import NoModeError
+from pymc_ext.maths.types import Array
 from pymc_ext.maths.walled import walled
 from pymc_ext.over_draws import over_draws
 from pymc_ext.typed_graphs import gradients
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.gaussian.modes import LaplaceFit, LaplaceSearch
 
-Array = NDArray[np.floating]
 TOLERANCE = 1e-8  # relative change of F at which the search stops
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.maths.walled import walled
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
 from pymc_ext.variational.core.monitor import Monitor
@@ -23,13 +23,12 @@ from pymc_ext.variational.core.options import require_type
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.base_draws import BASES, base_draws
+from pymc_ext.variational.gaussian.base_draws import KINDS, base_draws
 from pymc_ext.variational.gaussian.objective import DrawsObjective
 from pymc_ext.variational.gaussian.whitened import Family
 
 logger = logging.getLogger(__name__)
 
-Array = NDArray[np.floating]
 OPTIMIZERS = ("lbfgs", "trust-krylov")
 TOLERANCE = 1e-5  # nats gained in one iteration below which the optimiser stops
 GRADIENT_TOLERANCE = 1e-4  # nats per unit of the whitened parameters
@@ -64,8 +63,8 @@ class FixedDraws:
                 f"max_draws must be an integer of at least draws = {self.draws}, got "
                 f"{self.max_draws!r}"
             )
-        if self.base_draws not in BASES:
-            raise ValueError(f"base_draws must be one of {BASES}, got {self.base_draws!r}")
+        if self.base_draws not in KINDS:
+            raise ValueError(f"base_draws must be one of {KINDS}, got {self.base_draws!r}")
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer must be one of {OPTIMIZERS}, got {self.optimizer!r}")
 

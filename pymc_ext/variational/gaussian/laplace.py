@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.notes import notes_on
@@ -18,7 +16,6 @@ from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.modes import LaplaceFit, LaplaceSearch, ModeSearch
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
-Array = NDArray[np.floating]
 UNREPRESENTATIVE = 0.01  # effective share of the fresh draws below which the mode is elsewhere
 
 

@@ -9,7 +9,6 @@ from pymc_ext.variational.core.inference import AlgorithmVI
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.types import Hyperparameters, Start
 from pymc_ext.variational.gaussian.approximation import LaplaceApproximation
-from pymc_ext.variational.gaussian.groups import GaussianGroup
 from pymc_ext.variational.gaussian.laplace import Laplace
 from pymc_ext.variational.gaussian.modes import LaplaceFit, ModeSearch
 
@@ -66,7 +65,6 @@ class LaplaceVI(AlgorithmVI):
         algorithm = Laplace(ModeSearch() if search is None else search)
         super().__init__(
             algorithm,
-            GaussianGroup,
             model=model,
             hyperparameters=hyperparameters,
             start=start,

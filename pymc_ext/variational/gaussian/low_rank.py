@@ -9,11 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.maths.normal import standard_normal_logp
-
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
 
 
 def root_product(z: Array, scale: Array, basis: Array, core: Array) -> Array:

@@ -11,16 +11,15 @@ arXiv:1703.09194.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.course import Averaged
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.natural_gradient import MOST_CHANGE, step_draws, step_rate
 from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
 from pymc_ext.variational.gaussian.retreat import Retreat
 
-Array = NDArray[np.floating]
 RIDGE = 0.05  # information lent to a factor, whose own is 1 where it says all of its coordinates
 LONGEST_FACTOR = 0.5  # Frobenius norm, in q's coordinates, of a step of one factor
 

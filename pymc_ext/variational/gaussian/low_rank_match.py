@@ -10,13 +10,12 @@ arXiv:2410.22292; dense in :mod:`.score_matching`.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.score_matching import divergence, matched
 
-Array = NDArray[np.floating]
 PATCHES = 4  # steps of factor analysis, from a start that is itself its classical iteration
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.course import Candidate, Course, Ended, block_of, in_doubling_blocks
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
@@ -22,7 +22,6 @@ from pymc_ext.variational.gaussian.low_rank_match import matched_low_rank, patch
 from pymc_ext.variational.gaussian.path import best_of, follow_paths
 from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatching
 
-Array = NDArray[np.floating]
 DENSE = 300  # dimensions up to which a dense Gaussian is fitted; its steps take D draws and D³ time
 # Numbers in Λ by default: D/draws of noise come with each factor, and nothing in a model of 10,000
 # dimensions was seen to need more than ten.

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity, DensityInCoordinates, TransportMap
 from pymc_ext.density.coordinates import InvertibleMap
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.course import Course
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.threads import one_thread
@@ -53,7 +54,6 @@ from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.gaussian.score_matching import match_step
 from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatching
 
-Array = NDArray[np.floating]
 # Of starts, in q's root mean square distance √D: one in each of ten equal parts of log distance, so
 # that a basin between two of them is met too.
 NEAREST, FARTHEST, DISTANCES = 2.0, 64.0, 10

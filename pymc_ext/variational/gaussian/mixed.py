@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import qr
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
@@ -24,7 +24,6 @@ from pymc_ext.variational.gaussian.objective import DrawsObjective
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.gaussian.whitened import WhitenedDiagonal, WhitenedGaussian
 
-Array = NDArray[np.floating]
 Base = str | Laplace | LaplaceFit  # the last: made before
 BASE_NAMES = ("laplace", "unit")
 LOW_RANK_SD = 0.1  # u, v ~ N(0, 0.01 I), the paper's start, in whitened coordinates

@@ -13,7 +13,6 @@ from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.types import Hyperparameters, Start
 from pymc_ext.variational.gaussian.approximation import LaplaceApproximation
 from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
-from pymc_ext.variational.gaussian.groups import DiagonalGroup, GaussianGroup
 from pymc_ext.variational.gaussian.mixed import Base, Diagonal, LaplaceBasedAlgorithm, Mixed
 from pymc_ext.variational.gaussian.noise import check_rank
 
@@ -119,7 +118,6 @@ class MixedVI(_LaplaceBasedVI):
         algorithm = Mixed(variant, rank, base=_known(base), engine=_engine(engine))
         super().__init__(
             algorithm,
-            GaussianGroup,
             model=model,
             hyperparameters=hyperparameters,
             start=start,
@@ -157,7 +155,6 @@ class DiagonalVI(_LaplaceBasedVI):
         algorithm = Diagonal(base=_known(base), engine=_engine(engine))
         super().__init__(
             algorithm,
-            DiagonalGroup,
             model=model,
             hyperparameters=hyperparameters,
             start=start,

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.options import require_type
 from pymc_ext.variational.core.seeds import Purpose, stream
@@ -29,7 +29,6 @@ from pymc_ext.variational.gaussian.noise import LowRank
 from pymc_ext.variational.gaussian.posteriors import GaussianMixture
 from pymc_ext.variational.gaussian.whitened import Family, WhitenedGaussian
 
-Array = NDArray[np.floating]
 LEAST_LOG_WEIGHT = -10.0  # start of a component whose Laplace evidence is negligible
 SEARCH = ModeSearch(starts=20, spread=4.0)  # wider than Laplace's: it is after every mode
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pymc as pm
 
+from pymc_ext.variational.core.groups import MixtureGroup
 from pymc_ext.variational.core.inference import AlgorithmVI
 from pymc_ext.variational.core.types import Start
 from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
-from pymc_ext.variational.gaussian.groups import MixtureGroup
 from pymc_ext.variational.gaussian.mixture import SEARCH, Mixture
 from pymc_ext.variational.gaussian.modes import ModeSearch
 from pymc_ext.variational.gaussian.noise import check_rank
@@ -44,7 +44,7 @@ class MixtureVI(AlgorithmVI):
     --------
     >>> with model:
     ...     approx = pm.fit(method=px.MixtureVI(random_seed=1))
-    >>> np.exp(approx.group.log_weights.eval())
+    >>> np.exp(approx.q.log_weights)
 
     References
     ----------

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity, DifferenceHessian
 from pymc_ext.density.check import NoGradientError
 from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.normal import LOG_2PI
 from pymc_ext.maths.trust_region import Mode, NoModeError, curvature_scale, find_mode
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
 from pymc_ext.variational.core.options import require_number
 from pymc_ext.variational.core.seeds import Purpose, stream
@@ -27,7 +27,6 @@ from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 logger = logging.getLogger(__name__)
 
-Array = NDArray[np.floating]
 MOST_STARTS, ONE_START = 12, 200  # starts are 200/D within 1..12, as Hessians cost D³
 PATIENCE, LEAST_PATIENCE = 10, 100  # times the longest climb to a mode; iterations at least
 JITTER = 2.0  # further starts: first start + U(−2, 2), the range of Stan's random inits

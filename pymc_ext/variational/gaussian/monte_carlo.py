@@ -9,9 +9,9 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
 from pymc_ext.variational.core.posterior import fresh_draws
@@ -28,7 +28,6 @@ from pymc_ext.variational.gaussian.objective import DrawsObjective
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.gaussian.whitened import WhitenedDiagonal, WhitenedGaussian
 
-Array = NDArray[np.floating]
 COVARIANCES = ("diagonal", "full")
 STEP = StepOptions(draws=1000, learning_rate=0.02)  # the paper's
 HOPELESS = 100  # steps in a row without a finite loss after which a fit gives up

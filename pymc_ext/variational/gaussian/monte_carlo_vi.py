@@ -7,7 +7,6 @@ import pymc as pm
 from pymc_ext.variational.core.steps import StepOptions
 from pymc_ext.variational.core.stochastic_vi import StochasticVI
 from pymc_ext.variational.core.types import Start
-from pymc_ext.variational.gaussian.groups import DiagonalGroup, GaussianGroup
 from pymc_ext.variational.gaussian.monte_carlo import STEP, MonteCarlo
 
 
@@ -49,5 +48,4 @@ class MonteCarloVI(StochasticVI):
     ) -> None:
         step = StepOptions(draws, learning_rate=learning_rate)
         algorithm = MonteCarlo(covariance, step=step)
-        family = GaussianGroup if covariance == "full" else DiagonalGroup
-        super().__init__(algorithm, family, model=model, start=start, random_seed=random_seed)
+        super().__init__(algorithm, model=model, start=start, random_seed=random_seed)

@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.course import Averaged
 from pymc_ext.variational.gaussian.numbers import (
     antithetic,
@@ -26,7 +26,6 @@ from pymc_ext.variational.gaussian.numbers import (
 )
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
-Array = NDArray[np.floating]
 FIRST_RATE = 0.5  # of a full natural step, from a batch that knows D² numbers poorly
 DELAY = 5.0  # steps before rates fall as 1/t, as an average of noisy estimates asks for
 MOST_CHANGE = (-1.0, 0.5)  # of a precision's eigenvalue in one step: sds within a factor √2

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER
 from pymc_ext.variational.gaussian.low_rank import (
     LowRankGaussian,
@@ -26,7 +27,6 @@ from pymc_ext.variational.gaussian.low_rank import (
     transposed,
 )
 
-Array = NDArray[np.floating]
 CURVATURE = (
     1e-10  # sᵀy below this share of |y|² says nothing of the curvature (Zhang et al. use it)
 )

@@ -10,12 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular, svd
 
 from pymc_ext.maths import lowrank
-
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
 
 
 class Noise(ABC):

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
+
 JITTER = 1e-12  # of a unit diagonal: rounding in a sum of products, far below any real variance
 MOST_BYTES = 2**30  # of one matrix of a dense method, which has several of them: 11,585 dimensions
 OUTLIER = 10.0  # medians of its length beyond which one row may not speak louder than the others

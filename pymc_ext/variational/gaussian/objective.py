@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.whitened import Family
 
-Array = NDArray[np.floating]
 CHUNK = 4096  # draws together: bounds memory at CHUNK points and scores
 DIFFERENCE = float(np.finfo(float).eps ** (1 / 3))  # step of a second-order difference of gradients
 

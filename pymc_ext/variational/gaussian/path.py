@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from pymc_ext.density import CountedDensity, Density
+from pymc_ext.maths.types import Array
 from pymc_ext.maths.walled import walled
 from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
@@ -25,7 +25,6 @@ from pymc_ext.variational.core.threads import one_thread
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.newton import Candidates, newton_gaussians
 
-Array = NDArray[np.floating]
 DISPERSION = 2.0  # dispersed starts are uniform within ±2 of the origin, as Stan's are
 MOST_TRIES = 30  # starts, of which some may have no density
 MOST_ITERATIONS = 100  # of one path; a longer one ends in a mode, whose Gaussian is kept anyway

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.monitor import Monitor
@@ -25,7 +23,6 @@ from pymc_ext.variational.gaussian.path import (
     follow_paths,
 )
 
-Array = NDArray[np.floating]
 PATHS = 4  # as many as PyMC's and Stan's multi-path default
 DRAWS = 25  # values behind an iterate's ELBO: here it is the answer, and known to .2 sd of log p̃/q
 ADVICE = "a path's Gaussian is a first look; BatchMatchVI goes on from it"

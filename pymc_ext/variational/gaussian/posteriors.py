@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.mixture import PosteriorMixture
 from pymc_ext.variational.gaussian.numbers import cholesky
-
-Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +43,11 @@ class Gaussian(ByValue):
         return len(self.mean)
 
     latent_dimension = dimension
+
+    @property
+    def numbers(self) -> Array:
+        """All that a fit moves, (D + D²,)."""
+        return np.concatenate([self.mean, self.root.ravel()])
 
     @cached_property
     def root_inverse(self) -> Array:
@@ -102,6 +105,11 @@ class DiagonalGaussian(ByValue):
 
     latent_dimension = dimension
 
+    @property
+    def numbers(self) -> Array:
+        """All that a fit moves, (2 D,)."""
+        return np.concatenate([self.mean, self.std])
+
     def forward(self, z: Array) -> tuple[Array, Array]:
         """θ = μ + σ z and log q, (N, D) -> (N, D), (N,)."""
         return self.mean + self.std * z, standard_normal_logp(z) - self.log_det
@@ -134,3 +142,8 @@ class GaussianMixture(PosteriorMixture):
     """Σ_k w_k N(μ_k, L_k L_kᵀ); ``log_weights`` (K,), normalised."""
 
     components: tuple[Gaussian, ...]
+
+    @property
+    def numbers(self) -> Array:
+        """All that a fit moves, (K + K (D + D²),)."""
+        return np.concatenate([self.log_weights, *(c.numbers for c in self.components)])

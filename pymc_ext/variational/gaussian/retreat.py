@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.course import LEAST_GAIN
 from pymc_ext.variational.gaussian.numbers import OUTLIER
 
-Array = NDArray[np.floating]
 S = TypeVar("S")
 ERRORS = 3.0  # standard errors by which the ELBO of a batch must have fallen
 SLOWER, FASTER = 0.5, 1.2  # of the rate at a step back, and after each that is none

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.seeds import Purpose, stream
-
-Array = NDArray[np.floating]
 
 
 class RunawayError(ValueError):

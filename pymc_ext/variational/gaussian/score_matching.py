@@ -8,13 +8,11 @@ draws of q = N(μ, Σ), g (B, D) the scores of p̃ there, λ the weight of the m
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-
-Array = NDArray[np.floating]
 
 
 def matched(q: Gaussian, z: Array, g: Array, weight: float) -> Gaussian:

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.course import LEAST_GAIN, Course
 from pymc_ext.variational.gaussian.runaway import RESCALE, RunawayError
-
-Array = NDArray[np.floating]
 
 
 class MatchedNormal(Protocol):

@@ -9,14 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.gaussian.noise import Noise
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
-
-Array = NDArray[np.floating]
 
 
 class Family(ABC):

@@ -17,6 +17,7 @@ import pymc as pm
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
 from pymc_ext.variational.core.options import require_number
@@ -49,7 +50,7 @@ from pymc_ext.variational.logistic.newton import (
     maximise,
     step,
 )
-from pymc_ext.variational.logistic.numbers import Array, GaussianPrior, LogisticData
+from pymc_ext.variational.logistic.numbers import GaussianPrior, LogisticData
 
 STEP_POWER = 0.7  # step t of the stochastic natural gradient is (t + 2)^−0.7 (Robbins–Monro)
 

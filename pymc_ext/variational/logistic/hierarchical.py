@@ -21,13 +21,13 @@ from scipy.optimize import OptimizeResult, minimize
 
 from pymc_ext.density.layout import layout_of, pieces
 from pymc_ext.maths.normal import LOG_2PI
+from pymc_ext.maths.types import Array
 from pymc_ext.maths.walled import Loss, walled
 from pymc_ext.over_draws import over_draws
 from pymc_ext.typed_graphs import gradients, replaced
 from pymc_ext.variational.gaussian.noise import Scales, Triangle
 from pymc_ext.variational.gaussian.whitened import WhitenedGaussian
 from pymc_ext.variational.logistic.density import LogisticDensity
-from pymc_ext.variational.logistic.numbers import Array
 
 if TYPE_CHECKING:
     from pytensor.compile import Function

@@ -13,6 +13,7 @@ from pymc_ext.matching.alpha import maximise_alpha
 from pymc_ext.matching.predict import N_DRAWS, expected_log_softmax, normal_draws
 from pymc_ext.matching.table import check_method, match_beta, match_gamma
 from pymc_ext.maths.normal import LOG_2PI
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import fresh_draws, moment
@@ -22,7 +23,7 @@ from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.logistic.affine import AffineSplit, AffinityError, split_affine
 from pymc_ext.variational.logistic.density import LogisticAlgorithm, LogisticVI
 from pymc_ext.variational.logistic.newton import by_precision, exact_softplus, expand
-from pymc_ext.variational.logistic.numbers import Array, GaussianPrior, LogisticData
+from pymc_ext.variational.logistic.numbers import GaussianPrior, LogisticData
 from pymc_ext.variational.logistic.softmax import matching_terms
 
 

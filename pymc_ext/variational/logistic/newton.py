@@ -12,16 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
 from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, series
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.monitor import STOPPED
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.logistic.numbers import GaussianPrior, LogisticData
 
-Array = NDArray[np.floating]
 # (ϑ, τ) -> E, ∂E/∂ϑ, h = 2∂E/∂τ², each (n,)
 Softplus = Callable[[Array, Array], tuple[Array, Array, Array]]
 

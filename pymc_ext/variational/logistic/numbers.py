@@ -10,12 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaln
 
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.logistic.affine import AffinityError, LogisticTerm
-
-Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True)

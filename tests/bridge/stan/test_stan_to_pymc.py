@@ -203,11 +203,11 @@ def test_model_has_the_stan_variables(schools):
 
 def test_flows_condition_on_the_scalars_of_a_program_first(random_program):
     model = bridge.stan_model(random_program, {"K": 3})
-    group = px.BernsteinVI(px.FlowShape(3), model=model).approx.group
-    np.testing.assert_array_equal(group.permutation, [3, 0, 1, 2])  # s, then x
-    assert group.leading == 1
+    q = px.BernsteinVI(px.FlowShape(3), model=model).approx.q
+    np.testing.assert_array_equal(q.base.order, [3, 0, 1, 2])  # s, then x
+    assert q.leading == 1
     shape = px.FlowShape(3, ordering=["x", "s"])
-    assert px.BernsteinVI(shape, model=model).approx.group.leading == 0
+    assert px.BernsteinVI(shape, model=model).approx.q.leading == 0
 
 
 def test_generated_quantities_are_a_function_of_theta_and_seed(random_program):

@@ -11,31 +11,21 @@ import pytest
 from scipy import stats
 
 from pymc_ext.variational.core.approximation import VectorisedApproximation
-from pymc_ext.variational.core.groups import FittedGroup, TransformGroup
+from pymc_ext.variational.core.groups import FittedGroup
 from pymc_ext.variational.core.inference import AlgorithmVI, DeterministicInference
 from pymc_ext.variational.core.posterior import MOMENT_DRAWS
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.gaussian.laplace import Laplace
 from pymc_ext.variational.gaussian.monte_carlo_vi import MonteCarloVI
+from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
 from tests.tolerances import EXACT, monte_carlo
 
 
-class DiagonalGroup(TransformGroup):
-    """θ = m + e^s z."""
+class DiagonalGroup(FittedGroup):
+    """Of other scales than one before a fit."""
 
-    def create_shared_params(self, start):
-        log_sd = np.linspace(-1.0, 0.5, len(start))
-        return {"m": pytensor.shared(start, "m"), "s": pytensor.shared(log_sd, "s")}
-
-    def transform(self, z):
-        m, s = self.params_dict["m"], self.params_dict["s"]
-        return m + pt.exp(s) * z, pt.sum(s) + pt.zeros_like(z[:, 0])
-
-    def log_density(self, theta):
-        m, s = self.params_dict["m"], self.params_dict["s"]
-        return pm.logp(pm.Normal.dist(m, pt.exp(s)), theta).sum(-1)
-
-    mean = property(lambda self: self.params_dict["m"])
+    def unfitted(self):
+        return DiagonalGaussian(self.start, np.exp(np.linspace(-1.0, 0.5, len(self.start))))
 
 
 class HalvingInference(DeterministicInference):
@@ -44,11 +34,11 @@ class HalvingInference(DeterministicInference):
     name = "halving"
 
     def optimise(self, n, monitor):
-        m = self.approx.group.params_dict["m"]
         with contextlib.suppress(StopIteration):
             for _ in range(n):
-                m.set_value(m.get_value() / 2)
-                monitor(float(np.sum(m.get_value() ** 2)))
+                q = self.approx.q
+                self.approx.group.hold(DiagonalGaussian(q.mean / 2, q.std))
+                monitor(float(np.sum(self.approx.q.mean**2)))
         return FitResult(self.name, True, "done", n, 0.0, self.approx.compile_seconds)
 
 
@@ -240,9 +230,9 @@ def test_minibatch_models_sample_without_lp_and_refuse_log_p():
 def test_deterministic_loop_runs_callbacks_stops_refines_and_pickles(approx):
     with approx.model:
         inference = HalvingInference(approx, random_seed=5)
-        start = approx.group.params_dict["m"].get_value()
+        start = approx.q.mean
         assert pm.fit(0, method=inference, progressbar=False).result.iterations == 0
-        np.testing.assert_array_equal(approx.group.params_dict["m"].get_value(), start)
+        np.testing.assert_array_equal(approx.q.mean, start)
         seen = []
 
         def stop(a, losses, i):
@@ -261,16 +251,15 @@ def test_deterministic_loop_runs_callbacks_stops_refines_and_pickles(approx):
         approx.sample(3, random_seed=1).posterior["beta"].values,
         rtol=EXACT,
     )
-    approx.group.params_dict["m"].set_value(start)
+    approx.group.forget()
 
 
 def test_progress_bar_prints(approx, capsys):
     inference = HalvingInference(approx)
-    start = approx.group.params_dict["m"].get_value()
     inference.fit(2, progressbar=True, score=False)
     assert "Fitting" in capsys.readouterr().out
     assert len(approx.hist) in (0, 5)
-    approx.group.params_dict["m"].set_value(start)
+    approx.group.forget()
 
 
 def test_fresh_draw_estimates_against_a_known_evidence():

@@ -160,7 +160,7 @@ def test_a_fit_is_widened_where_stretching_does_not_do(stretched, monkeypatch):
     _, approx = fit(normals(), n=40, method={"polish": "widening"})
     names = [(stage.objective, stage.kept) for stage in approx.stages]
     done = [("ELBO", False), ("stretched", True)]
-    np.testing.assert_array_equal(approx.group.stretch.get_value(), 0.0)  # q's
+    np.testing.assert_array_equal(approx.q.stretch, 0.0)  # q's
     assert names == (
         done if stretched < 0.3 else [*done[:1], ("stretched", False), ("widened", True)]
     )

@@ -136,7 +136,7 @@ def test_under_pm_fit_draws_and_moments_are_qs_and_weights_the_proposals():
     draws = approx.sample(200, random_seed=3)
     np.testing.assert_allclose(draws.posterior["x"].values[0], own, rtol=EXACT)
     np.testing.assert_allclose(draws.sample_stats["lq"].values[0], log_q, rtol=EXACT)
-    np.testing.assert_array_equal(approx.group.stretch.get_value(), 0.0)
+    np.testing.assert_array_equal(approx.q.stretch, 0.0)
     method.restart()
     assert approx.proposal is None
     theta = approx.weighted_draws(5, random_seed=3)[0]

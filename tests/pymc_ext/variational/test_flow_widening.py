@@ -25,7 +25,7 @@ def flow(sd: float, D: int = 1, **options):
         approx = pm.fit(
             0, method=method, progressbar=False, compile_kwargs={"mode": "FAST_COMPILE"}
         )
-    return FlowFit(approx.group.posterior(), CountedDensity(approx.density))
+    return FlowFit(approx.q, CountedDensity(approx.density))
 
 
 @pytest.mark.parametrize("cost", POLICY.widening_costs)

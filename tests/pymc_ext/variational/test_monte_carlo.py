@@ -6,6 +6,7 @@ import pytensor
 import pytest
 from scipy.special import expit
 
+import pymc_ext as px
 from pymc_ext.density import CallableDensity
 from pymc_ext.variational.core.steps import NonFiniteError, StepOptions
 from pymc_ext.variational.gaussian.monte_carlo import MonteCarlo
@@ -83,6 +84,16 @@ def test_a_callback_sees_q_and_ends_the_fit():
     assert approx.result.iterations == 3 and "callback" in approx.result.stop_reason
     method.refine(4, progressbar=False)
     assert len(approx.hist) == 7 and approx.result.gradient_evaluations == 4 * 10
+
+
+@pytest.mark.parametrize("method", [MonteCarloVI, px.BernsteinVI, px.BatchMatchVI])
+def test_callbacks_of_pymc_see_parameters_move(method):
+    seen = []
+    watch = lambda approx, *_: seen.append(approx.params[0].get_value().tobytes())  # noqa: E731
+    target = gaussian()
+    inference = method(model=target, random_seed=2)
+    pm.fit(5, method=inference, model=target, callbacks=[watch], progressbar=False)
+    assert len(set(seen)) == len(seen) > 1
 
 
 def test_engine_fits_any_density_to_the_exact_optimum():

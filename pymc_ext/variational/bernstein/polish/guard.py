@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.polish.policy import POLICY, Policy
 from pymc_ext.variational.bernstein.polish.stages import FlowFit
-
-Array = NDArray[np.floating]
 
 
 def below_base(fit: FlowFit, z: Array, policy: Policy = POLICY) -> bool:

@@ -6,16 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.polish import stages as measuring
 from pymc_ext.variational.bernstein.polish import stretching, widening
 from pymc_ext.variational.bernstein.polish.policy import Policy
 from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, better
 from pymc_ext.variational.bernstein.polish.weighted import ImportanceWeighted, Polish
 from pymc_ext.variational.core.seeds import Purpose, stream
-
-Array = NDArray[np.floating]
 
 
 @dataclass

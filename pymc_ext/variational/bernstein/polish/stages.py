@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.psis import psislw
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.polish.policy import POLICY, Policy
 
-Array = NDArray[np.floating]
 TRAINED = "ELBO"  # objective of the first phase, whose flow is q
 
 

@@ -15,16 +15,14 @@ heavy, but has no draws to make them heavier.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.stretched_tails import START, excess, excess_inverse, excess_slope
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.latents import Normal
 from pymc_ext.variational.bernstein.polish.policy import POLICY, Policy
 from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, keep_best
-
-Array = NDArray[np.floating]
 
 
 def fitted_tails(

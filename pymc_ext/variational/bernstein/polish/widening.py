@@ -9,13 +9,11 @@ few leading scalars, on which all else depends, bear most of it.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.maths.bernstein_coefficients import inverse_softplus
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.polish.policy import POLICY, Policy
 from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage, keep_best
-
-Array = NDArray[np.floating]
 
 
 def factors(cost: float, leading: int, dim: int, share: float) -> Array:

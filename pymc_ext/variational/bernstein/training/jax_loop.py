@@ -15,23 +15,21 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.jax_graphs import jax_function
-from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.maths.types import Array
 from pymc_ext.typed_graphs import gradients, replaced
-from pymc_ext.variational.bernstein.approximation import BernsteinApproximation
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
+from pymc_ext.variational.bernstein.graph import FlowGraph
 from pymc_ext.variational.bernstein.training.loops import BLOCK
 from pymc_ext.variational.core.steps import StepOptions
 
 if TYPE_CHECKING:
     from pymc_ext.pytensor_versions import TensorSharedVariable
 
-Array = NDArray[np.floating]
 Updates = dict["TensorSharedVariable", TensorVariable]
 LONGEST, MEMORY = 3.0, 0.99  # of a gradient, in running means of the norm, and their memory
 TINY = 1e-30  # below any norm that matters: keeps 0/0 away
@@ -146,7 +144,6 @@ class JaxLoop:
 
     def __init__(
         self,
-        approx: BernsteinApproximation,
         flow: BernsteinFlow,
         density: CountedDensity,
         options: StepOptions,
@@ -169,22 +166,18 @@ class JaxLoop:
                 "backend='jax' differentiates draws and log q in one graph, which has no score of "
                 "q at a fixed point: use gradient='total', or backend='pytensor'"
             )
-        self.approx, self.flow, self.density, self.draws = approx, flow, density, options.draws
+        self.flow, self.density, self.draws = flow, density, options.draws
         self.rng, self.shape = rng, (options.draws, flow.latent_dimension)
-        approx.group.hold(flow)
-        z = pt.matrix("z", shape=self.shape)  # JAX compiles for one shape
-        loss = -importance_weighted_bound(self._log_ratio(z), options.group)
-        self.optimizer = GuardedOptimizer(options.optimizer, options.max_norm)
         model = density.density
         assert isinstance(model, PyMCDensity), "JAX compiles a PyMC model's graph"
-        own = [approx.group.params_dict[name] for name in flow.values]  # in the order of flow.x
-        params = [*own, *model.extras]
+        graph = FlowGraph(flow)
+        z = pt.matrix("z", shape=self.shape)  # JAX compiles for one shape
+        theta, log_q = graph.forward(z)
+        loss = -importance_weighted_bound(model.logp_of_rows(theta) - log_q, options.group)
+        self.optimizer = GuardedOptimizer(options.optimizer, options.max_norm)
+        params = [*graph.params.values(), *model.extras]  # the former in the order of flow.x
         loss, updates = self.optimizer(loss, params)
         self._compile(z, loss, updates)
-
-    def _log_ratio(self, z: TensorVariable) -> TensorVariable:
-        theta, log_det = self.approx.group.transform(z)  # log_det is log N(z) − log q
-        return self.approx.vectorised_logp(theta) - standard_normal_logp(z) + log_det
 
     def _compile(self, z: TensorVariable, loss: TensorVariable, updates: Updates) -> None:
         import jax
@@ -239,7 +232,6 @@ class JaxLoop:
     def fork(self, density: CountedDensity) -> JaxLoop:
         again = copy(self)  # with what is compiled
         again.flow, again.density, again.rng = deepcopy(self.flow), density, deepcopy(self.rng)
-        again.approx.group.hold(again.flow)
         return again
 
     def _take(self, steps: int) -> Array:

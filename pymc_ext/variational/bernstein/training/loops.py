@@ -7,14 +7,13 @@ from copy import deepcopy
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.core.steps import GuardedSteps, StepOptions
 
-Array = NDArray[np.floating]
 BLOCK = 100  # most steps taken between two looks at the learning rate
 
 

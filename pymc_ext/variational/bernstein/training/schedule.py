@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
+
 WARM_UP = 100  # steps over which the learning rate rises
 MOST_CHECKS = 20  # ELBO checks in the longest possible first phase
 FEWEST = 500  # steps between two ELBO checks, at least

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.training.loops import BLOCK, Loop
 from pymc_ext.variational.bernstein.training.schedule import (
     DECAY,
@@ -21,8 +21,6 @@ from pymc_ext.variational.bernstein.training.schedule import (
     cosine,
 )
 from pymc_ext.variational.core.steps import NonFiniteError
-
-Array = NDArray[np.floating]
 
 
 @dataclass

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.posterior import Posterior, moment
 from pymc_ext.variational.core.saved.file import write
 from pymc_ext.variational.core.saved.variables import Variable
 
 __all__ = ["SavedPosterior", "save"]
 
-Array = NDArray[np.floating]
 Seed = int | np.random.Generator | None
 
 

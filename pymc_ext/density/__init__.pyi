@@ -1,0 +1,10 @@
+from .callable import CallableDensity as CallableDensity
+from .check import DensityError as DensityError
+from .check import check_scores as check_scores
+from .check import require_usable as require_usable
+from .coordinates import DensityInCoordinates as DensityInCoordinates
+from .coordinates import TransportMap as TransportMap
+from .counted import CountedDensity as CountedDensity
+from .differences import DifferenceHessian as DifferenceHessian
+from .model import PyMCDensity as PyMCDensity
+from .protocol import Density as Density

@@ -1,0 +1,162 @@
+"""The triangular Bernstein flow as a graph, for what needs a gradient through q: the loop of JAX.
+
+All else uses the flow in numbers (:mod:`.flow`), which a test holds against this one.
+
+Notation of Dürr et al. (2024): latent v, x = αs(v) + β, u = σ(x), where s, the identity unless a
+polish has stretched the tails of q, is not the paper's; component j of y is a Bernstein
+polynomial of u_j whose coefficients a masked network makes from the components before j. With
+linear tails, −s_L softplus(−x) + s_R softplus(x) is added; with quadratic ones, which make a normal
+v's tails exponential, −q_L softplus(−x)²/2 + q_R softplus(x)²/2 as well. Conditioning on more than
+u makes this t_j + e^{l_j}(ϑ_0 + ...) with t and l linear in what is seen, so that what the network
+makes is relative to the scale: in a funnel's neck its errors shrink with it. θ = μ + L y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+from pytensor.tensor import TensorVariable
+
+from pymc_ext.maths.namespace import Namespace
+from pymc_ext.maths.types import Array
+from pymc_ext.ops.bernstein import bernstein_map
+from pymc_ext.variational.bernstein.base import Affine
+from pymc_ext.variational.bernstein.flow import BernsteinFlow
+
+if TYPE_CHECKING:
+    from pymc_ext.pytensor_versions import TensorSharedVariable
+
+GRAPHS = cast("Namespace", pt)  # the functions of graphs
+Mapped = tuple[TensorVariable, TensorVariable]  # values, and (logs of) derivatives
+
+
+class Conditionals(NamedTuple):
+    """What the components before j say of j: raw (N, d, M), all others (N, d)."""
+
+    raw: TensorVariable
+    offset: TensorVariable  # ϑ_0
+    shift: TensorVariable  # t
+    log_scale: TensorVariable  # l
+    left: TensorVariable | None = (
+        None  # slopes s_L, s_R and curvatures q_L, q_R of the tails, where there are any
+    )
+    right: TensorVariable | None = None
+    left_bend: TensorVariable | None = None
+    right_bend: TensorVariable | None = None
+
+
+class FlowGraph:
+    """A flow on an affine base in shared variables, ``params`` by name, which begin at its numbers.
+
+    Its base and its stretched tails are no parameters.
+    """
+
+    def __init__(self, flow: BernsteinFlow) -> None:
+        assert isinstance(flow.base, Affine), "there is no graph of a fitted map"
+        self.dimension, self.shape, self.layout = flow.dimension, flow.shape, flow.layout
+        self.law, self.input_map, self.order = flow.law, flow.input_map, flow.base.order
+        self.params = {name: _shared(value, name) for name, value in flow.values.items()}
+        self.stretch = _shared(flow.stretch, "stretch")
+        factor = flow.base.factor
+        self.center = _shared(flow.base.center, "center")
+        self.factor = None if factor is None else _shared(factor, "factor")
+
+    def forward(self, z: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
+        """θ and log q, (N, K) -> (N, D), (N,)."""
+        v = self.law.draw(z, self.dimension, GRAPHS)
+        x, log_dx = self.logit_input(v)
+        y, log_dy = self.flow(x)
+        theta, log_det = self.based(y)
+        return theta, self.law.log_density(v, GRAPHS).sum(-1) - log_dx - log_dy - log_det
+
+    def based(self, y: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
+        """θ in the model's order from y in the conditioning order, and log|det ∂θ/∂y| (N,)."""
+        if self.factor is None:
+            return self._in_model_order(self.center + y), pt.zeros_like(y[:, 0])
+        log_det = pt.log(pt.diag(self.factor)).sum()
+        return self._in_model_order(self.center + y @ self.factor.T), log_det
+
+    def _in_model_order(self, theta: TensorVariable) -> TensorVariable:
+        # whole variables change places: pieces joined anew are several times faster than an index
+        breaks = np.flatnonzero(np.diff(self.order) != 1) + 1
+        runs = np.split(self.order, breaks)
+        if len(runs) == 1:
+            return theta
+        pieces = _split(theta, [len(run) for run in runs], axis=1)
+        return pt.concatenate([pieces[i] for i in np.argsort([run[0] for run in runs])], axis=1)
+
+    def logit_input(self, v: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
+        """x = logit of the polynomial's argument and Σ log dx/dv; (N, D) -> (N, D), (N,)."""
+        return self.input_map.forward(v, self.params, self.stretch, GRAPHS)
+
+    def flow(self, x: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
+        """y (N, D) and Σ log dy/dx (N,)."""
+        pieces = list(self._staged(x))
+        y = pt.concatenate([y for _, y, _ in pieces], axis=1) if len(pieces) > 1 else pieces[0][1]
+        return y, cast("TensorVariable", sum(log_slope for _, _, log_slope in pieces))
+
+    def _staged(self, x: TensorVariable) -> Iterator[tuple[Conditionals, *Mapped]]:
+        """Conditionals, y and Σ log dy/dx of each stage; a later one sees the values of earlier."""
+        seen = pt.sigmoid(x) - 0.5 if self.shape.squashed else x
+        values: list[
+            TensorVariable
+        ] = []  # a scale is a simple function of a hyperparameter's value, not of x
+        for k, network in enumerate(self.layout.stages):
+            rest = seen[:, network.first : network.inputs]
+            inputs = pt.concatenate([*values, rest], axis=1) if values else rest
+            given = self._conditionals(k, inputs)
+            y, log_slope = self.push(x[:, network.first : network.inputs], given)
+            values.append(y)
+            yield given, y, log_slope
+
+    def _conditionals(self, k: int, seen: TensorVariable) -> Conditionals:
+        network = self.layout.stages[k]
+        own = self.layout.own(k, self.params)
+        heads = network(own, seen, GRAPHS)
+        width = network.heads["local"]
+        columns = [pt.squeeze(c, axis=2) for c in _split(heads["local"], [1] * width, axis=2)]
+        slopes = [pt.softplus(c) for c in columns[1 : 1 + self.shape.slopes]]
+        shift = log_scale = pt.zeros_like(columns[0])
+        if self.layout.scaled:
+            mask = self.layout.skip_mask(network)
+            shift = seen @ (own["skip"] * mask)
+            log_scale = columns[-1] + seen @ (own["skip_scale"] * mask)
+        return Conditionals(heads["raw"], columns[0], shift, log_scale, *slopes)
+
+    def push(self, x: TensorVariable, given: Conditionals) -> Mapped:
+        """y (N, d) and Σ log dy/dx (N,)."""
+        value, log_slope = bernstein_map(x, given.raw)
+        if self.shape.slopes:
+            tail, derivative = self.tail(x, given)
+            value, log_slope = value + tail, pt.logaddexp(log_slope, pt.log(derivative))
+        y = given.shift + pt.exp(given.log_scale) * (given.offset + value)
+        return y, (log_slope + given.log_scale).sum(-1)
+
+    def tail(self, x: TensorVariable, given: Conditionals) -> Mapped:
+        """The increasing function of x beside the polynomial, (N, d), and its derivative."""
+        assert given.left is not None and given.right is not None
+        right, left = pt.softplus(x), pt.softplus(-x)
+        d_right, d_left = pt.sigmoid(x), pt.sigmoid(-x)
+        value = given.right * right - given.left * left
+        derivative = given.right * d_right + given.left * d_left
+        if given.left_bend is not None and given.right_bend is not None:
+            value += 0.5 * (given.right_bend * right**2 - given.left_bend * left**2)
+            derivative += given.right_bend * right * d_right + given.left_bend * left * d_left
+        return value, derivative
+
+
+def _shared(value: Array, name: str) -> TensorSharedVariable:
+    value = pm.pytensorf.floatX(value)  # a static shape spares every step its run-time checks
+    return cast("TensorSharedVariable", pytensor.shared(value, name, shape=value.shape))
+
+
+def _split(x: TensorVariable, sizes: list[int], axis: int) -> list[TensorVariable]:
+    """Pieces of the given sizes along an axis."""
+    if len(sizes) == 1:
+        return [x]
+    return list(cast("list[TensorVariable]", pt.split(x, sizes, n_splits=len(sizes), axis=axis)))

@@ -1,0 +1,8 @@
+"""The one name for arrays of numbers, as Stan's are; docstrings say their shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
