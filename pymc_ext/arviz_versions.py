@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import arviz as az
@@ -39,13 +39,23 @@ def add_group(idata: ArvizData, name: str, group: xr.Dataset) -> None:
 
 def moved(idata: ArvizData, names: Sequence[str], to: str) -> ArvizData:
     """The draws with these variables of ``posterior`` in the group ``to`` instead."""
-    posterior = idata["posterior"]
-    dataset = posterior if OLD else posterior.to_dataset()
-    apart, rest = dataset[list(names)], dataset.drop_vars(list(names))
+    apart = as_dataset(idata["posterior"])[list(names)]
     apart.attrs = {}
+    without(idata, names)
+    add_group(idata, to, apart)
+    return idata
+
+
+def without(idata: ArvizData, names: Iterable[str]) -> ArvizData:
+    """The draws, in place, with none of these variables in ``posterior``; some may be absent."""
+    rest = as_dataset(idata["posterior"]).drop_vars(list(names), errors="ignore")
     if OLD:
         idata.posterior = rest
     else:
         idata["posterior"] = xr.DataTree(rest)
-    add_group(idata, to, apart)
     return idata
+
+
+def as_dataset(group: ArvizData) -> xr.Dataset:
+    """The variables of one group, which ArviZ 1.x holds as a DataTree."""
+    return group if OLD else group.to_dataset()

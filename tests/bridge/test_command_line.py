@@ -16,6 +16,7 @@ from bridge.advice import LADDER, Advice, Attempt
 from bridge.measures.limits import KHAT_USABLE
 from bridge.methods.named_draws import NamedDraws
 from tests.bridge.conftest import GAUSSIAN
+from tests.needed import needs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -306,7 +307,7 @@ def test_predictions_and_data_of_a_program_have_groups_in_the_file(files, capsys
 
 
 def test_shells_complete_commands_options_and_choices() -> None:
-    pytest.importorskip("shtab", reason="shtab is not installed: pip install shtab")
+    needs("shtab")
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
     command = [sys.executable, "-m", "bridge", "--print-completion", "bash"]
