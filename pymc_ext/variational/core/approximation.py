@@ -12,6 +12,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
+from pymc_ext.density.counted import noise_of
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.attributes import attributes_of, notes_of
 from pymc_ext.variational.core.graph_approximation import GraphApproximation
@@ -91,8 +92,7 @@ class VectorisedApproximation(GraphApproximation):
         """Raise ValueError where the model's data are ``pm.Minibatch``."""
         if self.has_minibatch:
             raise ValueError(
-                "log p̃ is only a noisy estimate with pm.Minibatch data: build the model on all "
-                "data to evaluate it"
+                f"{noise_of(self.density)}: build the model on all data to evaluate it"
             )
 
     def _theta_rows(self, theta: Array) -> Array:
@@ -190,8 +190,9 @@ class VectorisedApproximation(GraphApproximation):
         require_count("chains", chains)
         if self.has_minibatch and kwargs.get("log_likelihood"):
             raise ValueError(
-                "log_likelihood would be that of other rows for every draw with pm.Minibatch data: "
-                "build the model on all data, take the draws from here, and call "
+                f"the rows of {self.density.batches} are a pm.Minibatch, so that log_likelihood "
+                "would be of other rows for every draw: build the model on all data, take the "
+                "draws from here, and call "
                 "pm.compute_log_likelihood(idata, model=that_model)"
             )
         theta, log_q = self._posterior.forward(self.latent_draws(chains * draws, random_seed))
