@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import arviz as az
@@ -37,12 +37,28 @@ def add_group(idata: ArvizData, name: str, group: xr.Dataset) -> None:
         idata[name] = xr.DataTree(group)
 
 
-def moved(idata: ArvizData, names: Sequence[str], to: str) -> ArvizData:
-    """The draws with these variables of ``posterior`` in the group ``to`` instead."""
-    apart = as_dataset(idata["posterior"])[list(names)]
+def moved(idata: ArvizData, names: Mapping[str, str], to: str) -> ArvizData:
+    """The draws, in place, with variables of ``posterior`` in the group ``to`` instead.
+
+    Parameters
+    ----------
+    idata
+        The draws.
+    names
+        What a variable is to be called there, to what it is called now; with it the dimensions that
+        are named after it.
+    to
+        A group that there is not.
+    """
+    apart = as_dataset(idata["posterior"])[list(names.values())]
     apart.attrs = {}
-    without(idata, names)
-    add_group(idata, to, apart)
+    new = {name: called for called, name in names.items()}
+    for name in names.values():
+        for dim in apart[name].dims:
+            of_name = str(dim).startswith(f"{name}_dim_")
+            new |= {str(dim): str(dim).replace(name, new[name], 1)} if of_name else {}
+    without(idata, names.values())
+    add_group(idata, to, apart.rename(new))
     return idata
 
 

@@ -180,6 +180,18 @@ def test_draws_before_resampling_have_the_same_form() -> None:
     assert posterior.attrs["trusted"] == 1 and posterior.attrs["modeling_interface"] == "bambi"
 
 
+def test_groups_that_are_asked_for() -> None:
+    idata = bridge.fit(
+        model("normal"), log_likelihood=True, prior=True, draws=400, random_seed=1,
+        progressbar=False,
+    ).idata  # fmt: skip
+    assert np.isfinite(elpd(idata)[0])
+    assert idata["prior"]["x"].shape == (1, 400)
+    assert idata["prior"].attrs["modeling_interface"] == "bambi"
+    with pytest.raises(ValueError, match="log_prior cannot be had in bambi's form"):
+        bridge.fit(model("normal"), log_prior=True)
+
+
 def test_bambis_plots_take_it() -> None:
     idata = answer("normal").idata
     bmb.interpret.plot_predictions(model("normal"), idata, "x")
