@@ -11,6 +11,8 @@ VENV313 := .venv313
 READY313 := $(VENV313)/.installed
 VENV_MINIMUM := .venv-minimum
 READY_MINIMUM := $(VENV_MINIMUM)/.installed
+# what `make test` tests: all but the peers that are compared with (extra peers), torch and ray
+EXTRAS := stan,report,jax,cluster,bambi,discrete,test
 # what .ci/run runs on PyMC 6: every door, and every place where the versions differ
 PYMC6_SHORT := tests/test_every_door.py tests/test_versions.py tests/pymc_ext/gp/test_model.py \
 	tests/pymc_ext/ops/test_callback.py tests/pymc_ext/variational/test_diagonal.py \
@@ -73,7 +75,7 @@ $(READY): setup.cfg pyproject.toml
 	@echo "Making $(VENV) with $(PYTHON) and installing the project (a minute or two) ..."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore::UserWarning $(BIN)/python -m pip install --quiet --editable ".[stan,report,test]"
+	PYTHONWARNINGS=ignore::UserWarning $(BIN)/python -m pip install --quiet --editable ".[$(EXTRAS)]"
 	@touch $@
 
 $(READY313): setup.cfg pyproject.toml
@@ -81,7 +83,7 @@ $(READY313): setup.cfg pyproject.toml
 	@echo "Making $(VENV313) with $(PYTHON313) and installing the project with PyMC 6 ..."
 	$(PYTHON313) -m venv $(VENV313)
 	$(VENV313)/bin/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore::UserWarning $(VENV313)/bin/python -m pip install --quiet --editable ".[stan,report,jax,test]" "pymc>=6"
+	PYTHONWARNINGS=ignore::UserWarning $(VENV313)/bin/python -m pip install --quiet --editable ".[$(EXTRAS)]" "pymc>=6"
 	@touch $@
 
 $(READY_MINIMUM): setup.cfg pyproject.toml .ci/minimum_versions.py

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -18,9 +18,10 @@ from bridge.exact import BENT, COLD, WARM, Exact, exact_answer, in_a_flow
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.base import Method
 from bridge.methods.named_draws import resampled, weighted
-from bridge.methods.named_groups import finish_of
+from bridge.methods.named_groups import finish_of, in_turn
 from bridge.methods.options import options_text
 from bridge.methods.problems import GivenProblem, as_problem
+from bridge.methods.requested_groups import Requested, requests_of
 from bridge.methods.table import METHODS, find_approximations
 from bridge.search import Search
 from bridge.verdict import REPETITIONS
@@ -68,8 +69,11 @@ def fit(
     ess: float = 400,
     effort: float | None = None,
     want: Literal["draws", "density"] = "draws",
-    posterior_predictive: Sequence[str] | str = (),
+    posterior_predictive: Mapping[str, str] | Sequence[str] | str = (),
     observed_data: Sequence[str] | str = (),
+    log_likelihood: bool = False,
+    log_prior: bool = False,
+    prior: bool | Mapping[str, str] = False,
     random_seed: int | None = None,
     progressbar: bool = True,
 ) -> Advice:
@@ -127,11 +131,22 @@ def fit(
     posterior_predictive
         Generated quantities of a Stan program that are predictions of its data, such as
         ``["y_rep"]``: they go to the group ``posterior_predictive``, as in
-        ``az.from_cmdstanpy``. Which ones these are is not guessed from their names.
+        ``az.from_cmdstanpy``. By the names of the data, as ``{"y": "y_rep"}``, they are called as
+        these are there, and the data are ``observed_data``, which is what ``az.plot_ppc`` and
+        ``az.plot_ppc_dist`` pair. Which ones these are is not guessed from their names.
     observed_data
         Data of a Stan program that are observed, such as ``["y"]``: they go to the group
         ``observed_data``, and the others to ``constant_data``. Nor is this guessed; without it
         there are no such groups.
+    log_likelihood, log_prior
+        Whether ``idata`` and ``unresampled`` are to have the group of that name, for ``az.loo`` and
+        power scaling: of a PyMC model by ``pm.compute_log_likelihood`` and
+        ``pm.compute_log_prior``; of a Stan program its generated quantities ``log_lik`` (which is
+        that group without being asked for) and ``lprior``.
+    prior
+        Whether they are to have ``draws`` draws of a PyMC model's prior, in the group ``prior``; of
+        a Stan program the generated quantities that are such, as ``{"mu": "mu_prior"}``. Draws of
+        the prior are made before the fit, the two others when ``idata`` is first asked for.
     random_seed
         Seeds the fits, the draws and the resampling: None or an integer from 0 to 2³² − 1.
     progressbar
@@ -159,8 +174,8 @@ def fit(
         There is no model, given or of a ``with`` context; ``random_seed`` is no integer.
     ValueError
         A limit is out of range, a method is a sampler, ``data`` is given with a PyMC model,
-        ``posterior_predictive`` names what no Stan program generates, or ``observed_data`` what is
-        none of its data.
+        ``posterior_predictive`` names what no Stan program generates, ``observed_data`` what is
+        none of its data, or a group is asked for that the model cannot have.
     Exception
         Of a method that fails with anything but `EXPECTED_FAILURES`: an error in its code.
 
@@ -187,7 +202,10 @@ def fit(
     )  # fmt: skip
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     problem = as_problem(model, data)
-    finish = finish_of(problem, posterior_predictive, observed_data)
+    finish = in_turn(
+        finish_of(problem, posterior_predictive, observed_data),
+        requests_of(problem, Requested(log_likelihood, log_prior, prior), draws, seed),
+    )
     search = Search(problem, khat, ess, 1 if effort is None else effort, fresh_draws, draws, seed)
     with at_work(progressbar), Interrupts() as interrupts:
         try:

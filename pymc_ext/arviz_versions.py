@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import arviz as az
@@ -37,15 +37,41 @@ def add_group(idata: ArvizData, name: str, group: xr.Dataset) -> None:
         idata[name] = xr.DataTree(group)
 
 
-def moved(idata: ArvizData, names: Sequence[str], to: str) -> ArvizData:
-    """The draws with these variables of ``posterior`` in the group ``to`` instead."""
-    posterior = idata["posterior"]
-    dataset = posterior if OLD else posterior.to_dataset()
-    apart, rest = dataset[list(names)], dataset.drop_vars(list(names))
+def moved(idata: ArvizData, names: Mapping[str, str], to: str) -> ArvizData:
+    """The draws, in place, with variables of ``posterior`` in the group ``to`` instead.
+
+    Parameters
+    ----------
+    idata
+        The draws.
+    names
+        What a variable is to be called there, to what it is called now; with it the dimensions that
+        are named after it.
+    to
+        A group that there is not.
+    """
+    apart = as_dataset(idata["posterior"])[list(names.values())]
     apart.attrs = {}
+    new = {name: called for called, name in names.items()}
+    for name in names.values():
+        for dim in apart[name].dims:
+            of_name = str(dim).startswith(f"{name}_dim_")
+            new |= {str(dim): str(dim).replace(name, new[name], 1)} if of_name else {}
+    without(idata, names.values())
+    add_group(idata, to, apart.rename(new))
+    return idata
+
+
+def without(idata: ArvizData, names: Iterable[str]) -> ArvizData:
+    """The draws, in place, with none of these variables in ``posterior``; some may be absent."""
+    rest = as_dataset(idata["posterior"]).drop_vars(list(names), errors="ignore")
     if OLD:
         idata.posterior = rest
     else:
         idata["posterior"] = xr.DataTree(rest)
-    add_group(idata, to, apart)
     return idata
+
+
+def as_dataset(group: ArvizData) -> xr.Dataset:
+    """The variables of one group, which ArviZ 1.x holds as a DataTree."""
+    return group if OLD else group.to_dataset()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.needed import needs
+
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
@@ -26,7 +28,7 @@ def run(page: str) -> dict:
     "ignore:The inplace keyword in DataFrame:DeprecationWarning",  # ArviZ 0.23 with pandas 3
 )
 def test_the_page_runs_and_says_the_truth(tmp_path, monkeypatch) -> None:
-    pytest.importorskip("nutpie", reason="px.sample needs nutpie: pip install nutpie")
+    needs("nutpie")
     monkeypatch.chdir(tmp_path)
     left = run("from_pm_sample.md")
     assert left["advice"].trusted and left["chains"]["posterior"].attrs["trusted"] == 1

@@ -181,7 +181,8 @@ def _add_fit(add_command: Adder) -> None:
         nargs="+",
         metavar="NAME",
         default=[],
-        help="generated quantities that are predictions of the data: a group of that name has them",
+        help="generated quantities that are predictions of the data: a group of that name has "
+        "them; as DATA=NAME by the names of what they predict, which is observed",
     )
     command.add_argument(
         "--observed-data",
@@ -189,6 +190,19 @@ def _add_fit(add_command: Adder) -> None:
         metavar="NAME",
         default=[],
         help="data that are observed: a group of that name has them, constant_data the others",
+    )
+    command.add_argument(
+        "--log-likelihood", action="store_true", help="an error unless the program has log_lik"
+    )
+    command.add_argument(
+        "--log-prior", action="store_true", help="a group of that name has what lprior generates"
+    )
+    command.add_argument(
+        "--prior",
+        nargs="+",
+        metavar="PARAMETER=NAME",
+        default=[],
+        help="generated quantities that are draws of the prior: a group of that name has them",
     )
     command.add_argument(
         "--seed", type=_at_least(0), default=1, help="of all random numbers (default 1)"

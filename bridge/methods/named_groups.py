@@ -7,7 +7,7 @@ predictions of them; neither is guessed from names. ``az.from_cmdstanpy`` asks f
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,14 +19,16 @@ from bridge.targets.draws import InferenceData
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["finish_of"]
+__all__ = ["Finish", "Names", "finish_of", "in_turn", "moved_there", "require_generated"]
 
+Finish = Callable[[InferenceData], InferenceData]
+Names = Sequence[str] | str | Mapping[str, str]  # or what each is to be called, to what it is
 LOG_LIK = "log_lik"  # which is the group log_likelihood, as in `bridge.methods.named_draws`
 
 
 def finish_of(
-    problem: GivenProblem, predictive: Sequence[str] | str = (), observed: Sequence[str] | str = ()
-) -> Callable[[InferenceData], InferenceData] | None:
+    problem: GivenProblem, predictive: Names = (), observed: Sequence[str] | str = ()
+) -> Finish | None:
     """What brings draws into the form of those who wrote the model; None where they are in it.
 
     Parameters
@@ -34,7 +36,8 @@ def finish_of(
     problem
         Whose posterior it is.
     predictive
-        Generated quantities of a Stan program that go to the group ``posterior_predictive``.
+        Generated quantities of a Stan program that go to the group ``posterior_predictive``; by the
+        names of the data that they predict, they are called as these are, which are observed.
     observed
         Its data that go to ``observed_data``; where some are named, the others go to
         ``constant_data``.
@@ -44,17 +47,18 @@ def finish_of(
     ValueError
         It generates, or was given, nothing of a name; the names do not belong to a Stan program.
     """
-    predictive, observed = _as_names(predictive), _as_names(observed)
+    names, observed = _by_name(predictive), _as_names(observed)
     if isinstance(problem, StanProblem):
-        _require_generated(problem, predictive)
-        data = _data_groups(problem, observed) if observed else {}
-        return (
-            partial(_with_groups, predictive=predictive, data=data) if predictive or data else None
-        )
-    if predictive:
+        require_generated(problem, names, "posterior_predictive")
+        if isinstance(predictive, Mapping):
+            _data_groups(problem, list(names), "posterior_predictive, by the names of data,")
+            observed = list(dict.fromkeys([*observed, *names]))
+        data = _data_groups(problem, observed, "observed_data") if observed else {}
+        return partial(_with_groups, predictive=names, data=data) if names or data else None
+    if names:
         raise ValueError(
             "posterior_predictive names generated quantities of a Stan program, got "
-            f"{predictive} and {_predicts(problem)}"
+            f"{list(names.values())} and {_predicts(problem)}"
         )
     if observed:
         raise ValueError(
@@ -63,28 +67,51 @@ def finish_of(
     return problem.finish if isinstance(problem, BambiProblem) else None
 
 
+def in_turn(*steps: Finish | None) -> Finish | None:
+    """One after the other those that there are; None where there is none."""
+    there = [step for step in steps if step is not None]
+
+    def finish(idata: InferenceData) -> InferenceData:
+        for step in there:
+            idata = step(idata)
+        return idata
+
+    return finish if there else None
+
+
+def _by_name(names: Names) -> dict[str, str]:
+    """What each is to be called, to what it is called in the program."""
+    if isinstance(names, Mapping):
+        return dict(names)
+    return {name: name for name in _as_names(names)}
+
+
 def _as_names(names: Sequence[str] | str) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
 
 
-def _require_generated(problem: StanProblem, names: Sequence[str]) -> None:
-    """ValueError unless these are generated quantities, beside ``log_lik``."""
+def require_generated(problem: StanProblem, names: Mapping[str, str], option: str) -> None:
+    """ValueError unless these are generated quantities, beside ``log_lik``, each named once."""
     known = [name for name in problem.density.generated_names if name != LOG_LIK]
-    unknown = [name for name in names if name not in known]
+    unknown = [name for name in names.values() if name not in known]
     if unknown:
         raise ValueError(
-            "posterior_predictive must name generated quantities of the program, got "
+            f"{option} must name generated quantities of the program, got "
             f"{unknown}; it generates {known}{_near(unknown, known)}"
         )
+    if len(set(names.values())) < len(names):
+        raise ValueError(f"{option} must name each generated quantity once, got {dict(names)}")
 
 
-def _data_groups(problem: StanProblem, observed: Sequence[str]) -> dict[str, dict[str, NDArray]]:
+def _data_groups(
+    problem: StanProblem, observed: Sequence[str], option: str
+) -> dict[str, dict[str, NDArray]]:
     """``observed_data`` and ``constant_data``."""
     arrays = problem.density.data_arrays()
     unknown = [name for name in observed if name not in arrays]
     if unknown:
         raise ValueError(
-            "observed_data must name integers or real numbers of the program's data block, got "
+            f"{option} must name integers or real numbers of the program's data block, got "
             f"{unknown}; it has {list(arrays)}{_near(unknown, list(arrays))}"
         )
     constant = {name: value for name, value in arrays.items() if name not in observed}
@@ -115,18 +142,24 @@ def _observes(problem: GivenProblem) -> str:
 
 
 def _with_groups(
-    idata: InferenceData, predictive: Sequence[str], data: dict[str, dict[str, NDArray]]
+    idata: InferenceData, predictive: Mapping[str, str], data: dict[str, dict[str, NDArray]]
 ) -> InferenceData:
     import xarray as xr
 
-    from pymc_ext.arviz_versions import add_group, moved
+    from pymc_ext.arviz_versions import add_group
 
-    there = [name for name in predictive if name in idata["posterior"]]  # Stan may refuse them
-    if there:
-        idata = moved(idata, there, "posterior_predictive")
+    idata = moved_there(idata, predictive, "posterior_predictive")
     for name, values in data.items():
         add_group(idata, name, xr.Dataset({k: _array(k, x) for k, x in values.items()}))
     return idata
+
+
+def moved_there(idata: InferenceData, names: Mapping[str, str], group: str) -> InferenceData:
+    """Generated quantities in a group of their own, as far as Stan has not refused them."""
+    from pymc_ext.arviz_versions import moved
+
+    there = {new: name for new, name in names.items() if name in idata["posterior"]}
+    return moved(idata, there, group) if there else idata
 
 
 def _array(name: str, value: NDArray) -> object:

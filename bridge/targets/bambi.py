@@ -1,7 +1,7 @@
 """Models of bambi: the PyMC model behind one, and draws as bambi's own ``fit`` hands them back.
 
 bambi is never imported: a model is known by its class, and its own methods do the work. One of them
-is private, ``backend._clean_results``, the same in bambi 0.16 and 0.17; it is called here alone.
+is private, ``backend._clean_results``, the same in bambi 0.16 to 0.21; it is called here alone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def built_model(model: bambi.Model) -> pm.Model:
     if takes != CLEANS:
         raise BambiVersionError(
             "the installed bambi cannot put draws into its form: expected "
-            f"backend._clean_results({', '.join(CLEANS)}), as bambi 0.16 and 0.17 have it, got "
+            f"backend._clean_results({', '.join(CLEANS)}), as bambi 0.16 to 0.21 have it, got "
             f"{', '.join(takes) or 'no such method'}; install one of these, or give its PyMC "
             "model, model.backend.model, for draws as PyMC names them"
         )
@@ -71,8 +71,9 @@ def tidied(model: bambi.Model, idata: InferenceData) -> InferenceData:
     they are, where the PyMC model has that of centred ones; axes of groups are the last, and every
     group has bambi's attributes.
     """
-    kept = idata["posterior"].drop_vars(left_out(model), errors="ignore")
-    idata.posterior = kept  # type: ignore[attr-defined]
+    from pymc_ext.arviz_versions import without
+
+    idata = without(idata, left_out(model))
     cleaned: InferenceData = model.backend._clean_results(
         idata, omit_offsets=True, include_response_params=False
     )

@@ -23,4 +23,5 @@ class InferenceData(Protocol):
 def group_names(idata: InferenceData) -> list[str]:
     """Names of the groups: a method in ArviZ 0.x, paths such as ``/posterior`` in ArviZ 1."""
     groups = idata.groups  # type: ignore[attr-defined]
-    return [name.strip("/") for name in (groups() if callable(groups) else groups)]
+    names = [name.strip("/") for name in (groups() if callable(groups) else groups)]
+    return [name for name in names if name]  # the root of a tree is none

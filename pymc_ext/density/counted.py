@@ -44,6 +44,14 @@ class Clock:
             self.seconds += time.perf_counter() - begin
 
 
+def noise_of(density: Density) -> str:
+    """Half a sentence: why log p̃ is noisy, with the variables that batches go into."""
+    names = getattr(density, "batches", None)
+    if not names:
+        return "log p̃ is only a noisy estimate with pm.Minibatch data"
+    return f"the rows of {names} are a pm.Minibatch, so that log p̃ is only a noisy estimate"
+
+
 class CountedDensity:
     """``density`` with the number of log densities and of scores asked of it, rows each.
 
@@ -63,11 +71,11 @@ class CountedDensity:
         return bool(getattr(self.density, "noisy", False))
 
     def require_exact(self) -> None:
-        """Raise ValueError where log p̃ is noisy."""
+        """Raise ValueError where log p̃ is noisy; it names the variables of a PyMC model."""
         if self.noisy:
             raise ValueError(
-                "log p̃ is only a noisy estimate with pm.Minibatch data: build the model on all "
-                "data to evaluate it, or fit px.BernsteinVI or px.MonteCarloVI, which take batches"
+                f"{noise_of(self.density)}: build the model on all data to evaluate it, or fit "
+                "px.BernsteinVI or px.MonteCarloVI, which take batches"
             )
 
     @property

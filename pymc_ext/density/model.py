@@ -22,6 +22,7 @@ from pymc_ext.density.counted import Clock
 from pymc_ext.density.layout import labelled, layout_of, pieces
 from pymc_ext.density.rows import RowFunction, in_blocks, one_by_one, rows_per_call
 from pymc_ext.maths.types import Array
+from pymc_ext.models.minibatch import of_batches
 from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.over_draws import checked, has_scan, over_draws, scan_draws
 from pymc_ext.pymc_versions import MinibatchOp
@@ -132,6 +133,11 @@ class PyMCDensity:
         """Whether log p̃ is an estimate from ``pm.Minibatch`` data."""
         nodes = ancestors([self.logp])
         return any(v.owner is not None and isinstance(v.owner.op, MinibatchOp) for v in nodes)
+
+    @cached_property
+    def batches(self) -> list[str]:
+        """Names of the observed variables and potentials that ``pm.Minibatch`` rows go into."""
+        return of_batches(self.model)
 
     @cached_property
     def blocks(self) -> list[tuple[str, int, bool]]:

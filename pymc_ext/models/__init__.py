@@ -2,5 +2,6 @@
 
 `context` finds the model that a call is about, `discrete` refuses one with parameters that are not
 continuous, `no_coordinates` one with a simulator or Wishart's matrices, `improper` one whose
-posterior has no finite mass; `observed_twice` mends what PyMC's predictions leave behind.
+posterior has no finite mass; `observed_twice` mends what PyMC's predictions leave behind. `prior`
+draws from one's prior, `minibatch` names what goes in batches.
 """

@@ -32,6 +32,9 @@ def fit(
     model: pm.Model | None = None,
     n: int | None = None,
     draws: int = 1_000,
+    log_likelihood: bool = False,
+    log_prior: bool = False,
+    prior: bool = False,
     random_seed: int | None = None,
     progressbar: bool = True,
 ) -> ArvizData:
@@ -54,6 +57,10 @@ def fit(
         Iterations at most; None: the family's default.
     draws
         Independent draws of q, in one chain.
+    log_likelihood, log_prior, prior
+        Whether the data are to have the group of that name, too: log densities of observed rows
+        for ``az.loo_approximate_posterior``, of variables for power scaling; as many draws of the
+        prior.
     random_seed
         Seeds the fit and the draws; of an instance the draws alone.
     progressbar
@@ -75,7 +82,8 @@ def fit(
     ------
     ValueError
         No family has the name (with the near ones); ``model`` is not that of the instance; a number
-        is out of range; or the family does not take the model, which it says in a sentence.
+        is out of range; the family does not take the model, which it says in a sentence; or there
+        are no draws of its prior, where these are asked for.
     TypeError
         ``method`` is neither a name nor an instance of a family of this package, or there is no
         model.
@@ -97,7 +105,10 @@ def fit(
     approx = inference.approx
     with approx.model:
         inference.fit(n, progressbar=progressbar)
-    idata = approx.sample(draws, random_seed=random_seed)
+    idata = approx.sample(
+        draws, prior=prior, random_seed=random_seed, log_likelihood=log_likelihood,
+        log_prior=log_prior,
+    )  # fmt: skip
     numbers = _numbers(approx)
     if numbers is not None:
         numbers.attrs.update(attributes_of(approx.result, approx.options))

@@ -41,6 +41,7 @@ from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import RunawayError
 from stan_models import StanCompileError, StanProgram, StanRunError, nuts
+from tests.needed import needs
 from tests.tolerances import monte_carlo
 
 
@@ -185,7 +186,7 @@ def test_a_flow_comes_before_nuts_where_a_density_is_wanted(monkeypatch) -> None
 
 def test_what_is_tried_in_vain_is_bounded_by_what_nuts_would_take() -> None:
     """Its prediction, in the coordinates of the best that was tried, is told and is not far off."""
-    pytest.importorskip("nutpie")
+    needs("nutpie")
     with pm.Model() as model:
         pm.Gumbel("x", 0, 1, shape=3)
     options = {"random_seed": 1, "progressbar": False}
@@ -208,7 +209,7 @@ def test_what_is_tried_in_vain_is_bounded_by_what_nuts_would_take() -> None:
 
 
 def test_a_seed_means_a_result_of_chains_too() -> None:
-    pytest.importorskip("nutpie")
+    needs("nutpie")
     with pm.Model() as model:
         pm.StudentT("x", nu=2, mu=0, sigma=1)
     runs = [

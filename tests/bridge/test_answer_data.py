@@ -22,6 +22,7 @@ from bridge.methods.named_draws import NamedDraws
 from bridge.targets.draws import group_names
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from stan_models import StanProgram
+from tests.needed import needs
 
 ROWS = 60
 X = np.linspace(-1, 1, ROWS)
@@ -51,7 +52,7 @@ def line() -> pm.Model:
 def advice(request: pytest.FixtureRequest) -> Advice:
     if request.param == "weights":
         return bridge.fit(line(), random_seed=1)
-    pytest.importorskip("nutpie")
+    needs("nutpie")
     return bridge.fit(line(), methods="laplace", khat=0.01, random_seed=1)
 
 

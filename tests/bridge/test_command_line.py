@@ -16,6 +16,8 @@ from bridge.advice import LADDER, Advice, Attempt
 from bridge.measures.limits import KHAT_USABLE
 from bridge.methods.named_draws import NamedDraws
 from tests.bridge.conftest import GAUSSIAN
+from tests.bridge.test_requested_groups import PROGRAM as REQUESTED
+from tests.needed import needs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -305,8 +307,34 @@ def test_predictions_and_data_of_a_program_have_groups_in_the_file(files, capsys
     assert "got ['y_rp']; it generates ['y_rep', 'twice']" in capsys.readouterr().err
 
 
+@pytest.mark.stan
+def test_groups_are_asked_for_by_options(files, capsys) -> None:
+    (files / "good.stan").write_text(REQUESTED)
+    (files / "good.json").write_text('{"N": 4, "y": [1.2, -0.7, 3.1, 0.4]}')
+    call = ["fit", "good.stan", "good.json", "--out", "draws.nc", "--draws", "400"]
+    predicted = ["--posterior-predictive", "y=y_rep"]
+    asked = ["--log-likelihood", "--log-prior", "--prior", "mu=mu_prior"]
+    assert main([*call, *predicted, *asked]) == 0
+    kept = az.from_netcdf("draws.nc")
+    assert list(kept["posterior"].data_vars) == ["mu", "sigma"]
+    for group, names in {
+        "posterior_predictive": ["y"], "observed_data": ["y"], "constant_data": ["N"],
+        "log_likelihood": ["log_lik"], "log_prior": ["lprior"], "prior": ["mu"],
+    }.items():  # fmt: skip
+        assert list(kept[group].data_vars) == names
+    capsys.readouterr()
+    for words, sentence in (
+        (["--posterior-predictive", "y=y_rep", "mu_prior"], "must be names, or each a DATA=NAME"),
+        (["--posterior-predictive", "y="], "must be names, or each a DATA=NAME"),
+        (["--prior", "mu_prior"], "must be PARAMETER=NAME"),
+        (["--prior", "mu=mu_pior"], "did you mean mu_prior?"),
+    ):
+        assert main([*call, "--overwrite", *words]) == 2
+        assert sentence in " ".join(capsys.readouterr().err.split())
+
+
 def test_shells_complete_commands_options_and_choices() -> None:
-    pytest.importorskip("shtab", reason="shtab is not installed: pip install shtab")
+    needs("shtab")
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
     command = [sys.executable, "-m", "bridge", "--print-completion", "bash"]

@@ -9,6 +9,7 @@ from scipy.stats import binom, halfnorm, norm
 
 import bridge
 import pymc_ext as px
+from tests.needed import needs
 
 SITES, VISITS = 40, 4
 POINTS = 60  # of each axis of the grids below
@@ -92,9 +93,7 @@ def test_a_target_says_the_same(outcomes) -> None:
 
 @pytest.fixture(scope="module")
 def pmx():
-    return pytest.importorskip(
-        "pymc_extras", reason="pymc-extras is not installed: pip install pymc-extras"
-    )
+    return needs("pymc_extras")
 
 
 def recovered(pmx, model: pm.Model, name: str) -> np.ndarray:

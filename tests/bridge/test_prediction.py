@@ -10,13 +10,15 @@ from pymc_ext.density import CallableDensity
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
+from tests.needed import needs
 
 
 @pytest.mark.parametrize("dimension", [4, 10, 200])
 def test_it_is_what_a_standard_normal_takes(dimension: int) -> None:
     """In one dimension less so: steps that reach across leave |x| as it was, and sds take more."""
-    nutpie = pytest.importorskip("pymc_ext.sampling.nutpie")
-    pytest.importorskip("nutpie")
+    needs("nutpie")
+    from pymc_ext.sampling import nutpie
+
     density = CallableDensity(lambda x: -0.5 * (x**2).sum(1), lambda x: -x, dimension=dimension)
     q = DiagonalGaussian(np.zeros(dimension), np.ones(dimension))
     found = sample(density, q, nutpie.NutpieNUTS(), Sampling(ess=400), seed=1)

@@ -28,6 +28,7 @@ from pymc_ext.variational.gaussian.missed_mass import mass_outside
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from stan_models import StanDensity, StanProgram
 from stan_models.inference_data import make_inference_data
+from tests.needed import needs
 from tests.tolerances import monte_carlo
 
 
@@ -56,7 +57,7 @@ def test_one_gaussian_of_two_is_not_trusted_but_a_map_in_every_basin() -> None:
 
 def test_chains_that_stay_in_basins_of_their_own_are_not_trusted(monkeypatch) -> None:
     """Where a map for every basin does not serve, chains start in all of them."""
-    pytest.importorskip("nutpie")
+    needs("nutpie")
     monkeypatch.setattr(Search, "looks_elsewhere", lambda self: False)
     advice = bridge.fit(two_modes(), methods="laplace", random_seed=1, progressbar=False)
     assert advice.method == "warm-nuts" and not advice.trusted
@@ -83,7 +84,7 @@ def test_a_factor_whose_sign_is_free_has_both_signs() -> None:
 
 def test_what_diverges_in_a_map_is_tried_once_more_in_a_flow(monkeypatch) -> None:
     """The first chains are refused here, whatever they are; the flow's are judged as they are."""
-    pytest.importorskip("nutpie")
+    needs("nutpie")
     first, tails = [], ()
 
     def diverging(*args, **options):
@@ -117,7 +118,7 @@ def test_what_diverges_in_a_map_is_tried_once_more_in_a_flow(monkeypatch) -> Non
 @pytest.fixture
 def refused(monkeypatch):
     """A model whose chains are refused, for the reason that a test puts into the list."""
-    pytest.importorskip("nutpie")
+    needs("nutpie")
     changes = {"trusted": False, "reasons": ("9 of 900 transitions diverged",)}
 
     def drawn(*args, **options):
@@ -258,7 +259,7 @@ def test_any_density_is_served() -> None:
 
 
 def test_nuts_serves_a_density_that_no_approximation_does() -> None:
-    pytest.importorskip("nutpie")
+    needs("nutpie")
     heavy = CallableDensity(
         lambda t: -2 * np.log1p(t[:, 0] ** 2 / 3), lambda t: -4 * t / (3 + t**2), dimension=1
     )
@@ -269,7 +270,7 @@ def test_nuts_serves_a_density_that_no_approximation_does() -> None:
 
 def test_what_no_draws_tell_is_named() -> None:
     """A Cauchy has neither mean nor sd: its quantiles are trusted, and nothing else."""
-    pytest.importorskip("nutpie")
+    needs("nutpie")
     advice = bridge.fit(ZOO["cauchy-1"].make(), random_seed=1)
     assert advice.trusted, advice.reasons
     assert advice.unknown == ("theta[0]",)
@@ -282,7 +283,7 @@ def test_what_no_draws_tell_is_named() -> None:
 
 
 def test_where_all_that_no_draws_tell_are_named_is_said() -> None:
-    pytest.importorskip("nutpie")
+    needs("nutpie")
     with pm.Model() as model:
         pm.Cauchy("x", 0, 1, shape=7)
     advice = bridge.fit(model, random_seed=1)
@@ -441,7 +442,7 @@ def test_raw_units_are_not_improper() -> None:
 
 def test_chains_start_elsewhere_where_the_density_is_flat_at_their_starts(monkeypatch) -> None:
     """Before the model's own sampler runs, which has no budget."""
-    pytest.importorskip("nutpie")
+    needs("nutpie")
     starts = []
 
     def flat(problem, transport, modes, *rest, **options):

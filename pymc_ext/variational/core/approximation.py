@@ -13,7 +13,10 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
+from pymc_ext.arviz_versions import add_group
+from pymc_ext.density.counted import noise_of
 from pymc_ext.maths.types import Array
+from pymc_ext.models.prior import prior_draws
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.attributes import attributes_of, notes_of
 from pymc_ext.variational.core.graph_approximation import GraphApproximation
@@ -85,8 +88,7 @@ class VectorisedApproximation(GraphApproximation):
         """Raise ValueError where the model's data are ``pm.Minibatch``."""
         if self.has_minibatch:
             raise ValueError(
-                "log p̃ is only a noisy estimate with pm.Minibatch data: build the model on all "
-                "data to evaluate it"
+                f"{noise_of(self.density)}: build the model on all data to evaluate it"
             )
 
     def _theta_rows(self, theta: Array) -> Array:
@@ -144,6 +146,7 @@ class VectorisedApproximation(GraphApproximation):
         chains: int = 1,
         random_seed: Seed = None,
         logs: bool = True,
+        prior: bool = False,
         return_inferencedata: bool = True,
         **kwargs: Any,
     ) -> Any:
@@ -166,6 +169,8 @@ class VectorisedApproximation(GraphApproximation):
             Whether log p̃ of each draw is wanted: on a million rows it takes a tenth of a second,
             and the draw next to nothing. ``lp`` is left out with ``pm.Minibatch`` data, too, where
             it would be a noisy estimate.
+        prior
+            Whether to draw from the model's prior, too, as many: the group ``prior``, in one chain.
         return_inferencedata
             False returns PyMC's MultiTrace.
         kwargs
@@ -175,15 +180,17 @@ class VectorisedApproximation(GraphApproximation):
         Raises
         ------
         ValueError
-            ``log_likelihood`` is asked for and the model's data are ``pm.Minibatch``, or ``draws``
-            or ``chains`` is not a positive integer.
+            ``log_likelihood`` is asked for and the model's data are ``pm.Minibatch``; ``prior``
+            is, and cannot be drawn from (``pm.Flat``, a ``pm.CustomDist`` without ``random=``,
+            potentials); or ``draws`` or ``chains`` is not a positive integer.
         """
         require_count("draws", draws)
         require_count("chains", chains)
         if self.has_minibatch and kwargs.get("log_likelihood"):
             raise ValueError(
-                "log_likelihood would be that of other rows for every draw with pm.Minibatch data: "
-                "build the model on all data, take the draws from here, and call "
+                f"the rows of {self.density.batches} are a pm.Minibatch, so that log_likelihood "
+                "would be of other rows for every draw: build the model on all data, take the "
+                "draws from here, and call "
                 "pm.compute_log_likelihood(idata, model=that_model)"
             )
         theta, log_q = self.q.forward(self.latent_draws(chains * draws, random_seed))
@@ -196,6 +203,9 @@ class VectorisedApproximation(GraphApproximation):
         idata = pm.to_inference_data(trace, model=self.model, **{"log_likelihood": False, **kwargs})
         if self.result is not None:
             idata["posterior"].attrs.update(attributes_of(self.result, self.options))
+        if prior:
+            seed = self.rng if random_seed is None else random_seed
+            add_group(idata, "prior", prior_draws(self.model, chains * draws, seed))
         return idata
 
     def as_law(self) -> SavedPosterior:

@@ -81,8 +81,8 @@ class LogisticDensity(PyMCDensity):
         if split.given and self.noisy:
             names = [rv.name for rv in split.given]
             raise ValueError(
-                f"pm.Minibatch needs every variable in the linear part, but {names} are not: fix "
-                "them, or use all data"
+                f"the rows of {self.batches} are a pm.Minibatch, which needs every variable in the "
+                f"linear part, but {names} are not: fix them, or use all data"
             )
 
     def __getstate__(self) -> dict[str, object]:

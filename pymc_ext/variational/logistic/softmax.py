@@ -48,7 +48,10 @@ def _n_classes(model: pm.Model, rv: TensorVariable) -> int:
     """K of a Categorical; 2 for all others, which the logistic reader judges."""
     node = rv.owner
     if isinstance(node.op, MinibatchRandomVariable):
-        raise ValueError("matching is closed form and needs all data: remove pm.Minibatch")
+        raise ValueError(
+            f"the rows of ['{rv.name}'] are a pm.Minibatch, and matching is closed form and needs "
+            "all data: give it all rows"
+        )
     if not isinstance(node.op, CategoricalRV):
         return 2
     p = pt.as_tensor(node.op.dist_params(node)[0])

@@ -18,6 +18,7 @@ from bridge.methods.base import Fit, Method, Problem
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.variational.gaussian.laplace import Laplace
 from tests.bridge.calibration.conftest import Normal, chains, conjugate, observed
+from tests.needed import needs
 from tests.tolerances import monte_carlo
 
 S = 250
@@ -252,7 +253,7 @@ def test_the_group_is_shaped_as_simuks(model) -> None:
 
 
 def test_arviz_plots_it(model) -> None:
-    plots = pytest.importorskip("arviz_plots")
+    plots = needs("arviz_plots")
     found = calibrated(model, chains("exact", Normal()), 30)
     assert plots.plot_ecdf_pit(found.inference_data(), group="prior_sbc") is not None
 

@@ -20,6 +20,7 @@ from bridge.methods.base import Method
 from bridge.methods.table import METHODS
 from posteriordb_cases import EMBEDDED, list_cases
 from tests.bridge.conftest import GAUSSIAN
+from tests.needed import needs
 
 
 def test_a_sweep_takes_the_cases_with_reference_draws(tmp_path: Path) -> None:
@@ -131,7 +132,7 @@ def test_threads_of_one_process_take_turns(gaussian_database, gaussian_methods, 
 @pytest.mark.stan
 @pytest.mark.parametrize(("cluster", "module"), [("dask", "distributed"), ("ray", "ray")])
 def test_a_local_cluster_gives_the_same_numbers(cluster, module, tmp_path: Path, capsys) -> None:
-    pytest.importorskip(module, reason=f"{module} is not installed")
+    needs(module)
     options = ["--methods", "stan-laplace", "--seeds", "1", "--draws", "2000", "--jobs", "2"]
     for backend in (cluster, "loky"):
         folder = str(tmp_path / backend)

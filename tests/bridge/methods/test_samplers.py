@@ -21,6 +21,7 @@ from bridge.methods.samplers import NutpieDefault, PyMCNUTS
 from bridge.methods.table import METHODS
 from posteriordb_cases import load_case
 from tests.bridge.conftest import GAUSSIAN
+from tests.needed import needs
 from tests.tolerances import EXACT, monte_carlo
 
 NAMES = ["nutpie", "pymc-nuts"]
@@ -36,7 +37,7 @@ def model() -> pm.Model:
 
 def run(name: str, problem: ModelProblem | CaseProblem | DensityProblem) -> Fit:
     if name == "nutpie":
-        pytest.importorskip("nutpie", reason="the method runs nutpie, which is not installed")
+        needs("nutpie")
     return METHODS[name].run(problem, 0, 1)
 
 
@@ -56,7 +57,7 @@ def test_draws_are_of_the_posterior_and_are_worth_what_is_counted(name: str) -> 
 
 
 def test_every_gradient_of_nutpie_is_counted() -> None:
-    pytest.importorskip("nutpie", reason="the method runs nutpie, which is not installed")
+    needs("nutpie")
     rows = []
 
     def score(x: np.ndarray) -> np.ndarray:

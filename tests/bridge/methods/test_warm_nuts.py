@@ -23,6 +23,7 @@ from pymc_ext.variational.gaussian.laplace import Laplace
 from pymc_ext.variational.gaussian.posteriors import Gaussian, GaussianMixture
 from stan_models import StanProgram
 from tests.bridge.conftest import GAUSSIAN
+from tests.needed import needs
 from tests.tolerances import monte_carlo
 
 COV = np.array([[2.0, 0.9], [0.9, 1.0]])
@@ -68,7 +69,7 @@ def test_on_a_stan_program_stans_own_sampler_runs(stan_problem: StanProblem) -> 
 
 
 def test_on_a_pymc_model_nutpie_runs() -> None:
-    pytest.importorskip("nutpie")
+    needs("nutpie")
     fit = WarmNUTS(Laplace())(model_problem(), 0, 1)
     require_exact(fit.theta)
     assert str(fit.info["engine"]).startswith("nutpie on PyMC")

@@ -25,6 +25,7 @@ from bridge.report.html_report import html_report
 from bridge.report.stored import Traces, read_records
 from bridge.report.summary import best, failure_lines, failures, summary
 from tests.bridge.conftest import GAUSSIAN
+from tests.needed import needs
 
 # whatever a browser would fetch by itself; a link that has to be clicked is none
 NETWORK = re.compile(r"""<(?!a\b)[^>]*(?:src|href|poster|data)\s*=\s*["']?(?:https?:)?//""")
@@ -284,7 +285,7 @@ def _opened(page: str, copy: Path) -> tuple[str, list[str]]:
 
 def _libraries() -> None:
     for module in ("plotly", "itables"):
-        pytest.importorskip(module, reason="the report extra is not installed")
+        needs(module)
 
 
 def _figure(page: str, name: str) -> dict:

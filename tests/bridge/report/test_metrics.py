@@ -16,6 +16,7 @@ from bridge.report.html_report import html_report
 from bridge.report.metrics import METRICS, Metric, Shown
 from bridge.report.terminal import rich_tables
 from tests.bridge.conftest import GAUSSIAN
+from tests.needed import needs
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def printed(frame: pd.DataFrame) -> str:
 
 def test_a_new_metric_is_one_line(frame, tmp_path, monkeypatch) -> None:
     for module in ("plotly", "itables"):
-        pytest.importorskip(module, reason="the report extra is not installed")
+        needs(module)
     assert "newness" not in printed(frame)
     everywhere = Shown.TERMINAL | Shown.HTML | Shown.BEST
     line = Metric("novelty", "newness", 2, "how new it is (none)", everywhere)

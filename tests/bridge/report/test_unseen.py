@@ -21,6 +21,7 @@ from bridge.report.unseen import REFUSED, WRONG, unseen
 from bridge.zoo.judge import Judged
 from tests.bridge.conftest import GAUSSIAN
 from tests.bridge.report.test_html_report import add
+from tests.needed import needs
 
 MISSED = "refused: mass is missed: a mode at theta = {}, worth at least {} times the mass"
 RIGHT = {"mean_error_psis": 0.05, "sd_ratio_psis": 0.97}
@@ -181,4 +182,4 @@ def test_records_of_before_have_a_dash(
 
 def _libraries() -> None:
     for module in ("plotly", "itables"):
-        pytest.importorskip(module, reason="the report extra is not installed")
+        needs(module)

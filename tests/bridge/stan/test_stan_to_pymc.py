@@ -22,6 +22,7 @@ from bridge.stan.stan_op import (
 from posteriordb_cases import load_case
 from stan_models import StanCompileError, StanDataError, StanProgram
 from tests.contracts import FAMILIES
+from tests.needed import needs
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 pytestmark = pytest.mark.stan
@@ -86,7 +87,7 @@ def test_graph_vectorises_to_one_call(schools):
 @pytest.mark.parametrize("mode", ["C", "NUMBA", "JAX"])
 def test_the_gradient_is_computed_only_where_it_is_used(schools, mode):
     if mode == "JAX":
-        pytest.importorskip("jax")
+        needs("jax")
     x = pt.matrix("x", shape=(None, schools.dimension))
     lp = StanLogDensity(schools)(x)[0]
     options = {} if mode == "C" else {"mode": mode}
@@ -158,7 +159,7 @@ def test_hessian_beside_a_coordinate_of_another_scale():
 @pytest.mark.parametrize("mode", ["NUMBA", "JAX"])
 def test_backends_agree_with_c(schools, mode):
     if mode == "JAX":
-        pytest.importorskip("jax")
+        needs("jax")
     model = bridge.stan_model(program(SCHOOLS), SCHOOLS.data)
     (x,) = model.value_vars
     outputs = [
@@ -176,7 +177,7 @@ def test_backends_agree_with_c(schools, mode):
 
 
 def test_jax_differentiates_through_the_callback(schools):
-    jax = pytest.importorskip("jax")
+    jax = needs("jax")
     from pymc.sampling.jax import get_jaxified_logp
 
     model = bridge.stan_model(program(SCHOOLS), SCHOOLS.data)

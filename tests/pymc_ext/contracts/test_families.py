@@ -217,7 +217,7 @@ def test_minibatch_is_fitted_or_refused(name):
         log_odds = np.log(y.mean() / (1 - y.mean()))  # a wide prior moves it little
         assert fit(name, model, n=2000).mean.eval()[0] == pytest.approx(log_odds, abs=0.25)
     else:
-        with pytest.raises(ValueError, match="Minibatch"):
+        with pytest.raises(ValueError, match=r"rows of \['\w+'\] are a pm.Minibatch"):
             fit(name, model)
 
 

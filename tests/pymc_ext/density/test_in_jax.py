@@ -11,9 +11,10 @@ from pytensor.graph.op import Op
 
 from pymc_ext.density.in_jax import jax_log_density
 from pymc_ext.density.model import PyMCDensity
+from tests.needed import needs
 from tests.tolerances import EXACT
 
-jax = pytest.importorskip("jax", reason="JAX is not installed: pip install -e .[jax]")
+jax = needs("jax")
 
 
 def test_value_and_gradient_are_those_of_the_density() -> None:

@@ -18,6 +18,7 @@ from pymc_ext.variational.bernstein.shape import FlowShape
 from pymc_ext.variational.gaussian.laplace import Laplace
 from pymc_ext.variational.gaussian.mixed import Diagonal, Mixed
 from pymc_ext.variational.gaussian.mixture import Mixture
+from tests.needed import needs
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 R = np.array([[1, 0.7, -0.4], [0.7, 1, 0.2], [-0.4, 0.2, 1]])
@@ -108,7 +109,7 @@ def test_counts_are_of_rows():
 
 
 def test_jax_functions_bring_their_gradient():
-    pytest.importorskip("jax", reason="the jax extra is not installed")
+    needs("jax")
     import jax.numpy as jnp
 
     ours = gaussian()
@@ -122,7 +123,7 @@ def test_jax_functions_bring_their_gradient():
 
 
 def test_what_jax_compiles_is_not_the_fits_time():
-    pytest.importorskip("jax", reason="the jax extra is not installed")
+    needs("jax")
     density = CallableDensity(lambda x: -0.5 * (x - 1) @ (x - 1), dimension=3, jax=True)
     before = density.clock.seconds
     density.log_density(np.zeros((7, 3)))
@@ -220,7 +221,7 @@ def test_what_is_no_function_is_refused(log_density, gradient, message):
     ],
 )
 def test_jax_functions_of_a_wrong_shape_are_refused(function, message):
-    pytest.importorskip("jax", reason="the jax extra is not installed")
+    needs("jax")
     with pytest.raises(DensityError, match=message):
         CallableDensity(function, dimension=3, jax=True)
 

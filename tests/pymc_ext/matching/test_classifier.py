@@ -8,7 +8,9 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import log_expit, logsumexp
 
-sklearn = pytest.importorskip("sklearn", reason="MatchedClassifier needs scikit-learn")
+from tests.needed import needs
+
+sklearn = needs("sklearn")
 
 from sklearn.datasets import load_iris, load_wine, make_classification  # noqa: E402
 from sklearn.exceptions import NotFittedError  # noqa: E402

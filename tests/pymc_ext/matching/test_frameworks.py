@@ -6,6 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_ext.matching import METHODS, MatchingState, matched_targets
+from tests.needed import needs
 from tests.tolerances import EXACT
 
 RNG = np.random.default_rng(3)
@@ -33,7 +34,7 @@ def test_gradient_vanishes_in_pytensor(method):
 
 
 def test_gradient_vanishes_in_torch():
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    torch = needs("torch")
     m, v = (torch.tensor(a) for a in matched_targets(Y, 3))
     W = torch.tensor(np.ascontiguousarray(optimum("variational")), requires_grad=True)
     f = torch.tensor(X) @ W

@@ -11,6 +11,7 @@ from scipy.stats import multivariate_normal
 
 from pymc_ext.matching import MatchingState, matched_targets
 from pymc_ext.maths import array_file
+from tests.needed import needs
 from tests.tolerances import EXACT, monte_carlo
 
 RNG = np.random.default_rng(7)
@@ -123,7 +124,7 @@ def test_shards_filled_in_parallel_merge_to_the_whole():
 
 
 def test_shards_filled_under_dask_merge_to_the_whole():
-    dask = pytest.importorskip("dask", reason="dask is not installed")
+    dask = needs("dask")
     tasks = [dask.delayed(fill_shard)(rows) for rows in np.array_split(np.arange(N), 3)]
     shards = [pickle.loads(pickle.dumps(s)) for s in dask.compute(*tasks, scheduler="threads")]
     assert_same_posterior(shards[0].merge(*shards[1:]), fill_shard(np.arange(N)))

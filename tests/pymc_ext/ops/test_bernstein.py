@@ -13,6 +13,7 @@ import pytest
 from pymc_ext.maths import bernstein_numpy
 from pymc_ext.maths.bernstein_basis import bernstein_polynomial
 from pymc_ext.ops.bernstein import BernsteinMap, BernsteinMapPullback, bernstein_map
+from tests.needed import needs_mark
 
 ORDERS = [1, 2, 3, 10, 50, 200]
 LATENTS = np.array([-30.0, -8.1, -1.3, -1e-9, 0.0, 1e-9, 0.7, 5.2, 30.0])
@@ -42,9 +43,8 @@ def modes() -> list:
 
 
 def needs_jax() -> pytest.MarkDecorator:
-    from importlib.util import find_spec
 
-    return pytest.mark.skipif(find_spec("jax") is None, reason="the jax extra is not installed")
+    return needs_mark("jax")
 
 
 def compiled(mode: str, function, order: int):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from importlib.util import find_spec
 
 import numpy as np
 import pymc as pm
@@ -17,6 +16,7 @@ from pytensor.graph.op import Op
 import pymc_ext as px
 from pymc_ext.gp.failures import Failures
 from pymc_ext.gp.ops import SiteEvidence, SiteEvidenceGradient, SiteWeights
+from tests.needed import needs_mark
 from tests.tolerances import NUMERIC
 
 # numba on PyMC's own matrix products of slices; seen only when its kernels are not cached yet
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::numba.core.errors.NumbaPerforma
 
 JAX = pytest.param(
     "JAX",
-    marks=pytest.mark.skipif(find_spec("jax") is None, reason="the jax extra is not installed"),
+    marks=needs_mark("jax"),
 )
 
 
@@ -102,7 +102,7 @@ def test_evidence_gradient_and_weights_agree_on_all_backends(process, mode) -> N
         np.testing.assert_allclose(a, b, rtol=NUMERIC, atol=NUMERIC)
 
 
-@pytest.mark.skipif(find_spec("jax") is None, reason="the jax extra is not installed")
+@needs_mark("jax")
 def test_jax_differentiates_the_evidence(process) -> None:
     """As PyMC's JAX samplers do."""
     import jax

@@ -14,6 +14,7 @@ from scipy.special import expit
 from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
 from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, series
 from pymc_ext.ops.expected_softplus import ExpectedSoftplus, _VectorisedElemwise, expected_softplus
+from tests.needed import needs
 from tests.pymc_ext.ops.expected_softplus_judge import (
     by_quadrature,
     by_series,
@@ -27,7 +28,7 @@ BACKENDS = {"c": "FAST_RUN", "python": pytensor.compile.Mode("py"), "numba": "NU
 
 def compiled(backend, order=0, terms=DEFAULT_TERMS, acceleration=CVZ, dtype="float64"):
     if backend == "jax":
-        pytest.importorskip("jax", reason="the jax extra is not installed")
+        needs("jax")
         expected_softplus(0.0, 1.0)  # first use registers the JAX kernel
     mode = BACKENDS[backend]
     if backend == "c":
@@ -274,7 +275,7 @@ def test_every_output_has_the_gradient_of_finite_differences(order, acceleration
 
 
 def test_jax_derives_through_the_kernel():
-    jax = pytest.importorskip("jax", reason="the jax extra is not installed")
+    jax = needs("jax")
     from pymc_ext.ops.expected_softplus_jax import _kernel
 
     def value(m, s):
@@ -292,7 +293,7 @@ def test_jax_derives_through_the_kernel():
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_broadcasts_and_accepts_integers(backend):
     if backend == "jax":
-        pytest.importorskip("jax", reason="the jax extra is not installed")
+        needs("jax")
     mu, sigma = pt.lcol("mu"), pt.drow("sigma")
     out = pytensor.function([mu, sigma], expected_softplus(mu, sigma), mode=BACKENDS[backend])
     m, s = np.array([[-2], [0], [3]]), np.array([[0.5, 4.0]])

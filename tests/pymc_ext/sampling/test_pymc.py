@@ -10,10 +10,11 @@ from scipy import stats
 import pymc_ext as px
 from pymc_ext.sampling.pymc import coordinates_of
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian, GaussianMixture
+from tests.needed import needs
 from tests.pymc_ext.sampling.targets import require_moments
 from tests.tolerances import monte_carlo
 
-pytest.importorskip("nutpie")
+needs("nutpie")
 Y = np.array([1.2, 0.4, 2.2, 1.9])
 POSTERIOR_SD = 1 / np.sqrt(len(Y) + 1)  # of mu, given y ~ N(mu, 1) and mu ~ N(0, 1)
 POSTERIOR_MEAN = Y.sum() / (len(Y) + 1)

@@ -11,13 +11,14 @@ from pymc_ext.sampling.nutpie import NutpieChain, NutpieNUTS
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
+from tests.needed import needs
 from tests.pymc_ext.sampling.targets import FunnelMap, funnel, gaussian, require_moments
 
 SAMPLERS = {"nutpie": NutpieNUTS}
 MEAN = np.array([5.0, -1.0, 3000.0])
 ROOT = np.array([[1e-3, 0, 0], [1.0, 2.0, 0], [-200.0, 50.0, 400.0]])
 SD = np.sqrt((ROOT**2).sum(1))
-pytest.importorskip("nutpie")
+needs("nutpie")
 
 
 @pytest.fixture(params=list(SAMPLERS))

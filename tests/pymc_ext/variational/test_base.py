@@ -220,7 +220,7 @@ def test_minibatch_models_sample_without_lp_and_refuse_log_p():
     assert approx.result.fresh is None
     stats_ = approx.sample(10).sample_stats
     assert "lq" in stats_ and "lp" not in stats_
-    with pytest.raises(ValueError, match="Minibatch"):
+    with pytest.raises(ValueError, match=r"rows of \['\w+'\] are a pm.Minibatch"):
         approx.draws_with_logs(5)
     with pytest.raises(ValueError, match="other rows for every draw"):
         approx.sample(10, log_likelihood=True)

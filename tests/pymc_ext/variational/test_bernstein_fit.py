@@ -21,6 +21,7 @@ from pymc_ext.variational.bernstein.polish.policy import POLICY
 from pymc_ext.variational.bernstein.polish.stages import Stage, better
 from pymc_ext.variational.bernstein.training.jax_loop import LONGEST, GuardedOptimizer
 from pymc_ext.variational.bernstein.training.schedule import Plateau
+from tests.needed import needs
 from tests.pymc_ext.variational.grouped import grouped
 
 CAUCHY_Y = np.array([1.2083935, -2.7329216, 4.1769943, 1.9710574, -4.2004027, -2.384988])
@@ -487,7 +488,7 @@ def test_pickle_round_trip():
 
 
 def test_jax_loop_takes_the_same_steps():
-    pytest.importorskip("jax", reason="the jax extra is not installed")
+    needs("jax")
     method, ours = fit(normals(3), n=150, method={"gradient": "total"})
     of_jax, jax = fit(normals(3), n=150, method={"backend": "jax"})
     for inference in (method, of_jax):
@@ -502,7 +503,7 @@ def test_jax_loop_takes_the_same_steps():
 
 
 def test_jax_gives_minus_infinity_where_a_parameter_is_outside_its_domain():
-    pytest.importorskip("jax", reason="the jax extra is not installed")
+    needs("jax")
     with pm.Model() as model:
         x = pm.Normal("x", 1.0, 0.3)
         pm.Normal("y", 0.0, x, observed=np.ones(3))  # x is the scale, and may be negative

@@ -96,5 +96,5 @@ def test_bad_input() -> None:
     with pm.Model():
         pm.Normal("y", pm.Normal("x", 0, 1), 1, observed=data, total_size=100)
         noisy = pm.fit(10, method=px.BernsteinVI(random_seed=1), progressbar=False)
-    with pytest.raises(ValueError, match="Minibatch"):
+    with pytest.raises(ValueError, match=r"rows of \['\w+'\] are a pm.Minibatch"):
         px.diagnose(noisy)

@@ -13,6 +13,7 @@ from pymc_ext.variational.bernstein.base import Affine
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.latents import Logistic
 from pymc_ext.variational.bernstein.shape import FlowShape
+from tests.needed import needs
 from tests.tolerances import monte_carlo
 
 D = 3
@@ -88,7 +89,7 @@ def test_only_flows_onto_the_space_serve():
 
 
 def test_exact_draws_in_the_coordinates_of_a_wrong_flow():
-    pytest.importorskip("nutpie")
+    needs("nutpie")
     from pymc_ext.sampling.nutpie import NutpieNUTS
 
     target = CallableDensity(lambda x: -0.5 * (x**2).sum(1), lambda x: -x, dimension=D)

@@ -17,6 +17,7 @@ from pymc_ext.variational.bernstein.shape import FlowShape
 from pymc_ext.variational.bernstein.training.loops import DensityLoop
 from pymc_ext.variational.core.steps import StepOptions
 from pymc_ext.variational.gaussian.monte_carlo import MonteCarlo
+from tests.needed import needs
 
 D = 3
 COV = np.array([[1.0, 0.6, 0.0], [0.6, 2.0, 0.3], [0.0, 0.3, 0.5]])
@@ -130,7 +131,7 @@ def test_what_has_no_path_gradient_says_so():
         StepOptions(gradient="score")
     with pytest.raises(ValueError, match="entropy is known in closed form"):
         MonteCarlo(step=StepOptions(gradient="path"))
-    pytest.importorskip("jax", reason="the jax extra is not installed")
+    needs("jax")
     with pm.Model() as model:
         pm.Normal("x")
     method = px.BernsteinVI(step=StepOptions(gradient="path"), backend="jax", model=model)

@@ -387,7 +387,7 @@ def test_minibatches_with_scales_are_refused(data):
         beta = pm.Normal("beta", 0, pm.HalfNormal("scale"), shape=3)
         pm.Bernoulli("y", logit_p=X_batch @ beta, observed=y_batch, total_size=len(y))
 
-    with pytest.raises(ValueError, match=r"Minibatch needs every variable .* \['scale'\]"):
+    with pytest.raises(ValueError, match=r"rows of \['y'\] are .*Minibatch, which .* \['scale'\]"):
         fit(build)
 
 

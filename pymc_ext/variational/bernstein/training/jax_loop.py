@@ -18,6 +18,7 @@ import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.density.counted import noise_of
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.jax_graphs import jax_function
 from pymc_ext.maths.types import Array
@@ -153,8 +154,8 @@ class JaxLoop:
             raise ImportError("backend='jax' needs JAX: pip install 'trusted-posteriors[jax]'")
         if density.noisy:
             raise ValueError(
-                "backend='jax' compiles the whole loop and cannot draw pm.Minibatch batches "
-                "inside it: use backend='pytensor'"
+                f"{noise_of(density.density)}, and backend='jax' compiles the whole loop and "
+                "cannot draw batches inside it: use backend='pytensor'"
             )
         if options.update is not None or options.normals is not None:
             raise ValueError(

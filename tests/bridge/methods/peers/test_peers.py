@@ -26,6 +26,7 @@ from bridge.methods.problems import DensityProblem, ModelProblem
 from bridge.methods.table import METHODS
 from posteriordb_cases import load_case
 from tests.bridge.conftest import GAUSSIAN
+from tests.needed import needs
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 MODULES = {"pymcx": "pymc_extras", "blackjax": "blackjax", "numpyro": "numpyro"}
@@ -41,7 +42,7 @@ def module(name: str) -> str:
 
 
 def require(package: str) -> None:
-    pytest.importorskip(package, reason=f"{package} is not installed: pip install -e .[peers]")
+    needs(package)
 
 
 def model() -> pm.Model:
@@ -131,7 +132,7 @@ def test_densities_in_jax_are_fitted_too(name: str) -> None:
 
 
 def test_a_density_without_jax_is_refused_in_a_sentence() -> None:
-    pytest.importorskip("jax", reason="JAX is not installed: pip install -e .[jax]")
+    needs("jax")
     density = px.CallableDensity(lambda x: -0.5 * (x**2).sum(axis=1), lambda x: -x, dimension=2)
     with pytest.raises(NoModelError, match=r"no JAX function of the log density.*choose others"):
         in_jax(DensityProblem(density))

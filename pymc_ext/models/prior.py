@@ -1,0 +1,68 @@
+"""Draws of a PyMC model's prior, as the group ``prior`` of ArviZ data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from pymc_ext.arviz_versions import as_dataset
+
+__all__ = ["prior_draws"]
+
+Seed = int | np.random.Generator | np.random.RandomState | None
+FLAT = ("FlatRV", "HalfFlatRV")  # no distribution, which PyMC refuses to draw without a name
+
+
+def prior_draws(model: pm.Model, draws: int, random_seed: Seed = None) -> xr.Dataset:
+    """Free variables and deterministics drawn from the prior, (1, draws, *shape) each.
+
+    What ``pm.sample_prior_predictive`` has as ``prior``, with the model's dims and coords, without
+    drawing data.
+
+    Parameters
+    ----------
+    model
+        Any PyMC model.
+    draws
+        Independent draws, in one chain.
+    random_seed
+        None, an integer, or one of NumPy's generators.
+
+    Raises
+    ------
+    ValueError
+        The prior cannot be drawn from: a variable is ``pm.Flat`` or ``pm.HalfFlat``, or a
+        ``pm.CustomDist`` without ``random=``; or the draws would not be of it: there are
+        potentials, which PyMC's draws ignore.
+
+    Examples
+    --------
+    >>> with pm.Model() as model:
+    ...     x = pm.Normal("x", 0, 2, shape=3)
+    >>> prior_draws(model, 100, random_seed=1)["x"].shape
+    (1, 100, 3)
+    """
+    flat = [rv.name for rv in model.free_RVs if type(rv.owner.op).__name__ in FLAT]
+    if flat:
+        raise ValueError(
+            f"the prior cannot be drawn from: {flat} are pm.Flat or pm.HalfFlat, which are no "
+            "distributions; give them proper priors, or leave out prior=True"
+        )
+    if model.potentials:
+        raise ValueError(
+            "draws of the prior would ignore the model's potentials "
+            f"{[potential.name for potential in model.potentials]}: leave out prior=True, or call "
+            "pm.sample_prior_predictive, which ignores them with a warning"
+        )
+    names = [str(variable.name) for variable in [*model.free_RVs, *model.deterministics]]
+    try:
+        drawn = pm.sample_prior_predictive(
+            draws, model=model, var_names=names, random_seed=random_seed
+        )
+    except NotImplementedError as error:  # PyMC's own sentence names the variable
+        first = str(error).strip().splitlines()[0]
+        raise ValueError(
+            f"the prior cannot be drawn from: {first} Or leave out prior=True"
+        ) from error
+    return as_dataset(drawn["prior"])
