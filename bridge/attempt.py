@@ -17,6 +17,7 @@ from bridge.methods.families import FittedBy
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.verdict import Judgement, by_weights
 from pymc_ext.density.protocol import coordinate_names
+from pymc_ext.interrupts import is_interrupt
 from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.posterior import FRESH_DRAWS
 from pymc_ext.variational.gaussian.runaway import RunawayError
@@ -134,7 +135,8 @@ def attempted(
     its draws are worth ``ess``, and every mean and every sd of an unconstrained coordinate has a k̂
     of its own below ``limit`` and an error of at most 1/√``ess`` sds. One that gives more draws
     is judged by twice as many, up to ``draws``, until that is settled and they are worth
-    ``wanted``. What it failed with is not said again where one of ``others`` did.
+    ``wanted``. What it failed with is not said again where one of ``others`` did. Ctrl-C while it
+    is judged leaves the first draws, of which the caller knows by `pymc_ext.interrupts.Interrupts`.
     """
     begin = time.perf_counter()
     if method.representation == "stan" and not problem.has_program:
@@ -143,11 +145,11 @@ def attempted(
     in_blocks = isinstance(method.run, FittedBy)
     try:
         found = method.run(problem, min(FIRST_BLOCK, draws) if in_blocks else draws, seed)
-        judgement = _judgement(method, found, limit, ess)
-        while found.more is not None and (made := judgement.draws) < draws:
-            if judgement.is_settled(ess, wanted):
-                break
-            found = found.more(min(2 * made, draws))
+        try:
+            found, judgement = _settled(method, found, limit, ess, draws, wanted)
+        except (KeyboardInterrupt, SystemError) as error:
+            if not is_interrupt(error):
+                raise
             judgement = _judgement(method, found, limit, ess)
     except Exception as error:
         if not is_expected(error):
@@ -173,6 +175,19 @@ def attempted(
         good=judgement.good,
     )
     return attempt, found, of_all
+
+
+def _settled(
+    method: Method, found: Fit, limit: float, ess: float, draws: int, wanted: float
+) -> tuple[Fit, Judgement]:
+    """The fit with as many draws as settle what it is worth, and what that is."""
+    judgement = _judgement(method, found, limit, ess)
+    while found.more is not None and (made := judgement.draws) < draws:
+        if judgement.is_settled(ess, wanted):
+            break
+        found = found.more(min(2 * made, draws))
+        judgement = _judgement(method, found, limit, ess)
+    return found, judgement
 
 
 def _of_undefined(found: Fit) -> str:

@@ -26,6 +26,7 @@ from pymc_ext.variational.gaussian.missed_mass import MissedMass
 __all__ = ["Search"]
 
 _log = logging.getLogger(__name__)
+UNSEARCHED = "interrupted while mass outside it was looked for"
 BASINS = "basins"  # what is tried where a mode is missed
 # Of predicted gradients, that chains may take on a posterior that looks improper: predictions lie
 # within a factor of two, and no number of draws settles an improper one.
@@ -83,7 +84,10 @@ class Search:
         self._elbo, self._log_z = -np.inf, np.nan  # of `found`
 
     def attempt(self, method: Method) -> None:
-        """Fit, judge by k̂, and look for mass outside before it is trusted."""
+        """Fit, judge by k̂, and look for mass outside before it is trusted.
+
+        After Ctrl-C the best fit stands, not trusted where mass outside was not looked for.
+        """
         _log.info("trying %s", method.name)
         now(f"{method.name}: fitting")
         attempt, found, k = attempted(
@@ -93,8 +97,11 @@ class Search:
         if found is not None and k is not None:
             outside = None
             if attempt.good:
-                outside, cost = missed(found, k.log_marginal_is, self.seed)
-                attempt = replace(attempt, search_gradients=cost)
+                try:
+                    outside, cost = missed(found, k.log_marginal_is, self.seed)
+                    attempt = replace(attempt, search_gradients=cost)
+                except KeyboardInterrupt:
+                    attempt = replace(attempt, good=False, verdict=f"refused: {UNSEARCHED}")
             if outside is not None:
                 attempt = replace(attempt, verdict=f"refused: {outside.sentence}")
                 self.modes = outside if self.modes is None else self.modes.and_more(outside)

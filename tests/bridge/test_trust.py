@@ -140,21 +140,30 @@ def test_an_interrupt_is_the_end(refused, monkeypatch) -> None:
 
 
 class Interrupted:
-    """A correlated Student t that presses Ctrl-C at its n-th batch of scores, and what follows."""
+    """A correlated Student t that presses Ctrl-C at its n-th batch of scores, and what follows.
 
-    def __init__(self, at: int) -> None:
-        self.at, self.batches = at, 0
+    Or at its n-th batch of values or scores, of lighter tails.
+    """
+
+    def __init__(self, at: int, values: bool = False) -> None:
+        self.at, self.values, self.batches = at, values, 0
+        self.power = 8.0 if values else 2.0
         self.density = CallableDensity(self.log_p, self.score, dimension=3, names=["a", "b", "c"])
 
-    def log_p(self, x: np.ndarray) -> np.ndarray:
-        return -2.0 * np.log1p(np.sum((x - x[:, :1] / 2) ** 2, axis=1))
-
-    def score(self, x: np.ndarray) -> np.ndarray:
+    def count(self) -> None:
         self.batches += 1
         if self.batches == self.at:
             signal.raise_signal(signal.SIGINT)
+
+    def log_p(self, x: np.ndarray) -> np.ndarray:
+        if self.values:
+            self.count()
+        return -self.power * np.log1p(np.sum((x - x[:, :1] / 2) ** 2, axis=1))
+
+    def score(self, x: np.ndarray) -> np.ndarray:
+        self.count()
         y = x - x[:, :1] / 2
-        by_y = -4 * y / (1 + np.sum(y**2, axis=1, keepdims=True))
+        by_y = -2 * self.power * y / (1 + np.sum(y**2, axis=1, keepdims=True))
         by_y[:, 0] = by_y[:, 0] / 2 - by_y[:, 1:].sum(axis=1) / 2
         return by_y
 
@@ -169,6 +178,17 @@ def test_an_interrupt_before_chains_hands_back_the_best_so_far(monkeypatch) -> N
     assert "interrupted: these are weighted draws of the best approximation" in advice.reasons
     assert advice.idata["posterior"]["a"].size == 4000
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_is_an_answer_wherever_it_comes_after_the_first_path() -> None:
+    """In a fit, while it is judged, and while mass outside it is looked for."""
+    whole, verdicts = Interrupted(at=-1, values=True), list[str]()
+    assert bridge.fit(whole.density, random_seed=1).method == "hierarchical"
+    for at in range(whole.batches // 5, whole.batches, whole.batches // 40):
+        advice = bridge.fit(Interrupted(at, values=True).density, random_seed=1)
+        assert advice.trusted or advice.doubts[0].startswith("interrupted")
+        verdicts.append(advice.attempts[-1].verdict)
+    assert any("while mass outside" in verdict for verdict in verdicts)
 
 
 def test_an_interrupted_sampler_of_pymc_is_not_trusted(monkeypatch) -> None:
