@@ -12,7 +12,7 @@ from pymc_ext.arviz_versions import add_group
 from pymc_ext.models.context import context
 from pymc_ext.variational.core.approximation import VectorisedApproximation, require_count
 from pymc_ext.variational.core.attributes import attributes_of
-from pymc_ext.variational.core.inference import DeterministicInference
+from pymc_ext.variational.core.inference import AlgorithmVI
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
@@ -27,7 +27,7 @@ MOST_COVARIANCE = 2_000  # coordinates up to which a covariance is written out: 
 
 
 def fit(
-    method: str | DeterministicInference = "hierarchical",
+    method: str | AlgorithmVI = "hierarchical",
     *,
     model: pm.Model | None = None,
     n: int | None = None,
@@ -117,11 +117,11 @@ def fit(
 
 
 def _inference(
-    method: str | DeterministicInference, model: pm.Model | None, random_seed: int | None
-) -> DeterministicInference:
+    method: str | AlgorithmVI, model: pm.Model | None, random_seed: int | None
+) -> AlgorithmVI:
     if isinstance(method, str):
         return family(method, model=context(model), random_seed=random_seed)
-    if not isinstance(method, DeterministicInference):
+    if not isinstance(method, AlgorithmVI):
         what = f"the class {method.__name__}" if isinstance(method, type) else repr(method)
         raise TypeError(
             "method must be the name of a family, such as 'laplace', or an instance of one, such "

@@ -16,7 +16,7 @@ from pathlib import Path
 import pymc as pm
 
 from pymc_ext.exports import homes_of
-from pymc_ext.variational.core.inference import DeterministicInference
+from pymc_ext.variational.core.inference import AlgorithmVI
 
 __all__ = ["VARIANTS", "family", "family_names"]
 
@@ -48,7 +48,7 @@ def family_names() -> list[str]:
 
 def family(
     name: str, *, model: pm.Model | None = None, random_seed: int | None = None
-) -> DeterministicInference:
+) -> AlgorithmVI:
     """The family of this name, with its own defaults, as an inference for ``pm.fit``.
 
     Parameters
@@ -76,7 +76,7 @@ def family(
         raise ValueError(_unknown(name))
     home = homes_of(PACKAGE / "__init__.pyi")[of_class]
     cls = getattr(import_module(f"{PACKAGE.name}.{home}"), of_class)
-    made: DeterministicInference = cls(**options, model=model, random_seed=random_seed)
+    made: AlgorithmVI = cls(**options, model=model, random_seed=random_seed)
     return made
 
 

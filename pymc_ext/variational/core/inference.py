@@ -1,9 +1,8 @@
-"""A fit under ``pm.fit`` that is not PyMC's own loop; and the thin plug-in of any algorithm."""
+"""The thin plug-in that makes any algorithm a method of ``pm.fit``."""
 
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -31,31 +30,73 @@ logger = logging.getLogger(__name__)
 RICH = ("hierarchical", "basins", "bernstein")  # who tried these is not told of a map
 
 
-class DeterministicInference(Inference):
-    """A fit whose ``fit`` maximises a deterministic objective instead of following noisy gradients.
+class AlgorithmVI(Inference):
+    """An :class:`Algorithm` as a method of ``pm.fit``: makes the density, runs it, keeps q.
 
-    A subclass gives :meth:`optimise`. Works as ``pm.fit(n, method=instance)``; ``n`` bounds the
-    iterations and 0 only initialises.
+    None of PyMC's own loop is in it: ``n`` bounds the algorithm's iterations, and 0 only
+    initialises. ``fit`` and ``refine`` go on from where the last one ended, until :meth:`restart`.
+
+    Parameters
+    ----------
+    algorithm
+        What fits q to the model's density.
+    family
+        PyMC's view of q: a group that can hold what the algorithm returns. The default takes any q.
+    model, start, hyperparameters, random_seed
+        As :class:`pymc_ext.LaplaceVI`.
+    approximation, options
+        Class of what ``pm.fit`` returns, and what the group is to be told.
+
+    Examples
+    --------
+    >>> from pymc_ext.variational.gaussian.laplace import Laplace
+    >>> with model:
+    ...     approx = pm.fit(method=AlgorithmVI(Laplace(), random_seed=1))
     """
 
-    name = "deterministic"
     hist: Array
+    # of fits where log p̃ may be finite nowhere, which is then looked at
+    failures: ClassVar[tuple[type[Exception], ...]] = (
+        ValueError,
+        ArithmeticError,
+        RuntimeError,
+        FitStopped,
+    )
 
-    def __init__(self, approx: VectorisedApproximation, *, random_seed: int | None = None) -> None:
+    def __init__(
+        self,
+        algorithm: Algorithm[Posterior],
+        family: type[FittedGroup] = FittedGroup,
+        *,
+        model: pm.Model | None = None,
+        start: Start | None = None,
+        hyperparameters: Hyperparameters = (),
+        random_seed: int | None = None,
+        approximation: type[VectorisedApproximation] = VectorisedApproximation,
+        **options: object,
+    ) -> None:
+        approx = approximation(
+            family,
+            model=model,
+            hyperparameters=hyperparameters,
+            start=start,
+            random_seed=random_seed,
+            **options,
+        )
         require_double_precision(self)
         super().__init__(KL, approx, None)
         self.random_seed = random_seed
         self._callbacks: Sequence[Callback] = ()
         self._unfitted = [(v, v.get_value()) for v in approx.shared_variables()]
-
-    @abstractmethod
-    def optimise(self, n: int, monitor: Monitor) -> FitResult:
-        """Move the parameters of ``self.approx`` to the optimum, in at most ``n`` iterations."""
+        self.algorithm = algorithm
+        self.name = algorithm.name
+        self.state: object | None = None  # of the last run, from which the next goes on
+        self._counted: CountedDensity | None = None  # one, so that `refine` is counted too
 
     @property
     def default_budget(self) -> int:
         """Iterations of a fit that is told none."""
-        return Algorithm.default_budget
+        return self.algorithm.default_budget
 
     def fit(
         self,
@@ -90,11 +131,8 @@ class DeterministicInference(Inference):
         self._callbacks = tuple(callbacks or ())
         return self._run(n, score is None or score, progressbar)
 
-    def show(self, q: Posterior) -> None:
-        """Put q into ``approx`` during a fit; families whose group holds a fixed q do so."""
-
     def _run(self, n: int, score: bool, progressbar: bool) -> VectorisedApproximation:
-        first, show = len(self.hist), self.show
+        first, show = len(self.hist), self.approx.group.hold
         with Monitor(self.approx, self._callbacks, first, n, progressbar, show) as monitor:
             self.approx.result = self.optimise(n, monitor) if n else self._initial_result()
         result = self.approx.result
@@ -117,7 +155,7 @@ class DeterministicInference(Inference):
             variable.set_value(value)
         self.approx.group.forget()
         self.hist = self.approx.hist = np.asarray(())
-        self.approx.result = self.approx.proposal = None
+        self.approx.result = self.approx.proposal = self.state = None
 
     def refine(self, n: int, progressbar: bool = True, progressbar_theme: object = None) -> None:
         """Continue from the present parameters for at most ``n`` iterations."""
@@ -139,68 +177,6 @@ class DeterministicInference(Inference):
             compile_seconds=self.approx.compile_seconds,
             random_seed=self.random_seed,
         )
-
-
-class AlgorithmVI(DeterministicInference):
-    """An :class:`Algorithm` as a method of ``pm.fit``: makes the density, runs it, keeps q.
-
-    ``fit`` and ``refine`` go on from where the last one ended, until :meth:`restart`.
-
-    Parameters
-    ----------
-    algorithm
-        What fits q to the model's density.
-    family
-        PyMC's view of q: a group that can hold what the algorithm returns. The default takes any q.
-    model, start, hyperparameters, random_seed
-        As :class:`pymc_ext.LaplaceVI`.
-    approximation, options
-        Class of what ``pm.fit`` returns, and what the group is to be told.
-
-    Examples
-    --------
-    >>> from pymc_ext.variational.gaussian.laplace import Laplace
-    >>> with model:
-    ...     approx = pm.fit(method=AlgorithmVI(Laplace(), random_seed=1))
-    """
-
-    # of fits where log p̃ may be finite nowhere, which is then looked at
-    failures: ClassVar[tuple[type[Exception], ...]] = (
-        ValueError,
-        ArithmeticError,
-        RuntimeError,
-        FitStopped,
-    )
-
-    def __init__(
-        self,
-        algorithm: Algorithm[Posterior],
-        family: type[FittedGroup] = FittedGroup,
-        *,
-        model: pm.Model | None = None,
-        start: Start | None = None,
-        hyperparameters: Hyperparameters = (),
-        random_seed: int | None = None,
-        approximation: type[VectorisedApproximation] = VectorisedApproximation,
-        **options: object,
-    ) -> None:
-        approx = approximation(
-            family,
-            model=model,
-            hyperparameters=hyperparameters,
-            start=start,
-            random_seed=random_seed,
-            **options,
-        )
-        super().__init__(approx, random_seed=random_seed)
-        self.algorithm = algorithm
-        self.name = algorithm.name
-        self.state: object | None = None  # of the last run, from which the next goes on
-        self._counted: CountedDensity | None = None  # one, so that `refine` is counted too
-
-    @property
-    def default_budget(self) -> int:
-        return self.algorithm.default_budget
 
     def optimise(self, n: int, monitor: Monitor) -> FitResult:
         refuse_missing_data(self.approx.model)
@@ -234,10 +210,3 @@ class AlgorithmVI(DeterministicInference):
 
     def keep(self, fitted: Fitted[Posterior]) -> None:
         """What else of the fit the approximation remembers."""
-
-    def show(self, q: Posterior) -> None:
-        self.approx.group.hold(q)
-
-    def restart(self) -> None:
-        super().restart()
-        self.state = None
