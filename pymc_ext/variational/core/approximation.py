@@ -86,7 +86,7 @@ class VectorisedApproximation(GraphApproximation):
 
     def require_exact_logp(self) -> None:
         """Raise ValueError where the model's data are ``pm.Minibatch``."""
-        if self.has_minibatch:
+        if self.density.noisy:
             raise ValueError(
                 f"{noise_of(self.density)}: build the model on all data to evaluate it"
             )
@@ -186,7 +186,7 @@ class VectorisedApproximation(GraphApproximation):
         """
         require_count("draws", draws)
         require_count("chains", chains)
-        if self.has_minibatch and kwargs.get("log_likelihood"):
+        if self.density.noisy and kwargs.get("log_likelihood"):
             raise ValueError(
                 f"the rows of {self.density.batches} are a pm.Minibatch, so that log_likelihood "
                 "would be of other rows for every draw: build the model on all data, take the "
@@ -195,7 +195,7 @@ class VectorisedApproximation(GraphApproximation):
             )
         theta, log_q = self.q.forward(self.latent_draws(chains * draws, random_seed))
         stats = {"lq": log_q.reshape(chains, -1)}
-        if logs and not self.has_minibatch:
+        if logs and not self.density.noisy:
             stats["lp"] = self.density.log_density(theta).reshape(chains, -1)
         trace = self.trace_of(theta.reshape(chains, -1, theta.shape[-1]), stats)
         if not return_inferencedata:

@@ -96,11 +96,6 @@ class GraphApproximation(Approximation):
         """Generator of the group, which seeds PyMC's own loops."""
         return self.group.rng
 
-    @property
-    def has_minibatch(self) -> bool:
-        """Whether log p̃ is a noisy estimate from ``pm.Minibatch`` data."""
-        return self.density.noisy
-
     mean = property(lambda self: self.group.mean, doc="E θ, symbolic, shape (D,).")
     std = property(lambda self: self.group.std, doc="Standard deviations of θ, symbolic, (D,).")
     cov = property(lambda self: self.group.cov, doc="Cov θ, symbolic, shape (D, D).")
