@@ -120,7 +120,13 @@ class DeterministicInference(Inference):
         self.approx.result = self.approx.proposal = None
 
     def refine(self, n: int, progressbar: bool = True, progressbar_theme: object = None) -> None:
-        """Continue from the present parameters for at most ``n`` iterations."""
+        """Continue from the present parameters for at most ``n`` iterations.
+
+        Raises
+        ------
+        TypeError
+            There has been no fit.
+        """
         if self.approx.result is None:
             raise TypeError("call fit before refine")
         self._run(n, True, progressbar)
@@ -200,6 +206,7 @@ class AlgorithmVI(DeterministicInference):
 
     @property
     def default_budget(self) -> int:
+        """Iterations of a fit that is told none."""
         return self.algorithm.default_budget
 
     def optimise(self, n: int, monitor: Monitor) -> FitResult:
