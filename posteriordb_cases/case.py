@@ -89,7 +89,13 @@ class Case:
 
     @cached_property
     def data(self) -> dict[str, Json]:
-        """Data of the Stan program: int, np.float64, and np.ndarray for JSON's lists."""
+        """Data of the Stan program: int, np.float64, and np.ndarray for JSON's lists.
+
+        Raises
+        ------
+        FileNotFoundError
+            The case's data are missing.
+        """
         info = read_json(self.database / "data" / "info" / f"{self.data_name}.info.json")
         path = self.database / f"{info['data_file']}.zip"
         if not path.is_file():

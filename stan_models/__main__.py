@@ -20,6 +20,7 @@ from stan_models.toolchain import (
     present_toolchain,
     use_wheel,
 )
+from stan_models.toolchain.wheel import chosen
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -75,6 +76,15 @@ def _show(toolchain: Toolchain) -> None:
     table.add_row("directory", str(toolchain.path))
     table.add_row("cache", str(cache_directory()))
     Console(soft_wrap=True).print(table)
+    wheel = chosen(cache_directory()) if toolchain.is_assembled else None
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if wheel is not None and wheel.python not in (None, here):
+        _say(
+            f"note: the cache was filled with the wheel of Python {wheel.python}, "
+            f"{wheel.path.name}: it serves Python {here}, for which there may be one of a newer "
+            f"Stan; for that give another {CACHE_VARIABLE}, or "
+            "`python -m stan_models setup --wheel PATH`"
+        )
 
 
 def _say(message: str) -> None:

@@ -153,6 +153,11 @@ class StanChain:
         """The next ``iterations`` states; with ``adapt``, a warm-up of that length.
 
         Another thread's :meth:`stop` ends it early: fewer states come back.
+
+        Raises
+        ------
+        StanError
+            Stan ends the chain: its message.
         """
         positive(iterations=iterations)
         points = np.empty((iterations, self.dimension))

@@ -195,6 +195,13 @@ class StanDensity:
             Whether transformed parameters and generated quantities are computed too.
         random_seed
             For the generated quantities' random numbers; needed if ``generated``.
+
+        Raises
+        ------
+        ValueError
+            ``generated`` without ``random_seed``, or points of another dimension.
+        StanError
+            Stan refuses a generated quantity: its message.
         """
         if generated and random_seed is None:
             raise ValueError("generated=True needs random_seed, got None")
@@ -234,7 +241,15 @@ class StanDensity:
         return self.unconstrain_columns(np.concatenate(columns, axis=1))
 
     def unconstrain_columns(self, flat: Array) -> Array:
-        """Map the parameters' columns in Stan's CSV order, (N, K), to (N, D)."""
+        """Map the parameters' columns in Stan's CSV order, (N, K), to (N, D).
+
+        Raises
+        ------
+        ValueError
+            The shape is another.
+        StanError
+            A value is outside its constraint; the message is Stan's.
+        """
         flat = np.ascontiguousarray(flat, dtype=float)
         columns = self.count(transformed=False)
         if flat.ndim != 2 or flat.shape[1] != columns:

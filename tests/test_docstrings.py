@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
+import inspect
+import re
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import arviz as az
@@ -14,7 +19,9 @@ import pytest
 import scipy.stats
 
 import bridge
+import posteriordb_cases
 import pymc_ext as px
+import stan_models
 from posteriordb_cases import load_case
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,3 +92,42 @@ def test_a_wrong_example_is_seen() -> None:
     runner = doctest.DocTestRunner(checker=ShownOutput(), optionflags=FLAGS)
     runner.run(test, out=lambda text: None)
     assert runner.failures == 1
+
+
+PUBLIC = (bridge, px, px.gp, stan_models, posteriordb_cases)
+
+
+def public_functions() -> dict[str, Callable[..., object]]:
+    """Functions that the packages export, and public methods of classes that they export."""
+    found = {}
+    for package in PUBLIC:
+        for name in package.__all__:
+            thing = getattr(package, name)
+            of = vars_of(thing) if inspect.isclass(thing) else {"": thing}
+            for key, member in of.items():
+                function = getattr(member, "fget", None) or getattr(member, "func", None)
+                function = function or getattr(member, "__func__", None) or member
+                if inspect.isfunction(function) and function.__module__.startswith(PACKAGES):
+                    found[f"{package.__name__}.{name}.{key}".rstrip(".")] = function
+    return found
+
+
+def vars_of(kind: type) -> dict[str, object]:
+    names = [name for name in dir(kind) if not name.startswith("_")]
+    return {name: inspect.getattr_static(kind, name) for name in names}
+
+
+def raises(function: Callable[..., object]) -> bool:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    return any(isinstance(node, ast.Raise) and node.exc is not None for node in ast.walk(tree))
+
+
+def test_every_public_function_says_what_it_does_and_raises() -> None:
+    silent, hidden = [], []
+    for name, function in public_functions().items():
+        text = inspect.getdoc(function) or ""
+        silent += [] if text else [name]
+        hidden += [name] if raises(function) and not re.search("[Rr]aise|Error", text) else []
+    assert len(public_functions()) > 200
+    assert not silent, f"without a docstring: {silent}"
+    assert not hidden, f"raise what their docstrings do not say: {hidden}"

@@ -172,6 +172,7 @@ PUBLIC = {
     "pymc.backends.base": "api/backends",
     "pymc.distributions.transforms": "api/distributions/transforms",
     "pymc.gp": "api/gp",
+    "pymc.stats": "what the warning of pymc.compute_log_prior says to import from",
     "pymc.gp.mean": "api/gp/mean",
     "pymc.gp.util": "api/gp/util",
     "pymc.math": "api/math",

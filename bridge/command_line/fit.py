@@ -21,26 +21,23 @@ MOST_ROWS = 40  # of a summary on the terminal, but that every scalar has one
 def fit_command(arguments: argparse.Namespace, console: Console) -> int:
     """The first approximation to trust; 3 where not even the draws of NUTS are."""
     try:
-        with console.status("fitting ..."):
-            advice = fit(
-                arguments.program,
-                arguments.data,
-                methods=arguments.methods or LADDER,
-                khat=KHAT_USABLE if arguments.khat is None else arguments.khat,
-                draws=arguments.draws,
-                ess=arguments.ess,
-                effort=arguments.effort,
-                want=arguments.want,
-                posterior_predictive=_by_name(
-                    arguments.posterior_predictive, "--posterior-predictive"
-                ),
-                observed_data=arguments.observed_data,
-                log_likelihood=arguments.log_likelihood,
-                log_prior=arguments.log_prior,
-                prior=_prior(arguments.prior),
-                random_seed=arguments.seed,
-                progressbar=False,
-            )
+        advice = fit(
+            arguments.program,
+            arguments.data,
+            methods=arguments.methods or LADDER,
+            khat=KHAT_USABLE if arguments.khat is None else arguments.khat,
+            draws=arguments.draws,
+            ess=arguments.ess,
+            effort=arguments.effort,
+            want=arguments.want,
+            posterior_predictive=_by_name(arguments.posterior_predictive, "--posterior-predictive"),
+            observed_data=arguments.observed_data,
+            log_likelihood=arguments.log_likelihood,
+            log_prior=arguments.log_prior,
+            prior=_prior(arguments.prior),
+            random_seed=arguments.seed,
+            progressbar=True,
+        )
     except NoAnswerError as error:
         console.print(str(error), highlight=False, markup=False)
         return NOT_TRUSTED

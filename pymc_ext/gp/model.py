@@ -265,6 +265,11 @@ class Approximate:
         """Graphs of the latent's posterior mean and covariance (or variance) at ``Xnew``.
 
         With L > 1 latents mean and variance gain a last axis L, the covariance a first one.
+
+        Raises
+        ------
+        ValueError
+            There are no data yet.
         """
         if not self.inputs:
             raise ValueError("no data yet: call marginal_likelihood first")
@@ -353,7 +358,13 @@ class Approximate:
         point: Point | None = None,
         model: pm.Model | None = None,
     ) -> np.ndarray:
-        """log p(y* | y, θ) of every new observation, (n*,); arguments as in `predict`."""
+        """log p(y* | y, θ) of every new observation, (n*,); arguments as in `predict`.
+
+        Raises
+        ------
+        ValueError
+            ``Xnew`` and ``ynew`` differ in their rows.
+        """
         y = self.likelihood.check(ynew)
         mu, variance, phi = self._numbers(Xnew, point, True, model)
         if len(y) != len(mu):
@@ -378,6 +389,11 @@ class Approximate:
             Levels in (0, 1).
         of
             "mean" or "latent".
+
+        Raises
+        ------
+        ValueError
+            A level is outside (0, 1), ``of`` is something else, or there are several latents.
         """
         q = np.atleast_1d(np.asarray(q, dtype=float))
         if not np.all((q > 0) & (q < 1)):

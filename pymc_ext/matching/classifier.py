@@ -112,6 +112,12 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
 
         The posterior does not depend on the order or the grouping of the rows. A failing call
         changes nothing. Parameters set after the first call count from the next `fit` on.
+
+        Raises
+        ------
+        ValueError
+            The first call lacks ``classes``, a later one names others, a label is none of them, or
+            ``alpha`` is to be chosen from all data.
         """
         first = not hasattr(self, "state_")
         X, y, weight = self._checked(X, y, sample_weight, reset=first)
@@ -241,6 +247,11 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
             All the data seen, weighted as in the fit. With them ``sample_stats`` has, beside
             ``lq`` (log q, normalised), ``lp``: log prior plus exact log-likelihood, so that k̂ can
             be computed.
+
+        Raises
+        ------
+        ValueError
+            ``X`` is given without ``y``, or ``y`` without ``X``.
         """
         check_is_fitted(self)
         if (X is None) != (y is None):

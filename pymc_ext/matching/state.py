@@ -146,7 +146,13 @@ class MatchingState:
             del self.__dict__["posterior"]
 
     def design(self, X: ArrayLike) -> np.ndarray:
-        """Checked rows with the intercept's column of ones, (n, p)."""
+        """Checked rows with the intercept's column of ones, (n, p).
+
+        Raises
+        ------
+        ValueError
+            The shape is another, or a value is not finite.
+        """
         X = np.asarray(X, dtype=float)
         if X.ndim != 2 or X.shape[1] != self.n_features or len(X) == 0:
             raise ValueError(
@@ -157,7 +163,13 @@ class MatchingState:
         return np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
 
     def encode(self, y: ArrayLike) -> np.ndarray:
-        """Positions of labels y (n,) in ``classes``."""
+        """Positions of labels y (n,) in ``classes``.
+
+        Raises
+        ------
+        ValueError
+            y is not one-dimensional, or has labels that are no classes.
+        """
         y = np.asarray(y)
         if y.ndim != 1:
             raise ValueError(f"y must be one-dimensional, got shape {y.shape}")
@@ -203,7 +215,13 @@ class MatchingState:
         }
 
     def replace(self, **settings: Unpack[Settings]) -> MatchingState:
-        """The same data under another ``alpha``, ``method``, ``link`` or ``prior_precision``."""
+        """The same data under another ``alpha``, ``method``, ``link`` or ``prior_precision``.
+
+        Raises
+        ------
+        ValueError
+            A setting belongs to the data that were seen, as ``classes``.
+        """
         fixed = {"classes", "fit_intercept", "n_features"} & set(settings)
         if fixed:
             raise ValueError(f"{sorted(fixed)} belong to the data seen and cannot be replaced")

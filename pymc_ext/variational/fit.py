@@ -70,7 +70,8 @@ def fit(
     -------
     InferenceData (PyMC 6: DataTree)
         ``posterior`` has the draws with the model's coords and dims, ``sample_stats`` log p̃ and
-        log q of each (``lp``, ``lq``; no ``lp`` with ``pm.Minibatch`` data), ``observed_data`` and
+        log q of each (``lp``, ``lq``) and log importance weights (``log_weight``, normalised and
+        Pareto-smoothed; only ``lq`` with ``pm.Minibatch`` data), ``observed_data`` and
         ``constant_data`` what the model holds. ``fit``, where q is Gaussian, has its
         ``mean_vector`` (rows,) and ``covariance_matrix`` (rows, columns), unconstrained, each
         coordinate by name, as ``sigma_log__`` or ``beta[north]``; beyond 2,000 coordinates

@@ -13,7 +13,13 @@ def program_names() -> list[str]:
 
 
 def program_path(name: str) -> Path:
-    """Path of the program called ``name``; an unknown name lists the near ones."""
+    """Path of the program called ``name``; an unknown name lists the near ones.
+
+    Raises
+    ------
+    ValueError
+        There is no such program.
+    """
     path = _folder() / f"{name}.stan"
     if not path.is_file():
         near = get_close_matches(name, program_names()) or program_names()

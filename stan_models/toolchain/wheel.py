@@ -40,6 +40,15 @@ class Wheel:
     def version(self) -> str:
         return self.path.name.split("-")[1]
 
+    @property
+    def python(self) -> str | None:
+        """The Python it was made for, as ``"3.11"``; None where its name does not say.
+
+        What is taken of it, Stan's C++, works for all; but not every Python has every version.
+        """
+        found = re.search(r"-cp(\d)(\d+)-", self.path.name)
+        return None if found is None else f"{found[1]}.{found[2]}"
+
 
 def obtain(cache: Path) -> Wheel:
     """The wheel chosen earlier, or the newest the registry has for this machine."""

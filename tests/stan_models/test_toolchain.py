@@ -300,6 +300,20 @@ def test_command_line_with_stan(toolchain, capsys):
 
 
 @pytest.mark.stan
+@pytest.mark.parametrize(("made_for", "noticed"), [("cp39-cp39", True), ("py3-none", False)])
+def test_a_cache_filled_by_another_python_is_noticed(
+    made_for, noticed, toolchain, monkeypatch, capsys
+):
+    if not toolchain.is_assembled:
+        pytest.skip("an installed CmdStan is in use")
+    name = f"httpstan-4.13.0-{made_for}-manylinux.whl"
+    monkeypatch.setattr("stan_models.__main__.chosen", lambda _: Wheel(Path(name), "a" * 64))
+    assert main(["info"]) == 0
+    note = f"the wheel of Python 3.9, {name}"
+    assert (note in capsys.readouterr().out) == noticed
+
+
+@pytest.mark.stan
 def test_assembled_record_says_where_stan_is_from(toolchain):
     if not toolchain.is_assembled:
         pytest.skip("an installed CmdStan is in use")

@@ -97,7 +97,13 @@ class Likelihood(ABC):
     def matched(
         self, y: np.ndarray, phi: Parameters, method: str, alpha: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of the Gaussian that replaces every p(y_i | f), see `Matching`."""
+        """Mean and variance of the Gaussian that replaces every p(y_i | f), see `Matching`.
+
+        Raises
+        ------
+        ValueError
+            The table of matches has no Gaussian for this likelihood.
+        """
         raise ValueError(
             f"no Gaussian stands for {type(self).__name__} in the table of matches: use "
             "BernoulliLogit, Categorical or Poisson, or rule=CVI()"

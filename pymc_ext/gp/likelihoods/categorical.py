@@ -66,6 +66,7 @@ class Categorical(Likelihood):
         return _one_hot(y, self.n_latent) - p, -p * (1 - p), -p * (1 - p) * (1 - 2 * p)
 
     def scale(self, y: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+        """Raises TypeError: it integrates over draws, not over one-dimensional nodes."""
         raise TypeError("Categorical integrates over draws, not one-dimensional nodes")
 
     def expectations(
@@ -99,6 +100,7 @@ class Categorical(Likelihood):
         phi: Parameters,
         power: float = 1.0,
     ) -> Tilted:
+        """As of any likelihood, for power 1; ValueError for others."""
         log_p = np.log(self.predict(mean, variance, phi)[0])
         chosen = np.take_along_axis(log_p, y.astype(int)[:, None], axis=1)[:, 0]
         if power != 1.0:

@@ -79,6 +79,7 @@ class EP(Rule):
         y: np.ndarray,
         phi: Parameters,
     ) -> GaussianSites:
+        """As of any rule; ImproperPosteriorError where a cavity has no variance."""
         a = self.power
         m_c, v_c, k = cavities(posterior, sites, a)
         if np.any(k <= 0):
@@ -147,4 +148,5 @@ class EP(Rule):
         y: np.ndarray,
         phi: Parameters,
     ) -> Slopes:
+        """Raises TypeError: the EP energy is stationary in EP's sites."""
         raise TypeError("the EP energy is stationary in EP's sites: no slopes are needed")

@@ -78,6 +78,7 @@ class Logistic(Latent):
 
     @property
     def scale(self) -> float:
+        """Of the standard logistic, at which the variance is 1."""
         return float(np.sqrt(3) / np.pi)
 
     def draw(self, z: Elementwise, dim: int, xp: Namespace = NUMPY) -> Elementwise:
@@ -108,6 +109,7 @@ class StudentT(Latent):
 
     @property
     def scale(self) -> float:
+        """Of the standard Student-t, at which the quartiles are a normal's."""
         return float(0.6744897501960817 / stdtrit(self.df, 0.75))
 
     def draw(self, z: Elementwise, dim: int, xp: Namespace = NUMPY) -> Elementwise:
@@ -125,6 +127,7 @@ class StudentT(Latent):
         return -(self.df + 1) * v / (self.df * self.scale**2 + v**2)
 
     def normal_of(self, v: Array) -> Array:
+        """Raises NotImplementedError: two normals are behind one such variable."""
         raise NotImplementedError("two normals are behind one Student-t variable")
 
 

@@ -147,7 +147,13 @@ class BernsteinVI(StochasticVI):
             self.algorithm = replace(algorithm, make_loop=JaxLoop)
 
     def refine(self, n: int, progressbar: bool = True, progressbar_theme: object = None) -> None:
-        """Continue the ELBO training from the present parameters for at most ``n`` steps."""
+        """Continue the ELBO training from the present parameters for at most ``n`` steps.
+
+        Raises
+        ------
+        TypeError
+            There has been no fit.
+        """
         if self.state is None:
             raise TypeError("call fit before refine")
         super().refine(n, progressbar, progressbar_theme)

@@ -15,6 +15,7 @@ import pytensor.tensor as pt
 
 from pymc_ext.arviz_versions import add_group
 from pymc_ext.density.counted import noise_of
+from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
 from pymc_ext.models.prior import prior_draws
 from pymc_ext.seeds import check_seed
@@ -152,8 +153,10 @@ class VectorisedApproximation(GraphApproximation):
     ) -> Any:
         """Draws of q as InferenceData (PyMC 6: DataTree), as ``pm.sample`` gives it.
 
-        ``sample_stats`` has ``lp`` and ``lq``, as ``az.loo_approximate_posterior`` takes them; the
-        attributes of ``posterior`` say what fitted q, how good it is and what it has cost.
+        ``sample_stats`` has ``lp`` and ``lq``, as ``az.loo_approximate_posterior`` takes them, and
+        ``log_weight``, what weighs these draws to make them draws of the posterior: lp − lq,
+        Pareto-smoothed and normalised over all chains. The attributes of ``posterior`` say what
+        fitted q, how good it is and what it has cost; weights do not serve where k̂ is above 0.7.
 
         Parameters
         ----------
@@ -167,8 +170,8 @@ class VectorisedApproximation(GraphApproximation):
             None, an integer from 0 to 2³² − 1, or a NumPy Generator.
         logs
             Whether log p̃ of each draw is wanted: on a million rows it takes a tenth of a second,
-            and the draw next to nothing. ``lp`` is left out with ``pm.Minibatch`` data, too, where
-            it would be a noisy estimate.
+            and the draw next to nothing. ``lp`` and ``log_weight`` are left out with
+            ``pm.Minibatch`` data, too, where they would be noisy estimates.
         prior
             Whether to draw from the model's prior, too, as many: the group ``prior``, in one chain.
         return_inferencedata
@@ -197,6 +200,7 @@ class VectorisedApproximation(GraphApproximation):
         stats = {"lq": log_q.reshape(chains, -1)}
         if logs and not self.density.noisy:
             stats["lp"] = self.density.log_density(theta).reshape(chains, -1)
+            stats["log_weight"] = log_weights(stats["lp"] - stats["lq"])
         trace = self.trace_of(theta.reshape(chains, -1, theta.shape[-1]), stats)
         if not return_inferencedata:
             return trace
@@ -259,6 +263,14 @@ class VectorisedApproximation(GraphApproximation):
     def _constrain(self, theta: Array) -> list[Array]:
         parts = [self._constrained(theta[i : i + CHUNK]) for i in range(0, len(theta), CHUNK)]
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def log_weights(log_ratios: Array) -> Array:
+    """Log weights of log ratios (chains, draws), Pareto-smoothed, summing to 1 over all of them."""
+    ratios = np.where(np.isnan(log_ratios), -np.inf, log_ratios).ravel()  # an undefined one is none
+    if not np.isfinite(ratios.max()):  # no draw where the posterior is
+        return np.full_like(log_ratios, np.nan)
+    return psislw(ratios)[0].reshape(log_ratios.shape)
 
 
 def require_count(name: str, n: object) -> None:

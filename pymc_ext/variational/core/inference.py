@@ -158,7 +158,13 @@ class AlgorithmVI(Inference):
         self.approx.result = self.approx.proposal = self.state = None
 
     def refine(self, n: int, progressbar: bool = True, progressbar_theme: object = None) -> None:
-        """Continue from the present parameters for at most ``n`` iterations."""
+        """Continue from the present parameters for at most ``n`` iterations.
+
+        Raises
+        ------
+        TypeError
+            There has been no fit.
+        """
         if self.approx.result is None:
             raise TypeError("call fit before refine")
         self._run(n, True, progressbar)

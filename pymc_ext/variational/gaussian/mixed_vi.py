@@ -30,6 +30,7 @@ class _LaplaceBasedVI(AlgorithmVI):
             self._given = base
 
     def optimise(self, n: int, monitor: Monitor) -> FitResult:
+        """As of any family; ValueError where ``base`` is given and has not been fitted."""
         given = self._given
         if given is not None and self.state is None:
             if not isinstance(given, LaplaceApproximation) or given.laplace is None:

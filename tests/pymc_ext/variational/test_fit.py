@@ -51,7 +51,9 @@ def test_a_name_gives_draws_and_numbers_with_the_models_coords(model, tmp_path) 
     assert list(fit["columns"].values) == ["level[north]", "level[south]"]
     np.testing.assert_array_equal(idata["observed_data"]["y"], Y)
     np.testing.assert_array_equal(idata["constant_data"]["shift"], [1.0, 0.0])
-    assert {"lp", "lq"} <= set(idata["sample_stats"])
+    stats = idata["sample_stats"]
+    assert {"lp", "lq", "log_weight"} <= set(stats)
+    assert np.exp(stats["log_weight"]).values.sum() == pytest.approx(1)
     idata.to_netcdf(str(tmp_path / "kept.nc"))
     kept = az.from_netcdf(str(tmp_path / "kept.nc"))
     for attributes in (kept["posterior"].attrs, kept["fit"].attrs):
@@ -60,6 +62,22 @@ def test_a_name_gives_draws_and_numbers_with_the_models_coords(model, tmp_path) 
         assert attributes["options"].startswith("Laplace(")
         assert attributes["gradient_evaluations"] > 0
         assert attributes["trusted_posteriors_version"]
+
+
+def test_weights_make_draws_of_q_those_of_the_posterior() -> None:
+    """The Gaussian of a Student-t is too narrow; weighted, its draws have the sd."""
+    with pm.Model():
+        pm.StudentT("x", nu=20, mu=1.0, sigma=2.0)
+        approx = pm.fit(method=px.LaplaceVI(random_seed=1), progressbar=False)
+    idata = approx.sample(20_000, chains=2, random_seed=1)
+    x, weights = idata["posterior"]["x"].values, np.exp(idata["sample_stats"]["log_weight"].values)
+    assert weights.shape == (2, 20_000) and weights.sum() == pytest.approx(1)
+    sd = 2.0 * np.sqrt(20 / 18)
+    assert x.std() < 0.99 * sd
+    found = np.sqrt((weights * (x - 1.0) ** 2).sum())
+    assert found == pytest.approx(sd, rel=monte_carlo(2 / np.sqrt(x.size)))
+    assert "log_weight" not in approx.sample(20, logs=False)["sample_stats"]
+    assert np.exp(approx.sample(1)["sample_stats"]["log_weight"]).item() == 1
 
 
 def test_it_works_in_a_context_and_a_seed_means_a_result(model) -> None:

@@ -57,7 +57,13 @@ class SavedPosterior:
         return self.q.dimension
 
     def rvs(self, size: int = 1, random_state: Seed = None) -> Array:
-        """Independent draws, (size, D), unconstrained."""
+        """Independent draws, (size, D), unconstrained.
+
+        Raises
+        ------
+        ValueError
+            ``size`` is not a positive integer.
+        """
         if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
             raise ValueError(f"size must be an integer >= 1, got {size!r}")
         rng = np.random.default_rng(random_state)
@@ -101,7 +107,13 @@ class SavedPosterior:
         return moment(self.q, "cov")
 
     def by_variable(self, theta: ArrayLike) -> dict[str, Array]:
-        """θ (..., D) by name of its variable, (..., *shape), unconstrained."""
+        """θ (..., D) by name of its variable, (..., *shape), unconstrained.
+
+        Raises
+        ------
+        ValueError
+            The q is of no model.
+        """
         if not self.variables:
             raise ValueError("the q kept is of no model: it has coordinates, see names")
         rows = np.asarray(theta, dtype=float)
