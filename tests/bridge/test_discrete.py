@@ -10,6 +10,7 @@ from scipy.stats import binom, halfnorm, norm
 import bridge
 import pymc_ext as px
 from tests.needed import needs
+from tests.tolerances import monte_carlo
 
 SITES, VISITS = 40, 4
 POINTS = 60  # of each axis of the grids below
@@ -130,6 +131,34 @@ def test_presence_in_an_occupancy_model_is_recovered(pmx, seen) -> None:
     truth = expected(np.log(both).sum(axis=1), there / both)
     assert 0.05 < truth.min() < 0.95 and truth.max() == pytest.approx(1)
     assert np.all(abs(recovered(pmx, occupancy(seen), "there") - truth) < NEAR)
+
+
+def test_a_hidden_markov_model_is_fitted_without_its_states(pmx) -> None:
+    """Evidence and mean as of the forward algorithm; pymc-extras does not draw the states."""
+    P, steps = np.array([[0.9, 0.1], [0.2, 0.8]]), 30
+    rng = np.random.default_rng(3)
+    states = [0]
+    for _ in range(steps - 1):
+        states.append(rng.choice(2, p=P[states[-1]]))
+    y = rng.normal(np.array([-1.0, 1.0])[states], 0.8)
+    with pm.Model() as model:
+        gap = pm.HalfNormal("gap", 2)
+        start = pm.Categorical.dist([0.5, 0.5])
+        state = pmx.DiscreteMarkovChain("state", P=P, init_dist=start, shape=steps)
+        pm.Normal("y", gap * (2 * state - 1), 0.8, observed=y)
+    grid = np.linspace(0.005, 4, 800)
+    likelihood = norm.pdf(y[:, None, None], np.stack([-grid, grid], axis=1), 0.8)
+    forward, log_p = 0.5 * likelihood[0], halfnorm.logpdf(grid, scale=2)
+    for each in likelihood[1:]:
+        forward = (forward @ P) * each
+    log_p += np.log(forward.sum(axis=1))
+    advice = bridge.fit(pmx.marginalize(model, ["state"]), random_seed=1, progressbar=False)
+    assert advice.trusted
+    evidence, error = advice.log_evidence
+    truth = np.log(np.trapezoid(np.exp(log_p), grid))
+    assert abs(evidence - truth) < monte_carlo(max(error, 1e-3))
+    mean = expected(log_p, grid[:, None])[0]
+    assert abs(advice.idata["posterior"]["gap"].values.mean() - mean) < NEAR
 
 
 def test_families_fit_what_is_left(pmx, seen) -> None:
