@@ -15,7 +15,7 @@ READY_MINIMUM := $(VENV_MINIMUM)/.installed
 EXTRAS := stan,report,jax,cluster,bambi,discrete,test
 # what .ci/run runs on PyMC 6: every door, and every place where the versions differ
 PYMC6_SHORT := tests/test_every_door.py tests/test_versions.py tests/pymc_ext/gp/test_model.py \
-	tests/pymc_ext/ops/test_callback.py tests/pymc_ext/variational/test_diagonal.py \
+	tests/pymc_ext/ops/test_callback.py tests/pymc_ext/variational/gaussian/test_diagonal.py \
 	tests/posteriordb_cases/test_case.py tests/bridge/measures/test_moments.py tests/bridge/measures/test_khat.py \
 	tests/pymc_ext/test_over_draws.py
 export OMP_NUM_THREADS ?= 1

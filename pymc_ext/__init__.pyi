@@ -18,17 +18,15 @@ from .variational.bernstein.polish.weighted import ImportanceWeighted as Importa
 from .variational.bernstein.polish.weighted import Polish as Polish
 from .variational.bernstein.shape import FlowShape as FlowShape
 from .variational.bernstein.vi import BernsteinVI as BernsteinVI
-from .variational.core.inference import AlgorithmVI as AlgorithmVI
 from .variational.core.saved.codec import FileError as FileError
 from .variational.core.saved.codec import NotKeptError as NotKeptError
-from .variational.core.saved.load import load as load
 from .variational.core.saved.posterior import SavedPosterior as SavedPosterior
 from .variational.core.saved.posterior import save as save
 from .variational.core.steps import StepOptions as StepOptions
 from .variational.diagnosis import diagnose as diagnose
+from .variational.elbo.fixed_draws import FixedDraws as FixedDraws
 from .variational.fit import fit as fit
 from .variational.gaussian.batch_match_vi import BatchMatchVI as BatchMatchVI
-from .variational.gaussian.fixed_draws import FixedDraws as FixedDraws
 from .variational.gaussian.laplace_vi import LaplaceVI as LaplaceVI
 from .variational.gaussian.mixed_vi import DiagonalVI as DiagonalVI
 from .variational.gaussian.mixed_vi import MixedVI as MixedVI
@@ -42,4 +40,6 @@ from .variational.logistic.jaakkola import JaakkolaVI as JaakkolaVI
 from .variational.logistic.matching import MatchingVI as MatchingVI
 from .variational.logistic.matching import matched_start as matched_start
 from .variational.logistic.viper import ViperVI as ViperVI
+from .variational.plugin.inference import AlgorithmVI as AlgorithmVI
+from .variational.plugin.load import load as load
 from .variational.prior import prior_from as prior_from

@@ -1,6 +1,6 @@
 """What these packages need of PyMC beyond its documentation: they import it from here.
 
-Of ``pymc.variational``, `pymc_ext.variational.core.pymc_variational` is that place.
+Of ``pymc.variational``, `pymc_ext.variational.plugin.pymc_variational` is that place.
 """
 
 from collections.abc import Callable

@@ -205,7 +205,7 @@ PUBLIC = {
 IMPORT_WHAT_IS_NOT = {
     "pymc_ext/pymc_versions.py",
     "pymc_ext/pytensor_versions.py",
-    "pymc_ext/variational/core/pymc_variational.py",
+    "pymc_ext/variational/plugin/pymc_variational.py",
     "posteriordb_cases/models/_scan.py",  # this package does not import pymc_ext
 }
 LIBRARIES = ("arviz", "arviz_base", "arviz_plots", "arviz_stats", "pymc", "pytensor")

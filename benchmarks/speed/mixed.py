@@ -34,9 +34,9 @@ import pymc_ext as px
 from benchmarks import record
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.gaussian.base_draws import base_draws
+from pymc_ext.variational.elbo.base_draws import base_draws
+from pymc_ext.variational.elbo.objective import DrawsObjective
 from pymc_ext.variational.gaussian.modes import LaplaceSearch, ModeSearch
-from pymc_ext.variational.gaussian.objective import DrawsObjective
 
 DRAWS, BLOCK, CLOSE = 10_000, 1000, 0.05
 FULL = 20  # dimension up to which a full-rank fit is in the comparison

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import bambi
     import pymc as pm
 
-    from pymc_ext.variational.core.inference import AlgorithmVI
+    from pymc_ext.variational.plugin.inference import AlgorithmVI
 
 __all__ = ["calibrate"]
 

@@ -68,7 +68,7 @@ class NamedDraws:
             from stan_models.inference_data import make_inference_data
 
             return make_inference_data(self.groups())
-        from pymc_ext.variational.core.traces import make_inference_data as of_model
+        from pymc_ext.variational.plugin.traces import make_inference_data as of_model
 
         idata = of_model(self.model, self.values, self.statistics)
         idata["posterior"].attrs.update(self.attributes)

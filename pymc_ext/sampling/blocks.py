@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from pymc_ext.density import Density, TransportMap
 from pymc_ext.density.protocol import coordinate_names, labels_of
+from pymc_ext.maths.types import Array
 from pymc_ext.sampling.diagnostics import Diagnostics, scalars
 from pymc_ext.sampling.protocol import STATISTICS, Chain, Transitions
 
-Array = NDArray[np.floating]
 Answer = TypeVar("Answer")
 LOOK = 0.1  # seconds between looks at what a warm-up has spent
 LAST = 10  # transitions of a warm-up whose trajectories are as long as those after it

@@ -13,8 +13,7 @@ from scipy.special import bdtrc
 from pymc_ext.density.protocol import Labels, numbered
 from pymc_ext.maths.convergence import bulk_ess_and_rhat, energy_fmi, sd_error, tail_ess
 from pymc_ext.maths.psis import tail_khat
-
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
 
 # The largest R̂ of any quantity at which chains count as agreeing: with 400 effective draws in eight
 # half-chains the worst of a hundred equal quantities comes to 1.02 by chance, so that the 1.01 of

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from pymc_ext.density import Density, DensityInCoordinates, TransportMap
 from pymc_ext.density.check import DensityError
+from pymc_ext.maths.types import Array
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Chain
-
-Array = NDArray[np.floating]
 
 NAMES = {  # ours, ArviZ's, to nutpie's
     "acceptance_rate": "mean_tree_accept",

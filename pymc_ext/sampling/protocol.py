@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import Density, TransportMap
+from pymc_ext.maths.types import Array
 from pymc_ext.sampling.options import Sampling
 
-Array = NDArray[np.floating]
 STATISTICS = ("acceptance_rate", "step_size", "tree_depth", "n_steps", "diverging", "energy")
 
 

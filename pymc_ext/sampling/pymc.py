@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-from numpy.typing import NDArray
 
 from pymc_ext.density import TransportMap
 from pymc_ext.density.coordinates import as_transport
+from pymc_ext.maths.types import Array
 from pymc_ext.sampling.modes import modes_outside
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import BUDGET, Sampling
@@ -23,12 +23,11 @@ from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.run import sample as sample_density
 from pymc_ext.sampling.starts import MOST_IN_MODES
 from pymc_ext.seeds import check_seed
-from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.gaussian.missed_mass import ONE_MODE, MissedMass
 from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 
-Array = NDArray[np.floating]
 logger = logging.getLogger(__name__)
 
 # Draws behind the moments of a q that has no pullback: a covariance of D scalars needs several

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
 from numpy.typing import NDArray
 
+from pymc_ext.maths.types import Array
 from pymc_ext.sampling.diagnostics import Diagnostics
-
-Array = NDArray[np.floating]
 
 
 @dataclass(frozen=True)

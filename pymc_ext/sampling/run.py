@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity, Density, TransportMap
+from pymc_ext.maths.types import Array
 from pymc_ext.sampling import stages
 from pymc_ext.sampling.blocks import Chains, Constrain
 from pymc_ext.sampling.options import Sampling
@@ -15,8 +15,6 @@ from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.starts import own_starts, weighted_starts
 from pymc_ext.variational.core.threads import threads_for
-
-Array = NDArray[np.floating]
 
 FEWEST_DRAWS = 4  # of a chain that is judged: half-chains of two have a variance
 

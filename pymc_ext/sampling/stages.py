@@ -7,17 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.density.check import DensityError
+from pymc_ext.maths.types import Array
 from pymc_ext.sampling.blocks import Chains, Constrain
 from pymc_ext.sampling.diagnostics import ENERGY_FMI_LEAST, TRANSITIONS_TO_TELL, Diagnostics
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import now
 from pymc_ext.sampling.protocol import Sampler
 
-Array = NDArray[np.floating]
 logger = logging.getLogger(__name__)
 
 # Draws of each chain before the first judgement: from 50 on half-chains of 25 tell chains that mix

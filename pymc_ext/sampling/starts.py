@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import Density, TransportMap
 from pymc_ext.density.check import DensityError
 from pymc_ext.maths.psis import psislw
-
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
 
 # Draws of q that are weighed: with fewer the starts would seldom leave q's bulk, and 1,000 values
 # of log p̃ cost less than the first block of gradients.

@@ -6,7 +6,9 @@
 - :mod:`.logistic`: Gaussians for logistic and softmax models alone, in closed form.
 - :mod:`.bernstein`: flows, for posteriors that are no Gaussian; minutes.
 - :mod:`.basins`: a map for every basin of the posterior, weighted by the mass there.
-- :mod:`.core`: what all share, and the only room that imports ``pymc.variational``.
+- :mod:`.elbo`: the ELBO on given draws, of any family. :mod:`.core`: what all algorithms share.
+- :mod:`.plugin`: how one becomes a method of ``pm.fit``; the only room that imports
+  ``pymc.variational``.
 
 To add a family: a file with its :class:`~.core.algorithm.Algorithm` and plug-in, one export in
 ``pymc_ext/__init__.pyi``, one line in ``tests/contracts.py``, whose tests then run on it.

@@ -28,7 +28,6 @@ from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
 from pymc_ext.seeds import check_seed
-from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.posterior import Posterior, moment
 from pymc_ext.variational.core.precision import Precision, weighted_precision
 from pymc_ext.variational.core.result import FreshDraws
@@ -36,6 +35,7 @@ from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.weights import KHAT_USABLE
 from pymc_ext.variational.gaussian.missed_mass import MissedMass, mass_outside
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
+from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 
 __all__ = ["Check", "Diagnosis", "diagnose"]
 

@@ -10,13 +10,13 @@ import xarray as xr
 
 from pymc_ext.arviz_versions import add_group
 from pymc_ext.models.context import context
-from pymc_ext.variational.core.approximation import VectorisedApproximation, require_count
 from pymc_ext.variational.core.attributes import attributes_of
-from pymc_ext.variational.core.inference import AlgorithmVI
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.names import family
+from pymc_ext.variational.plugin.approximation import VectorisedApproximation, require_count
+from pymc_ext.variational.plugin.inference import AlgorithmVI
 
 if TYPE_CHECKING:
     from pymc_ext.arviz_versions import ArvizData

@@ -16,7 +16,7 @@ from pathlib import Path
 import pymc as pm
 
 from pymc_ext.exports import homes_of
-from pymc_ext.variational.core.inference import AlgorithmVI
+from pymc_ext.variational.plugin.inference import AlgorithmVI
 
 __all__ = ["VARIANTS", "family", "family_names"]
 

@@ -17,9 +17,9 @@ from pytensor.tensor import TensorVariable
 from pymc_ext.density.coordinates import TransportMap
 from pymc_ext.models.context import context
 from pymc_ext.ops.callback import register_numba
-from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.saved.posterior import SavedPosterior
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
+from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 
 __all__ = ["prior_from"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pymc as pm
 
 from pymc_ext.variational.basins.algorithm import MOST, Basins
-from pymc_ext.variational.core.groups import MixtureGroup
-from pymc_ext.variational.core.inference import AlgorithmVI
-from pymc_ext.variational.core.types import Start
+from pymc_ext.variational.plugin.groups import MixtureGroup
+from pymc_ext.variational.plugin.inference import AlgorithmVI
+from pymc_ext.variational.plugin.types import Start
 
 
 class BasinsVI(AlgorithmVI):

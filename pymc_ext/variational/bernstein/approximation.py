@@ -8,7 +8,7 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage
-from pymc_ext.variational.core.approximation import VectorisedApproximation
+from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 
 
 class BernsteinApproximation(VectorisedApproximation):

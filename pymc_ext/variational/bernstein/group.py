@@ -15,10 +15,10 @@ from pymc_ext.density.model import PyMCDensity
 from pymc_ext.variational.bernstein.base import Affine
 from pymc_ext.variational.bernstein.flow import MOMENT_DRAWS, BernsteinFlow
 from pymc_ext.variational.bernstein.shape import FlowShape
-from pymc_ext.variational.core.groups import FittedGroup, ForwardOp
 from pymc_ext.variational.core.posterior import Posterior
-from pymc_ext.variational.core.pymc_variational import node_property
 from pymc_ext.variational.core.variable_order import blocks_of, variable_order
+from pymc_ext.variational.plugin.groups import FittedGroup, ForwardOp
+from pymc_ext.variational.plugin.pymc_variational import node_property
 
 logger = logging.getLogger(__name__)
 

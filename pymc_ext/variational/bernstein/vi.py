@@ -13,12 +13,12 @@ from pymc_ext.variational.bernstein.polish.weighted import Polish, PolishOption
 from pymc_ext.variational.bernstein.shape import FlowShape, one_of
 from pymc_ext.variational.bernstein.whitening import Base
 from pymc_ext.variational.core.algorithm import Fitted
-from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.steps import StepOptions
-from pymc_ext.variational.core.stochastic_vi import StochasticVI
-from pymc_ext.variational.core.types import Start
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
+from pymc_ext.variational.plugin.approximation import VectorisedApproximation
+from pymc_ext.variational.plugin.stochastic_vi import StochasticVI
+from pymc_ext.variational.plugin.types import Start
 
 BACKENDS = ("pytensor", "jax")
 

@@ -50,8 +50,8 @@ class Algorithm(ABC, Generic[Q]):
 
     An object holds options and nothing else: no fit remembers another. A subclass, best a frozen
     dataclass, gives ``name`` and :meth:`run`. Under ``pm.fit`` it is the engine of an inference
-    (:class:`pymc_ext.variational.core.inference.AlgorithmVI`); :meth:`fit` runs it on a density of
-    the user's own.
+    (:class:`pymc_ext.variational.plugin.inference.AlgorithmVI`); :meth:`fit` runs it on a density
+    of the user's own.
     """
 
     takes_noise: ClassVar[bool] = False  # whether it works on log densities from ``pm.Minibatch``

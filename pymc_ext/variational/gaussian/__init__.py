@@ -10,8 +10,8 @@
   step, also on ``pm.Minibatch`` data; slower and noisier than the others.
 
 ``*_vi.py`` are their methods of ``pm.fit``. To add a family that moves on fixed draws, write a
-:class:`~.whitened.Family` (draws; the loss's gradient from scores) and a
-:class:`~.fixed_draws.FixedDrawsAlgorithm` that says where it starts; export it in
+:class:`~..elbo.objective.Family` (draws; the loss's gradient from scores) and a
+:class:`~..elbo.fixed_draws.FixedDrawsAlgorithm` that says where it starts; export it in
 ``pymc_ext/__init__.pyi`` and give it a line in ``tests/contracts.py``.
 
 >>> from pymc_ext.density import CallableDensity

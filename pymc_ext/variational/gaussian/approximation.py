@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pymc_ext.variational.core.approximation import VectorisedApproximation
 from pymc_ext.variational.gaussian.modes import LaplaceFit
+from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 
 
 class LaplaceApproximation(VectorisedApproximation):

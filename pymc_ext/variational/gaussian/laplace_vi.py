@@ -5,12 +5,12 @@ from __future__ import annotations
 import pymc as pm
 
 from pymc_ext.variational.core.algorithm import Fitted
-from pymc_ext.variational.core.inference import AlgorithmVI
 from pymc_ext.variational.core.posterior import Posterior
-from pymc_ext.variational.core.types import Hyperparameters, Start
 from pymc_ext.variational.gaussian.approximation import LaplaceApproximation
 from pymc_ext.variational.gaussian.laplace import Laplace
 from pymc_ext.variational.gaussian.modes import LaplaceFit, ModeSearch
+from pymc_ext.variational.plugin.inference import AlgorithmVI
+from pymc_ext.variational.plugin.types import Hyperparameters, Start
 
 
 class LaplaceVI(AlgorithmVI):

@@ -305,8 +305,9 @@ def _at_home(
             square = (score**2).sum(axis=1)
             known = np.isfinite(value) & np.isfinite(square)
             rests = known & (square < AT_REST**2 * D)
-            ends = transport.forward(v[rests])[0]
-            home[left[rests]] = [not misses(end[None]) for end in ends]
+            if rests.any():
+                ends = transport.forward(v[rests])[0]
+                home[left[rests]] = [not misses(end[None]) for end in ends]
             climbs = known & ~rests
             if step == STEPS or not climbs.any():
                 break

@@ -16,11 +16,11 @@ from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.fixed_draws import FixedDrawsAlgorithm, Prepared
+from pymc_ext.variational.elbo.fixed_draws import FixedDrawsAlgorithm, Prepared
+from pymc_ext.variational.elbo.objective import DrawsObjective
 from pymc_ext.variational.gaussian.laplace import Laplace, find_laplace
 from pymc_ext.variational.gaussian.modes import LaplaceFit
 from pymc_ext.variational.gaussian.noise import LowRank, Noise, NoNoise, Scales
-from pymc_ext.variational.gaussian.objective import DrawsObjective
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.gaussian.whitened import WhitenedDiagonal, WhitenedGaussian
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pymc as pm
 
-from pymc_ext.variational.core.approximation import VectorisedApproximation
-from pymc_ext.variational.core.inference import AlgorithmVI
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.result import FitResult
-from pymc_ext.variational.core.types import Hyperparameters, Start
+from pymc_ext.variational.elbo.fixed_draws import FixedDraws
 from pymc_ext.variational.gaussian.approximation import LaplaceApproximation
-from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
 from pymc_ext.variational.gaussian.mixed import Base, Diagonal, LaplaceBasedAlgorithm, Mixed
 from pymc_ext.variational.gaussian.noise import check_rank
+from pymc_ext.variational.plugin.approximation import VectorisedApproximation
+from pymc_ext.variational.plugin.inference import AlgorithmVI
+from pymc_ext.variational.plugin.types import Hyperparameters, Start
 
 
 class _LaplaceBasedVI(AlgorithmVI):

@@ -18,7 +18,8 @@ from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.options import require_type
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.fixed_draws import FixedDrawsAlgorithm, Prepared
+from pymc_ext.variational.elbo.fixed_draws import FixedDrawsAlgorithm, Prepared
+from pymc_ext.variational.elbo.objective import Family
 from pymc_ext.variational.gaussian.mixed import (
     LOW_RANK_SD,
     check_variant,
@@ -27,7 +28,7 @@ from pymc_ext.variational.gaussian.mixed import (
 from pymc_ext.variational.gaussian.modes import LaplaceFit, LaplaceSearch, ModeSearch
 from pymc_ext.variational.gaussian.noise import LowRank
 from pymc_ext.variational.gaussian.posteriors import GaussianMixture
-from pymc_ext.variational.gaussian.whitened import Family, WhitenedGaussian
+from pymc_ext.variational.gaussian.whitened import WhitenedGaussian
 
 LEAST_LOG_WEIGHT = -10.0  # start of a component whose Laplace evidence is negligible
 SEARCH = ModeSearch(starts=20, spread=4.0)  # wider than Laplace's: it is after every mode

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pymc as pm
 
-from pymc_ext.variational.core.groups import MixtureGroup
-from pymc_ext.variational.core.inference import AlgorithmVI
-from pymc_ext.variational.core.types import Start
-from pymc_ext.variational.gaussian.fixed_draws import FixedDraws
+from pymc_ext.variational.elbo.fixed_draws import FixedDraws
 from pymc_ext.variational.gaussian.mixture import SEARCH, Mixture
 from pymc_ext.variational.gaussian.modes import ModeSearch
 from pymc_ext.variational.gaussian.noise import check_rank
+from pymc_ext.variational.plugin.groups import MixtureGroup
+from pymc_ext.variational.plugin.inference import AlgorithmVI
+from pymc_ext.variational.plugin.types import Start
 
 
 class MixtureVI(AlgorithmVI):

@@ -23,8 +23,8 @@ from pymc_ext.variational.core.steps import (
     StepOptions,
     SteppingAlgorithm,
 )
+from pymc_ext.variational.elbo.objective import DrawsObjective
 from pymc_ext.variational.gaussian.noise import Scales, Triangle
-from pymc_ext.variational.gaussian.objective import DrawsObjective
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.gaussian.whitened import WhitenedDiagonal, WhitenedGaussian
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pymc as pm
 
 from pymc_ext.variational.core.steps import StepOptions
-from pymc_ext.variational.core.stochastic_vi import StochasticVI
-from pymc_ext.variational.core.types import Start
 from pymc_ext.variational.gaussian.monte_carlo import STEP, MonteCarlo
+from pymc_ext.variational.plugin.stochastic_vi import StochasticVI
+from pymc_ext.variational.plugin.types import Start
 
 
 class MonteCarloVI(StochasticVI):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pymc as pm
 
-from pymc_ext.variational.core.inference import AlgorithmVI
-from pymc_ext.variational.core.types import Start
 from pymc_ext.variational.gaussian.path import HISTORY
 from pymc_ext.variational.gaussian.pathfinder import DRAWS, PATHS, Pathfinder
+from pymc_ext.variational.plugin.inference import AlgorithmVI
+from pymc_ext.variational.plugin.types import Start
 
 
 class PathfinderVI(AlgorithmVI):

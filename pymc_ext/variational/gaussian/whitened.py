@@ -6,34 +6,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
 import numpy as np
 
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.elbo.objective import Family
 from pymc_ext.variational.gaussian.noise import Noise
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
-
-
-class Family(ABC):
-    """q with free numbers ``x`` (P,)."""
-
-    x: Array
-    latent_dimension: int
-
-    @abstractmethod
-    def posterior(self) -> Posterior:
-        """q at the present x, as fixed numbers."""
-
-    @abstractmethod
-    def draws(self, z: Array) -> tuple[Array, Array]:
-        """θ (M, D) and weights (M,) with E_q[f] ≈ Σ_m weight_m f(θ_m) / N, from z (N, K)."""
-
-    @abstractmethod
-    def loss(self, z: Array, log_p: Array, scores: Array) -> tuple[float, Array]:
-        """Σ_m weight_m (log q − log p̃)(θ_m) and its gradient in x, from log p̃ and scores at θ."""
 
 
 class WhitenedGaussian(Family):

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.core.course import (
     LONGEST_BLOCK,
@@ -59,7 +59,6 @@ from pymc_ext.variational.hierarchical.slices import lacking
 from pymc_ext.variational.hierarchical.structure import find_structure
 from pymc_ext.variational.hierarchical.training import Free, Training
 
-Array = NDArray[np.floating]
 Fit = Gaussian | LowRankGaussian | HierarchicalMap
 AS_MUCH = 0.5  # of what the other order promises, from which on an order is worth a block
 NO_ARROW = "no few coordinates leave the others independent: the Gaussian alone was fitted"

@@ -8,7 +8,6 @@ the globals governs, and then the same growth as that of dense maps. Cost and me
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.course import Course, Ended, block_of, in_doubling_blocks
@@ -21,7 +20,6 @@ from pymc_ext.variational.hierarchical.moments import SIGNIFICANT, MomentSums
 from pymc_ext.variational.hierarchical.structure import Structure
 from pymc_ext.variational.hierarchical.training import Free, Training
 
-Array = NDArray[np.floating]
 ORDER_DRAWS, TOGETHER = 1000, 100  # behind who governs, as up to 40 dimensions; and at once
 SEEKING_BLOCK = 40  # steps whose second half, 1,000 draws, shows the first links
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import solve_triangular
 
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.score_matching import symmetric_root
 from pymc_ext.variational.hierarchical.roots import capped
 
-Array = NDArray[np.floating]
 Places = NDArray[np.integer]
 
 

@@ -31,7 +31,6 @@ from pymc_ext.variational.hierarchical.necks import NeckTraining
 from pymc_ext.variational.hierarchical.slices import Slices, governors_of
 from pymc_ext.variational.hierarchical.training import Free, Training
 
-Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 Begun = tuple[Free, Training, Candidate[HierarchicalMap]]  # a round after its first block
 FIRST_BLOCK = 20  # steps: rates fall to a fifth of the first within it

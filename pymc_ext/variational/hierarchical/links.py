@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.moments import Moments
@@ -16,7 +15,6 @@ from pymc_ext.variational.hierarchical.moments import Moments
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Array = NDArray[np.floating]
 _TRANSFORM = re.compile(r"_(log|logodds|interval|simplex|ordered|circular|zerosum)__")
 _STEM = re.compile(r"[\[.].*")
 

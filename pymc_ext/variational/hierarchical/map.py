@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.posteriors import Gaussian
@@ -38,7 +39,6 @@ from pymc_ext.variational.hierarchical.few_columns import FewColumns, Places, sl
 from pymc_ext.variational.hierarchical.marginal import Bend, Marginal
 from pymc_ext.variational.hierarchical.roots import DenseRoot, Root
 
-Array = NDArray[np.floating]
 INITIAL_OFFSET = 0.0  # gates half open: a log scale may then saturate to either side
 FARTHEST_SHUT = 350.0  # −x: e^(2x) has no number beyond it, scales of 1e-152 shrink no further
 

@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.natural_gradient import Batch
 from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.score_matching import symmetric_root
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 
-Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 # Standard errors beyond which a moment counts: among 10⁴ pairs less than one is there by chance.
 SIGNIFICANT = 4.0

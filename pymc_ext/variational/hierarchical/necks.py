@@ -9,15 +9,14 @@ conditional law is p's: draws with a governor far out tell the means there, for 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.natural_gradient import step_rate
 from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.training import FEWEST, Free, Training
 
-Array = NDArray[np.floating]
 WIDER = 2.0  # times a governor's normal: at four sds of q there are as many draws as at two
 MORE = 2  # times the draws of a step, of which every governor has its share
 

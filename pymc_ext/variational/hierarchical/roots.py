@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import solve_triangular
 
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
+
 Places = NDArray[np.integer]
 LONGEST = 0.5  # of one full step of an entry: sds within a factor of about √2
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER
 
-Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 Columns = NDArray[np.integer]
 RIDGE = 0.005  # information lent to a parameter: a batch may have none

@@ -15,16 +15,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.numbers import antithetic
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.marginal import MOST_SKEW, TAILS, Marginal
 
-Array = NDArray[np.floating]
 PLACES = np.linspace(-4, 4, 17)  # of t; beyond lies 6e-5 of q
 DRAWS = 10  # at each: log ratios of a conditional law that fits have an sd of .3
 FEWEST = 5  # places known, from which a marginal of five numbers is fitted

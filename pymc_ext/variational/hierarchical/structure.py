@@ -20,7 +20,6 @@ from scipy.sparse.csgraph import connected_components
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 
-Array = NDArray[np.floating]
 Places = NDArray[np.integer]
 PARTS = 64  # of a partition; a local on k globals sees 64 (1 − e^(−k/64)) of them, half for k = 44
 SHARE = 0.75  # of the parts from which on a coordinate is a global: beyond 88 it sees so many

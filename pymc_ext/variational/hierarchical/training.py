@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.course import Averaged
 from pymc_ext.variational.gaussian.natural_gradient import step_draws, step_rate
 from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
@@ -25,7 +26,6 @@ from pymc_ext.variational.hierarchical.marginal import MOST_SKEW, TAILS, Margina
 from pymc_ext.variational.hierarchical.moments import MomentSums
 from pymc_ext.variational.hierarchical.rows import RIDGE, mean_steps, slope_equations
 
-Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 Columns = NDArray[np.integer]
 FEWEST = 4  # draws from which a step is taken

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pymc as pm
 
-from pymc_ext.variational.core.inference import AlgorithmVI
-from pymc_ext.variational.core.types import Start
 from pymc_ext.variational.gaussian.batch_match import PATHS
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+from pymc_ext.variational.plugin.inference import AlgorithmVI
+from pymc_ext.variational.plugin.types import Start
 
 
 class HierarchicalVI(AlgorithmVI):

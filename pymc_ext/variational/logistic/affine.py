@@ -34,7 +34,6 @@ from pymc_ext.pytensor_versions import (
     Subtensor,
 )
 from pymc_ext.typed_graphs import gradients
-from pymc_ext.variational.core.pymc_variational import MinibatchRandomVariable, get_scaling
 from pymc_ext.variational.logistic.graph import (
     dependencies,
     over_last_axis,
@@ -43,6 +42,7 @@ from pymc_ext.variational.logistic.graph import (
     steps_of,
     vjp,
 )
+from pymc_ext.variational.plugin.pymc_variational import MinibatchRandomVariable, get_scaling
 
 COVERED = "Bernoulli, Binomial and Categorical with two classes"
 # (a, b) -> what the block ∂²/∂a∂b of the log prior depends on

@@ -24,8 +24,8 @@ from pymc_ext.variational.core.options import require_number
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.base_draws import base_draws
-from pymc_ext.variational.gaussian.fixed_draws import overfits
+from pymc_ext.variational.elbo.base_draws import base_draws
+from pymc_ext.variational.elbo.fixed_draws import overfits
 from pymc_ext.variational.gaussian.monte_carlo import check_covariance
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
 from pymc_ext.variational.logistic.affine import (

@@ -26,9 +26,7 @@ from pymc_ext.models.context import TO_THE_FAMILY, context
 from pymc_ext.over_draws import over_draws
 from pymc_ext.typed_graphs import gradients, replaced
 from pymc_ext.variational.core.algorithm import Algorithm, Q
-from pymc_ext.variational.core.inference import AlgorithmVI
 from pymc_ext.variational.core.posterior import Posterior
-from pymc_ext.variational.core.types import Start
 from pymc_ext.variational.logistic.affine import AffineSplit, AffinityError
 from pymc_ext.variational.logistic.numbers import (
     GaussianPrior,
@@ -37,6 +35,8 @@ from pymc_ext.variational.logistic.numbers import (
     require_proper,
     require_quadratic,
 )
+from pymc_ext.variational.plugin.inference import AlgorithmVI
+from pymc_ext.variational.plugin.types import Start
 
 if TYPE_CHECKING:
     from pytensor.compile import Function

@@ -12,10 +12,10 @@ from pytensor.tensor import TensorVariable
 from scipy.special import log_expit
 
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.types import Start
 from pymc_ext.variational.logistic.algorithm import ClosedForm
 from pymc_ext.variational.logistic.density import LogisticDensity, LogisticVI
 from pymc_ext.variational.logistic.newton import Softplus
+from pymc_ext.variational.plugin.types import Start
 
 
 def jaakkola_bound(theta: Array, tau: Array) -> tuple[Array, Array, Array]:

@@ -12,7 +12,6 @@ from pytensor.tensor import TensorVariable
 from pytensor.tensor.random.basic import CategoricalRV
 
 from pymc_ext.pytensor_versions import Softmax
-from pymc_ext.variational.core.pymc_variational import MinibatchRandomVariable
 from pymc_ext.variational.logistic.affine import (
     AffinityError,
     LogisticTerm,
@@ -21,6 +20,7 @@ from pymc_ext.variational.logistic.affine import (
     refuse_other_densities,
 )
 from pymc_ext.variational.logistic.graph import over_last_axis, simplified
+from pymc_ext.variational.plugin.pymc_variational import MinibatchRandomVariable
 
 
 def matching_terms(model: pm.Model) -> list[LogisticTerm]:

@@ -13,10 +13,10 @@ from pytensor.tensor import TensorVariable
 from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, Acceleration, Series, series
 from pymc_ext.maths.types import Array
 from pymc_ext.ops.expected_softplus import expected_softplus, value_and_gradients
-from pymc_ext.variational.core.types import Start
 from pymc_ext.variational.logistic.algorithm import ClosedForm
 from pymc_ext.variational.logistic.density import LogisticDensity, LogisticVI
 from pymc_ext.variational.logistic.newton import Softplus
+from pymc_ext.variational.plugin.types import Start
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from pymc_ext.maths.types import Array
 from pymc_ext.ops.callback import register_numba
 from pymc_ext.variational.core.mixture import Component, PosteriorMixture
 from pymc_ext.variational.core.posterior import Posterior, moment
-from pymc_ext.variational.core.pymc_variational import Group, node_property
+from pymc_ext.variational.plugin.pymc_variational import Group, node_property
 
 if TYPE_CHECKING:
     from pymc_ext.pytensor_versions import TensorSharedVariable

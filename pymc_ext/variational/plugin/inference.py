@@ -13,18 +13,18 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.density.undefined import refuse_missing_data, require_defined
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, run_algorithm
-from pymc_ext.variational.core.approximation import VectorisedApproximation
-from pymc_ext.variational.core.checks import require_double_precision
-from pymc_ext.variational.core.compile_options import resolve_compile_kwargs
 from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.effort import Effort
-from pymc_ext.variational.core.groups import FittedGroup
 from pymc_ext.variational.core.monitor import Callback, Monitor
 from pymc_ext.variational.core.posterior import Posterior
-from pymc_ext.variational.core.pymc_variational import KL, Inference
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.core.types import CompileOptions, Hyperparameters, Start
+from pymc_ext.variational.plugin.approximation import VectorisedApproximation
+from pymc_ext.variational.plugin.checks import require_double_precision
+from pymc_ext.variational.plugin.compile_options import resolve_compile_kwargs
+from pymc_ext.variational.plugin.groups import FittedGroup
+from pymc_ext.variational.plugin.pymc_variational import KL, Inference
+from pymc_ext.variational.plugin.types import CompileOptions, Hyperparameters, Start
 
 logger = logging.getLogger(__name__)
 RICH = ("hierarchical", "basins", "bernstein")  # who tried these is not told of a map
@@ -185,6 +185,13 @@ class AlgorithmVI(Inference):
         )
 
     def optimise(self, n: int, monitor: Monitor) -> FitResult:
+        """Run the algorithm for at most ``n`` iterations, each shown to ``monitor``; keep its q.
+
+        Raises
+        ------
+        DensityError
+            log p̃ is not finite where the fit starts, or nowhere near it.
+        """
         refuse_missing_data(self.approx.model)
         density = self.counted_density()
         effort = Effort(density)

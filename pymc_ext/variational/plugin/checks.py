@@ -10,7 +10,7 @@ import pytensor
 from pytensor.graph.basic import Variable
 from pytensor.tensor import TensorVariable
 
-from pymc_ext.variational.core.types import Hyperparameters, Start
+from pymc_ext.variational.plugin.types import Hyperparameters, Start
 
 
 def require_double_precision(inference: object) -> None:

@@ -11,13 +11,13 @@ from pytensor.tensor import TensorVariable
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.undefined import undefined_terms
-from pymc_ext.variational.core.approximation import VectorisedApproximation
-from pymc_ext.variational.core.groups import FittedGroup
-from pymc_ext.variational.core.inference import AlgorithmVI
 from pymc_ext.variational.core.monitor import Callback
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.steps import SteppingAlgorithm
-from pymc_ext.variational.core.user_steps import Optimizer, UserUpdate, normals_from
+from pymc_ext.variational.plugin.approximation import VectorisedApproximation
+from pymc_ext.variational.plugin.groups import FittedGroup
+from pymc_ext.variational.plugin.inference import AlgorithmVI
+from pymc_ext.variational.plugin.user_steps import Optimizer, UserUpdate, normals_from
 
 if TYPE_CHECKING:
     from pymc_ext.pytensor_versions import TensorSharedVariable

@@ -20,12 +20,12 @@ from pymc_ext.maths.types import Array
 from pymc_ext.models.prior import prior_draws
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.attributes import attributes_of, notes_of
-from pymc_ext.variational.core.graph_approximation import GraphApproximation
-from pymc_ext.variational.core.groups import FittedGroup
 from pymc_ext.variational.core.posterior import LogDensity, Posterior
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Seed
-from pymc_ext.variational.core.traces import make_trace
+from pymc_ext.variational.plugin.graph_approximation import GraphApproximation
+from pymc_ext.variational.plugin.groups import FittedGroup
+from pymc_ext.variational.plugin.traces import make_trace
 
 if TYPE_CHECKING:
     from pymc.backends.base import MultiTrace

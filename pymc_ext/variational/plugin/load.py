@@ -13,7 +13,7 @@ from pymc_ext.variational.core.saved.variables import variables_of
 if TYPE_CHECKING:
     import pymc as pm
 
-    from pymc_ext.variational.core.approximation import VectorisedApproximation
+    from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 
 __all__ = ["load"]
 
@@ -43,8 +43,8 @@ def load(path: str | PathLike[str], model: pm.Model | None = None) -> Any:
 
 
 def _joined(found: SavedPosterior, model: pm.Model) -> VectorisedApproximation:
-    from pymc_ext.variational.core.approximation import VectorisedApproximation
-    from pymc_ext.variational.core.groups import FittedGroup
+    from pymc_ext.variational.plugin.approximation import VectorisedApproximation
+    from pymc_ext.variational.plugin.groups import FittedGroup
 
     approx = VectorisedApproximation(FittedGroup, model=model)
     value_names = [entry.name for entry in approx.density.layout]

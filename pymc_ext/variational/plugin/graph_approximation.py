@@ -25,10 +25,10 @@ from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.over_draws import has_scan, over_draws, scan_draws
 from pymc_ext.seeds import check_seed
 from pymc_ext.typed_graphs import replaced
-from pymc_ext.variational.core.checks import check_start, resolve_hyperparameters
-from pymc_ext.variational.core.groups import FittedGroup, PointGroup
-from pymc_ext.variational.core.pymc_variational import Approximation, Group
-from pymc_ext.variational.core.types import CompileOptions, Hyperparameters, Start
+from pymc_ext.variational.plugin.checks import check_start, resolve_hyperparameters
+from pymc_ext.variational.plugin.groups import FittedGroup, PointGroup
+from pymc_ext.variational.plugin.pymc_variational import Approximation, Group
+from pymc_ext.variational.plugin.types import CompileOptions, Hyperparameters, Start
 
 if TYPE_CHECKING:
     from pytensor.compile import Function
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 class GraphApproximation(Approximation):
     """One :class:`FittedGroup`, and the hyperparameters held at a point, joined to a model.
 
-    Arguments as :class:`pymc_ext.variational.core.approximation.VectorisedApproximation`.
+    Arguments as :class:`pymc_ext.variational.plugin.approximation.VectorisedApproximation`.
     """
 
     def __init__(

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.gaussian.whitened import Family
+from pymc_ext.variational.core.posterior import Posterior
 
 CHUNK = 4096  # draws together: bounds memory at CHUNK points and scores
 DIFFERENCE = float(np.finfo(float).eps ** (1 / 3))  # step of a second-order difference of gradients
+
+
+class Family(ABC):
+    """q with free numbers ``x`` (P,)."""
+
+    x: Array
+    latent_dimension: int
+
+    @abstractmethod
+    def posterior(self) -> Posterior:
+        """q at the present x, as fixed numbers."""
+
+    @abstractmethod
+    def draws(self, z: Array) -> tuple[Array, Array]:
+        """θ (M, D) and weights (M,) with E_q[f] ≈ Σ_m weight_m f(θ_m) / N, from z (N, K)."""
+
+    @abstractmethod
+    def loss(self, z: Array, log_p: Array, scores: Array) -> tuple[float, Array]:
+        """Σ_m weight_m (log q − log p̃)(θ_m) and its gradient in x, from log p̃ and scores at θ."""
 
 
 class DrawsObjective:

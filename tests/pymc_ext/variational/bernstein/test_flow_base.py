@@ -16,7 +16,7 @@ from pymc_ext.variational.bernstein.shape import FlowShape
 from pymc_ext.variational.bernstein.training.loops import DensityLoop
 from pymc_ext.variational.core.steps import StepOptions
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
-from tests.pymc_ext.variational.test_hierarchical_map import a_map
+from tests.pymc_ext.variational.hierarchical.test_hierarchical_map import a_map
 from tests.tolerances import EXACT
 
 D = 5

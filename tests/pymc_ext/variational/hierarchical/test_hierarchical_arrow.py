@@ -19,7 +19,7 @@ from pymc_ext.variational.hierarchical.marginal import Marginal
 from pymc_ext.variational.hierarchical.roots import DenseRoot
 from pymc_ext.variational.hierarchical.structure import Structure, find_structure
 from pymc_ext.variational.hierarchical.training import Free, Training
-from tests.pymc_ext.variational.test_hierarchical import normal_hierarchy
+from tests.pymc_ext.variational.hierarchical.test_hierarchical import normal_hierarchy
 from tests.tolerances import NUMERIC
 
 K, SIZES = 2, ((1, 3), (2, 2), (3, 1))

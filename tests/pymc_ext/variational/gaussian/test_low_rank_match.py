@@ -16,7 +16,7 @@ from pymc_ext.variational.gaussian.low_rank_match import exact_match, patched
 from pymc_ext.variational.gaussian.low_rank_stages import DENSE, resolved_rank
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.score_matching import divergence, matched
-from tests.pymc_ext.variational.test_hierarchical import normal_hierarchy
+from tests.pymc_ext.variational.hierarchical.test_hierarchical import normal_hierarchy
 from tests.tolerances import NUMERIC, monte_carlo
 
 

@@ -5,12 +5,12 @@ from scipy import stats
 from pymc_ext.density import CountedDensity, PyMCDensity
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.base_draws import base_draws
-from pymc_ext.variational.gaussian.fixed_draws import overfits
+from pymc_ext.variational.elbo.base_draws import base_draws
+from pymc_ext.variational.elbo.fixed_draws import overfits
+from pymc_ext.variational.elbo.objective import DrawsObjective
 from pymc_ext.variational.gaussian.mixed import make_noise
 from pymc_ext.variational.gaussian.mixture import WhitenedMixture
 from pymc_ext.variational.gaussian.noise import LowRank, NoNoise, Scales, Triangle
-from pymc_ext.variational.gaussian.objective import DrawsObjective
 from pymc_ext.variational.gaussian.whitened import WhitenedDiagonal, WhitenedGaussian
 from tests.pymc_ext.variational.targets import two_gaussians
 from tests.tolerances import EXACT

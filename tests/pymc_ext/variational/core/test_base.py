@@ -12,14 +12,14 @@ import pytest
 from scipy import stats
 
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
-from pymc_ext.variational.core.approximation import VectorisedApproximation
-from pymc_ext.variational.core.groups import FittedGroup
-from pymc_ext.variational.core.inference import AlgorithmVI
 from pymc_ext.variational.core.posterior import MOMENT_DRAWS
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.gaussian.laplace import Laplace
 from pymc_ext.variational.gaussian.monte_carlo_vi import MonteCarloVI
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
+from pymc_ext.variational.plugin.approximation import VectorisedApproximation
+from pymc_ext.variational.plugin.groups import FittedGroup
+from pymc_ext.variational.plugin.inference import AlgorithmVI
 from tests.tolerances import EXACT, monte_carlo
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pymc_ext.pymc_versions import resolve_backend_compile_kwargs
-from pymc_ext.variational.core.types import CompileOptions
+from pymc_ext.variational.plugin.types import CompileOptions
 
 
 def resolve_compile_kwargs(

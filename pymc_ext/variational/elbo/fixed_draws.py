@@ -23,9 +23,8 @@ from pymc_ext.variational.core.options import require_type
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.base_draws import KINDS, base_draws
-from pymc_ext.variational.gaussian.objective import DrawsObjective
-from pymc_ext.variational.gaussian.whitened import Family
+from pymc_ext.variational.elbo.base_draws import KINDS, base_draws
+from pymc_ext.variational.elbo.objective import DrawsObjective, Family
 
 logger = logging.getLogger(__name__)
 
