@@ -72,7 +72,7 @@ class ModeSearch:
             raise ValueError(f"spread must be > 0 and finite, got {self.spread!r}")
 
     def points(self, start: Array, random_seed: int | None) -> list[Array]:
-        """The starting points, ``start`` (D,) first."""
+        """The starting points, (D,) each, unconstrained, ``start`` (D,) first."""
         starts = self.starts
         if starts is None:
             starts = min(max(ONE_START // len(start), 1), MOST_STARTS)
