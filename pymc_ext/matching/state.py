@@ -317,7 +317,7 @@ def _check_classes(classes: ArrayLike) -> np.ndarray:
 
 
 def check_prior_precision(value: ArrayLike, p: int) -> np.ndarray:
-    """Return the prior precisions as a (p,) array; raise ValueError unless positive, finite."""
+    """Prior precisions, a scalar or (p,), as a (p,) array; ValueError unless positive, finite."""
     array = np.asarray(value)
     if array.dtype.kind not in "iuf" or not np.all(np.isfinite(array) & (array > 0)):
         raise ValueError(f"prior_precision must be positive and finite, got {value!r}")
