@@ -83,9 +83,9 @@ class ModeSearch:
 
 @dataclass(frozen=True, eq=False)
 class LaplaceFit(ByValue):
-    """A mode with a root of its covariance: Σ = C Cᵀ, C (D, D), and C⁻¹.
+    """A mode with a root of its covariance: Σ = C Cᵀ, C (D, D), and C⁻¹ (D, D).
 
-    ``path`` holds log p̃ along the climb that ended there.
+    ``path`` (T,) holds log p̃ along the climb that ended there.
     """
 
     mode: Mode
@@ -107,7 +107,7 @@ class LaplaceFit(ByValue):
 
     @property
     def losses(self) -> Array:
-        """The climb on the scale of the evidence: ends at −:attr:`log_marginal`."""
+        """The climb, (T,), on the scale of the evidence: ends at −:attr:`log_marginal`."""
         return self.mode.value - self.path - self.log_marginal
 
 
