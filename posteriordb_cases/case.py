@@ -153,8 +153,8 @@ class Case:
     def recover(self, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """``draws`` and the parameters that they lack, where the port knows how to get these.
 
-        ``draws``: name to array (N, *shape), constrained space. posteriordb keeps the effects of
-        the non-centred eight schools, say, but not the standardised ones they are made of.
+        Name to array, constrained space: (N, *shape) -> (N, *shape). posteriordb keeps the effects
+        of the non-centred eight schools, say, but not the standardised ones they are made of.
         """
         if not (self.has_port and hasattr(self._port, "recover")):
             return dict(draws)

@@ -48,7 +48,7 @@ def misfit(program: Source, data: str) -> str:
 
 
 def numeric_arrays(program: Source, given: Mapping[str, object]) -> dict[str, NDArray]:
-    """Integers and real numbers of the data block, in its order, as arrays by name.
+    """Integers and reals of the data block, in its order, as arrays by name, each of its own shape.
 
     What was given beyond the data block is left out; "NaN" and the like are read as Stan reads
     them.

@@ -167,7 +167,7 @@ class StanDensity:
         return lp.reshape(shape)
 
     def log_density_gradient(self, theta: ArrayLike) -> tuple[Array, Array]:
-        """Log density and gradient with respect to θ: ((N,), (N, D)).
+        """Log density and gradient in θ: (N, D) or (D,) unconstrained to (N,), (N, D) or (), (D,).
 
         Where the program rejects θ the density is -inf and the gradient NaN.
         """
@@ -271,9 +271,10 @@ class StanDensity:
                 if name not in known]  # fmt: skip
 
     def data_arrays(self) -> dict[str, NDArray]:
-        """Integers and real numbers of the data block by name, as arrays; from a file, read anew.
+        """Integers and real numbers of the data block by name; from a file, read anew.
 
-        Complex numbers and tuples are left out, for NetCDF files hold neither.
+        They are arrays, each of its own shape: () for a number. Complex numbers and tuples are left
+        out, for NetCDF files hold neither.
         """
         given = self.data if isinstance(self.data, Mapping) else json.loads(as_json(self.data))
         return numeric_arrays(self.program, given)

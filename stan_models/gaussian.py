@@ -40,7 +40,7 @@ class Gaussian:
 
 
 def mixture_log_density(theta: Array, weights: Array, components: list[Gaussian]) -> Array:
-    """log Σ_k w_k N(θ | m_k, S_k), normalised; ``theta`` (N, D) unconstrained, result (N,)."""
+    """log Σ_k w_k N(θ | m_k, S_k), (N,), normalised, at unconstrained θ (N, D) for w (K,)."""
     logs = np.stack([component.log_density(theta) for component in components])
     return logsumexp(logs, axis=0, b=np.asarray(weights)[:, None])
 

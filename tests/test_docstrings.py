@@ -1,4 +1,4 @@
-"""Every example in a docstring is run, and prints what it says."""
+"""Docstrings: every example prints what it says, and what is raised and every shape is said."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from pathlib import Path
 
 import arviz as az
@@ -131,3 +132,115 @@ def test_every_public_function_says_what_it_does_and_raises() -> None:
     assert len(public_functions()) > 200
     assert not silent, f"without a docstring: {silent}"
     assert not hidden, f"raise what their docstrings do not say: {hidden}"
+
+
+ARRAY = re.compile(
+    r"\b(?:(?:Array|ArrayLike|NDArray|ndarray|Matrix|Inputs|TensorLike|TensorVariable|Parameters)\b"
+    r"|(?:Sequence|list|tuple)\[float(?:, \.\.\.)?\])"
+)
+# of a model's variables: they have the shapes that the model gives them
+GRAPHS = re.compile(r"(?:Sequence|Mapping|list)\[(?:\w+, )?TensorVariable\]")
+SIZE = r"(?:\.\.\.|\*?[A-Za-z]\w*(?:\.shape)?\*?|len\(\w+\)|\d+|\w+ [+−-] \w+)"
+SHAPE = re.compile(
+    rf"(?<!\w)\(\)|(?<!\w)\((?=[^)]*[A-Za-z.])(?:\.\.\.|{SIZE},|{SIZE}(?:, {SIZE})+)\)"
+    r"|\b(?:[Ss]calars?|any shape|own shape)\b"
+)
+ALL = re.compile(r"\b(?:[Ee]lementwise\b|[Aa]s in (?::\w+:)?`|As of any )")
+
+
+def told_apart(text: str) -> tuple[str, dict[str, str]]:
+    """A docstring's words before its sections, and its entry on each parameter and the return."""
+    words, *rest = re.split(r"(?:^|\n)(\w+)\n-{3,}\n", text)
+    entries: dict[str, str] = {}
+    for title, body in zip(rest[::2], rest[1::2], strict=True):
+        if title == "Returns":
+            entries["return"] = body
+        elif title in {"Parameters", "Attributes"}:
+            for entry in re.split(r"\n(?=\S)", body):
+                names = entry.partition("\n")[0].partition(" : ")[0]
+                entries |= dict.fromkeys(names.split(", "), entry)
+    return words, entries
+
+
+def arrays(annotations: dict[str, str]) -> dict[str, int]:
+    """What is an array, a return too, and how many it is: a tuple may be several."""
+    found = {name: ARRAY.findall(GRAPHS.sub("", kind)) for name, kind in annotations.items()}
+    return {
+        name: len(kinds) if annotations[name].startswith("tuple") else 1
+        for name, kinds in found.items()
+        if kinds and not name.startswith("_")
+    }
+
+
+def without_shape(text: str, annotations: dict[str, str]) -> list[str]:
+    """The arrays whose shapes a docstring does not say.
+
+    The entry of an array says a shape, or ``As in`` another docstring. Those without an entry have
+    as many shapes before the sections as they are; after "each" one does for all that is returned,
+    and another for all that is taken.
+    """
+    words, entries = told_apart(text)
+    if words.startswith("Raises "):  # it takes nothing
+        return []
+    found = arrays(annotations)
+    missing = [
+        name
+        for name in found
+        if name in entries and not (SHAPE.search(entries[name]) or ALL.search(entries[name]))
+    ]
+    others = {name: count for name, count in found.items() if name not in entries}
+    wanted = sum(others.values())
+    if re.search(r"\beach\b", words):
+        wanted = len({name == "return" for name in others})
+    if len(SHAPE.findall(words)) < wanted and not ALL.search(words):
+        missing += others
+    return missing
+
+
+def public_annotations() -> dict[str, tuple[str, dict[str, str]]]:
+    """Docstring and annotations of every public function, and of the making of every class."""
+    found = {
+        name: (inspect.getdoc(function) or "", inspect.get_annotations(function))
+        for name, function in public_functions().items()
+    }
+    for package in PUBLIC:
+        for name in package.__all__:
+            kind = getattr(package, name)
+            if inspect.isclass(kind):
+                made = {} if is_dataclass(kind) else inspect.get_annotations(kind.__init__)
+                told = inspect.get_annotations(kind) | made
+                found[f"{package.__name__}.{name}"] = (inspect.getdoc(kind) or "", told)
+    return found
+
+
+def test_every_public_function_says_the_shapes_of_its_arrays() -> None:
+    told = public_annotations()
+    silent = {name: missing for name, about in told.items() if (missing := without_shape(*about))}
+    assert sum(bool(arrays(annotations)) for _, annotations in told.values()) > 200
+    assert not silent, f"shapes that docstrings do not say: {silent}"
+
+
+TAKES = {"x": "ArrayLike", "size": "int"}
+
+
+@pytest.mark.parametrize(
+    ("text", "annotations", "missing"),
+    [
+        ("Its mean.", {"return": "float"}, []),
+        ("Its mean.", {"return": "Array"}, ["return"]),
+        ("Its mean, (D,).", {"return": "Array"}, []),
+        ("Its mean, a scalar.", {"return": "TensorVariable"}, []),
+        ("log q, (..., D) -> (...).", TAKES | {"return": "Array"}, []),
+        ("log q (N,).", TAKES | {"return": "Array"}, ["x", "return"]),
+        ("Mean and sd, (N,).", {"return": "tuple[Array, Array]"}, ["return"]),
+        ("Mean and sd, each (N,).", {"return": "tuple[Array, Array]"}, []),
+        ("Mean and sd, each (N,).", TAKES | {"return": "tuple[Array, Array]"}, ["x", "return"]),
+        ("A level in (0, 1) of f(x, y).", TAKES, ["x"]),
+        ("A sum.\n\nParameters\n----------\nsize\n    (N, D)\nx\n    Points.", TAKES, ["x"]),
+        ("A sum.\n\nParameters\n----------\nx, y : (N, D)\n    Points.", TAKES, []),
+        ("A law.\n\nParameters\n----------\nx\n    As in `fit`.", TAKES, []),
+        ("Compile.", {"graphs": "Sequence[TensorVariable]"}, []),
+    ],
+)
+def test_a_shape_that_is_not_said_is_seen(text, annotations, missing) -> None:
+    assert without_shape(text, annotations) == missing

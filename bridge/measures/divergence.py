@@ -30,8 +30,8 @@ def kl_from_q(lp_q: np.ndarray, lq_q: np.ndarray, log_evidence: LogEvidence) -> 
 
     Parameters
     ----------
-    lp_q, lq_q : array
-        Log p̃ and log q (normalised) at draws of q.
+    lp_q, lq_q : array (M,) or of any shape
+        Log p̃ and log q (normalised) at draws of q, on one space.
     log_evidence : LogEvidence
         From other draws than these: the standard errors are added as independent.
 
@@ -46,7 +46,7 @@ def kl_from_q(lp_q: np.ndarray, lq_q: np.ndarray, log_evidence: LogEvidence) -> 
 
 
 def kl_to_q(lp_p: np.ndarray, lq_p: np.ndarray, log_evidence: LogEvidence) -> Divergence:
-    """KL(p‖q) = E_p[log p̃ - log q] - log Z from draws of p, ``(N,)`` or ``(chains, draws)``.
+    """KL(p‖q) = E_p[log p̃ - log q] - log Z from draws of p, each ``(N,)`` or ``(chains, draws)``.
 
     Otherwise as `kl_from_q`. Log Z from the same draws of p shares their error; as its own is
     usually far smaller the sum remains a fair standard error.

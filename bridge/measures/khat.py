@@ -29,7 +29,7 @@ class KHat:
     sd : float
         Standard deviation of k̂ over the repetitions: the spread of one repetition's k̂, not the
         standard error of the median. NaN from a single repetition, or where a k̂ is infinite.
-    per_repetition : tuple of float
+    per_repetition : tuple of float (R,)
         k̂ of each repetition.
     ess : float
         Median over the repetitions of the effective sample size ``1 / sum(w^2)`` of the smoothed

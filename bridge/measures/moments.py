@@ -60,7 +60,7 @@ def moment_errors(
     reference : InferenceData, mapping of name to array (chains, draws, *shape), or DataFrame
         The reference draws, or what `reference_moments` made of them (several approximations of
         one posterior need it once).
-    weights : array of N numbers, optional
+    weights : array (N,), optional
         Importance weights of the draws (`bridge.measures.khat`); normalised here.
 
     Returns

@@ -106,8 +106,8 @@ class Fit:
     density_evaluations, gradient_evaluations
         Of log p̃, where the method lets them be counted.
     losses, loss_iterations
-        Trace of the objective (:attr:`Method.objective`) as the method reports it, and the
-        iterations of its entries; None for every iteration.
+        Trace of the objective (:attr:`Method.objective`) as the method reports it, (T,), and the
+        iterations of its entries, (T,); None for every iteration.
     statistics
         Of a sampler, by ArviZ's names, (chains, draws) each: ``diverging`` and ``energy`` are
         judged where they are there.

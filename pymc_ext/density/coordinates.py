@@ -41,7 +41,7 @@ class TransportMap(Protocol):
         """θ = T(z) and the normalised log q(θ), (N, K) -> (N, D), (N,)."""
 
     def pullback(self, z: Array, score: Array) -> Array:
-        """Score in z of log p̃(T(z)) + log|det ∂T/∂z|, from that of log p̃ at T(z), (N, D)."""
+        """Score in z (N, K) of log p̃(T(z)) + log|det ∂T/∂z|, (N, K), from log p̃'s, (N, D)."""
 
 
 class InvertibleMap(TransportMap, Protocol):

@@ -158,7 +158,7 @@ class CountedDensity:
             self._with_extras.extra = value
 
     def weighted_gradients(self, theta: Array, weights: Array) -> tuple[Array, Array, Array]:
-        """log p̃ (N,), scores (N, D), and ∂ Σ_n w_n log p̃_n / ∂ extra (H,)."""
+        """log p̃ (N,), scores (N, D), ∂ Σ_n w_n log p̃_n / ∂ extra (H,) at θ (N, D) for w (N,)."""
         if not self.extra_size:
             return *self.log_density_gradient(theta), np.empty(0)
         self.count(len(theta))

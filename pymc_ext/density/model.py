@@ -211,7 +211,7 @@ class PyMCDensity:
         outputs: TensorVariable | Sequence[TensorVariable],
         **kwargs: object,
     ) -> Function:
-        """A compiled function; its seconds go to the clock."""
+        """A compiled function of graphs of any shape; its seconds go to the clock."""
         options = {**self._compile_kwargs, **kwargs}
         several = outputs if isinstance(outputs, Sequence) else [outputs]
         mode = mode_for(several, cast("str | Mode | None", options.pop("mode", None)))
@@ -315,7 +315,7 @@ class PyMCDensity:
             begin += old.size
 
     def weighted_gradients(self, theta: Array, weights: Array) -> tuple[Array, Array, Array]:
-        """log p̃ (N,), scores (N, D), ∂ Σ_n w_n log p̃_n / ∂ extra (H,)."""
+        """log p̃ (N,), scores (N, D), ∂ Σ_n w_n log p̃_n / ∂ extra (H,) at θ (N, D) for w (N,)."""
         with _ONE_AT_A_TIME:
             lp, scores, *sums = self._both(self._points(theta), weights)
         return lp, scores, np.concatenate([np.ravel(s) for s in sums]).astype(float)
@@ -344,7 +344,7 @@ class PyMCDensity:
                 ) from error
 
     def hessian(self, theta: Array) -> Array:
-        """∇² log p̃ at θ (D,), exact and symmetrised; compiled when first asked for."""
+        """∇² log p̃, (D,) -> (D, D), exact and symmetrised; compiled when first asked for."""
         eye = np.eye(self.dimension)
         blocks = range(0, self.dimension, HESSIAN_ROWS)
         with _ONE_AT_A_TIME:

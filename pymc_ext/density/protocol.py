@@ -49,7 +49,7 @@ class DensityWithExtras(Density, Protocol):
     def extra(self, value: Array) -> None: ...
 
     def weighted_gradients(self, theta: Array, weights: Array) -> tuple[Array, Array, Array]:
-        """log p̃ (N,), scores (N, D), and ∂ Σ_n w_n log p̃_n / ∂ extra (H,)."""
+        """log p̃ (N,), scores (N, D), ∂ Σ_n w_n log p̃_n / ∂ extra (H,) at θ (N, D) for w (N,)."""
 
 
 def coordinate_names(density: Density) -> list[str]:

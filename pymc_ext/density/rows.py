@@ -20,7 +20,11 @@ BY_ROWS = 2  # leading outputs with a value for each row: log p̃ and its score
 
 
 def in_blocks(f: RowFunction, size: int, theta: Array, *weights: Array) -> list[Array]:
-    """``f`` over blocks of rows; per-row outputs are joined, sums over rows are added."""
+    """``f`` over blocks of rows; per-row outputs are joined, sums over rows are added.
+
+    ``theta`` is (N, D), ``weights`` are (N,); what comes back is log p̃ (N,), then scores (N, D)
+    where ``f`` has them, then the sums, of any shape.
+    """
     if len(theta) <= size:
         return f(theta, *weights)
     starts = range(0, len(theta), size)

@@ -48,7 +48,8 @@ class HyperparameterFit:
     Parameters
     ----------
     point
-        Hyperparameters as `pm.find_MAP` returns them, to pass on as ``point=``.
+        Hyperparameters by name, each of its own shape, as `pm.find_MAP` returns them, to pass on as
+        ``point=``.
     objective
         Evidence plus log prior there.
     evidence
@@ -59,7 +60,7 @@ class HyperparameterFit:
     steps
         Gradient evaluations of the hyperparameters.
     trace
-        Objective after every iteration.
+        Objective after every iteration, (iterations,).
     active_bounds
         Hyperparameters (unconstrained names) that rest at a bound of the search.
     seconds

@@ -156,9 +156,9 @@ class Approximate:
         Returns
         -------
         TensorVariable
-            The observed variable; its log density is the evidence, all normalisers included. As
-            with `pm.gp.Marginal`, `pm.sample_posterior_predictive` draws it from the prior of the
-            latents: for predictions given the observations use `sample_predictions`.
+            The observed variable, (n,); its log density is the evidence, all normalisers included.
+            As with `pm.gp.Marginal`, `pm.sample_posterior_predictive` draws it from the prior of
+            the latents: for predictions given the observations use `sample_predictions`.
 
         Raises
         ------
@@ -222,7 +222,11 @@ class Approximate:
         return self.X if isinstance(self.X, np.ndarray) else np.asarray(self.X.eval())
 
     def prior_graphs(self, X: TensorVariable) -> tuple[TensorVariable, ...]:
-        """φ and the prior's inputs at other rows X, with the inducing inputs of the data."""
+        """φ (P,) and the prior's inputs at other rows X (b, d), with the data's inducing inputs.
+
+        These are the mean (b,) and covariance (b, b); with m inducing inputs the mean, their
+        covariance (m, m), that of rows with them (b, m) and the rows' variances (b,).
+        """
         return self._phi(), *self._prior(X, self.Xu)
 
     def _prior(self, X: Matrix, Xu: Matrix | None) -> tuple[TensorVariable, ...]:
@@ -262,9 +266,10 @@ class Approximate:
         return self._graph
 
     def latent(self, Xnew: Inputs, diag: bool = False) -> tuple[TensorVariable, TensorVariable]:
-        """Graphs of the latent's posterior mean and covariance (or variance) at ``Xnew``.
+        """Graphs of the latent's posterior mean and covariance (or variance) at ``Xnew`` (n*, d).
 
-        With L > 1 latents mean and variance gain a last axis L, the covariance a first one.
+        These are (n*,) and (n*, n*), a variance (n*,). With L > 1 latents mean and variance gain a
+        last axis L, the covariance a first one.
 
         Raises
         ------
@@ -289,7 +294,7 @@ class Approximate:
     def conditional(
         self, name: str, Xnew: Inputs, jitter: float = JITTER, **kwargs: object
     ) -> TensorVariable:
-        """Latent function at new inputs as a variable of the model, N(μ*, S*).
+        """Latent function at new inputs as a variable of the model, N(μ*, S*), shape (n*,).
 
         For `pm.sample_posterior_predictive`: add it after sampling the hyperparameters.
 
@@ -385,8 +390,9 @@ class Approximate:
 
         Parameters
         ----------
+        Xnew : (n*, d)
         q
-            Levels in (0, 1).
+            Levels in (0, 1), a scalar or (k,).
         of
             "mean" or "latent".
 

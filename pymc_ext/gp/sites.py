@@ -38,7 +38,7 @@ class GaussianSites:
     linear
         ν = precision × location, (n,) or (n, L) for L latents an observation.
     precision
-        τ, the same shape, of any sign.
+        τ, (n,) or (n, L), of any sign.
     """
 
     linear: np.ndarray

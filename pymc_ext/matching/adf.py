@@ -35,7 +35,7 @@ class AssumedDensityFilter:
         Sorted distinct labels; two give a logit latent, more a softmax.
     n_features : int
         Columns of X, without the intercept.
-    prior_precision : float or array_like
+    prior_precision : float or (n_features + fit_intercept,) array_like
         Prior precision of the weights, the intercept's last.
     fit_intercept : bool
         Append a column of ones.
@@ -102,7 +102,7 @@ class AssumedDensityFilter:
         return np.where(v > 1, (mean - m) / v, g), np.where(v > 1, (v - variance) / v**2, h)
 
     def predict_latents(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of the latents at rows X, each (n, K)."""
+        """Mean and variance of the latents at rows X (n, n_features), each (n, K)."""
         design = self._prior.design(X)
         variance = np.stack([((design @ S) * design).sum(axis=1) for S in self.covariance], axis=1)
         return design @ self.mean.T, variance

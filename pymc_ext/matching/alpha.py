@@ -57,7 +57,10 @@ def train_log_likelihood(
     weight: ArrayLike | None = None,
     n_draws: int = N_DRAWS,
 ) -> float:
-    """Σ_n w_n log E_q p(y_n | f_n) under the exact likelihood, q the state's posterior."""
+    """Σ_n w_n log E_q p(y_n | f_n) under the exact likelihood, q the state's posterior.
+
+    X (n, n_features), y (n,), ``weight`` (n,).
+    """
     log_p = log_expected_probabilities(*state.predict_latents(X), n_draws)
     return _weighted_sum(log_p, state.encode(y), weight)
 
@@ -78,7 +81,7 @@ def elbo(
     ----------
     state : MatchingState
         Posterior q, fitted to exactly these rows.
-    X, y, weight
+    X, y, weight : (n, n_features), (n,) and (n,) array_like
         All the data the state has seen.
     n_draws : int
         Draws for the softmax link, a power of two.
@@ -110,7 +113,7 @@ def choose_alpha(
     ----------
     state : MatchingState
         State that has seen the rows; its own α is ignored.
-    X, y, weight
+    X, y, weight : (n, n_features), (n,) and (n,) array_like
         The rows.
     criterion : {"elbo", "likelihood"}
         `elbo`, or `train_log_likelihood`.

@@ -35,7 +35,7 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
         Pseudo-counts α > 0 of the classes. "elbo" maximises the ELBO under the exact likelihood,
         "likelihood" the train log-likelihood; both need `fit`. On few rows a fixed value distorts
         the posterior (0.1 takes weights too large): prefer "elbo" there.
-    prior_precision : float or array_like
+    prior_precision : float or (n_features + fit_intercept,) array_like
         Prior precision of each weight, the intercept's last.
     link : {"auto", "logit", "softmax"}
         "auto" takes one latent (logit) for two classes and softmax otherwise.
@@ -50,7 +50,7 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
         Labels.
     coef_, intercept_ : (n_latents, n_features) and (n_latents,) arrays
         Posterior means.
-    alpha_ : float or array
+    alpha_ : float or (n_classes,) array
         α in use.
     alpha_choice_ : AlphaChoice or None
         How α was chosen.
@@ -91,7 +91,7 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> MatchedClassifier:
-        """Fit to rows X (n, n_features) with labels y (n,), forgetting earlier data."""
+        """Fit to rows X (n, n_features), labels y (n,), weights (n,); forgets earlier data."""
         X, y, weight = self._checked(X, y, sample_weight, reset=True)
         state = self._new_state(np.unique(y), X.shape[1])
         state.update(X, y, weight)
@@ -110,8 +110,9 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
     ) -> MatchedClassifier:
         """Update exactly with more rows; the first call names all ``classes``.
 
-        The posterior does not depend on the order or the grouping of the rows. A failing call
-        changes nothing. Parameters set after the first call count from the next `fit` on.
+        Rows X (n, n_features), labels y (n,), ``classes`` (n_classes,), ``sample_weight`` (n,). The
+        posterior does not depend on the order or the grouping of the rows. A failing call changes
+        nothing. Parameters set after the first call count from the next `fit` on.
 
         Raises
         ------
@@ -184,26 +185,35 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
     # ---- prediction --------------------------------------------------------------------------
 
     def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
-        """Logarithm of `predict_proba`, accurate where probabilities underflow."""
+        """Logarithm of `predict_proba`, (n, n_features) -> (n, n_classes).
+
+        It is accurate where probabilities underflow.
+        """
         mean, variance = self.predict_latents(X)
         return log_expected_probabilities(mean, variance, self.n_draws)
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """Posterior predictive probabilities of the classes, (n, n_classes)."""
+        """Posterior predictive probabilities of classes, (n, n_features) -> (n, n_classes)."""
         return np.exp(self.predict_log_proba(X))
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """Most probable label of each row, (n,)."""
+        """Most probable label of each row, (n, n_features) -> (n,)."""
         log_p = self.predict_log_proba(X)
         return self.classes_[np.argmax(log_p, axis=1)]
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """Log predictive probabilities (n, n_classes); for two classes their difference (n,)."""
+        """Log predictive probabilities, (n, n_features) -> (n, n_classes).
+
+        For two classes their difference, (n,).
+        """
         log_p = self.predict_log_proba(X)
         return log_p[:, 1] - log_p[:, 0] if log_p.shape[1] == 2 else log_p
 
     def predict_latents(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of the latents (logits), each (n, n_latents)."""
+        """Posterior mean and variance of the latents (logits), each (n, n_latents).
+
+        X is (n, n_features).
+        """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return self.state_.predict_latents(X)
@@ -222,7 +232,10 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
     # ---- the posterior as a whole ------------------------------------------------------------
 
     def elbo(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """ELBO under the exact likelihood (`matching.alpha.elbo`); X, y are all the data seen."""
+        """ELBO under the exact likelihood (`matching.alpha.elbo`), in nats.
+
+        X (n, n_features), y (n,) and ``sample_weight`` (n,) are all the data seen.
+        """
         check_is_fitted(self)
         X, y, weight = self._checked(X, y, sample_weight, reset=False)
         return alpha_choice.elbo(self.state_, X, y, weight, self.n_draws)
@@ -243,7 +256,7 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
             Number of independent draws of ``coef`` (and ``intercept``).
         random_seed : int, optional
             Seed of the draws.
-        X, y, sample_weight : optional
+        X, y, sample_weight : (n, n_features), (n,) and (n,) array_like, optional
             All the data seen, weighted as in the fit. With them ``sample_stats`` has, beside
             ``lq`` (log q, normalised), ``lp``: log prior plus exact log-likelihood, so that k̂ can
             be computed.

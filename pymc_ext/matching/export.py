@@ -46,7 +46,10 @@ def log_joint(
     y: ArrayLike,
     sample_weight: ArrayLike | None,
 ) -> np.ndarray:
-    """log prior + exact log-likelihood at weights (draws, K, p), normalised, (draws,)."""
+    """log prior + exact log-likelihood at weights (draws, K, p), normalised, (draws,).
+
+    X (n, n_features), y (n,), ``sample_weight`` (n,).
+    """
     design, labels = state.design(X), state.encode(y)
     precision = state.prior_precision
     log_prior = 0.5 * (np.log(precision / (2 * np.pi)) - precision * weights**2).sum(axis=(1, 2))

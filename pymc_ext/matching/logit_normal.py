@@ -26,7 +26,7 @@ MAX_COUNT_ORIGINAL = 1e6  # where rounding leaves 1e-9 of the variance of ω
 
 
 def match_logit_normal(a: np.ndarray, b: np.ndarray, method: str) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of ψ, ``method`` "variational" or "moment-ori", a and b checked.
+    """Mean and variance of ψ, elementwise, ``method`` "variational" or "moment-ori", a, b checked.
 
     Relative accuracy 1e-12 (variational); in moment-ori the variance of ω is a difference of
     nearly equal numbers once a+b is large, relative error about (a+b)·1e-15, and a+b > 1e6 is

@@ -47,7 +47,7 @@ class WeightPosterior:
         self._n_pending = 0
 
     def absorb(self, X: np.ndarray, precision: np.ndarray, linear: np.ndarray) -> bool:
-        """Condition on rows X (n, p) with site precisions and linear terms (n, K), if few enough.
+        """Condition on rows X (n, p), site precisions (n, K), linear terms (n, K), if few enough.
 
         Returns False, and changes nothing, when there is no room: build a new posterior then.
         """
@@ -97,7 +97,7 @@ class WeightPosterior:
         return -0.5 * (residual**2).sum(axis=(0, 1)) - log_det - 0.5 * size * LOG_2PI
 
     def divergence_from(self, prior_precision: np.ndarray) -> float:
-        """KL(q‖N(0, diag(prior_precision)⁻¹)) summed over the K weight vectors."""
+        """KL(q‖N(0, diag(prior_precision)⁻¹)), ``prior_precision`` (p,), summed over K vectors."""
         inverse, mean = self._inverse_factor(), self.mean
         trace = ((inverse**2).sum(axis=1) * prior_precision).sum()
         log_det = 2 * np.linalg.slogdet(inverse)[1].sum()

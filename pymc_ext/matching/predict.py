@@ -31,7 +31,7 @@ COMPILE_FROM = 500
 def log_expected_probabilities(
     mean: np.ndarray, variance: np.ndarray, n_draws: int = N_DRAWS
 ) -> np.ndarray:
-    """log E p(y = c | f), shape (n, C), from means and variances of the latents (n, K)."""
+    """log E p(y = c | f), (n, C), from mean and variance of the latents, each (n, K)."""
     if mean.shape[1] == 1:
         return _log_binary_probabilities(mean[:, 0], np.sqrt(variance[:, 0]))
 
@@ -44,7 +44,7 @@ def log_expected_probabilities(
 def expected_log_probabilities(
     mean: np.ndarray, variance: np.ndarray, n_draws: int = N_DRAWS
 ) -> np.ndarray:
-    """E log p(y = c | f), shape (n, C)."""
+    """E log p(y = c | f), (n, C), from mean and variance of the latents, each (n, K)."""
     if mean.shape[1] == 1:
         sd = np.sqrt(variance[:, 0])
         return -np.stack([_softplus_terms(s * mean[:, 0], sd)[0] for s in (1, -1)], axis=1)
@@ -54,7 +54,7 @@ def expected_log_probabilities(
 def expected_log_softmax(
     mean: np.ndarray, covariance: np.ndarray, n_draws: int = N_DRAWS
 ) -> np.ndarray:
-    """E log p(y = c | f) for correlated latents f ~ N(mean, covariance), (n, K) and (n, K, K)."""
+    """E log p(y = c | f), (n, K), for correlated latents, mean (n, K), covariance (n, K, K)."""
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]  # singular for a fixed latent
     z, K = normal_draws(n_draws, mean.shape[1]), mean.shape[1]
@@ -67,7 +67,7 @@ def expected_log_softmax(
 
 
 def expected_entropy(mean: np.ndarray, variance: np.ndarray, n_draws: int = N_DRAWS) -> np.ndarray:
-    """E H[y | f] in nats, shape (n,)."""
+    """E H[y | f] in nats, (n,), from mean and variance of the latents, each (n, K)."""
     if mean.shape[1] == 1:
         return _expected_binary_entropy(mean[:, 0], np.sqrt(variance[:, 0]))
 

@@ -53,7 +53,7 @@ class MatchingState:
     n_features : int
         Number of columns of X, without the intercept.
     alpha, method, link
-        Likelihood approximation, see `class_sites`.
+        Likelihood approximation, as in `class_sites`; α is a number or (C,).
     prior_precision : float or (n_features + fit_intercept,) array_like
         Prior precision of the weights, the intercept's last.
     fit_intercept : bool
@@ -104,7 +104,7 @@ class MatchingState:
     # ---- data in -----------------------------------------------------------------------------
 
     def update(self, X: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None) -> None:
-        """Add rows X (n, n_features) with labels y (n,) and weights ≥ 0; all of them or none.
+        """Add rows X (n, n_features), labels y (n,) and weights (n,) ≥ 0; all of them or none.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class MatchingState:
             del self.__dict__["posterior"]
 
     def design(self, X: ArrayLike) -> np.ndarray:
-        """Checked rows with the intercept's column of ones, (n, p).
+        """Checked rows with the intercept's column of ones, (n, n_features) -> (n, p).
 
         Raises
         ------
@@ -163,7 +163,7 @@ class MatchingState:
         return np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
 
     def encode(self, y: ArrayLike) -> np.ndarray:
-        """Positions of labels y (n,) in ``classes``.
+        """Positions of labels in ``classes``, (n,) -> (n,).
 
         Raises
         ------
@@ -197,7 +197,7 @@ class MatchingState:
         return WeightPosterior(*self.natural_parameters())
 
     def predict_latents(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of the latents (logits) at rows X, each (n, K)."""
+        """Posterior mean and variance of the logits at X (n, n_features), each (n, K)."""
         return self.posterior.predict(self.design(X))
 
     # ---- shards, copies, files ---------------------------------------------------------------
@@ -317,7 +317,7 @@ def _check_classes(classes: ArrayLike) -> np.ndarray:
 
 
 def check_prior_precision(value: ArrayLike, p: int) -> np.ndarray:
-    """Return the prior precisions as a (p,) array; raise ValueError unless positive, finite."""
+    """Prior precisions, a scalar or (p,), as a (p,) array; ValueError unless positive, finite."""
     array = np.asarray(value)
     if array.dtype.kind not in "iuf" or not np.all(np.isfinite(array) & (array > 0)):
         raise ValueError(f"prior_precision must be positive and finite, got {value!r}")

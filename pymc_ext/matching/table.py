@@ -27,7 +27,7 @@ SMALLEST = 1e-150  # its inverse square, the variance of a moment row, is repres
 
 
 class Matched(NamedTuple):
-    """Mean and variance of the Gaussian over ψ that stands for one or many densities."""
+    """Mean and variance, each (...), of the Gaussian over ψ for one or many densities."""
 
     mean: np.ndarray
     variance: np.ndarray
@@ -42,7 +42,7 @@ def match_gamma(a: ArrayLike, b: ArrayLike = 1.0, method: str = "variational") -
     Parameters
     ----------
     a, b : array_like
-        Shape and rate, positive, broadcast against each other.
+        Shape and rate, positive, of any shape, broadcast against each other.
     method : {"laplace", "variational", "moment", "moment-ori"}
         Matching criterion.
 

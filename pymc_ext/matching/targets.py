@@ -116,7 +116,7 @@ def check_n_classes(n_classes: int) -> int:
 
 
 def check_labels(y: ArrayLike, n_classes: int) -> np.ndarray:
-    """Return labels as an integer array; raise ValueError unless all are in 0..n_classes−1."""
+    """Labels as integers, (N,) -> (N,); raise ValueError unless all are in 0..n_classes−1."""
     y = np.asarray(y)
     if y.ndim != 1 or y.size == 0:
         raise ValueError(f"y must be one-dimensional and not empty, got shape {y.shape}")

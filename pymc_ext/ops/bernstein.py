@@ -167,7 +167,8 @@ def bernstein_map(x: TensorLike, raw: TensorLike) -> tuple[TensorVariable, Tenso
     Returns
     -------
     tuple of TensorVariable
-        f(x) and log df/dx, both of the broadcast leading shape. f(−∞) = 0: add the offset ϑ_0.
+        f(x) and log df/dx, both of the broadcast leading shape (...). f(−∞) = 0: add the offset
+        ϑ_0.
 
     Raises
     ------

@@ -206,9 +206,9 @@ def expected_softplus(
     mu
         Mean, any real number; tensor of any shape.
     sigma
-        Standard deviation (not the variance), ``>= 0``; broadcasts with ``mu``. A negative
-        constant raises, a negative value met at run time gives NaN. ``sigma = 0`` gives the
-        softplus itself (in the plain series: its partial sum).
+        Standard deviation (not the variance), ``>= 0``, of any shape that broadcasts with ``mu``.
+        A negative constant raises, a negative value met at run time gives NaN. ``sigma = 0`` gives
+        the softplus itself (in the plain series: its partial sum).
     terms
         Terms of the alternating series.
     acceleration
@@ -222,9 +222,9 @@ def expected_softplus(
     Returns
     -------
     TensorVariable
-        η, in the upcast floating dtype. Gradients of any order are exact (closed form); first
-        and second derivatives agree with 40-digit arithmetic to 1e-11 relative, third and fourth
-        to 1e-9 relative to ∂²η/∂mu².
+        η, of the broadcast shape (...), in the upcast floating dtype. Gradients of any order are
+        exact (closed form); first and second derivatives agree with 40-digit arithmetic to 1e-11
+        relative, third and fourth to 1e-9 relative to ∂²η/∂mu².
 
     Raises
     ------

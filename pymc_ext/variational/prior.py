@@ -55,7 +55,7 @@ def prior_from(
     Returns
     -------
     dict
-        Tensors by the names that the variables had.
+        Tensors by the names that the variables had, each of its own shape.
 
     Raises
     ------

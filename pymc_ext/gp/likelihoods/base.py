@@ -44,7 +44,9 @@ class Likelihood(ABC):
     """A factorising likelihood Π p(y_i | f_i, φ) with one latent per observation.
 
     Subclasses give ℓ and its derivatives; expectations and tilted moments come from quadrature
-    unless a closed form is known.
+    unless a closed form is known. Its own parameters ``**parameters`` are scalars, numbers or
+    variables of a model. With L latents an observation f, and all that is of each latent, has a
+    last axis L.
     """
 
     names: ClassVar[tuple[str, ...]] = ()
@@ -57,37 +59,40 @@ class Likelihood(ABC):
 
     @abstractmethod
     def check(self, y: ArrayLike) -> np.ndarray:
-        """Observations as a float array (n,); raises ValueError on values outside the support."""
+        """Observations y (n,) as floats, (n,); raises ValueError on values outside the support."""
 
     @abstractmethod
     def log_prob(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
-        """ℓ, normaliser included."""
+        """ℓ (..., n), normaliser included, at f (..., n) for y (n,) and φ (P,)."""
 
     @abstractmethod
     def derivatives(
         self, f: np.ndarray, y: np.ndarray, phi: Parameters
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """ℓ', ℓ'', ℓ'''."""
+        """ℓ', ℓ'', ℓ''', each (..., n), at f (..., n) for y (n,) and φ (P,)."""
 
     @abstractmethod
     def scale(self, y: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
-        """Centre and width of ℓ's features, each (n,): how finely to integrate, or not at all."""
+        """Centre and width of ℓ's features in f, each (n,), for y (n,) and φ (P,).
+
+        They say how finely to integrate, or not at all.
+        """
 
     @abstractmethod
     def moments(self, f: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
-        """E[y | f] and Var[y | f]."""
+        """E[y | f] and Var[y | f], each (..., n), at f (..., n) for φ (P,)."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, f: np.ndarray, phi: Parameters) -> np.ndarray:
-        """One y for every f."""
+        """One y for every observation's f, (..., n), at f (..., n) for φ (P,)."""
 
     def parameter_derivatives(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
-        """∂φ of ℓ, ℓ', ℓ'', shape (P, 3, *f.shape)."""
+        """∂φ of ℓ, ℓ', ℓ'' at f (..., n) for y (n,) and φ (P,): shape (P, 3, *f.shape)."""
         shape = f.shape if self.n_latent > 1 else np.broadcast_shapes(f.shape, y.shape)
         return np.empty((0, 3, *shape))
 
     def check_parameters(self, phi: Parameters) -> None:
-        """Raise HyperparameterError unless φ is in its support; overridden where there is one."""
+        """Raise HyperparameterError unless φ (P,) is in its support: positive, finite."""
         for name, value in zip(self.names, phi, strict=True):
             if not (np.isfinite(value) and value > 0):
                 raise HyperparameterError(
@@ -98,6 +103,8 @@ class Likelihood(ABC):
         self, y: np.ndarray, phi: Parameters, method: str, alpha: float
     ) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of the Gaussian that replaces every p(y_i | f), see `Matching`.
+
+        Both are of f, each (n,), for y (n,) and φ (P,).
 
         Raises
         ------
@@ -110,7 +117,7 @@ class Likelihood(ABC):
         )
 
     def start(self, y: np.ndarray, phi: Parameters, prior_mean: np.ndarray) -> np.ndarray:
-        """Latent values at which a mode search starts, (n,)."""
+        """Latents where a mode search starts, (n,), by y (n,), φ (P,) and ``prior_mean`` (n,)."""
         return prior_mean.copy()
 
     def expectations(
@@ -121,7 +128,10 @@ class Likelihood(ABC):
         phi: Parameters,
         order: int = 2,
     ) -> Expectations:
-        """Expectations under N(mean, variance), derivatives up to ``order`` (the rest is zero)."""
+        """Expectations under N(mean, variance), derivatives up to ``order`` (the rest is zero).
+
+        ``mean`` and ``variance`` are of the latents, each (n,); y (n,), φ (P,).
+        """
         sd = np.sqrt(variance)
         P, n = len(self.names), len(y)
         value, deriv, par = np.empty(n), np.zeros((4, n)), np.empty((P, 3, n))
@@ -146,7 +156,10 @@ class Likelihood(ABC):
         phi: Parameters,
         power: float = 1.0,
     ) -> Tilted:
-        """Moments of p(y|f)^power N(f | mean, variance), normalised."""
+        """Moments of p(y|f)^power N(f | mean, variance), normalised.
+
+        ``mean`` and ``variance`` are of the latents, each (n,); y (n,), φ (P,).
+        """
         P, n = len(self.names), len(y)
         variance = np.maximum(variance, SMALLEST * self.scale(y, phi)[1] ** 2)
         log_z, mu, var, par = np.empty(n), np.empty(n), np.empty(n), np.empty((P, n))
@@ -163,7 +176,7 @@ class Likelihood(ABC):
     def predict(
         self, mean: np.ndarray, variance: np.ndarray, phi: Parameters
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of y when f ~ N(mean, variance), each (n,)."""
+        """Mean and variance of y, each (n,), when f ~ N(mean, variance) (n,), for φ (P,)."""
         total, second = np.empty_like(mean), np.empty_like(mean)
         c, w = self.scale(np.zeros_like(mean), phi)
         for i, f, log_w in gaussian_nodes(mean, np.sqrt(variance), c, w):

@@ -51,7 +51,7 @@ class _Bernoulli(Likelihood):
         return p, p * (1 - p)
 
     def probability(self, f: np.ndarray) -> np.ndarray:
-        """p(y = 1 | f)."""
+        """p(y = 1 | f), (..., n) -> (..., n)."""
         raise TypeError("use BernoulliProbit or BernoulliLogit")
 
     def draw(self, rng: np.random.Generator, f: np.ndarray, phi: Parameters) -> np.ndarray:

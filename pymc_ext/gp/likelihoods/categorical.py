@@ -80,6 +80,7 @@ class Categorical(Likelihood):
         """Over fixed draws, with the exact derivatives of that average.
 
         E ℓ'' is E[ℓ' z]/s on the same draws, so that the ELBO and its stationary point agree.
+        ``mean`` and ``variance`` are of the latents, each (n, K); y (n,), φ (0,).
         """
         value = np.empty(len(y))
         d = np.zeros((4, *mean.shape))

@@ -100,7 +100,8 @@ class NegativeBinomial(Likelihood):
     Parameters
     ----------
     alpha
-        Shape (PyMC's ``alpha``), positive number or a variable of the model; Poisson as it grows.
+        Shape (PyMC's ``alpha``), positive scalar: a number or a variable of the model; Poisson as
+        it grows.
 
     Examples
     --------

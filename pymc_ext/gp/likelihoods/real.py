@@ -22,7 +22,7 @@ class Gaussian(Likelihood):
     Parameters
     ----------
     sigma
-        Standard deviation of the noise, positive number or a variable of the model.
+        Standard deviation of the noise, positive scalar: a number or a variable of the model.
 
     Examples
     --------
@@ -114,9 +114,9 @@ class StudentT(Likelihood):
     Parameters
     ----------
     nu
-        Degrees of freedom, positive number or a variable of the model.
+        Degrees of freedom, positive scalar: a number or a variable of the model.
     sigma
-        Scale (not the standard deviation), positive number or a variable of the model.
+        Scale (not the standard deviation), positive scalar: a number or a variable of the model.
 
     Examples
     --------

@@ -86,7 +86,7 @@ class Rule(ABC):
         y: np.ndarray,
         phi: Parameters,
     ) -> GaussianSites:
-        """The sites that one full (undamped) update of all of them gives."""
+        """The sites that one full (undamped) update of all gives, for y (n,) and φ (P,)."""
 
     @abstractmethod
     def solve(
@@ -97,7 +97,7 @@ class Rule(ABC):
         phi: Parameters,
         start: GaussianSites | None = None,
     ) -> FixedPoint:
-        """Sites at the fixed point; raises ConvergenceError if it is not reached."""
+        """Sites at the fixed point for y (n,), φ (P,); raises ConvergenceError if not reached."""
 
     @abstractmethod
     def slopes(
@@ -108,7 +108,7 @@ class Rule(ABC):
         y: np.ndarray,
         phi: Parameters,
     ) -> Slopes:
-        """Derivatives of the update map at the fixed point."""
+        """Derivatives of the update map at the fixed point, for y (n,) and φ (P,)."""
 
 
 class Iterative(Protocol):

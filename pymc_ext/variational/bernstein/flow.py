@@ -192,13 +192,13 @@ class BernsteinFlow:
     def forward_with_pullback(self, z: Array) -> tuple[Array, Array, ScoreMap]:
         """θ, log q, and the score in z of log p̃(θ(z)) + log|det ∂θ/∂z| from that of log p̃ at θ.
 
-        For laws with one normal a latent variable, K = D.
+        For laws with one normal a latent variable, K = D: (N, D) -> (N, D), (N,).
         """
         tape = self.trace(z)
         return tape.theta, tape.log_q, partial(self._pullback, z, tape)
 
     def pullback(self, z: Array, score: Array) -> Array:
-        """That function's value, (N, D)."""
+        """That function's value, from z and the score, each (N, D): (N, D)."""
         return self.forward_with_pullback(z)[2](score)
 
     def _pullback(self, z: Array, tape: Tape, score: Array) -> Array:
@@ -208,7 +208,7 @@ class BernsteinFlow:
         return self.law.pullback(z, tape.v, score_v)
 
     def inverse(self, theta: Array) -> Array:
-        """z with θ(z) = θ, (N, D); NaN where there is none."""
+        """z with θ(z) = θ, (N, D) -> (N, D); NaN where there is none."""
         x, inside = invert(self.triangular, self.coordinates(theta), self._rows())
         z = self.law.normal_of(self.input_map.inverse(x, self.values, self.stretch))
         z[~inside] = np.nan
@@ -234,7 +234,7 @@ class BernsteinFlow:
         return log_q
 
     def coordinates(self, theta: Array) -> Array:
-        """What the polynomials give at θ, y = B⁻¹(θ), (N, D)."""
+        """What the polynomials give at θ, y = B⁻¹(θ), (N, D) -> (N, D)."""
         return self.base.inverse(theta)
 
     def _on_support(self, x: Array) -> NDArray[np.bool_]:

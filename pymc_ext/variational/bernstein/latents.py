@@ -33,20 +33,20 @@ class Latent(ABC):
 
     @abstractmethod
     def log_density(self, v: Elementwise, xp: Namespace = NUMPY) -> Elementwise:
-        """Elementwise normalised log density."""
+        """Elementwise normalised log density, (N, dim) -> (N, dim)."""
 
     @abstractmethod
     def score(self, v: Array) -> Array:
-        """Elementwise derivative of :meth:`log_density`, in numbers."""
+        """Elementwise derivative of :meth:`log_density`, in numbers, (N, dim) -> (N, dim)."""
 
     @abstractmethod
     def normal_of(self, v: Array) -> Array:
-        """z with ``draw(z) = v``, elementwise, where one normal is behind one latent variable."""
+        """z with ``draw(z) = v``, elementwise (N, dim), where one normal is behind one variable."""
 
     def pullback(self, z: Array, v: Array, score: Array) -> Array:
         """Score in z of log p(v(z)) + log|dv/dz| from that of log p in v, where z is of v's size.
 
-        dv/dz = φ(z) / f(v) with f the density of this law.
+        dv/dz = φ(z) / f(v) with f the density of this law. Elementwise: all are (N, dim).
         """
         slope = np.exp(-0.5 * z**2 - 0.5 * LOG_2PI - self.log_density(v))
         return (score - self.score(v)) * slope - z

@@ -107,7 +107,7 @@ class Algorithm(ABC, Generic[Q]):
         density
             An object with ``dimension``, ``log_density`` and ``log_density_gradient``.
         start
-            Unconstrained point.
+            Unconstrained point, (D,).
         n
             Largest number of iterations; None: :attr:`default_budget`.
         random_seed

@@ -69,20 +69,20 @@ class Monitor:
 
     @property
     def losses(self) -> Array:
-        """−objective after each iteration of this run."""
+        """−objective after each iteration of this run, (iterations,)."""
         return np.asarray(self._losses, dtype=float)
 
     @property
     def history(self) -> Array:
-        """What the loss history shows: the losses given to :meth:`keep`, else all."""
+        """What the loss history shows, (T,): the losses given to :meth:`keep`, else all."""
         return self.losses if self._kept is None else self._kept
 
     def keep(self, losses: Array) -> None:
-        """Show only ``losses``: of a search in stages, the one comparable trace that won."""
+        """Show only ``losses`` (T,): of a search in stages, the one comparable trace that won."""
         self._kept = np.asarray(losses, dtype=float)
 
     def block(self, losses: Array, q: Callable[[], Posterior]) -> None:
-        """Record several iterations at once, then run the callbacks once."""
+        """Record several iterations at once, their ``losses`` (T,), then run the callbacks once."""
         self._losses.extend(map(float, losses))
         self._progress.update(self._task, completed=len(self._losses), loss=f"{losses[-1]:,.5g}")
         self._call_back(q)

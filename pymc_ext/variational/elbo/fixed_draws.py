@@ -70,7 +70,7 @@ class FixedDraws:
 
 @dataclass(frozen=True)
 class Optimum:
-    """Where an optimisation on fixed draws ended; ``losses`` are −ELBO from the start on."""
+    """Where an optimisation on fixed draws ended, x (P,); ``losses`` (T,): −ELBO from the start."""
 
     elbo: float
     losses: Array
@@ -140,7 +140,7 @@ def overfits(train_elbo: float, fresh: FreshDraws) -> bool:
 
 
 class Prepared(NamedTuple):
-    """The family in place for a fit, vectors x of it to start from, and what to say of it."""
+    """The family in place for a fit, vectors x (P,) to start from, and what to say of it."""
 
     family: Family
     starts: list[Array]
@@ -169,7 +169,7 @@ class FixedDrawsAlgorithm(Algorithm[Posterior]):
     def prepare(
         self, density: CountedDensity, start: Array, seed: int | None, budget: int, monitor: Monitor
     ) -> Prepared:
-        """The family in place for a first fit, and where it starts."""
+        """The family in place for a first fit from ``start`` (D,), and where it starts."""
 
     def base_draws(self, draws: int, latent_dimension: int, seed: int | None) -> Array:
         """z of the fit, (draws, K)."""

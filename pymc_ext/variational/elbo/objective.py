@@ -30,7 +30,10 @@ class Family(ABC):
 
     @abstractmethod
     def loss(self, z: Array, log_p: Array, scores: Array) -> tuple[float, Array]:
-        """Σ_m weight_m (log q − log p̃)(θ_m) and its gradient in x, from log p̃ and scores at θ."""
+        """Σ_m weight_m (log q − log p̃)(θ_m) and its gradient in x, (P,).
+
+        ``z`` (N, K) gave θ, where log p̃ is (M,) and scores are (M, D).
+        """
 
 
 class DrawsObjective:
@@ -49,7 +52,7 @@ class DrawsObjective:
 
     @property
     def x(self) -> Array:
-        """All that is free, in one vector."""
+        """All that is free, in one vector, (P + H,)."""
         return np.concatenate([self.family.x, self.density.extra])
 
     @x.setter
@@ -58,7 +61,7 @@ class DrawsObjective:
         self.family.x, self.density.extra = np.array(x[:size], dtype=float), x[size:]
 
     def value_and_gradient(self, x: Array, z: Array) -> tuple[float, Array]:
-        """−ELBO on draws z (S, K) and its gradient, a chunk of draws at a time."""
+        """−ELBO on draws z (S, K) and its gradient at x, (P + H,) -> (P + H,), chunk by chunk."""
         self.x = x
         value, gradient = 0.0, np.zeros(len(x))
         for i in range(0, len(z), CHUNK):
@@ -70,7 +73,10 @@ class DrawsObjective:
         return value / len(z), gradient / len(z)
 
     def hessian_product(self, x: Array, direction: Array, z: Array) -> Array:
-        """Hessian of −ELBO times ``direction``, by central differences of the gradient."""
+        """Hessian of −ELBO times ``direction``, by central differences of the gradient.
+
+        x, ``direction`` and the product are (P + H,) each, draws z (S, K).
+        """
         size = np.linalg.norm(direction)
         if size == 0:
             return np.zeros_like(x)

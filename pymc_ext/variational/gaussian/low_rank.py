@@ -52,7 +52,7 @@ class LowRankGaussian:
 
     @classmethod
     def from_factor(cls, mean: Array, factor: Array, variance: Array) -> LowRankGaussian:
-        """N(μ, Λ Λᵀ + diag ψ): ``factor`` Λ (D, rank), ``variance`` ψ > 0 (D,)."""
+        """N(μ, Λ Λᵀ + diag ψ): μ (D,), ``factor`` Λ (D, rank), ``variance`` ψ > 0 (D,)."""
         scale = np.sqrt(variance)
         # Σ = diag(√ψ)(I + A Aᵀ)diag(√ψ), A = Λ/√ψ = U diag(c) Vᵀ: (I + A Aᵀ)^½ is √(1 + c²) on U
         basis, c, _ = np.linalg.svd(factor / scale[:, None], full_matrices=False)
@@ -121,7 +121,7 @@ class LowRankGaussian:
         return self.root_transposed_product(score)
 
     def inverse(self, theta: Array) -> Array:
-        """z with θ(z) = θ, (N, D)."""
+        """z with θ(z) = θ, (N, D) -> (N, D)."""
         return self.root_solve(theta - self.mean)
 
     def log_density(self, theta: Array) -> Array:

@@ -72,7 +72,7 @@ class ModeSearch:
             raise ValueError(f"spread must be > 0 and finite, got {self.spread!r}")
 
     def points(self, start: Array, random_seed: int | None) -> list[Array]:
-        """The starting points, ``start`` (D,) first."""
+        """The starting points, (D,) each, unconstrained, ``start`` (D,) first."""
         starts = self.starts
         if starts is None:
             starts = min(max(ONE_START // len(start), 1), MOST_STARTS)
@@ -83,9 +83,9 @@ class ModeSearch:
 
 @dataclass(frozen=True, eq=False)
 class LaplaceFit(ByValue):
-    """A mode with a root of its covariance: Σ = C Cᵀ, C (D, D), and C⁻¹.
+    """A mode with a root of its covariance: Σ = C Cᵀ, C (D, D), and C⁻¹ (D, D).
 
-    ``path`` holds log p̃ along the climb that ended there.
+    ``path`` (T,) holds log p̃ along the climb that ended there.
     """
 
     mode: Mode
@@ -107,7 +107,7 @@ class LaplaceFit(ByValue):
 
     @property
     def losses(self) -> Array:
-        """The climb on the scale of the evidence: ends at −:attr:`log_marginal`."""
+        """The climb, (T,), on the scale of the evidence: ends at −:attr:`log_marginal`."""
         return self.mode.value - self.path - self.log_marginal
 
 

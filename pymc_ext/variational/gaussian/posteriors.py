@@ -25,7 +25,7 @@ class Gaussian(ByValue):
     root
         L, any root of the covariance, shape (D, D).
     known_inverse
-        L⁻¹; None computes it.
+        L⁻¹, (D, D); None computes it.
     """
 
     mean: Array
@@ -69,7 +69,7 @@ class Gaussian(ByValue):
         return (theta - self.mean) @ self.root_inverse.T
 
     def pullback(self, z: Array, score: Array) -> Array:
-        """Score in z of log p̃(T(z)) + log|det|, from that of log p̃ at T(z), both (N, D)."""
+        """Score in z of log p̃(T(z)) + log|det|, from that of log p̃ at T(z); each is (N, D)."""
         return score @ self.root
 
     def log_density(self, theta: Array) -> Array:
@@ -93,7 +93,7 @@ class Gaussian(ByValue):
 
 @dataclass(frozen=True, eq=False)
 class DiagonalGaussian(ByValue):
-    """N(μ, diag(σ²)), in O(D) a draw; ``mean`` and ``std`` (D,)."""
+    """N(μ, diag(σ²)), in O(D) a draw; ``mean`` (D,) and ``std`` (D,)."""
 
     mean: Array
     std: Array
@@ -119,7 +119,7 @@ class DiagonalGaussian(ByValue):
         return (theta - self.mean) / self.std
 
     def pullback(self, z: Array, score: Array) -> Array:
-        """Score in z of log p̃(T(z)) + log|det|, from that of log p̃ at T(z), both (N, D)."""
+        """Score in z of log p̃(T(z)) + log|det|, from that of log p̃ at T(z); each is (N, D)."""
         return score * self.std
 
     def log_density(self, theta: Array) -> Array:

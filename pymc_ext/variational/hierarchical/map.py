@@ -280,12 +280,12 @@ class HierarchicalMap:
         return np.concatenate(theta), np.concatenate(log_q)
 
     def forward_with_pullback(self, z: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
-        """Draws, log q, and :meth:`pullback` at z as a function of the score alone."""
+        """θ (N, D), log q (N,), and :meth:`pullback` at z (N, D) as a function of the score."""
         at = self.at(z)
         return self.theta(at), self.log_q(at), partial(self.pullback_at, at)
 
     def pullback(self, z: Array, score: Array) -> Array:
-        """Score in z of log p̃(T(z)) + log|det ∂T/∂z|, from the score of log p̃ at T(z)."""
+        """Score in z of log p̃(T(z)) + log|det ∂T/∂z|, from that of log p̃ at T(z); all (N, D)."""
         return self.pullback_at(self.at(z), score)
 
     def pullback_at(self, at: Point, score: Array) -> Array:
@@ -304,7 +304,7 @@ class HierarchicalMap:
         return by_y
 
     def inverse(self, theta: Array) -> Array:
-        """v with T(v) = θ, (N, D)."""
+        """v with T(v) = θ, (N, D) -> (N, D)."""
         w = self.root.solve(theta[:, self.order] - self.center)
         y = w.copy()
         for level in self.levels:

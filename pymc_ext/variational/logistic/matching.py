@@ -222,7 +222,7 @@ def matched_start(
     Returns
     -------
     dict
-        Values by variable name (these variables are unconstrained).
+        Values by variable name, each of its own shape (these variables are unconstrained).
 
     Raises
     ------

@@ -127,7 +127,8 @@ class VectorisedApproximation(GraphApproximation):
     def weighted_draws(self, n: int, random_seed: Seed = None) -> tuple[Array, Array, Array]:
         """As :meth:`draws_with_logs`, for importance weights: of the proposal where there is one.
 
-        ``exp(log p̃ − log q)`` are weights of these draws and of no others.
+        θ (n, D), log p̃ (n,), log q (n,); ``exp(log p̃ − log q)`` are weights of these draws and of
+        no others.
         """
         if self.proposal is None:
             return self.draws_with_logs(n, random_seed)
@@ -266,7 +267,7 @@ class VectorisedApproximation(GraphApproximation):
 
 
 def log_weights(log_ratios: Array) -> Array:
-    """Log weights of log ratios (chains, draws), Pareto-smoothed, summing to 1 over all of them."""
+    """Log weights, Pareto-smoothed, (chains, draws) -> (chains, draws), summing to 1 over all."""
     ratios = np.where(np.isnan(log_ratios), -np.inf, log_ratios).ravel()  # an undefined one is none
     if not np.isfinite(ratios.max()):  # no draw where the posterior is
         return np.full_like(log_ratios, np.nan)

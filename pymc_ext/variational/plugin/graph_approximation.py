@@ -110,7 +110,7 @@ class GraphApproximation(Approximation):
 
     @property
     def hyperparameters(self) -> dict[str, Array]:
-        """Values of the hyperparameters on the constrained scale."""
+        """Values of the hyperparameters by name, each of its own shape, constrained."""
         if self.point_group is None:
             return {}
         rvs = self.point_group.group
@@ -162,7 +162,7 @@ class GraphApproximation(Approximation):
         outputs: TensorVariable | Sequence[TensorVariable],
         **kwargs: object,
     ) -> Function:
-        """A compiled function."""
+        """A compiled function of graphs of any shape."""
         with self.building():
             return pm.pytensorf.compile(list(inputs), outputs, **self.compile_kwargs, **kwargs)
 

@@ -34,7 +34,8 @@ class AlgorithmVI(Inference):
     """An :class:`Algorithm` as a method of ``pm.fit``: makes the density, runs it, keeps q.
 
     None of PyMC's own loop is in it: ``n`` bounds the algorithm's iterations, and 0 only
-    initialises. ``fit`` and ``refine`` go on from where the last one ended, until :meth:`restart`.
+    initialises. ``fit`` and ``refine`` go on from where the last one ended, until :meth:`restart`;
+    ``hist`` (T,) has the losses of all of them.
 
     Parameters
     ----------
