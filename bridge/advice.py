@@ -171,7 +171,8 @@ def fit(
         No approximation served and NUTS gave no draws, as of many an improper posterior; it names
         what was tried, and has the ``attempts``.
     TypeError
-        There is no model, given or of a ``with`` context; ``random_seed`` is no integer.
+        There is no model, given or of a ``with`` context; ``random_seed``, ``draws`` or
+        ``fresh_draws`` is no integer; ``posterior_predictive`` or ``observed_data`` are no names.
     ValueError
         A limit is out of range, a method is a sampler, ``data`` is given with a PyMC model,
         ``posterior_predictive`` names what no Stan program generates, ``observed_data`` what is
@@ -335,6 +336,9 @@ def _check(khat: float, draws: int, fresh_draws: int, effort: float | None, want
         raise ValueError(f"khat must be in (0, 1], got {khat}")
     if effort is not None and not effort > 0:
         raise ValueError(f"effort must be a positive number, got {effort!r}")
+    for name, count in (("draws", draws), ("fresh_draws", fresh_draws)):
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)):
+            raise TypeError(f"{name} must be an integer, got {count!r}")
     if draws < 4:
         raise ValueError(f"draws must be at least 4, got {draws}")
     if fresh_draws < (fewest := KHAT_FEWEST_DRAWS * REPETITIONS):

@@ -16,6 +16,7 @@ from bridge.targets.draws import InferenceData
 from bridge.trust import doubts_of_nuts, left_behind, not_visited
 from pymc_ext.density import CountedDensity, DensityError, TransportMap
 from pymc_ext.density.coordinates import as_transport
+from pymc_ext.interrupts import Interrupts
 from pymc_ext.sampling.diagnostics import MOST_NAMED
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import hidden, now
@@ -163,7 +164,8 @@ def in_a_flow(
     """Chains in a short flow on the best q, for what chains in its own coordinates did not answer.
 
     Some thousand steps bend the necks and ridges that make NUTS diverge, for some 30,000 gradients,
-    less than what such chains have taken. None where no flow can be had.
+    less than what such chains have taken. None where no flow can be had. Raises KeyboardInterrupt
+    where that comes before its chains.
     """
     from pymc_ext.variational.bernstein.algorithm import Bernstein
     from pymc_ext.variational.bernstein.whitening import FittedBase
@@ -178,11 +180,13 @@ def in_a_flow(
     now("a short flow, for NUTS in its coordinates")
     density = CountedDensity(target.density)
     try:
-        with Monitor.silent() as monitor:
+        with Monitor.silent() as monitor, Interrupts() as interrupts:
             q = run_algorithm(
                 Bernstein(base=transport, polish=None), density, problem.start, FLOW_STEPS,
                 random_seed=seed, monitor=monitor,
             ).q  # fmt: skip
+        if interrupts.seen:  # the flow took it as its own end
+            raise KeyboardInterrupt("interrupted before the flow was fitted")
         found = _warm(problem, as_transport(q), None, options, seed, fall_back=False)
     except EXPECTED_FAILURES:
         _log.debug("%s failed", BENT, exc_info=True)

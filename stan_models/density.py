@@ -264,11 +264,15 @@ class StanDensity:
         return int(self._model.param_num(include_tp=transformed, include_gq=generated))
 
     @property
+    def quantity_names(self) -> list[str]:
+        """Names of parameters, transformed parameters and generated quantities."""
+        return list(self._variables(transformed=True, generated=True))
+
+    @property
     def generated_names(self) -> list[str]:
         """Names of the program's generated quantities."""
         known = self._variables(transformed=True, generated=False)
-        return [name for name in self._variables(transformed=True, generated=True)
-                if name not in known]  # fmt: skip
+        return [name for name in self.quantity_names if name not in known]
 
     def data_arrays(self) -> dict[str, NDArray]:
         """Integers and real numbers of the data block by name; from a file, read anew.

@@ -87,7 +87,14 @@ def _by_name(names: Names) -> dict[str, str]:
 
 
 def _as_names(names: Sequence[str] | str) -> list[str]:
-    return [names] if isinstance(names, str) else list(names)
+    if isinstance(names, str):
+        return [names]
+    if isinstance(names, Sequence) and all(isinstance(name, str) for name in names):
+        return list(names)
+    raise TypeError(
+        "posterior_predictive and observed_data are names in the Stan program, such as 'y_rep', "
+        f"['y_rep'] or {{'y': 'y_rep'}}, got {names!r}"
+    )
 
 
 def require_generated(problem: StanProblem, names: Mapping[str, str], option: str) -> None:

@@ -172,6 +172,13 @@ def _of_program(problem: StanProblem, requested: Requested) -> Finish | None:
         groups["log_prior"] = {LPRIOR: LPRIOR}
     if isinstance(requested.prior, Mapping):
         require_generated(problem, requested.prior, "prior")
+        known = problem.density.quantity_names
+        unknown = [name for name in requested.prior if name not in known]
+        if unknown:
+            raise ValueError(
+                f"prior must map names of the program's quantities to draws of their priors, got "
+                f"{dict(requested.prior)} and no {unknown}; it has {known}"
+            )
         groups["prior"] = dict(requested.prior)
     return partial(_moved, groups=groups) if groups else None
 

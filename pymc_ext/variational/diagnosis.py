@@ -28,7 +28,7 @@ from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
 from pymc_ext.seeds import check_seed
-from pymc_ext.variational.core.posterior import Posterior, moment
+from pymc_ext.variational.core.posterior import Posterior, fresh_draws, moment
 from pymc_ext.variational.core.precision import Precision, weighted_precision
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
@@ -92,6 +92,8 @@ class Diagnosis:
         Scores of log p̃ that it took.
     of_proposal
         Whether ``fresh`` is of a proposal beside q.
+    elbo
+        q's own, nats.
     """
 
     checks: tuple[Check, ...]
@@ -105,6 +107,7 @@ class Diagnosis:
     precision: Precision = field(repr=False)
     gradients: int = 0
     of_proposal: bool = False
+    elbo: float = -np.inf
 
     @property
     def trusted(self) -> bool:
@@ -114,7 +117,7 @@ class Diagnosis:
     @property
     def gap(self) -> float:
         """log Z − ELBO, about KL(q ‖ p), in nats: the size of what weights repair."""
-        return self.fresh.log_marginal_is - self.fresh.elbo
+        return self.fresh.log_marginal_is - self.elbo
 
     def summary(self) -> pd.DataFrame:
         """A row a coordinate: moments by weights with their errors, and how far q's own are off.
@@ -142,7 +145,7 @@ class Diagnosis:
             whose = "its proposal" if self.of_proposal else "q"
             most = np.sqrt(self.fresh.chi_square)
             lines.append(
-                f"bounds: {self.fresh.elbo:.4f} <= log Z <= {self.fresh.cubo:.4f}; no mean of "
+                f"bounds: {self.elbo:.4f} <= log Z <= {self.fresh.cubo:.4f}; no mean of "
                 f"{whose}, of anything, is off by more than {most:.2g} of the sds that it has there"
             )
         if self.trusted:
@@ -211,6 +214,9 @@ def diagnose(
         log_ratios = log_p - log_q
     log_ratios = np.where(np.isfinite(log_ratios), log_ratios, -np.inf)
     fresh = FreshDraws.from_log_ratios(log_ratios)
+    elbo = fresh.elbo
+    if weighted is not q:  # whose heavy tails may have any ELBO
+        elbo = fresh_draws(q, counted, rng, draws).elbo
     if fresh.ess == 0:
         raise ValueError(f"{fresh.verdict}: there is nothing to judge; fit it again elsewhere")
     weights = np.exp(psislw(log_ratios)[0])
@@ -238,6 +244,7 @@ def diagnose(
         precision=precision,
         gradients=counted.gradients,
         of_proposal=weighted is not q,
+        elbo=elbo,
     )
 
 

@@ -277,6 +277,12 @@ def test_bad_input(options, message):
         bridge.fit(gaussian_model(), **options)
 
 
+@pytest.mark.parametrize("options", [{"draws": 10.5}, {"draws": "many"}, {"fresh_draws": True}])
+def test_counts_are_integers(options):
+    with pytest.raises(TypeError, match="draws must be an integer, got "):
+        bridge.fit(gaussian_model(), **options)
+
+
 def test_unknown_method():
     with pytest.raises(UnknownMethodError, match="laplace"):
         bridge.fit(gaussian_model(), methods=["laplac"])

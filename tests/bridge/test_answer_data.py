@@ -228,6 +228,9 @@ def test_names_of_predictions_are_not_guessed_and_wrong_ones_are_refused() -> No
         message = rf"got \['{wrong}'\]; it generates \['y_rep', 'twice'\]"
         with pytest.raises(ValueError, match=message):
             bridge.fit(REPLICATED, DATA, posterior_predictive=wrong)
+    for none in (True, ["y_rep", 1]):
+        with pytest.raises(TypeError, match="names in the Stan program, such as 'y_rep'"):
+            bridge.fit(REPLICATED, DATA, posterior_predictive=none)
 
 
 @pytest.mark.stan

@@ -136,6 +136,8 @@ def test_a_program_that_generates_none_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=sentence):
             bridge.fit(BARE, **asked)
+    with pytest.raises(ValueError, match=r"got \{'q': 'mu_prior'\} and no \['q'\]; it has \['mu'"):
+        bridge.fit(PROGRAM, DATA, prior={"q": "mu_prior"})
 
 
 @pytest.mark.stan

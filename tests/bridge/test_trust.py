@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -13,7 +14,7 @@ import pytest
 import bridge
 from bridge import exact
 from bridge.exact import exact_answer
-from bridge.methods.problems import ModelProblem, as_problem
+from bridge.methods.problems import DensityProblem, ModelProblem, as_problem
 from bridge.methods.table import METHODS
 from bridge.search import Search
 from bridge.trust import doubts_of_nuts, left_behind
@@ -244,6 +245,23 @@ def test_an_interrupted_flow_leaves_the_chains_before_it(refused, monkeypatch) -
     monkeypatch.setattr("bridge.advice.in_a_flow", broken)
     with pytest.raises(SystemError, match="something else"):
         bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
+
+
+def test_an_interrupt_while_the_flow_is_fitted_is_the_end(monkeypatch) -> None:
+    """The flow takes it as its own end: no chains run on half of one."""
+
+    def half(*args, **options):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return SimpleNamespace(q=None)
+
+    problem = DensityProblem(Interrupted(at=-1).density)
+    monkeypatch.setattr(exact, "run_algorithm", half)
+    monkeypatch.setattr(exact, "_warm", lambda *a, **o: pytest.fail("it goes on"))
+    needs("nutpie")
+    q = Gaussian(np.zeros(3), np.eye(3))
+    with pytest.raises(KeyboardInterrupt, match="before the flow was fitted"):
+        exact.in_a_flow(problem, q, Sampling(), seed=1)
 
 
 def test_without_nutpie_the_models_own_sampler_is_held_to_the_search(monkeypatch) -> None:

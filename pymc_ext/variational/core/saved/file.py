@@ -57,6 +57,10 @@ def read(
         arrays = read_arrays(Path(path))
         header = json.loads(str(arrays.pop(HEADER)))
         kind, version = header["format"], header["version"]
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"there is no file {path}: give the path that approx.save(path) was given"
+        ) from error
     except (KeyError, TypeError, ValueError) as error:
         raise FileError(
             f"{path} is no file that approx.save wrote, or is damaged: {error}"

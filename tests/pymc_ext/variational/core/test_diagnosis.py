@@ -62,6 +62,21 @@ def test_a_missed_mode_is_found() -> None:
     assert "missed mass: NOT PASSED, mass is missed: a mode at x = " in str(found)
 
 
+def test_the_gap_is_qs_own_where_a_proposal_of_heavy_tails_stands_beside_it() -> None:
+    """The neck of a centred hierarchy makes the ELBO of such a proposal any number."""
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", 0, 3), pm.HalfCauchy("tau", 1)
+        theta = pm.Normal("theta", mu, tau, shape=4)
+        pm.Normal("y", theta, [1.0, 1.0, 0.8, 1.2], observed=[1.5, -0.4, 2.6, 0.2])
+    approx = pm.fit(
+        method=px.HierarchicalVI(model=model, random_seed=1), model=model, progressbar=False
+    )
+    found = px.diagnose(approx, random_seed=1)
+    assert found.of_proposal and found.fresh.elbo < -20
+    assert found.elbo == pytest.approx(approx.result.elbo, abs=0.1)
+    assert 0 < found.gap < 0.5
+
+
 @pytest.mark.parametrize("sd", [1.0, 1.2, 2.0])
 def test_bounds_on_the_evidence_and_on_means_are_those_of_normals(sd: float) -> None:
     """q of sd s beside p of sd 1: E_q[(p/q)²] = s² / √(2 s² − 1)."""

@@ -114,6 +114,10 @@ def test_a_law_needs_neither_pymc_nor_pytensor(tmp_path):
 def test_what_is_no_such_file_is_said(tmp_path):
     path = fitted("batch-match").save(tmp_path / "q.npz")
     damaged = tmp_path / "damaged.npz"
+    with pytest.raises(
+        FileNotFoundError, match=r"no file .*nowhere\.npz: give the path that approx"
+    ):
+        px.load(tmp_path / "nowhere.npz")
 
     def rewritten(change):
         with np.load(path) as stored:
@@ -311,6 +315,7 @@ def test_a_transform_of_other_variables_is_not_kept():
 
 def test_what_is_no_prior_is_refused():
     approx = fitted("batch-match")
+    without_a_gradient = [fitted(name) for name in ("basins", "flow, student-t")]
     law = px.SavedPosterior(DiagonalGaussian(np.zeros(1), np.ones(1)), ("a",))
     with pm.Model():
         with pytest.raises(ValueError, match=r"unknown variables \['tua'\]: the fit has"):
@@ -319,8 +324,7 @@ def test_what_is_no_prior_is_refused():
             px.prior_from(law, "old")
         with pytest.raises(TypeError, match=r"what px\.load gave, got Gaussian"):
             px.prior_from(Gaussian(np.zeros(1), np.eye(1)), "old")
-        for name in ("basins", "flow, student-t"):
-            approx = fitted(name)
+        for approx in without_a_gradient:
             with pytest.raises(TypeError, match="has no map of 8 normals"):
                 px.prior_from(approx, "old")
 
