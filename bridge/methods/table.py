@@ -100,10 +100,10 @@ def _named(name: str) -> Method:
     if name in registered:
         return _load(registered[name])
     names = [*METHODS, *registered]
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.4) or names
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
+    meant = f"; did you mean {', '.join(near)}?" if near else ":"
     raise UnknownMethodError(
-        f"unknown method {name!r}; did you mean {', '.join(near)}? "
-        "`python -m bridge list` shows all of them"
+        f"unknown method {name!r}{meant} `python -m bridge list` shows all {len(names)}"
     )
 
 
