@@ -23,11 +23,10 @@ from bridge.methods.problems import GivenProblem, ModelProblem
 from pymc_ext.density.layout import pieces
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.maths.types import Array
+from pymc_ext.models.improper import FLAT
 from pymc_ext.typed_graphs import replaced
 
 __all__ = ["PyMCStudy"]
-
-IMPROPER = (type(pm.Flat.rv_op), type(pm.HalfFlat.rv_op))
 
 
 class PyMCStudy:
@@ -205,7 +204,7 @@ def _orders(transform: object) -> bool:
 
 def _check_prior(model: pm.Model) -> None:
     """Raise ValueError where a prior has no draws."""
-    flat = [rv for rv in model.free_RVs if isinstance(rv.owner.op, IMPROPER)]
+    flat = [rv for rv in model.free_RVs if isinstance(rv.owner.op, FLAT)]
     if flat:
         raise ValueError(
             f"the prior of {_names(flat)} is improper, so that nothing can be drawn from it: give "

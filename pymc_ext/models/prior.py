@@ -7,11 +7,11 @@ import pymc as pm
 import xarray as xr
 
 from pymc_ext.arviz_versions import as_dataset
+from pymc_ext.models.improper import FLAT
 
 __all__ = ["prior_draws"]
 
 Seed = int | np.random.Generator | np.random.RandomState | None
-FLAT = ("FlatRV", "HalfFlatRV")  # no distribution, which PyMC refuses to draw without a name
 
 
 def prior_draws(model: pm.Model, draws: int, random_seed: Seed = None) -> xr.Dataset:
@@ -43,7 +43,7 @@ def prior_draws(model: pm.Model, draws: int, random_seed: Seed = None) -> xr.Dat
     >>> prior_draws(model, 100, random_seed=1)["x"].shape
     (1, 100, 3)
     """
-    flat = [rv.name for rv in model.free_RVs if type(rv.owner.op).__name__ in FLAT]
+    flat = [rv.name for rv in model.free_RVs if isinstance(rv.owner.op, FLAT)]
     if flat:
         raise ValueError(
             f"the prior cannot be drawn from: {flat} are pm.Flat or pm.HalfFlat, which are no "
