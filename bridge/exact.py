@@ -126,7 +126,7 @@ def exact_answer(
     assert not isinstance(problem, DensityProblem)
     with hidden():
         idata = problem.nuts(draws, seed, progressbar)
-    elsewhere = () if modes is None else not_visited(modes, problem.pymc_target, idata, seed)
+    elsewhere = () if modes is None else not_visited(modes, problem.target, idata, seed)
     labels = StanDensity.labels if problem.has_program else None
     doubts = (*elsewhere, *doubts_of_nuts(idata, labels))
     return Exact(COLD, idata, doubts, f"the sampler's own defaults ({why})", None)
@@ -150,7 +150,7 @@ def _from_where_it_can(
     if modes is None:
         return found
     assert isinstance(found.draws, NamedDraws)
-    elsewhere = not_visited(modes, problem.pymc_target, found.draws.inference_data(), seed)
+    elsewhere = not_visited(modes, problem.target, found.draws.inference_data(), seed)
     return replace(found, doubts=(*elsewhere, *found.doubts))
 
 
@@ -170,7 +170,7 @@ def in_a_flow(
     from pymc_ext.variational.bernstein.algorithm import Bernstein
     from pymc_ext.variational.bernstein.whitening import FittedBase
 
-    target = problem.pymc_target
+    target = problem.target
     if (
         not isinstance(transport, FittedBase)
         or target.dimension > MOST_DIMENSIONS
@@ -212,7 +212,7 @@ def _warm(
     seed: int,
     fall_back: bool = True,
 ) -> Exact:
-    target = problem.pymc_target
+    target = problem.target
     if modes is not None and not hasattr(transport, "inverse"):
         transport = None  # chains that start in other modes need their places in v
     if find_spec("nutpie") is None and not takes(target.density, transport):

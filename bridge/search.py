@@ -133,7 +133,7 @@ class Search:
     def predicted(self) -> int | None:
         """Gradients of NUTS, in the coordinates of the best fit; None where no score can be had."""
         try:
-            dimension = self.problem.pymc_target.dimension
+            dimension = self.problem.target.dimension
         except EXPECTED_FAILURES:
             return None
         if self.found is None or self.coordinates is None:

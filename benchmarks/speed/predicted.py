@@ -35,7 +35,7 @@ Numbers = dict[str, float | int | str | bool | None]
 def measured(case: CaseProblem) -> Numbers:
     """One posterior."""
     problem = as_problem(case.program, case.data)
-    target = problem.pymc_target
+    target = problem.target
     search = Search(problem, 0.7, ESS, 1, 20_000, DRAWS, SEED_OF_FIT)
     search.attempt(METHODS["hierarchical"])
     found: Numbers = {"dimension": target.dimension, "map": search.attempts[-1].gradients}

@@ -255,7 +255,7 @@ def _pairs(
     named = advice.draws.values if isinstance(advice.draws, NamedDraws) else None
     posterior = {
         name: np.asarray(advice.idata["posterior"][name] if named is None else named[name])
-        for name in study.problem(data).pymc_target.parameter_names
+        for name in study.problem(data).target.parameter_names
     }
     flat = {name: x.reshape(-1, *x.shape[2:]) for name, x in posterior.items()}
     rows = np.linspace(0, len(next(iter(flat.values()))) - 1, simulations).astype(int)

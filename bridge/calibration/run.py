@@ -197,7 +197,7 @@ def _sampled(method: Method, problem: GivenProblem, fresh: int, seed: int) -> _J
 def _answer(problem: GivenProblem, fresh: int, seed: int) -> _Judged:
     """All of `bridge.fit`; before weighting: its approximation, or the chains themselves."""
     advice = fit(problem, fresh_draws=fresh, random_seed=seed, progressbar=False)
-    target = problem.pymc_target
+    target = problem.target
     answer = target.unconstrain(dict(_named(advice, target)))
     plain = answer if advice.fit is None else _some(advice.fit.theta)
     last = advice.attempts[-1]

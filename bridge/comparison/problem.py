@@ -96,7 +96,7 @@ class CaseProblem:
         return self.case.model() if self.uses_port else stan_model(self.program, self.data)
 
     @cached_property
-    def pymc_target(self) -> Target:
+    def target(self) -> Target:
         """log p̃ on the unconstrained space of `model`."""
         if self.uses_port:
             return pymc_target(self.model, name=self.case.name)
@@ -104,7 +104,7 @@ class CaseProblem:
 
     @cached_property
     def start(self) -> NDArray:
-        """Where fits on `pymc_target` start, unconstrained, shape (D,)."""
+        """Where fits on `target` start, unconstrained, shape (D,)."""
         if self.uses_port:
             return model_start(self.model)
         return stan_start(self.program.density(self.data))

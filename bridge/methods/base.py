@@ -63,12 +63,12 @@ class Problem(Protocol):
         """A PyMC model: a model of its own, or the Stan program as one."""
 
     @property
-    def pymc_target(self) -> Target:
-        """log p̃ on the unconstrained space of `model`."""
+    def target(self) -> Target:
+        """log p̃ that families fit, unconstrained: of the program, the model, or as it is given."""
 
     @property
     def start(self) -> Array:
-        """Where fits on `pymc_target` start, unconstrained, shape (D,)."""
+        """Where fits on `target` start, unconstrained, shape (D,)."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class Method:
     Examples
     --------
     >>> def prior(problem, draws, seed):  # wider than the posterior, so that weights repair it
-    ...     target, rng = problem.pymc_target, np.random.default_rng(seed)
+    ...     target, rng = problem.target, np.random.default_rng(seed)
     ...     theta = rng.standard_normal((1, draws, target.dimension))
     ...     lq = scipy.stats.norm.logpdf(theta).sum(axis=2)
     ...     return bridge.Fit(target, theta, target.log_density(theta[0])[None], 0.0, lq)

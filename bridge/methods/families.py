@@ -56,7 +56,7 @@ class FittedBy:
 
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
         algorithm = made(self.algorithm)
-        target = problem.pymc_target
+        target = problem.target
         density = CountedDensity(target.density)
         with Monitor.silent() as monitor:
             fitted = run_algorithm(

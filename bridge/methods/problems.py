@@ -59,10 +59,10 @@ class ModelProblem:
 
     @property
     def stan_target(self) -> Target:
-        raise NoModelError("a PyMC model has no Stan density: use `pymc_target`")
+        raise NoModelError("a PyMC model has no Stan density: use `target`")
 
     @cached_property
-    def pymc_target(self) -> PyMCTarget:
+    def target(self) -> PyMCTarget:
         from bridge.targets.pymc import pymc_target
 
         return pymc_target(self.model)
@@ -77,7 +77,7 @@ class ModelProblem:
         """DensityError where log p̃ is finite nowhere near the start; it names the variables."""
         from pymc_ext.density.undefined import require_defined
 
-        require_defined(self.pymc_target.density, self.start)
+        require_defined(self.target.density, self.start)
 
     def nuts(self, draws: int, seed: int, progressbar: bool) -> InferenceData:
         """``draws`` draws of four chains; without a progress bar PyMC says nothing, as the verdict
@@ -98,7 +98,7 @@ class BambiProblem(ModelProblem):
     formula: bambi.Model
 
     @cached_property
-    def pymc_target(self) -> PyMCTarget:
+    def target(self) -> PyMCTarget:
         from bridge.targets.pymc import pymc_target
 
         return pymc_target(self.model, leave_out=left_out(self.formula))
@@ -132,7 +132,7 @@ class StanProblem:
         return stan_target(self.density)
 
     @property
-    def pymc_target(self) -> Target:
+    def target(self) -> Target:
         return self.stan_target
 
     @cached_property
@@ -163,7 +163,7 @@ class DensityProblem:
 
     @property
     def stan_target(self) -> Target:
-        raise NoModelError("a density has no Stan program: use `pymc_target`")
+        raise NoModelError("a density has no Stan program: use `target`")
 
     @property
     def model(self) -> pm.Model:
@@ -173,7 +173,7 @@ class DensityProblem:
         )
 
     @cached_property
-    def pymc_target(self) -> Target:
+    def target(self) -> Target:
         return DensityTarget(self.density)
 
     @cached_property

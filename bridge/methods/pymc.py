@@ -45,9 +45,9 @@ def _advi(method: str, iterations: int = 20_000) -> RunMethod:
         rng = np.random.default_rng(seed)
         theta = rng.multivariate_normal(mean, cov, size=draws, method="cholesky")
         return Fit(
-            target=problem.pymc_target,
+            target=problem.target,
             theta=theta[None],
-            lp=problem.pymc_target.log_density(theta)[None],
+            lp=problem.target.log_density(theta)[None],
             lq=log_q(theta)[None],
             log_q=log_q,
             seconds=seconds,

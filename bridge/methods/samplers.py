@@ -67,7 +67,7 @@ class NutpieDefault:
         KeyboardInterrupt
             It was interrupted: fewer draws are another sampler's.
         """
-        target = problem.pymc_target
+        target = problem.target
         counted = CountedDensity(target.density)
         effort = Effort(counted)
         options = Sampling(chains=self.chains)
@@ -152,7 +152,7 @@ class PyMCNUTS:
         """
         import pymc as pm
 
-        model, target = problem.model, problem.pymc_target
+        model, target = problem.model, problem.target
         begin = time.perf_counter()
         with model:
             idata = pm.sample(

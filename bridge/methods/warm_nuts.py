@@ -129,10 +129,10 @@ def _target(problem: Problem) -> tuple[Target, Array]:
         try:
             target = problem.stan_target
         except (ToolchainError, ImportError):  # no compiler here, or no cmdstanpy
-            return problem.pymc_target, problem.start
+            return problem.target, problem.start
         assert isinstance(target.density, StanDensity)
         return target, stan_start(target.density)
-    return problem.pymc_target, problem.start
+    return problem.target, problem.start
 
 
 def _info(found: Sampled, density: Density) -> dict[str, object]:

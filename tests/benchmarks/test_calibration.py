@@ -44,7 +44,7 @@ def mixture_by_hand(p, y) -> float:
 def test_the_likelihood_is_that_of_the_process(name: str, by_hand) -> None:
     study = PyMCStudy(MODELS[name]())
     (pair,) = study.simulate(1, None, None, 3)
-    target = study.problem(pair.data).pymc_target
+    target = study.problem(pair.data).target
     rows = {name: np.asarray(pair.parameters[name])[None] for name in target.parameter_names}
     (found,) = study.log_likelihood(study.problem(pair.data), target.unconstrain(rows), 1)
     np.testing.assert_allclose(found, by_hand(pair.parameters, pair.data["y"]), rtol=1e-8)

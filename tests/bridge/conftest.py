@@ -41,9 +41,9 @@ def gaussian_fit(problem: Problem, draws: int, seed: int, *, shift: float, scale
     q = multivariate_normal(data["mu"] + shift * L[:, 0], scale**2 * L @ L.T)
     theta = np.atleast_2d(q.rvs(draws, random_state=seed))
     return Fit(
-        target=problem.pymc_target,
+        target=problem.target,
         theta=theta[None],
-        lp=problem.pymc_target.log_density(theta)[None],
+        lp=problem.target.log_density(theta)[None],
         lq=q.logpdf(theta)[None],
         log_q=q.logpdf,
         seconds=0.1,

@@ -356,8 +356,8 @@ def told_of_no_kernel():
 
 def test_draws_without_log_q_are_an_error_of_the_method():
     def run(problem, draws, seed):
-        theta = np.zeros((1, draws, problem.pymc_target.dimension))
-        return Fit(problem.pymc_target, theta, np.zeros((1, draws)), 0.0)
+        theta = np.zeros((1, draws, problem.target.dimension))
+        return Fit(problem.target, theta, np.zeros((1, draws)), 0.0)
 
     with pytest.raises(TypeError, match="draws without log q"):
         bridge.fit(gaussian_model(), methods=[Method("m", "", "pymc", run)], random_seed=1)
@@ -470,7 +470,7 @@ def test_the_ess_of_resampled_draws_is_not_that_of_their_copies():
     density = px.CallableDensity(lambda t: -0.5 * (t**2).sum(1), lambda t: -t, dimension=1)
     problem = as_problem(density, None)
     lp = density.log_density(theta[0])[None]
-    fit = Fit(problem.pymc_target, theta, lp, 0.0, lp)
+    fit = Fit(problem.target, theta, lp, 0.0, lp)
     weights = np.random.default_rng(2).dirichlet(np.full(2_000, 0.1))  # worth some 200
     worth = 1 / (weights @ weights)
     drawn = resampled(problem, fit, weights, 4_000, 1)

@@ -157,7 +157,7 @@ def test_predictions_are_those_of_the_models_own_mean() -> None:
     """The intercept that bambi hands back is of x itself; that of its PyMC model of centred x."""
     advice = answer("groups")
     idata = model("groups").predict(advice.idata, inplace=False)
-    of_pymc = as_problem(model("groups").backend.model, None).pymc_target
+    of_pymc = as_problem(model("groups").backend.model, None).target
     draws = {name: advice.draws.values[name] for name in of_pymc.parameter_names}
     theta = of_pymc.unconstrain({k: x.reshape(-1, *x.shape[2:]) for k, x in draws.items()})
     mu = of_pymc.constrain(theta)["mu"].reshape(idata.posterior["mu"].shape)
@@ -165,7 +165,7 @@ def test_predictions_are_those_of_the_models_own_mean() -> None:
 
 
 def test_no_value_a_row_is_computed() -> None:
-    target = as_problem(model("distributional"), None).pymc_target
+    target = as_problem(model("distributional"), None).target
     assert set(target.constrain(np.zeros((1, target.dimension)))) == {
         "Intercept", "x", "sigma_Intercept", "sigma_x",
     }  # fmt: skip

@@ -57,7 +57,7 @@ class Pathfinder:
             All paths failed.
         """
         inference = imported("pymc_extras.inference", PACKAGE)
-        model, target = problem.model, problem.pymc_target
+        model, target = problem.model, problem.target
         with quiet("pymc_extras"):
             idata = inference.fit_pathfinder(
                 model, num_paths=self.paths, num_draws_per_path=-(-draws // self.paths),
@@ -215,7 +215,7 @@ def _gaussian(
             "mode; try another method"
         ) from error
     return fit_of(
-        problem.pymc_target,
+        problem.target,
         theta,
         lq,
         package=PACKAGE,

@@ -89,7 +89,7 @@ def in_jax(problem: Problem) -> tuple[Target, JaxLogDensity]:
     from pymc_ext.density.in_jax import jax_log_density
     from pymc_ext.density.model import PyMCDensity
 
-    target = problem.pymc_target
+    target = problem.target
     given = getattr(target.density, "jax_function", None)
     if given is not None:
         return target, given

@@ -47,8 +47,8 @@ class Normal:
         mean = y.sum(axis=1) * (n > 0) * sd**2 + self.shift * sd
         theta = mean + self.scale * sd * rng.standard_normal((draws, 2))
         lq = norm.logpdf(theta, mean, self.scale * sd).sum(axis=1)
-        lp = problem.pymc_target.log_density(theta)
-        return Fit(problem.pymc_target, theta[None], lp[None], 0.0, lq[None])
+        lp = problem.target.log_density(theta)
+        return Fit(problem.target, theta[None], lp[None], 0.0, lq[None])
 
 
 @dataclass(frozen=True)

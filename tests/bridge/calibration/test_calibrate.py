@@ -77,7 +77,7 @@ def modes(problem: Problem, draws: int, seed: int, *, of: tuple[int, ...]) -> Fi
     m, s = variance * y / 0.09, np.sqrt(variance)
     size = m + s * norm.isf(rng.uniform(0, norm.sf(-m / s), draws))  # truncated at zero
     theta = (rng.choice(of, draws) * size)[:, None]
-    return Fit(problem.pymc_target, theta[None], problem.pymc_target.log_density(theta)[None], 0.0)
+    return Fit(problem.target, theta[None], problem.target.log_density(theta)[None], 0.0)
 
 
 def both(problem: Problem, draws: int, seed: int) -> Fit:

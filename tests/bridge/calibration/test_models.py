@@ -47,7 +47,7 @@ def test_the_density_is_that_of_the_data_set_and_the_users_model_stays_as_it_was
     before = model.compile_logp()(model.initial_point())
     study = PyMCStudy(model)
     y, n, theta = np.array([0.3, -0.2]), np.array([0, 5]), np.array([[0.1, 0.4, -0.6]])
-    target = study.problem({"y": y, "n": n}).pymc_target
+    target = study.problem({"y": y, "n": n}).target
     with pm.Model(coords={"group": ["a", "b"]}) as other:
         s = pm.HalfNormal("s", 2)
         b = pm.Normal("b", 0, s, dims="group")
@@ -111,9 +111,7 @@ class Both(Normal):
         sd = 1 / np.sqrt(1 + y.shape[1])
         z = rng.default_rng(seed).standard_normal((draws, 2))
         theta = y.sum(axis=1) * sd**2 + self.scale * sd * z
-        return Fit(
-            problem.pymc_target, theta[None], problem.pymc_target.log_density(theta)[None], 0
-        )
+        return Fit(problem.target, theta[None], problem.target.log_density(theta)[None], 0)
 
 
 def test_posterior_calibration_is_around_real_data(model) -> None:

@@ -80,7 +80,7 @@ def test_a_sampler_without_a_verdict_is_held_to_the_rule_of_chains(
     diverging = np.arange(2000).reshape(4, 500) < divergent
 
     def drawn(problem, draws, seed) -> Fit:
-        target = problem.pymc_target
+        target = problem.target
         lp = target.log_density(theta.reshape(-1, 2)).reshape(4, 500)
         return Fit(target, theta, lp, 0.0, statistics={"diverging": diverging})
 
@@ -98,7 +98,7 @@ def test_quantities_depend_on_the_data(model) -> None:
     found = {}
     for y in (np.zeros((2, 3)), np.ones((2, 3))):
         problem = study.problem({"means::y": y})
-        found[y[0, 0]] = run.quantities(study, problem, problem.pymc_target, theta, 1)
+        found[y[0, 0]] = run.quantities(study, problem, problem.target, theta, 1)
     assert list(found[0]) == ["means::mu", LOG_LIK, LP]
     np.testing.assert_array_equal(found[0]["means::mu"], theta)
     # -½ Σ (y − θ)²: what differs between the two data sets is 3 θ − 3/2 a mean

@@ -72,4 +72,4 @@ def test_a_reference_without_a_parameter_is_named_as_the_reason() -> None:
     draws = np.ones((1, 4))
     problem.__dict__["reference"] = {"posterior": xr.Dataset({"mu": (("chain", "draw"), draws)})}
     with pytest.raises(IncompleteReferenceError, match=r"\['mu'\] and not theta_trans, tau"):
-        problem.reference_theta(problem.pymc_target)
+        problem.reference_theta(problem.target)

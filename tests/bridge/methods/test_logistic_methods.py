@@ -23,7 +23,7 @@ def problem() -> ModelProblem:
 def test_densities_are_reported_and_the_fit_is_close(problem: ModelProblem, name: str) -> None:
     fit = METHODS[name].run(problem, 2000, 1)
     flat, lp, lq = fit.theta[0], fit.lp[0], fit.lq[0]
-    np.testing.assert_allclose(problem.pymc_target.log_density(flat), lp, rtol=EXACT)
+    np.testing.assert_allclose(problem.target.log_density(flat), lp, rtol=EXACT)
     np.testing.assert_allclose(fit.log_q(flat), lq, rtol=EXACT)
     assert 0 < np.std(lp - lq) < 1  # constant if q were exact
     assert not METHODS[name].general

@@ -159,7 +159,7 @@ def one_normal() -> pm.Model:
 
 def narrow_with_proposal(problem, draws: int, seed: int) -> bridge.Fit:
     """q half as wide as the posterior N(0, 1), beside a proposal a little wider than it."""
-    target, rng = problem.pymc_target, np.random.default_rng(seed)
+    target, rng = problem.target, np.random.default_rng(seed)
 
     def drawn(sd: float) -> bridge.WeightedDraws:
         theta = sd * rng.standard_normal((1, draws, 1))

@@ -109,8 +109,8 @@ def test_what_no_record_can_hold_is_a_failure_of_the_run(gaussian_database, tmp_
 def test_fit_takes_a_method_of_ones_own() -> None:
     def exact(problem: Problem, draws: int, seed: int) -> Fit:
         theta = np.random.default_rng(seed).standard_normal((1, draws, 1))
-        lp = problem.pymc_target.log_density(theta[0])[None]
-        return Fit(problem.pymc_target, theta, lp, 0.0, lq=lp)
+        lp = problem.target.log_density(theta[0])[None]
+        return Fit(problem.target, theta, lp, 0.0, lq=lp)
 
     with pm.Model() as model:
         pm.Normal("x")

@@ -163,7 +163,7 @@ def test_a_package_that_is_missing_is_named_in_the_record(
 
 
 def test_draws_that_are_not_finite_are_a_failure() -> None:
-    target = ModelProblem(model()).pymc_target
+    target = ModelProblem(model()).target
     theta = np.zeros((10, 3))
     theta[3] = np.nan
     with pytest.raises(RuntimeError, match="1 of 10 draws of numpyro's q"):
