@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stan_models.density import Data, StanDensity
 from stan_models.gaussian import (
-    Gaussian,
+    StanGaussian,
     draws_needed,
     gaussian_around,
     mixture_log_density,
@@ -251,7 +251,7 @@ def draws_to_ask(density: StanDensity, draws: int, covariance: str, repetitions:
 def approximation_result(
     draws: Draws,
     run: CmdStanRun,
-    components: list[Gaussian],
+    components: list[StanGaussian],
     extra: Mapping[str, NDArray] | None = None,
     trace: list[tuple[int, float]] | None = None,
     **facts: object,

@@ -26,7 +26,7 @@ TOLERANCE = 1e-6  # largest disagreement with Stan's own column, per draw
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class StanGaussian:
     """A normal distribution on the unconstrained space: ``mean`` (D,), ``cov`` (D, D)."""
 
     mean: Array
@@ -39,7 +39,7 @@ class Gaussian:
         return -0.5 * (z**2).sum(0) - np.log(np.diag(L)).sum() - 0.5 * len(L) * np.log(2 * np.pi)
 
 
-def mixture_log_density(theta: Array, weights: Array, components: list[Gaussian]) -> Array:
+def mixture_log_density(theta: Array, weights: Array, components: list[StanGaussian]) -> Array:
     """log Σ_k w_k N(θ | m_k, S_k), (N,), normalised, at unconstrained θ (N, D) for w (K,)."""
     logs = np.stack([component.log_density(theta) for component in components])
     return logsumexp(logs, axis=0, b=np.asarray(weights)[:, None])
@@ -51,7 +51,7 @@ def draws_needed(dimension: int, covariance: str = "full") -> int:
     return 2 * unknowns + 10
 
 
-def gaussian_around(mean: Array, theta: Array, kernel: Array, covariance: str) -> Gaussian:
+def gaussian_around(mean: Array, theta: Array, kernel: Array, covariance: str) -> StanGaussian:
     """The Gaussian with known ``mean`` and -2 ``kernel`` = (θ - m)ᵀ P (θ - m).
 
     Parameters
@@ -78,16 +78,16 @@ def gaussian_around(mean: Array, theta: Array, kernel: Array, covariance: str) -
         A = _fit_quadratic(z, -2 * kernel, linear=False)[2]
         P = _unwhiten(A, L)
     _agree(-0.5 * np.einsum("ni,ij,nj->n", offset, P, offset), kernel)
-    return Gaussian(mean, _inverse(P))
+    return StanGaussian(mean, _inverse(P))
 
 
-def gaussian_of(theta: Array, log_q: Array) -> Gaussian:
+def gaussian_of(theta: Array, log_q: Array) -> StanGaussian:
     """The Gaussian whose normalised log density at ``theta`` (N, D) is ``log_q`` (N,)."""
     center = theta.mean(0)
     L = _cholesky(np.cov(theta.T, ddof=0).reshape(len(center), -1))
     z = solve_triangular(L, (theta - center).T, lower=True).T
     _, b, A = _fit_quadratic(z, log_q, linear=True)  # log q = c + bᵀz + zᵀ A z, A negative
-    fitted = Gaussian(center + L @ np.linalg.solve(-2 * A, b), _inverse(_unwhiten(-2 * A, L)))
+    fitted = StanGaussian(center + L @ np.linalg.solve(-2 * A, b), _inverse(_unwhiten(-2 * A, L)))
     _agree(fitted.log_density(theta), log_q)
     return fitted
 

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from stan_models.gaussian import Gaussian
+from stan_models.gaussian import StanGaussian
 from stan_models.types import Array
 
 Plain = int | float | str  # what an attribute of NetCDF holds
@@ -65,7 +65,7 @@ def unconstrained(theta: Array, names: list[str]) -> xr.Dataset:
 
 
 def variational_parameters(
-    weights: Array, components: list[Gaussian], names: list[str]
+    weights: Array, components: list[StanGaussian], names: list[str]
 ) -> xr.Dataset:
     """The mixture q = Σ_k weight_k N(mean_k, cov_k) on the unconstrained space."""
     return xr.Dataset(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 def require_possible(arguments: argparse.Namespace) -> None:
     """Raise what names the program, data, method, case or folder that cannot be used."""
-    check = CHECKS.get(arguments.command)
+    check = CHECK_OF.get(arguments.command)
     if check is not None:
         check(arguments)
 
@@ -126,7 +126,7 @@ def _approximations(names: Sequence[str] | None) -> None:
         find_approximations(names)
 
 
-CHECKS = {
+CHECK_OF = {
     "fit": _fit,
     "compare": _compare,
     "sweep": _sweep,

@@ -7,10 +7,10 @@ from scipy.linalg import solve_triangular
 
 from posteriordb_cases.zoo.density import Array, ZooDensity
 
-__all__ = ["Autoregressive", "Gaussian", "of_condition", "unidentified_pairs"]
+__all__ = ["Autoregressive", "CorrelatedNormal", "of_condition", "unidentified_pairs"]
 
 
-class Gaussian(ZooDensity):
+class CorrelatedNormal(ZooDensity):
     """N(m, L Lᵀ), unnormalised: log p̃ = −|L⁻¹(θ − m)|²/2.
 
     Parameters
@@ -32,20 +32,20 @@ class Gaussian(ZooDensity):
         return self.mean + rng.standard_normal((n, self.dimension)) @ self.root.T
 
 
-def of_condition(D: int, condition: float) -> Gaussian:
+def of_condition(D: int, condition: float) -> CorrelatedNormal:
     """Eigenvalues of the covariance from 1 to ``condition``, in a random basis."""
     rng = np.random.default_rng(D)
     basis = np.linalg.qr(rng.standard_normal((D, D)))[0]
     cov = (basis * np.geomspace(1, condition, D)) @ basis.T
-    return Gaussian(rng.standard_normal(D), np.linalg.cholesky(cov))
+    return CorrelatedNormal(rng.standard_normal(D), np.linalg.cholesky(cov))
 
 
-def unidentified_pairs(pairs: int, prior: float, noise: float) -> Gaussian:
+def unidentified_pairs(pairs: int, prior: float, noise: float) -> CorrelatedNormal:
     """Of a_i and b_i ~ N(0, prior²) the data know a_i + b_i = 1 ± noise only; θ = (a, b)."""
     eye = np.eye(pairs)
     precision = np.block([[eye, eye], [eye, eye]]) / noise**2 + np.eye(2 * pairs) / prior**2
     cov = np.linalg.inv(precision)
-    return Gaussian(cov @ np.full(2 * pairs, 1 / noise**2), np.linalg.cholesky(cov))
+    return CorrelatedNormal(cov @ np.full(2 * pairs, 1 / noise**2), np.linalg.cholesky(cov))
 
 
 class Autoregressive(ZooDensity):

@@ -10,10 +10,10 @@ from scipy.special import logsumexp
 
 from posteriordb_cases.zoo.density import Array, ZooDensity
 
-__all__ = ["GaussianMixture", "on_a_grid", "two"]
+__all__ = ["NormalMixture", "on_a_grid", "two"]
 
 
-class GaussianMixture(ZooDensity):
+class NormalMixture(ZooDensity):
     """Σ_k w_k N(m_k, s_k² I), normalised; each component is a mode.
 
     Parameters
@@ -52,14 +52,14 @@ class GaussianMixture(ZooDensity):
         return np.argmax(self._parts(theta)[0], axis=1)
 
 
-def two(D: int, apart: float, weight: float, sds: float | Sequence[float] = 1.0) -> GaussianMixture:
+def two(D: int, apart: float, weight: float, sds: float | Sequence[float] = 1.0) -> NormalMixture:
     """``1 − weight`` at the origin, ``weight`` at a distance of ``apart`` along (1, …, 1)."""
     means = np.stack([np.zeros(D), np.full(D, apart / np.sqrt(D))])
-    return GaussianMixture([1 - weight, weight], means, sds)
+    return NormalMixture([1 - weight, weight], means, sds)
 
 
-def on_a_grid(side: int, apart: float, sd: float) -> GaussianMixture:
+def on_a_grid(side: int, apart: float, sd: float) -> NormalMixture:
     """``side``² modes in the plane, of weights 1, 2, 1, 2, …"""
     axis = apart * (np.arange(side) - (side - 1) / 2)
     means = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    return GaussianMixture(1.0 + np.arange(side**2) % 2, means, sd)
+    return NormalMixture(1.0 + np.arange(side**2) % 2, means, sd)

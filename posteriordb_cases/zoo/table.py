@@ -83,7 +83,7 @@ _TARGETS = (
     ZooTarget(
         "modes-3-line",
         "a line of modes and one beside it",
-        lambda: mixtures.GaussianMixture([1, 2, 3, 4], _LINE, 1.0),
+        lambda: mixtures.NormalMixture([1, 2, 3, 4], _LINE, 1.0),
     ),
     ZooTarget("modes-2-nine", "nine modes", lambda: mixtures.on_a_grid(3, 8.0, 1.0)),
     ZooTarget("modes-2-many", "25 modes", lambda: mixtures.on_a_grid(5, 6.0, 0.6)),

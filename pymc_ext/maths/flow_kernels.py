@@ -238,7 +238,7 @@ def push_pullback(x, y, shift, w, slopes, tape, sums, g_y, g_log):
 
 
 @_kernel
-def stage(seen, x, par, keep, at, hidden, d, M, w, slopes, scaled):
+def network(seen, x, par, keep, at, hidden, d, M, w, slopes, scaled):
     """One network and the components that it conditions.
 
     Parameters
@@ -248,7 +248,7 @@ def stage(seen, x, par, keep, at, hidden, d, M, w, slopes, scaled):
     keep
         Whether what the pullback needs is kept.
     par, at
-        All parameters, and where in them this stage's begin, in this order:
+        All parameters, and where in them this network's begin, in this order:
         W and b of each hidden layer, W and b of ``raw`` and of ``local``, the two skips.
         A network that sees nothing has none of the weights: its place is −1.
     hidden
@@ -293,14 +293,14 @@ def stage(seen, x, par, keep, at, hidden, d, M, w, slopes, scaled):
 
 
 @_kernel
-def stage_pullback(
+def network_pullback(
     seen, x, par, at, hidden, d, M, w, slopes, scaled,
     y, shift, units, unit_slopes, tape, sums, g_y, g_log, gradient,
 ):  # fmt: skip
     """Cotangents of x (N, d) and of what was seen (N, K); gradients go into ``gradient`` (P,).
 
-    Arguments are those of :func:`stage`, its results, and the cotangents of y (N, d) and of the log
-    determinant (N,).
+    Arguments are those of :func:`network`, its results, and the cotangents of y (N, d) and of log
+    dy/dx (N,).
     """
     N, K = seen.shape
     L = hidden.size
@@ -337,14 +337,14 @@ def stage_pullback(
 
 
 @_kernel
-def stage_solve(
+def network_solve(
     x, par, at, hidden, d, M, w, slopes, scaled, y, shift, unit_slopes, tape, sums, by_x, r
 ):  # fmt: skip
     """h (N, d) with (∂y/∂x)ᵀ h = r, and the cotangent (N, K) that h has in what was seen.
 
     Back substitution: y_j depends on x_j and on what its network sees, which is made of the x
     before j. ``by_x`` (N, K) is the derivative of what is seen in its own x; other arguments are
-    those of :func:`stage`, and its results.
+    those of :func:`network`, and its results.
     """
     N, K = by_x.shape
     L = hidden.size

@@ -34,7 +34,7 @@ def excess_inverse(s: Elementwise, a: Elementwise) -> Elementwise:
     return t
 
 
-def stretch(
+def stretched(
     v: Elementwise, a: Elementwise, xp: Namespace = NUMPY
 ) -> tuple[Elementwise, Elementwise]:
     """s(v) and log ds/dv, elementwise; ``a`` (2, D) of the left and of the right, v (N, D)."""
@@ -43,7 +43,7 @@ def stretch(
 
 
 def stretch_derivatives(v: Elementwise, a: Elementwise) -> tuple[Elementwise, Elementwise]:
-    """ds/dv and d log(ds/dv)/dv, elementwise, in numbers; arguments as :func:`stretch`."""
+    """ds/dv and d log(ds/dv)/dv, elementwise, in numbers; arguments as :func:`stretched`."""
     side, t = _amount(v, a, NUMPY), NUMPY.maximum(abs(v) - START, 0.0)
     slope = excess_slope(t, side)
     curve = 2 * side * (1 - 2 * t) / (1 + t) ** 4

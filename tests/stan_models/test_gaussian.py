@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 
 from stan_models.errors import StanRunError
 from stan_models.gaussian import (
-    Gaussian,
+    StanGaussian,
     draws_needed,
     gaussian_around,
     gaussian_of,
@@ -16,21 +16,21 @@ from stan_models.gaussian import (
 )
 
 
-def truth(dimension: int, seed: int = 1) -> Gaussian:
+def truth(dimension: int, seed: int = 1) -> StanGaussian:
     """A correlated Gaussian whose scales span orders of magnitude."""
     rng = np.random.default_rng(seed)
     B, s = rng.normal(size=(dimension, dimension)), np.exp(2 * rng.normal(size=dimension))
     cov = (B @ B.T / dimension + 0.1 * np.eye(dimension)) * np.outer(s, s)
-    return Gaussian(10 * rng.normal(size=dimension), cov)
+    return StanGaussian(10 * rng.normal(size=dimension), cov)
 
 
-def sample(gaussian: Gaussian, count: int, seed: int = 2) -> tuple[np.ndarray, np.ndarray]:
+def sample(gaussian: StanGaussian, count: int, seed: int = 2) -> tuple[np.ndarray, np.ndarray]:
     """Draws and the column -|z|²/2 that ADVI and Laplace write beside them."""
     z = np.random.default_rng(seed).normal(size=(count, len(gaussian.mean)))
     return gaussian.mean + z @ np.linalg.cholesky(gaussian.cov).T, -0.5 * (z**2).sum(1)
 
 
-def assert_same(found: Gaussian, expected: Gaussian, tolerance: float = 1e-8) -> None:
+def assert_same(found: StanGaussian, expected: StanGaussian, tolerance: float = 1e-8) -> None:
     sd = np.sqrt(np.diag(expected.cov))
     assert np.abs((found.mean - expected.mean) / sd).max() < tolerance
     assert np.abs((found.cov - expected.cov) / np.outer(sd, sd)).max() < tolerance
@@ -45,7 +45,7 @@ def test_full_covariance_is_recovered_from_the_fewest_draws_allowed(dimension):
 
 
 def test_diagonal_covariance_is_recovered_from_the_fewest_draws_allowed():
-    expected = Gaussian(np.array([3.0, -1e3, 0.0]), np.diag([1e-6, 4.0, 1e4]))
+    expected = StanGaussian(np.array([3.0, -1e3, 0.0]), np.diag([1e-6, 4.0, 1e4]))
     theta, kernel = sample(expected, draws_needed(3, "diagonal"))
     assert_same(gaussian_around(expected.mean, theta, kernel, "diagonal"), expected)
 

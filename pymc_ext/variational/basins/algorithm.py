@@ -27,7 +27,7 @@ from pymc_ext.variational.gaussian.missed_mass import (
     missed_mass,
 )
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.hierarchical.algorithm import Fit, Hierarchical, HierarchicalResult
+from pymc_ext.variational.hierarchical.algorithm import Hierarchical, HierarchicalResult, MapOrGaussian
 from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 
@@ -137,7 +137,7 @@ class _OneByOne:
         self.components.append(component)
         self.links.append(links or Links())
 
-    def fitted(self, start: Array, algorithm: Hierarchical) -> tuple[Fit, Links]:
+    def fitted(self, start: Array, algorithm: Hierarchical) -> tuple[MapOrGaussian, Links]:
         """A map from ``start`` (D,), and its links."""
         found = algorithm.run(
             self.density, start, seed=self.seed, monitor=self.monitor,

@@ -21,7 +21,7 @@ from pymc_ext.variational.bernstein.base import Affine, FlowBase, ScoreMap
 from pymc_ext.variational.bernstein.inversion import invert
 from pymc_ext.variational.bernstein.latents import Normal, TruncatedNormal
 from pymc_ext.variational.bernstein.shape import FlowShape, Layout, spans
-from pymc_ext.variational.bernstein.triangular import StageTape, TriangularFlow
+from pymc_ext.variational.bernstein.triangular import NetworkTape, TriangularFlow
 
 ELEMENTS = 2**20  # increments of one call: bounds memory at 8 MB an array
 MOMENT_DRAWS = 1024  # Sobol points behind mean, std and cov
@@ -39,7 +39,7 @@ class Tape:
     log_q: Array
     v: Array
     x: Array
-    stages: list[StageTape] = field(repr=False)
+    networks: list[NetworkTape] = field(repr=False)
     target_score: ScoreMap = field(repr=False)
 
 
@@ -146,10 +146,10 @@ class BernsteinFlow:
         """Draws and log q of normals z (N, K), with what their pullback needs if ``keep``."""
         v = self.law.draw(z, self.dimension)
         x, log_dx = self.input_map.forward(v, self.values, self.stretch)
-        y, log_dy, stages = self.triangular.forward(x, keep)
+        y, log_dy, networks = self.triangular.forward(x, keep)
         theta, log_det, target_score = self.base.forward_with_pullback(y)
         log_q = self.law.log_density(v).sum(-1) - log_dx - log_dy - log_det
-        return Tape(theta, log_q, v, x, stages, target_score)
+        return Tape(theta, log_q, v, x, networks, target_score)
 
     def forward(self, z: Array) -> tuple[Array, Array]:
         """θ and log q, (N, K) -> (N, D), (N,)."""
@@ -168,7 +168,7 @@ class BernsteinFlow:
         """Score in y of log q(y) at the draws of ``tape``, (N, D); y are :meth:`coordinates`."""
         score_v = self.law.score(tape.v)
         score_x = self.input_map.score(tape.v, self.values, self.stretch, score_v)
-        return self.triangular.score(tape.stages, score_x)
+        return self.triangular.score(tape.networks, score_x)
 
     def parameter_gradient(self, tape: Tape, g_y: Array, g_log_det: Array) -> Array:
         """Gradient in ``x`` (P,) from cotangents of y (N, D) and of log|det ∂y/∂v| (N,).
@@ -176,7 +176,7 @@ class BernsteinFlow:
         log q = log p(v) − log|det ∂y/∂v| − log|det ∂θ/∂y|, whose first term has no gradient.
         """
         gradient, g_y = np.zeros_like(self.x), np.array(g_y)
-        g_x = self.triangular.pullback(tape.stages, g_y, g_log_det, gradient)
+        g_x = self.triangular.pullback(tape.networks, g_y, g_log_det, gradient)
         by_map = self.input_map.pullback(tape.v, self.values, self.stretch, g_x, g_log_det)
         for name, value in by_map.items():
             gradient[self._places[name]] = value
@@ -203,7 +203,7 @@ class BernsteinFlow:
 
     def _pullback(self, z: Array, tape: Tape, score: Array) -> Array:
         g_y, unused = np.array(tape.target_score(score)), np.zeros_like(self.x)
-        score_x = self.triangular.pullback(tape.stages, g_y, np.ones(len(z)), unused)
+        score_x = self.triangular.pullback(tape.networks, g_y, np.ones(len(z)), unused)
         score_v = self.input_map.latent_score(tape.v, self.values, self.stretch, score_x)
         return self.law.pullback(z, tape.v, score_v)
 

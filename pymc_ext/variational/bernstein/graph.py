@@ -96,17 +96,17 @@ class FlowGraph:
 
     def flow(self, x: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
         """y (N, D) and Σ log dy/dx (N,)."""
-        pieces = list(self._staged(x))
+        pieces = list(self._by_network(x))
         y = pt.concatenate([y for _, y, _ in pieces], axis=1) if len(pieces) > 1 else pieces[0][1]
         return y, cast("TensorVariable", sum(log_slope for _, _, log_slope in pieces))
 
-    def _staged(self, x: TensorVariable) -> Iterator[tuple[Conditionals, *Mapped]]:
-        """Conditionals, y and Σ log dy/dx of each stage; a later one sees the values of earlier."""
+    def _by_network(self, x: TensorVariable) -> Iterator[tuple[Conditionals, *Mapped]]:
+        """Conditionals, y and Σ log dy/dx of each network; later ones see the values of earlier."""
         seen = pt.sigmoid(x) - 0.5 if self.shape.squashed else x
         values: list[
             TensorVariable
         ] = []  # a scale is a simple function of a hyperparameter's value, not of x
-        for k, network in enumerate(self.layout.stages):
+        for k, network in enumerate(self.layout.networks):
             rest = seen[:, network.first : network.inputs]
             inputs = pt.concatenate([*values, rest], axis=1) if values else rest
             given = self._conditionals(k, inputs)
@@ -115,7 +115,7 @@ class FlowGraph:
             yield given, y, log_slope
 
     def _conditionals(self, k: int, seen: TensorVariable) -> Conditionals:
-        network = self.layout.stages[k]
+        network = self.layout.networks[k]
         own = self.layout.own(k, self.params)
         heads = network(own, seen, GRAPHS)
         width = network.heads["local"]

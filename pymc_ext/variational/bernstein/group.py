@@ -32,7 +32,7 @@ class BernsteinGroup(FittedGroup):
         order, leading = variable_order(blocks, shape.ordering)
         rng = np.random.default_rng(self.rng.randint(2**30))
         flow = BernsteinFlow(shape, Affine(order, self.start[order]), leading, rng)
-        last = flow.layout.stages[-1]
+        last = flow.layout.networks[-1]
         if last.grouped:
             width = self.ddim - 1
             logger.info(

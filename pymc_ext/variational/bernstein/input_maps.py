@@ -12,7 +12,7 @@ import numpy as np
 
 from pymc_ext.maths.bernstein_coefficients import identity_coefficients, inverse_softplus
 from pymc_ext.maths.namespace import NUMPY, Elementwise, Namespace
-from pymc_ext.maths.stretched_tails import stretch, stretch_derivatives, unstretch
+from pymc_ext.maths.stretched_tails import stretch_derivatives, stretched, unstretch
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.latents import Latent, TruncatedNormal
 
@@ -74,7 +74,7 @@ class Scaled(InputMap):
         alpha = xp.softplus(p["alpha"])
         if xp is NUMPY and not amount.any():
             return alpha * v + p["beta"], np.full(len(v), np.log(alpha).sum())
-        s, log_ds = stretch(v, amount, xp)
+        s, log_ds = stretched(v, amount, xp)
         return alpha * s + p["beta"], xp.log(alpha).sum() + log_ds.sum(-1)
 
     def inverse(self, x: E, p: Parameters, amount: E, xp: Namespace = NUMPY) -> E:
@@ -97,7 +97,7 @@ class Scaled(InputMap):
     def pullback(
         self, v: Array, p: Parameters, amount: Array, g_x: Array, g_log: Array
     ) -> dict[str, Array]:
-        s = stretch(v, amount)[0] if amount.any() else v
+        s = stretched(v, amount)[0] if amount.any() else v
         alpha = NUMPY.softplus(p["alpha"])
         by_alpha = (g_x * s).sum(axis=0) + g_log.sum() / alpha
         return {"alpha": by_alpha * NUMPY.sigmoid(p["alpha"]), "beta": g_x.sum(axis=0)}

@@ -135,7 +135,7 @@ class Layout:
         heads = {"raw": shape.order, "local": 1 + shape.slopes + self.scaled}
         hidden = default_hidden(D) if shape.hidden is None else shape.hidden
         spans = [(0, leading), (leading, D)] if split else [(0, D)]
-        self.stages = [MaskedNetwork(stop, hidden, heads, first) for first, stop in spans]
+        self.networks = [MaskedNetwork(stop, hidden, heads, first) for first, stop in spans]
 
     @property
     def scaled(self) -> bool:
@@ -151,7 +151,7 @@ class Layout:
         tails = [float(inverse_softplus(np.array(slope))) for slope in slopes]
         local = np.array([offset, *tails] + [0.0] * self.scaled)
         values: dict[str, Array] = {}
-        for k, network in enumerate(self.stages):
+        for k, network in enumerate(self.networks):
             repeat = (network.outputs, 1)
             biases = {
                 "raw": np.tile(inverse_softplus(increments), repeat),
@@ -169,7 +169,7 @@ class Layout:
         slopes = [ONE, ONE, SHUT, SHUT][: self.shape.slopes]
         local = np.array([0.0, *slopes] + [0.0] * self.scaled)
         made = {name: np.zeros_like(value) for name, value in values.items()}
-        for k, network in enumerate(self.stages):
+        for k, network in enumerate(self.networks):
             made[f"b_raw_{k}"][...] = SHUT
             made[f"b_local_{k}"][...] = np.tile(local, (network.outputs, 1)).reshape(
                 made[f"b_local_{k}"].shape
@@ -181,7 +181,7 @@ class Layout:
     def masks(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """1 where a parameter has an effect, by name: masks of the networks and of the skips."""
         masks = {name: np.ones_like(value) for name, value in values.items()}
-        for k, network in enumerate(self.stages):
+        for k, network in enumerate(self.networks):
             own = {f"W{i}": mask for i, mask in enumerate(network.masks)}
             for head, width in network.heads.items():
                 own[f"W_{head}"] = np.repeat(network.output_mask, width, axis=1)
@@ -196,7 +196,7 @@ class Layout:
 
     @staticmethod
     def own(k: int, values: Mapping[str, T]) -> dict[str, T]:
-        """Parameters of stage k without its number."""
+        """Parameters of network k without its number."""
         suffix = f"_{k}"
         return {n.removesuffix(suffix): v for n, v in values.items() if n.endswith(suffix)}
 

@@ -1,7 +1,7 @@
 """The triangular part of a flow in numbers: y of x by masked networks, and back for cotangents.
 
 Component j of y is an increasing function of x_j whose coefficients come from the components before
-j; notation as in :mod:`.graph`. A stage is one network with its outputs.
+j; notation as in :mod:`.graph`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Rows = NDArray[np.integer]
 
 
 @dataclass
-class StageTape:
-    """What one network saw, and what :func:`flow_kernels.stage` made of it."""
+class NetworkTape:
+    """What one network saw, and what :func:`flow_kernels.network` made of it."""
 
     inputs: Array
     x: Array
@@ -41,11 +41,11 @@ class TriangularFlow:
     def __init__(self, layout: Layout, parameters: Array, places: Mapping[str, slice]) -> None:
         self.layout, self.shape = layout, layout.shape
         self.parameters, self._places = parameters, places
-        self._stages = [self._arguments(k) for k in range(len(layout.stages))]
+        self._told = [self._arguments(k) for k in range(len(layout.networks))]
 
     def _arguments(self, k: int) -> tuple[object, ...]:
-        """What :func:`flow_kernels.stage` is told of stage k beside its inputs."""
-        network, shape = self.layout.stages[k], self.shape
+        """What :func:`flow_kernels.network` is told of network k beside its inputs."""
+        network, shape = self.layout.networks[k], self.shape
         names = [f"{kind}{i}" for i in range(len(network.hidden)) for kind in "Wb"]
         names += ["W_raw", "b_raw", "W_local", "b_local", "skip", "skip_scale"]
         found = [self._places.get(f"{name}_{k}") for name in names]
@@ -53,68 +53,70 @@ class TriangularFlow:
         hidden, w = np.array(network.hidden, dtype=np.int64), network.heads["local"]
         return at, hidden, network.outputs, shape.order, w, shape.slopes, self.layout.scaled
 
-    def forward(self, x: Array, keep: bool = False) -> tuple[Array, Array, list[StageTape]]:
+    def forward(self, x: Array, keep: bool = False) -> tuple[Array, Array, list[NetworkTape]]:
         """y (N, D), Σ log dy/dx (N,) and the tape, for a pullback if ``keep``.
 
-        A later stage sees the values of earlier ones, for a scale is a simple function of a
+        A later network sees the values of earlier ones, for a scale is a simple function of a
         hyperparameter's value, not of x.
         """
         seen = NUMPY.sigmoid(x) - 0.5 if self.shape.squashed else x
         values: list[Array] = []
         log_det, tapes = np.zeros(len(x)), []
-        for k, network in enumerate(self.layout.stages):
+        for k, network in enumerate(self.layout.networks):
             columns = slice(network.first, network.inputs)
             inputs = (
                 np.concatenate([*values, seen[:, columns]], axis=1) if values else seen[:, columns]
             )
             own, inputs = np.ascontiguousarray(x[:, columns]), np.ascontiguousarray(inputs)
-            y, log_dy, *made = kernels.stage(inputs, own, self.parameters, keep, *self._stages[k])
+            y, log_dy, *made = kernels.network(inputs, own, self.parameters, keep, *self._told[k])
             values.append(y)
             log_det += log_dy
-            tapes.append(StageTape(inputs, own, y, tuple(made[:4]), tuple(made[4:])))
+            tapes.append(NetworkTape(inputs, own, y, tuple(made[:4]), tuple(made[4:])))
         return (np.concatenate(values, axis=1) if len(values) > 1 else values[0]), log_det, tapes
 
-    def pullback(self, stages: list[StageTape], g_y: Array, g_log: Array, gradient: Array) -> Array:
+    def pullback(
+        self, tapes: list[NetworkTape], g_y: Array, g_log: Array, gradient: Array
+    ) -> Array:
         """Cotangent of x (N, D); gradients of the networks go into ``gradient`` (P,)."""
         g_x = np.zeros_like(g_y)
         squashed = self.shape.squashed
-        for k in reversed(range(len(self.layout.stages))):
-            network, stage = self.layout.stages[k], stages[k]
+        for k in reversed(range(len(self.layout.networks))):
+            network, tape = self.layout.networks[k], tapes[k]
             columns = slice(network.first, network.inputs)
-            by_x, g_seen = kernels.stage_pullback(
-                stage.inputs, stage.x, self.parameters, *self._stages[k],
-                stage.y, stage.given[2], *stage.kept,
+            by_x, g_seen = kernels.network_pullback(
+                tape.inputs, tape.x, self.parameters, *self._told[k],
+                tape.y, tape.given[2], *tape.kept,
                 np.ascontiguousarray(g_y[:, columns]), g_log, gradient,
             )  # fmt: skip
-            before = g_seen.shape[1] - network.outputs  # values of earlier stages
+            before = g_seen.shape[1] - network.outputs  # values of earlier networks
             g_y[:, :before] += g_seen[:, :before]
             rest = g_seen[:, before:]
             if squashed:
-                s = stage.inputs[:, before:] + 0.5
+                s = tape.inputs[:, before:] + 0.5
                 rest = rest * s * (1 - s)
             g_x[:, columns] += by_x + rest
         return g_x
 
-    def score(self, stages: list[StageTape], score_x: Array) -> Array:
+    def score(self, tapes: list[NetworkTape], score_x: Array) -> Array:
         """Score in y (N, D) of a law of x whose score in x is ``score_x`` (N, D).
 
         log q(y) = log q(x) − log|det ∂y/∂x|, so that the score in y solves (∂y/∂x)ᵀ h = r, a
         triangular system, with r the gradient of that in x.
         """
         N, none = len(score_x), np.zeros_like(self.parameters)
-        r = score_x - self.pullback(stages, np.zeros_like(score_x), np.ones(N), none)
+        r = score_x - self.pullback(tapes, np.zeros_like(score_x), np.ones(N), none)
         h, squashed = np.empty_like(r), self.shape.squashed
-        of_values = np.zeros_like(r)  # what later stages' h says of the values of earlier ones
-        for k in reversed(range(len(self.layout.stages))):
-            network, stage = self.layout.stages[k], stages[k]
+        of_values = np.zeros_like(r)  # what later networks' h says of the values of earlier ones
+        for k in reversed(range(len(self.layout.networks))):
+            network, tape = self.layout.networks[k], tapes[k]
             columns = slice(network.first, network.inputs)
-            by_x = np.ones_like(stage.inputs)
+            by_x = np.ones_like(tape.inputs)
             if squashed:
-                s = stage.inputs + 0.5
+                s = tape.inputs + 0.5
                 by_x = s * (1 - s)
-            solved, g_seen = kernels.stage_solve(
-                stage.x, self.parameters, *self._stages[k], stage.y, stage.given[2],
-                *stage.kept[1:], by_x, np.ascontiguousarray(r[:, columns]),
+            solved, g_seen = kernels.network_solve(
+                tape.x, self.parameters, *self._told[k], tape.y, tape.given[2],
+                *tape.kept[1:], by_x, np.ascontiguousarray(r[:, columns]),
             )  # fmt: skip
             h[:, columns] = solved - of_values[:, columns]
             before = g_seen.shape[1] - network.outputs
@@ -123,8 +125,8 @@ class TriangularFlow:
 
     def component(self, j: int, x: Array) -> Callable[[Array, Rows], Array]:
         """y_j as a function of x_j (n,) and of the rows of ``x`` (N, D) that give those before."""
-        k = next(k for k, network in enumerate(self.layout.stages) if j < network.inputs)
-        network = self.layout.stages[k]
+        k = next(k for k, network in enumerate(self.layout.networks) if j < network.inputs)
+        network = self.layout.networks[k]
         raw, local, shift, scale = self.forward(x)[2][k].given
         i, M, w = j - network.first, network.heads["raw"], network.heads["local"]
         bias = {head: self.parameters[self._places[f"b_{head}_{k}"]] for head in network.heads}

@@ -132,7 +132,7 @@ class Course(Generic[Q]):
         self.longest_block = longest_block
         self.best: Candidate[Q] | None = None
 
-    def judge(self, q: Q) -> Candidate[Q]:  # type: ignore[misc]  # q comes in and goes out
+    def candidate(self, q: Q) -> Candidate[Q]:  # type: ignore[misc]  # q comes in and goes out
         """q on the judging draws."""
         theta, log_q = q.forward(self.z)
         with np.errstate(all="ignore"):
@@ -141,7 +141,7 @@ class Course(Generic[Q]):
 
     def offer(self, q: Q) -> Candidate[Q]:  # type: ignore[misc]
         """Judge q, and keep it where its ELBO is not below the best one's."""
-        candidate = self.judge(q)
+        candidate = self.candidate(q)
         if self.best is None or candidate.elbo >= self.best.elbo:
             self.best = candidate
         return candidate

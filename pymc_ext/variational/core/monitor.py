@@ -78,7 +78,7 @@ class Monitor:
         return self.losses if self._kept is None else self._kept
 
     def keep(self, losses: Array) -> None:
-        """Show only ``losses`` (T,): of a search in stages, the one comparable trace that won."""
+        """Show only ``losses`` (T,): of a search in parts, the one comparable trace that won."""
         self._kept = np.asarray(losses, dtype=float)
 
     def block(self, losses: Array, q: Callable[[], Posterior]) -> None:

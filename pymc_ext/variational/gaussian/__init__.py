@@ -5,7 +5,7 @@
   the mode is not where the mass is. ``"lr"`` of few columns for most, ``"eig"`` in between.
 - :class:`~.mixed.Diagonal`: independent components; for very many dimensions.
 - :class:`~.batch_match.BatchMatch`: the best full-rank Gaussian, from scores alone; where Laplace
-  has no mode, and wherever an ELBO matters. :class:`~.pathfinder.Pathfinder`: its first stage.
+  has no mode, and wherever an ELBO matters. :class:`~.pathfinder.Pathfinder`: its first part.
 - :class:`~.mixture.Mixture`: several modes. :class:`~.monte_carlo.MonteCarlo`: fresh draws at every
   step, also on ``pm.Minibatch`` data; slower and noisier than the others.
 

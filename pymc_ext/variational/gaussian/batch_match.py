@@ -1,11 +1,11 @@
 r"""A robust Gaussian from scores alone, for any density.
 
-Three stages: paths of an optimiser, the best of whose Gaussians starts (:mod:`.path`); batch and
+Three parts: paths of an optimiser, the best of whose Gaussians starts (:mod:`.path`); batch and
 match inside a trust region (:mod:`.trust_region_matching`); natural gradients of the ELBO
 (:mod:`.natural_gradient`), for batch and match minimises a score divergence, whose minimum is not
 the ELBO's where p is not Gaussian. Each ends by a test of its own, so that an easy posterior takes
 some hundred scores and a hard one some thousand. Beyond some hundred dimensions the Gaussian is of
-low rank plus diagonal, see :mod:`.low_rank_stages`.
+low rank plus diagonal, see :mod:`.batch_match_low_rank`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.threads import one_thread
+from pymc_ext.variational.gaussian.batch_match_low_rank import find_low_rank, resolved_rank
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_gradient import LowRankGradient
-from pymc_ext.variational.gaussian.low_rank_stages import find_low_rank, resolved_rank
 from pymc_ext.variational.gaussian.natural_gradient import Batch, NaturalGradient
 from pymc_ext.variational.gaussian.numbers import antithetic, cholesky
 from pymc_ext.variational.gaussian.path import Path, best_of, follow_paths
@@ -46,7 +46,7 @@ from pymc_ext.variational.gaussian.score_matching import match_step
 from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatching
 
 PATHS = 4  # from the start and three dispersed points: two basins of hmm_drive_0 were found by 4
-FIRST_BLOCK = 10  # steps of the ELBO's stage that are averaged first
+FIRST_BLOCK = 10  # steps of the ELBO's part that are averaged first
 ADVICE = "no Gaussian fits it; use HierarchicalVI, a flow, or NUTS in q's coordinates"
 MORE_RANK = "no Gaussian of so few factors fits it; give a larger rank, or use HierarchicalVI"
 NO_PATH_SD = 0.1  # of the start where no path shows a curvature, as in flat funnels
@@ -59,7 +59,7 @@ class Found:
     Parameters
     ----------
     ended
-        Best q, last gain, and why the ELBO's stage ended.
+        Best q, last gain, and why the ELBO's part ended.
     paths
         All paths followed.
     batch
@@ -81,9 +81,9 @@ def find_gaussian(
     finish: bool = True,
     promised: Callable[[Batch], float] | None = None,
 ) -> Found:
-    """The three stages, from ``start`` (D,).
+    """The three parts, from ``start`` (D,).
 
-    ``promised`` tells from a batch how many nats a larger family would gain: the last stage ends
+    ``promised`` tells from a batch how many nats a larger family would gain: the last part ends
     where they are more than its last steps gained.
     """
     rng = stream(seed, Purpose.STARTS)
@@ -129,7 +129,7 @@ class BatchMatch(Algorithm[Gaussian | LowRankGaussian]):
     Parameters
     ----------
     paths
-        Paths of the first stage.
+        Paths of the first part.
     finish
         ``"elbo"``; None ends with batch and match.
     rank

@@ -28,14 +28,14 @@ class BatchMatchVI(AlgorithmVI):
     Parameters
     ----------
     paths
-        Paths of the first stage, from the start and from dispersed points.
+        Paths of the first part, from the start and from dispersed points.
     finish
         ``"elbo"``; None ends with batch and match, which minimises a score divergence.
     rank
         Columns of Λ, 1 … D; None: a dense Σ up to 300 parameters, beyond 32,000/D, at least 10 and
         at most 32.
     model, start, random_seed
-        As :class:`LaplaceVI`. ``pm.Minibatch`` data are refused, for stages are compared by log p̃.
+        As :class:`LaplaceVI`. ``pm.Minibatch`` data are refused, for parts are compared by log p̃.
 
     Raises
     ------

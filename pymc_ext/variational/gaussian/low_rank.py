@@ -98,8 +98,8 @@ class LowRankGaussian:
     @cached_property
     def factor(self) -> Array:
         """Λ with Σ = Λ Λᵀ + diag(s²), (D, rank); for one made by :meth:`from_factor`."""
-        stretch, axes = np.linalg.eigh(self.core @ self.core.T)
-        longer = np.sqrt(np.maximum(stretch - 1, 0))
+        variances, axes = np.linalg.eigh(self.core @ self.core.T)
+        longer = np.sqrt(np.maximum(variances - 1, 0))
         return self.scale[:, None] * (self.basis @ axes) * longer
 
     @cached_property

@@ -55,17 +55,17 @@ def _moved(q: LowRankGaussian, span: Array, inner: Gaussian) -> LowRankGaussian:
 
 def patched(q: LowRankGaussian, rank: int) -> LowRankGaussian:
     """q at a rank: Λ Λᵀ + diag ψ by some EM steps of factor analysis of its covariance."""
-    stretch, axes = np.linalg.eigh(q.core @ q.core.T)
+    variances, axes = np.linalg.eigh(q.core @ q.core.T)
     basis = q.basis @ axes
-    kept = np.flatnonzero(stretch > 1)[-rank:]
-    variance = 1 + basis**2 @ (stretch - 1)  # of θ/s, as everything here
-    factor = basis[:, kept] * np.sqrt(stretch[kept] - 1)
+    kept = np.flatnonzero(variances > 1)[-rank:]
+    variance = 1 + basis**2 @ (variances - 1)  # of θ/s, as everything here
+    factor = basis[:, kept] * np.sqrt(variances[kept] - 1)
     rest = variance - np.sum(factor**2, axis=1)
     for _ in range(PATCHES):  # Modi, Cai & Saul (2025), their patch
         weighted = factor / rest[:, None]
         inner = np.eye(len(kept)) + factor.T @ weighted
         projection = np.linalg.solve(inner, weighted.T)  # β
-        seen = projection.T + basis @ ((stretch - 1)[:, None] * (basis.T @ projection.T))  # Σ βᵀ
+        seen = projection.T + basis @ ((variances - 1)[:, None] * (basis.T @ projection.T))  # Σ βᵀ
         left = np.eye(len(kept)) - projection @ factor + projection @ seen
         factor = np.linalg.solve(left.T, seen.T).T
         rest = variance - np.sum(factor * seen, axis=1)

@@ -39,9 +39,9 @@ from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.course import Course
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.threads import one_thread
+from pymc_ext.variational.gaussian.batch_match_low_rank import DENSE, resolved_rank
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_match import matched_low_rank, patched
-from pymc_ext.variational.gaussian.low_rank_stages import DENSE, resolved_rank
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.path import (
     DISPERSION,

@@ -77,7 +77,7 @@ def batch_size(dimension: int) -> int:
 
 
 class TrustRegionMatching(Generic[N]):
-    """The stage: its q moves with every :meth:`batch`, until the ELBO no longer rises."""
+    """The part: its q moves with every :meth:`batch`, until the ELBO no longer rises."""
 
     def __init__(
         self, density: CountedDensity, q: N, rng: np.random.Generator, step: Step[N]

@@ -39,9 +39,9 @@ from pymc_ext.variational.gaussian.batch_match import (
     new_course,
     steps_from,
 )
+from pymc_ext.variational.gaussian.batch_match_low_rank import DENSE, first_low_rank, resolved_rank
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_gradient import LowRankGradient
-from pymc_ext.variational.gaussian.low_rank_stages import DENSE, first_low_rank, resolved_rank
 from pymc_ext.variational.gaussian.natural_gradient import Batch, NaturalGradient, step_draws
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
@@ -59,7 +59,7 @@ from pymc_ext.variational.hierarchical.slices import lacking
 from pymc_ext.variational.hierarchical.structure import find_structure
 from pymc_ext.variational.hierarchical.training import Free, Training
 
-Fit = Gaussian | LowRankGaussian | HierarchicalMap
+MapOrGaussian = Gaussian | LowRankGaussian | HierarchicalMap
 AS_MUCH = 0.5  # of what the other order promises, from which on an order is worth a block
 NO_ARROW = "no few coordinates leave the others independent: the Gaussian alone was fitted"
 ADVICE = "its conditional laws are not a hierarchy's; use a flow, or NUTS in q's coordinates"
@@ -76,13 +76,13 @@ class HierarchicalResult(FitResult):
 
 
 @dataclass(frozen=True)
-class Hierarchical(Algorithm[Fit]):
+class Hierarchical(Algorithm[MapOrGaussian]):
     """Engine of :class:`pymc_ext.HierarchicalVI`, for any density.
 
     Parameters
     ----------
     paths
-        Paths of the Gaussian's first stage.
+        Paths of the Gaussian's first part.
     longest_block
         Steps of the longest block of a training. For the coordinates of a sampler, which repairs
         the rest, 20 are enough.
@@ -123,7 +123,7 @@ class Hierarchical(Algorithm[Fit]):
         budget: int,
         monitor: Monitor,
         state: object | None = None,
-    ) -> Fitted[Fit]:
+    ) -> Fitted[MapOrGaussian]:
         refuse_hyperparameters(density, self.name)
         course = new_course(density, seed, budget, monitor, self.longest_block)
         links, converged = Links(), True
@@ -166,7 +166,7 @@ class Hierarchical(Algorithm[Fit]):
 
     def _dense(
         self, density: CountedDensity, start: Array, seed: int | None, course: Course
-    ) -> tuple[Ended[Fit], Links]:
+    ) -> tuple[Ended[MapOrGaussian], Links]:
         """A Gaussian, then what links promise; how it ended, and the links of what was kept."""
         promised = partial(promised_gain, density)
         found = find_gaussian(density, start, seed, course, paths=self.paths, promised=promised)
@@ -181,7 +181,7 @@ class Hierarchical(Algorithm[Fit]):
 
     def _arrow(
         self, density: CountedDensity, start: Array, seed: int | None, course: Course
-    ) -> tuple[Ended[Fit], Links]:
+    ) -> tuple[Ended[MapOrGaussian], Links]:
         """The same beyond 300 dimensions."""
         rank = resolved_rank(None, density.dimension)
         assert rank is not None
@@ -196,8 +196,8 @@ class Hierarchical(Algorithm[Fit]):
         return self._grown(growth, ended, training, course)
 
     def _grown(
-        self, growth: Growth, gaussian: Ended[Fit], steps: Averaged[Fit], course: Course
-    ) -> tuple[Ended[Fit], Links]:
+        self, growth: Growth, gaussian: Ended[MapOrGaussian], steps: Averaged[MapOrGaussian], course: Course
+    ) -> tuple[Ended[MapOrGaussian], Links]:
         """Links where they pay, else the ``steps`` that made the Gaussian go on."""
         why = growth.run(self.rounds)
         if growth.best.q.is_gaussian:
@@ -210,7 +210,7 @@ class Hierarchical(Algorithm[Fit]):
 
 
 def resumed(
-    density: CountedDensity, q: Fit, rng: np.random.Generator
+    density: CountedDensity, q: MapOrGaussian, rng: np.random.Generator
 ) -> NaturalGradient | LowRankGradient | Training:
     """Steps that go on from q, with what it has free."""
     if isinstance(q, Gaussian | LowRankGaussian):

@@ -1,6 +1,6 @@
 """The map of models with some globals and many locals: rows of locals hold little but the globals.
 
-From the low-rank Gaussian of :mod:`..gaussian.low_rank_stages` on: who is global and which locals
+From the Gaussian of :mod:`..gaussian.batch_match_low_rank` on: who is global and which locals
 belong together (:mod:`.structure`), the Gaussian of that form by the map's own training, who among
 the globals governs, and then the same growth as that of dense maps. Cost and memory are O(D k).
 """

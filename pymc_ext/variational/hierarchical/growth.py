@@ -216,7 +216,7 @@ class Growth:
         ):
             return None
         q, more = means_into_gate(candidate.q, free)
-        start = self.course.judge(q)
+        start = self.course.candidate(q)
         change = start.gain_over(candidate)[0]
         if change == 0 or change < -candidate.gap:  # no mean to move, or another law altogether
             return None

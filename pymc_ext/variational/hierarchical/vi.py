@@ -31,7 +31,7 @@ class HierarchicalVI(AlgorithmVI):
     Parameters
     ----------
     paths
-        Paths of the Gaussian's first stage.
+        Paths of the Gaussian's first part.
     model, start, random_seed
         As :class:`LaplaceVI`. ``pm.Minibatch`` data are refused, for steps are compared by log p̃.
 

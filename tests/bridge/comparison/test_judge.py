@@ -18,7 +18,7 @@ from bridge.methods.problems import as_problem
 from bridge.targets.density import DensityTarget
 from bridge.trust import missed_by_chains
 from posteriordb_cases.zoo import ZOO, ZooDensity
-from posteriordb_cases.zoo.mixtures import GaussianMixture, two
+from posteriordb_cases.zoo.mixtures import NormalMixture, two
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 N = 4_000
@@ -66,7 +66,7 @@ def test_one_mode_of_two_has_a_good_khat_and_is_not_trusted() -> None:
 
 
 def test_the_posterior_itself_is_trusted() -> None:
-    density = GaussianMixture([1.0], np.zeros((1, 2)), 1.0)
+    density = NormalMixture([1.0], np.zeros((1, 2)), 1.0)
     record = judged(by(Gaussian(np.zeros(2), np.eye(2)), density), density)
     assert record["trusted"] is True and record["khat_exact"] and record["missed"] is None
     wider = judged(by(Gaussian(np.zeros(2), 1.2 * np.eye(2)), density), density)
@@ -90,7 +90,7 @@ def test_a_record_says_what_a_fit_says() -> None:
     assert record["verdict"] == attempt.verdict and record["khat"] == attempt.khat
 
 
-class Unwilling(GaussianMixture):
+class Unwilling(NormalMixture):
     def log_density_gradient(self, theta):
         raise NotImplementedError("no score here")
 
@@ -114,7 +114,7 @@ def chains(density: ZooDensity, apart: float, **statistics: np.ndarray) -> Fit:
     return Fit(DensityTarget(density), theta, lp, 0.1, statistics=statistics)
 
 
-NORMAL = GaussianMixture([1.0], np.zeros((1, 2)), 1.0)
+NORMAL = NormalMixture([1.0], np.zeros((1, 2)), 1.0)
 ENERGY = np.random.default_rng(2).standard_normal((4, N // 4))
 DIVERGING = np.arange(N).reshape(4, -1) % 100 == 0
 

@@ -187,7 +187,7 @@ def test_callbacks_score_zero_iterations_refine_and_progress_bar(name, model, ca
     assert "Fitting" in capsys.readouterr().out
     if FAMILIES[name].iterative:
         assert seen[-1] == (True, len(seen), len(seen))
-        # of a search in stages, the trace of the one that won, from its start on
+        # of a search in parts, the trace of the one that won, from its start on
         assert 0 < len(inference.approx.hist) <= len(seen) + 1
     elbo = inference.approx.result.elbo
     inference.refine(200, progressbar=False)

@@ -182,7 +182,7 @@ def test_small_variables_come_first_and_scales_before_locations():
         pm.HalfNormal("tau")
     q = flow(model).approx.q
     np.testing.assert_array_equal(q.base.order, [3, 2, 0, 1])
-    assert [(stage.first, stage.outputs) for stage in q.layout.stages] == [(0, 2), (2, 2)]
+    assert [(stage.first, stage.outputs) for stage in q.layout.networks] == [(0, 2), (2, 2)]
 
 
 def test_small_variables_come_first_or_as_ordered():

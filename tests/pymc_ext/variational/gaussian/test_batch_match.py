@@ -1,4 +1,4 @@
-"""The robust Gaussian: its three stages on exact cases, and input that no Gaussian fits."""
+"""The robust Gaussian: its three parts on exact cases, and input that no Gaussian fits."""
 
 from __future__ import annotations
 
@@ -276,13 +276,13 @@ def test_a_few_draws_beyond_an_edge_do_not_make_a_bad_fit_better() -> None:
         lambda t: np.where(t[:, 0] > -3, -0.5 * t[:, 0] ** 2, -np.inf), lambda t: -t, dimension=1
     )
     course = new_course(CountedDensity(density), 1, 10, Monitor.silent())
-    good, bad = (course.judge(Gaussian(np.array([m]), np.eye(1))) for m in (0.0, 5.0))
+    good, bad = (course.candidate(Gaussian(np.array([m]), np.eye(1))) for m in (0.0, 5.0))
     assert not good.inside.all()
     assert good.beats(bad)
     assert not bad.beats(good)
     share = np.mean(good.inside)
     np.testing.assert_allclose(good.elbo, 0.5 * np.log(2 * np.pi) + np.log(share), rtol=1e-9)
-    assert course.judge(Gaussian(np.array([-5.0]), np.eye(1))).elbo == -np.inf
+    assert course.candidate(Gaussian(np.array([-5.0]), np.eye(1))).elbo == -np.inf
 
 
 def test_the_noisiest_elbo_is_not_what_a_fit_hands_back() -> None:
@@ -298,8 +298,8 @@ def test_the_noisiest_elbo_is_not_what_a_fit_hands_back() -> None:
         raise AssertionError("no seed favours the wrong one: the test shows nothing")
     assert course.best is not None and course.best.q is wide
     assert course.settled(last) is last
-    assert course.settled(course.judge(wide)).q is wide  # nothing to choose from
-    poor = course.judge(Gaussian(np.full(1, 3.0), np.eye(1)))  # its weights know nothing
+    assert course.settled(course.candidate(wide)).q is wide  # nothing to choose from
+    poor = course.candidate(Gaussian(np.full(1, 3.0), np.eye(1)))  # its weights know nothing
     assert course.settled(poor).q is wide
 
 

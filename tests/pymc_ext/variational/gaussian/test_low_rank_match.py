@@ -10,10 +10,10 @@ import pytest
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.posterior import fresh_draws, moment
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
+from pymc_ext.variational.gaussian.batch_match_low_rank import DENSE, resolved_rank
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_gradient import LowRankGradient
 from pymc_ext.variational.gaussian.low_rank_match import exact_match, patched
-from pymc_ext.variational.gaussian.low_rank_stages import DENSE, resolved_rank
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.score_matching import divergence, matched
 from tests.pymc_ext.variational.hierarchical.test_hierarchical import normal_hierarchy

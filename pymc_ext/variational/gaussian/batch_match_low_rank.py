@@ -1,4 +1,4 @@
-r"""The three stages of :mod:`.batch_match` for a Gaussian of low rank plus diagonal.
+r"""The three parts of :mod:`.batch_match` for a Gaussian of low rank plus diagonal.
 
 Memory and a step's cost grow as D times the rank. Two starts are tried, the best Gaussian of the
 paths and a narrow one around the user's start, and go on from the one whose ELBO is higher after
@@ -27,7 +27,7 @@ DENSE = 300  # dimensions up to which a dense Gaussian is fitted; its steps take
 # dimensions was seen to need more than ten.
 FACTOR_NUMBERS, FEWEST_FACTORS, MOST_FACTORS = 32_000, 10, 32
 MOST_BATCHES = 20  # of matching: from then on natural gradients gain more for a score, D = 1,000
-# Steps of the ELBO's stage after which the starts are compared: with half as many the logistic
+# Steps of the ELBO's part after which the starts are compared: with half as many the logistic
 # hierarchy of 1,000 groups stayed in its neck.
 FIRST_BLOCK = 20
 START_SD = 0.1  # of the narrow start, as batch and match begins with (Modi, Cai & Saul 2025)
@@ -61,7 +61,7 @@ def find_low_rank(
     rank: int,
     finish: bool,
 ) -> Ended[LowRankGaussian]:
-    """All stages, from ``start`` (D,)."""
+    """All parts, from ``start`` (D,)."""
     if finish:
         reached, steps = first_low_rank(density, start, seed, course, paths=paths, rank=rank)
         return in_doubling_blocks(steps, course, reached, FIRST_BLOCK)
@@ -79,7 +79,7 @@ def first_low_rank(
     paths: int,
     rank: int,
 ) -> tuple[Candidate[LowRankGaussian], LowRankGradient]:
-    """The better start after a first block of the ELBO's stage, and the steps to go on with."""
+    """The better start after a first block of the ELBO's part, and the steps to go on with."""
     matched = _matched_starts(density, start, seed, course, paths, rank)
     rng = stream(seed, Purpose.INITIAL)
     begun = [
