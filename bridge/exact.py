@@ -17,11 +17,11 @@ from bridge.trust import doubts_of_nuts, left_behind, not_visited
 from pymc_ext.density import CountedDensity, DensityError, TransportMap
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.interrupts import Interrupts
+from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.diagnostics import MOST_NAMED
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import hidden, now
 from pymc_ext.sampling.run import sample
-from pymc_ext.sampling.stages import INTERRUPTED
 from pymc_ext.sampling.starts import MOST_IN_MODES
 from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.monitor import Monitor

@@ -13,7 +13,7 @@ from bridge.methods.base import Fit, Method, Problem, engine_of
 from bridge.methods.options import options_text
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
-from pymc_ext.sampling import stages
+from pymc_ext.sampling import attempts
 from pymc_ext.sampling.blocks import Chains
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import Sampling
@@ -71,7 +71,9 @@ class NutpieDefault:
         counted = CountedDensity(target.density)
         effort = Effort(counted)
         options = Sampling(chains=self.chains)
-        run = stages.Run(counted, self.sampler, options, None, np.random.default_rng(seed))
+        run = attempts.SamplingRun(
+            counted, self.sampler, options, None, np.random.default_rng(seed)
+        )
         try:
             with threads_for(counted.dimension):
                 found = self._drawn(run)
@@ -104,8 +106,8 @@ class NutpieDefault:
             },
         )
 
-    def _drawn(self, run: stages.Run) -> Chains:
-        chains = run.chains(stages.random_starts(run, self.chains), run.options)
+    def _drawn(self, run: attempts.SamplingRun) -> Chains:
+        chains = run.chains(attempts.random_starts(run, self.chains), run.options)
         chains.warm_up(np.inf)
         if not chains.interrupted:
             chains.extend(self.draws)

@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_ext.density import CountedDensity, Density, TransportMap
 from pymc_ext.maths.types import Array
-from pymc_ext.sampling import stages
+from pymc_ext.sampling import attempts
 from pymc_ext.sampling.blocks import Chains, Constrain
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Sampler
@@ -85,10 +85,10 @@ def sample(
     begin, counted = time.perf_counter(), CountedDensity(density)
     compiled = counted.clock.seconds
     rng = np.random.default_rng(seed)
-    run = stages.Run(counted, sampler, options or Sampling(), constrain, rng)
+    run = attempts.SamplingRun(counted, sampler, options or Sampling(), constrain, rng)
     try:
         with threads_for(counted.dimension):
-            chains, why = _stages(run, transport, extra_starts, fall_back)
+            chains, why = _attempts(run, transport, extra_starts, fall_back)
     finally:
         for made in run.made:
             made.close()
@@ -97,8 +97,8 @@ def sample(
     return _answer(run, chains, why, seconds, compile_seconds, seed)
 
 
-def _stages(
-    run: stages.Run, transport: TransportMap | None, extra: Array | None, fall_back: bool
+def _attempts(
+    run: attempts.SamplingRun, transport: TransportMap | None, extra: Array | None, fall_back: bool
 ) -> tuple[Chains, str]:
     """In the map's coordinates if they serve, else in θ: the chains, and why they ended."""
     extra, extra_in_map = own_starts(run.density, extra, transport)
@@ -106,8 +106,8 @@ def _stages(
     if transport is not None:
         v = weighted_starts(run.density, transport, run.options.chains, run.rng)
         if v is not None:
-            chains, why = stages.in_map(run, transport, np.concatenate([v, extra_in_map]))
-            if why != stages.CONDEMNED or not fall_back:
+            chains, why = attempts.in_map(run, transport, np.concatenate([v, extra_in_map]))
+            if why != attempts.CONDEMNED or not fall_back:
                 return chains, why
             run.given_up += chains.gradients
             starts, scale = chains.theta[:, -1], chains.theta.std(axis=(0, 1))
@@ -115,22 +115,22 @@ def _stages(
         note = "the approximation's coordinates did not serve: the sampler adapted by itself"
         run.notes = (*run.notes, note)
     if starts is None:
-        starts = np.concatenate([stages.random_starts(run, run.options.chains), extra])
-    chains, why = stages.alone(run, starts, scale)
+        starts = np.concatenate([attempts.random_starts(run, run.options.chains), extra])
+    chains, why = attempts.alone(run, starts, scale)
     if condemned is not None and (
-        (why == stages.SPENT and chains.draws < FEWEST_DRAWS)
-        or (why == stages.INTERRUPTED and chains.draws < condemned.draws)
+        (why == attempts.SPENT and chains.draws < FEWEST_DRAWS)
+        or (why == attempts.INTERRUPTED and chains.draws < condemned.draws)
     ):
-        return stages.kept_instead(run, condemned, chains), why
+        return attempts.kept_instead(run, condemned, chains), why
     return chains, why
 
 
 def _answer(
-    run: stages.Run, chains: Chains, why: str, seconds: float, compile_seconds: float,
+    run: attempts.SamplingRun, chains: Chains, why: str, seconds: float, compile_seconds: float,
     seed: int | None,
 ) -> Sampled:  # fmt: skip
     if chains.draws < FEWEST_DRAWS:
-        if why == stages.INTERRUPTED:
+        if why == attempts.INTERRUPTED:
             raise KeyboardInterrupt("interrupted before the chains had drawn anything")
         raise ValueError(
             f"the budget of {run.options.budget} gradients went before the chains had drawn "
@@ -138,7 +138,7 @@ def _answer(
         )
     found = chains.diagnostics()
     reasons = found.doubts(run.options.ess)
-    if why != stages.REACHED:
+    if why != attempts.REACHED:
         reasons = (f"{why}, {chains.draws} draws a chain", *reasons)
     return Sampled(
         theta=chains.theta,

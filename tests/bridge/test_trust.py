@@ -20,7 +20,7 @@ from bridge.search import Search
 from bridge.trust import doubts_of_nuts, left_behind
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity, DensityError
-from pymc_ext.sampling import stages
+from pymc_ext.sampling import attempts
 from pymc_ext.sampling.diagnostics import Heavy
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
@@ -134,7 +134,7 @@ def refused(monkeypatch):
 
 def test_an_interrupt_is_the_end(refused, monkeypatch) -> None:
     model, changes = refused
-    changes["stop_reason"] = stages.INTERRUPTED
+    changes["stop_reason"] = attempts.INTERRUPTED
     monkeypatch.setattr("bridge.advice.in_a_flow", lambda *a, **o: pytest.fail("it goes on"))
     advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
     assert advice.attempts[-1].method == advice.method == "warm-nuts" and not advice.trusted

@@ -27,7 +27,11 @@ from pymc_ext.variational.gaussian.missed_mass import (
     missed_mass,
 )
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.hierarchical.algorithm import Hierarchical, HierarchicalResult, MapOrGaussian
+from pymc_ext.variational.hierarchical.algorithm import (
+    Hierarchical,
+    HierarchicalResult,
+    MapOrGaussian,
+)
 from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 

@@ -196,7 +196,11 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         return self._grown(growth, ended, training, course)
 
     def _grown(
-        self, growth: Growth, gaussian: Ended[MapOrGaussian], steps: Averaged[MapOrGaussian], course: Course
+        self,
+        growth: Growth,
+        gaussian: Ended[MapOrGaussian],
+        steps: Averaged[MapOrGaussian],
+        course: Course,
     ) -> tuple[Ended[MapOrGaussian], Links]:
         """Links where they pay, else the ``steps`` that made the Gaussian go on."""
         why = growth.run(self.rounds)

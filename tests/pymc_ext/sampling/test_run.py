@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pymc_ext.density import CallableDensity, DensityError
-from pymc_ext.sampling import stages
+from pymc_ext.sampling import attempts
 from pymc_ext.sampling.diagnostics import WATCHED, Diagnostics, Heavy
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
@@ -26,9 +26,9 @@ TARGET = gaussian(np.zeros(2), np.eye(2))
 def test_blocks_grow_until_the_ess_is_there():
     found = sample(TARGET, UNIT, told := Puppeteer(), seed=1)
     assert found.trusted and found.verdict == "trusted" and found.in_map
-    assert found.stop_reason == stages.REACHED
+    assert found.stop_reason == attempts.REACHED
     draws = found.theta.shape[1]
-    assert stages.FIRST_DRAWS < draws < 200  # 400 of four chains, their ESS estimated
+    assert attempts.FIRST_DRAWS < draws < 200  # 400 of four chains, their ESS estimated
     assert found.diagnostics.ess >= 400 and found.diagnostics.rhat <= 1.02
     assert found.gradient_evaluations == 4 * 10 * (10 + draws)
     assert found.warm_up_gradients == 400
@@ -80,7 +80,7 @@ def test_of_many_quantities_the_worst_decide_and_all_are_judged_in_the_end(monke
 
 def test_a_budget_ends_the_run_which_then_is_not_trusted():
     found = sample(TARGET, UNIT, Puppeteer(), Sampling(ess=10_000, budget=20_000), seed=1)
-    assert not found.trusted and found.stop_reason == stages.SPENT
+    assert not found.trusted and found.stop_reason == attempts.SPENT
     assert found.gradient_evaluations <= 20_000
     assert "budget" in found.reasons[0] and "of the 10000 asked for" in found.verdict
 
@@ -125,7 +125,7 @@ def test_an_interrupt_soon_after_a_map_was_given_up_keeps_the_draws_in_it(interr
     found = sample(TARGET, UNIT, Late(apart=5.0, steps=20), seed=1)
     timer.join()
     assert found.in_map and found.theta.shape[1] >= 100  # and not the 7 draws since
-    assert found.stop_reason == stages.INTERRUPTED and not found.trusted
+    assert found.stop_reason == attempts.INTERRUPTED and not found.trusted
     assert found.notes[-1] == "these are the draws before the sampler adapted anew"
 
 
@@ -139,7 +139,7 @@ def test_a_map_whose_chains_stay_apart_is_given_up_and_what_it_cost_is_counted()
     assert "did not serve" in found.notes[0]
     in_map, alone = told.made[:4], told.made[4:]
     spent = sum(chain.gradients for chain in in_map)
-    assert stages.GRADIENTS_TO_CONDEMN <= spent < 2.5 * stages.GRADIENTS_TO_CONDEMN
+    assert attempts.GRADIENTS_TO_CONDEMN <= spent < 2.5 * attempts.GRADIENTS_TO_CONDEMN
     assert found.gradient_evaluations == spent + sum(chain.gradients for chain in alone)
     assert found.warm_up_gradients == spent + 4 * 20 * 10
     assert found.theta.shape[1] * 4 * 20 == found.gradient_evaluations - found.warm_up_gradients
@@ -149,10 +149,10 @@ def test_a_map_whose_chains_stay_apart_is_given_up_and_what_it_cost_is_counted()
 
 
 def test_a_map_that_needs_deep_trees_is_given_up_after_one_block():
-    told = Puppeteer(depth=stages.MAP_DEPTH, steps=63)
+    told = Puppeteer(depth=attempts.MAP_DEPTH, steps=63)
     found = sample(TARGET, UNIT, told, seed=1)
     assert not found.in_map
-    assert told.made[0].gradients == 63 * (10 + stages.FIRST_DRAWS)
+    assert told.made[0].gradients == 63 * (10 + attempts.FIRST_DRAWS)
 
 
 def test_chains_that_diverge_take_shorter_steps_once():
@@ -160,7 +160,7 @@ def test_chains_that_diverge_take_shorter_steps_once():
     assert found.trusted and found.in_map and found.diagnostics.divergences == 0
     assert len(told.made) == 8
     spent = sum(chain.gradients for chain in told.made[:4])
-    assert spent == 4 * 10 * (10 + stages.FIRST_DRAWS)
+    assert spent == 4 * 10 * (10 + attempts.FIRST_DRAWS)
     assert found.gradient_evaluations == sum(chain.gradients for chain in told.made)
     hopeless = sample(TARGET, UNIT, told := Puppeteer(diverges_below=1.0), seed=1)
     assert len(told.made) == 16 and not hopeless.in_map and not hopeless.trusted
@@ -317,7 +317,7 @@ def test_two_modes_are_not_trusted_when_chains_see_both():
     both = sample(two_modes(), UNIT, NutpieNUTS(), seed=1, extra_starts=np.array([[12.0, 0.0]]))
     assert not both.trusted and "the chains disagree about theta[0]" in both.verdict
     # no more draws are made when it is clear that they will not meet
-    assert both.stop_reason == stages.APART and both.gradient_evaluations < 100_000
+    assert both.stop_reason == attempts.APART and both.gradient_evaluations < 100_000
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_two_modes_are_not_trusted_when_chains_see_both():
      ([3.0, 1.05, 1.04, 1.06], False), ([1.05, 1.05, 1.05, 1.05, 1.05], False)],
 )  # fmt: skip
 def test_chains_that_will_not_meet_are_told_from_slow_ones(rhats, apart):
-    assert stages._stays_apart(rhats) == apart
+    assert attempts._stays_apart(rhats) == apart
 
 
 # ---- divergences ---------------------------------------------------------------------------

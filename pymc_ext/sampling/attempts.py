@@ -1,4 +1,4 @@
-"""The two stages of a run: chains in a map's coordinates, and chains that adapt by themselves."""
+"""The two attempts of a run: chains in a map's coordinates, and chains that adapt by themselves."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ CONDEMNED, DIVERGES = "the map does not serve", "steps are too long"
 
 
 @dataclass
-class Run:
-    """What a run shares between its stages."""
+class SamplingRun:
+    """What a run shares between its attempts."""
 
     density: CountedDensity
     sampler: Sampler
     options: Sampling
     constrain: Constrain | None
     rng: np.random.Generator
-    given_up: int = 0  # gradients of a stage whose draws are not used
+    given_up: int = 0  # gradients of an attempt whose draws are not used
     notes: tuple[str, ...] = ()
     made: list[Chains] = field(default_factory=list)  # all of them, to be closed
 
@@ -101,7 +101,7 @@ class Run:
         return self.given_up + chains.gradients
 
 
-def in_map(run: Run, transport: TransportMap, starts: Array) -> tuple[Chains, str]:
+def in_map(run: SamplingRun, transport: TransportMap, starts: Array) -> tuple[Chains, str]:
     """Chains in v from ``starts`` (M, D), and why they ended: `CONDEMNED` where v does not do."""
     options = replace(run.options, max_depth=min(run.options.max_depth, MAP_DEPTH))
     chains, why = _warmed_in_map(run, transport, starts, options)
@@ -117,15 +117,15 @@ def in_map(run: Run, transport: TransportMap, starts: Array) -> tuple[Chains, st
     return chains, why
 
 
-def kept_instead(run: Run, before: Chains, chains: Chains) -> Chains:
-    """The chains of an earlier stage, whose gradients were given up, in place of later ones."""
+def kept_instead(run: SamplingRun, before: Chains, chains: Chains) -> Chains:
+    """The chains of an earlier attempt, whose gradients were given up, in place of later ones."""
     run.given_up += chains.gradients - before.gradients
     run.notes = (*run.notes, "these are the draws before the sampler adapted anew")
     return before
 
 
 def _warmed_in_map(
-    run: Run, transport: TransportMap, starts: Array, options: Sampling
+    run: SamplingRun, transport: TransportMap, starts: Array, options: Sampling
 ) -> tuple[Chains, str]:
     chains = run.chains(starts, options, transport)
     chains.warm_up(run.options.budget - run.given_up)
@@ -145,7 +145,7 @@ def _warmed_in_map(
     return chains, _draw(run, chains, verdict)
 
 
-def alone(run: Run, starts: Array, scale: Array | None) -> tuple[Chains, str]:
+def alone(run: SamplingRun, starts: Array, scale: Array | None) -> tuple[Chains, str]:
     """Chains in θ from ``starts`` (M, D), with the sampler's own adaptation, and why they ended."""
     chains = run.chains(starts, run.options, scale=scale)
     chains.warm_up(run.options.budget - run.given_up)
@@ -157,7 +157,7 @@ def alone(run: Run, starts: Array, scale: Array | None) -> tuple[Chains, str]:
     return chains, _draw(run, chains, verdict)
 
 
-def random_starts(run: Run, count: int) -> Array:
+def random_starts(run: SamplingRun, count: int) -> Array:
     """Points with a finite log p̃ and score, uniform as Stan's own starts, (count, D)."""
     found: list[Array] = []
     for _ in range(START_TRIES):
@@ -176,7 +176,7 @@ def random_starts(run: Run, count: int) -> Array:
     )
 
 
-def _draw(run: Run, chains: Chains, verdict: Callable[[Diagnostics], str | None]) -> str:
+def _draw(run: SamplingRun, chains: Chains, verdict: Callable[[Diagnostics], str | None]) -> str:
     """Blocks until the draws are worth enough, or ``verdict`` has a reason against more of them."""
     found: Diagnostics | None = None
     rhats = list[float]()
@@ -211,7 +211,7 @@ def _stays_apart(rhats: list[float]) -> bool:
     return now > RHAT_DOUBTFUL and now - 1 > (before - 1) / 2
 
 
-def _next(run: Run, chains: Chains, found: Diagnostics | None) -> int:
+def _next(run: SamplingRun, chains: Chains, found: Diagnostics | None) -> int:
     """Draws of the next block: what the present ESS predicts, as far as the budget goes."""
     if found is None:
         size = FIRST_DRAWS
@@ -222,7 +222,7 @@ def _next(run: Run, chains: Chains, found: Diagnostics | None) -> int:
     return int(min(max(size, FEWEST), left // (chains.steps * len(chains.chains))))
 
 
-def _condemned(run: Run, chains: Chains, found: Diagnostics) -> bool:
+def _condemned(run: SamplingRun, chains: Chains, found: Diagnostics) -> bool:
     """Whether the coordinates do not serve."""
     deep = np.mean(chains.statistics["tree_depth"] >= MAP_DEPTH)
     if deep > DEEP_SHARE and run.options.max_depth > MAP_DEPTH:
