@@ -19,8 +19,9 @@ import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before 
 from pymc_ext.batched_determinants import mode_for
 from pymc_ext.density.check import NoGradientError
 from pymc_ext.density.counted import Clock
+from pymc_ext.density.jax_rows import of_few_shapes, power_of_two, runs_in_jax
 from pymc_ext.density.layout import labelled, layout_of, pieces
-from pymc_ext.density.rows import RowFunction, in_blocks, one_by_one, rows_per_call
+from pymc_ext.density.rows import RowFunction, in_blocks, in_numbers, one_by_one, rows_per_call
 from pymc_ext.maths.types import Array
 from pymc_ext.models.minibatch import of_batches
 from pymc_ext.models.observed_twice import mend_observed
@@ -237,7 +238,13 @@ class PyMCDensity:
                     outputs += scores((weights * lp).sum(), self.extras)
             f = self._compiled(inputs, outputs, with_score)
             size = self.rows_per_call = rows_per_call(f)
-        return lambda theta, *weights: in_blocks(f, size, theta, *weights)
+        if not runs_in_jax(f):
+            return lambda theta, *weights: in_blocks(f, size, theta, *weights)
+        if self.extras:  # their gradients are sums over rows, none of which may be repeated
+            return lambda theta, *weights: in_numbers(in_blocks(f, size, theta, *weights))
+        few, whole = of_few_shapes(f, self.clock), power_of_two(size // 2 + 1)
+        self.rows_per_call = whole
+        return lambda theta: in_blocks(few, whole, theta)
 
     def _of_a_point(self, with_score: bool) -> Function:
         (lp,) = cast("list[TensorVariable]", checked([self.logp], self.model.check_bounds))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +32,11 @@ def in_blocks(f: RowFunction, size: int, theta: Array, *weights: Array) -> list[
     columns = list(zip(*blocks, strict=True))
     joined = [np.concatenate(parts) for parts in columns[:BY_ROWS]]
     return [*joined, *(np.sum(parts, axis=0) for parts in columns[BY_ROWS:])]
+
+
+def in_numbers(outputs: Sequence[Array]) -> list[Array]:
+    """NumPy arrays that may be written to; those of a JAX function are neither."""
+    return [a if isinstance(a, np.ndarray) else np.array(a) for a in outputs]
 
 
 def one_by_one(f: Function) -> RowFunction:

@@ -15,6 +15,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density import CountedDensity
@@ -185,7 +186,11 @@ class JaxLoop:
         import jax.numpy as jnp
 
         self.state = list(updates)
-        self._values = {v: v.get_value(borrow=True) for v in self.state}
+        # on JAX's device, as all that a block of steps needs: only the flow's parameters come back
+        self._values: dict[TensorSharedVariable, Any] = {
+            v: jax.device_put(v.get_value(borrow=True)) for v in self.state
+        }
+        self._sent: dict[SharedVariable, tuple[Array, Any]] = {}
         function, self.fixed = jax_function(self.state, z, [*updates.values(), loss])
 
         @jax.jit
@@ -208,10 +213,14 @@ class JaxLoop:
     @vector.setter
     def vector(self, value: Array) -> None:
         self._values[self.optimizer.vector] = np.array(value)
+        self._hand_out(value)
+
+    def _hand_out(self, vector: Array) -> None:
+        """Give flow and density their parts of the vector."""
         size = len(self.flow.x)
-        self.flow.set(value[:size])
-        if len(value) > size:
-            self.density.extra = value[size:]
+        self.flow.set(vector[:size])
+        if len(vector) > size:
+            self.density.extra = vector[size:]
 
     @property
     def average(self) -> Array:
@@ -227,19 +236,28 @@ class JaxLoop:
         losses = self._take(steps)
         self.density.values += steps * self.draws
         self.density.gradients += steps * self.draws
-        self.vector = self.vector
+        self._hand_out(self.vector)
         return losses
 
     def fork(self, density: CountedDensity) -> JaxLoop:
         again = copy(self)  # with what is compiled
         again.flow, again.density, again.rng = deepcopy(self.flow), density, deepcopy(self.rng)
+        again._values = dict(self._values)
         return again
 
     def _take(self, steps: int) -> Array:
         normals = np.zeros((BLOCK, *self.shape))
         normals[:steps] = self.rng.standard_normal((steps, *self.shape))
         carried = tuple(self._values.values())
-        fixed = tuple(v.get_value(borrow=True) for v in self.fixed)
-        after, losses = self._block(carried, fixed, normals, steps)
-        self._values = dict(zip(self.state, map(np.array, after), strict=True))
+        after, losses = self._block(carried, tuple(map(self._send, self.fixed)), normals, steps)
+        self._values = dict(zip(self.state, after, strict=True))
         return np.asarray(losses, dtype=float)[:steps]
+
+    def _send(self, variable: SharedVariable) -> Any:
+        """A shared variable's value on JAX's device, sent again once ``set_value`` put another."""
+        import jax
+
+        value = variable.get_value(borrow=True)
+        if variable not in self._sent or self._sent[variable][0] is not value:
+            self._sent[variable] = value, jax.device_put(value)
+        return self._sent[variable][1]

@@ -502,6 +502,24 @@ def test_jax_loop_takes_the_same_steps():
         np.testing.assert_allclose(a.get_value(), b.get_value(), rtol=1e-6, atol=1e-8)
 
 
+def test_a_fork_of_the_jax_loop_is_independent_and_new_data_are_sent_again():
+    needs("jax")
+    with pm.Model() as model:
+        y = pm.Data("y", np.zeros(2))
+        pm.Normal("observed", pm.Normal("x", 0, 1, shape=2), 1.0, observed=y)
+    method, _ = fit(model, n=100, method={"backend": "jax"})
+    loop = method.state.loop
+    before = loop.vector
+    again = loop.fork(loop.density)
+    again.vector = before + 1
+    np.testing.assert_array_equal(loop.vector, before)
+    near = loop.fork(loop.density).run(1, 0.0, 1.0)
+    with model:
+        pm.set_data({"y": np.full(2, 100.0)})
+    far = loop.fork(loop.density).run(1, 0.0, 1.0)
+    assert far[0] > near[0] + 1000
+
+
 def test_jax_gives_minus_infinity_where_a_parameter_is_outside_its_domain():
     needs("jax")
     with pm.Model() as model:
