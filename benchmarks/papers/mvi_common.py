@@ -44,7 +44,7 @@ class Study:
         mixed = {
             "base": laplace.approx,
             "random_seed": 1,
-            "engine": px.FixedDraws(**DRAWS),
+            "fixed_draws": px.FixedDraws(**DRAWS),
             **common,
         }
         self.inferences = {

@@ -30,7 +30,7 @@ TRUTH = {
     "lr": 0.1231,
     "full": 0.1184,
 }
-ENGINE = px.FixedDraws(draws=16_384)
+FIXED_DRAWS = px.FixedDraws(draws=16_384)
 
 
 def target() -> pm.Model:
@@ -65,11 +65,11 @@ def main() -> None:
     model, seed = target(), {"random_seed": 1}
     methods = {
         "laplace": px.LaplaceVI(model=model, **seed),
-        "mu": px.MixedVI("mu", model=model, engine=ENGINE, **seed),
-        "eig": px.MixedVI("eig", model=model, engine=ENGINE, **seed),
-        "diag": px.DiagonalVI(model=model, engine=ENGINE, **seed),
-        "lr": px.MixedVI("lr", model=model, engine=ENGINE, **seed),
-        "full": px.MixedVI("lr", rank=2, model=model, engine=ENGINE, **seed),
+        "mu": px.MixedVI("mu", model=model, fixed_draws=FIXED_DRAWS, **seed),
+        "eig": px.MixedVI("eig", model=model, fixed_draws=FIXED_DRAWS, **seed),
+        "diag": px.DiagonalVI(model=model, fixed_draws=FIXED_DRAWS, **seed),
+        "lr": px.MixedVI("lr", model=model, fixed_draws=FIXED_DRAWS, **seed),
+        "full": px.MixedVI("lr", rank=2, model=model, fixed_draws=FIXED_DRAWS, **seed),
         "mixture": px.MixtureVI("lr", model=model, **seed),
     }
     out = {}

@@ -34,7 +34,7 @@ import pymc_ext as px
 from benchmarks import record
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.elbo.base_draws import base_draws
+from pymc_ext.variational.elbo.normals import fixed_normals
 from pymc_ext.variational.elbo.objective import DrawsObjective
 from pymc_ext.variational.gaussian.modes import LaplaceSearch, ModeSearch
 
@@ -121,7 +121,7 @@ def limits() -> dict:
     }
     out = {}
     for name, (model, draws, limit) in cases.items():
-        method = px.MixedVI("lr", engine=px.FixedDraws(draws), model=model, random_seed=1)
+        method = px.MixedVI("lr", fixed_draws=px.FixedDraws(draws), model=model, random_seed=1)
         seconds, approx, _ = traced(method)
         result = approx.result
         out[name] = {
@@ -146,7 +146,7 @@ def gradient_cost(model: str, size: tuple[int, ...], draws: int) -> dict:
     with Monitor.silent() as monitor:
         family = inference.algorithm.prepare(density, start, 1, 500, monitor).family
     objective, dim = DrawsObjective(family, density), density.dimension
-    z = base_draws(draws, dim, "sobol", np.random.default_rng(1))
+    z = fixed_normals(draws, dim, "sobol", np.random.default_rng(1))
     before, seconds = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, []
     for _ in range(REPEATS):
         begin = time.process_time()

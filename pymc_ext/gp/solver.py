@@ -1,4 +1,4 @@
-"""From covariance numbers to evidence numbers: the whole engine behind one call.
+"""From covariance numbers to evidence numbers: behind one call.
 
 The gradient of the evidence L(λ*(θ), θ) in the prior's inputs is exact: the part at fixed sites,
 and, where L is not stationary in the sites, the implicit part through dλ*/dθ.

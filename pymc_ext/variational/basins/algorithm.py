@@ -55,7 +55,7 @@ class BasinsResult(FitResult):
 
 @dataclass(frozen=True)
 class Basins(Algorithm[PosteriorMixture]):
-    """Engine of :class:`pymc_ext.BasinsVI`, for any density.
+    """Algorithm of :class:`pymc_ext.BasinsVI`, for any density.
 
     Parameters
     ----------

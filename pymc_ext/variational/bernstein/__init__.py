@@ -2,7 +2,7 @@
 
 For posteriors that are no Gaussian (funnels, skewness, bounds), where minutes may be spent.
 
-- :mod:`.vi` is the method of ``pm.fit``, :mod:`.algorithm` its engine for any density.
+- :mod:`.vi` is the method of ``pm.fit``, :mod:`.algorithm` its algorithm for any density.
 - :mod:`.shape` holds a flow's options, :mod:`.latents` and :mod:`.input_maps` its choices, one
   class each; :mod:`.flow` is q in numbers (:mod:`.triangular`, :mod:`.inversion`), :mod:`.graph`
   the same as a graph for JAX, :mod:`.whitening` the coordinates it works in.

@@ -67,7 +67,7 @@ class FlowState(NamedTuple):
 
 @dataclass(frozen=True)
 class Bernstein(SteppingAlgorithm[BernsteinFlow]):
-    """Engine of :class:`pymc_ext.BernsteinVI`, for any density.
+    """Algorithm of :class:`pymc_ext.BernsteinVI`, for any density.
 
     Parameters
     ----------

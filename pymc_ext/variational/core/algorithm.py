@@ -1,4 +1,4 @@
-"""An algorithm: from a density to a fitted q. The base class of every family's engine."""
+"""An algorithm: from a density to a fitted q. The base class behind every family."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Algorithm(ABC, Generic[Q]):
     """Fits a q to any density by its values and scores; knows nothing of PyMC.
 
     An object holds options and nothing else: no fit remembers another. A subclass, best a frozen
-    dataclass, gives ``name`` and :meth:`run`. Under ``pm.fit`` it is the engine of an inference
+    dataclass, gives ``name`` and :meth:`run`. Under ``pm.fit`` it is what runs behind an inference
     (:class:`pymc_ext.variational.plugin.inference.AlgorithmVI`); :meth:`fit` runs it on a density
     of the user's own.
     """

@@ -1,10 +1,10 @@
 """The ELBO on given draws, of any family whose loss has a gradient from scores alone.
 
 A :class:`~.objective.Family` is moved by :class:`~.fixed_draws.FixedDrawsAlgorithm` on
-:func:`~.base_draws.base_draws`, or on fresh ones by an algorithm of its own (Monte Carlo). To add
+:func:`~.normals.fixed_normals`, or on fresh ones by an algorithm of its own (Monte Carlo). To add
 one, write these three members; :mod:`pymc_ext.variational.gaussian` has examples.
 
->>> from pymc_ext.variational.elbo.base_draws import base_draws
->>> base_draws(64, 2, "sobol", np.random.default_rng(1)).mean(axis=0).round(9) + 0.0
+>>> from pymc_ext.variational.elbo.normals import fixed_normals
+>>> fixed_normals(64, 2, "sobol", np.random.default_rng(1)).mean(axis=0).round(9) + 0.0
 array([0., 0.])
 """

@@ -1,4 +1,4 @@
-"""Deterministic variational inference: base draws z fixed once, quasi-Newton on the parameters.
+"""Deterministic variational inference: normals z drawn once, quasi-Newton on the parameters.
 
 Objective (Gianniotis, eq. 6): (1/S) Σ_s [log p̃(T(z_s)) − log q(T(z_s))], any :class:`Family` T.
 """
@@ -23,7 +23,7 @@ from pymc_ext.variational.core.options import require_type
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.elbo.base_draws import KINDS, base_draws
+from pymc_ext.variational.elbo.normals import KINDS, fixed_normals
 from pymc_ext.variational.elbo.objective import DrawsObjective, Family
 
 logger = logging.getLogger(__name__)
@@ -41,17 +41,17 @@ class FixedDraws:
     Parameters
     ----------
     draws, max_draws
-        Number S of base draws at first, and at most: S is multiplied by four as long as the
+        Number S of draws at first, and at most: S is multiplied by four as long as the
         training ELBO exceeds the fresh one by more than chance.
-    base_draws
-        ``"sobol"``, or ``"iid"`` as in the paper; see :func:`base_draws`.
+    kind
+        ``"sobol"``, or ``"iid"`` as in the paper; see :func:`fixed_normals`.
     optimizer
         ``"lbfgs"`` or ``"trust-krylov"``.
     """
 
     draws: int = 1024
     max_draws: int = 16_384
-    base_draws: str = "sobol"
+    kind: str = "sobol"
     optimizer: str = "lbfgs"
 
     def __post_init__(self) -> None:
@@ -62,8 +62,8 @@ class FixedDraws:
                 f"max_draws must be an integer of at least draws = {self.draws}, got "
                 f"{self.max_draws!r}"
             )
-        if self.base_draws not in KINDS:
-            raise ValueError(f"base_draws must be one of {KINDS}, got {self.base_draws!r}")
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of {KINDS}, got {self.kind!r}")
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer must be one of {OPTIMIZERS}, got {self.optimizer!r}")
 
@@ -88,7 +88,7 @@ def maximise(
         start, slope = objective.value_and_gradient(objective.x, z)
     if not (np.isfinite(start) and np.all(np.isfinite(slope))):
         raise ValueError(
-            f"the ELBO on the base draws is {-start} at the start, or its gradient not finite: "
+            f"the ELBO on the fixed draws is {-start} at the start, or its gradient not finite: "
             "q reaches points where the log density is not; pass another start or a narrower base"
         )
     losses = [start]
@@ -156,14 +156,14 @@ class FixedDrawsAlgorithm(Algorithm[Posterior]):
 
     Parameters
     ----------
-    engine
+    fixed_draws
         Draws and optimiser.
     """
 
-    engine: FixedDraws = field(default_factory=FixedDraws, kw_only=True)
+    fixed_draws: FixedDraws = field(default_factory=FixedDraws, kw_only=True)
 
     def __post_init__(self) -> None:
-        require_type("engine", self.engine, FixedDraws)
+        require_type("fixed_draws", self.fixed_draws, FixedDraws)
 
     @abstractmethod
     def prepare(
@@ -171,10 +171,10 @@ class FixedDrawsAlgorithm(Algorithm[Posterior]):
     ) -> Prepared:
         """The family in place for a first fit from ``start`` (D,), and where it starts."""
 
-    def base_draws(self, draws: int, latent_dimension: int, seed: int | None) -> Array:
+    def normals(self, draws: int, latent_dimension: int, seed: int | None) -> Array:
         """z of the fit, (draws, K)."""
         rng = stream(seed, Purpose.TRAIN)
-        return base_draws(draws, latent_dimension, self.engine.base_draws, rng)
+        return fixed_normals(draws, latent_dimension, self.fixed_draws.kind, rng)
 
     def run(
         self,
@@ -230,10 +230,10 @@ class _Search:
 
     def maximise(self) -> tuple[Optimum, int, FreshDraws]:
         """The best optimum, on four times as many draws as long as it overfits; draws; ELBO."""
-        engine = self.algorithm.engine
-        draws = engine.draws
+        fixed_draws = self.algorithm.fixed_draws
+        draws = fixed_draws.draws
         optimum, fresh = self._best(draws), self._fresh()
-        while overfits(optimum.elbo, fresh) and 4 * draws <= engine.max_draws:
+        while overfits(optimum.elbo, fresh) and 4 * draws <= fixed_draws.max_draws:
             draws *= 4
             logger.info("training ELBO %.4f, fresh %.4f: %d draws", optimum.elbo, fresh.elbo, draws)
             # not from where the overfit ended
@@ -260,8 +260,8 @@ class _Search:
 
     def _best(self, draws: int) -> Optimum:
         """The best optimum over the starts, with the family left there."""
-        objective, optimizer = self.objective, self.algorithm.engine.optimizer
-        z = self.algorithm.base_draws(draws, objective.family.latent_dimension, self.seed)
+        objective, optimizer = self.objective, self.algorithm.fixed_draws.optimizer
+        z = self.algorithm.normals(draws, objective.family.latent_dimension, self.seed)
         optima = []
         for x in self.starts:
             objective.x = x

@@ -124,7 +124,7 @@ def new_course(
 
 @dataclass(frozen=True)
 class BatchMatch(Algorithm[Gaussian | LowRankGaussian]):
-    """Engine of :class:`pymc_ext.BatchMatchVI`, for any density.
+    """Algorithm of :class:`pymc_ext.BatchMatchVI`, for any density.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ def find_laplace(
 
 @dataclass(frozen=True)
 class Laplace(Algorithm[Gaussian]):
-    """Engine of :class:`pymc_ext.LaplaceVI`, for any density.
+    """Algorithm of :class:`pymc_ext.LaplaceVI`, for any density.
 
     Parameters
     ----------

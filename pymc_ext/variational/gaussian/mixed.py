@@ -105,15 +105,15 @@ class LaplaceBasedAlgorithm(FixedDrawsAlgorithm):
     def _gradient(
         self, family: WhitenedGaussian, density: CountedDensity, seed: int | None
     ) -> Array:
-        """Gradient of −ELBO on the first base draws, at the family's present numbers, (P,)."""
+        """Gradient of −ELBO on the first fixed draws, at the family's present numbers, (P,)."""
         objective = DrawsObjective(family, density)
-        z = self.base_draws(self.engine.draws, family.latent_dimension, seed)
+        z = self.normals(self.fixed_draws.draws, family.latent_dimension, seed)
         return objective.value_and_gradient(objective.x, z)[1][: len(family.x)]
 
 
 @dataclass(frozen=True)
 class Mixed(LaplaceBasedAlgorithm):
-    """Engine of :class:`pymc_ext.MixedVI`, for any density: m and A of θ = μ + C(m + A z).
+    """Algorithm of :class:`pymc_ext.MixedVI`, for any density: m and A of θ = μ + C(m + A z).
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class Mixed(LaplaceBasedAlgorithm):
         ``"mu"``, ``"eig"`` or ``"lr"``.
     rank
         Columns of u and v, for ``"lr"``.
-    base, engine
+    base, fixed_draws
         As :class:`LaplaceBasedAlgorithm`.
     """
 
@@ -179,7 +179,7 @@ class Mixed(LaplaceBasedAlgorithm):
 
 @dataclass(frozen=True)
 class Diagonal(LaplaceBasedAlgorithm):
-    """Engine of :class:`pymc_ext.DiagonalVI`, for any density; options as its base class."""
+    """Algorithm of :class:`pymc_ext.DiagonalVI`, for any density; options as its base class."""
 
     name = "diagonal"
 

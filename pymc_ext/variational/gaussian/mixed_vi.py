@@ -46,8 +46,8 @@ def _known(base: Base | VectorisedApproximation) -> Base:
     return "laplace" if isinstance(base, VectorisedApproximation) else base
 
 
-def _engine(engine: FixedDraws | None) -> FixedDraws:
-    return FixedDraws() if engine is None else engine
+def _given_draws(fixed_draws: FixedDraws | None) -> FixedDraws:
+    return FixedDraws() if fixed_draws is None else fixed_draws
 
 
 def check_same_variables(base: VectorisedApproximation, approx: VectorisedApproximation) -> None:
@@ -60,7 +60,7 @@ def check_same_variables(base: VectorisedApproximation, approx: VectorisedApprox
 class MixedVI(_LaplaceBasedVI):
     r"""Mixed variational inference: ``pm.fit(method=MixedVI("lr"))``.
 
-    Maximises the ELBO on fixed base draws,
+    Maximises the ELBO on fixed draws,
 
     .. math:: \tfrac1S \sum_s \log\tilde p(\mu + L z_s) + \tfrac12 \log|2\pi e L L^\top|,
 
@@ -77,8 +77,8 @@ class MixedVI(_LaplaceBasedVI):
         ``"laplace"``, or ``Laplace(px.ModeSearch(...))`` of :mod:`.laplace`; a fit by
         :class:`LaplaceVI` to start from; or, where the density has no mode, ``"unit"``: q starts
         at N(start, I).
-    engine
-        Number of base draws at first and at most (``result.train_elbo`` and ``result.elbo`` are
+    fixed_draws
+        Number of draws at first and at most (``result.train_elbo`` and ``result.elbo`` are
         the training and the fresh ELBO), their kind, and the optimiser.
     hyperparameters
         Free variables (or names) optimised as point values with the ELBO (empirical Bayes);
@@ -110,13 +110,13 @@ class MixedVI(_LaplaceBasedVI):
         *,
         rank: int = 1,
         base: Base | VectorisedApproximation = "laplace",
-        engine: FixedDraws | None = None,
+        fixed_draws: FixedDraws | None = None,
         hyperparameters: Hyperparameters = (),
         model: pm.Model | None = None,
         start: Start | None = None,
         random_seed: int | None = None,
     ) -> None:
-        algorithm = Mixed(variant, rank, base=_known(base), engine=_engine(engine))
+        algorithm = Mixed(variant, rank, base=_known(base), fixed_draws=_given_draws(fixed_draws))
         super().__init__(
             algorithm,
             model=model,
@@ -133,7 +133,7 @@ class DiagonalVI(_LaplaceBasedVI):
 
     .. math:: q = N(\mu, \mathrm{diag}(\sigma^2))
 
-    by the ELBO on fixed base draws (eq. 12), from two starts of which the better one is kept:
+    by the ELBO on fixed draws (eq. 12), from two starts of which the better one is kept:
     σ² = diag Σ_LA and σ² = 1e-4, both at the Laplace mode. Arguments, errors and reference as
     :class:`MixedVI`.
 
@@ -147,13 +147,13 @@ class DiagonalVI(_LaplaceBasedVI):
         self,
         *,
         base: Base | VectorisedApproximation = "laplace",
-        engine: FixedDraws | None = None,
+        fixed_draws: FixedDraws | None = None,
         hyperparameters: Hyperparameters = (),
         model: pm.Model | None = None,
         start: Start | None = None,
         random_seed: int | None = None,
     ) -> None:
-        algorithm = Diagonal(base=_known(base), engine=_engine(engine))
+        algorithm = Diagonal(base=_known(base), fixed_draws=_given_draws(fixed_draws))
         super().__init__(
             algorithm,
             model=model,

@@ -37,7 +37,7 @@ SEARCH = ModeSearch(starts=20, spread=4.0)  # wider than Laplace's: it is after 
 class WhitenedMixture(Family):
     """Σ_k w_k of :class:`WhitenedGaussian`; x = (logits of w, x of each component).
 
-    Draws are stratified: all components see all base draws (of which the first normal, that a
+    Draws are stratified: all components see all fixed draws (of which the first normal, that a
     draw's component comes from, is not used), weighted by w.
     """
 
@@ -106,7 +106,7 @@ class WhitenedMixture(Family):
 
 @dataclass(frozen=True)
 class Mixture(FixedDrawsAlgorithm):
-    """Engine of :class:`pymc_ext.MixtureVI`, for any density.
+    """Algorithm of :class:`pymc_ext.MixtureVI`, for any density.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class Mixture(FixedDrawsAlgorithm):
         What is free in each component, as in :class:`Mixed`.
     components
         At most so many modes are kept, those of highest Laplace evidence.
-    search, engine
+    search, fixed_draws
         As :class:`Mixed`.
     """
 

@@ -32,7 +32,7 @@ class MixtureVI(AlgorithmVI):
         At most so many modes are kept, those of highest Laplace evidence.
     search
         From how many points modes are looked for (20), and how far from the initial one (4).
-    engine, model, start, random_seed
+    fixed_draws, model, start, random_seed
         As :class:`MixedVI`.
 
     Raises
@@ -59,12 +59,14 @@ class MixtureVI(AlgorithmVI):
         rank: int = 1,
         components: int = 8,
         search: ModeSearch = SEARCH,
-        engine: FixedDraws | None = None,
+        fixed_draws: FixedDraws | None = None,
         model: pm.Model | None = None,
         start: Start | None = None,
         random_seed: int | None = None,
     ) -> None:
-        engine = FixedDraws() if engine is None else engine
-        algorithm = Mixture(variant, rank, components=components, search=search, engine=engine)
+        fixed_draws = FixedDraws() if fixed_draws is None else fixed_draws
+        algorithm = Mixture(
+            variant, rank, components=components, search=search, fixed_draws=fixed_draws
+        )
         super().__init__(algorithm, MixtureGroup, model=model, start=start, random_seed=random_seed)
         check_rank(rank, self.approx.group.ddim)

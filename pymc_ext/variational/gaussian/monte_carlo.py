@@ -55,7 +55,7 @@ class _Descent:
 
 @dataclass(frozen=True)
 class MonteCarlo(SteppingAlgorithm[Gaussian | DiagonalGaussian]):
-    """Engine of :class:`pymc_ext.MonteCarloVI`, for any density.
+    """Algorithm of :class:`pymc_ext.MonteCarloVI`, for any density.
 
     Parameters
     ----------

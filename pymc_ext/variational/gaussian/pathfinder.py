@@ -34,7 +34,7 @@ class NoPathError(ValueError):
 
 @dataclass(frozen=True)
 class Pathfinder(Algorithm[LowRankGaussian]):
-    """Engine of :class:`pymc_ext.PathfinderVI`, for any density; memory O(D).
+    """Algorithm of :class:`pymc_ext.PathfinderVI`, for any density; memory O(D).
 
     Parameters
     ----------

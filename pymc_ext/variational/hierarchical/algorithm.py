@@ -77,7 +77,7 @@ class HierarchicalResult(FitResult):
 
 @dataclass(frozen=True)
 class Hierarchical(Algorithm[MapOrGaussian]):
-    """Engine of :class:`pymc_ext.HierarchicalVI`, for any density.
+    """Algorithm of :class:`pymc_ext.HierarchicalVI`, for any density.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Gaussians for logistic models by a closed form of the expected softplus, or a bound on it.
 
-:class:`ClosedForm` chooses the engine from the density: natural-gradient Newton where all variables
+:class:`ClosedForm` chooses by the density: natural-gradient Newton where all variables
 are linear, the same with decreasing steps for ``pm.Minibatch`` data, and L-BFGS over fixed draws of
 the scales in a hierarchical model. A subclass says which bound is used.
 """
@@ -24,8 +24,8 @@ from pymc_ext.variational.core.options import require_number
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.elbo.base_draws import base_draws
 from pymc_ext.variational.elbo.fixed_draws import overfits
+from pymc_ext.variational.elbo.normals import fixed_normals
 from pymc_ext.variational.gaussian.monte_carlo import check_covariance
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
 from pymc_ext.variational.logistic.affine import (
@@ -57,7 +57,7 @@ STEP_POWER = 0.7  # step t of the stochastic natural gradient is (t + 2)^−0.7 
 
 @dataclass(frozen=True)
 class ClosedForm(LogisticAlgorithm[Normal]):
-    """Shared engine of :class:`~.viper.Viper` and :class:`~.jaakkola.Jaakkola`.
+    """Shared algorithm of :class:`~.viper.Viper` and :class:`~.jaakkola.Jaakkola`.
 
     On a :class:`LogisticDensity`, or the density of a PyMC model that it can be read from.
 
@@ -199,7 +199,7 @@ class _Run:
         if isinstance(self.state, np.ndarray):
             family.x = self.state
         rng = stream(self.seed, Purpose.TRAIN)
-        eps = base_draws(algorithm.draws, len(density.given), "sobol", rng)
+        eps = fixed_normals(algorithm.draws, len(density.given), "sobol", rng)
         loss = AveragedElbo(density, expected, family, eps)
 
         def at(x: Array) -> Normal:

@@ -34,7 +34,7 @@ def jaakkola_bound(theta: Array, tau: Array) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True)
 class Jaakkola(ClosedForm):
-    """Engine of :class:`JaakkolaVI`, for densities of logistic models; options as there."""
+    """Algorithm of :class:`JaakkolaVI`, for densities of logistic models; options as there."""
 
     label: ClassVar[str] = "jaakkola"
     bound = "quadratic bound"

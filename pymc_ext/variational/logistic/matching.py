@@ -29,7 +29,7 @@ from pymc_ext.variational.logistic.softmax import matching_terms
 
 @dataclass(frozen=True)
 class Matching(LogisticAlgorithm[Gaussian]):
-    """Engine of :class:`MatchingVI`, for densities of logistic and softmax models.
+    """Algorithm of :class:`MatchingVI`, for densities of logistic and softmax models.
 
     Parameters
     ----------

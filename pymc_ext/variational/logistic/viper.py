@@ -21,7 +21,7 @@ from pymc_ext.variational.plugin.types import Start
 
 @dataclass(frozen=True)
 class Viper(ClosedForm):
-    """Engine of :class:`ViperVI`, for densities of logistic models.
+    """Algorithm of :class:`ViperVI`, for densities of logistic models.
 
     Parameters
     ----------

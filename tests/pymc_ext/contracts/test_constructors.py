@@ -46,9 +46,9 @@ def test_each_option_is_in_one_place(make):
     ("method", "options"),
     [
         ("LaplaceVI", {"search": 3}),
-        ("MixedVI", {"engine": 1024}),
+        ("MixedVI", {"fixed_draws": 1024}),
         ("MixtureVI", {"search": "wide"}),
-        ("MixtureVI", {"engine": {"draws": 10}}),
+        ("MixtureVI", {"fixed_draws": {"draws": 10}}),
         ("BernsteinVI", {"shape": 30}),
         ("BernsteinVI", {"step": 0.01}),
     ],

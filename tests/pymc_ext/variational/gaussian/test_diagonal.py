@@ -16,7 +16,7 @@ def fit(model, **options):
 
 
 def test_figure_1_to_four_digits():
-    approx = fit(two_gaussians(), engine=px.FixedDraws(16_384))
+    approx = fit(two_gaussians(), fixed_draws=px.FixedDraws(16_384))
     assert two_gaussians_kl(approx) == pytest.approx(0.1283, abs=7e-5)
     S = approx.cov.eval()
     assert S[0, 1] == S[1, 0] == 0
@@ -57,4 +57,4 @@ def test_eight_schools_without_a_mode():
 
 def test_bad_options():
     with pytest.raises(ValueError, match="draws must be an integer >= 2, got 0"):
-        px.DiagonalVI(model=two_gaussians(), engine=px.FixedDraws(0))
+        px.DiagonalVI(model=two_gaussians(), fixed_draws=px.FixedDraws(0))

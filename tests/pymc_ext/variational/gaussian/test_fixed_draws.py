@@ -5,8 +5,8 @@ from scipy import stats
 from pymc_ext.density import CountedDensity, PyMCDensity
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.elbo.base_draws import base_draws
 from pymc_ext.variational.elbo.fixed_draws import overfits
+from pymc_ext.variational.elbo.normals import fixed_normals
 from pymc_ext.variational.elbo.objective import DrawsObjective
 from pymc_ext.variational.gaussian.mixed import make_noise
 from pymc_ext.variational.gaussian.mixture import WhitenedMixture
@@ -17,7 +17,7 @@ from tests.tolerances import EXACT
 
 
 def test_sobol_draws_have_exact_moments_and_a_normal_law():
-    z = base_draws(1000, 5, "sobol", np.random.default_rng(1))
+    z = fixed_normals(1000, 5, "sobol", np.random.default_rng(1))
     assert z.shape == (1000, 5)
     np.testing.assert_allclose(z.mean(0), 0, atol=1e-13)
     np.testing.assert_allclose(z.T @ z / 1000, np.eye(5), atol=1e-12)
@@ -26,30 +26,30 @@ def test_sobol_draws_have_exact_moments_and_a_normal_law():
 
 @pytest.mark.parametrize(("draws", "dim"), [(51, 50), (64, 50), (1024, 400)])
 def test_few_draws_a_dimension_have_exact_moments_too(draws, dim):
-    z = base_draws(draws, dim, "sobol", np.random.default_rng(1))
+    z = fixed_normals(draws, dim, "sobol", np.random.default_rng(1))
     np.testing.assert_allclose(z.mean(0), 0, atol=1e-12)
     np.testing.assert_allclose(z.T @ z / draws, np.eye(dim), atol=1e-10)
     assert stats.kstest(z.ravel(), "norm").pvalue > 1e-3  # whitened Sobol points fail this
 
 
 def test_fewer_draws_than_dimensions_are_centred_only():
-    z = base_draws(32, 50, "sobol", np.random.default_rng(1))
+    z = fixed_normals(32, 50, "sobol", np.random.default_rng(1))
     np.testing.assert_allclose(z.mean(0), 0, atol=1e-13)
     assert np.linalg.norm(z.T @ z / 32 - np.eye(50)) > 1
 
 
 def test_iid_draws_are_plain_normal_numbers():
     rng = lambda: stream(3, Purpose.TRAIN)  # noqa: E731
-    np.testing.assert_array_equal(base_draws(7, 2, "iid", rng()), rng().standard_normal((7, 2)))
+    np.testing.assert_array_equal(fixed_normals(7, 2, "iid", rng()), rng().standard_normal((7, 2)))
 
 
 @pytest.mark.parametrize(
     ("draws", "kind", "message"),
     [(1, "sobol", "draws must be an integer >= 2, got 1"), (8, "halton", "one of .*'halton'")],
 )
-def test_bad_base_draws(draws, kind, message):
+def test_bad_normals(draws, kind, message):
     with pytest.raises(ValueError, match=message):
-        base_draws(draws, 2, kind, np.random.default_rng(0))
+        fixed_normals(draws, 2, kind, np.random.default_rng(0))
 
 
 FAMILIES = {

@@ -20,7 +20,7 @@ LOG_EVIDENCE_SCHOOLS = -31.3113  # quadrature, normalised half-Cauchy prior
 
 
 def fit(variant, model, **options):
-    options = grouped({"model": model, "random_seed": 1, **options}, engine=px.FixedDraws)
+    options = grouped({"model": model, "random_seed": 1, **options}, fixed_draws=px.FixedDraws)
     diagonal = variant == "diagonal"
     inference = px.DiagonalVI(**options) if diagonal else px.MixedVI(variant, **options)
     return pm.fit(method=inference, model=model, progressbar=False)
@@ -51,7 +51,7 @@ def test_trust_region_newton_and_quasi_newton_agree(figure_1):
 
 
 def test_iid_draws_as_in_the_paper(figure_1):
-    approx = fit("eig", figure_1, draws=1000, base_draws="iid")
+    approx = fit("eig", figure_1, draws=1000, kind="iid")
     assert two_gaussians_kl(approx) == pytest.approx(0.1275, abs=0.01)
 
 
@@ -208,7 +208,7 @@ def test_hyperparameters_maximise_the_evidence_of_a_conjugate_model(variant, ran
         ({"variant": "mu", "draws": 1}, "draws must be an integer >= 2, got 1"),
         ({"variant": "mu", "draws": 64, "max_draws": 32}, "of at least draws = 64, got 32"),
         ({"variant": "mu", "max_draws": None}, "max_draws must be an integer .* got None"),
-        ({"variant": "mu", "base_draws": "halton"}, "base_draws must be one of"),
+        ({"variant": "mu", "kind": "halton"}, "kind must be one of"),
         ({"variant": "mu", "optimizer": "sgd"}, "optimizer must be one of"),
         ({"variant": "mu", "base": "advi"}, "base must be one of"),
         ({"variant": "mu", "hyperparameters": ["nope"]}, r"got \['nope'\]"),
@@ -216,7 +216,7 @@ def test_hyperparameters_maximise_the_evidence_of_a_conjugate_model(variant, ran
 )
 def test_bad_options(figure_1, options, message):
     with pytest.raises(ValueError, match=message):
-        px.MixedVI(model=figure_1, **grouped(options, engine=px.FixedDraws))
+        px.MixedVI(model=figure_1, **grouped(options, fixed_draws=px.FixedDraws))
 
 
 def test_start_outside_the_support_is_refused():

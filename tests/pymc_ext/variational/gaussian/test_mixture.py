@@ -90,5 +90,5 @@ def test_no_mode_is_refused():
 )
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):
-        options = grouped(options, search=px.ModeSearch, engine=px.FixedDraws)
+        options = grouped(options, search=px.ModeSearch, fixed_draws=px.FixedDraws)
         px.MixtureVI(model=cauchy_location(), **options)

@@ -11,7 +11,7 @@ KINDS = ("sobol", "iid")
 SOBOL_RATIO = 8  # draws per dimension from which whitened Sobol points beat random ones
 
 
-def base_draws(draws: int, dim: int, kind: str, rng: np.random.Generator) -> Array:
+def fixed_normals(draws: int, dim: int, kind: str, rng: np.random.Generator) -> Array:
     """Fixed z, shape (draws, dim).
 
     ``"sobol"``: scrambled Sobol points through the normal quantile, then (with more draws than
@@ -24,7 +24,7 @@ def base_draws(draws: int, dim: int, kind: str, rng: np.random.Generator) -> Arr
     if not isinstance(draws, int | np.integer) or draws < 2:
         raise ValueError(f"draws must be an integer >= 2, got {draws!r}")
     if kind not in KINDS:
-        raise ValueError(f"base draws must be one of {KINDS}, got {kind!r}")
+        raise ValueError(f"kind must be one of {KINDS}, got {kind!r}")
     if kind == "iid":
         return rng.standard_normal((draws, dim))
     few = draws < SOBOL_RATIO * dim
