@@ -13,7 +13,6 @@ import numpy as np
 from bridge.answer_html import as_html
 from bridge.attempt import Attempt
 from bridge.errors import BridgeError
-from bridge.measures.limits import KHAT_WITHOUT_MEAN
 from bridge.methods.base import Fit
 from bridge.methods.named_draws import NamedDraws
 from bridge.targets.draws import InferenceData
@@ -133,9 +132,9 @@ class Advice:
     @property
     def log_evidence(self) -> tuple[float, float] | None:
         """log Z from the importance weights of the approximation that was taken, and its standard
-        error, nats; None for chains, which have no normaliser, and where weights do not serve (k̂
-        from 1 on), for then that error is no error."""
-        if self.fit is None or (self._taken.khat >= KHAT_WITHOUT_MEAN and not self._taken.good):
+        error, nats; None for chains, which have no normaliser, and of an answer that is not
+        trusted: what weights do not reach is no part of that error."""
+        if self.fit is None or not self.trusted:
             return None
         return self._taken.log_marginal_is, self._taken.log_marginal_is_se
 
@@ -169,11 +168,12 @@ class Advice:
     @property
     def _of_weights(self) -> dict[str, str | int | float]:
         """What is known of the importance weights, and of the fit that they are of."""
-        if self.fit is None or self.log_evidence is None:
+        if self.fit is None:
             return {}
         best = self._taken
         found: dict[str, str | int | float] = {"exact": int(best.exact)}
-        found["log_evidence"], found["log_evidence_se"] = self.log_evidence
+        if self.log_evidence is not None:
+            found["log_evidence"], found["log_evidence_se"] = self.log_evidence
         if np.isfinite(best.khat):  # it is NaN where weights are constant
             found |= {"khat": best.khat, "khat_sd": best.khat_sd}
         if self.effective_draws is not None:

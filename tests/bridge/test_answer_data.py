@@ -83,6 +83,19 @@ def test_attributes_say_how_the_draws_came_about(advice) -> None:
         assert "algorithm" in json.loads(attributes["method_options"])
 
 
+def test_evidence_is_told_where_the_answer_is_trusted_alone() -> None:
+    """The error of log Z is by what weights reach, and says nothing of what they miss."""
+    trusted = bridge.fit(line(), random_seed=1)
+    refused = replace(trusted, doubts=("a mode is missed",))
+    log_z, error = trusted.log_evidence
+    assert f"log evidence: {log_z:.3f} ± {error:.3f}" in trusted.reasons
+    assert trusted.idata["posterior"].attrs["log_evidence"] == log_z
+    assert refused.log_evidence is None and "log evidence" not in refused.reasons
+    attributes = refused.idata["posterior"].attrs
+    assert attributes["khat"] == trusted.attempts[-1].khat and attributes["trusted"] == 0
+    assert not [name for name in attributes if name.startswith("log_evidence")]
+
+
 def test_printed_it_says_what_was_tried_and_shown_it_is_short(advice) -> None:
     assert str(advice) == advice.reasons
     assert repr(advice) == f"<Advice of {advice.method}, trusted>"
