@@ -49,6 +49,7 @@ _log = logging.getLogger(__name__)
 # modes with its Hessians: a median of 2,200 instead of 7,400 on 34 of these posteriors.
 LADDER = ("hierarchical",)
 FLOW = "bernstein-match"  # where a density is wanted
+IMPROPER = "the posterior is improper, so that there are none; NUTS did not run"
 
 
 def fit(
@@ -168,8 +169,8 @@ def fit(
         The density lacks a member, or is not finite at the origin; that of a PyMC model is finite
         nowhere near its initial point: the message names the variable, and the data.
     NoAnswerError
-        No approximation served and NUTS gave no draws, as of many an improper posterior; it names
-        what was tried, and has the ``attempts``.
+        The posterior is improper, as log p̃ does not fall in some direction; or no approximation
+        served and NUTS gave no draws. It names what was tried, and has the ``attempts``.
     TypeError
         There is no model, given or of a ``with`` context; ``random_seed``, ``draws`` or
         ``fresh_draws`` is no integer; ``posterior_predictive`` or ``observed_data`` are no names.
@@ -235,8 +236,10 @@ def _rungs(
     for method in chosen:
         if effort is None or search.affordable(method):
             yield partial(search.attempt, method)
-        if search.trusted or search.modes is not None:
+        if search.trusted or search.modes is not None or search.endless:
             break
+    if search.endless:
+        return
     if not search.trusted and search.looks_elsewhere():
         yield partial(search.attempt, search.basins())
     if not search.trusted and want == "density":
@@ -263,6 +266,8 @@ def _of_chains(
 ) -> Advice:
     """Draws of NUTS, in a flow's coordinates where those in the best fit's are not trusted; where
     chains keep to modes of their own, those of the mixture that weighs them."""
+    if search.endless:
+        raise NoAnswerError(IMPROPER, tuple(search.attempts))
     predicted = search.predicted
     takes = "" if predicted is None else f", some {predicted:,} gradients"
     _log.info("no approximation is good enough: running NUTS%s", takes)

@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.interrupts import is_interrupt
 from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.posterior import FRESH_DRAWS
-from pymc_ext.variational.gaussian.runaway import RunawayError
+from pymc_ext.variational.gaussian.runaway import EndlessError, RunawayError
 from stan_models import StanError
 
 __all__ = ["EXPECTED_FAILURES", "Attempt", "attempted", "failure", "is_expected"]
@@ -80,6 +80,8 @@ class Attempt:
         Scores that the search for mass outside it took on top.
     improper
         Why the posterior looks improper, where it failed as q ran away.
+    endless
+        It is improper: log p̃ does not fall in some direction, however far.
     """
 
     method: str
@@ -96,6 +98,7 @@ class Attempt:
     predicted: int | None = None
     search_gradients: int = 0
     improper: str | None = None
+    endless: bool = False
 
     @classmethod
     def without_answer(
@@ -158,7 +161,8 @@ def attempted(
         verdict = failure(error, others)
         seconds = time.perf_counter() - begin
         improper = str(error) if isinstance(error, RunawayError) else None
-        return Attempt.without_answer(method.name, verdict, seconds, improper), None, None
+        attempt = Attempt.without_answer(method.name, verdict, seconds, improper)
+        return replace(attempt, endless=isinstance(error, EndlessError)), None, None
     k, of_all = judgement.k, judgement.of_all
     assert found.lq is not None  # it was judged by weights
     attempt = Attempt(

@@ -21,7 +21,7 @@ from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.diagnostics import MOST_NAMED
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import hidden, now
-from pymc_ext.sampling.run import sample
+from pymc_ext.sampling.run import BudgetSpentError, sample
 from pymc_ext.sampling.starts import MOST_IN_MODES
 from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
@@ -116,8 +116,10 @@ def exact_answer(
             return replace(found, doubts=(improper, *found.doubts))
         except EXPECTED_FAILURES as error:
             if improper is not None:
+                # a larger budget, which is what the error advises, settles no improper posterior
+                said = error.why if isinstance(error, BudgetSpentError) else error
                 raise RunawayError(
-                    f"the posterior looks improper, and NUTS gave no draws either: {error}"
+                    f"the posterior looks improper, and NUTS gave no draws either: {said}"
                 ) from error
             if isinstance(problem, DensityProblem):  # it has no sampler of its own
                 raise

@@ -167,6 +167,11 @@ class Search:
         return next((a.improper for a in self.attempts if a.improper), None)
 
     @property
+    def endless(self) -> bool:
+        """Whether the posterior is improper, so that no draws are of it."""
+        return any(a.endless for a in self.attempts)
+
+    @property
     def weighs_basins(self) -> bool:
         """Whether the best fit covers several basins, and its weights have a mean at least."""
         best = self.of_found

@@ -19,6 +19,17 @@ from pymc_ext.variational.core.threads import threads_for
 FEWEST_DRAWS = 4  # of a chain that is judged: half-chains of two have a variance
 
 
+class BudgetSpentError(ValueError):
+    """The budget went before the chains had drawn anything; ``why`` is that without the advice."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.why}; give a larger one"
+
+
 def sample(
     density: Density,
     transport: TransportMap | None,
@@ -67,6 +78,8 @@ def sample(
     ------
     DensityError
         The dimensions do not fit, or log p̃ is not finite where a chain is to start.
+    BudgetSpentError
+        Nothing was drawn within the budget.
 
     Examples
     --------
@@ -132,9 +145,9 @@ def _answer(
     if chains.draws < FEWEST_DRAWS:
         if why == attempts.INTERRUPTED:
             raise KeyboardInterrupt("interrupted before the chains had drawn anything")
-        raise ValueError(
-            f"the budget of {run.options.budget} gradients went before the chains had drawn "
-            f"anything: {run.spent(chains)} were spent on warm-up; give a larger one"
+        raise BudgetSpentError(
+            f"the budget of {run.options.budget:,} gradients went before the chains had drawn "
+            f"anything: {run.spent(chains):,} were spent on warm-up"
         )
     found = chains.diagnostics()
     reasons = found.doubts(run.options.ess)

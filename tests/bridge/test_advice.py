@@ -228,11 +228,28 @@ def test_an_improper_posterior_is_said_and_costs_little() -> None:
     with pytest.raises(NoAnswerError, match=r"improper.*\n.*NUTS gave no draws either: ") as caught:
         bridge.fit(counted, random_seed=1)
     assert counted.gradients < 200_000  # a million before
+    assert "were spent on warm-up" in caught.value.why
+    assert "larger" not in caught.value.why  # no budget settles it
     assert str(caught.value).startswith("hierarchical: failed: RunawayError: q kept widening along")
     for remedy in ("proper priors", "real<offset=M, multiplier=S>", "in PyMC divide the data"):
         assert remedy in caught.value.attempts[0].verdict
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value) and again.attempts[0].improper
+
+
+@pytest.mark.parametrize("name", ["separated", "slow-tail", "flat-log-scale"])
+def test_no_chains_run_where_log_p_never_falls(name) -> None:
+    """A million gradients before, and no word of an improper posterior."""
+    counted = CountedDensity(ZOO[name].make())
+    methods = ["hierarchical", "bernstein-match"]
+    with pytest.raises(NoAnswerError) as caught:
+        bridge.fit(counted, methods=methods, want="density", random_seed=1)
+    assert counted.gradients < 20_000
+    (only,) = caught.value.attempts  # nor is another method tried
+    assert only.endless and "give these variables proper priors" in only.verdict
+    assert str(caught.value).endswith(
+        "not trusted: no draws: the posterior is improper, so that there are none; NUTS did not run"
+    )
 
 
 def test_chains_of_what_looks_improper_are_judged_as_any() -> None:

@@ -35,6 +35,7 @@ from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.threads import one_thread
 from pymc_ext.variational.gaussian.batch_match_low_rank import find_low_rank, resolved_rank
+from pymc_ext.variational.gaussian.endless import refuse_endless
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_gradient import LowRankGradient
 from pymc_ext.variational.gaussian.natural_gradient import Batch, NaturalGradient
@@ -185,6 +186,7 @@ class BatchMatch(Algorithm[Gaussian | LowRankGaussian]):
             why = f"unfinished: {str(stop) or type(stop).__name__}"
         refuse_runaway(q, density, seed)
         fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
+        refuse_endless(density, q, fresh, start)
         proposal, fresh_proposal = defended(q, density, fresh, seed)
         result = FitResult(
             method=self.name,

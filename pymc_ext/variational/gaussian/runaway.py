@@ -14,6 +14,10 @@ class RunawayError(ValueError):
     """q widened, moved or shrank without end: the posterior looks improper or unbounded."""
 
 
+class EndlessError(RunawayError):
+    """log p̃ never falls in some direction: the posterior is improper, and no draws are of it."""
+
+
 RESCALE = (  # the other remedy: coordinates in raw units, which are no fault of the priors
     "or, where numbers of this size are meant, let these coordinates be of order 1: in Stan "
     "declare real<offset=M, multiplier=S> with their rough mean and sd, in PyMC divide the data"
@@ -31,8 +35,8 @@ STEEP = 1e-3
 def refuse_runaway(q: Posterior, density: CountedDensity, random_seed: int | None) -> None:
     """Raise `RunawayError` where q, started at a unit scale, ended at an absurd location or scale.
 
-    Or where log p̃ is constant along a coordinate: a family that leaves q's scale as it was has
-    nothing that could run away.
+    `EndlessError` where log p̃ is constant along a coordinate: a family that leaves q's scale as it
+    was has nothing that could run away.
     """
     names = density.unconstrained_names
     rng = stream(random_seed, Purpose.FRESH)
@@ -64,15 +68,18 @@ def _refuse_flat(density: CountedDensity, names: list[str], theta: Array) -> Non
         steep = np.any(np.abs(scores) * sd > STEEP, axis=0)
     if not np.isfinite(before).all():  # outside the support nothing depends on anything
         return
-    flat = []
-    for i in np.flatnonzero(~steep):  # one coordinate at a time
+
+    def stays(i: np.integer, distance: float) -> bool:
         moved = probes.copy()
-        moved[:, i] += FAR * sd[i]
+        moved[:, i] += distance
         with np.errstate(all="ignore"):
-            if np.array_equal(density.log_density(moved), before):
-                flat.append(names[i])
+            return np.array_equal(density.log_density(moved), before)
+
+    flat = [i for i in np.flatnonzero(~steep) if stays(i, FAR * sd[i])]
     if flat:
-        raise RunawayError(
-            f"log p̃ does not depend on {flat}: the posterior is improper there; give these "
-            "variables proper priors"
+        endless = [i for i in flat if stays(i, FARTHEST)]
+        error = EndlessError if endless else RunawayError
+        raise error(
+            f"log p̃ does not depend on {[names[i] for i in endless or flat]}: the posterior is "
+            "improper there; give these variables proper priors"
         )

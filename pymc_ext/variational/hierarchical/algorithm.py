@@ -40,6 +40,7 @@ from pymc_ext.variational.gaussian.batch_match import (
     steps_from,
 )
 from pymc_ext.variational.gaussian.batch_match_low_rank import DENSE, first_low_rank, resolved_rank
+from pymc_ext.variational.gaussian.endless import refuse_endless
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_gradient import LowRankGradient
 from pymc_ext.variational.gaussian.natural_gradient import Batch, NaturalGradient, step_draws
@@ -129,7 +130,9 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         links, converged = Links(), True
         dense = density.dimension <= DENSE
         try:
-            with nullcontext() if dense else one_thread():
+            # a q that runs away overflows: the ELBO tells
+            ignored = np.errstate(over="ignore", invalid="ignore")
+            with nullcontext() if dense else one_thread(), ignored:
                 if isinstance(state, Gaussian | LowRankGaussian | HierarchicalMap):
                     steps = resumed(density, state, stream(seed, Purpose.TRAIN))
                     ended = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK)
@@ -137,7 +140,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
                     ended, links = self._dense(density, start, seed, course)
                 else:
                     ended, links = self._arrow(density, start, seed, course)
-            q, why = course.settled(ended.best).q, ended.why
+                q, why = course.settled(ended.best).q, ended.why
         except (FitStopped, KeyboardInterrupt) as stop:
             if course.best is None:
                 raise
@@ -147,6 +150,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
             q = q.as_gaussian()
         refuse_runaway(q, density, seed)
         fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
+        refuse_endless(density, q, fresh, start)
         known = None
         if isinstance(q, HierarchicalMap):
             known = lacking(density, q, stream(seed, Purpose.DEFENCE))

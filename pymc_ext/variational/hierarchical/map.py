@@ -32,6 +32,7 @@ from scipy.special import expit
 
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.types import Array
+from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.posteriors import Gaussian
@@ -149,7 +150,10 @@ class HierarchicalMap:
 
     @cached_property
     def levels(self) -> list[Places]:
-        """Places that depend on others inside the layer, those of one level not on one another."""
+        """Places that depend on others inside the layer, those of one level not on one another.
+
+        FitStopped where numbers overflowed, as where q runs away: NaN is a link of each to each.
+        """
         linked = (self.scales != 0) | (self.squares != 0) | (self.gated != 0)
         rest, waiting = np.flatnonzero(linked.any(axis=1)), np.zeros(self.dimension, dtype=bool)
         governors, levels = np.flatnonzero(linked.any(axis=0)), list[Places]()
@@ -157,6 +161,8 @@ class HierarchicalMap:
         while len(rest):
             waits = linked[rest][:, waiting[governors]].any(axis=1)
             level, rest = rest[~waits], rest[waits]
+            if not len(level):
+                raise FitStopped("the map's numbers overflowed")
             waiting[level] = False
             levels.append(sliced(level))
         return levels

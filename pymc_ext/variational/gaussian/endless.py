@@ -1,0 +1,162 @@
+r"""Directions in which log p̃ never falls: what an improper posterior is known by, after a poor fit.
+
+Along a ray θ + t u the integral of p̃ diverges where
+
+.. math:: \frac{\mathrm d \log\tilde p(\theta + t u)}{\mathrm d \log t} \ge -1 \quad\text{for all
+    large } t,
+
+and where that holds from every draw θ of q, so does the integral over the tube around the ray. A
+Normal prior, however wide, falls as −t², a Student's t with slope −(ν + 1), so that at 10¹⁰⁰ sds
+only what has no proper prior is left. The rays lead to the draws of the largest weights, along
+coordinates, and to where a climb of log p̃ runs: with data that a line separates and flat priors
+these lie in the cone of all lines that do. A ridge of a combination such as a + b is too narrow for
+them: there q widens without end (:mod:`.trust_region_matching`).
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+from scipy.optimize import minimize
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
+from pymc_ext.variational.core.posterior import Posterior, draws_of
+from pymc_ext.variational.core.result import FreshDraws
+from pymc_ext.variational.core.weights import KHAT_GOOD
+from pymc_ext.variational.gaussian.runaway import EndlessError
+
+TUBE = 4  # draws of q from which a ray must not fall
+MIDDLE = 0.16, 0.5, 0.84  # quantiles: a normal's are an sd apart
+HEAVIEST = 8  # draws of the largest weights that rays lead to
+FARTHEST = 10.0 ** np.array([6, 8, 10, 12, 16, 20, 30, 40, 60, 80, 100])  # t, in sds of q
+SLOPE = -1.0001  # of log p̃ by log t; Student's t has −1 − ν
+# Nats below q's draws at 10⁶ sds from which on a ray is none of mass: 1/t has fallen by 14 there,
+# and a Jacobian that is kept from 0 by a tiny number ends at 28 and less.
+LOWEST = 25.0
+# Of coordinates that are logarithms or logits, where exp(t) ends: t, and the nats by which log p̃
+# may fall from the first to the last. A Gamma(.001, .001) falls by .4.
+FARTHEST_LOG, FALL_LOG = np.array([50.0, 100.0, 200.0, 400.0, 500.0]), 0.05
+# Climbs, each from farther along the last one's direction, and their steps.
+CLIMBS, FARTHER, STEPS = 3, 100.0, 100
+SHARE, MOST_NAMED = 0.1, 5  # of the longest component, in sds, from which a coordinate is named
+
+
+def refuse_endless(density: CountedDensity, q: Posterior, fresh: FreshDraws, start: Array) -> None:
+    """Raise `EndlessError` where log p̃ never falls in a direction that q's draws or a climb show.
+
+    Parameters
+    ----------
+    density
+        log p̃, counted.
+    q
+        What draws and weights are of.
+    fresh
+        Its draws, and what they are worth.
+    start
+        Of the fit, (D,), where climbs begin; there are none where the weights of draws serve.
+    """
+    if fresh.khat < KHAT_GOOD or fresh.log_ratios is None or fresh.generator is None:
+        return  # weights of an improper posterior have no mean: a k̂ of 1 at least
+    if fresh.ess == 0:
+        return
+    with np.errstate(all="ignore"):  # far out anything overflows, and is then no ray
+        theta = np.concatenate(
+            [x for x, _ in draws_of(q, copy.deepcopy(fresh.generator), len(fresh.log_ratios))]
+        )
+        rays = _Rays(density, theta, fresh.log_ratios)
+        for directions in (rays.of_weights(), rays.along_coordinates()):
+            rays.refuse(directions)
+        if fresh.usable:
+            return
+        u = np.zeros_like(start)
+        for _ in range(CLIMBS):
+            u = _climbed(density, start + FARTHER * u, rays.sd) - start
+            rays.refuse(u[None])
+
+
+class _Rays:
+    """From draws θ (N, D) of q with their log p̃ − log q (N,)."""
+
+    def __init__(self, density: CountedDensity, theta: Array, log_ratios: Array) -> None:
+        usable = np.isfinite(log_ratios) & np.isfinite(theta).all(axis=1)
+        self.density, self.theta, self.log_ratios = density, theta[usable], log_ratios[usable]
+        # of a q that runs away a mean may overflow
+        low, self.middle, high = np.quantile(self.theta, MIDDLE, axis=0)
+        self.sd = np.maximum((high - low) / 2, np.finfo(float).tiny)
+        self.tube = self.theta[:TUBE]
+        self.lowest = density.log_density(self.tube).max() - LOWEST
+
+    def of_weights(self) -> Array:
+        """From the middle to the draws of the largest weights, and to the weighted mean, (K, D)."""
+        heaviest = self.theta[np.argsort(-self.log_ratios)[:HEAVIEST]]
+        weights = np.exp(self.log_ratios - self.log_ratios.max())
+        weighted = weights @ self.theta / weights.sum()
+        return np.vstack([heaviest, weighted]) - self.middle
+
+    def along_coordinates(self) -> Array:
+        """By an sd, both ways, (2 D, D)."""
+        return np.vstack([np.diag(self.sd), -np.diag(self.sd)])
+
+    def refuse(self, directions: Array) -> None:
+        """Raise `EndlessError` for one of the directions (K, D) that does not end."""
+        longest = np.max(np.abs(directions) / self.sd, axis=1)
+        known = np.isfinite(longest) & (longest > 0)  # a climb from the mode goes nowhere
+        directions = directions[known] / longest[known, None]
+        for u in directions[self._may(directions)]:
+            if self._never_falls(u):
+                raise EndlessError(self._sentence(u))
+
+    def _may(self, directions: Array) -> np.ndarray:
+        """Which are still high at the first place far out, or log scales, (K,)."""
+        at = self.density.log_density(self.tube[0] + FARTHEST[0] * directions)
+        return (at >= self.lowest) | np.array([self._is_log(u) for u in directions], bool)
+
+    def _never_falls(self, u: Array) -> bool:
+        log_p = self._along(u, FARTHEST)
+        slopes = np.diff(log_p, axis=1) / np.diff(np.log(FARTHEST))
+        if (log_p[:, 0] >= self.lowest).all() and (slopes >= SLOPE).all():
+            return True
+        if not self._is_log(u):
+            return False
+        log_p = self._along(np.sign(u), FARTHEST_LOG)
+        return bool((log_p[:, -1] >= np.maximum(log_p[:, 0] - FALL_LOG, self.lowest)).all())
+
+    def _along(self, u: Array, distances: Array) -> Array:
+        """log p̃, (`TUBE`, T)."""
+        theta = self.tube[:, None] + distances[:, None] * u
+        flat = theta.reshape(-1, theta.shape[-1])
+        return self.density.log_density(flat).reshape(len(self.tube), -1)
+
+    def _is_log(self, u: Array) -> bool:
+        """Whether it is along one coordinate, the logarithm or logit of a bounded variable."""
+        moved = np.flatnonzero(u)
+        names = self.density.unconstrained_names
+        return len(moved) == 1 and names[moved[0]] in self.density.bounded_names
+
+    def _sentence(self, u: Array) -> str:
+        length = np.abs(u) / self.sd
+        order = [i for i in np.argsort(-length) if length[i] >= SHARE]
+        names = self.density.unconstrained_names
+        to = [f"{names[i]} to {'∞' if u[i] > 0 else '−∞'}" for i in order[:MOST_NAMED]]
+        more = f" (and {len(order) - MOST_NAMED} more)" if len(order) > MOST_NAMED else ""
+        return (
+            f"log p̃ does not fall, however far {', '.join(to)}{more}: the posterior is improper "
+            "there, as where data leave a parameter without bound (classes that a line separates, "
+            "counts that are all 0) and its prior is flat: give these variables proper priors"
+        )
+
+
+def _climbed(density: CountedDensity, start: Array, sd: Array) -> Array:
+    """Where log p̃ is higher, (D,), by steps in units of ``sd``."""
+
+    def loss(x: Array) -> tuple[float, Array]:
+        log_p, score = density.log_density_gradient((start + sd * x)[None])
+        return (-log_p[0], -score[0] * sd) if np.isfinite(log_p[0]) else (np.inf, 0 * x)
+
+    found = minimize(
+        loss, np.zeros_like(start), jac=True, method="L-BFGS-B",
+        options={"maxiter": STEPS, "ftol": 0.0, "gtol": 0.0},
+    )  # fmt: skip
+    return start + sd * found.x

@@ -1,0 +1,106 @@
+"""Improper posteriors are known by directions in which log p̃ never falls; weak priors are not."""
+
+import numpy as np
+import pytest
+
+from posteriordb_cases.zoo import ZOO
+from pymc_ext.density import CallableDensity
+from pymc_ext.variational.gaussian.batch_match import BatchMatch
+from pymc_ext.variational.gaussian.runaway import EndlessError
+from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+
+
+def normal(scale):
+    return lambda t: (-0.5 * (t / scale) ** 2, -t / scale**2)
+
+
+def student(nu, scale):
+    def prior(t):
+        square = nu * scale**2
+        return -(nu + 1) / 2 * np.log1p(t**2 / square), -(nu + 1) * t / (square + t**2)
+
+    return prior
+
+
+def flat(t):
+    return np.zeros_like(t), np.zeros_like(t)
+
+
+def separated(prior, dimension=3, rows=30):
+    """A logistic regression of rows that a plane separates."""
+    rng = np.random.default_rng(0)
+    x = np.column_stack([np.ones(rows), rng.normal(size=(rows, dimension - 1))])
+    signed = np.sign(x @ rng.normal(size=dimension))[:, None] * x
+
+    def log_density_gradient(t):
+        margin = t @ signed.T
+        log_prior, score = prior(t)
+        pull = (1 / (1 + np.exp(np.minimum(margin, 700)))) @ signed
+        return -np.logaddexp(0, -margin).sum(1) + log_prior.sum(1), pull + score
+
+    both = log_density_gradient
+    return CallableDensity(lambda t: both(t)[0], lambda t: both(t)[1], dimension=dimension)
+
+
+@pytest.mark.parametrize("name", ["separated", "slow-tail", "flat-log-scale"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_improper_targets_of_the_zoo_have_no_approximation(name, seed):
+    with pytest.raises(EndlessError, match=r"does not (fall|depend on).*give these variables"):
+        Hierarchical().fit(ZOO[name].make(), random_seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("dimension", "rows", "seed"), [(3, 30, 1), (21, 60, 1), (21, 60, 3), (41, 80, 1)]
+)
+def test_separated_data_with_flat_priors_are_improper(dimension, rows, seed):
+    """In many dimensions no draw of q lies in the cone of planes that separate: a climb does. With
+    seed 3 numbers of the map overflow before."""
+    with pytest.raises(EndlessError, match=r"however far theta\[\d+\] to −?∞, theta.*is improper"):
+        Hierarchical().fit(separated(flat, dimension, rows), random_seed=seed)
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [normal(10), normal(100), normal(1e6), student(3, 2.5), student(1, 2.5), student(1, 1e4)],
+    ids=["normal 10", "normal 100", "normal 1e6", "t 3", "cauchy 2.5", "cauchy 1e4"],
+)
+@pytest.mark.parametrize("dimension", [3, 21])
+def test_weak_priors_make_separated_data_proper(prior, dimension):
+    for algorithm in (Hierarchical(), BatchMatch()):
+        fitted = algorithm.fit(separated(prior, dimension, 3 * dimension), random_seed=1)
+        assert np.isfinite(fitted.result.fresh.log_marginal_is)
+
+
+@pytest.mark.parametrize("name", ["cauchy-1", "student-shared-10", "funnel-10", "product-0"])
+def test_heavy_tails_and_necks_are_proper(name):
+    fitted = BatchMatch().fit(ZOO[name].make(), random_seed=1)
+    assert fitted.result.fresh.khat > 0.5  # or nothing was looked for
+
+
+def test_a_log_scale_that_its_prior_hardly_bounds_is_proper():
+    """Gamma(.001, .001) falls by .4 nats from log τ = −50 to −500, where exp ends."""
+
+    def of(slope):
+        density = CallableDensity(
+            lambda t: np.where(
+                t[:, 0] < -700, np.nan, slope * t[:, 0] - np.exp(np.minimum(t[:, 0], 50.0))
+            ),
+            lambda t: slope - np.exp(np.minimum(t, 50.0)),
+            dimension=1,
+            names=["tau_log__"],
+        )
+        density.bounded_names = ["tau_log__"]
+        return density
+
+    with pytest.raises(EndlessError, match="however far tau_log__ to −∞"):
+        BatchMatch(finish=None).fit(of(1e-6), random_seed=1)
+    proper = BatchMatch(finish=None).fit(of(1e-3), random_seed=1)
+    assert proper.result.fresh.khat > 0.5
+
+
+def test_a_climb_that_begins_at_the_mode_is_no_direction():
+    """Independent Cauchy laws, whose draws' weights do not serve."""
+    density = CallableDensity(
+        lambda t: -np.log1p(t**2).sum(axis=1), lambda t: -2 * t / (1 + t**2), dimension=20
+    )
+    assert BatchMatch().fit(density, random_seed=1).result.fresh.khat > 0.7
