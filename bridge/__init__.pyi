@@ -9,10 +9,10 @@ from .measures.evidence import bridge_sampling as bridge_sampling
 from .measures.evidence import log_evidence as log_evidence
 from .measures.khat import pareto_khat as pareto_khat
 from .measures.moments import moment_errors as moment_errors
-from .methods.base import Fit as Fit
-from .methods.base import Method as Method
-from .methods.base import WeightedDraws as WeightedDraws
+from .methods.method import Fit as Fit
+from .methods.method import Method as Method
+from .methods.method import WeightedDraws as WeightedDraws
 from .stan.stan_to_pymc import stan_model as stan_model
-from .targets.base import Target as Target
 from .targets.pymc import pymc_target as pymc_target
 from .targets.stan import stan_target as stan_target
+from .targets.target import Target as Target

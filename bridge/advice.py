@@ -16,7 +16,7 @@ from bridge.answer import Advice, NoAnswerError
 from bridge.attempt import EXPECTED_FAILURES, Attempt
 from bridge.exact import BENT, COLD, WARM, Exact, exact_answer, in_a_flow
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
-from bridge.methods.base import Method
+from bridge.methods.method import Method
 from bridge.methods.named_draws import resampled, weighted
 from bridge.methods.named_groups import finish_of, in_turn
 from bridge.methods.options import options_text

@@ -13,7 +13,7 @@ import numpy as np
 from bridge.answer_html import as_html
 from bridge.attempt import Attempt
 from bridge.errors import BridgeError
-from bridge.methods.base import Fit
+from bridge.methods.method import Fit
 from bridge.methods.named_draws import NamedDraws
 from bridge.targets.draws import InferenceData
 from pymc_ext.sampling.diagnostics import take_quantiles

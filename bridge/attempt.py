@@ -12,8 +12,8 @@ import numpy as np
 
 from bridge.errors import BridgeError
 from bridge.measures.khat import KHat
-from bridge.methods.base import Fit, Method
 from bridge.methods.families import FittedBy
+from bridge.methods.method import Fit, Method
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.verdict import Judgement, by_weights
 from pymc_ext.density.protocol import coordinate_names

@@ -10,8 +10,8 @@ import numpy as np
 from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted, is_expected
 from bridge.measures.khat import pareto_khat
 from bridge.measures.limits import KHAT_WITHOUT_MEAN
-from bridge.methods.base import Fit, Method
 from bridge.methods.families import FittedBy
+from bridge.methods.method import Fit, Method
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.table import METHODS
 from bridge.prediction import NORMAL_KURTOSIS, nuts_gradients

@@ -10,9 +10,9 @@ import numpy as np
 from scipy.special import expit
 
 from bridge.measures.evidence import log_evidence
-from bridge.methods.base import Fit
-from bridge.targets.base import Target
+from bridge.methods.method import Fit
 from bridge.targets.draws import group_names
+from bridge.targets.target import Target
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.protocol import Labels
 from pymc_ext.maths.types import Array

@@ -19,7 +19,7 @@ from bridge.measures.limits import (
     KHAT_USABLE,
     KHAT_WITHOUT_MEAN,
 )
-from bridge.methods.base import Fit, WeightedDraws
+from bridge.methods.method import Fit, WeightedDraws
 from pymc_ext.density.protocol import coordinate_names, labels_of
 from pymc_ext.sampling.diagnostics import Diagnostics, scalars
 from pymc_ext.variational.core.precision import Precision, weighted_precision

@@ -24,8 +24,8 @@ from bridge.comparison.cluster import finished, within
 from bridge.comparison.records import Record, Records
 from bridge.errors import RecordsError
 from bridge.measures.limits import KHAT_FEWEST_DRAWS
-from bridge.methods.base import Method
 from bridge.methods.families import FittedBy
+from bridge.methods.method import Method
 from bridge.methods.named_draws import NamedDraws
 from bridge.methods.options import options_text
 from bridge.methods.table import find_methods

@@ -18,10 +18,10 @@ from bridge.attempt import attempted
 from bridge.calibration.study import Simulated, Study
 from bridge.comparison.records import Record
 from bridge.measures.limits import KHAT_USABLE
-from bridge.methods.base import Method
+from bridge.methods.method import Method
 from bridge.methods.named_draws import NamedDraws, systematic
 from bridge.methods.problems import GivenProblem
-from bridge.targets.base import Target
+from bridge.targets.target import Target
 from bridge.trust import missed
 from bridge.verdict import of_chains
 from pymc_ext.maths.types import Array

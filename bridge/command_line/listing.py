@@ -7,7 +7,7 @@ import argparse
 from rich.console import Console
 from rich.table import Table
 
-from bridge.methods.base import Method
+from bridge.methods.method import Method
 from bridge.methods.table import METHODS, installed_methods
 from posteriordb_cases import list_cases, load_case
 

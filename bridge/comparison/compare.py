@@ -16,7 +16,7 @@ from bridge.comparison.folder import RECORDS
 from bridge.comparison.records import Record, Records
 from bridge.comparison.run import Run, Settings, require_picklable, run_one
 from bridge.errors import UnreliableReferenceError
-from bridge.methods.base import Method
+from bridge.methods.method import Method
 from bridge.methods.table import METHODS, find_methods
 from posteriordb_cases import Case, load_case
 from pymc_ext.seeds import check_seed

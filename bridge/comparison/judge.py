@@ -16,7 +16,7 @@ from bridge.errors import IncompleteReferenceError
 from bridge.measures.divergence import kl_from_q, kl_to_q
 from bridge.measures.limits import ESS_TRUSTED, KHAT_USABLE
 from bridge.measures.moments import moment_errors, worst
-from bridge.methods.base import Fit
+from bridge.methods.method import Fit
 from bridge.trust import missed, missed_by_chains
 from bridge.verdict import Judgement, by_weights, of_chains
 from pymc_ext.density.protocol import coordinate_names

@@ -16,10 +16,10 @@ from bridge.measures.evidence import LogEvidence, log_evidence
 from bridge.measures.moments import reference_moments
 from bridge.stan.stan_to_pymc import stan_model
 from bridge.stan.start import stan_start
-from bridge.targets.base import Target
 from bridge.targets.draws import InferenceData
 from bridge.targets.pymc import model_start, pymc_target
 from bridge.targets.stan import stan_target
+from bridge.targets.target import Target
 from posteriordb_cases import Case
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def can_compile_stan() -> bool:
 class CaseProblem:
     """A case seen from Stan and from PyMC, with reference draws on either's unconstrained space.
 
-    A `bridge.methods.base.Problem` that knows the truth, which judging needs.
+    A `bridge.methods.method.Problem` that knows the truth, which judging needs.
 
     Raises
     ------

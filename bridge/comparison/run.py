@@ -21,7 +21,7 @@ from bridge.comparison.settings import Settings, versions
 from bridge.comparison.storage import store
 from bridge.comparison.time_limit import can_limit, time_limit
 from bridge.errors import BrokenMethodError, DiskFullError
-from bridge.methods.base import Method
+from bridge.methods.method import Method
 from bridge.methods.table import find_methods
 from posteriordb_cases import load_case
 

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from bridge.errors import DiskFullError
-from bridge.methods.base import Fit
+from bridge.methods.method import Fit
 
 _MAX_STORED_DRAWS = 4_000
 _MARGIN = 1_000_000  # bytes: headers, and what other workers write meanwhile

@@ -11,7 +11,7 @@ import pandas as pd
 
 from bridge.comparison.compare import compare
 from bridge.comparison.shards import note_shards, part_of
-from bridge.methods.base import Method
+from bridge.methods.method import Method
 from bridge.methods.table import METHODS
 from posteriordb_cases import list_cases, load_case
 

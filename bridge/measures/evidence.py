@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from bridge.measures.limits import BRIDGE_FEWEST_TERMS, CONSTANT_RATIOS
-from bridge.targets.base import Target
+from bridge.targets.target import Target
 
 __all__ = ["LogEvidence", "bridge_sampling", "log_evidence", "paired", "standard_error"]
 

@@ -1,6 +1,6 @@
 """Methods: what approximates a posterior, each a name and a function to one common result.
 
-`base` says what a `Problem` (what a method is given), a `Fit` (what it answers) and a `Method` are;
+`method` says what a `Problem` (what a method is given), a `Fit` (its answer) and a `Method` are;
 one file a source: `stan` (Stan's own), `pymc` (PyMC's ADVI), `families` (ours), `warm_nuts` (exact
 draws in an approximation's coordinates), and to compare with them `samplers` (nutpie's and PyMC's
 own NUTS) and `peers` (other packages' approximations); `table` finds them by name; `problems` makes

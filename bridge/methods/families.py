@@ -15,7 +15,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from bridge.methods.base import Fit, Method, Problem, WeightedDraws, engine_of
+from bridge.methods.method import Fit, Method, Problem, WeightedDraws, engine_of
 from bridge.methods.options import options_text
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.coordinates import as_transport

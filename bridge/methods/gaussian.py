@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import logsumexp
 
-from bridge.methods.base import LogDensity
+from bridge.methods.method import LogDensity
 from pymc_ext.maths.types import Array
 
 __all__ = ["gaussian_mixture_log_q"]

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.errors import NoModelError
-from bridge.methods.base import Fit, Problem
-from bridge.targets.base import Target
+from bridge.methods.method import Fit, Problem
 from bridge.targets.draws import InferenceData
+from bridge.targets.target import Target
 from pymc_ext.density.protocol import Labels, numbered
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.result import Sampled

@@ -13,10 +13,10 @@ import numpy as np
 from bridge.errors import NoModelError
 from bridge.stan.start import stan_start
 from bridge.targets.bambi import built_model, is_bambi, left_out, tidied
-from bridge.targets.base import Target
 from bridge.targets.density import DensityTarget
 from bridge.targets.draws import InferenceData
 from bridge.targets.stan import stan_target
+from bridge.targets.target import Target
 from pymc_ext.density import Density, require_usable
 from pymc_ext.density.check import require_density, require_scores
 from pymc_ext.maths.types import Array

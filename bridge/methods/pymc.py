@@ -6,8 +6,8 @@ import time
 
 import numpy as np
 
-from bridge.methods.base import Fit, Method, Problem, RunMethod
 from bridge.methods.gaussian import gaussian_mixture_log_q
+from bridge.methods.method import Fit, Method, Problem, RunMethod
 from bridge.methods.options import options_text
 
 __all__ = ["PYMC_METHODS"]

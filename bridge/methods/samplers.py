@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bridge.methods.base import Fit, Method, Problem, engine_of
+from bridge.methods.method import Fit, Method, Problem, engine_of
 from bridge.methods.options import options_text
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array

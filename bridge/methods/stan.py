@@ -9,8 +9,8 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.methods.base import Fit, Method, Problem, RunMethod
 from bridge.methods.gaussian import gaussian_mixture_log_q
+from bridge.methods.method import Fit, Method, Problem, RunMethod
 from bridge.targets.draws import InferenceData, group_names
 from pymc_ext.maths.types import Array
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 
 from bridge.errors import BrokenMethodError, UnknownMethodError
-from bridge.methods.base import Method
 from bridge.methods.families import FAMILY_METHODS
+from bridge.methods.method import Method
 from bridge.methods.peers.blackjax import BLACKJAX_METHODS
 from bridge.methods.peers.numpyro import NUMPYRO_METHODS
 from bridge.methods.peers.pymc_extras import PYMC_EXTRAS_METHODS

@@ -7,12 +7,12 @@ from importlib.metadata import version
 
 import numpy as np
 
-from bridge.methods.base import Fit, Method, Problem
 from bridge.methods.families import FLOW, Made, made
+from bridge.methods.method import Fit, Method, Problem
 from bridge.methods.options import options_text
 from bridge.stan.sampler import StanNUTS, takes
 from bridge.stan.start import stan_start
-from bridge.targets.base import Target
+from bridge.targets.target import Target
 from pymc_ext.density import CountedDensity, Density, TransportMap
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.maths.types import Array

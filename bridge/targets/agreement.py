@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bridge.targets.base import Target
+from bridge.targets.target import Target
 from pymc_ext.seeds import check_seed
 
 __all__ = ["Agreement", "check_agreement"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bridge.targets.base import Draws, as_points, select
+from bridge.targets.target import Draws, as_points, select
 from pymc_ext.density import Density
 
 __all__ = ["DensityTarget"]

@@ -13,7 +13,7 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
-from bridge.targets.base import Draws, as_points, select
+from bridge.targets.target import Draws, as_points, select
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.density.rows import rows_per_call
 from pymc_ext.density.undefined import refuse_missing_data

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bridge.targets.base import Draws, as_points, select
+from bridge.targets.target import Draws, as_points, select
 
 if TYPE_CHECKING:
     from stan_models import StanDensity

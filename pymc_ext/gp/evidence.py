@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_ext.gp.errors import ImproperPosteriorError
-from pymc_ext.gp.likelihoods.base import Likelihood, Parameters, Tilted
+from pymc_ext.gp.likelihoods.likelihood import Likelihood, Parameters, Tilted
 from pymc_ext.gp.posterior import Posterior
 from pymc_ext.gp.sites import GaussianSites
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.graph import HyperparameterGraph
-from pymc_ext.gp.likelihoods.base import Parameters
+from pymc_ext.gp.likelihoods.likelihood import Parameters
 from pymc_ext.gp.minibatch import BatchTerms, InducingGaussian, batch_terms
 from pymc_ext.gp.model import Approximate
 from pymc_ext.gp.posterior import Arrays, Prior

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
 from pymc_ext.gp.errors import ImproperPosteriorError
-from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.likelihoods.likelihood import Likelihood, Parameters
 from pymc_ext.gp.posterior import Arrays
 from pymc_ext.gp.sparse import SparsePrior
 

@@ -31,7 +31,7 @@ from pymc_ext.gp.arrays import (
 )
 from pymc_ext.gp.failures import Failures, OnFailure
 from pymc_ext.gp.graph import HyperparameterGraph
-from pymc_ext.gp.likelihoods.base import Likelihood
+from pymc_ext.gp.likelihoods.likelihood import Likelihood
 from pymc_ext.gp.ops import SiteEvidence, SiteWeights
 from pymc_ext.gp.points import Point, function_of, numbers_at
 from pymc_ext.gp.posterior import Prior

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
-from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.likelihoods.likelihood import Likelihood, Parameters
 from pymc_ext.seeds import check_seed
 
 MAX_SHRINKS = 200  # of a bracket that halves on average: 2π 2⁻²⁰⁰ is below any rounding

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from bridge.methods.base import Fit, Method, Problem
+from bridge.methods.method import Fit, Method, Problem
 from bridge.methods.table import METHODS
 from posteriordb_cases import EMBEDDED, load_case, write_reference_draws
 

@@ -25,8 +25,8 @@ from bridge.__main__ import main
 from bridge.advice import LADDER, NoAnswerError
 from bridge.attempt import FIRST_BLOCK
 from bridge.errors import BridgeError, UnknownMethodError
-from bridge.methods.base import Fit, Method
 from bridge.methods.families import FittedBy
+from bridge.methods.method import Fit, Method
 from bridge.methods.named_draws import resampled, systematic
 from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS

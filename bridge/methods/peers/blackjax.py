@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bridge.methods.base import Fit, LogDensity, Problem
+from bridge.methods.method import Fit, LogDensity, Problem
 from bridge.methods.peers.shared import compiled, fit_of, imported, in_jax, peer, quiet, starts
 from pymc_ext.maths.types import Array
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bridge.methods.base import Fit, LogDensity, Problem
+from bridge.methods.method import Fit, LogDensity, Problem
 from bridge.methods.peers.shared import (
     DRAWS_TOGETHER,
     compiled,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bridge.methods.base import Fit, Problem
 from bridge.methods.gaussian import gaussian_mixture_log_q
+from bridge.methods.method import Fit, Problem
 from bridge.methods.peers.shared import fit_of, imported, peer, quiet
 from pymc_ext.maths.types import Array
 

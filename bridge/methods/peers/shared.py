@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.errors import NoModelError
-from bridge.methods.base import Fit, LogDensity, Method, Problem, RunMethod
+from bridge.methods.method import Fit, LogDensity, Method, Problem, RunMethod
 from bridge.methods.options import options_text
-from bridge.targets.base import Target
+from bridge.targets.target import Target
 from pymc_ext.maths.types import Array
 
 if TYPE_CHECKING:

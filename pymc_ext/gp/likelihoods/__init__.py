@@ -17,10 +17,10 @@ integrals, and every rule run on it.
 (array([0.]), array([3.]))
 """
 
-from pymc_ext.gp.likelihoods.base import Expectations, Likelihood, Tilted
 from pymc_ext.gp.likelihoods.bernoulli import BernoulliLogit, BernoulliProbit
 from pymc_ext.gp.likelihoods.categorical import Categorical
 from pymc_ext.gp.likelihoods.counts import NegativeBinomial, Poisson
+from pymc_ext.gp.likelihoods.likelihood import Expectations, Likelihood, Tilted
 from pymc_ext.gp.likelihoods.real import Gaussian, StudentT
 
 __all__ = [

@@ -11,7 +11,7 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 from scipy.special import erfcx, expit, log_ndtr, ndtr
 
-from pymc_ext.gp.likelihoods.base import (
+from pymc_ext.gp.likelihoods.likelihood import (
     Expectations,
     Likelihood,
     Parameters,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import log_softmax, logsumexp, softmax
 
-from pymc_ext.gp.likelihoods.base import Expectations, Likelihood, Parameters, Tilted
+from pymc_ext.gp.likelihoods.likelihood import Expectations, Likelihood, Parameters, Tilted
 from pymc_ext.matching.predict import normal_draws
 from pymc_ext.matching.targets import check_labels, check_n_classes, class_sites
 

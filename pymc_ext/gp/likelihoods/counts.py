@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike
 from pytensor.tensor import TensorLike
 from scipy.special import betaln, digamma, expit, gammaln
 
-from pymc_ext.gp.likelihoods.base import Expectations, Likelihood, Parameters, check_counts
 from pymc_ext.gp.likelihoods.bernoulli import softplus_terms
+from pymc_ext.gp.likelihoods.likelihood import Expectations, Likelihood, Parameters, check_counts
 from pymc_ext.matching.table import match_gamma
 
 LARGEST_RATE = 1e15  # from there on Poisson's skewness, 3e-8, is lost in a double

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from pytensor.tensor import TensorLike
 from scipy.special import betaln, digamma
 
-from pymc_ext.gp.likelihoods.base import (
+from pymc_ext.gp.likelihoods.likelihood import (
     Expectations,
     Likelihood,
     Parameters,

@@ -21,11 +21,11 @@ runs over.
 array([0.])
 """
 
-from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes
 from pymc_ext.gp.rules.cvi import CVI
 from pymc_ext.gp.rules.ep import EP
 from pymc_ext.gp.rules.jaakkola import JaakkolaBound
 from pymc_ext.gp.rules.laplace import Laplace
 from pymc_ext.gp.rules.matching import Matching
+from pymc_ext.gp.rules.rule import FixedPoint, Rule, Slopes
 
 __all__ = ["CVI", "EP", "FixedPoint", "JaakkolaBound", "Laplace", "Matching", "Rule", "Slopes"]

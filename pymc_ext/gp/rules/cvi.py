@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
-from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.likelihoods.likelihood import Likelihood, Parameters
 from pymc_ext.gp.posterior import Posterior, Prior
 from pymc_ext.gp.rules.anderson import Anderson
-from pymc_ext.gp.rules.base import (
+from pymc_ext.gp.rules.rule import (
     FixedPoint,
     Rule,
     Slopes,

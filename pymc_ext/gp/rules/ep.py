@@ -13,10 +13,10 @@ import numpy as np
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.evidence import cavities, tilted_slopes
-from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.likelihoods.likelihood import Likelihood, Parameters
 from pymc_ext.gp.posterior import Posterior, Prior
 from pymc_ext.gp.rules.anderson import Anderson
-from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes, check_limits
+from pymc_ext.gp.rules.rule import FixedPoint, Rule, Slopes, check_limits
 from pymc_ext.gp.sites import GaussianSites
 
 SMALLEST_STEP = 1e-3  # a choice: half and twice fail on the same one of 24 problems, with outliers

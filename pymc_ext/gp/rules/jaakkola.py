@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_ext.gp.likelihoods.base import Expectations, Likelihood, Parameters
 from pymc_ext.gp.likelihoods.bernoulli import BernoulliLogit
+from pymc_ext.gp.likelihoods.likelihood import Expectations, Likelihood, Parameters
 from pymc_ext.gp.rules.cvi import CVI
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
-from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.likelihoods.likelihood import Likelihood, Parameters
 from pymc_ext.gp.posterior import Posterior, Prior
-from pymc_ext.gp.rules.base import (
+from pymc_ext.gp.rules.rule import (
     FixedPoint,
     Rule,
     Slopes,

@@ -7,9 +7,9 @@ from numbers import Real
 
 import numpy as np
 
-from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.likelihoods.likelihood import Likelihood, Parameters
 from pymc_ext.gp.posterior import Posterior, Prior
-from pymc_ext.gp.rules.base import FixedPoint, Rule, Slopes
+from pymc_ext.gp.rules.rule import FixedPoint, Rule, Slopes
 from pymc_ext.gp.sites import GaussianSites
 from pymc_ext.matching.table import check_method
 

@@ -10,7 +10,7 @@ import pymc as pm
 import pytest
 from scipy.stats import norm
 
-from bridge.methods.base import Fit, Method, Problem
+from bridge.methods.method import Fit, Method, Problem
 
 ROWS = 3  # observations of each of two means, whose prior and noise are standard normal
 

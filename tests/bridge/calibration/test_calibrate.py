@@ -14,7 +14,7 @@ import bridge
 import pymc_ext as px
 from bridge.calibration.run import MOST, _loaded
 from bridge.errors import RecordsError, UnknownMethodError
-from bridge.methods.base import Fit, Method, Problem
+from bridge.methods.method import Fit, Method, Problem
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.variational.gaussian.laplace import Laplace
 from tests.bridge.calibration.conftest import Normal, chains, conjugate, observed

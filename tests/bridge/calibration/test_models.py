@@ -104,7 +104,7 @@ class Both(Normal):
     """The posterior given the real data and the simulated ones."""
 
     def __call__(self, problem, draws, seed):
-        from bridge.methods.base import Fit
+        from bridge.methods.method import Fit
         from tests.bridge.calibration.conftest import observed
 
         y, rng = np.concatenate([observed(problem), GIVEN["means::y"]], axis=1), np.random

@@ -10,7 +10,7 @@ from bridge.answer import Advice
 from bridge.attempt import Attempt
 from bridge.calibration import run
 from bridge.calibration.run import LOG_LIK, LP, MOST
-from bridge.methods.base import Fit, Method
+from bridge.methods.method import Fit, Method
 from bridge.methods.problems import ModelProblem
 from bridge.methods.table import METHODS
 from stan_models.inference_data import make_inference_data

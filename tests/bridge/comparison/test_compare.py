@@ -25,7 +25,7 @@ from bridge.errors import (
     UnknownMethodError,
     UnreliableReferenceError,
 )
-from bridge.methods.base import Fit, Method, Problem
+from bridge.methods.method import Fit, Method, Problem
 from bridge.methods.table import METHODS
 from bridge.report.figures import loss_traces
 from bridge.report.files import write

@@ -13,7 +13,7 @@ from bridge.comparison.judge import judge
 from bridge.comparison.records import plain
 from bridge.errors import IncompleteReferenceError
 from bridge.measures.moments import reference_moments
-from bridge.methods.base import Fit, Method
+from bridge.methods.method import Fit, Method
 from bridge.methods.problems import as_problem
 from bridge.targets.density import DensityTarget
 from bridge.trust import missed_by_chains

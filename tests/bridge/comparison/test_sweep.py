@@ -16,7 +16,7 @@ from bridge.comparison.compare import compare
 from bridge.comparison.sweep import cases_with_reference, sweep
 from bridge.comparison.time_limit import time_limit
 from bridge.errors import BridgeError
-from bridge.methods.base import Method
+from bridge.methods.method import Method
 from bridge.methods.table import METHODS
 from posteriordb_cases import EMBEDDED, list_cases
 from tests.bridge.conftest import GAUSSIAN

@@ -15,7 +15,7 @@ from bridge.comparison.judge import judge
 from bridge.comparison.problem import CaseProblem
 from bridge.comparison.records import plain
 from bridge.errors import NoModelError
-from bridge.methods.base import Fit
+from bridge.methods.method import Fit
 from bridge.methods.problems import DensityProblem, ModelProblem
 from bridge.methods.samplers import NutpieDefault, PyMCNUTS
 from bridge.methods.table import METHODS

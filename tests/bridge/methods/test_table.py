@@ -19,7 +19,7 @@ from bridge.comparison.records import Records
 from bridge.comparison.sweep import sweep
 from bridge.errors import BrokenMethodError, UnknownMethodError
 from bridge.methods import table
-from bridge.methods.base import Fit, Method, Problem
+from bridge.methods.method import Fit, Method, Problem
 from bridge.methods.table import METHODS, find_methods
 from tests.bridge.conftest import GAUSSIAN, gaussian_fit
 

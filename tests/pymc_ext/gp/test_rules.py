@@ -9,7 +9,7 @@ from scipy import stats
 import pymc_ext as px
 from pymc_ext.gp.errors import ConvergenceError
 from pymc_ext.gp.likelihoods import StudentT
-from pymc_ext.gp.likelihoods.base import Expectations
+from pymc_ext.gp.likelihoods.likelihood import Expectations
 from pymc_ext.gp.solver import Solver
 from tests.pymc_ext.gp.problems import (
     LIKELIHOODS,

@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from pymc_ext.gp.likelihoods.base import Likelihood, Parameters
+from pymc_ext.gp.likelihoods.likelihood import Likelihood, Parameters
 from pymc_ext.gp.posterior import Posterior, Prior
 from pymc_ext.gp.sites import GaussianSites
 

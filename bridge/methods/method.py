@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bridge.targets.base import Target
+from bridge.targets.target import Target
 from pymc_ext.density import TransportMap
 from pymc_ext.maths.types import Array
 
