@@ -284,7 +284,7 @@ def _of_chains(
         return _so_far(problem, search, draws, seed, options.ess)
     search.attempts.append(_ran(last, begin, predicted))
     # a flow ends before a tail without moments that the first chains have seen: so do its chains
-    more = last.method == WARM and not last.interrupted and not last.unknown
+    more = last.method == WARM and not last.interrupted and not last.heavy
     if more and last.doubts and search.modes is None:
         begin = time.perf_counter()
         try:
@@ -308,7 +308,7 @@ def _of_chains(
         refused = f"{answer.method}: {search.of_found.verdict}"
         return replace(answer, doubts=(refused, *last.doubts))
     attempts = tuple(search.attempts)
-    return Advice(last.method, attempts, None, last.draws, last.doubts, last.unknown)
+    return Advice(last.method, attempts, None, last.draws, last.doubts, last.heavy)
 
 
 def _of_weights(problem: GivenProblem, search: Search, draws: int, seed: int, ess: float) -> Advice:
@@ -316,13 +316,13 @@ def _of_weights(problem: GivenProblem, search: Search, draws: int, seed: int, es
     found, best, w = search.found, search.of_found, search.weights
     assert found is not None and best is not None
     taken = resampled(problem, found, w, draws, seed)
-    unknown = unknown_moments(taken.values, ess, labels_of(found.target.density))
+    heavy = unknown_moments(taken.values, ess, labels_of(found.target.density))
     return Advice(
         best.method,
         tuple(search.attempts),
         found,
         taken,
-        unknown=tuple(quantity.name for quantity in unknown),
+        heavy=heavy,
         effective_draws=float(w.sum() ** 2 / (w**2).sum()),
         _weighted=partial(weighted, problem, found, w, seed),
     )

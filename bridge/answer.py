@@ -16,7 +16,7 @@ from bridge.errors import BridgeError
 from bridge.methods.method import Fit
 from bridge.methods.named_draws import NamedDraws
 from bridge.targets.draws import InferenceData
-from pymc_ext.sampling.diagnostics import take_quantiles
+from pymc_ext.sampling.diagnostics import Heavy, take_quantiles
 
 __all__ = ["Advice", "NoAnswerError"]
 
@@ -40,11 +40,9 @@ class Advice:
         What ``idata`` is made of.
     doubts
         Why the draws of NUTS are not to be trusted, one sentence each; empty where they are.
-    unknown
-        Names of quantities with tails so heavy that no number of draws tells their sd, or mean:
-        what is trusted of them are quantiles. Of a PyMC model they are named by its coords
-        (``level[oak]``), of a Stan program as in it, by indices from 1 (``lam[16]``), as in all
-        that is said of them; arrays of ``idata`` count from 0.
+    heavy
+        Quantities with tails so heavy that no number of draws tells their sd, or their mean and sd,
+        each with its k̂: what is trusted of them are quantiles.
     random_seed
         As it was given.
     options
@@ -58,7 +56,7 @@ class Advice:
     fit: Fit | None
     draws: NamedDraws | InferenceData
     doubts: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
+    heavy: tuple[Heavy, ...] = ()
     random_seed: int | None = None
     options: str = ""
     effective_draws: float | None = None
@@ -80,6 +78,13 @@ class Advice:
     def _repr_html_(self) -> str:
         """As a notebook shows it."""
         return as_html(self.attempts, self._conclusions)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Names of :attr:`heavy`: of a PyMC model by its coords (``level[oak]``), of a Stan program
+        as in it, by indices from 1 (``lam[16]``), as in all that is said of them; arrays of
+        ``idata`` count from 0."""
+        return tuple(quantity.name for quantity in self.heavy)
 
     @property
     def trusted(self) -> bool:
@@ -193,7 +198,7 @@ class Advice:
         lines = [f"taken: {self.method} ({'trusted' if self.trusted else 'not trusted'})"]
         lines += [f"not trusted: {doubt}" for doubt in self.doubts]
         if self.unknown and self.fit is not None:  # of chains the attempt says so
-            lines.append(take_quantiles([f"mean or sd of {name}" for name in self.unknown]))
+            lines.append(take_quantiles([str(quantity) for quantity in self.heavy]))
         if self.log_evidence is not None:
             lines.append("log evidence: {:.3f} ± {:.3f}".format(*self.log_evidence))
         return lines

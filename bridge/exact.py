@@ -18,7 +18,7 @@ from pymc_ext.density import CountedDensity, DensityError, TransportMap
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.interrupts import Interrupts
 from pymc_ext.sampling.attempts import INTERRUPTED
-from pymc_ext.sampling.diagnostics import MOST_NAMED
+from pymc_ext.sampling.diagnostics import MOST_NAMED, Heavy
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import hidden, now
 from pymc_ext.sampling.run import BudgetSpentError, sample
@@ -53,8 +53,8 @@ class Exact:
         What ran, in words.
     gradients
         Scores taken; None where the sampler does not count them.
-    unknown
-        Names of quantities whose sd, or mean, draws do not tell.
+    heavy
+        Quantities whose sd, or mean and sd, draws do not tell.
     interrupted
         Ctrl-C ended the chains.
     """
@@ -64,7 +64,7 @@ class Exact:
     doubts: tuple[str, ...]
     verdict: str
     gradients: int | None
-    unknown: tuple[str, ...] = ()
+    heavy: tuple[Heavy, ...] = ()
     interrupted: bool = False
 
 
@@ -236,17 +236,16 @@ def _warm(
     if modes is not None and found.trusted:
         doubts = left_behind(modes, found.theta.reshape(-1, found.theta.shape[-1]), seed)
     heavy = found.diagnostics.unknown(options.ess)
-    unknown = tuple(dict.fromkeys(quantity.name for quantity in heavy))
     if heavy:
         verdict = "; ".join([verdict, *found.notes])
     if len(heavy) > MOST_NAMED:
-        verdict += f"; all {len(unknown)} are in advice.unknown"
+        verdict += f"; all {len(heavy)} are in advice.unknown"
     return Exact(
         method=WARM,
         draws=of_chains(problem, target, found, seed),
         doubts=doubts,
         verdict=verdict,
         gradients=found.gradient_evaluations,
-        unknown=unknown,
+        heavy=heavy,
         interrupted=found.stop_reason == INTERRUPTED,
     )

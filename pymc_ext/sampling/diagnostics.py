@@ -13,7 +13,9 @@ from scipy.special import bdtrc
 from pymc_ext.density.protocol import Labels, numbered
 from pymc_ext.maths.convergence import bulk_ess_and_rhat, energy_fmi, sd_error, tail_ess
 from pymc_ext.maths.psis import tail_khat
+from pymc_ext.maths.rounding import above, below
 from pymc_ext.maths.types import Array
+from pymc_ext.variational.core.weights import KHAT_USABLE
 
 # The largest R̂ of any quantity at which chains count as agreeing: with 400 effective draws in eight
 # half-chains the worst of a hundred equal quantities comes to 1.02 by chance, so that the 1.01 of
@@ -44,6 +46,11 @@ WATCHED: Final = 50
 # that more draws do not help: moments of order 1/k̂ of a Pareto tail exist.
 NO_VARIANCE: Final = 0.5
 
+# k̂ of (x − m)² from which on it has no mean, so that the sd is infinite; and from which on draws do
+# not tell the mean of x: its own k̂, half of that, is no longer usable.
+NO_SD: Final = 1.0
+NO_MEAN: Final = 2 * KHAT_USABLE
+
 # Draws, over all chains, from which on k̂ may say so: their tail holds 189, by which k̂ of .5 is
 # known to .11. By 1,000 draws a marginalised spike and slab, which has all moments, had k̂ of .6 to
 # .8, and chains ended with an interval a quarter too short.
@@ -61,7 +68,8 @@ class Heavy:
     sd_error
         What the draws say it is, as a share of the sd.
     khat
-        Of (x − m)²: from 1 on the sd itself does not exist, nor has the mean a standard error.
+        Of (x − m)², twice that of x − m: from 1 on the sd itself is infinite, and the mean has no
+        standard error; from `NO_MEAN` on draws do not tell the mean either.
     """
 
     name: str
@@ -69,8 +77,10 @@ class Heavy:
     khat: float
 
     def __str__(self) -> str:
-        what = "mean and sd" if self.khat >= 1 else "sd"
-        return f"{what} of {self.name} (tail k̂ {self.khat:.2f})"
+        if self.khat >= NO_MEAN:
+            return f"mean and sd of {self.name} (tail k̂ {self.khat:.2f})"
+        infinite = ": infinite" if self.khat >= NO_SD else ""
+        return f"sd of {self.name} (tail k̂ {self.khat:.2f}{infinite})"
 
 
 @dataclass(frozen=True)
@@ -230,17 +240,17 @@ class Diagnostics:
         found = []
         if not self.rhat <= RHAT_AGREES:
             found.append(
-                f"the chains disagree about {self.apart}: R̂ = {self.rhat:.3f}, which must be at "
-                f"most {RHAT_AGREES:g}"
+                f"the chains disagree about {self.apart}: R̂ = {above(self.rhat, 3)}, which must "
+                f"be at most {RHAT_AGREES:g}"
             )
         if not self.ess >= ess:
             found.append(
-                f"{self.ess:.0f} effective draws of {self.scarcest}, of the {ess:g} asked for"
+                f"{below(self.ess, 0)} effective draws of {self.scarcest}, of the {ess:g} asked for"
             )
         if not ess * self.sd_error**2 <= 1:
             found.append(
-                f"the sd of {self.vaguest} is known to {100 * self.sd_error:.0f} % of itself, of "
-                f"the {100 / np.sqrt(ess):.0f} % that {ess:g} effective draws ask for"
+                f"the sd of {self.vaguest} is known to {above(100 * self.sd_error, 1)} % of "
+                f"itself, where {ess:g} effective draws ask for {100 / np.sqrt(ess):.3g} %"
             )
         if self.diverges:
             found.append(
@@ -249,8 +259,9 @@ class Diagnostics:
             )
         if not self.energy_fmi >= ENERGY_FMI_LEAST:
             found.append(
-                f"E-FMI = {self.energy_fmi:.2f}, which must be at least {ENERGY_FMI_LEAST:g}: a "
-                "chain explores the energies too slowly for its tails to be known"
+                f"E-FMI = {below(self.energy_fmi, 2)}, which must be at least "
+                f"{ENERGY_FMI_LEAST:g}: a chain explores the energies too slowly for its tails to "
+                "be known"
             )
         return tuple(found)
 

@@ -185,7 +185,7 @@ def test_what_is_read_is_told_where_no_draws_tell_its_moments() -> None:
     advice = bridge.fit(model, random_seed=1)
     assert advice.trusted and advice.method == "hierarchical"
     assert advice.unknown == ("s[wide]",)
-    assert "take quantiles: mean or sd of s[wide]" in advice.reasons
+    assert "take quantiles: mean and sd of s[wide] (tail k̂ " in advice.reasons
     assert advice.idata["posterior"].attrs["unknown"] == "s[wide]"
 
 
@@ -200,7 +200,7 @@ def test_what_is_said_of_a_program_has_its_own_indices() -> None:
     density = StanProgram(program).density()
     assert density.unconstrained_names == ["s[1]", "s[2]", "tau", "x[1,1]", "x[1,2]", "x[1,3]"]
     advice = bridge.fit(program, random_seed=1)
-    assert advice.unknown == ("s[2]",) and "mean or sd of s[2]" in advice.reasons
+    assert advice.unknown == ("s[2]",) and "mean and sd of s[2] (tail k̂ " in advice.reasons
     links = Hierarchical().fit(density, random_seed=1).result.links
     assert "tau governs x[1,1] … x[1,3]: slopes" in str(links)
     chains = bridge.fit(program, methods="laplace", khat=1e-9, random_seed=1)

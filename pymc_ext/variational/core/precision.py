@@ -72,7 +72,7 @@ class Precision:
             if not errors[worst] <= limit:
                 return (
                     f"the {what} of {names[worst]} has a Monte Carlo error of "
-                    f"{errors[worst]:.2g} sds, above {limit:.2g}"
+                    f"{errors[worst]:.3g} sds, above {limit:.2g}"
                 )
         return None
 

@@ -16,6 +16,7 @@ them: there q widens without end (:mod:`.trust_region_matching`).
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 
 import numpy as np
 from scipy.optimize import minimize
@@ -46,6 +47,8 @@ SHARE, MOST_NAMED = 0.1, 5  # of the longest component, in sds, from which a coo
 def refuse_endless(density: CountedDensity, q: Posterior, fresh: FreshDraws, start: Array) -> None:
     """Raise `EndlessError` where log p̃ never falls in a direction that q's draws or a climb show.
 
+    Ctrl-C ends the looking, and leaves the fit.
+
     Parameters
     ----------
     density
@@ -61,11 +64,10 @@ def refuse_endless(density: CountedDensity, q: Posterior, fresh: FreshDraws, sta
         return  # weights of an improper posterior have no mean: a k̂ of 1 at least
     if fresh.ess == 0:
         return
-    with np.errstate(all="ignore"):  # far out anything overflows, and is then no ray
-        theta = np.concatenate(
-            [x for x, _ in draws_of(q, copy.deepcopy(fresh.generator), len(fresh.log_ratios))]
-        )
-        rays = _Rays(density, theta, fresh.log_ratios)
+    parts = draws_of(q, copy.deepcopy(fresh.generator), len(fresh.log_ratios))
+    # far out anything overflows, and is then no ray
+    with np.errstate(all="ignore"), suppress(KeyboardInterrupt):
+        rays = _Rays(density, np.concatenate([theta for theta, _ in parts]), fresh.log_ratios)
         for directions in (rays.of_weights(), rays.along_coordinates()):
             rays.refuse(directions)
         if fresh.usable:

@@ -269,11 +269,24 @@ def test_what_refutes_draws_is_said_in_words():
     words = bad.doubts(400)
     assert len(words) == 5 and bad.notes(400) == ()
     parts = ("disagree about tau: R̂ = 1.300", "50 effective draws of mu",
-             "sd of eta is known to 8 % of itself, of the 5 %", "30 of 1000 transitions",
+             "sd of eta is known to 8.0 % of itself, where 400 effective draws ask for 5 %",
+             "30 of 1000 transitions",
              "E-FMI = 0.10")  # fmt: skip
     assert all(part in text for part, text in zip(parts, words, strict=True))
     undefined = diagnostics(np.nan, np.nan, np.nan, np.nan, 0, 1000, np.nan)
     assert len(undefined.doubts(400)) == 4 and not undefined.enough(400)
+
+
+def test_what_breaks_a_limit_by_little_is_not_rounded_to_it():
+    short = diagnostics(399.7, 450, 1.0201, 0.2999, 0, 4000, 0.05001)
+    said = " ".join(short.doubts(400))
+    for part in (
+        "R̂ = 1.021, ",
+        "399 effective draws",
+        "known to 5.1 % of itself",
+        "E-FMI = 0.29, ",
+    ):
+        assert part in said
 
 
 def test_draws_are_too_few_for_an_sd_by_the_square_of_its_error():
@@ -284,12 +297,23 @@ def test_draws_are_too_few_for_an_sd_by_the_square_of_its_error():
 
 
 def test_what_no_draws_tell_is_a_note_and_no_doubt():
-    heavy = (Heavy("a", 0.2, 0.6), Heavy("b", 0.6, 1.7), Heavy("c", 0.03, 0.55))
+    """Of squares with k̂ from ½ on the sd has no known error, from 1 on it is infinite; from 1.4 on
+    draws do not tell the mean either."""
+    heavy = (
+        Heavy("a", 0.2, 0.6), Heavy("b", 0.6, 1.7), Heavy("c", 0.03, 0.55), Heavy("d", 0.4, 1.2),
+    )  # fmt: skip
     found = diagnostics(500, 450, 1.0, 0.9, 0, 4000, heavy=heavy)
     assert found.doubts(400) == () and found.enough(400)
-    assert [quantity.name for quantity in found.unknown(400)] == ["a", "b"]  # c's error is small
+    assert [quantity.name for quantity in found.unknown(400)] == [
+        "a",
+        "b",
+        "d",
+    ]  # c's error is small
     (note,) = found.notes(400)
-    assert "sd of a (tail k̂ 0.60), mean and sd of b (tail k̂ 1.70)" in note
+    assert note == (
+        "not to be had from draws, take quantiles: sd of a (tail k̂ 0.60), "
+        "mean and sd of b (tail k̂ 1.70), sd of d (tail k̂ 1.20: infinite)"
+    )
     many = tuple(Heavy(str(i), 0.2, 0.6) for i in range(9))
     assert diagnostics(500, 450, 1.0, 0.9, 0, 4000, heavy=many).notes(400)[0].endswith("and 4 more")
 
