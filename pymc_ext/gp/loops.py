@@ -15,6 +15,7 @@ from pymc_ext.gp.posterior import Arrays, Prior
 from pymc_ext.gp.sites import GaussianSites
 from pymc_ext.gp.solver import Solver, make_prior
 from pymc_ext.gp.sparse import SparsePrior
+from pymc_ext.maths.adam import ADAM, adam_step, corrected
 
 Watch = Callable[[float], object]  # called with −objective after every iteration
 Found = tuple[np.ndarray, float, float, str, bool, int]  # as `HyperparameterFit` has it
@@ -25,15 +26,15 @@ class Adam:
 
     def __init__(self, rate: float, box: np.ndarray):
         self.rate, self.box = rate, box
-        self._m, self._v = np.zeros(()), np.zeros(())
-        self._t = 0
+        self._first = self._second = np.zeros(())
+        self._steps = 0
 
     def step(self, theta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        self._t += 1
-        self._m = 0.9 * self._m + 0.1 * gradient
-        self._v = 0.999 * self._v + 0.001 * gradient**2
-        m, v = self._m / (1 - 0.9**self._t), self._v / (1 - 0.999**self._t)
-        return np.clip(theta + self.rate * m / (np.sqrt(v) + 1e-8), *self.box)
+        self._steps += 1
+        rates = corrected(self.rate, self._steps, *ADAM)
+        moments = self._first, self._second
+        self._first, self._second, step = adam_step(gradient, *moments, *rates, *ADAM)
+        return np.clip(theta + step, *self.box)
 
 
 def alternate(

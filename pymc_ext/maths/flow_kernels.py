@@ -17,6 +17,8 @@ import math
 import numba
 import numpy as np
 
+from pymc_ext.maths.adam import ADAM, RMSPROP, adam_step, corrected
+
 _inline = numba.njit(fastmath={"reassoc", "contract"}, error_model="numpy", cache=True)
 _exact = numba.njit(fastmath={"contract"}, error_model="numpy", cache=True)  # order of sums kept
 _kernel = numba.njit(fastmath={"reassoc", "contract"}, error_model="numpy", cache=True, nogil=True)
@@ -396,6 +398,9 @@ def _add_rows(rows, into):
             into[j] += rows[i, j]
 
 
+_corrected, _adam_step = _inline(corrected), _inline(adam_step)
+
+
 @_kernel
 def adam(x, average, first, second, gradient, mask, rate, weight, state, adaptive, max_norm):
     """One guarded step in place; True if it was taken.
@@ -416,16 +421,15 @@ def adam(x, average, first, second, gradient, mask, rate, weight, state, adaptiv
             limit = state[1] if state[1] > 0.0 else LONGEST * norm
             state[1] = limit + (1.0 - MEMORY) * (LONGEST * min(norm, limit) - limit)
         scale = min(1.0, limit / max(norm, 1e-30))
-        b1, b2 = (0.9, 0.999) if adaptive else (0.0, 0.9)
+        b1, b2 = ADAM if adaptive else RMSPROP
         move, growth = rate, 1.0
         if adaptive:
             state[0] += 1.0
-            move, growth = rate / (1.0 - b1 ** state[0]), 1.0 / (1.0 - b2 ** state[0])
+            move, growth = _corrected(rate, state[0], b1, b2)
         for i in range(x.size):
             g = gradient[i] * scale
-            second[i] = b2 * second[i] + (1.0 - b2) * g * g
-            first[i] = b1 * first[i] + (1.0 - b1) * g
-            x[i] -= move * first[i] / (math.sqrt(growth * second[i]) + 1e-8)
+            first[i], second[i], step = _adam_step(g, first[i], second[i], move, growth, b1, b2)
+            x[i] -= step
     for i in range(x.size):
         average[i] += weight * (x[i] - average[i])
     return good

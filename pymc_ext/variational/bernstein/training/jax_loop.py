@@ -22,6 +22,7 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.density.counted import noise_of
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.jax_graphs import jax_function
+from pymc_ext.maths.adam import ADAM, RMSPROP, adam_step, corrected
 from pymc_ext.maths.types import Array
 from pymc_ext.typed_graphs import gradients, replaced
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
@@ -95,19 +96,15 @@ class GuardedOptimizer:
             updates[self.longest] = pt.switch(good, longest, self.longest)
         scale = pt.minimum(1.0, limit / pt.maximum(norm, TINY))
         g = pt.switch(good, gradient * scale, 0.0)
-        adam = self.name == "adam"
-        b1, b2 = (0.9, 0.999) if adam else (0.0, 0.9)
         p, v = self.vector, self._state("square")
-        v_new = b2 * v + (1 - b2) * g**2
-        updates[v] = pt.switch(good, v_new, v)
-        move, size = self.rate * g, pt.sqrt(v_new)
-        if adam:
+        if self.name == "adam":
             m, steps = self._state("momentum"), pytensor.shared(pm.pytensorf.floatX(0.0), "steps")
-            t = steps + 1
-            m_new = b1 * m + (1 - b1) * g
-            move, size = self.rate / (1 - b1**t) * m_new, size / pt.sqrt(1 - b2**t)
-            updates |= {m: pt.switch(good, m_new, m), steps: pt.switch(good, t, steps)}
-        p_new = pt.switch(good, p - move / (size + 1e-8), p)
+            m_new, v_new, step = adam_step(g, m, v, *corrected(self.rate, steps + 1, *ADAM), *ADAM)
+            updates |= {m: pt.switch(good, m_new, m), steps: pt.switch(good, steps + 1, steps)}
+        else:
+            _, v_new, step = adam_step(g, 0.0, v, self.rate, 1.0, *RMSPROP)
+        updates[v] = pt.switch(good, v_new, v)
+        p_new = pt.switch(good, p - step, p)
         updates |= {p: p_new, self.average: self.average + self.weight * (p_new - self.average)}
         return {
             key: key.type.filter_variable(value.astype(key.type.dtype), allow_convert=True)
