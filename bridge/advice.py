@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Never
 
 import numpy as np
 
 from bridge.answer import Advice, NoAnswerError
 from bridge.attempt import EXPECTED_FAILURES, Attempt
 from bridge.exact import BENT, COLD, WARM, Exact, exact_answer, in_a_flow
+from bridge.keywords import INSTEAD
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.method import Method
 from bridge.methods.named_draws import resampled, weighted
@@ -27,6 +28,7 @@ from bridge.search import Search
 from bridge.verdict import REPETITIONS
 from pymc_ext.density.protocol import labels_of
 from pymc_ext.interrupts import Interrupts, is_interrupt
+from pymc_ext.keywords import refuse_keywords
 from pymc_ext.sampling.diagnostics import unknown_moments
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import at_work
@@ -77,6 +79,7 @@ def fit(
     prior: bool | Mapping[str, str] = False,
     random_seed: int | None = None,
     progressbar: bool = True,
+    **unknown: Never,
 ) -> Advice:
     """Draws of a posterior that can be trusted, for as little as they can be had.
 
@@ -172,12 +175,14 @@ def fit(
         The posterior is improper, as log p̃ does not fall in some direction; or no approximation
         served and NUTS gave no draws. It names what was tried, and has the ``attempts``.
     TypeError
-        There is no model, given or of a ``with`` context; ``random_seed``, ``draws`` or
+        A keyword is unknown, which says what to write in place of those of ``pm.sample``; there is
+        no model, given or of a ``with`` context; ``random_seed``, ``draws`` or
         ``fresh_draws`` is no integer; ``posterior_predictive`` or ``observed_data`` are no names.
     ValueError
         A limit is out of range, a method is a sampler, ``data`` is given with a PyMC model,
-        ``posterior_predictive`` names what no Stan program generates, ``observed_data`` what is
-        none of its data, or a group is asked for that the model cannot have.
+        ``posterior_predictive`` names what no Stan program generates, or by the name of data what
+        has another shape than these, ``observed_data`` what is none of its data, or a group is
+        asked for that the model cannot have.
     Exception
         Of a method that fails with anything but `EXPECTED_FAILURES`: an error in its code.
 
@@ -194,6 +199,7 @@ def fit(
     Yao, Vehtari, Simpson and Gelman (2018), Yes, but did it work?: evaluating variational
     inference, ICML, arXiv:1802.02538.
     """
+    refuse_keywords(fit, "bridge.fit", unknown, INSTEAD)
     check_seed(random_seed)
     chosen = find_approximations(methods)
     _check(khat, draws, fresh_draws, effort, want)

@@ -266,13 +266,24 @@ class StanDensity:
     @property
     def quantity_names(self) -> list[str]:
         """Names of parameters, transformed parameters and generated quantities."""
-        return list(self._variables(transformed=True, generated=True))
+        return list(self.quantity_shapes)
+
+    @property
+    def quantity_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Their shapes by name."""
+        found = self._variables(transformed=True, generated=True)
+        return {name: tuple(variable.dimensions) for name, variable in found.items()}
 
     @property
     def generated_names(self) -> list[str]:
         """Names of the program's generated quantities."""
+        return list(self.generated_shapes)
+
+    @property
+    def generated_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of the program's generated quantities by name."""
         known = self._variables(transformed=True, generated=False)
-        return [name for name in self.quantity_names if name not in known]
+        return {name: shape for name, shape in self.quantity_shapes.items() if name not in known}
 
     def data_arrays(self) -> dict[str, NDArray]:
         """Integers and real numbers of the data block by name; from a file, read anew.

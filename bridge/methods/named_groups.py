@@ -19,7 +19,15 @@ from bridge.targets.draws import InferenceData
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Finish", "Names", "finish_of", "in_turn", "moved_there", "require_generated"]
+__all__ = [
+    "Finish",
+    "Names",
+    "finish_of",
+    "in_turn",
+    "moved_there",
+    "require_generated",
+    "require_shapes",
+]
 
 Finish = Callable[[InferenceData], InferenceData]
 Names = Sequence[str] | str | Mapping[str, str]  # or what each is to be called, to what it is
@@ -51,7 +59,9 @@ def finish_of(
     if isinstance(problem, StanProblem):
         require_generated(problem, names, "posterior_predictive")
         if isinstance(predictive, Mapping):
-            _data_groups(problem, list(names), "posterior_predictive, by the names of data,")
+            of = _data_groups(problem, list(names), "posterior_predictive, by the names of data,")
+            shapes = {name: value.shape for name, value in of.get("observed_data", {}).items()}
+            require_shapes(problem, names, shapes, "posterior_predictive")
             observed = list(dict.fromkeys([*observed, *names]))
         data = _data_groups(problem, observed, "observed_data") if observed else {}
         return partial(_with_groups, predictive=names, data=data) if names or data else None
@@ -124,6 +134,22 @@ def _data_groups(
     constant = {name: value for name, value in arrays.items() if name not in observed}
     groups = {"observed_data": {name: arrays[name] for name in observed}, "constant_data": constant}
     return {name: group for name, group in groups.items() if group}
+
+
+def require_shapes(
+    problem: StanProblem,
+    names: Mapping[str, str],
+    shapes: Mapping[str, tuple[int, ...]],
+    option: str,
+) -> None:
+    """ValueError unless generated quantities have the shapes of what they are draws of."""
+    found = problem.density.generated_shapes
+    for of, name in names.items():
+        if found[name] != shapes[of]:
+            raise ValueError(
+                f"{option}={{{of!r}: {name!r}}} must name draws of {of}, which has shape "
+                f"{shapes[of]}, got {name} of shape {found[name]}"
+            )
 
 
 def _near(unknown: Sequence[str], known: Sequence[str]) -> str:

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bridge.methods.named_groups import LOG_LIK, Finish, moved_there, require_generated
+from bridge.methods.named_groups import (
+    LOG_LIK,
+    Finish,
+    moved_there,
+    require_generated,
+    require_shapes,
+)
 from bridge.methods.problems import BambiProblem, GivenProblem, ModelProblem, StanProblem
 from bridge.targets.draws import InferenceData
 
@@ -172,13 +178,14 @@ def _of_program(problem: StanProblem, requested: Requested) -> Finish | None:
         groups["log_prior"] = {LPRIOR: LPRIOR}
     if isinstance(requested.prior, Mapping):
         require_generated(problem, requested.prior, "prior")
-        known = problem.density.quantity_names
+        known = problem.density.quantity_shapes
         unknown = [name for name in requested.prior if name not in known]
         if unknown:
             raise ValueError(
                 f"prior must map names of the program's quantities to draws of their priors, got "
-                f"{dict(requested.prior)} and no {unknown}; it has {known}"
+                f"{dict(requested.prior)} and no {unknown}; it has {list(known)}"
             )
+        require_shapes(problem, requested.prior, known, "prior")
         groups["prior"] = dict(requested.prior)
     return partial(_moved, groups=groups) if groups else None
 

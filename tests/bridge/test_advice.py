@@ -300,6 +300,18 @@ def test_counts_are_integers(options):
         bridge.fit(gaussian_model(), **options)
 
 
+@pytest.mark.parametrize(
+    ("keyword", "sentence"),
+    [("chains", "bridge.fit takes no chains=: chains run only where .* ess=400 draws, which is"),
+     ("tune", "takes no tune=: .*pm.sample"), ("method", "takes no method=: give methods="),
+     ("seed", "give random_seed="), ("draw", r"takes no draw=: did you mean draws=\?"),
+     ("xyz", r"takes no xyz=: it takes \['model', 'data', ")],
+)  # fmt: skip
+def test_keywords_of_samplers_have_a_sentence(keyword, sentence):
+    with pytest.raises(TypeError, match=sentence):
+        bridge.fit(gaussian_model(), **{keyword: 4})
+
+
 def test_unknown_method():
     with pytest.raises(UnknownMethodError, match="laplace"):
         bridge.fit(gaussian_model(), methods=["laplac"])

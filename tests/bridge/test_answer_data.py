@@ -293,6 +293,12 @@ def test_which_data_are_observed_is_not_guessed_and_wrong_names_are_refused() ->
         bridge.fit(density, observed_data=["y"])
 
 
+@pytest.mark.stan
+def test_predictions_by_the_names_of_data_have_their_shapes() -> None:
+    with pytest.raises(ValueError, match=r"of y, which has shape \(60,\), got twice of shape \(\)"):
+        bridge.fit(REPLICATED, DATA, posterior_predictive={"y": "twice"})
+
+
 def test_who_predicts_otherwise_is_told_how() -> None:
     with pytest.raises(ValueError, match=r"a PyMC model: call pm.sample_posterior_predictive"):
         bridge.fit(line(), posterior_predictive=["y"])

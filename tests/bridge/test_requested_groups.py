@@ -138,6 +138,8 @@ def test_a_program_that_generates_none_is_refused() -> None:
             bridge.fit(BARE, **asked)
     with pytest.raises(ValueError, match=r"got \{'q': 'mu_prior'\} and no \['q'\]; it has \['mu'"):
         bridge.fit(PROGRAM, DATA, prior={"q": "mu_prior"})
+    with pytest.raises(ValueError, match=r"draws of mu, which has shape \(\), got y_rep of shape"):
+        bridge.fit(PROGRAM, DATA, prior={"mu": "y_rep"})
 
 
 @pytest.mark.stan
