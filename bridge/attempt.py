@@ -18,7 +18,7 @@ from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.verdict import Judgement, by_weights
 from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.interrupts import is_interrupt
-from pymc_ext.variational.core.course import FitStopped
+from pymc_ext.variational.core.monitor import FitStopped
 from pymc_ext.variational.core.posterior import FRESH_DRAWS
 from pymc_ext.variational.gaussian.runaway import EndlessError, RunawayError
 from stan_models import StanError

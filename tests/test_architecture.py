@@ -213,3 +213,19 @@ def test_algorithms_on_a_density_load_neither_pymc_nor_pytensor(module: str) -> 
     )
     assert run.returncode == 0, run.stderr
     assert not run.stdout.split(), f"{module} loads {run.stdout.strip()}"
+
+
+# Files that a fit takes, the __init__ of packages among them; PyTensor's cache of compiled code may
+# load more. Of Laplace's, 34 are the algorithm with its density, the rest what PyMC and ArviZ see:
+# groups, traces, and checks of the model, each with its sentence.
+FILES = {"LaplaceVI": 68, "BernsteinVI": 101}
+
+
+@pytest.mark.parametrize("family", FILES)
+def test_a_family_takes_few_files(family: str) -> None:
+    code = f"import sys, pymc_ext as px; px.{family}; print(*sys.modules)"
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    ours = [name for name in run.stdout.split() if name.split(".")[0] in LEAVES]
+    assert len(ours) <= FILES[family], sorted(ours)

@@ -22,9 +22,8 @@ from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
-from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.effort import Effort
-from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.monitor import FitStopped, Monitor
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from stan_models import StanDensity, ToolchainError
 

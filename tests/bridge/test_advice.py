@@ -35,7 +35,7 @@ from posteriordb_cases import load_case
 from posteriordb_cases.zoo.table import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.maths.trust_region import NoModeError
-from pymc_ext.variational.core.course import FitStopped
+from pymc_ext.variational.core.monitor import FitStopped
 from pymc_ext.variational.core.posterior import FRESH_DRAWS
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.posteriors import Gaussian

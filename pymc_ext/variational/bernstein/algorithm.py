@@ -16,7 +16,6 @@ from pymc_ext.variational.bernstein.base import Affine
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.polish.guard import below_base
 from pymc_ext.variational.bernstein.polish.policy import POLICY, Policy
-from pymc_ext.variational.bernstein.polish.polisher import Polisher
 from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage
 from pymc_ext.variational.bernstein.polish.weighted import (
     ImportanceWeighted,
@@ -248,6 +247,8 @@ class _Training:
 
     def proposal(self) -> tuple[BernsteinFlow | None, tuple[Stage, ...]]:
         """A flow that is better than q for importance weights, if there is one; what was tried."""
+        from pymc_ext.variational.bernstein.polish.polisher import Polisher  # not of short fits
+
         polish = self.algorithm.polish
         assert isinstance(polish, Polish)
         self.density.require_exact()

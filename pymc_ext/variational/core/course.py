@@ -18,7 +18,7 @@ from scipy.special import logsumexp
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.monitor import STOPPED, Monitor
+from pymc_ext.variational.core.monitor import STOPPED, FitStopped, Monitor
 from pymc_ext.variational.core.posterior import Posterior
 
 Q = TypeVar("Q", bound=Posterior, covariant=True)
@@ -41,10 +41,6 @@ LEAST_INSIDE = 0.9  # of the draws: q restricted to fewer is known too poorly to
 JUDGING_DRAWS = (
     500  # values by which candidates are compared: paired, they know a gain of .002 nats
 )
-
-
-class FitStopped(Exception):
-    """The steps are used up, or a callback or the user ended the fit; the message says which."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,10 @@ Callback = Callable[..., object]  # callback(approx, losses, i), as PyMC's own l
 STOPPED = "stopped by a callback"
 
 
+class FitStopped(Exception):
+    """The steps are used up, or a callback or the user ended the fit; the message says which."""
+
+
 class Monitor:
     """Collects losses and runs the user's callbacks, as PyMC's own loop does.
 

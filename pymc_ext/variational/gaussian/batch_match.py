@@ -24,11 +24,10 @@ from pymc_ext.variational.core.course import (
     LONGEST_BLOCK,
     Course,
     Ended,
-    FitStopped,
     in_doubling_blocks,
 )
 from pymc_ext.variational.core.defensive import defended
-from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.monitor import FitStopped, Monitor
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult

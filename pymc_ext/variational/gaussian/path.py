@@ -19,8 +19,7 @@ from scipy.optimize import minimize
 from pymc_ext.density import CountedDensity, Density
 from pymc_ext.maths.types import Array
 from pymc_ext.maths.walled import walled
-from pymc_ext.variational.core.course import FitStopped
-from pymc_ext.variational.core.monitor import STOPPED, Monitor
+from pymc_ext.variational.core.monitor import STOPPED, FitStopped, Monitor
 from pymc_ext.variational.core.threads import one_thread
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.newton import Candidates, newton_gaussians

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
-from pymc_ext.variational.core.course import FitStopped
-from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.monitor import FitStopped, Monitor
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult

@@ -32,7 +32,7 @@ from scipy.special import expit
 
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.course import FitStopped
+from pymc_ext.variational.core.monitor import FitStopped
 from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.posteriors import Gaussian

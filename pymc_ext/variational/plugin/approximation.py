@@ -17,7 +17,6 @@ from pymc_ext.arviz_versions import add_group
 from pymc_ext.density.counted import noise_of
 from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
-from pymc_ext.models.prior import prior_draws
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.attributes import attributes_of, notes_of
 from pymc_ext.variational.core.posterior import LogDensity, Posterior
@@ -209,6 +208,8 @@ class VectorisedApproximation(GraphApproximation):
         if self.result is not None:
             idata["posterior"].attrs.update(attributes_of(self.result, self.options))
         if prior:
+            from pymc_ext.models.prior import prior_draws  # not a file of a fit's
+
             seed = self.rng if random_seed is None else random_seed
             add_group(idata, "prior", prior_draws(self.model, chains * draws, seed))
         return idata

@@ -13,9 +13,8 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.density.undefined import refuse_missing_data, require_defined
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, run_algorithm
-from pymc_ext.variational.core.course import FitStopped
 from pymc_ext.variational.core.effort import Effort
-from pymc_ext.variational.core.monitor import Callback, Monitor
+from pymc_ext.variational.core.monitor import Callback, FitStopped, Monitor
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
