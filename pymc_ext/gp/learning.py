@@ -278,7 +278,7 @@ def _lbfgs(
         refused, window = "", np.clip([theta - WINDOW, theta + WINDOW], *box[:, None])
         result = minimize(
             negative, theta, jac=True, method="L-BFGS-B", bounds=window.T,
-            options={"maxiter": left, "gtol": 1e-5, "ftol": ftol},
+            options={"maxiter": left, "ftol": ftol},
             callback=lambda _: monitor(-best["value"]),
         )  # fmt: skip
         theta, left, steps = best["theta"], left - int(result.nit), steps + int(result.nfev)

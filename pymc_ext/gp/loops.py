@@ -21,6 +21,10 @@ Watch = Callable[[float], object]  # called with −objective after every iterat
 Found = tuple[np.ndarray, float, float, str, bool, int]  # as `HyperparameterFit` has it
 
 
+FELL = 1e-9  # of the objective, relative: more than rounding leaves of a sum over a million rows
+SMALLEST_STEP = 1e-6  # a choice: twenty halvings of a step after which its sites stay improper
+
+
 class Adam:
     """Adam ascent projected to the box."""
 
@@ -74,7 +78,7 @@ def alternate(
             reason = f"the M-step left the region where the evidence is known: {error}"
             break
         monitor(-objective)
-        if objective < last[2] - 1e-9 * abs(last[2]) and steps > m_steps:
+        if objective < last[2] - FELL * abs(last[2]) and steps > m_steps:
             reason = "the learning objective fell"
             break
         last = (theta, evidence, objective)
@@ -187,7 +191,7 @@ def _e_step(
                 break
             except ImproperPosteriorError:
                 step /= 2
-                if step < 1e-6:
+                if step < SMALLEST_STEP:
                     raise
         sites = proposal
     return sites

@@ -3,11 +3,11 @@
 In numbers: `bernstein_numpy` (monotone polynomials of a sigmoid; where they start in
 `bernstein_coefficients`), `flow_kernels` (a flow's loops, by numba), `expected_softplus_numpy` (E
 log(1 + e^X) of a normal X, its weights in `expected_softplus_series`), `lowrank` (I + u vᵀ),
-`trust_region` (the mode of a function with gradient and Hessian), `psis` and `convergence` (what
-draws are worth). In numbers or as PyTensor graphs: `stretched_tails`, `autoregressive` (a masked
-network); as graphs alone, for derivatives of any order: `bernstein_basis`. Where a graph is
-evaluated often, take the Op of `pymc_ext.ops`, whose kernels are checked against the functions
-here.
+`trust_region` (the mode of a function with gradient and Hessian), `adam` (its step, in graphs too),
+`psis` and `convergence` (what draws are worth). In numbers or as PyTensor graphs:
+`stretched_tails`, `autoregressive` (a masked network); as graphs alone, for derivatives of any
+order: `bernstein_basis`. Where a graph is evaluated often, take the Op of `pymc_ext.ops`, whose
+kernels are checked against the functions here.
 
 To add one: a file here with its notation in the first lines, and a test in
 ``tests/pymc_ext/maths`` against SciPy or mpmath. ``tests/test_architecture.py`` checks its imports.

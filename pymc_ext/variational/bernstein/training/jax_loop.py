@@ -23,6 +23,7 @@ from pymc_ext.density.counted import noise_of
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.jax_graphs import jax_function
 from pymc_ext.maths.adam import ADAM, RMSPROP, adam_step, corrected
+from pymc_ext.maths.flow_kernels import LONGEST, MEMORY
 from pymc_ext.maths.types import Array
 from pymc_ext.typed_graphs import gradients, replaced
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from pymc_ext.pytensor_versions import TensorSharedVariable
 
 Updates = dict["TensorSharedVariable", TensorVariable]
-LONGEST, MEMORY = 3.0, 0.99  # of a gradient, in running means of the norm, and their memory
 TINY = 1e-30  # below any norm that matters: keeps 0/0 away
 
 
