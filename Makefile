@@ -12,7 +12,7 @@ READY313 := $(VENV313)/.installed
 VENV_MINIMUM := .venv-minimum
 READY_MINIMUM := $(VENV_MINIMUM)/.installed
 # what `make test` tests: all but the peers that are compared with (extra peers), torch and ray
-EXTRAS := stan,report,jax,cluster,bambi,discrete,test
+EXTRAS := stan,report,jax,cluster,bambi,discrete,parquet,test
 # what .ci/run runs on PyMC 6: every door, and every place where the versions differ
 PYMC6_SHORT := tests/test_every_door.py tests/test_versions.py tests/pymc_ext/gp/test_model.py \
 	tests/pymc_ext/ops/test_callback.py tests/pymc_ext/variational/gaussian/test_diagonal.py \

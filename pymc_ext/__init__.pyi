@@ -9,6 +9,7 @@ from .matching import matched_targets as matched_targets
 from .maths.trust_region import NoModeError as NoModeError
 from .ops.bernstein import bernstein_map as bernstein_map
 from .ops.expected_softplus import expected_softplus as expected_softplus
+from .rows.parquet import ParquetRows as ParquetRows
 from .sampling.pymc import sample as sample
 from .variational.basins.vi import BasinsVI as BasinsVI
 from .variational.bernstein.latents import Logistic as Logistic

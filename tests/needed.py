@@ -20,6 +20,8 @@ EXTRAS = {  # import name to the extra of setup.cfg that installs it
     "numpyro": "peers",
     "nutpie": "nutpie",
     "plotly": "report",
+    "pyarrow": "parquet",
+    "pyarrow.parquet": "parquet",
     "pymc_extras": "peers",
     "shtab": "test",
     "sklearn": "test",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,12 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from pymc_ext.arviz_versions import ArvizData
 from pymc_ext.matching import alpha as alpha_choice
+from pymc_ext.matching import streaming
 from pymc_ext.matching.export import inference_data
 from pymc_ext.matching.predict import N_DRAWS, log_expected_probabilities, normal_draws
 from pymc_ext.matching.state import MatchingState
 from pymc_ext.matching.targets import LINKS
+from pymc_ext.rows.protocol import Rows
 
 
 class MatchedClassifier(ClassifierMixin, BaseEstimator):
@@ -140,6 +143,58 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
             )
         self.state_.update(X, y, weight)
         return self
+
+    def fit_rows(
+        self,
+        rows: Rows,
+        X: str = "X",
+        y: str = "y",
+        *,
+        classes: ArrayLike | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+    ) -> MatchedClassifier:
+        """Fit to rows that are not in memory, in one pass; forgets earlier data.
+
+        A sample of the rows names the classes, where they are not given, and chooses ``alpha``,
+        where it is to be chosen, each of its rows standing for many.
+
+        Parameters
+        ----------
+        rows : Rows
+            Such as `pymc_ext.ParquetRows`.
+        X, y : str
+            Names in ``rows`` of the features (n, n_features) and of the labels (n,).
+        classes : (n_classes,) array_like, optional
+            All labels.
+        checkpoint : path, optional
+            File in which the pass is kept every few seconds; the same call goes on from there.
+
+        Raises
+        ------
+        ValueError
+            ``rows`` have no such names or shapes; a label is none of the classes; the checkpoint is
+            of other rows or settings.
+        """
+        shapes = rows.shapes
+        if len(shapes.get(X, ())) != 1 or shapes.get(y) != ():
+            raise ValueError(
+                f"rows must have X={X!r} of shape (n, n_features) and y={y!r} of shape (n,), got "
+                f"rows of shapes {dict(shapes)}"
+            )
+        some = rows.sample(min(streaming.SAMPLE, len(rows)))
+        found = some[y] if classes is None else classes
+        state = self._new_state(np.unique(found), shapes[X][0])
+        choice = None
+        if isinstance(self.alpha, str):
+            weight = np.full(len(some[y]), len(rows) / len(some[y]))
+            part = state.replace()
+            part.update(some[X], some[y], weight)
+            choice = alpha_choice.choose_alpha(
+                part, some[X], some[y], self.alpha, weight, self.n_draws
+            )
+            state = state.replace(alpha=choice.alpha)
+        streaming.update_by_rows(state, rows, (X, y), checkpoint)
+        return self._adopt(state, choice)
 
     def _checked(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool

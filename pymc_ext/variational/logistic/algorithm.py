@@ -51,7 +51,9 @@ from pymc_ext.variational.logistic.newton import (
     step,
 )
 from pymc_ext.variational.logistic.numbers import GaussianPrior, LogisticData
+from pymc_ext.variational.logistic.streamed import RowsOfFile
 
+ROUGH = 1e-3  # nats of all rows, to which a sample's Gaussian is found: a start of the passes
 STEP_POWER = 0.7  # step t of the stochastic natural gradient is (t + 2)^−0.7 (Robbins–Monro)
 
 
@@ -150,7 +152,7 @@ class _Run:
     def newton(self) -> Fitted[Normal]:
         prior, data, softplus = self.density.prior(), self.density.data(), self._softplus()
         fit = maximise(
-            data, prior, softplus, self._first(lambda: data, prior)[0],
+            data, prior, softplus, self._first_of(data, prior, softplus),
             iterations=self.budget, tolerance=self.algorithm.tolerance,
             report=lambda q, elbo: self.monitor(-elbo, lambda: q),
         )  # fmt: skip
@@ -236,6 +238,23 @@ class _Run:
 
     def _softplus(self) -> Softplus:
         return self.density.once(self.algorithm, lambda: self.algorithm.softplus(self.density))
+
+    def _first_of(
+        self, data: LogisticData | RowsOfFile, prior: GaussianPrior, softplus: Softplus
+    ) -> Normal:
+        """Where the last run ended; else of rows of a file, what some of them say of all."""
+        if isinstance(data, LogisticData):
+            return self._first(lambda: data, prior)[0]
+        if isinstance(self.state, tuple):
+            return self.state[0]
+        if data.begun is not None:
+            return data.begun
+        some = data.sample()
+        q = first_gaussian(self.start, some, prior, self.full)
+        return maximise(
+            some, prior, softplus, q,
+            iterations=self.budget, tolerance=ROUGH, report=lambda q, elbo: None,
+        ).q  # fmt: skip
 
     def _first(self, data: Callable[[], LogisticData], prior: GaussianPrior) -> tuple[Normal, int]:
         """Where the last run ended and the steps until there, or a first Gaussian."""

@@ -67,6 +67,8 @@ class LogisticDensity(PyMCDensity):
         The data are ``pm.Minibatch``, and some variables are not linear.
     """
 
+    read_often = False  # whether other data take their place in the graph, which is then compiled
+
     def __init__(
         self,
         model: pm.Model,
@@ -149,7 +151,7 @@ class LogisticDensity(PyMCDensity):
         logits = self._of_theta([term.logit for term in terms])
         values = over_draws(logits, {self.theta: rows}, rows.shape[0], self.model.check_bounds)
         data = [x for t in terms for x in (t.observed, t.trials, t.weight)]
-        mode = {} if self.noisy else {"mode": interpreted()}
+        mode = {} if self.noisy or self.read_often else {"mode": interpreted()}
         return self.compile([rows], [*values, *data], random_seed=self._random_seed, **mode)
 
     def _of_theta(self, nodes: list[TensorVariable]) -> list[TensorVariable]:

@@ -13,7 +13,8 @@ from scipy.special import log_expit
 
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.logistic.algorithm import ClosedForm
-from pymc_ext.variational.logistic.density import LogisticDensity, LogisticVI
+from pymc_ext.variational.logistic.closed_form_vi import ClosedFormVI
+from pymc_ext.variational.logistic.density import LogisticDensity
 from pymc_ext.variational.logistic.newton import Softplus
 from pymc_ext.variational.plugin.types import Start
 
@@ -47,7 +48,7 @@ class Jaakkola(ClosedForm):
         return jaakkola_bound
 
 
-class JaakkolaVI(LogisticVI):
+class JaakkolaVI(ClosedFormVI):
     r"""Gaussian variational inference with the Jaakkola–Jordan bound, the paper's VI-PG.
 
     .. math:: \log(1 + e^x) \le -\log\sigma(t) + \tfrac12 (x + t)

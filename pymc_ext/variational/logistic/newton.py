@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from scipy.linalg import cho_solve, cholesky, solve_triangular
@@ -19,14 +20,13 @@ from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, series
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.monitor import STOPPED
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
-from pymc_ext.variational.logistic.numbers import GaussianPrior, LogisticData
+from pymc_ext.variational.logistic.numbers import GaussianPrior, LogisticData, Terms
 
 # (ϑ, τ) -> E, ∂E/∂ϑ, h = 2∂E/∂τ², each (n,)
 Softplus = Callable[[Array, Array], tuple[Array, Array, Array]]
 
 Normal = Gaussian | DiagonalGaussian
 
-ROWS = 1 << 16  # rows of X per block: bounds working memory
 LOG_2PI_E = float(np.log(2 * np.pi) + 1)
 
 
@@ -61,23 +61,31 @@ class Expansion:
     precision: Array
 
 
-def expand(q: Normal, data: LogisticData, prior: GaussianPrior, softplus: Softplus) -> Expansion:
+class Data(Protocol):
+    """Rows of a logistic model: arrays (:class:`LogisticData`), or blocks of a file."""
+
+    def total(self, of: Callable[[LogisticData], Terms], q: Normal) -> Terms:
+        """The sum of ``of`` over blocks of rows; ``q`` is what it depends on beside them."""
+
+
+def expand(q: Normal, data: Data, prior: GaussianPrior, softplus: Softplus) -> Expansion:
     """One pass over the data, a block of rows at a time."""
     p, P = len(q.mean), prior.precision
-    elbo = data.constant + prior.constant + prior.slope @ q.mean
+    value, gradient, precision = data.total(lambda rows: of_rows(q, rows, softplus), q)
+    elbo = value + prior.constant + prior.slope @ q.mean
     elbo += -0.5 * (q.mean @ P @ q.mean + np.sum(P * q.cov)) + q.log_det + 0.5 * p * LOG_2PI_E
-    gradient, precision = prior.slope - P @ q.mean, P.copy()
-    for i in range(0, len(data.y), ROWS):
-        rows = slice(i, i + ROWS)
-        X, y, w = data.X[rows], data.y[rows], data.weight[rows]
-        trials = data.trials[rows] * w
-        theta = data.offset[rows] + X @ q.mean
-        A = X * q.std if isinstance(q, DiagonalGaussian) else X @ q.root
-        value, slope, h = softplus(theta, np.sqrt(np.einsum("ij,ij->i", A, A)))
-        elbo += w * y @ theta - trials @ value
-        gradient += X.T @ (w * y - trials * slope)
-        precision += X.T @ (X * (trials * h)[:, None])
+    gradient, precision = gradient + prior.slope - P @ q.mean, precision + P
     return Expansion(float(elbo), gradient, (precision + precision.T) / 2)
+
+
+def of_rows(q: Normal, rows: LogisticData, softplus: Softplus) -> Terms:
+    """E_q log likelihood of the rows, its gradient in μ, and −2∂/∂Σ of it."""
+    X, w, trials = rows.X, rows.weight, rows.trials * rows.weight
+    theta = rows.offset + X @ q.mean
+    A = X * q.std if isinstance(q, DiagonalGaussian) else X @ q.root
+    value, slope, h = softplus(theta, np.sqrt(np.einsum("ij,ij->i", A, A)))
+    expected = rows.constant + w * rows.y @ theta - trials @ value
+    return float(expected), X.T @ (w * rows.y - trials * slope), X.T @ (X * (trials * h)[:, None])
 
 
 def mismatch(q: Normal, at: Expansion) -> float:
@@ -120,7 +128,7 @@ class NewtonFit:
 
 
 def maximise(
-    data: LogisticData,
+    data: Data,
     prior: GaussianPrior,
     softplus: Softplus,
     q: Normal,

@@ -6,14 +6,17 @@ Notation: logit = a + X β with X (n, p), a (n,); y ~ Binomial(trials, σ(logit)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 from scipy.special import gammaln
 
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.logistic.affine import AffinityError, LogisticTerm
+
+ROWS = 1 << 16  # rows of a block: bounds working memory
+Terms = tuple[float, Array, Array]  # of log p over rows: value, gradient (p,), curvature (p, p)
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,26 @@ class LogisticData:
     def constant(self) -> float:
         """Σ weight log binom(trials, y)."""
         N, y = self.trials, self.y
+        if np.all(N == 1):  # a Bernoulli's is 1
+            return 0.0
         return float(self.weight @ (gammaln(N + 1) - gammaln(y + 1) - gammaln(N - y + 1)))
+
+    def total(self, of: Callable[[LogisticData], Terms], q: object) -> Terms:
+        """The sum of ``of`` over blocks of rows."""
+        parts = [of(block) for block in self.blocks()]
+        return added(parts)
+
+    def blocks(self) -> Iterator[LogisticData]:
+        """The rows in blocks of `ROWS`."""
+        for i in range(0, len(self.y), ROWS):
+            rows = slice(i, i + ROWS)
+            yield LogisticData(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+def added(parts: Iterable[Terms]) -> Terms:
+    """Their sum."""
+    values, gradients, curvatures = zip(*parts, strict=True)
+    return float(np.sum(values)), np.sum(gradients, axis=0), np.sum(curvatures, axis=0)
 
 
 def require_proper(P: Array, variables: Sequence[tuple[str, slice]]) -> None:

@@ -14,7 +14,8 @@ from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, Acceleration,
 from pymc_ext.maths.types import Array
 from pymc_ext.ops.expected_softplus import expected_softplus, value_and_gradients
 from pymc_ext.variational.logistic.algorithm import ClosedForm
-from pymc_ext.variational.logistic.density import LogisticDensity, LogisticVI
+from pymc_ext.variational.logistic.closed_form_vi import ClosedFormVI
+from pymc_ext.variational.logistic.density import LogisticDensity
 from pymc_ext.variational.logistic.newton import Softplus
 from pymc_ext.variational.plugin.types import Start
 
@@ -66,7 +67,7 @@ class Viper(ClosedForm):
         return softplus
 
 
-class ViperVI(LogisticVI):
+class ViperVI(ClosedFormVI):
     r"""Gaussian variational inference with an exact logistic term: ``pm.fit(method=ViperVI())``.
 
     .. math:: \mathrm{ELBO} = \sum_i [y_i \vartheta_i - \eta(\vartheta_i, \tau_i)]
@@ -77,9 +78,10 @@ class ViperVI(LogisticVI):
     **affine in variables with a Gaussian prior**. The model is written as usual: the affine part is
     read from its graph. The objective is deterministic. If all variables are linear it is maximised
     by natural-gradient Newton steps (with ``pm.Minibatch`` data, by stochastic natural gradient,
-    ``n`` steps). If others remain (scales, kernel hyperparameters, variables with another prior),
-    q is a Gaussian over all variables, averaged over fixed Sobol draws of those and integrated in
-    closed form over the linear ones.
+    ``n`` steps; rows of a file, ``pm.fit(method=ViperVI(tolerance=1e-6), rows=ParquetRows(...))``,
+    take two or three passes). If others remain (scales, kernel hyperparameters, variables with
+    another prior), q is a Gaussian over all variables, averaged over fixed Sobol draws of those and
+    integrated in closed form over the linear ones.
 
     Parameters
     ----------

@@ -136,6 +136,11 @@ class GraphApproximation(Approximation):
             for compiled in ("_constrained", "density"):
                 self.__dict__.pop(compiled, None)
 
+    def use_density(self, density: Callable[..., PyMCDensity]) -> None:
+        """Make :attr:`density` anew, by ``density``."""
+        self._density = density
+        self.__dict__.pop("density", None)
+
     @cached_property
     def density(self) -> PyMCDensity:
         """log p̃ with its score: the one thing that algorithms need of the model."""
