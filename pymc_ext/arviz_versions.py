@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from typing import Any
 
-import arviz as az
 import xarray as xr
 from numpy.typing import ArrayLike
 
 ArvizData = Any  # az.InferenceData of ArviZ 0.x, xarray.DataTree of ArviZ 1.x: no common class
-OLD = int(az.__version__.split(".")[0]) < 1
+OLD = int(version("arviz").split(".")[0]) < 1  # ArviZ 1.x takes 1.1 CPU s to import, with its plots
 
 
 def from_groups(
@@ -22,6 +22,8 @@ def from_groups(
 
     ``coords`` and ``dims`` as in ``az.from_dict``.
     """
+    import arviz as az
+
     given = {"coords": coords, "dims": dims}
     options: dict[str, Any] = {k: dict(v) for k, v in given.items() if v is not None}
     if OLD:

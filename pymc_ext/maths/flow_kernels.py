@@ -239,6 +239,30 @@ def push_pullback(x, y, shift, w, slopes, tape, sums, g_y, g_log):
     return gx, graw, glocal, gscale
 
 
+@_inline
+def _put(rows, into):
+    """Copies (N, K). A slice assignment compiles numba's sentence on shapes, for three seconds."""
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            into[i, j] = rows[i, j]
+
+
+@_inline
+def _add(rows, into):
+    """Adds (N, K) in place; an expression of arrays takes numba three times as long to compile."""
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            into[i, j] += rows[i, j]
+
+
+@_inline
+def _times(rows, into):
+    """Multiplies (N, K) in place."""
+    for i in range(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            into[i, j] *= rows[i, j]
+
+
 @_kernel
 def network(seen, x, par, keep, at, hidden, d, M, w, slopes, scaled):
     """One network and the components that it conditions.
@@ -275,8 +299,8 @@ def network(seen, x, par, keep, at, hidden, d, M, w, slopes, scaled):
             W = par[at[2 * i] : at[2 * i] + h.shape[1] * n].reshape((h.shape[1], n))
             bias = par[at[2 * i + 1] : at[2 * i + 1] + n]
             h, slope = activate(np.dot(h, W), bias)
-            units[:, begin : begin + n] = h
-            unit_slopes[:, begin : begin + n] = slope
+            _put(h, units[:, begin : begin + n])
+            _put(slope, unit_slopes[:, begin : begin + n])
             begin += n
         n = h.shape[1]
         raw = np.dot(h, par[at[2 * L] : at[2 * L] + n * d * M].reshape((n, d * M)))
@@ -312,30 +336,31 @@ def network_pullback(
     g_seen = np.zeros((N, K))
     if scaled:
         skip, skip_scale = at[2 * L + 4], at[2 * L + 5]
-        gradient[skip : skip + K * d] = np.dot(seen.T, g_y).ravel()
-        gradient[skip_scale : skip_scale + K * d] = np.dot(seen.T, g_scale).ravel()
-        g_seen += np.dot(g_y, par[skip : skip + K * d].reshape((K, d)).T)
-        g_seen += np.dot(g_scale, par[skip_scale : skip_scale + K * d].reshape((K, d)).T)
+        _put(np.dot(seen.T, g_y), gradient[skip : skip + K * d].reshape((K, d)))
+        _put(np.dot(seen.T, g_scale), gradient[skip_scale : skip_scale + K * d].reshape((K, d)))
+        _add(np.dot(g_y, par[skip : skip + K * d].reshape((K, d)).T), g_seen)
+        _add(np.dot(g_scale, par[skip_scale : skip_scale + K * d].reshape((K, d)).T), g_seen)
     if at[2 * L] < 0:
         return g_x, g_seen
     end = units.shape[1]
     n = hidden[L - 1] if L > 0 else K
     last = np.ascontiguousarray(units[:, end - n :]) if L > 0 else seen
     at_raw, at_local = at[2 * L], at[2 * L + 2]
-    gradient[at_raw : at_raw + n * d * M] = np.dot(last.T, g_raw).ravel()
-    gradient[at_local : at_local + n * d * w] = np.dot(last.T, g_local).ravel()
+    _put(np.dot(last.T, g_raw), gradient[at_raw : at_raw + n * d * M].reshape((n, d * M)))
+    _put(np.dot(last.T, g_local), gradient[at_local : at_local + n * d * w].reshape((n, d * w)))
     g = np.dot(g_raw, par[at_raw : at_raw + n * d * M].reshape((n, d * M)).T)
-    g += np.dot(g_local, par[at_local : at_local + n * d * w].reshape((n, d * w)).T)
+    _add(np.dot(g_local, par[at_local : at_local + n * d * w].reshape((n, d * w)).T), g)
     for i in range(L - 1, -1, -1):
         n = hidden[i]
         end -= n
-        g = g * unit_slopes[:, end : end + n]
+        _times(unit_slopes[:, end : end + n], g)
         _add_rows(g, gradient[at[2 * i + 1] : at[2 * i + 1] + n])
         before = np.ascontiguousarray(units[:, end - hidden[i - 1] : end]) if i > 0 else seen
         m = before.shape[1]
-        gradient[at[2 * i] : at[2 * i] + m * n] = np.dot(before.T, g).ravel()
+        _put(np.dot(before.T, g), gradient[at[2 * i] : at[2 * i] + m * n].reshape((m, n)))
         g = np.dot(g, par[at[2 * i] : at[2 * i] + m * n].reshape((m, n)).T)
-    return g_x, g_seen + g
+    _add(g, g_seen)
+    return g_x, g_seen
 
 
 @_kernel
@@ -372,19 +397,22 @@ def network_solve(
                     g_seen[i, k] += by_scale * par[skip_scale + k * d + j]
         if not sees or own == 0:
             continue
-        column = np.ascontiguousarray(h[:, j]).reshape((N, 1))
-        of_raw = column * g_raw[:, j * M : (j + 1) * M]
-        of_local = column * g_local[:, j * w : (j + 1) * w]
+        of_raw, of_local = np.empty((N, M)), np.empty((N, w))
+        for i in range(N):
+            for k in range(M):
+                of_raw[i, k] = h[i, j] * g_raw[i, j * M + k]
+            for k in range(w):
+                of_local[i, k] = h[i, j] * g_local[i, j * w + k]
         g = np.dot(of_raw, np.ascontiguousarray(W_raw[:, j * M : (j + 1) * M]).T)
-        g += np.dot(of_local, np.ascontiguousarray(W_local[:, j * w : (j + 1) * w]).T)
+        _add(np.dot(of_local, np.ascontiguousarray(W_local[:, j * w : (j + 1) * w]).T), g)
         end = unit_slopes.shape[1]
         for i in range(L - 1, -1, -1):
             width = hidden[i]
             end -= width
-            g = g * unit_slopes[:, end : end + width]
+            _times(unit_slopes[:, end : end + width], g)
             m = hidden[i - 1] if i > 0 else K
             g = np.dot(g, par[at[2 * i] : at[2 * i] + m * width].reshape((m, width)).T)
-        g_seen += g
+        _add(g, g_seen)
     return h, g_seen
 
 
