@@ -24,6 +24,7 @@ from bridge.methods.options import options_text
 from bridge.methods.problems import GivenProblem, as_problem
 from bridge.methods.requested_groups import Requested, requests_of
 from bridge.methods.table import METHODS, find_approximations
+from bridge.prediction import in_words
 from bridge.search import Search
 from bridge.verdict import REPETITIONS
 from pymc_ext.density.protocol import labels_of
@@ -127,8 +128,8 @@ def fit(
         and of log p̃, at which NUTS ends.
     effort
         Gradients that approximations may take in vain, as a multiple of what NUTS is predicted to
-        take; none but the first begins where it would go beyond. None: 1, but all ``methods`` that
-        you name are tried.
+        take at least; none but the first begins where it would go beyond. None: 1, but all
+        ``methods`` that you name are tried.
     want
         ``"draws"``, or ``"density"``: a normalised q, for the evidence or to be evaluated
         (``Advice.fit.log_q``), for which a flow is tried before NUTS, whatever it takes.
@@ -275,7 +276,7 @@ def _of_chains(
     if search.endless:
         raise NoAnswerError(IMPROPER, tuple(search.attempts))
     predicted = search.predicted
-    takes = "" if predicted is None else f", some {predicted:,} gradients"
+    takes = "" if predicted is None else f", {in_words(predicted)} gradients"
     _log.info("no approximation is good enough: running NUTS%s", takes)
     begin = time.perf_counter()
     try:

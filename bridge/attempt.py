@@ -15,6 +15,7 @@ from bridge.measures.khat import KHat
 from bridge.methods.families import FittedBy
 from bridge.methods.method import Fit, Method
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
+from bridge.prediction import in_words
 from bridge.verdict import Judgement, by_weights
 from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.interrupts import is_interrupt
@@ -75,7 +76,7 @@ class Attempt:
     good
         Its weighted draws may be taken for draws of the posterior, if no mass is missed.
     predicted
-        Gradients that it was expected to take, of NUTS.
+        Gradients that it was expected to take at least, of NUTS.
     search_gradients
         Scores that the search for mass outside it took on top.
     improper
@@ -118,7 +119,7 @@ class Attempt:
         if self.search_gradients:
             spent += f", {self.search_gradients:,} more to look for missed mass"
         if self.predicted is not None:
-            spent += f", some {self.predicted:,} predicted"
+            spent += f", {in_words(self.predicted)} predicted"
         return f"{self.method}: {self.verdict} ({self.seconds:.1f} s{spent})"
 
 

@@ -14,7 +14,7 @@ from bridge.methods.families import FittedBy
 from bridge.methods.method import Fit, Method
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.table import METHODS
-from bridge.prediction import NORMAL_KURTOSIS, nuts_gradients
+from bridge.prediction import NORMAL_KURTOSIS, in_words, nuts_gradients
 from bridge.trust import missed
 from pymc_ext.density import DensityError, TransportMap
 from pymc_ext.density.check import NoGradientError
@@ -28,8 +28,8 @@ __all__ = ["Search"]
 _log = logging.getLogger(__name__)
 UNSEARCHED = "interrupted while mass outside it was looked for"
 BASINS = "basins"  # what is tried where a mode is missed
-# Of predicted gradients, that chains may take on a posterior that looks improper: predictions lie
-# within a factor of two, and no number of draws settles an improper one.
+# Of predicted gradients, that chains may take on a posterior that looks improper: most take fewer
+# where the posterior is proper, and no number of draws settles an improper one.
 PATIENCE = 4
 
 
@@ -123,8 +123,8 @@ class Search:
             return True
         takes = "" if method.gradients is None else f", it takes some {method.gradients:,}"
         verdict = (
-            f"not tried: {spent:,} gradients are spent{takes}, and NUTS is predicted to take some "
-            f"{predicted:,}"
+            f"not tried: {spent:,} gradients are spent{takes}, and NUTS is predicted to take "
+            f"{in_words(predicted)}"
         )
         self.attempts.append(Attempt.without_answer(method.name, verdict))
         return False

@@ -30,6 +30,7 @@ from bridge.methods.method import Fit, Method
 from bridge.methods.named_draws import resampled, systematic
 from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
+from bridge.prediction import in_words
 from bridge.search import Search
 from posteriordb_cases import load_case
 from posteriordb_cases.zoo.table import ZOO
@@ -200,7 +201,7 @@ def test_what_is_tried_in_vain_is_bounded_by_what_nuts_would_take() -> None:
     assert "not tried: " in advice.attempts[1].verdict
     last = advice.attempts[-1]
     assert last.predicted / 4 < last.gradients < 4 * last.predicted
-    assert f"some {last.predicted:,} predicted" in advice.reasons
+    assert f", {in_words(last.predicted)} predicted" in advice.reasons
     advice = bridge.fit(model, **two)  # what is named is tried
     assert advice.attempts[1].gradients > 0
     named = {**two, "methods": ["laplace", "bernstein"]}

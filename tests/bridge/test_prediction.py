@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bridge.prediction import nuts_gradients
+from bridge.prediction import in_words, nuts_gradients
 from pymc_ext.density import CallableDensity
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
@@ -35,3 +35,8 @@ def test_what_makes_it_dearer() -> None:
     assert nuts_gradients(10, 400, 1.0, kurtosis=9.0) > 1.5 * plain
     assert nuts_gradients(10, 400, None) > 3 * plain  # no coordinates
     assert nuts_gradients(10, 400, 0.0) == nuts_gradients(10, 400, 1e-4)
+
+
+def test_a_prediction_is_a_range_of_two_digits() -> None:
+    assert in_words(22_608) == "23,000 to 230,000"
+    assert in_words(950) == "950 to 9,500"
