@@ -135,7 +135,7 @@ class FitResult:
     train_draws
         Number of those draws.
     fresh
-        Estimates on fresh draws of q; None where none were taken (a model with ``pm.Minibatch``).
+        Estimates on fresh draws of q; None where none were taken, as ``unjudged`` says.
     fresh_proposal
         The same of the proposal, where the fit has one for importance weights.
     exact_elbo
@@ -144,6 +144,8 @@ class FitResult:
         Laplace estimate log p̃(θ*) + ½ log|2πΣ| of log Z; None for other methods.
     notes
         What a user must know about this fit, one sentence each.
+    unjudged
+        Why there are no fresh draws, where there are none.
     """
 
     method: str
@@ -162,6 +164,7 @@ class FitResult:
     exact_elbo: float | None = None
     log_marginal_laplace: float | None = None
     notes: tuple[str, ...] = ()
+    unjudged: str = "no fresh draws were taken"
 
     def __str__(self) -> str:
         """What a reader asks first: did it end well, how good is it, what did it cost."""
@@ -218,7 +221,7 @@ class FitResult:
     def verdict(self) -> str:
         """The same in words."""
         if self.weighted is None:
-            return "not judged: no fresh draws were taken"
+            return f"not judged: {self.unjudged}"
         return self.weighted.verdict
 
     @property

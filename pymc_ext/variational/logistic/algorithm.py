@@ -20,6 +20,7 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
+from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.options import require_number
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
@@ -41,6 +42,7 @@ from pymc_ext.variational.logistic.hierarchical import (
     first_family,
     minimise,
 )
+from pymc_ext.variational.logistic.judged import IN_A_FILE, TOO_MANY_ROWS, judged
 from pymc_ext.variational.logistic.newton import (
     Normal,
     Softplus,
@@ -54,6 +56,7 @@ from pymc_ext.variational.logistic.numbers import GaussianPrior, LogisticData
 from pymc_ext.variational.logistic.streamed import RowsOfFile
 
 ROUGH = 1e-3  # nats of all rows, to which a sample's Gaussian is found: a start of the passes
+ADVICE = "the posterior is not Gaussian enough; fit px.HierarchicalVI"
 STEP_POWER = 0.7  # step t of the stochastic natural gradient is (t + 2)^−0.7 (Robbins–Monro)
 
 
@@ -160,14 +163,19 @@ class _Run:
         exact = fit.elbo
         if self.algorithm.bound:
             exact = expand(fit.q, data, prior, exact_softplus).elbo
+        fresh = None
+        if isinstance(data, LogisticData):
+            fresh = judged(fit.q, prior, data, self.counted, stream(self.seed, Purpose.FRESH))
         result = FitResult(
             method=self.algorithm.name,
             converged=fit.converged,
             stop_reason=fit.reason,
             iterations=fit.iterations,
             train_elbo=fit.elbo,
+            fresh=fresh,
             exact_elbo=exact,
-            notes=(self.algorithm.note,),
+            notes=(self.algorithm.note, *(() if fresh is None else notes_on(fresh, ADVICE))),
+            unjudged=TOO_MANY_ROWS if isinstance(data, LogisticData) else IN_A_FILE,
         )
         return Fitted(fit.q, result, (fit.q, 0))
 
@@ -189,6 +197,7 @@ class _Run:
             stop_reason=STOPPED if stopped else "all iterations done",
             iterations=done,
             notes=("the losses are noisy: each is the −ELBO estimated on one minibatch",),
+            unjudged="log p̃ of a pm.Minibatch is an estimate: fit the model on all data for its k̂",
         )
         return Fitted(q, result, (q, first + done))
 
