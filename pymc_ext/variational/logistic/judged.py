@@ -26,7 +26,7 @@ TOO_MANY_ROWS = (
     f"{FEWEST:,} fresh draws at more than {MOST_NUMBERS // FEWEST:,} rows take longer than the "
     "fit: call px.diagnose(approx) for them"
 )
-IN_A_FILE = "fresh draws of rows in a file take as many passes: fit some of its rows for a k̂"
+IN_A_FILE = "fresh draws at all rows of a file take longer than the fit: fit some of them in memory"
 
 
 @dataclass(frozen=True)

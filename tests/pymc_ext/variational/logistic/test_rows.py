@@ -63,7 +63,9 @@ def fit(made: pm.Model, covariance: str = "full", family=px.ViperVI, tol=1e-10, 
 def test_the_gaussian_is_that_of_all_data(rows: px.ParquetRows, family, covariance: str) -> None:
     in_memory = fit(model(*data()), covariance, family)
     ours = fit(empty(), covariance, family, rows=rows)
-    assert ours.result.converged
+    assert ours.result.converged and ours.result.verdict.startswith(
+        "not judged: fresh draws at all"
+    )
     assert ours.result.elbo == pytest.approx(in_memory.result.elbo, rel=NUMERIC)
     sd = in_memory.std.eval()
     np.testing.assert_allclose(ours.mean.eval() / sd, in_memory.mean.eval() / sd, atol=STOPPED)
