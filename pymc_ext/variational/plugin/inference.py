@@ -117,6 +117,12 @@ class AlgorithmVI(Inference):
         ``callback(approx, losses, i)`` after each iteration and may raise StopIteration.
         ``score=False`` keeps no loss history.
         """
+        if "rows" in unsupported:
+            raise TypeError(
+                f"{type(self).__name__} takes no rows of a file: fit px.ViperVI or px.JaakkolaVI "
+                "where the model is a logistic regression; else give the model's pm.Data the rows, "
+                "or a pm.Minibatch of them to px.BernsteinVI or px.MonteCarloVI"
+            )
         if unsupported:
             raise TypeError(
                 f"{type(self).__name__}.fit optimises deterministically and does not take "

@@ -204,6 +204,12 @@ def test_models_that_cannot_take_rows_are_refused(rows: px.ParquetRows, make, wo
         fit(make(), rows=rows)
 
 
+@pytest.mark.parametrize("family", [px.LaplaceVI, px.BernsteinVI, px.MatchingVI])
+def test_families_that_take_no_rows_say_who_does(rows: px.ParquetRows, family) -> None:
+    with empty(), pytest.raises(TypeError, match="takes no rows of a file: fit px"):
+        pm.fit(method=family(), rows=rows, progressbar=False)
+
+
 def test_a_label_that_is_no_integer_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"a": [1.0, 2.0], "b": [0.0, 1.0], "y": [1.0, 0.5]}), path)
