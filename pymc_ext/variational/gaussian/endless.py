@@ -39,6 +39,8 @@ LOWEST = 25.0
 # Of coordinates that are logarithms or logits, where exp(t) ends: t, and the nats by which log p̃
 # may fall from the first to the last. A Gamma(.001, .001) falls by .4.
 FARTHEST_LOG, FALL_LOG = np.array([50.0, 100.0, 200.0, 400.0, 500.0]), 0.05
+# By functions of users and solvers that no number of this size was meant for.
+RAISED = (ValueError, ArithmeticError, RuntimeError)
 # Climbs, each from farther along the last one's direction, and their steps.
 CLIMBS, FARTHER, STEPS = 3, 100.0, 100
 SHARE, MOST_NAMED = 0.1, 5  # of the longest component, in sds, from which a coordinate is named
@@ -106,13 +108,15 @@ class _Rays:
         longest = np.max(np.abs(directions) / self.sd, axis=1)
         known = np.isfinite(longest) & (longest > 0)  # a climb from the mode goes nowhere
         directions = directions[known] / longest[known, None]
+        if not len(directions):  # which compiled functions need not take
+            return
         for u in directions[self._may(directions)]:
             if self._never_falls(u):
                 raise EndlessError(self._sentence(u))
 
     def _may(self, directions: Array) -> np.ndarray:
         """Which are still high at the first place far out, or log scales, (K,)."""
-        at = self.density.log_density(self.tube[0] + FARTHEST[0] * directions)
+        at = _far_out(self.density, self.tube[0] + FARTHEST[0] * directions)
         return (at >= self.lowest) | np.array([self._is_log(u) for u in directions], bool)
 
     def _never_falls(self, u: Array) -> bool:
@@ -129,7 +133,7 @@ class _Rays:
         """log p̃, (`TUBE`, T)."""
         theta = self.tube[:, None] + distances[:, None] * u
         flat = theta.reshape(-1, theta.shape[-1])
-        return self.density.log_density(flat).reshape(len(self.tube), -1)
+        return _far_out(self.density, flat).reshape(len(self.tube), -1)
 
     def _is_log(self, u: Array) -> bool:
         """Whether it is along one coordinate, the logarithm or logit of a bounded variable."""
@@ -150,11 +154,22 @@ class _Rays:
         )
 
 
+def _far_out(density: CountedDensity, theta: Array) -> Array:
+    """log p̃, (N, D) -> (N,); NaN, which is no ray, where such numbers are an error."""
+    try:
+        return density.log_density(theta)
+    except RAISED:
+        return np.full(len(theta), np.nan)
+
+
 def _climbed(density: CountedDensity, start: Array, sd: Array) -> Array:
     """Where log p̃ is higher, (D,), by steps in units of ``sd``."""
 
     def loss(x: Array) -> tuple[float, Array]:
-        log_p, score = density.log_density_gradient((start + sd * x)[None])
+        try:
+            log_p, score = density.log_density_gradient((start + sd * x)[None])
+        except RAISED:
+            return np.inf, 0 * x
         return (-log_p[0], -score[0] * sd) if np.isfinite(log_p[0]) else (np.inf, 0 * x)
 
     found = minimize(
