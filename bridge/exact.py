@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from bridge.attempt import Attempt, failure
 from bridge.methods.named_draws import NamedDraws, of_chains
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
-from bridge.methods.warm_nuts import EXPECTED_FAILURES, FLOW_STEPS, sampler_for
+from bridge.methods.warm_nuts import FLOW_STEPS, expected_failures, sampler_for
 from bridge.stan.sampler import StanNUTS, takes
 from bridge.targets.draws import InferenceData
 from bridge.trust import doubts_of_nuts, left_behind, not_visited
@@ -114,7 +114,7 @@ def exact_answer(
             if improper is None or not found.doubts:
                 return found
             return replace(found, doubts=(improper, *found.doubts))
-        except EXPECTED_FAILURES as error:
+        except expected_failures() as error:
             if improper is not None:
                 # a larger budget, which is what the error advises, settles no improper posterior
                 said = error.why if isinstance(error, BudgetSpentError) else error
@@ -190,7 +190,7 @@ def in_a_flow(
         if interrupts.seen:  # the flow took it as its own end
             raise KeyboardInterrupt("interrupted before the flow was fitted")
         found = _warm(problem, as_transport(q), None, options, seed, fall_back=False)
-    except EXPECTED_FAILURES:
+    except expected_failures():
         _log.debug("%s failed", BENT, exc_info=True)
         return None
     gradients = None if found.gradients is None else found.gradients + density.gradients

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -20,10 +20,11 @@ from bridge.methods.options import options_text
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
-from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.core.posterior import Posterior, draws_of
-from pymc_ext.variational.core.result import FitResult, FreshDraws
+
+if TYPE_CHECKING:
+    from pymc_ext.variational.core.algorithm import Algorithm
+    from pymc_ext.variational.core.posterior import Posterior
+    from pymc_ext.variational.core.result import FitResult, FreshDraws
 
 __all__ = ["FAMILY_METHODS", "FittedBy"]
 
@@ -55,6 +56,10 @@ class FittedBy:
     state: object | None = field(default=None, repr=False)
 
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
+        # SciPy's special functions: a wrong name of a method is said without them
+        from pymc_ext.variational.core.algorithm import run_algorithm
+        from pymc_ext.variational.core.monitor import Monitor
+
         algorithm = made(self.algorithm)
         target = problem.target
         density = CountedDensity(target.density)
@@ -129,6 +134,8 @@ class _Drawn:
 
     def first(self, draws: int) -> WeightedDraws:
         """As many draws, those that were made before among them."""
+        from pymc_ext.variational.core.posterior import draws_of
+
         missing = draws - sum(len(lq) for *_, lq in self.parts)
         for theta, lq in draws_of(self.q, self.rng, missing):
             self.parts.append((theta, self._log_density(theta), lq))
@@ -139,6 +146,8 @@ class _Drawn:
         return WeightedDraws(theta[None, :draws], lp[None, :draws], lq[None, :draws])
 
     def _again(self, log_ratios: Array, generator: np.random.Generator) -> None:
+        from pymc_ext.variational.core.posterior import draws_of
+
         done = 0
         for theta, lq in draws_of(self.q, generator, len(log_ratios)):
             with np.errstate(invalid="ignore"):  # no weight where either is infinite

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp
 
 from bridge.methods.method import LogDensity
 from pymc_ext.maths.types import Array
@@ -24,6 +23,7 @@ def gaussian_mixture_log_q(weight: Array, mean: Array, cov: Array) -> LogDensity
     callable
         (N, D) -> (N,)
     """
+    from scipy.special import logsumexp
     from scipy.stats import multivariate_normal  # half a second to import
 
     components = [

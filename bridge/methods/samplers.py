@@ -13,15 +13,14 @@ from bridge.methods.method import Fit, Method, Problem, engine_of
 from bridge.methods.options import options_text
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
-from pymc_ext.sampling import attempts
-from pymc_ext.sampling.blocks import Chains
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import Sampling
-from pymc_ext.variational.core.effort import Effort
-from pymc_ext.variational.core.threads import threads_for
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from pymc_ext.sampling import attempts
+    from pymc_ext.sampling.blocks import Chains
 
 __all__ = ["SAMPLER_METHODS", "NutpieDefault", "PyMCNUTS"]
 
@@ -67,6 +66,10 @@ class NutpieDefault:
         KeyboardInterrupt
             It was interrupted: fewer draws are another sampler's.
         """
+        from pymc_ext.sampling import attempts
+        from pymc_ext.variational.core.effort import Effort
+        from pymc_ext.variational.core.threads import threads_for
+
         target = problem.target
         counted = CountedDensity(target.density)
         effort = Effort(counted)
@@ -107,6 +110,8 @@ class NutpieDefault:
         )
 
     def _drawn(self, run: attempts.SamplingRun) -> Chains:
+        from pymc_ext.sampling import attempts
+
         chains = run.chains(attempts.random_starts(run, self.chains), run.options)
         chains.warm_up(np.inf)
         if not chains.interrupted:

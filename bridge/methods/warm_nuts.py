@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bridge.methods.families import FLOW, Made, made
 from bridge.methods.method import Fit, Method, Problem
 from bridge.methods.options import options_text
-from bridge.stan.sampler import StanNUTS, takes
 from bridge.stan.start import stan_start
 from bridge.targets.target import Target
 from pymc_ext.density import CountedDensity, Density, TransportMap
@@ -19,13 +19,11 @@ from pymc_ext.maths.types import Array
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Sampler
-from pymc_ext.sampling.result import Sampled
-from pymc_ext.sampling.run import sample
-from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
-from pymc_ext.variational.core.effort import Effort
-from pymc_ext.variational.core.monitor import FitStopped, Monitor
-from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from stan_models import StanDensity, ToolchainError
+
+if TYPE_CHECKING:
+    from pymc_ext.sampling.result import Sampled
+    from pymc_ext.variational.core.algorithm import Algorithm
 
 __all__ = [
     "FLOW_NUTS",
@@ -33,21 +31,28 @@ __all__ = [
     "WARM_NUTS",
     "WarmNUTS",
     "default_approximation",
+    "expected_failures",
     "sampler_for",
 ]
 
-# What an approximation may fail with where it does not suit: no mode, overflow, a runaway, no end.
-# Chains then adapt by themselves; all else is a fault in code.
-EXPECTED_FAILURES = (ValueError, ArithmeticError, RuntimeError, NotImplementedError, FitStopped)
+
+def expected_failures() -> tuple[type[Exception], ...]:
+    """What an approximation may fail with where it does not suit: no mode, overflow, a runaway, no
+    end. Chains then adapt by themselves; all else is a fault in code."""
+    from pymc_ext.variational.core.monitor import FitStopped
+
+    return ValueError, ArithmeticError, RuntimeError, NotImplementedError, FitStopped
 
 
-def default_approximation() -> Algorithm:
+def default_approximation() -> Made:
     """What a sampler starts from if it is not told: a map not refined, as NUTS does that."""
-    return Hierarchical(longest_block=20, rounds=1)
+    return Made("hierarchical.algorithm:Hierarchical", {"longest_block": 20, "rounds": 1})
 
 
 def sampler_for(density: Density, transport: TransportMap | None) -> Sampler:
     """Stan's own for a Stan program in coordinates that it knows, nutpie for all else."""
+    from bridge.stan.sampler import StanNUTS, takes
+
     return StanNUTS() if takes(density, transport) else NutpieNUTS()
 
 
@@ -77,6 +82,10 @@ class WarmNUTS:
 
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
         """``draws`` does not matter: as many are made as their ESS asks for."""
+        # SciPy's special functions: a wrong name of a method is said without them
+        from pymc_ext.sampling.run import sample
+        from pymc_ext.variational.core.effort import Effort
+
         target, start = _target(problem)
         counted = CountedDensity(target.density)
         effort = Effort(counted)
@@ -99,7 +108,7 @@ class WarmNUTS:
                 "approximation": approximation,
                 "approximation_gradients": counted.gradients,
                 **({"representation": "stan"} if isinstance(target.density, StanDensity) else {}),
-                "options": options_text(algorithm=self.algorithm, options=self.options),
+                "options": options_text(algorithm=made(self.algorithm), options=self.options),
             },
         )
 
@@ -107,13 +116,16 @@ class WarmNUTS:
         self, density: CountedDensity, start: Array, seed: int
     ) -> tuple[TransportMap | None, str]:
         """q, if it can serve as coordinates, and what to call it."""
+        from pymc_ext.variational.core.algorithm import run_algorithm
+        from pymc_ext.variational.core.monitor import Monitor
+
         algorithm = made(self.algorithm)
         try:
             with Monitor.silent() as monitor:
                 q = run_algorithm(
                     algorithm, density, start, self.n, random_seed=seed, monitor=monitor
                 ).q
-        except EXPECTED_FAILURES as error:
+        except expected_failures() as error:
             return None, f"{algorithm.name} failed: {error}"
         transport = as_transport(q)
         if transport is None:

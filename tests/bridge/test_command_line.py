@@ -203,6 +203,12 @@ def test_a_wrong_request_is_refused_before_anything_heavy_is_loaded(arguments, f
     assert not heavy
 
 
+def test_the_table_of_methods_is_read_without_scipy(files) -> None:
+    """Which takes half of the time to say that a name is wrong."""
+    modules = loaded(["fit", "good.stan", "--methods", "laplac"], 2)
+    assert "bridge.methods.table" in modules and not {"scipy.special", "scipy.linalg"} & modules
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"], ["comapre"]])
 def test_help_loads_no_array_library(arguments) -> None:
     heavy = {"numpy", "rich", *HEAVY} & loaded(arguments, 2 if arguments == ["comapre"] else 0)

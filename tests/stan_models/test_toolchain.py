@@ -171,6 +171,18 @@ def test_a_wheel_that_leaves_its_folder_is_refused_before_anything_is_written(tm
     assert not (tmp_path / "in").exists() and not (tmp_path / "outside").exists()
 
 
+@pytest.mark.parametrize("name", ["/etc/outside", "httpstan/include//outside", "..\\outside"])
+def test_other_names_of_a_wheel_stay_in_the_folder(name, tmp_path):
+    """What is not the C++ side is not unpacked, and an absolute path is a relative one there."""
+    path = small_wheel(tmp_path)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(name, "")
+    unpack(Wheel(path, "a" * 64), tmp_path / "in" / "out")
+    places = [place for place in tmp_path.rglob("*outside*") if place != path]
+    assert all(place.is_relative_to(tmp_path / "in" / "out" / "include") for place in places)
+    assert not Path("/etc/outside").exists() and not Path("/outside").exists()
+
+
 def test_a_cache_that_everybody_may_write_is_refused(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     cache.mkdir()
