@@ -16,7 +16,8 @@ Matrix: TypeAlias = "Array | sparse.sparray"
 
 
 TAILS = ("below", "above")
-VECTORS = ("mu", "d", "m", "skew", *TAILS)
+VECTORS = ("mu", "d", "m", "s", "skew", *TAILS)
+ONES = ("s", *TAILS)  # one where they are not given, others zero
 
 
 class CMatrix(ctypes.Structure):
@@ -49,8 +50,8 @@ class Coordinates:
        y &= \frac{S(\operatorname{asinh} v - \epsilon) - S(-\epsilon)}{S'(-\epsilon)}, \quad
                  S(u) = \sinh(\delta_\pm u) / \delta_\pm \\
        x &= C w + d, \quad g = \sigma(2x), \quad g_0 = \sigma(2d), \quad
-                 a = \tfrac12 \log(g / g_0) \\
-       w &= e^{a} y + (g - g_0)(m + H w) + Q (w^2 - 1), \quad
+                 a = \tfrac s2 \log(g / g_0) \\
+       w &= e^{a} y + g (m + H w) + Q (w^2 - 1), \quad
                  \theta_{\texttt{order}} = \mu + L w.
 
     δ₋ below u = 0 and δ₊ above. Without C, H, Q, ε, δ it is N(μ, LLᵀ).
@@ -67,6 +68,8 @@ class Coordinates:
         (D, D), strictly lower triangular, dense or sparse; None for zero.
     d, m, skew
         d, m and ε, (D,); None for zero.
+    s
+        (D,), 1 or −1: whether a scale rises with its gate or falls. None for one.
     below, above
         δ₋ and δ₊, (D,), positive; None for one.
 
@@ -74,7 +77,7 @@ class Coordinates:
     ------
     ValueError
         A shape does not fit, a number is not finite, L is singular, C, H or Q is not strictly lower
-        triangular, δ is not positive, or ``order`` is no permutation.
+        triangular, δ is not positive, s is not ±1, or ``order`` is no permutation.
 
     Examples
     --------
@@ -90,6 +93,7 @@ class Coordinates:
     Q: Matrix | None = None
     d: Array | None = None
     m: Array | None = None
+    s: Array | None = None
     skew: Array | None = None
     below: Array | None = None
     above: Array | None = None
@@ -104,6 +108,8 @@ class Coordinates:
         for name in TAILS:
             if (self._vector(name) <= 0).any():
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+        if (np.abs(self._vector("s")) != 1).any():
+            raise ValueError(f"s must be 1 or -1 everywhere, got {self.s}")
         _require("L", self.L, (D, D))
         _require_invertible(self.L)
         for name in "CHQ":
@@ -126,7 +132,7 @@ class Coordinates:
     def _vector(self, name: str) -> Array:
         value = getattr(self, name)
         if value is None:
-            value = np.full(self.dimension, 1.0 if name in TAILS else 0.0)
+            value = np.full(self.dimension, 1.0 if name in ONES else 0.0)
         return np.asarray(value, dtype=float)
 
     def as_c(self) -> CMap:

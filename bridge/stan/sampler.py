@@ -44,6 +44,7 @@ def coordinates_of(transport: TransportMap) -> Coordinates | None:
             _doubles(transport.center), transport.root.as_matrix(), order=transport.order,
             C=_square(transport.scales), H=_square(transport.gated), Q=_square(transport.squares),
             d=_doubles(transport.offset), m=_doubles(transport.gated_mean),
+            s=_doubles(transport.sense),
             skew=_doubles(transport.marginal.skew), below=tails[0], above=tails[1],
         )  # fmt: skip
     return None

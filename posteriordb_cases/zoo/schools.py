@@ -1,8 +1,9 @@
-"""Hierarchical normals whose groups hardly tell their scale: eight schools, and seven groups."""
+"""Hierarchical normals whose groups hardly tell their scale: four, seven, and eight schools."""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import expit
 
 from posteriordb_cases.zoo.density import Array, ZooDensity
 from posteriordb_cases.zoo.numerics import GridLaw
@@ -11,7 +12,7 @@ __all__ = ["Groups", "Schools"]
 
 
 class Groups(ZooDensity):
-    """y_j ~ N(x_j, σ_j²), x_j ~ N(μ, τ²), μ ~ N(0, s²), τ ~ half-Cauchy(5); θ = (μ, log τ, x or z).
+    """y_j ~ N(x_j, σ_j²), x_j ~ N(μ, τ²), μ ~ N(0, s²), τ ~ half-Cauchy(c); θ = (μ, log τ, x or z).
 
     Exact: all but τ is Gaussian given τ, and log τ is summed over a grid.
 
@@ -21,14 +22,15 @@ class Groups(ZooDensity):
         Whether the last coordinates are x, or z = (x − μ) / τ.
     y, sigma
         Data and their standard deviations, (J,).
-    spread
-        s.
+    spread, prior
+        s and c.
     """
 
-    prior = 5.0  # of τ
-
-    def __init__(self, centred: bool, y: Array, sigma: Array, spread: float) -> None:
+    def __init__(
+        self, centred: bool, y: Array, sigma: Array, spread: float, prior: float = 5.0
+    ) -> None:
         self.centred, self.y, self.sigma, self.spread = centred, y, sigma, spread
+        self.prior = prior
         self.dimension = len(y) + 2
         t = np.linspace(-30, 15, 20_001)
         precision, mean, total = self._middle(t)
@@ -59,7 +61,7 @@ class Groups(ZooDensity):
         pull = (self.y - x) / self.sigma**2
         lp = -0.5 * (pull * (self.y - x) + z**2).sum(axis=1) - 0.5 * (mu[:, 0] / self.spread) ** 2
         lp = lp + self._log_prior(t[:, 0])
-        by_t = 1 - 2 / (1 + np.exp(2 * (np.log(self.prior) - t)))
+        by_t = 1 - 2 * expit(2 * (t - np.log(self.prior)))
         if self.centred:
             lp = lp - len(self.y) * t[:, 0]
             by_mu = (z / tau).sum(axis=1, keepdims=True)

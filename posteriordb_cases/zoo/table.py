@@ -48,6 +48,7 @@ class ZooTarget:
 _TWO = [-2.6, -1.9, -3.2, -2.2, -2.7, 2.1, 3.0, 2.4, 3.3, 2.6]
 _THREE = [-4.2, -3.7, -4.4, 0.3, -0.4, 4.1, 3.6, 4.4]
 _GROUPS = np.array([3.0, -1, 8, 2, 0, 5, 11]), np.array([4.0, 5, 3, 6, 4, 5, 6])
+_FOUR = np.array([1.5, -0.4, 2.6, 0.2]), np.array([1.0, 1.0, 0.8, 1.2])
 _SPARSE = [0.3, -0.8, 4.5, 0.1, -3.6]
 _X, _Y = [-1.5, -0.9, -0.2, 0.4, 1.1, 1.8], [-2.1, -0.4, 0.9, 1.1, 3.6, 4.2]
 _TIMES = np.array([0.0, 1.1, 5.9, 9.2, 14.1, 15.3])
@@ -126,6 +127,7 @@ _TARGETS = (
     ZooTarget("schools", "eight schools, non-centred", lambda: Schools(False)),
     ZooTarget("schools-centred", "eight schools, centred", lambda: Schools(True)),
     ZooTarget("groups-7", "seven groups, centred", lambda: Groups(True, *_GROUPS, 10.0)),
+    ZooTarget("groups-4", "four groups, centred", lambda: Groups(True, *_FOUR, 3.0, 1.0)),
     ZooTarget("regression-6", "a regression of six rows", lambda: Regression(_X, _Y, 2.0)),
     ZooTarget("regression-4", "a regression of four rows", lambda: Regression(
         _X[:4], _Y[:4], 5.0)),

@@ -7,6 +7,7 @@ another; elsewhere q is the low-rank Gaussian, and a note says so.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -61,6 +62,8 @@ from pymc_ext.variational.hierarchical.training import Free, Training
 
 MapOrGaussian = Gaussian | LowRankGaussian | HierarchicalMap
 AS_MUCH = 0.5  # of what the other order promises, from which on an order is worth a block
+NEARLY_ALL = 0.95  # relative ESS beyond which another order has too little to gain for its block
+SURE = 2.0  # standard errors by which another order must be better than who governs first
 NO_ARROW = "no few coordinates leave the others independent: the Gaussian alone was fitted"
 ADVICE = "its conditional laws are not a hierarchy's; use a flow, or NUTS in q's coordinates"
 
@@ -232,39 +235,49 @@ def new_growth(
 
     None where q has no draws with scores, as one that ran away.
 
-    Of two orders that whose links promise the most, which takes no more scores: who governs, from
-    the scores alone; and variables with few elements before those with many. A governor after what
-    it governs may promise as much, as a bend, third derivatives being symmetric. A PyMC model's
-    variables come after all that their priors depend on: where others govern in that order, it is
-    taken if the ELBO is higher after a first block in both.
+    Third derivatives are symmetric: a governor after what it governs may promise as much, as a bend
+    of its mean. Where orders promise about as much by links that contradict one another, the ELBO
+    after a first block in each decides.
     """
     rng = stream(seed, Purpose.INITIAL)
     batch = completed(found.batch, density, rng)
     if not len(batch.theta):
         return None
-    growth = Growth(density, course, rng, *best_order(batch, density))
-    if not getattr(density.density, "parents_first", False):
-        return growth
-    q = HierarchicalMap.gaussian(batch.q.mean, batch.q.cov, np.arange(density.dimension))
-    other = Growth(density, course, rng, q, moments_in(batch, q))
-    as_much = other.moments.promised >= AS_MUCH * growth.moments.promised
-    if other.who_governs == growth.who_governs or not as_much:
-        return growth
-    return other if other.begin().beats(growth.begin()) else growth
+    first, *others = (Growth(density, course, rng, *begun) for begun in in_orders(batch, density))
+    enough = AS_MUCH * max(growth.moments.promised for growth in (first, *others))
+    if first.moments.promised < enough:
+        first, others = others[0], others[1:]
+    for other in others:
+        if other.moments.promised < enough:
+            continue
+        if not (first.contradicts(other) or other.contradicts(first)):
+            continue
+        begun = first.begin()
+        if begun.relative_ess > NEARLY_ALL:
+            break
+        gain, error = other.begin().gain_over(begun)
+        first = other if gain > SURE * error else first
+    return first
 
 
-def best_order(batch: Batch, density: CountedDensity) -> tuple[HierarchicalMap, Moments]:
-    """The batch's Gaussian in the order whose links promise the most, with its moments."""
-    by_size = variable_order(blocks_of(density.density), None)[0]
-    maps = [
-        HierarchicalMap.gaussian(batch.q.mean, batch.q.cov, order)
-        for order in (governors_first(batch), by_size)
-    ]
-    moments = [moments_in(batch, q) for q in maps]
-    k = int(np.argmax([m.promised for m in moments]))
-    return maps[k], moments[k]
+def in_orders(batch: Batch, density: CountedDensity) -> Iterator[tuple[HierarchicalMap, Moments]]:
+    """The batch's Gaussian, with its moments, in orders that may be right.
+
+    Who governs, from the scores alone; variables with few elements before those with many; and
+    of a PyMC model its own, in which all that a variable's prior depends on comes before it.
+    """
+    blocks = blocks_of(density.density)
+    variable = np.repeat(np.arange(len(blocks)), [block.size for block in blocks])
+    orders = [governors_first(batch, variable), variable_order(blocks, None)[0]]
+    if getattr(density.density, "parents_first", False):
+        orders.append(np.arange(density.dimension))
+    for order in orders:
+        q = HierarchicalMap.gaussian(batch.q.mean, batch.q.cov, order)
+        yield q, moments_in(batch, q)
 
 
 def promised_gain(density: CountedDensity, batch: Batch) -> float:
     """Nats that links and marginals would gain, from a batch of the Gaussian's own steps."""
-    return best_order(batch, density)[1].promised if len(batch.theta) else 0.0
+    if not len(batch.theta):
+        return 0.0
+    return max(moments.promised for _, moments in in_orders(batch, density))

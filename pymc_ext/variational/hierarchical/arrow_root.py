@@ -155,7 +155,7 @@ class ArrowRoot:
             first += size * groups
         return ArrowRoot(self.left * wider[: self.k] + self._by_globals(by_w), tuple(blocks))
 
-    def stepped(self, by_w: Array, w: Array, share: Array, rate: float) -> ArrowRoot:
+    def stepped(self, by_w: Array, w: Array, share: Array, rate: float) -> tuple[ArrowRoot, Array]:
         k = self.k
         squares = np.mean(w**2, axis=0)
         step = rate * capped(by_w.T @ w[:, :k] / squares[:k] * share)
@@ -164,7 +164,7 @@ class ArrowRoot:
             moment = by_own.transpose(1, 2, 0) @ own.swapaxes(0, 1)
             moment /= np.mean(own**2, axis=0)[:, None, :]
             blocks.append(block + block @ (rate * _lower(moment)))
-        return ArrowRoot(self.left + self._by_globals(step), tuple(blocks))
+        return ArrowRoot(self.left + self._by_globals(step), tuple(blocks)), step[:k]
 
     def _by_globals(self, change: Array) -> Array:
         """L B of a change B of the globals' columns, (D, k)."""

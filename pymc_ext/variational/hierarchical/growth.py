@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.course import (
@@ -25,7 +26,7 @@ from pymc_ext.variational.core.course import (
     in_doubling_blocks,
     repaired_by_weights,
 )
-from pymc_ext.variational.hierarchical.map import HierarchicalMap
+from pymc_ext.variational.hierarchical.map import INITIAL_OFFSET, HierarchicalMap
 from pymc_ext.variational.hierarchical.moments import Moments
 from pymc_ext.variational.hierarchical.necks import NeckTraining
 from pymc_ext.variational.hierarchical.slices import Slices, governors_of
@@ -36,8 +37,13 @@ Begun = tuple[Free, Training, Candidate[HierarchicalMap]]  # a round after its f
 FIRST_BLOCK = 20  # steps: rates fall to a fifth of the first within it
 LEAST_SLOPE = 0.05  # of a log scale: below it the gate hardly moves, and no mean with it
 LEAST_SHARE_OF_ROW = 0.05  # of a row of L: smaller entries stay linear
+# d of a gate that is open to less than an eighth, and standard errors of the residuals' curve along
+# its governor: a log scale that training has made straight may want to curve the other way.
+SHUT, CURVED = -1.0, 2.0
 MOST_GATED = 5.0  # sds by which a mean may move through the gate
-NECK_BLOCK = 8  # steps of one training far out: means are linear, two or three would do
+NECK_BLOCK = 3  # full Newton steps of one training far out: means are linear, two or three do
+# Share of the misfit that such a training may leave: its steps halve the digits that are missing.
+LEAST_REPAIR = 0.5
 ROUNDS = 3  # of freeing what the last training's residuals show; a fourth never paid
 
 
@@ -68,12 +74,17 @@ class Growth:
         self.tried = self.free
         self.moments = moments  # in the coordinates of the best map
         self.begun: Begun | None = None
+        self.law_tried = np.zeros(q.dimension, dtype=bool)  # the other one, in this round
         self.unpinned: Candidate[HierarchicalMap] | None = None  # for which a pin did not pay
+        self.trains_necks = True
 
-    @property
-    def who_governs(self) -> set[int]:
-        """Coordinates of θ whose links of scales count."""
-        return set(self.best.q.order[np.flatnonzero(self.moments.scales.any(axis=0))].tolist())
+    def contradicts(self, other: Growth) -> bool:
+        """Whether links that count have their governor last in the other's order."""
+        q, m = self.best.q, self.moments
+        place = other.best.q.place[q.order]
+        reversed_ = place[:, None] < place[: q.governors]
+        links = m.scales & reversed_, m.squares & reversed_, np.zeros_like(m.marginals)
+        return m.gain(*links) > LEAST_SHARE * m.promised
 
     def begin(self) -> Candidate[HierarchicalMap]:
         """The first block of the next round, which goes on from it; the best map where no block
@@ -143,17 +154,45 @@ class Growth:
 
     def _round(self, free: Free, training: Training, candidate: Candidate[HierarchicalMap]) -> str:
         """After a block with more freedom try the gate; the better goes on until it rests."""
-        start = self.best
+        start, self.trains_necks = self.best, True
+        self.law_tried = np.zeros_like(self.law_tried)
         gated = self._gated(candidate, free)
         if gated is not None:
             training, candidate, free = gated
         if not candidate.beats(start):
             return "more freedom did not pay"
         self.best, self.free, self.moments = candidate, free, training.moments.moments()
-        ended = self._rested(training)
-        if ended.best is not candidate:
-            self.best, self.moments = ended.best, training.moments.moments()
-        return ended.why
+        training = self._in_the_other_law() or training
+        while True:
+            ended = self._rested(training)
+            if ended.best is not self.best:
+                self.best, self.moments = ended.best, training.moments.moments()
+            other = self._in_the_other_law()
+            if other is None:
+                return ended.why
+            training = other
+
+    def _in_the_other_law(self) -> Training | None:
+        """Scales that fall to a floor in place of rising to a ceiling, or the reverse, where the
+        residuals ask for that; the training behind it, None where none is better so."""
+        q, moments = self.best.q, self.moments
+        along = np.argmax(np.abs(q.scales), axis=1)[:, None]  # of the strongest governor
+        slope, curve, error = (
+            np.take_along_axis(x, along, axis=1)[:, 0]
+            for x in (np.abs(q.scales), moments.scale_curve, moments.scale_curve_error)
+        )
+        # a ceiling's law is concave, a floor's convex, and that of a shut gate neither
+        rows = (q.offset < SHUT) & (q.sense * curve > CURVED * error)
+        rows &= (slope > LEAST_SLOPE) & ~self.law_tried
+        self.law_tried = self.law_tried | rows
+        if not rows.any() or not self.pays():
+            return None
+        training = self._training(with_other_law(q, rows), self.free)
+        candidate = block_of(training, self.course, FIRST_BLOCK)
+        if candidate.gain_over(self.best)[0] <= 0:
+            return None  # of two laws that serve as well, the residuals' choice
+        self.best, self.moments = candidate, training.moments.moments()
+        return training
 
     def _far_out(self) -> bool:
         """Laws far out, then marginals of governors as slices show them; whether that paid."""
@@ -193,12 +232,22 @@ class Growth:
             self.unpinned = self.best
 
     def _pinned(self, of: Candidate[HierarchicalMap]) -> Candidate[HierarchicalMap]:
-        """With the laws of what is governed trained far out, where slices show that they fail."""
-        slices = (Slices.along(self.density, of.q, p, self.rng) for p in governors_of(of.q))
-        if not any(along.law_fails for along in slices):
+        """With the laws of what is governed trained far out, where slices show that they fail; not
+        once more in a round where that hardly made them fit better: they are not a hierarchy's."""
+        if not self.trains_necks:
+            return of
+        before = self._slices(of.q)
+        if not any(along.law_fails for along in before):
             return of
         training = NeckTraining(self.density, of.q, self.free, self.rng, of.elbo)
-        return block_of(training, self.course, NECK_BLOCK)
+        pinned = block_of(training, self.course, NECK_BLOCK)
+        of_both = before, self._slices(pinned.q)
+        was, now = (sum(along.misfit for along in slices) for slices in of_both)
+        self.trains_necks = now < LEAST_REPAIR * was
+        return pinned if now < was else of
+
+    def _slices(self, q: HierarchicalMap) -> list[Slices]:
+        return [Slices.along(self.density, q, place, self.rng) for place in governors_of(q)]
 
     def _rested(self, training: Training) -> Ended[HierarchicalMap]:
         if not self.course.block_pays(self.best, training.steps, training.draws):
@@ -225,6 +274,29 @@ class Growth:
         return (training, gated, more) if gated.beats(candidate) else None
 
 
+def with_other_law(q: HierarchicalMap, rows: Mask) -> HierarchicalMap:
+    """q with the other law of the scales of some rows, half open, to first order what they were."""
+    g0, half = q.gate_at_zero, expit(2 * INITIAL_OFFSET)
+    slope, mean = np.where(rows, -(1 - g0) / (1 - half), 1.0), np.where(rows, -g0 / half, 1.0)
+    gated = mean[:, None] * q.gated
+    gated_mean = np.clip(mean * q.gated_mean, -MOST_GATED, MOST_GATED)
+    gated_mean = np.where(rows, gated_mean, q.gated_mean)
+    made = replace(
+        q,
+        sense=np.where(rows, -q.sense, q.sense),
+        scales=slope[:, None] * q.scales,
+        offset=np.where(rows, INITIAL_OFFSET, q.offset),
+        gated_mean=gated_mean,
+        gated=gated,
+    )
+    # what the gates hold in the middle stays
+    shift = np.where(rows, g0 * q.gated_mean - half * gated_mean, 0.0)
+    linear = np.where(rows[:, None], g0[:, None] * q.gated - half * gated, 0.0)
+    unmoved = np.ones(q.dimension)
+    made = made.with_root(made.root.changed(unmoved, linear), linear[: q.governors])
+    return made.moved(shift, unmoved[: q.governors])
+
+
 def means_into_gate(q: HierarchicalMap, free: Free) -> tuple[HierarchicalMap, Free]:
     """Linear dependence of a linked coordinate on its governor moves into the gate; H is freed.
 
@@ -232,6 +304,7 @@ def means_into_gate(q: HierarchicalMap, free: Free) -> tuple[HierarchicalMap, Fr
     L cannot say: chains get stuck there.
     """
     root, mean, g0 = q.root, q.gated_mean.copy(), q.gate_at_zero
+    shift = np.zeros(q.dimension)
     free_root = free.root.copy()
     for j in np.flatnonzero(free.scales.any(axis=0)).tolist():
         i = np.flatnonzero(free.scales[:, j] & (np.abs(q.scales[:, j]) > LEAST_SLOPE))
@@ -240,8 +313,11 @@ def means_into_gate(q: HierarchicalMap, free: Free) -> tuple[HierarchicalMap, Fr
         inner = root.solve_within(i, root.coupling[i, j])
         # g − g₀ ≈ 2 g₀ (1 − g₀) C_ij w_j near zero
         inner /= 2 * g0[i] * (1 - g0[i]) * q.scales[i, j]
-        mean[i] += np.clip(inner, -MOST_GATED, MOST_GATED)
+        inner = np.clip(inner, -MOST_GATED, MOST_GATED)
+        mean[i] += inner
+        shift[i] -= g0[i] * inner
         root, free_root[i, j] = root.without(i, j), False
     share = np.abs(root.coupling) / root.std[:, None]
     gated = np.tril((share > LEAST_SHARE_OF_ROW) | free.scales, -1) & free.linked[:, None]
-    return replace(q, root=root, gated_mean=mean), replace(free, root=free_root, gated=gated)
+    made = replace(q, root=root, gated_mean=mean).moved(shift, np.ones(q.governors))
+    return made, replace(free, root=free_root, gated=gated)

@@ -62,7 +62,7 @@ class Links:
         """The links of a map, with errors from the residuals of its last training."""
         own = q.root.diagonal[: q.governors]
         gate = q.at(np.zeros((1, q.dimension))).gate[0]
-        slope = (1 - gate)[:, None] * q.scales / own  # ∂a/∂w = (1 − g) C
+        slope = (q.sense * (1 - gate))[:, None] * q.scales / own  # ∂a/∂w = σ (1 − g) C
         error = None if moments is None else moments.scale_off / own
         named = [readable(names[k]) for k in q.order]
         pairs = np.argwhere(q.scales.T != 0)  # (governor, governed), in the map's order

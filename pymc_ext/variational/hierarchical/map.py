@@ -5,12 +5,15 @@ g = τ²/(τ² + σ²) = sigmoid(2 log(τ/σ)), sd σ√g and mean ℓ + g (κ �
 order of the coordinates in which whatever governs comes before what it governs, v ~ N(0, I):
 
 .. math:: x_i &= \textstyle\sum_{j<i} C_{ij} w_j + d_i, \quad g_i = \mathrm{sigmoid}(2 x_i), \quad
-    a_i = \tfrac12 \log(g_i / g_{i0}) \\
-    w_i &= e^{a_i} y_i + (g_i - g_{i0})(m_i + \textstyle\sum_{j<i} H_{ij} w_j)
+    a_i = \tfrac{s_i}2 \log(g_i / g_{i0}) \\
+    w_i &= e^{a_i} y_i + g_i \, (m_i + \textstyle\sum_{j<i} H_{ij} w_j)
     + \sum_{j<i} Q_{ij} (w_j^2 - 1) \\
     \theta &= \mu + L w, \quad y_j = M_j(v_j), \quad g_{i0} = \mathrm{sigmoid}(2 d_i)
 
 with L lower triangular, C, H and Q strictly so and sparse, and M_j the maps of :mod:`.marginal`.
+With s = 1 a scale rises to a ceiling as its gate opens, as that of an effect, which the data bound
+from above; with s = −1 it falls to a floor, as that of ℓ, which of J groups is √((σ² + τ²)/J), one
+over the root of a gate. Where gates are shut both laws are e^(±x), and means what L says.
 Only the first k coordinates govern: C, H and Q have k columns. For dense L k = D; for the arrow of
 :mod:`.arrow_root` they are the globals, and everything costs O(D k).
 C = H = Q = 0 and M the identity is the Gaussian N(μ, L Lᵀ). It is an autoregressive flow (Kingma et
@@ -54,10 +57,10 @@ class Point:
         Latents, M(v) and M′(v).
     bend
         The marginal maps of the bent coordinates.
-    log_scale, scale, opening
-        a, e^a and g − g₀.
+    log_scale, scale, gate
+        a, e^a and g.
     by_x
-        ∂w/∂x = e^a y (1 − g) + 2 g (1 − g)(m + H w).
+        ∂w/∂x = s e^a y (1 − g) + 2 g (1 − g)(m + H w).
     w
         The layer's output.
     """
@@ -69,7 +72,6 @@ class Point:
     log_scale: Array
     scale: Array
     gate: Array
-    opening: Array
     by_x: Array
     w: Array
 
@@ -90,6 +92,8 @@ class HierarchicalMap:
         d and m, (D,).
     marginal
         M.
+    sense
+        s, of ±1, (D,).
     """
 
     order: NDArray[np.integer]
@@ -101,6 +105,7 @@ class HierarchicalMap:
     offset: Array
     gated_mean: Array
     marginal: Marginal = field(repr=False)
+    sense: Array
 
     @classmethod
     def gaussian(cls, mean: Array, cov: Array, order: NDArray[np.integer]) -> HierarchicalMap:
@@ -114,7 +119,8 @@ class HierarchicalMap:
         zero, none = np.zeros(root.coupling.shape), np.zeros(len(center))
         half_open = np.full(len(center), INITIAL_OFFSET)
         identity = Marginal.identity(len(center))
-        return cls(order, center, root, zero, zero, zero, half_open, none, identity)
+        ones = np.ones(len(center))
+        return cls(order, center, root, zero, zero, zero, half_open, none, identity, ones)
 
     @property
     def is_gaussian(self) -> bool:
@@ -155,7 +161,8 @@ class HierarchicalMap:
         FitStopped where numbers overflowed, as where q runs away: NaN is a link of each to each.
         """
         linked = (self.scales != 0) | (self.squares != 0) | (self.gated != 0)
-        rest, waiting = np.flatnonzero(linked.any(axis=1)), np.zeros(self.dimension, dtype=bool)
+        rest = np.flatnonzero(linked.any(axis=1) | (self.gated_mean != 0))
+        waiting = np.zeros(self.dimension, dtype=bool)
         governors, levels = np.flatnonzero(linked.any(axis=0)), list[Places]()
         linked, waiting[rest] = linked[:, governors], True
         while len(rest):
@@ -191,20 +198,18 @@ class HierarchicalMap:
     def _linked(self, y: Array, w: Array, rows: Places) -> tuple[Array, ...]:
         """What a point holds from a on, of places that depend on others."""
         a, e, g, inner, bend = self._conditional(w, rows)
-        opening = g - self.gate_at_zero[rows]
         scaled = e * y[:, rows]
-        w = scaled + opening * inner
+        w = scaled + g * inner
         w += bend
         by_x = 2 * g * inner
-        by_x += scaled
+        by_x += self.sense[rows] * scaled
         by_x *= 1 - g
-        return a, e, g, opening, by_x, w
+        return a, e, g, by_x, w
 
     def _unlinked(self, y: Array) -> tuple[Array, ...]:
         """The same of places that depend on none."""
         g0, zero = self.gate_at_zero, np.zeros_like(y)
-        by_x = (1 - g0) * (y + 2 * g0 * self.gated_mean)
-        return zero, np.ones_like(y), zero + g0, zero.copy(), by_x, y.copy()
+        return zero, np.ones_like(y), zero + g0, (1 - g0) * self.sense * y, y.copy()
 
     def _conditional(self, w: Array, rows: Places) -> tuple[Array, Array, Array, Array, Array]:
         """a, e^a, g, m + H w and Q (w² − 1) of some places, from all that come before them."""
@@ -215,11 +220,10 @@ class HierarchicalMap:
         g = np.exp(x, out=x)  # sigmoid(2 x): scipy's expit takes five times as long
         g += 1
         np.reciprocal(g, out=g)
-        ratio = g / self.gate_at_zero[rows]
-        a = np.log(ratio)
-        a *= 0.5
+        a = np.log(g / self.gate_at_zero[rows])
+        a *= 0.5 * self.sense[rows]
         inner = gated.times(w, rows) + self.gated_mean[rows]
-        return a, np.sqrt(ratio, out=ratio), g, inner, squares.times(w, rows, squared=True)
+        return a, np.exp(a), g, inner, squares.times(w, rows, squared=True)
 
     def solve_jacobian_transposed(self, at: Point, r: Array) -> Array:
         """h with (∂w/∂y)ᵀ h = r, by rows (N, D)."""
@@ -229,7 +233,7 @@ class HierarchicalMap:
         for level in self.levels:
             part = -own[:, level]
             scales.add_transposed(h, part * at.by_x[:, level], level)
-            gated.add_transposed(h, part * at.opening[:, level], level)
+            gated.add_transposed(h, part * at.gate[:, level], level)
             squares.add_transposed(h, part, level, along=at.w)
         return h
 
@@ -238,29 +242,44 @@ class HierarchicalMap:
         they govern.
 
         A governor moved alone leaves the scales of what it governs behind, and comes back for them:
-        funnels are climbed in tiny steps. Exact where governors depend on none; else what is left
-        out is that their own means and bends move with those that they depend on.
+        funnels are climbed in tiny steps. Exact but for bends of governors that have governors.
         """
         k, constant = self.governors, shift
         for _ in range(len(self.levels) + 1):  # of a level, once those before it are known
             of_governors = constant[:k]
             offset = self.offset + self.scales @ of_governors
-            gate = expit(2 * offset)
-            more, mean = gate - self.gate_at_zero, self.gated_mean + self.gated @ of_governors
-            wider = np.sqrt(gate / self.gate_at_zero)
+            wider = (expit(2 * offset) / self.gate_at_zero) ** (self.sense / 2)
             wider[:k] *= factor
-            squared = of_governors**2 + wider[:k] ** 2 - 1
-            constant = shift + more * mean + self.squares @ squared
-        by_w = (more[:, None] * self.gated + 2 * self.squares * of_governors) * wider[:k]
+            constant = shift + self.squares @ (of_governors**2 + wider[:k] ** 2 - 1)
         return replace(
             self,
             center=self.center + self.root.product(constant[None])[0],
-            root=self.root.changed(wider, by_w),
+            root=self.root.changed(wider, 2 * self.squares * of_governors * wider[:k]),
             scales=self.scales * wider[:k],
             offset=offset,
-            gated_mean=mean / wider,
+            gated_mean=(self.gated_mean + self.gated @ of_governors) / wider,
             gated=self.gated * wider[:k] / wider[:, None],
             squares=self.squares * wider[:k] ** 2 / wider[:, None],
+        )
+
+    def with_root(self, root: Root, by_w: Array) -> HierarchicalMap:
+        """The map with L (I + B), which adds B w to w: what depends on it follows.
+
+        C does where it is not zero, H where it or C is not, and what B_ii stretches is e^a y alone,
+        not the means: a neck is as narrow as they are exact. The rows of B that governors have are
+        ``by_w`` (k, k).
+        """
+        scales, gated, _ = self.parts
+        wider = root.diagonal / self.root.diagonal
+        may = (self.gated != 0) | (self.scales != 0)
+        gated_too = self.gated + gated.times(by_w.T).T * may
+        return replace(
+            self,
+            root=root,
+            scales=self.scales + scales.times(by_w.T).T * (self.scales != 0),
+            squares=self.squares / wider[:, None],
+            gated=gated_too / wider[:, None],
+            gated_mean=self.gated_mean / wider,
         )
 
     # ---- a posterior -----------------------------------------------------------------------
@@ -300,8 +319,9 @@ class HierarchicalMap:
         by_w = self.root.transposed_product(score[:, self.order])
         for level in reversed(self.levels):  # what depends on a level has been added by then
             part = by_w[:, level].copy()
-            scales.add_transposed(by_w, at.by_x[:, level] * part + (1 - at.gate[:, level]), level)
-            gated.add_transposed(by_w, at.opening[:, level] * part, level)
+            by_x = at.by_x[:, level] * part + self.sense[level] * (1 - at.gate[:, level])
+            scales.add_transposed(by_w, by_x, level)
+            gated.add_transposed(by_w, at.gate[:, level] * part, level)
             squares.add_transposed(by_w, part, level, along=at.w)
         by_y = at.scale * by_w
         if at.bend is not None:
@@ -315,8 +335,7 @@ class HierarchicalMap:
         y = w.copy()
         for level in self.levels:
             _, e, g, inner, bend = self._conditional(w, level)
-            opening = g - self.gate_at_zero[level]
-            y[:, level] = (w[:, level] - opening * inner - bend) / e
+            y[:, level] = (w[:, level] - g * inner - bend) / e
         return self.marginal.inverse(y)
 
     def log_density(self, theta: Array) -> Array:

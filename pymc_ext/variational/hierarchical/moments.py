@@ -8,9 +8,11 @@ how the curvature of coordinate i changes along j. In a funnel it is not zero fr
 log scale, and zero the other way: it says who governs whom. Likewise U_ij = E[r_i (z_j² − 1)] is
 how the mean of i bends along j, U_ii its skewness, and K_i = E[r_i (z_i³ − 3 z_i)] how heavy its
 tails are. B_ij = E[r_i z_i (z_j³ − 3 z_j)] tells how T changes along j, in whose middle it is
-T − B/2. All are means over mirrored pairs: T, B and U of the even part of r, K of its odd part;
-those of a Gaussian p̃ are zero without any noise. Halved and squared over its Fisher information, T,
-U and K are also the nats that a map with that freedom gains, to second order.
+T − B/2, and V_ij = E[r_i z_i (z_j² − 1)] whether the log scale of i is convex along j, V > 0,
+beyond what q has of it. All are means over mirrored pairs: T, B and U of the even part of r, K and
+V of its odd part; those of a Gaussian p̃ are zero without any noise. Halved and squared over its
+Fisher information, T, U and K are also the nats that a map with that freedom gains, to second
+order.
 """
 
 from __future__ import annotations
@@ -42,10 +44,12 @@ OF_SCALE, OF_SQUARE, OF_SKEW, OF_TAIL = 2.0, 2.0, 6.0, 24.0
 
 @dataclass(frozen=True)
 class Moments:
-    """B, T and U along the first k coordinates (D, k), U_ii and K (D,), with standard errors of all
-    but B."""
+    """B, V, T and U along the first k coordinates (D, k), U_ii and K (D,), with standard errors of
+    all but B."""
 
     scale_change: Array
+    scale_curve: Array
+    scale_curve_error: Array
     scale: Array
     scale_error: Array
     square: Array
@@ -118,8 +122,9 @@ class MomentSums:
         z = (z[:half] - z[half:]) / 2
         square = z * z
         bend, tail, scale = square - 1, odd * z * (square - 3), even * z
-        skew, first = even * bend, slice(self.governors)
+        skew, curve, first = even * bend, odd * z, slice(self.governors)
         new = [
+            curve.T @ bend[:, first], (curve * curve).T @ (bend * bend)[:, first],
             scale.T @ z[:, first], (scale * scale).T @ square[:, first],
             even.T @ bend[:, first], (even**2).T @ bend[:, first] ** 2,
             skew.sum(axis=0), (skew**2).sum(axis=0),
@@ -172,11 +177,14 @@ def moments_in(batch: Batch, q: HierarchicalMap) -> Moments:
     return Moments.of(q.root.transposed_product(batch.scores[:, q.order]) + z, z, q.governors)
 
 
-def governors_first(batch: Batch) -> NDArray[np.integer]:
-    """Coordinates that govern more than they are governed, strongest first; then those most tied.
+def governors_first(batch: Batch, variable: NDArray[np.integer]) -> NDArray[np.integer]:
+    """Coordinates that govern more than they are governed, strongest first; then those of variables
+    with few elements; among equals those most tied.
 
-    Seen in the coordinates of the symmetric root, which keep closest to the variables. Among the
-    others a group's mean comes before its members, as it has more partial correlations.
+    Seen in the coordinates of the symmetric root, which keep closest to the variables, though a
+    link shows there in neighbours too: what is governed half as much by others does not lead, and
+    of a ``variable`` (D,), where there are several, all elements lead or none. A group's mean
+    comes before its members, as it has more partial correlations.
     """
     sd = batch.q.std
     root = symmetric_root(batch.q.cov / np.outer(sd, sd))
@@ -185,10 +193,13 @@ def governors_first(batch: Batch) -> NDArray[np.integer]:
     significant = np.abs(moments.scale) > SIGNIFICANT * moments.scale_error
     governs = np.where(significant, np.abs(moments.scale), 0.0)
     np.fill_diagonal(governs, 0.0)
-    lead = governs.sum(axis=0) - governs.sum(axis=1)  # of column j over the rows it governs
+    lead = governs.sum(axis=0) - 2 * governs.sum(axis=1)  # of column j over the rows it governs
     tied = np.sum(_partial_correlations(batch.q) ** 2, axis=0)
+    elements = np.bincount(variable)
     leads = lead > 0
-    return np.lexsort((-tied, np.where(leads, -lead, 0.0), ~leads))
+    if len(elements) > 1:
+        leads = np.bincount(variable, lead)[variable] > 0
+    return np.lexsort((-tied, np.where(leads, -lead, elements[variable]), ~leads))
 
 
 def _partial_correlations(q: Gaussian) -> Array:

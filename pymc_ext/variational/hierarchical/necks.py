@@ -12,13 +12,15 @@ import numpy as np
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.gaussian.natural_gradient import step_rate
-from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers
+from pymc_ext.variational.gaussian.numbers import antithetic
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.training import FEWEST, Free, Training
 
 WIDER = 2.0  # times a governor's normal: at four sds of q there are as many draws as at two
-MORE = 2  # times the draws of a step, of which every governor has its share
+# Draws of a step, for each governor and in all: so many that full steps are taken, as a law that is
+# a hierarchy's leaves no noise; and numbers of their v at most, of which a step holds ten arrays as
+# large, 160 MB.
+EACH, FEW, MOST_NUMBERS = 50, 400, 2_000_000
 
 
 class NeckTraining(Training):
@@ -39,20 +41,23 @@ class NeckTraining(Training):
         elbo: float,
     ) -> None:
         super().__init__(density, q, free, rng)
-        self.draws, self.elbo = MORE * self.draws, elbo
+        wanted = max(FEW, EACH * int(free.governing.sum()))
+        self.draws = 2 * (max(self.draws, min(wanted, MOST_NUMBERS // q.dimension)) // 2)
+        self.elbo = elbo
 
     def advance(self) -> float:
         q = self.q
         at, _, scores = self._seen(self._latents())
         if len(scores) < FEWEST:
             return -self.elbo
-        raw = q.pullback_at(at, scores) + at.v
-        r = shorten_outliers(raw)
-        length, kept = (np.linalg.norm(rows, axis=1) for rows in (raw, r))
-        kept = np.divide(kept, length, out=np.zeros(len(kept)), where=length > 0)
-        rate, shift = step_rate(self.since_restart), np.zeros(q.dimension)
-        moved, constant = self._linked(q, at, r / at.slope / at.scale, rate, kept)
-        shift[self.free.governors[0]] = rate * constant
+        r = q.pullback_at(at, scores) + at.v
+        # Where a row does not fit, or one that may depend on it, what it says is noise: the deeper
+        # the draw, the louder.
+        off = np.maximum.accumulate(np.abs(r[:, ::-1]), axis=1)[:, ::-1]
+        weights = 1 / (1 + off[:, self.free.governors[0]] ** 2)
+        shift = np.zeros(q.dimension)
+        moved, constant = self._linked(q, at, r / at.slope / at.scale, 1.0, weights)
+        shift[self.free.governors[0]] = constant
         self.q = moved.moved(shift, np.ones(q.governors))
         return -self.elbo
 

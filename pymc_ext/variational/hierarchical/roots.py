@@ -63,9 +63,9 @@ class Root(Protocol):
     def changed(self, wider: Array, by_w: Array) -> Root:
         """L (diag ``wider`` + B), (D,) and (D, k), the strictly lower B of the first k columns."""
 
-    def stepped(self, by_w: Array, w: Array, share: Array, rate: float) -> Root:
+    def stepped(self, by_w: Array, w: Array, share: Array, rate: float) -> tuple[Root, Array]:
         """L (I + ρ S), S the capped sums of ``by_w``_i w_j over mean w_j², of whose first k columns
-        L takes the ``share`` (D, k)."""
+        L takes the ``share`` (D, k); and the first k rows of these columns of ρ S."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +119,9 @@ class DenseRoot:
             matrix[:, columns] += self.matrix @ by_w[:, columns]
         return DenseRoot(matrix)
 
-    def stepped(self, by_w: Array, w: Array, share: Array, rate: float) -> DenseRoot:
-        step = capped(by_w.T @ w / np.mean(w**2, axis=0) * share)
-        return DenseRoot(self.matrix + self.matrix @ (rate * step))
+    def stepped(self, by_w: Array, w: Array, share: Array, rate: float) -> tuple[DenseRoot, Array]:
+        step = rate * capped(by_w.T @ w / np.mean(w**2, axis=0) * share)
+        return DenseRoot(self.matrix + self.matrix @ step), step
 
 
 def capped(step: Array) -> Array:

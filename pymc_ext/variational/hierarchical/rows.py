@@ -10,6 +10,7 @@ from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER
 
 Mask = NDArray[np.bool_]
 Columns = NDArray[np.integer]
+LONGEST_MEAN = 0.3  # sds of one full step of a mean
 RIDGE = 0.005  # information lent to a parameter: a batch may have none
 FEW_GOVERNORS = 8  # in all, up to which one product over all pairs of them costs less than rows do
 # Means of a row up to which all are solved for together; of more each pair alone, straight and
@@ -47,41 +48,40 @@ def slope_equations(
 
 
 def mean_steps(
-    h: Array, opening: Array, precision: Array, w: Array, place: Columns, real: Mask
+    h: Array, gate: Array, precision: Array, w: Array, place: Columns, real: Mask
 ) -> tuple[Array, Array]:
     """Steps of each row's mean along some w, straight and through the gate, (R, P) each.
 
     Both are felt in a neck, where only their difference counts, and felt much: from separate steps
-    the middle would be pushed about by what the neck says.
+    the middle would be pushed about by what the neck says. The ridge is as large as the information
+    of one normal draw, no share of the neck's, which would be all that is known of the middle.
 
     Parameters
     ----------
     h
         Gradient in each row's w, its dependents carried along, (N, R).
-    opening, precision
-        g − g₀ of each row, and the inverse of its variance given all before, (N, R).
+    gate, precision
+        g of each row, and the inverse of its variance given all before, (N, R).
     w
         Ones, and what means may depend on, (N, 1 + G).
     place, real
         Columns of ``w`` of each row, padded, and which are real, (R, P).
     """
     if place.shape[1] > FEW_MEANS:
-        return _by_pairs(h, opening, precision, w, place, real)
+        return _by_pairs(h, gate, precision, w, place, real)
     equations = _by_products if w.shape[1] <= FEW_GOVERNORS else _by_features
     P = place.shape[1]
-    information, right = equations(h, opening, precision, w, place)
+    information, right = equations(h, gate, precision, w, place)
     kept = np.tile(real, 2)
     information *= kept[:, :, None] & kept[:, None]
     right *= kept
-    diagonal = np.einsum("rpp->rp", information)
-    diagonal *= 1 + RIDGE
-    diagonal += RIDGE
-    step = np.linalg.solve(information, right[:, :, None])[:, :, 0]
+    np.einsum("rpp->rp", information)[:] += RIDGE
+    step = _within(np.linalg.solve(information, right[:, :, None])[:, :, 0])
     return step[:, :P], step[:, P:]
 
 
 def _by_products(
-    h: Array, opening: Array, precision: Array, w: Array, place: Columns
+    h: Array, gate: Array, precision: Array, w: Array, place: Columns
 ) -> tuple[Array, Array]:
     """Information (R, 2P, 2P) and gradient (R, 2P), from all products of few columns."""
     (R, P), (n, K) = place.shape, w.shape
@@ -94,14 +94,14 @@ def _by_products(
         found = (weighted.T @ pairs).reshape(R, K, K)
         for block in blocks:
             information[:, *block] = found[row[:, None], place[:, :, None], place[:, None]]
-        weighted = weighted * opening
+        weighted = weighted * gate
     right[:, straight] = (h.T @ w)[row, place]
-    right[:, through] = ((h * opening).T @ w)[row, place]
+    right[:, through] = ((h * gate).T @ w)[row, place]
     return information / n, right / n
 
 
 def _by_features(
-    h: Array, opening: Array, precision: Array, w: Array, place: Columns
+    h: Array, gate: Array, precision: Array, w: Array, place: Columns
 ) -> tuple[Array, Array]:
     """The same from each row's own columns, some rows at a time."""
     (R, P), n = place.shape, len(h)
@@ -110,23 +110,32 @@ def _by_features(
     for first in range(0, R, together):
         some = slice(first, first + together)
         straight = w.T[place[some]]
-        features = np.concatenate([straight, straight * opening.T[some, None]], axis=1)
+        features = np.concatenate([straight, straight * gate.T[some, None]], axis=1)
         information[some] = (features * precision.T[some, None]) @ features.swapaxes(1, 2)
         right[some] = (features @ h.T[some, :, None])[:, :, 0]
     return information / n, right / n
 
 
 def _by_pairs(
-    h: Array, opening: Array, precision: Array, w: Array, place: Columns, real: Mask
+    h: Array, gate: Array, precision: Array, w: Array, place: Columns, real: Mask
 ) -> tuple[Array, Array]:
     """:func:`mean_steps` with each column of ``w`` by itself."""
     n, square = len(h), w * w
-    weighted = precision * opening
-    a, b, c = (x.T @ square / n for x in (precision, weighted, weighted * opening))
-    a, c = ((1 + RIDGE) * x + RIDGE for x in (a, c))
-    f, g = (x.T @ w / n for x in (h, h * opening))
+    weighted = precision * gate
+    a, b, c = (x.T @ square / n for x in (precision, weighted, weighted * gate))
+    a, c = a + RIDGE, c + RIDGE
+    f, g = (x.T @ w / n for x in (h, h * gate))
     determinant = a * c - b * b
     steps = (c * f - b * g) / determinant, (a * g - b * f) / determinant
     own = np.arange(len(place))[:, None], place
-    straight, through = (step[own] * real for step in steps)
-    return straight, through
+    step = _within(np.concatenate([part[own] * real for part in steps], axis=1))
+    return step[:, : place.shape[1]], step[:, place.shape[1] :]
+
+
+def _within(step: Array) -> Array:
+    """Each row (R, K) shortened to `LONGEST_MEAN` in its largest entry.
+
+    Cut one by one, entries that cancel in a neck would no longer.
+    """
+    largest = np.abs(step).max(axis=1, keepdims=True)
+    return step * np.minimum(1, LONGEST_MEAN / np.maximum(largest, LONGEST_MEAN))

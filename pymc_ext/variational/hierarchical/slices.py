@@ -29,6 +29,7 @@ DRAWS = 10  # at each: log ratios of a conditional law that fits have an sd of .
 FEWEST = 5  # places known, from which a marginal of five numbers is fitted
 MOST_SLICED = 8  # governors whose slices are looked at: each takes 170 values
 MIDDLE = np.abs(PLACES) <= 1
+DRAWN = np.abs(PLACES) <= 3.5  # of 4,096 draws of q two lie beyond
 # sd of the log ratios of one slice beyond which the law there is another one: weights of that sd
 # leave a third of the draws. In thousands of dimensions that of the middle is as large: then three
 # times more.
@@ -106,11 +107,21 @@ class Slices:
         return replace(q.moved(shift, factor), marginal=Marginal(skew, tails))
 
     @property
+    def sd(self) -> Array:
+        """Of the log ratios of each slice, (K,)."""
+        return self.error * np.sqrt(DRAWS)
+
+    @property
+    def misfit(self) -> float:
+        """Of q's law of the others; far off it counts by its logarithm."""
+        return float(np.sum(np.log1p(np.nan_to_num(self.sd[DRAWN], nan=np.inf) ** 2)))
+
+    @property
     def law_fails(self) -> bool:
         """Whether q's law of the others, given this latent, fits far worse somewhere than in the
         middle."""
-        sd = self.error * np.sqrt(DRAWS)
-        return bool(np.any(~(sd < FAILS + FAILS_MORE * np.median(sd[MIDDLE]))))
+        limit = FAILS + FAILS_MORE * np.median(self.sd[MIDDLE])
+        return bool(np.any(~(self.sd[DRAWN] < limit)))
 
     @property
     def lacks_tail(self) -> bool:

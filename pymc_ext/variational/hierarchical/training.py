@@ -24,13 +24,13 @@ from pymc_ext.variational.gaussian.retreat import Retreat
 from pymc_ext.variational.hierarchical.map import HierarchicalMap, Point
 from pymc_ext.variational.hierarchical.marginal import MOST_SKEW, TAILS, Marginal
 from pymc_ext.variational.hierarchical.moments import MomentSums
-from pymc_ext.variational.hierarchical.rows import RIDGE, mean_steps, slope_equations
+from pymc_ext.variational.hierarchical.rows import LONGEST_MEAN, RIDGE, mean_steps, slope_equations
 
 Mask = NDArray[np.bool_]
 Columns = NDArray[np.integer]
 FEWEST = 4  # draws from which a step is taken
 MARGINAL_RIDGE = 0.05  # as `RIDGE`: tails are known by few draws
-LONGEST_SCALE, LONGEST_MEAN, LONGEST_TAIL = 0.5, 0.3, 0.2  # of one full step, see `_capped`
+LONGEST_SCALE, LONGEST_TAIL = 0.5, 0.2  # of one full step, see `_capped`
 FARTHEST_OFFSET = 4.0  # |d|: beyond it the gate is open or shut to 3e-4
 MARGINAL_RATE, MARGINAL_DELAY = 0.3, 15.0  # tails are known by few draws: slower, longer
 
@@ -183,8 +183,9 @@ class Training(Averaged[HierarchicalMap]):
         center, scales, squares, gated, offset, gated_mean, skew, tails, *arrays = parameters
         root, marginal = self.q.root.of_arrays(arrays), Marginal(skew, tails)
         return HierarchicalMap(
-            self.q.order, center, root, scales, squares, gated, offset, gated_mean, marginal
-        )
+            self.q.order, center, root, scales, squares, gated, offset, gated_mean, marginal,
+            self.q.sense,
+        )  # fmt: skip
 
     def _moved(self, at: Point, r: Array) -> HierarchicalMap:
         """The map after one step; ``r`` is the residual in y, (N, D)."""
@@ -200,7 +201,8 @@ class Training(Averaged[HierarchicalMap]):
         shift = np.mean(own, axis=0) / information
         longest = 0.5 * np.sqrt(q.dimension)
         shift *= longest / max(longest, float(np.linalg.norm(shift)))
-        moved = replace(q, root=q.root.stepped(scaled, at.w, free.share_of_root, rate))
+        shift *= rate
+        moved = q.with_root(*q.root.stepped(scaled, at.w, free.share_of_root, rate))
         if free.linked.any():
             moved, shift[free.governors[0]] = self._linked(moved, at, own, rate)
         if free.squares.any():
@@ -212,7 +214,7 @@ class Training(Averaged[HierarchicalMap]):
             moved = replace(moved, squares=squares)
         if free.marginal.any():
             moved = replace(moved, marginal=self._marginal(at, r, rate))
-        return moved.moved(rate * shift, self._stretch(at, r, rate))
+        return moved.moved(shift, self._stretch(at, r, rate))
 
     def _stretch(self, at: Point, r: Array, rate: float) -> Array:
         """Factors of the governors' y, (k,), 1 where a coordinate governs none.
@@ -233,54 +235,64 @@ class Training(Averaged[HierarchicalMap]):
         rate: float,
         weights: Array | None = None,
     ) -> tuple[HierarchicalMap, Array]:
-        """``moved`` with C, d, m, H and L's entries beside H after a step, and the step of what the
-        linked rows add to w, (R,).
+        """``moved`` with C, d, m, H and L's entries beside H after a step, and what the linked rows
+        then add to w, (R,).
 
-        ``own`` is the gradient in w with all that depends on it, (N, D); ``weights`` (N,) the share
-        of each row that was kept of it.
+        ``own`` is the gradient in w with all that depends on it, (N, D). Draws far out have
+        ``weights`` for each row (N, R), and leave means in the necks where they are when d moves;
+        without, means stay in the middle.
         """
         q, free = self.q, self.free
         rows = free.governors[0]
-        h, opening, scale = own[:, rows], at.opening[:, rows], at.scale[:, rows]
-        scales, offset, gated_mean = q.scales.copy(), q.offset.copy(), q.gated_mean.copy()
-        self._step_scales(scales, offset, at, opening, h * scale * at.y[:, rows], rate)
+        h, gate, scale = own[:, rows], at.gate[:, rows], at.scale[:, rows]
+        by_log_scale = q.sense[rows] * h * scale * at.y[:, rows]
+        moved = self._with_scales(moved, at, by_log_scale, rate, weights)
         precision = (scale * at.slope[:, rows]) ** -2
         if weights is not None:
-            precision *= weights[:, None]
+            h, precision = h * weights, precision * weights
         columns, place, real = free.means
         w = np.concatenate([np.ones((len(h), 1)), at.w[:, columns]], axis=1)
-        straight, through = mean_steps(h, opening, precision, w, place, real)
-        straight, through = (_capped(step, LONGEST_MEAN) for step in (straight, through))
+        straight, through = mean_steps(h, gate, precision, w, place, real)
+        gated_mean, gated = moved.gated_mean.copy(), moved.gated
+        constant, linear = rate * straight[:, 0], np.zeros_like(gated)
+        if weights is None:
+            opened = (moved.gate_at_zero - q.gate_at_zero)[rows]
+            constant -= opened * gated_mean[rows]
+            linear[rows] = -opened[:, None] * gated[rows]
         gated_mean[rows] += rate * through[:, 0]
-        gated = q.gated
         if len(columns):
             of_row, of_column = np.nonzero(real[:, 1:])
             entries = rows[of_row], columns[place[of_row, of_column + 1] - 1]
-            gated, linear = gated.copy(), np.zeros_like(gated)
+            gated = gated.copy()
             gated[entries] += rate * through[of_row, of_column + 1]
-            linear[entries] = rate * straight[of_row, of_column + 1]
-            moved = replace(moved, root=moved.root.changed(np.ones(q.dimension), linear))
-        moved = replace(moved, scales=scales, offset=offset, gated_mean=gated_mean, gated=gated)
-        return moved, straight[:, 0]
+            linear[entries] += rate * straight[of_row, of_column + 1]
+        moved = replace(moved, gated_mean=gated_mean, gated=gated)
+        if len(columns):
+            root = moved.root.changed(np.ones(q.dimension), linear)
+            moved = moved.with_root(root, linear[: q.governors])
+        return moved, constant
 
-    def _step_scales(
+    def _with_scales(
         self,
-        scales: Array,
-        offset: Array,
+        moved: HierarchicalMap,
         at: Point,
-        opening: Array,
         by_log_scale: Array,
         rate: float,
-    ) -> None:
-        """Add a step to C and d in place, those of one row solved together.
+        weights: Array | None,
+    ) -> HierarchicalMap:
+        """``moved`` with C and d after a step, those of one row solved together.
 
-        ``opening`` and ``by_log_scale`` of the linked rows, (N, R).
+        ``by_log_scale`` and ``weights`` of the linked rows, (N, R).
         """
         rows, governors, real = self.free.governors
         columns, place = self.free.columns_of_scales
-        information, right = slope_equations(
-            1 - at.gate[:, rows], opening, by_log_scale, at.w[:, columns], place
-        )
+        gate = at.gate[:, rows]
+        shut, opening = 1 - gate, gate - self.q.gate_at_zero[rows]
+        if weights is not None:
+            shut, opening, by_log_scale = (
+                np.sqrt(weights) * x for x in (shut, opening, by_log_scale)
+            )
+        information, right = slope_equations(shut, opening, by_log_scale, at.w[:, columns], place)
         P = governors.shape[1]
         if not real.all():
             information[:, :P] *= real[:, :, None]
@@ -289,8 +301,10 @@ class Training(Averaged[HierarchicalMap]):
         information += RIDGE * np.eye(P + 1)
         step = np.linalg.solve(information, right[:, :, None])[:, :, 0]
         step = rate * _capped(step, LONGEST_SCALE)
+        scales, offset = moved.scales.copy(), moved.offset.copy()
         scales[rows[:, None], governors] += step[:, :-1] * real
         offset[rows] = _capped(offset[rows] + step[:, -1], FARTHEST_OFFSET)
+        return replace(moved, scales=scales, offset=offset)
 
     def _marginal(self, at: Point, r: Array, rate: float) -> Marginal:
         """ε and δ after a step, of the coordinates that are free."""

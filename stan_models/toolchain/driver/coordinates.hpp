@@ -3,8 +3,8 @@
 //
 //   y = (S(asinh v - skew) - S(-skew)) / S'(-skew)                  marginals
 //   S(u) = sinh(t u) / t, t = below for u < 0, above else
-//   x = C w + d,  g = sigmoid(2 x),  g0 = sigmoid(2 d),  a = log(g / g0) / 2
-//   w = e^a y + (g - g0) (m + H w) + Q (w^2 - 1)                    one layer
+//   x = C w + d,  g = sigmoid(2 x),  g0 = sigmoid(2 d),  a = s log(g / g0) / 2
+//   w = e^a y + g (m + H w) + Q (w^2 - 1)                           one layer
 //   theta[order] = mu + L w
 //
 // C, H, Q are strictly lower triangular: w is found from its first entry on,
@@ -36,7 +36,7 @@ struct ext_matrix {
 // Vectors of length D.
 struct ext_map {
   const int* order;
-  const double *mu, *d, *m, *skew, *below, *above;
+  const double *mu, *d, *m, *s, *skew, *below, *above;
   ext_matrix L, C, H, Q;
 };
 
@@ -102,15 +102,16 @@ class Map {
  public:
   Map(int D, const ext_map& m)
       : order_(m.order, m.order + D), mu_(Values(m.mu, D)), d_(Values(m.d, D)),
-        m_(Values(m.m, D)), L_(D, m.L), C_(D, m.C), H_(D, m.H), Q_(D, m.Q) {
+        m_(Values(m.m, D)), s_(Values(m.s, D)), L_(D, m.L), C_(D, m.C), H_(D, m.H), Q_(D, m.Q) {
     for (int i = 0; i < D; ++i)
       if (m.skew[i] != 0 || m.below[i] != 1 || m.above[i] != 1)
         bent_.push_back({i, m.skew[i], m.below[i], m.above[i]});
     for (int i = 0; i < D; ++i)
-      if (C_.has_row(i) || H_.has_row(i) || Q_.has_row(i)) linked_.push_back(i);
+      if (m_(i) != 0 || C_.has_row(i) || H_.has_row(i) || Q_.has_row(i))
+        linked_.push_back(i);
     slope_ = ArrayXd::Ones(D);
     e_ = ArrayXd::Ones(D);
-    g_ = gate_ = follow_ = ArrayXd::Zero(D);
+    g_ = follow_ = ArrayXd::Zero(D);
     by_log_slope_ = ArrayXd::Zero(D);
   }
 
@@ -123,12 +124,11 @@ class Map {
     squares_ = w_ * w_ - 1;
     for (const int i : linked_) {
       const double log_g = log_sigmoid(2 * (C_.row_times(i, w_) + d_(i)));
-      const double log_g0 = log_sigmoid(2 * d_(i)), a = 0.5 * (log_g - log_g0);
+      const double a = 0.5 * s_(i) * (log_g - log_sigmoid(2 * d_(i)));
       e_(i) = std::exp(a);
       g_(i) = std::exp(log_g);
-      gate_(i) = g_(i) - std::exp(log_g0);
       follow_(i) = m_(i) + H_.row_times(i, w_);
-      w_(i) = e_(i) * y_(i) + gate_(i) * follow_(i) + Q_.row_times(i, squares_);
+      w_(i) = e_(i) * y_(i) + g_(i) * follow_(i) + Q_.row_times(i, squares_);
       squares_(i) = w_(i) * w_(i) - 1;
       log_det_ += a;
     }
@@ -148,9 +148,9 @@ class Map {
     for (auto linked = linked_.rbegin(); linked != linked_.rend(); ++linked) {
       const int i = *linked;  // all that depends on w(i) has been added to it
       const double t = by_w(i), shut = 1 - g_(i);
-      const double by_x = e_(i) * y_(i) * shut + 2 * g_(i) * shut * follow_(i);
-      C_.add_row(i, by_x * t + shut, by_w);
-      H_.add_row(i, gate_(i) * t, by_w);
+      const double by_x = shut * (s_(i) * e_(i) * y_(i) + 2 * g_(i) * follow_(i));
+      C_.add_row(i, by_x * t + s_(i) * shut, by_w);
+      H_.add_row(i, g_(i) * t, by_w);
       Q_.add_row(i, 2 * t, w_, by_w);
     }
     ArrayXd by_y = e_ * by_w;
@@ -181,12 +181,12 @@ class Map {
   }
 
   std::vector<int> order_;
-  ArrayXd mu_, d_, m_;
+  ArrayXd mu_, d_, m_, s_;
   Matrix L_, C_, H_, Q_;
   std::vector<Marginal> bent_;
   std::vector<int> linked_;  // places that depend on others, first ones first
   double log_det_ = 0;
-  ArrayXd y_, w_, squares_, e_, g_, gate_, follow_, slope_, by_log_slope_;
+  ArrayXd y_, w_, squares_, e_, g_, follow_, slope_, by_log_slope_;
 };
 
 // log p(T(v)) + log|det dT/dv| as Stan's samplers take a model; without a map

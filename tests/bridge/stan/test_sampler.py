@@ -40,6 +40,7 @@ def hierarchical() -> HierarchicalMap:
     return HierarchicalMap(
         np.array([2, 0, 3, 1]), RNG.normal(size=D), DenseRoot(ROOT),
         0.4 * LOWER, 0.1 * LOWER, 0.2 * LOWER, RNG.normal(size=D), RNG.normal(size=D), marginal,
+        np.array([1.0, -1.0, 1.0, -1.0]),
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from pymc_ext.variational.core.saved.variables import Variable
 
 __all__ = ["VERSION", "read", "write"]
 
-FORMAT, VERSION = "trusted-posteriors q", 2  # raised where an older reader would go wrong
+FORMAT, VERSION = "trusted-posteriors q", 3  # raised where an older reader would go wrong
 HEADER = "header"
 
 

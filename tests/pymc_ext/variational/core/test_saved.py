@@ -14,7 +14,7 @@ import pytest
 
 import pymc_ext as px
 from posteriordb_cases.zoo import ZOO
-from pymc_ext.variational.core.saved.file import HEADER
+from pymc_ext.variational.core.saved.file import HEADER, VERSION
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from tests.tolerances import EXACT
@@ -142,8 +142,8 @@ def test_what_is_no_such_file_is_said(tmp_path):
     np.savez(damaged, x=np.array([{"a": 1}], dtype=object))  # pickled: never read
     with pytest.raises(px.FileError, match=r"no file that approx\.save wrote"):
         px.load(damaged)
-    rewritten(lambda header, arrays: header.update(version=3))
-    with pytest.raises(px.FileError, match=r"of version 3, and this release reads"):
+    rewritten(lambda header, arrays: header.update(version=VERSION + 1))
+    with pytest.raises(px.FileError, match=rf"of version {VERSION + 1}, and this release reads"):
         px.load(damaged)
     rewritten(lambda header, arrays: arrays.pop("array_0"))
     with pytest.raises(px.FileError, match=r"damaged: KeyError\('array_0'\)"):

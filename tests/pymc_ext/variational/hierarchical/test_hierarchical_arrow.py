@@ -48,9 +48,10 @@ def pair():
     marginal = Marginal(0.3 * rng.standard_normal(D), np.exp(0.2 * rng.standard_normal((2, D))))
     offset, mean = 0.5 * rng.standard_normal((2, D))
     order, center = rng.permutation(D), rng.standard_normal(D)
-    arrow = HierarchicalMap(order, center, ArrowRoot(left, blocks), C, Q, H, offset, mean, marginal)
+    rest = offset, mean, marginal, rng.choice([-1.0, 1.0], D)
+    arrow = HierarchicalMap(order, center, ArrowRoot(left, blocks), C, Q, H, *rest)
     wide = [np.pad(x, ((0, 0), (0, D - K))) for x in (C, Q, H)]
-    return arrow, HierarchicalMap(order, center, DenseRoot(matrix), *wide, offset, mean, marginal)
+    return arrow, HierarchicalMap(order, center, DenseRoot(matrix), *wide, *rest)
 
 
 @pytest.fixture

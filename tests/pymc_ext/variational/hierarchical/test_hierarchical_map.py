@@ -51,6 +51,7 @@ def a_map(form):
         0.5 * rng.standard_normal(D),
         0.5 * rng.standard_normal(D),
         Marginal(0.4 * rng.standard_normal(D), tails),
+        np.array([1.0, -1.0, -1.0, 1.0, 1.0]),
     )  # fmt: skip
 
 
@@ -175,7 +176,8 @@ def test_where_few_places_are_linked_only_these_are_computed(v) -> None:
     q = a_map("dense")
     C, H, Q = np.zeros((3, D, D))
     C[2, 1], H[4, 2], Q[4, 0] = 0.4, 0.3, 0.1
-    some, every = (replace(q, scales=C, gated=H, squares=Q) for _ in range(2))
+    mean = np.where(np.arange(D) == 2, 0.7, 0.0)
+    some, every = (replace(q, scales=C, gated=H, squares=Q, gated_mean=mean) for _ in range(2))
     every.__dict__["levels"] = [slice(0, 4), slice(4, 5)]
     assert some.levels == [slice(2, 3), slice(4, 5)] or len(some.levels[0]) == 2
     for field in fields(Point):

@@ -15,12 +15,12 @@ from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
 from pymc_ext.variational.hierarchical import rows as rows_module
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
-from pymc_ext.variational.hierarchical.growth import Growth
+from pymc_ext.variational.hierarchical.growth import Growth, with_other_law
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.marginal import Marginal
 from pymc_ext.variational.hierarchical.necks import NeckTraining
 from pymc_ext.variational.hierarchical.roots import DenseRoot
-from pymc_ext.variational.hierarchical.rows import mean_steps
+from pymc_ext.variational.hierarchical.rows import LONGEST_MEAN, mean_steps
 from pymc_ext.variational.hierarchical.slices import PLACES, Slices, governors_of, lacking
 from pymc_ext.variational.hierarchical.training import Free
 from tests.tolerances import EXACT
@@ -36,12 +36,15 @@ def conditional_law(t, mu):
 
 
 class Hierarchy:
-    """log τ with any law, μ | τ whose sd has a governor too, x | μ, τ as in a normal hierarchy."""
+    """log τ with any law, μ | τ whose sd has a governor too, x | μ, τ as in a normal hierarchy.
+
+    The sd of μ falls to a ``floor`` in the neck, as a group mean's does, or rises to a ceiling.
+    """
 
     dimension, unconstrained_names = D, ["t", "mu", *(f"x[{j}]" for j in range(len(Y)))]
 
-    def __init__(self, exponential_tail=False):
-        self.exponential_tail = exponential_tail
+    def __init__(self, exponential_tail=False, floor=False):
+        self.exponential_tail, self.floor = exponential_tail, floor
 
     def log_density(self, theta):
         t, mu, x = theta[:, :1], theta[:, 1:2], theta[:, 2:]
@@ -51,9 +54,10 @@ class Hierarchy:
         lp = own - 0.5 * (mu[:, 0] - 1) ** 2 / spread[:, 0] ** 2 - np.log(spread[:, 0])
         return lp - np.sum(0.5 * ((x - mean) / sd) ** 2 + np.log(sd), axis=1)
 
-    @staticmethod
-    def spread(t):
-        """sd of μ: √(g / g₀) with g = sigmoid(2 (t − 1))."""
+    def spread(self, t):
+        """sd of μ: √(g / g₀) with g = sigmoid(2 (t − 1)), or √(1 + e^(2t))."""
+        if self.floor:
+            return np.sqrt(1 + np.exp(2 * t))
         return np.sqrt((1 + np.exp(2)) / (1 + np.exp(-2 * (t - 1))))
 
     def log_density_gradient(self, theta):
@@ -65,8 +69,8 @@ class Hierarchy:
         return self.log_density(theta), np.stack(score, axis=1)
 
 
-def exact_map():
-    """q = p of `Hierarchy`: C = 1 on log τ, ℓ = μ, whatever law μ has."""
+def exact_map(floor=False):
+    """q = p of `Hierarchy`: C = ±1 on log τ, ℓ = μ, whatever law μ has."""
     C, H, L = np.zeros((D, D)), np.zeros((D, D)), np.eye(D)
     offset, mean = np.r_[0.0, -1.0, -np.log(SIGMA)], np.zeros(D)
     offset[2:] += 0.3  # w of log τ is t − .3
@@ -74,26 +78,64 @@ def exact_map():
     gate = 1 / (1 + np.exp(-2 * offset))
     C[1:, 0] = 1.0
     L[1, 1] = np.sqrt(gate[1] * (1 + np.exp(2)))  # sd of μ where the gate is half open
+    sense = np.ones(D)
+    if floor:  # 1 / g = 1 + e^(2t)
+        sense[1], C[1, 0], offset[1] = -1.0, -1.0, -0.3
+        L[1, 1] = np.sqrt(1 + np.exp(0.6))
     own = SIGMA * np.sqrt(gate[2:])
     np.fill_diagonal(L[2:, 2:], own)
-    # x = μ + g (y − μ) = (1 − g₀) μ + g₀ y + (g − g₀)(y − μ), μ = 1 + L₁₁ w₁
-    L[2:, 1] = (1 - gate[2:]) * L[1, 1]
+    # x = μ + g (y − μ), μ = 1 + L₁₁ w₁
+    L[2:, 1] = L[1, 1]
     H[2:, 1] = -L[1, 1] / own
     mean[2:] = (Y - 1) / own
-    center = np.r_[0.3, 1.0, 1 + gate[2:] * (Y - 1)]
+    center = np.r_[0.3, 1.0, np.ones(len(Y))]
     none = np.zeros((D, D))
     identity = Marginal.identity(D)
-    return HierarchicalMap(np.arange(D), center, DenseRoot(L), C, none, H, offset, mean, identity)
+    return HierarchicalMap(
+        np.arange(D), center, DenseRoot(L), C, none, H, offset, mean, identity, sense
+    )
 
 
-def test_the_law_of_a_hierarchy_is_one_of_the_maps_to_the_bottom_of_its_neck() -> None:
+@pytest.mark.parametrize("floor", [False, True])
+def test_the_law_of_a_hierarchy_is_one_of_the_maps_to_the_bottom_of_its_neck(floor) -> None:
     """Log ratios are constant, with a group mean whose own scale is governed."""
-    q, density = exact_map(), Hierarchy()
+    q, density = exact_map(floor), Hierarchy(floor=floor)
     v = np.random.default_rng(1).standard_normal((200, D))
     v[:50, 0] = -8.0  # τ = e^−7.7
     theta, log_q = q.forward(v)
     log_ratios = density.log_density(theta) - log_q
     np.testing.assert_allclose(log_ratios, log_ratios[0], atol=1e-8)
+
+
+@pytest.mark.parametrize("floor", [False, True])
+def test_what_moves_takes_all_that_depends_on_it_along(floor) -> None:
+    """Another mean and scale of μ given log τ: x given μ is as before, in the neck as well."""
+    q, density = exact_map(floor), Hierarchy(floor=floor)
+    step = np.zeros((D, D))
+    step[1, 0] = 0.2
+    wider, one = np.r_[1.0, 1.1, np.ones(D - 2)], np.ones(D)
+    v = np.random.default_rng(1).standard_normal((200, D))
+    v[:50, 0] = -6.0
+    for moved in (
+        q.with_root(q.root.changed(wider, step), step + np.diag(wider - 1)),
+        q.moved(0.3 * np.eye(D)[1], one),
+        q.moved(0.2 * np.eye(D)[0], np.r_[1.3, one[1:]]),
+    ):
+        at = moved.at(v)
+        scores = density.log_density_gradient(moved.theta(at))[1]
+        r = moved.pullback_at(at, scores) + v
+        assert np.abs(r[:, :2]).max() > 0.1
+        np.testing.assert_allclose(r[:, 2:], 0.0, atol=1e-4)  # scores are differences
+
+
+@pytest.mark.parametrize("floor", [False, True])
+def test_a_law_turned_is_the_same_to_first_order(floor) -> None:
+    q, rows = exact_map(floor), np.arange(D) == 1
+    other = with_other_law(q, rows)
+    assert (other.sense != q.sense)[1] and (other.sense == q.sense)[2:].all()
+    v = 1e-4 * np.random.default_rng(1).standard_normal((50, D))
+    difference = other.forward(v)[0] - q.forward(v)[0]
+    assert 0 < np.abs(difference).max() < 1e-6
 
 
 def spoilt(q):
@@ -120,11 +162,11 @@ def test_draws_far_out_tell_the_means_in_the_neck() -> None:
     before = Slices.along(density, q, 0, np.random.default_rng(0))
     assert before.law_fails and before.mean[0] < before.mean[8] - 5
     training = NeckTraining(density, q, free_means(q), np.random.default_rng(1), elbo=-3.0)
-    for training.since_restart in range(12):
+    for training.since_restart in range(8):
         assert training.advance() == 3.0  # the ELBO that it was told
     after = Slices.along(density, training.q, 0, np.random.default_rng(0))
     assert not after.law_fails
-    np.testing.assert_allclose(after.mean, after.mean[8], atol=0.1)
+    np.testing.assert_allclose(after.mean, after.mean[8], atol=0.02)
     np.testing.assert_array_equal(training.q.root.as_matrix()[0], q.root.as_matrix()[0])
 
 
@@ -212,23 +254,29 @@ def batch():
     rng = np.random.default_rng(4)
     n, R = 400, 3
     w = np.column_stack([np.ones(n), rng.standard_normal((n, 3))])
-    opening = rng.uniform(-0.5, 0.5, (n, R))
+    gate = rng.uniform(0, 1, (n, R))
     precision = rng.uniform(0.5, 20.0, (n, R))
     place = np.array([[0, 1, 2], [0, 3, 0], [0, 2, 3]])
     real = np.array([[True, True, True], [True, True, False], [True, True, True]])
-    straight, through = rng.standard_normal((2, R, 3)) * real
+    straight, through = 0.1 * rng.standard_normal((2, R, 3)) * real
     own = w[:, place]
-    error = np.einsum("nrp,rp->nr", own, straight) + opening * np.einsum("nrp,rp->nr", own, through)
-    return precision * error, opening, precision, w, place, real, straight, through
+    error = np.einsum("nrp,rp->nr", own, straight) + gate * np.einsum("nrp,rp->nr", own, through)
+    return precision * error, gate, precision, w, place, real, straight, through
 
 
 def test_means_that_are_off_are_found_in_one_step(batch) -> None:
     *arguments, straight, through = batch
     found = mean_steps(*arguments)
-    np.testing.assert_allclose(
-        found[0], straight, atol=0.2
-    )  # the ridge is a twentieth of through's
-    np.testing.assert_allclose(found[1], through, rtol=0.1, atol=0.2)
+    for part, expected in zip(found, (straight, through), strict=True):
+        np.testing.assert_allclose(part, expected, atol=0.01)  # a ridge of RIDGE beside 1
+
+
+def test_a_long_step_is_shortened_as_a_whole(batch) -> None:
+    """In a neck two entries cancel, which they would not if each were cut by itself."""
+    h, *arguments, _, _ = batch
+    short, long = (np.concatenate(mean_steps(f * h, *arguments), axis=1) for f in (1, 100))
+    assert np.abs(long).max() <= LONGEST_MEAN
+    np.testing.assert_allclose(long / long[:, :1], short / short[:, :1], rtol=1e-9)
 
 
 def test_rows_in_parts_are_the_same(batch, monkeypatch) -> None:
@@ -242,12 +290,12 @@ def test_rows_in_parts_are_the_same(batch, monkeypatch) -> None:
 
 def test_many_means_are_solved_for_by_pairs(batch, monkeypatch) -> None:
     """Along one column alone both are the same."""
-    h, opening, precision, w, *_ = batch
+    h, gate, precision, w, *_ = batch
     place, real = np.array([[1], [2], [3]]), np.ones((3, 1), dtype=bool)
-    together = mean_steps(h, opening, precision, w, place, real)
+    together = mean_steps(h, gate, precision, w, place, real)
     monkeypatch.setattr(rows_module, "FEW_MEANS", 0)
     for pair, expected in zip(
-        mean_steps(h, opening, precision, w, place, real), together, strict=True
+        mean_steps(h, gate, precision, w, place, real), together, strict=True
     ):
         np.testing.assert_allclose(pair, expected, rtol=1e-9)
 
@@ -255,9 +303,18 @@ def test_many_means_are_solved_for_by_pairs(batch, monkeypatch) -> None:
 # ---- the whole -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["groups-7", "schools-centred"])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_posterior_of_few_rows_is_one_of_the_maps(seed) -> None:
+    """The scales of a regression's coefficients have no ceiling: of four rows sds came out half."""
+    target = ZOO["regression-4"].make()
+    fresh = Hierarchical().fit(target, random_seed=seed).result.fresh
+    assert fresh.log_marginal_is - target.log_z == pytest.approx(0.0, abs=0.01)
+    assert fresh.ess > 0.95 * fresh.draws
+
+
+@pytest.mark.parametrize("name", ["groups-4", "groups-7", "schools-centred"])
 def test_centred_hierarchies_of_few_groups(name) -> None:
-    """Their neck holds 2 % of the mass, and a fifth of the variance of log τ."""
+    """Their neck holds 2 to 5 % of the mass, and a fifth of the variance of log τ."""
     target = ZOO[name].make()
     truth = target.draws(200_000, np.random.default_rng(0))[:, 1]
     below = np.log(0.1)
