@@ -53,6 +53,7 @@ class Groups(ZooDensity):
         precision = 1 / self.spread**2 + (1 / total).sum(axis=1)
         return precision, (self.y / total).sum(axis=1) / precision, total
 
+    @np.errstate(over="ignore", divide="ignore", invalid="ignore")  # far out in the neck
     def log_density_gradient(self, theta: Array) -> tuple[Array, Array]:
         mu, t, last = theta[:, :1], theta[:, 1:2], theta[:, 2:]
         tau = np.exp(t)

@@ -16,6 +16,7 @@ them: there q widens without end (:mod:`.trust_region_matching`).
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
@@ -23,7 +24,7 @@ from scipy.optimize import minimize
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.posterior import Posterior, draws_of
+from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER, Posterior, draws_of
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.weights import KHAT_GOOD
 from pymc_ext.variational.gaussian.runaway import EndlessError
@@ -70,7 +71,8 @@ def refuse_endless(density: CountedDensity, q: Posterior, fresh: FreshDraws, sta
     # far out anything overflows, and is then no ray
     with np.errstate(all="ignore"), suppress(KeyboardInterrupt):
         rays = _Rays(density, np.concatenate([theta for theta, _ in parts]), fresh.log_ratios)
-        for directions in (rays.of_weights(), rays.along_coordinates()):
+        rays.refuse(rays.of_weights())
+        for directions in rays.along_coordinates():
             rays.refuse(directions)
         if fresh.usable:
             return
@@ -99,9 +101,13 @@ class _Rays:
         weighted = weights @ self.theta / weights.sum()
         return np.vstack([heaviest, weighted]) - self.middle
 
-    def along_coordinates(self) -> Array:
-        """By an sd, both ways, (2 D, D)."""
-        return np.vstack([np.diag(self.sd), -np.diag(self.sd)])
+    def along_coordinates(self) -> Iterator[Array]:
+        """By an sd, both ways, (K, D), some coordinates at a time: all 2 D may be gigabytes."""
+        D = len(self.sd)
+        for places in np.array_split(np.arange(D), -(-D * D // NUMBERS_TOGETHER)):
+            along = np.zeros((len(places), D))
+            along[np.arange(len(places)), places] = self.sd[places]
+            yield np.vstack([along, -along])
 
     def refuse(self, directions: Array) -> None:
         """Raise `EndlessError` for one of the directions (K, D) that does not end."""

@@ -271,7 +271,9 @@ def in_orders(batch: Batch, density: CountedDensity) -> Iterator[tuple[Hierarchi
     orders = [governors_first(batch, variable), variable_order(blocks, None)[0]]
     if getattr(density.density, "parents_first", False):
         orders.append(np.arange(density.dimension))
-    for order in orders:
+    for k, order in enumerate(orders):
+        if any(np.array_equal(order, earlier) for earlier in orders[:k]):
+            continue
         q = HierarchicalMap.gaussian(batch.q.mean, batch.q.cov, order)
         yield q, moments_in(batch, q)
 

@@ -37,13 +37,17 @@ Begun = tuple[Free, Training, Candidate[HierarchicalMap]]  # a round after its f
 FIRST_BLOCK = 20  # steps: rates fall to a fifth of the first within it
 LEAST_SLOPE = 0.05  # of a log scale: below it the gate hardly moves, and no mean with it
 LEAST_SHARE_OF_ROW = 0.05  # of a row of L: smaller entries stay linear
-# d of a gate that is open to less than an eighth, and standard errors of the residuals' curve along
-# its governor: a log scale that training has made straight may want to curve the other way.
-SHUT, CURVED = -1.0, 2.0
+# d of a gate that training has shut to less than a twentieth, and standard errors of the residuals'
+# curve along its governor: a log scale made straight may want to curve the other way.
+SHUT, CURVED = -1.5, 2.0
 MOST_GATED = 5.0  # sds by which a mean may move through the gate
 NECK_BLOCK = 3  # full Newton steps of one training far out: means are linear, two or three do
 # Share of the misfit that such a training may leave: its steps halve the digits that are missing.
 LEAST_REPAIR = 0.5
+TAILS = 3  # more bends at the end: each reaches twice as far down an exponential tail
+# Share of what an order promises by links that another excludes, from which on both are tried: that
+# of a mean that its group's sd governs, among ten members.
+LEAST_CONTRADICTION = 0.02
 ROUNDS = 3  # of freeing what the last training's residuals show; a fourth never paid
 
 
@@ -84,7 +88,7 @@ class Growth:
         place = other.best.q.place[q.order]
         reversed_ = place[:, None] < place[: q.governors]
         links = m.scales & reversed_, m.squares & reversed_, np.zeros_like(m.marginals)
-        return m.gain(*links) > LEAST_SHARE * m.promised
+        return m.gain(*links) > LEAST_CONTRADICTION * m.promised
 
     def begin(self) -> Candidate[HierarchicalMap]:
         """The first block of the next round, which goes on from it; the best map where no block
@@ -98,8 +102,11 @@ class Growth:
 
     def run(self, rounds: int = ROUNDS) -> str:
         """Grow in so many rounds at most; why it ended."""
-        why = self._grown(rounds)
+        why, self.trains_necks = self._grown(rounds), True
         self._pin()
+        for _ in range(TAILS):
+            if not self._reaches_farther():
+                break
         return why
 
     def _grown(self, rounds: int) -> str:
@@ -198,9 +205,7 @@ class Growth:
         """Laws far out, then marginals of governors as slices show them; whether that paid."""
         start = self.best
         self._pin()
-        bent = self.best.q
-        for place in governors_of(bent):
-            bent = Slices.along(self.density, bent, place, self.rng).fitted(bent) or bent
+        bent = self._bent(self.best.q)
         if bent is not self.best.q:
             # it draws farther out than the last one did, where the law is to be right first
             candidate = self._pinned(self.course.offer(bent))
@@ -209,6 +214,28 @@ class Growth:
                 self._train_on()
         gain = self.best.gain_over(start)[0]
         return gain > max(LEAST_GAIN, LEAST_SHARE * start.gap)
+
+    def _reaches_farther(self) -> bool:
+        """Whether governors have tails now that slices showed to be lacking: the ELBO hardly sees
+        them, and sds of posteriors do."""
+        if not any(along.lacks_tail for along in self._slices(self.best.q)):
+            return False
+        candidate = self._pinned(self.course.offer(self._bent(self.best.q)))
+        if not self._is_no_worse(candidate):
+            return False
+        changed, self.best = candidate.q is not self.best.q, candidate
+        return changed
+
+    def _bent(self, q: HierarchicalMap) -> HierarchicalMap:
+        """q with the marginals of governors that slices ask for."""
+        for place in governors_of(q):
+            q = Slices.along(self.density, q, place, self.rng).fitted(q) or q
+        return q
+
+    def _is_no_worse(self, than_best: Candidate[HierarchicalMap]) -> bool:
+        """Than the best map, but by the error of that or what weights make up for."""
+        gain, error = than_best.gain_over(self.best)
+        return gain > -max(error, LEAST_SHARE * self.best.gap)
 
     def _train_on(self) -> None:
         """One more block with all that is free."""
@@ -225,8 +252,7 @@ class Growth:
         if self.best is self.unpinned:
             return
         pinned = self._pinned(self.best)
-        gain, error = pinned.gain_over(self.best)
-        if gain > -max(error, LEAST_SHARE * self.best.gap):
+        if self._is_no_worse(pinned):
             self.best = pinned
         else:
             self.unpinned = self.best
@@ -275,9 +301,9 @@ class Growth:
 
 
 def with_other_law(q: HierarchicalMap, rows: Mask) -> HierarchicalMap:
-    """q with the other law of the scales of some rows, half open, to first order what they were."""
-    g0, half = q.gate_at_zero, expit(2 * INITIAL_OFFSET)
-    slope, mean = np.where(rows, -(1 - g0) / (1 - half), 1.0), np.where(rows, -g0 / half, 1.0)
+    """q with the other law of the scales of some rows, to first order what they were."""
+    g0, first = q.gate_at_zero, expit(2 * INITIAL_OFFSET)
+    slope, mean = np.where(rows, -(1 - g0) / (1 - first), 1.0), np.where(rows, -g0 / first, 1.0)
     gated = mean[:, None] * q.gated
     gated_mean = np.clip(mean * q.gated_mean, -MOST_GATED, MOST_GATED)
     gated_mean = np.where(rows, gated_mean, q.gated_mean)
@@ -290,8 +316,8 @@ def with_other_law(q: HierarchicalMap, rows: Mask) -> HierarchicalMap:
         gated=gated,
     )
     # what the gates hold in the middle stays
-    shift = np.where(rows, g0 * q.gated_mean - half * gated_mean, 0.0)
-    linear = np.where(rows[:, None], g0[:, None] * q.gated - half * gated, 0.0)
+    shift = np.where(rows, g0 * q.gated_mean - first * gated_mean, 0.0)
+    linear = np.where(rows[:, None], g0[:, None] * q.gated - first * gated, 0.0)
     unmoved = np.ones(q.dimension)
     made = made.with_root(made.root.changed(unmoved, linear), linear[: q.governors])
     return made.moved(shift, unmoved[: q.governors])

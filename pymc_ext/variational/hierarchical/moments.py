@@ -26,7 +26,6 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.natural_gradient import Batch
 from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
-from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.score_matching import symmetric_root
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 
@@ -37,6 +36,7 @@ SIGNIFICANT = 4.0
 # more coordinates smaller ones count, so that together they gain no more than that.
 LEAST_MOMENT, COORDINATES = 0.02, 300
 SMALL, FEW, MANY = 40, 1000, 2000  # dimensions up to which 1,000 draws serve, beyond 2,000
+LEAST_LEAD = 0.2  # of the strongest: half of what a local scale has beside a global one
 # Fisher information of a log scale's slope, of a bend, and of a marginal's skewness and tails: mean
 # squares of the Hermite polynomials z_i² − 1 and z_j² − 1, z³ − 3z, z⁴ − 6z² + 3.
 OF_SCALE, OF_SQUARE, OF_SKEW, OF_TAIL = 2.0, 2.0, 6.0, 24.0
@@ -179,12 +179,12 @@ def moments_in(batch: Batch, q: HierarchicalMap) -> Moments:
 
 def governors_first(batch: Batch, variable: NDArray[np.integer]) -> NDArray[np.integer]:
     """Coordinates that govern more than they are governed, strongest first; then those of variables
-    with few elements; among equals those most tied.
+    with few elements, in the order that they have: a group's mean before its members.
 
     Seen in the coordinates of the symmetric root, which keep closest to the variables, though a
-    link shows there in neighbours too: what is governed half as much by others does not lead, and
-    of a ``variable`` (D,), where there are several, all elements lead or none. A group's mean
-    comes before its members, as it has more partial correlations.
+    link shows there in neighbours too: what is governed half as much by others does not lead, nor
+    what governs a fifth as much as the strongest; of a ``variable`` (D,), where there are several,
+    all elements lead or none.
     """
     sd = batch.q.std
     root = symmetric_root(batch.q.cov / np.outer(sd, sd))
@@ -194,18 +194,8 @@ def governors_first(batch: Batch, variable: NDArray[np.integer]) -> NDArray[np.i
     governs = np.where(significant, np.abs(moments.scale), 0.0)
     np.fill_diagonal(governs, 0.0)
     lead = governs.sum(axis=0) - 2 * governs.sum(axis=1)  # of column j over the rows it governs
-    tied = np.sum(_partial_correlations(batch.q) ** 2, axis=0)
     elements = np.bincount(variable)
-    leads = lead > 0
+    leads = lead > LEAST_LEAD * lead.max(initial=0.0)
     if len(elements) > 1:
         leads = np.bincount(variable, lead)[variable] > 0
-    return np.lexsort((-tied, np.where(leads, -lead, elements[variable]), ~leads))
-
-
-def _partial_correlations(q: Gaussian) -> Array:
-    sd = q.std
-    precision = np.linalg.inv(q.cov / np.outer(sd, sd))
-    scale = np.sqrt(np.diag(precision))
-    partial = precision / np.outer(scale, scale)
-    np.fill_diagonal(partial, 0.0)
-    return partial
+    return np.lexsort((np.where(leads, -lead, elements[variable]), ~leads))

@@ -11,6 +11,9 @@ from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER
 Mask = NDArray[np.bool_]
 Columns = NDArray[np.integer]
 LONGEST_MEAN = 0.3  # sds of one full step of a mean
+ROUNDING = (
+    1e-9  # of information, which two columns that are one in a neck may otherwise make singular
+)
 RIDGE = 0.005  # information lent to a parameter: a batch may have none
 FEW_GOVERNORS = 8  # in all, up to which one product over all pairs of them costs less than rows do
 # Means of a row up to which all are solved for together; of more each pair alone, straight and
@@ -75,7 +78,9 @@ def mean_steps(
     kept = np.tile(real, 2)
     information *= kept[:, :, None] & kept[:, None]
     right *= kept
-    np.einsum("rpp->rp", information)[:] += RIDGE
+    diagonal = np.einsum("rpp->rp", information)
+    diagonal *= 1 + ROUNDING
+    diagonal += RIDGE
     step = _within(np.linalg.solve(information, right[:, :, None])[:, :, 0])
     return step[:, :P], step[:, P:]
 
@@ -123,7 +128,7 @@ def _by_pairs(
     n, square = len(h), w * w
     weighted = precision * gate
     a, b, c = (x.T @ square / n for x in (precision, weighted, weighted * gate))
-    a, c = a + RIDGE, c + RIDGE
+    a, c = (x * (1 + ROUNDING) + RIDGE for x in (a, c))
     f, g = (x.T @ w / n for x in (h, h * gate))
     determinant = a * c - b * b
     steps = (c * f - b * g) / determinant, (a * g - b * f) / determinant

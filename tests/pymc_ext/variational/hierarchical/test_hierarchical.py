@@ -133,7 +133,7 @@ def test_a_batch_that_points_far_off_is_taken_back() -> None:
         )
     trained = np.array(monitor.losses[-200:])
     assert trained.max() < 100
-    assert fit.result.fresh.ess > 0.98 * fit.result.fresh.draws
+    assert fit.result.fresh.ess > 0.95 * fit.result.fresh.draws
 
 
 def test_a_gaussian_that_ran_away_has_no_links_to_look_for() -> None:
@@ -242,7 +242,7 @@ def test_the_order_of_a_models_variables_is_taken_where_its_elbo_is_higher(monke
     with pm.Model() as model:
         s = pm.Normal("s", 0, 0.5, shape=2)
         pm.Normal("x", 0, pm.math.exp(s.sum()))
-    monkeypatch.setattr(algorithm, "governors_first", lambda batch, variable: np.array([2, 1, 0]))
+    monkeypatch.setattr(algorithm, "governors_first", lambda *_: np.array([2, 1, 0]))
     governs = {}
     for parents_first in (True, False):
         monkeypatch.setattr(PyMCDensity, "parents_first", parents_first)
