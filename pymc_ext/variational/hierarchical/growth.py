@@ -37,9 +37,9 @@ Begun = tuple[Free, Training, Candidate[HierarchicalMap]]  # a round after its f
 FIRST_BLOCK = 20  # steps: rates fall to a fifth of the first within it
 LEAST_SLOPE = 0.05  # of a log scale: below it the gate hardly moves, and no mean with it
 LEAST_SHARE_OF_ROW = 0.05  # of a row of L: smaller entries stay linear
-# d of a gate that training has shut to less than a twentieth, and standard errors of the residuals'
-# curve along its governor: a log scale made straight may want to curve the other way.
-SHUT, CURVED = -1.5, 2.0
+# d of a gate that training has not opened, and standard errors of the residuals' curve along its
+# governor: such a log scale is nearly straight, and may want to curve the other way.
+SHUT, CURVED = -0.9, 2.0
 MOST_GATED = 5.0  # sds by which a mean may move through the gate
 NECK_BLOCK = 3  # full Newton steps of one training far out: means are linear, two or three do
 # Share of the misfit that such a training may leave: its steps halve the digits that are missing.
@@ -292,9 +292,8 @@ class Growth:
             return None
         q, more = means_into_gate(candidate.q, free)
         start = self.course.candidate(q)
-        change = start.gain_over(candidate)[0]
-        if change == 0 or change < -candidate.gap:  # no mean to move, or another law altogether
-            return None
+        if start.gain_over(candidate)[0] == 0 or start.elbo < self.best.elbo:
+            return None  # no mean to move, or another law altogether: worse than without links
         training = self._training(q, more)
         gated = block_of(training, self.course, FIRST_BLOCK)
         return (training, gated, more) if gated.beats(candidate) else None
