@@ -26,7 +26,7 @@ from pymc_ext.variational.core.course import (
     in_doubling_blocks,
     repaired_by_weights,
 )
-from pymc_ext.variational.hierarchical.map import INITIAL_OFFSET, HierarchicalMap
+from pymc_ext.variational.hierarchical.map import HierarchicalMap, initial_offset
 from pymc_ext.variational.hierarchical.moments import Moments
 from pymc_ext.variational.hierarchical.necks import NeckTraining
 from pymc_ext.variational.hierarchical.slices import Slices, governors_of
@@ -37,9 +37,9 @@ Begun = tuple[Free, Training, Candidate[HierarchicalMap]]  # a round after its f
 FIRST_BLOCK = 20  # steps: rates fall to a fifth of the first within it
 LEAST_SLOPE = 0.05  # of a log scale: below it the gate hardly moves, and no mean with it
 LEAST_SHARE_OF_ROW = 0.05  # of a row of L: smaller entries stay linear
-# d of a gate that training has not opened, and standard errors of the residuals' curve along its
-# governor: such a log scale is nearly straight, and may want to curve the other way.
-SHUT, CURVED = -0.9, 2.0
+# d of a gate that training has shut to less than an eighth, and standard errors of the residuals'
+# curve along its governor: a log scale made straight may want to curve the other way.
+SHUT, CURVED = -1.0, 2.0
 MOST_GATED = 5.0  # sds by which a mean may move through the gate
 NECK_BLOCK = 3  # full Newton steps of one training far out: means are linear, two or three do
 # Share of the misfit that such a training may leave: its steps halve the digits that are missing.
@@ -292,8 +292,10 @@ class Growth:
             return None
         q, more = means_into_gate(candidate.q, free)
         start = self.course.candidate(q)
-        if start.gain_over(candidate)[0] == 0 or start.elbo < self.best.elbo:
-            return None  # no mean to move, or another law altogether: worse than without links
+        change = start.gain_over(candidate)[0]
+        another_law = change < -candidate.gap and start.elbo < self.best.elbo  # than without links
+        if change == 0 or another_law:
+            return None
         training = self._training(q, more)
         gated = block_of(training, self.course, FIRST_BLOCK)
         return (training, gated, more) if gated.beats(candidate) else None
@@ -301,7 +303,8 @@ class Growth:
 
 def with_other_law(q: HierarchicalMap, rows: Mask) -> HierarchicalMap:
     """q with the other law of the scales of some rows, to first order what they were."""
-    g0, first = q.gate_at_zero, expit(2 * INITIAL_OFFSET)
+    offset = initial_offset(q.root)
+    g0, first = q.gate_at_zero, expit(2 * offset)
     slope, mean = np.where(rows, -(1 - g0) / (1 - first), 1.0), np.where(rows, -g0 / first, 1.0)
     gated = mean[:, None] * q.gated
     gated_mean = np.clip(mean * q.gated_mean, -MOST_GATED, MOST_GATED)
@@ -310,7 +313,7 @@ def with_other_law(q: HierarchicalMap, rows: Mask) -> HierarchicalMap:
         q,
         sense=np.where(rows, -q.sense, q.sense),
         scales=slope[:, None] * q.scales,
-        offset=np.where(rows, INITIAL_OFFSET, q.offset),
+        offset=np.where(rows, offset, q.offset),
         gated_mean=gated_mean,
         gated=gated,
     )

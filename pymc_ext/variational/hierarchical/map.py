@@ -43,10 +43,16 @@ from pymc_ext.variational.hierarchical.few_columns import FewColumns, Places, sl
 from pymc_ext.variational.hierarchical.marginal import Bend, Marginal
 from pymc_ext.variational.hierarchical.roots import DenseRoot, Root
 
-# d of gates at first, open to an eighth: a scale may then follow its governor far, as out of a neck
-# in which a fit began (10,000 groups of a logistic regression stay in it with gates half open).
-INITIAL_OFFSET = -1.0
+# d of gates at first: half open, so that a log scale may saturate to either side. Of an arrow open
+# to a twentieth, so that scales follow their governor out of a neck in which a fit began: 10,000
+# groups of a logistic regression stay in it with gates half open, and at d = −1.
+INITIAL_OFFSET, OF_ARROW = 0.0, -1.5
 FARTHEST_SHUT = 350.0  # −x: e^(2x) has no number beyond it, scales of 1e-152 shrink no further
+
+
+def initial_offset(root: Root) -> float:
+    """d of gates at first."""
+    return INITIAL_OFFSET if isinstance(root, DenseRoot) else OF_ARROW
 
 
 @dataclass(frozen=True)
@@ -119,10 +125,10 @@ class HierarchicalMap:
     def linear(cls, order: NDArray[np.integer], center: Array, root: Root) -> HierarchicalMap:
         """θ = μ + L v, without links."""
         zero, none = np.zeros(root.coupling.shape), np.zeros(len(center))
-        half_open = np.full(len(center), INITIAL_OFFSET)
         identity = Marginal.identity(len(center))
         ones = np.ones(len(center))
-        return cls(order, center, root, zero, zero, zero, half_open, none, identity, ones)
+        offset = np.full(len(center), initial_offset(root))
+        return cls(order, center, root, zero, zero, zero, offset, none, identity, ones)
 
     @property
     def is_gaussian(self) -> bool:

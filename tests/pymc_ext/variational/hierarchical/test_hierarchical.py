@@ -89,8 +89,9 @@ def test_effects_under_a_log_scale_are_linked_to_it_with_the_models_slope(slope)
         normal_hierarchy(12, 0.7, noise, seed=3, slope=slope), random_seed=1
     )
     links = fitted.result.links.links
-    found = np.array([link.slope for link in links if link.governor == "log_tau"])
-    assert len([link for link in links if link.governed.startswith("theta")]) == 12
+    effects = [link for link in links if link.governed.startswith("theta")]
+    found = np.array([link.slope for link in effects if link.governor == "log_tau"])
+    assert len(effects) == len(found) == 12
     # sd σ √g with g = τ²/(τ² + σ²): its log changes by s (1 − g) per unit of t, here in the middle
     variance = np.exp(2 * slope * fitted.q.center[fitted.q.place[13]])
     expected = slope * noise**2 / (variance + noise**2)
