@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import optimize
 
 from pymc_ext.density import CountedDensity
@@ -75,7 +76,9 @@ class Slices:
     def fitted(self, q: HierarchicalMap) -> HierarchicalMap | None:
         """q with the marginal, location and scale of this latent that the slices ask for; None
         where too few of them are known."""
-        j, usable = self.place, np.isfinite(self.mean)
+        j, usable = self.place, self.fits & np.isfinite(self.mean)
+        if usable.sum() < FEWEST:  # where the law is off, s is a bound, and no close one
+            usable = np.isfinite(self.mean)
         if usable.sum() < FEWEST:
             return None
         own = q.marginal.of(np.array([j]))
@@ -112,6 +115,11 @@ class Slices:
         return self.error * np.sqrt(DRAWS)
 
     @property
+    def fits(self) -> NDArray[np.bool_]:
+        """Where q's law of the others is about as right as in the middle, (K,)."""
+        return self.sd < FAILS + FAILS_MORE * np.median(self.sd[MIDDLE])
+
+    @property
     def misfit(self) -> float:
         """Of q's law of the others; far off it counts by its logarithm."""
         return float(np.sum(np.log1p(np.nan_to_num(self.sd[DRAWN], nan=np.inf) ** 2)))
@@ -120,8 +128,7 @@ class Slices:
     def law_fails(self) -> bool:
         """Whether q's law of the others, given this latent, fits far worse somewhere than in the
         middle."""
-        limit = FAILS + FAILS_MORE * np.median(self.sd[MIDDLE])
-        return bool(np.any(~(self.sd[DRAWN] < limit)))
+        return not self.fits[DRAWN].all()
 
     @property
     def lacks_tail(self) -> bool:
