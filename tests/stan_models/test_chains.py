@@ -104,7 +104,7 @@ def test_a_funnel_in_the_coordinates_of_its_own_law() -> None:
 def full_map() -> Coordinates:
     skew = np.array([0.5, 0, -0.4, 0, 0.3])
     below, above = np.array([1.4, 1, 0.7, 1, 1.2]), np.array([0.8, 1, 1.9, 1.5, 1.2])
-    gate = {"d": RNG.normal(size=D), "m": RNG.normal(size=D)}
+    gate = {"d": RNG.normal(size=D), "m": RNG.normal(size=D), "s": np.array([1.0, -1, -1, 1, -1])}
     return Coordinates(
         RNG.normal(size=D), UNIT, order=np.array([2, 0, 3, 1, 4]), C=0.4 * LOWER,
         H=sparse.coo_array(0.3 * LOWER[::-1, ::-1].T), Q=0.1 * LOWER,
@@ -118,7 +118,7 @@ def written_out(t: Coordinates, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
                for M in (t.C, t.H, t.Q))  # fmt: skip
     vector = lambda x, fill: np.full(D, fill) if x is None else x  # noqa: E731
     d, m, skew = (vector(x, 0.0) for x in (t.d, t.m, t.skew))
-    below, above = (vector(x, 1.0) for x in (t.below, t.above))
+    below, above, s = (vector(x, 1.0) for x in (t.below, t.above, t.s))
 
     def S(u: np.ndarray) -> np.ndarray:
         tail = np.where(u < 0, below, above)
@@ -131,8 +131,8 @@ def written_out(t: Coordinates, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     w, a, g0 = y.copy(), np.zeros_like(y), expit(2 * d)
     for i in range(D):
         g = expit(2 * (w @ C[i] + d[i]))
-        a[:, i] = 0.5 * np.log(g / g0[i])
-        w[:, i] = np.exp(a[:, i]) * y[:, i] + (g - g0[i]) * (m[i] + w @ H[i]) + (w**2 - 1) @ Q[i]
+        a[:, i] = 0.5 * s[i] * np.log(g / g0[i])
+        w[:, i] = np.exp(a[:, i]) * y[:, i] + g * (m[i] + w @ H[i]) + (w**2 - 1) @ Q[i]
     theta = np.empty_like(v)
     theta[:, np.arange(D) if t.order is None else t.order] = t.mu + w @ t.L.T
     return theta, a.sum(1) + np.log(slope).sum(1)

@@ -103,7 +103,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
     ...     return np.stack([square - 1 - t[:, 0], -t[:, 1] * np.exp(-2 * t[:, 0])], axis=1)
     >>> density = CallableDensity(log_density, score, dimension=2, names=["log_tau", "x"])
     >>> print(Hierarchical().fit(density, random_seed=1).result.links)
-    log_tau governs x: slope 1.00 ± 0.00
+    log_tau governs x: slope 1.00 ± 0.01
     """
 
     name = "hierarchical"
