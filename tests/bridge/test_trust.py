@@ -316,10 +316,9 @@ def test_where_all_that_no_draws_tell_are_named_is_said() -> None:
     needs("nutpie")
     with pm.Model() as model:
         pm.Cauchy("x", 0, 1, shape=7)
-    advice = bridge.fit(model, random_seed=1)
-    assert {f"x[{i}]" for i in range(7)} <= set(advice.unknown)
-    count = len(advice.unknown)  # log p̃ may be one of them
-    assert f" and {count - 5} more; all {count} are in advice.unknown" in advice.reasons
+    advice = bridge.fit(model, random_seed=2)
+    assert len(advice.unknown) == 7
+    assert " and 2 more; all 7 are in advice.unknown" in advice.reasons
 
 
 def test_a_narrow_mode_beside_a_wide_one_is_not_missed() -> None:

@@ -113,11 +113,9 @@ class _Rays:
         """Raise `EndlessError` for one of the directions (K, D) that does not end."""
         longest = np.max(np.abs(directions) / self.sd, axis=1)
         known = np.isfinite(longest) & (longest > 0)  # a climb from the mode goes nowhere
-        if not known.any():  # some compiled densities take no empty batch
+        if not known.any():  # compiled functions need not take an empty batch
             return
         directions = directions[known] / longest[known, None]
-        if not len(directions):  # which compiled functions need not take
-            return
         for u in directions[self._may(directions)]:
             if self._never_falls(u):
                 raise EndlessError(self._sentence(u))

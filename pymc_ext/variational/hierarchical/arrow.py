@@ -16,7 +16,7 @@ from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, 
 from pymc_ext.variational.hierarchical.arrow_root import ArrowRoot, globals_root
 from pymc_ext.variational.hierarchical.growth import FIRST_BLOCK
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.moments import SIGNIFICANT, MomentSums
+from pymc_ext.variational.hierarchical.moments import MomentSums
 from pymc_ext.variational.hierarchical.structure import Structure
 from pymc_ext.variational.hierarchical.training import Free, Training
 
@@ -78,13 +78,7 @@ def in_order_of_governors(
         v, r = v[usable], q.pullback(v[usable], scores[usable]) + v[usable]
         v[:, :k], r[:, :k] = v[:, :k] @ turn, r[:, :k] @ turn
         sums.add(shorten_outliers(r), v)
-    moments = sums.moments()
-    governs = np.where(
-        np.abs(moments.scale) > SIGNIFICANT * moments.scale_error, np.abs(moments.scale), 0.0
-    )
-    governs[np.arange(k), np.arange(k)] = 0.0
-    lead = governs.sum(axis=0) - governs[:k].sum(axis=1)
-    places = np.argsort(-np.maximum(lead, 0.0), kind="stable")
+    places = np.argsort(-np.maximum(sums.moments().lead, 0.0), kind="stable")
     order = np.concatenate([q.order[:k][places], q.order[k:]])
     center = np.concatenate([q.center[:k][places], q.center[k:]])
     return HierarchicalMap.linear(order, center, q.root.reordered(places))

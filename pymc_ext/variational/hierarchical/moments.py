@@ -88,6 +88,16 @@ class Moments:
         return _counts(self.skew, self.skew_error) | _counts(self.tail, self.tail_error)
 
     @property
+    def lead(self) -> Array:
+        """How much each of the first k governs the scales of others, less twice how much it is
+        governed, (k,): a root shows a link in neighbours of its governor too."""
+        counts = np.abs(self.scale) > SIGNIFICANT * self.scale_error
+        governs = np.where(counts, np.abs(self.scale), 0.0)
+        k = governs.shape[1]
+        governs[np.arange(k), np.arange(k)] = 0.0
+        return governs.sum(axis=0) - 2 * governs[:k].sum(axis=1)
+
+    @property
     def promised(self) -> float:
         """Nats that all that counts would gain."""
         return self.gain(self.scales, self.squares, self.marginals)
@@ -181,19 +191,14 @@ def governors_first(batch: Batch, variable: NDArray[np.integer]) -> NDArray[np.i
     """Coordinates that govern more than they are governed, strongest first; then those of variables
     with few elements, in the order that they have: a group's mean before its members.
 
-    Seen in the coordinates of the symmetric root, which keep closest to the variables, though a
-    link shows there in neighbours too: what is governed half as much by others does not lead, nor
-    what governs a fifth as much as the strongest; of a ``variable`` (D,), where there are several,
+    Seen in the coordinates of the symmetric root, which keep closest to the variables. What leads a
+    fifth as much as the strongest does not lead; of a ``variable`` (D,), where there are several,
     all elements lead or none.
     """
     sd = batch.q.std
     root = symmetric_root(batch.q.cov / np.outer(sd, sd))
     z = np.linalg.solve(root, ((batch.theta - batch.q.mean) / sd).T).T
-    moments = Moments.of((batch.scores * sd) @ root + z, z)
-    significant = np.abs(moments.scale) > SIGNIFICANT * moments.scale_error
-    governs = np.where(significant, np.abs(moments.scale), 0.0)
-    np.fill_diagonal(governs, 0.0)
-    lead = governs.sum(axis=0) - 2 * governs.sum(axis=1)  # of column j over the rows it governs
+    lead = Moments.of((batch.scores * sd) @ root + z, z).lead
     elements = np.bincount(variable)
     leads = lead > LEAST_LEAD * lead.max(initial=0.0)
     if len(elements) > 1:
