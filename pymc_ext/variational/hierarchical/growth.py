@@ -3,8 +3,10 @@
 Between rounds what is governed is trained in the necks that q's own draws seldom reach
 (:mod:`.necks`), and governors get the marginals that slices show (:mod:`.slices`). Every step is
 judged on the same draws as all others (:class:`~.core.course.Course`), and kept only where its ELBO
-is above the last one's by more than the error of their difference; of necks, where few of these
-draws are, one is kept as well that costs less than a tenth of what is missing to log Z.
+is above the last one's by more than the error of their difference. Of necks and tails, where few
+of these draws are, one is kept as well that costs no more than this error or a tenth of what is
+missing to log Z; and of two laws of a scale the one that residuals ask for, where the ELBO rises at
+all.
 """
 
 from __future__ import annotations
@@ -78,7 +80,6 @@ class Growth:
         self.tried = self.free
         self.moments = moments  # in the coordinates of the best map
         self.begun: Begun | None = None
-        self.law_tried = np.zeros(q.dimension, dtype=bool)  # the other one, in this round
         self.unpinned: Candidate[HierarchicalMap] | None = None  # for which a pin did not pay
         self.trains_necks = True
 
@@ -162,26 +163,27 @@ class Growth:
     def _round(self, free: Free, training: Training, candidate: Candidate[HierarchicalMap]) -> str:
         """After a block with more freedom try the gate; the better goes on until it rests."""
         start, self.trains_necks = self.best, True
-        self.law_tried = np.zeros_like(self.law_tried)
+        law_tried = np.zeros(start.q.dimension, dtype=bool)
         gated = self._gated(candidate, free)
         if gated is not None:
             training, candidate, free = gated
         if not candidate.beats(start):
             return "more freedom did not pay"
         self.best, self.free, self.moments = candidate, free, training.moments.moments()
-        training = self._in_the_other_law() or training
+        training = self._in_the_other_law(law_tried) or training
         while True:
             ended = self._rested(training)
             if ended.best is not self.best:
                 self.best, self.moments = ended.best, training.moments.moments()
-            other = self._in_the_other_law()
+            other = self._in_the_other_law(law_tried)
             if other is None:
                 return ended.why
             training = other
 
-    def _in_the_other_law(self) -> Training | None:
+    def _in_the_other_law(self, tried: Mask) -> Training | None:
         """Scales that fall to a floor in place of rising to a ceiling, or the reverse, where the
-        residuals ask for that; the training behind it, None where none is better so."""
+        residuals ask for that; the training behind it, None where none is better so. Marks those
+        that are ``tried`` (D,)."""
         q, moments = self.best.q, self.moments
         along = np.argmax(np.abs(q.scales), axis=1)[:, None]  # of the strongest governor
         slope, curve, error = (
@@ -190,8 +192,8 @@ class Growth:
         )
         # a ceiling's law is concave, a floor's convex, and that of a shut gate neither
         rows = (q.offset < SHUT) & (q.sense * curve > CURVED * error)
-        rows &= (slope > LEAST_SLOPE) & ~self.law_tried
-        self.law_tried = self.law_tried | rows
+        rows &= (slope > LEAST_SLOPE) & ~tried
+        tried |= rows
         if not rows.any() or not self.pays():
             return None
         training = self._training(with_other_law(q, rows), self.free)
