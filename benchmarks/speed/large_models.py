@@ -25,36 +25,47 @@ class VaryingIntercepts:
         G.
     simulate
         Links (5, G) and a generator -> y (5, G).
-    likelihood
-        Links and y, (N, G) and (G,) -> terms of log p and of its derivative in the link, (N, G).
+    log_likelihood, likelihood
+        Links and y, (N, G) and (G,) -> terms of log p, (N, G); the same and their derivatives in
+        the link.
     """
 
     def __init__(
         self,
         groups: int,
         simulate: Callable[[Array, np.random.Generator], Array],
+        log_likelihood: Callable[[Array, Array], Array],
         likelihood: Callable[[Array, Array], tuple[Array, Array]],
         seed: int = 1,
     ) -> None:
         rng = np.random.default_rng(seed)
         self.groups, self.globals, self.dimension = groups, 3, groups + 3
-        self.likelihood = likelihood
+        self.log_likelihood, self.likelihood = log_likelihood, likelihood
         self.x = rng.standard_normal((ROWS, groups))
         effects = rng.normal(0.5, 0.7, groups)
         self.y = simulate(effects + 0.5 * self.x, rng).astype(float)
         self.unconstrained_names = ["mu", "beta", "log_tau", *(f"u[{g}]" for g in range(groups))]
 
     def log_density(self, theta: Array) -> Array:
-        return self.log_density_gradient(theta)[0]
+        beta, u = theta[:, 1:2], theta[:, 3:]
+        log_p = self._prior(theta)[0]
+        for x, y in zip(self.x, self.y, strict=True):
+            log_p += self.log_likelihood(u + beta * x, y).sum(axis=1)
+        return log_p
+
+    def _prior(self, theta: Array) -> tuple[Array, Array, Array]:
+        """log p, u − μ and its squares in sum over τ², (N,), (N, G) and (N, 1)."""
+        mu, beta, log_tau, u = theta[:, :1], theta[:, 1:2], theta[:, 2:3], theta[:, 3:]
+        off = u - mu
+        squares = np.sum(off**2, axis=1, keepdims=True) * np.exp(-2 * log_tau)
+        log_p = -0.5 * squares - self.groups * log_tau - 0.5 * log_tau**2
+        log_p -= 0.5 * (mu**2 + beta**2) / PRIOR_SD**2
+        return log_p[:, 0], off, squares
 
     def log_density_gradient(self, theta: Array) -> tuple[Array, Array]:
         mu, beta, log_tau, u = theta[:, :1], theta[:, 1:2], theta[:, 2:3], theta[:, 3:]
         precision = np.exp(-2 * log_tau)
-        off = u - mu
-        squares = np.sum(off**2, axis=1, keepdims=True) * precision
-        lp = -0.5 * squares - self.groups * log_tau - 0.5 * log_tau**2
-        lp = lp - 0.5 * (mu**2 + beta**2) / PRIOR_SD**2
-        lp = lp[:, 0]
+        lp, off, squares = self._prior(theta)
         score = np.empty_like(theta)
         score[:, 2] = squares[:, 0] - self.groups - log_tau[:, 0]
         score[:, 0] = (off.sum(axis=1, keepdims=True) * precision - mu / PRIOR_SD**2)[:, 0]
@@ -69,9 +80,17 @@ class VaryingIntercepts:
         return lp, score
 
 
+def _log_poisson(link: Array, y: Array) -> Array:
+    return y * link - np.exp(link)
+
+
 def _poisson(link: Array, y: Array) -> tuple[Array, Array]:
     rate = np.exp(link)
     return y * link - rate, y - rate
+
+
+def _log_logistic(link: Array, y: Array) -> Array:
+    return y * link - np.log1p(np.exp(link))
 
 
 def _logistic(link: Array, y: Array) -> tuple[Array, Array]:
@@ -81,13 +100,18 @@ def _logistic(link: Array, y: Array) -> tuple[Array, Array]:
 
 def poisson(groups: int) -> VaryingIntercepts:
     """Counts with log rate u_g + β x."""
-    return VaryingIntercepts(groups, lambda eta, rng: rng.poisson(np.exp(eta)), _poisson)
+    return VaryingIntercepts(
+        groups, lambda eta, rng: rng.poisson(np.exp(eta)), _log_poisson, _poisson
+    )
 
 
 def logistic(groups: int) -> VaryingIntercepts:
     """Zeros and ones with log odds u_g + β x."""
     return VaryingIntercepts(
-        groups, lambda eta, rng: rng.random(eta.shape) < 1 / (1 + np.exp(-eta)), _logistic
+        groups,
+        lambda eta, rng: rng.random(eta.shape) < 1 / (1 + np.exp(-eta)),
+        _log_logistic,
+        _logistic,
     )
 
 

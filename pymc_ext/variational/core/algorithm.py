@@ -13,6 +13,7 @@ from pymc_ext.density.check import require_density
 from pymc_ext.maths.types import Array
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.effort import Effort
+from pymc_ext.variational.core.memory import memory_for
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.result import FitResult
@@ -172,7 +173,7 @@ def run_algorithm(
     if not algorithm.takes_noise:
         density.require_exact()
     effort = effort or Effort(density)
-    with threads_for(density.dimension):
+    with threads_for(density.dimension), memory_for(density.dimension):
         fitted = algorithm.run(
             density, start, seed=random_seed, budget=budget, monitor=monitor, state=state
         )

@@ -226,7 +226,7 @@ def defended(
         return None, None
     if fresh.khat > KHAT_WITHOUT_MEAN and fresh.ess < BULK_SHARE * fresh.draws:
         return None, None  # q is wrong, and not its tails alone
-    drawn = _DrawnAgain(q, fresh)
+    drawn = DrawnAgain(q, fresh)
     theta = drawn.doubtful()
     v = drawn.doubtful(latents=True)
     directions = heavy_directions(drawn.latents(), v, theta, q.latent_dimension)
@@ -240,7 +240,7 @@ def defended(
         return None, None
     if known is not None and len(known):  # of these q's own draws know nothing
         return proposal, found
-    worst = max(found.khat, _DrawnAgain(proposal, found).doubtful().worst)
+    worst = max(found.khat, DrawnAgain(proposal, found).doubtful().worst)
     return (proposal, found) if worst < max(fresh.khat, theta.worst) else (None, None)
 
 
@@ -253,7 +253,7 @@ def _different(directions: Iterable[Array], D: int) -> Array:
     return np.array(kept[:MOST_DIRECTIONS]).reshape(-1, D)
 
 
-class _DrawnAgain:
+class DrawnAgain:
     """The draws behind ``fresh``, a part at a time: in 20,000 dimensions all of them are 650 MB."""
 
     def __init__(self, q: Posterior, fresh: FreshDraws) -> None:
@@ -275,14 +275,19 @@ class _DrawnAgain:
 
         Of more, k̂ of some is large by chance: those only that are far out where weights are large.
         """
-        parts = self.latents if latents else self.theta
-        places = np.arange(self.q.latent_dimension if latents else self.q.dimension)
-        if len(places) > MOST_LOOKED_AT:
-            far = self._squares_of_weightiest(parts())
-            places = np.sort(np.argsort(-far)[:MOST_LOOKED_AT])
-            places = places[far[places] > FAR_OUT]
+        parts, places = self.latents if latents else self.theta, self.looked_at(latents)
         values = np.concatenate([x[:, places] for x in parts()])
         return Columns(places, values, own_khat(values, self.log_ratios, self.weights))
+
+    def looked_at(self, latents: bool = False) -> NDArray[np.integer]:
+        """Coordinates of θ, or latents, that draws of large weights may be far out in; up to 256
+        all."""
+        places = np.arange(self.q.latent_dimension if latents else self.q.dimension)
+        if len(places) <= MOST_LOOKED_AT:
+            return places
+        far = self._squares_of_weightiest(self.latents() if latents else self.theta())
+        places = np.sort(np.argsort(-far)[:MOST_LOOKED_AT])
+        return places[far[places] > FAR_OUT]
 
     def _squares_of_weightiest(self, parts: Iterator[Array]) -> Array:
         """Of each column, mean square over that of all draws, of those in the tail of weights."""

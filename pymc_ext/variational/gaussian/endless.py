@@ -8,14 +8,14 @@ Along a ray θ + t u the integral of p̃ diverges where
 and where that holds from every draw θ of q, so does the integral over the tube around the ray. A
 Normal prior, however wide, falls as −t², a Student's t with slope −(ν + 1), so that at 10¹⁰⁰ sds
 only what has no proper prior is left. The rays lead to the draws of the largest weights, along
-coordinates, and to where a climb of log p̃ runs: with data that a line separates and flat priors
-these lie in the cone of all lines that do. A ridge of a combination such as a + b is too narrow for
-them: there q widens without end (:mod:`.trust_region_matching`).
+coordinates (of more than 256 those in which draws of large weights are far out), and to where a
+climb of log p̃ runs: with data that a line separates and flat priors these lie in the cone of all
+lines that do. A ridge of a combination such as a + b is too narrow for them: there q widens without
+end (:mod:`.trust_region_matching`).
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -24,18 +24,20 @@ from scipy.optimize import minimize
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER, Posterior, draws_of
+from pymc_ext.variational.core.defensive import DrawnAgain
+from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER, Posterior
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.weights import KHAT_GOOD
 from pymc_ext.variational.gaussian.runaway import EndlessError
 
 TUBE = 4  # draws of q from which a ray must not fall
 MIDDLE = 0.16, 0.5, 0.84  # quantiles: a normal's are an sd apart
+OF_MIDDLE = 1000  # draws: an sd to 5 %
 HEAVIEST = 8  # draws of the largest weights that rays lead to
 FARTHEST = 10.0 ** np.array([6, 8, 10, 12, 16, 20, 30, 40, 60, 80, 100])  # t, in sds of q
 SLOPE = -1.0001  # of log p̃ by log t; Student's t has −1 − ν
-# Nats below q's draws at 10⁶ sds from which on a ray is none of mass: 1/t has fallen by 14 there,
-# and a Jacobian that is kept from 0 by a tiny number ends at 28 and less.
+# Nats below the draw that a ray begins at, at 10⁶ sds, from which on the ray has no mass: 1/t has
+# fallen by 14 there, and a Jacobian that is kept from 0 by a tiny number ends at 28 and less.
 LOWEST = 25.0
 # Of coordinates that are logarithms or logits, where exp(t) ends: t, and the nats by which log p̃
 # may fall from the first to the last. A Gamma(.001, .001) falls by .4.
@@ -67,10 +69,9 @@ def refuse_endless(density: CountedDensity, q: Posterior, fresh: FreshDraws, sta
         return  # weights of an improper posterior have no mean: a k̂ of 1 at least
     if fresh.ess == 0:
         return
-    parts = draws_of(q, copy.deepcopy(fresh.generator), len(fresh.log_ratios))
     # far out anything overflows, and is then no ray
     with np.errstate(all="ignore"), suppress(KeyboardInterrupt):
-        rays = _Rays(density, np.concatenate([theta for theta, _ in parts]), fresh.log_ratios)
+        rays = _Rays(density, DrawnAgain(q, fresh))
         rays.refuse(rays.of_weights())
         for directions in rays.along_coordinates():
             rays.refuse(directions)
@@ -83,28 +84,43 @@ def refuse_endless(density: CountedDensity, q: Posterior, fresh: FreshDraws, sta
 
 
 class _Rays:
-    """From draws θ (N, D) of q with their log p̃ − log q (N,)."""
+    """From draws of q, some at a time, and the coordinates that may be endless."""
 
-    def __init__(self, density: CountedDensity, theta: Array, log_ratios: Array) -> None:
-        usable = np.isfinite(log_ratios) & np.isfinite(theta).all(axis=1)
-        self.density, self.theta, self.log_ratios = density, theta[usable], log_ratios[usable]
+    def __init__(self, density: CountedDensity, drawn: DrawnAgain) -> None:
+        self.density, self.drawn = density, drawn
+        first, start = np.empty((0, drawn.q.dimension)), 0
+        for theta in drawn.theta():
+            inside = np.isfinite(drawn.log_ratios[start : start + len(theta)])
+            first = np.vstack([first, theta[inside & np.isfinite(theta).all(axis=1)]])
+            start += len(theta)
+            if len(first) >= OF_MIDDLE:
+                break
         # of a q that runs away a mean may overflow
-        low, self.middle, high = np.quantile(self.theta, MIDDLE, axis=0)
+        low, self.middle, high = np.quantile(first, MIDDLE, axis=0)
         self.sd = np.maximum((high - low) / 2, np.finfo(float).tiny)
-        self.tube = self.theta[:TUBE]
-        self.lowest = density.log_density(self.tube).max() - LOWEST
+        self.tube = first[:TUBE]
+        self.lowest = density.log_density(self.tube) - LOWEST
 
     def of_weights(self) -> Array:
         """From the middle to the draws of the largest weights, and to the weighted mean, (K, D)."""
-        heaviest = self.theta[np.argsort(-self.log_ratios)[:HEAVIEST]]
-        weights = np.exp(self.log_ratios - self.log_ratios.max())
-        weighted = weights @ self.theta / weights.sum()
-        return np.vstack([heaviest, weighted]) - self.middle
+        log_ratios = self.drawn.log_ratios
+        weights = np.exp(log_ratios - log_ratios.max())
+        weights /= weights.sum()
+        is_heaviest = np.zeros(len(weights), dtype=bool)
+        is_heaviest[np.argsort(-log_ratios)[:HEAVIEST]] = True
+        weighted, heaviest, start = np.zeros_like(self.middle), list[Array](), 0
+        for theta in self.drawn.theta():
+            own = slice(start, start := start + len(theta))
+            known = weights[own] > 0  # others may be beyond numbers
+            weighted += weights[own][known] @ theta[known]
+            heaviest.append(theta[is_heaviest[own]])
+        return np.vstack([*heaviest, weighted]) - self.middle
 
     def along_coordinates(self) -> Iterator[Array]:
         """By an sd, both ways, (K, D), some coordinates at a time: all 2 D may be gigabytes."""
-        D = len(self.sd)
-        for places in np.array_split(np.arange(D), -(-D * D // NUMBERS_TOGETHER)):
+        D, looked_at = len(self.sd), self.drawn.looked_at()
+        together = max(1, NUMBERS_TOGETHER // D)
+        for places in np.split(looked_at, range(together, len(looked_at), together)):
             along = np.zeros((len(places), D))
             along[np.arange(len(places)), places] = self.sd[places]
             yield np.vstack([along, -along])
@@ -123,7 +139,7 @@ class _Rays:
     def _may(self, directions: Array) -> np.ndarray:
         """Which are still high at the first place far out, or log scales, (K,)."""
         at = _far_out(self.density, self.tube[0] + FARTHEST[0] * directions)
-        return (at >= self.lowest) | np.array([self._is_log(u) for u in directions], bool)
+        return (at >= self.lowest[0]) | np.array([self._is_log(u) for u in directions], bool)
 
     def _never_falls(self, u: Array) -> bool:
         log_p = self._along(u, FARTHEST)

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 from posteriordb_cases.zoo import ZOO
-from pymc_ext.density import CallableDensity
+from pymc_ext.density import CallableDensity, CountedDensity
+from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
+from pymc_ext.variational.gaussian.endless import refuse_endless
+from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
 from pymc_ext.variational.gaussian.runaway import EndlessError
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 
@@ -120,3 +123,21 @@ def test_a_density_that_takes_no_large_numbers_is_fitted_as_before():
         dimension=20,
     )
     assert BatchMatch().fit(density, random_seed=1).result.fresh.khat > 0.7
+
+
+def test_of_many_coordinates_those_are_tried_in_which_heavy_draws_are_far_out():
+    """Along each of 2,000 by itself it would be 4,000 values of that length."""
+    D, endless = 2000, 7
+
+    def log_density(t):
+        log_p = -0.5 * t**2
+        log_p[:, endless] = -np.logaddexp(0, -t[:, endless])
+        return log_p.sum(axis=1)
+
+    density = CountedDensity(CallableDensity(log_density, np.negative, dimension=D))
+    q = DiagonalGaussian(np.zeros(D), np.ones(D))
+    fresh = fresh_draws(q, density, np.random.default_rng(1))
+    before = density.values
+    with pytest.raises(EndlessError, match=rf"however far theta\[{endless}\] to ∞: "):
+        refuse_endless(density, q, fresh, np.zeros(D))
+    assert density.values - before < 1000
