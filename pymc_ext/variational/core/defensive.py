@@ -276,7 +276,9 @@ class DrawnAgain:
         Of more, k̂ of some is large by chance: those only that are far out where weights are large.
         """
         parts, places = self.latents if latents else self.theta, self.looked_at(latents)
-        values = np.concatenate([x[:, places] for x in parts()])
+        values = np.empty((self.draws, 0))
+        if len(places):
+            values = np.concatenate([x[:, places] for x in parts()])
         return Columns(places, values, own_khat(values, self.log_ratios, self.weights))
 
     def looked_at(self, latents: bool = False) -> NDArray[np.integer]:

@@ -38,5 +38,7 @@ class FewColumns:
 
 def sliced(places: NDArray[np.integer]) -> Places:
     """Places without a gap, in order, as a slice, which takes no copy."""
+    if not len(places):
+        return places
     first, last = int(places[0]), int(places[-1])
     return slice(first, last + 1) if last - first + 1 == len(places) else places

@@ -183,6 +183,14 @@ class HierarchicalMap:
         return levels
 
     @cached_property
+    def unlinked(self) -> Places:
+        """Places that depend on none."""
+        alone = np.ones(self.dimension, dtype=bool)
+        for level in self.levels:
+            alone[level] = False
+        return sliced(np.flatnonzero(alone))
+
+    @cached_property
     def parts(self) -> tuple[FewColumns, FewColumns, FewColumns]:
         """C, H and Q for products."""
         return FewColumns(self.scales), FewColumns(self.gated), FewColumns(self.squares)
@@ -197,7 +205,10 @@ class HierarchicalMap:
     def at(self, v: Array) -> Point:
         """The map at latents v (N, D)."""
         y, slope, bend = self.marginal.at(v)
-        own = self._unlinked(y)
+        # w of later levels is read too, times zero: it must be numbers
+        own = *(np.empty_like(y) for _ in range(4)), y.copy()
+        for whole, part in zip(own[:4], self._unlinked(y), strict=True):
+            whole[:, self.unlinked] = part
         for level in self.levels:  # what a level depends on is known by then
             for whole, part in zip(own, self._linked(y, own[-1], level), strict=True):
                 whole[:, level] = part
@@ -214,10 +225,10 @@ class HierarchicalMap:
         by_x *= 1 - g
         return a, e, g, by_x, w
 
-    def _unlinked(self, y: Array) -> tuple[Array, ...]:
-        """The same of places that depend on none."""
-        g0, zero = self.gate_at_zero, np.zeros_like(y)
-        return zero, np.ones_like(y), zero + g0, (1 - g0) * self.sense * y, y.copy()
+    def _unlinked(self, y: Array) -> tuple[Array | float, ...]:
+        """The same of places that depend on none, but for w, which is y."""
+        y, g0, sense = (x[..., self.unlinked] for x in (y, self.gate_at_zero, self.sense))
+        return 0.0, 1.0, g0, (1 - g0) * sense * y
 
     def _conditional(self, w: Array, rows: Places) -> tuple[Array, Array, Array, Array, Array]:
         """a, e^a, g, m + H w and Q (w² − 1) of some places, from all that come before them."""
