@@ -147,8 +147,12 @@ def _moments(
     plain = _constrained(fit, fit.theta)
     record = _worst(problem, plain, None, "")
     if weights is not None:
-        assert fit.weighted is not None
-        weighted = plain if fit.proposal is None else _constrained(fit, fit.weighted.theta)
+        weighted = plain
+        if fit.proposal is not None:
+            # a draw far out without weight need not have constrained values
+            used = weights.ravel() > 0
+            theta, weights = fit.proposal.theta, weights.ravel()[used]
+            weighted = _constrained(fit, theta.reshape(-1, theta.shape[-1])[used])
         record |= _worst(problem, weighted, weights, "_psis")
     return record
 

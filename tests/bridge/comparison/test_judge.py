@@ -13,7 +13,7 @@ from bridge.comparison.judge import judge
 from bridge.comparison.records import plain
 from bridge.errors import IncompleteReferenceError
 from bridge.measures.moments import reference_moments
-from bridge.methods.method import Fit, Method
+from bridge.methods.method import Fit, Method, WeightedDraws
 from bridge.methods.problems import as_problem
 from bridge.targets.density import DensityTarget
 from bridge.trust import missed_by_chains
@@ -72,6 +72,27 @@ def test_the_posterior_itself_is_trusted() -> None:
     wider = judged(by(Gaussian(np.zeros(2), 1.2 * np.eye(2)), density), density)
     assert wider["trusted"] is True and str(wider["verdict"]).startswith("good enough: k̂ = ")
     assert wider["search_gradients"] > 24 and 1.0 < wider["sd_ratio"] < 1.3
+
+
+def test_a_proposal_may_have_draws_without_weight_or_constrained_values() -> None:
+    density = NormalMixture([1.0], np.zeros((1, 2)), 1.0)
+    fit = by(Gaussian(np.zeros(2), np.eye(2)), density)
+    wider = by(Gaussian(np.zeros(2), 1.2 * np.eye(2)), density)
+    assert wider.lq is not None
+    far = wider.theta.copy()
+    far[0, ::100] = 40.0
+
+    class OfBounded(DensityTarget):
+        def constrain(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+            if (theta > 30).any():
+                raise ValueError("lb is 0, but must be less than 0.000000")
+            return super().constrain(theta)
+
+    lp = np.where((far > 30).any(axis=-1), -np.inf, wider.lp)
+    proposal = WeightedDraws(far, lp, wider.lq)
+    record = judged(replace(fit, target=OfBounded(density), proposal=proposal), density)
+    assert record["trusted"] is True
+    assert record["mean_error_psis"] < 0.1 and 0.9 < record["sd_ratio_psis"] < 1.1  # type: ignore[operator]
 
 
 def test_what_weights_refuse_is_not_searched() -> None:
