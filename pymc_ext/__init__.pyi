@@ -7,6 +7,7 @@ from .matching import MatchedClassifier as MatchedClassifier
 from .matching import MatchingState as MatchingState
 from .matching import matched_targets as matched_targets
 from .maths.trust_region import NoModeError as NoModeError
+from .models.recover import recover_discrete as recover_discrete
 from .ops.bernstein import bernstein_map as bernstein_map
 from .ops.expected_softplus import expected_softplus as expected_softplus
 from .rows.parquet import ParquetRows as ParquetRows

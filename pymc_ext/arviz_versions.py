@@ -66,11 +66,17 @@ def moved(idata: ArvizData, names: Mapping[str, str], to: str) -> ArvizData:
 
 def without(idata: ArvizData, names: Iterable[str]) -> ArvizData:
     """The draws, in place, with none of these variables in ``posterior``; some may be absent."""
-    rest = as_dataset(idata["posterior"]).drop_vars(list(names), errors="ignore")
+    return with_posterior(
+        idata, as_dataset(idata["posterior"]).drop_vars(list(names), errors="ignore")
+    )
+
+
+def with_posterior(idata: ArvizData, posterior: xr.Dataset) -> ArvizData:
+    """The draws, in place, with these as their group ``posterior``."""
     if OLD:
-        idata.posterior = rest
+        idata.posterior = posterior
     else:
-        idata["posterior"] = xr.DataTree(rest)
+        idata["posterior"] = xr.DataTree(posterior)
     return idata
 
 

@@ -31,7 +31,7 @@ model { mu ~ normal(0, 5); y ~ normal(mu, 1); }
 """
 Y = np.array([1.2, -0.7, 3.1, 0.4])
 PRECISION = len(Y) + 1 / 25  # of mu given Y
-OPTIONAL = {"dask", "jax", "ray"}  # extras that need not be installed
+OPTIONAL = {"dask", "jax", "pymc_extras", "ray"}  # extras that need not be installed
 
 
 def modules() -> list[str]:
