@@ -17,7 +17,7 @@ from bridge.targets.target import Draws, as_points, select
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.density.rows import rows_per_call
 from pymc_ext.density.undefined import refuse_missing_data
-from pymc_ext.models.discrete import refuse_discrete
+from pymc_ext.models.discrete import chains_of_known_length, refuse_discrete
 from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
 from pymc_ext.models.minibatch import refuse_batches
 from pymc_ext.models.no_coordinates import refuse_simulators, refuse_wishart
@@ -175,7 +175,8 @@ def require_samplable(model: pm.Model) -> None:
     """Raise ValueError for a model that not even its own sampler serves.
 
     It has no free variable, or a flat one that no data inform, its data hold NaN or are compared
-    with a simulator's, or its log density is random (``pm.Minibatch``).
+    with a simulator's, its log density is random (``pm.Minibatch``), or a Markov chain was summed
+    out whose length is symbolic.
     """
     if not model.free_RVs:
         raise ValueError("the model has no free variable, so that there is nothing to fit")
@@ -184,7 +185,8 @@ def require_samplable(model: pm.Model) -> None:
     refuse_unobserved_flat(model)
     refuse_missing_data(model)
     refuse_batches(model)
-    _check_deterministic(model.logp())
+    with chains_of_known_length():
+        _check_deterministic(model.logp())
 
 
 def _check_deterministic(logp: Any) -> None:

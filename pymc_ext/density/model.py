@@ -23,6 +23,7 @@ from pymc_ext.density.jax_rows import of_few_shapes, power_of_two, runs_in_jax
 from pymc_ext.density.layout import labelled, layout_of, pieces
 from pymc_ext.density.rows import RowFunction, in_blocks, in_numbers, one_by_one, rows_per_call
 from pymc_ext.maths.types import Array
+from pymc_ext.models.discrete import chains_of_known_length
 from pymc_ext.models.minibatch import of_batches
 from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.over_draws import checked, has_scan, over_draws, scan_draws
@@ -175,7 +176,7 @@ class PyMCDensity:
     @cached_property
     def logp(self) -> TensorVariable:
         """log p̃ as a scalar graph in :attr:`theta` (and in the extras)."""
-        with self.clock.compiling():
+        with self.clock.compiling(), chains_of_known_length():
             return self._logp()
 
     def _logp(self) -> TensorVariable:

@@ -1,8 +1,12 @@
-"""Refusing free variables that are discrete: a family is a density on R^D."""
+"""What is discrete in a model: free variables are refused, as a family is a density on R^D."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pymc as pm
+from pymc.exceptions import NotConstantValueError
 
 MISSING = "_unobserved"  # how PyMC names the missing entries of an observed variable
 
@@ -44,3 +48,16 @@ def about_discrete(model: pm.Model) -> str | None:
         f"families need continuous parameters, got discrete free variables {names}: "
         f"{'; '.join(ways)}"
     )
+
+
+@contextmanager
+def chains_of_known_length() -> Iterator[None]:
+    """ValueError, in words, where log p sums a Markov chain out whose length is symbolic."""
+    try:
+        yield
+    except NotConstantValueError as error:
+        raise ValueError(
+            "the length of a DiscreteMarkovChain that is summed out must be a constant, got one "
+            "that is not, as dims= gives it: freeze the model before, by pymc_extras.marginalize("
+            "freeze_dims_and_data(model), names), from pymc.model.transform.optimization"
+        ) from error

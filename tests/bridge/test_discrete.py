@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+from itertools import product
+
 import numpy as np
 import pymc as pm
 import pytest
-from scipy.stats import binom, halfnorm, norm
+from scipy.stats import beta, binom, halfnorm, norm
 
 import bridge
 import pymc_ext as px
@@ -98,12 +101,18 @@ def pmx():
 
 
 def recovered(pmx, model: pm.Model, name: str) -> np.ndarray:
-    """P(name = 1 | data) from the draws of `bridge.fit` on the model without it."""
+    """P(name = 1 | data) from the draws of `bridge.fit` on the model without it.
+
+    That of the draws of the variable is as near, which is asserted.
+    """
     summed = pmx.marginalize(model, [name])
     advice = bridge.fit(summed, random_seed=1, progressbar=False)
     assert advice.trusted
-    idata = pmx.recover_marginals(advice.idata, model=summed, random_seed=1)
-    return idata["posterior"][name].mean(("chain", "draw")).values
+    found = px.recover_discrete(advice.idata, model=summed, random_seed=1)["posterior"]
+    over = ("chain", "draw")
+    probability = np.exp(found[f"lp_{name}"]).mean(over).values[..., 1]
+    assert np.all(abs(found[name].mean(over).values - probability) < NEAR)
+    return probability
 
 
 def expected(log_p: np.ndarray, given: np.ndarray) -> np.ndarray:
@@ -134,7 +143,7 @@ def test_presence_in_an_occupancy_model_is_recovered(pmx, seen) -> None:
 
 
 def test_a_hidden_markov_model_is_fitted_without_its_states(pmx) -> None:
-    """Evidence and mean as of the forward algorithm; pymc-extras does not draw the states."""
+    """Evidence and mean as of the forward algorithm."""
     P, steps = np.array([[0.9, 0.1], [0.2, 0.8]]), 30
     rng = np.random.default_rng(3)
     states = [0]
@@ -161,8 +170,47 @@ def test_a_hidden_markov_model_is_fitted_without_its_states(pmx) -> None:
     assert abs(advice.idata["posterior"]["gap"].values.mean() - mean) < NEAR
 
 
+def test_states_of_a_hidden_markov_model_are_recovered(pmx) -> None:
+    """Against the sum over all paths, at each point of a grid of the parameters."""
+    steps = 8
+    y = np.array([-1.1, -0.4, 0.9, 1.3, 0.2, -0.1, -0.9, 0.4])
+    with pm.Model() as model:
+        gap = pm.HalfNormal("gap", 2)
+        stay = pm.Beta("stay", 4, 2)
+        P = pm.math.stack([[stay, 1 - stay], [1 - stay, stay]])
+        start = pm.Categorical.dist([0.5, 0.5])
+        state = pmx.DiscreteMarkovChain("state", P=P, init_dist=start, shape=steps)
+        pm.Normal("y", gap * (2 * state - 1), 0.8, observed=y)
+    paths = np.array(list(product((0, 1), repeat=steps)))
+    axes = (np.arange(80) + 0.5) / 20, (np.arange(80) + 0.5) / 80
+    gaps, stays = (x.ravel() for x in np.meshgrid(*axes))
+    moves = np.sum(paths[:, 1:] != paths[:, :-1], axis=1)
+    emitted = norm.logpdf(y, gaps[:, None, None] * (2 * paths - 1), 0.8).sum(axis=-1)
+    jumps = np.multiply.outer(np.log1p(-stays), moves)
+    log_p = emitted + jumps + np.multiply.outer(np.log(stays), steps - 1 - moves)
+    log_p += (halfnorm.logpdf(gaps, scale=2) + beta.logpdf(stays, 4, 2))[:, None]
+    p = np.exp(log_p - log_p.max()).sum(axis=0)
+    truth = p @ paths / p.sum()
+    assert np.ptp(truth) > 0.5
+    assert np.all(abs(recovered(pmx, model, "state") - truth) < NEAR)
+
+
 def test_families_fit_what_is_left(pmx, seen) -> None:
     summed = pmx.marginalize(occupancy(seen), ["there"])
     idata = px.fit("batch-match", model=summed, random_seed=1, progressbar=False)
     assert np.isfinite(idata["posterior"].attrs["elbo"])
     assert set(idata["posterior"].data_vars) == {"psi", "p"}
+
+
+def test_a_chain_of_unknown_length_is_said_to_be_one(pmx) -> None:
+    with pm.Model(coords={"day": np.arange(3)}) as model:
+        mu = pm.Normal("mu", 0, 1)
+        P, start = np.full((2, 2), 0.5), pm.Categorical.dist([0.5, 0.5])
+        state = pmx.DiscreteMarkovChain("state", P=P, init_dist=start, dims="day")
+        pm.Normal("y", mu * state, 1, observed=[0.0, 1.0, 2.0], dims="day")
+    summed = pmx.marginalize(model, ["state"])
+    if version("pymc-extras") >= "0.15":
+        pytest.skip("pymc-extras from 0.15 on takes symbolic lengths")
+    for fit in (bridge.fit, lambda model: px.fit("laplace", model=model)):
+        with pytest.raises(ValueError, match=r"length of a DiscreteMarkovChain.*freeze the model"):
+            fit(summed)
