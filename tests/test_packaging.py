@@ -18,7 +18,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("pymc_ext", "stan_models", "bridge", "posteriordb_cases", "trusted_posteriors")
 BUILD = "import sys; from setuptools import build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"  # noqa: E501
-MODULES = {"sklearn": "scikit-learn", "arviz_stats": "arviz", "stanio": "cmdstanpy"}
+MODULES = {
+    "arviz_stats": "arviz",
+    "pymc_extras": "pymc-extras",
+    "sklearn": "scikit-learn",
+    "stanio": "cmdstanpy",
+}
 
 
 def tracked(*paths: str) -> set[str]:

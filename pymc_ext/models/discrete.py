@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pymc as pm
-from pymc.exceptions import NotConstantValueError
+
+from pymc_ext.pymc_versions import NotConstantValueError
 
 MISSING = "_unobserved"  # how PyMC names the missing entries of an observed variable
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 import pymc as pm
-from pymc.model.transform.conditioning import remove_value_transforms
 from pytensor.graph.basic import Apply
 from pytensor.graph.fg import FunctionGraph
 
 from pymc_ext.pymc_extras_versions import MarginalRV, marginalize, unmarginalize
+from pymc_ext.pymc_versions import remove_value_transforms
 
 __all__ = ["hidden_names", "summed_out", "with_hidden"]
 
