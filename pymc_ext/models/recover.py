@@ -12,6 +12,7 @@ import xarray as xr
 from pymc_ext.arviz_versions import ArvizData, as_dataset, with_posterior
 from pymc_ext.maths.types import Array
 from pymc_ext.models.context import context
+from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.seeds import check_seed
 
 __all__ = ["recover_discrete"]
@@ -87,6 +88,7 @@ def recover_discrete(
     """
     check_seed(random_seed, generator=True)
     model = context(model)
+    mend_observed(model)
     from pymc_ext.models.hidden import HiddenVariable  # it needs pymc-extras, which is optional
     from pymc_ext.models.summed_out import hidden_names, with_hidden
 

@@ -232,6 +232,15 @@ def test_draws_in_blocks_are_all_drawn(pmx, monkeypatch) -> None:
     np.testing.assert_allclose(found, truth, rtol=EXACT)
 
 
+def test_a_model_that_predictions_were_drawn_from_counts_its_data_once(pmx) -> None:
+    summed = pmx.marginalize(occupancy(), ["there"])
+    summed.observed_RVs.append(summed.observed_RVs[0])  # as PyMC 5.28 leaves it
+    idata = px.recover_discrete(at({"p": np.array(0.3)}), model=summed, random_seed=1)
+    found = np.exp(idata["posterior"]["lp_there"].values[..., 0, 1])
+    np.testing.assert_allclose(found, 0.7**4 / (0.7**4 + 1), rtol=EXACT)
+    assert len(summed.observed_RVs) == 1
+
+
 def test_what_is_no_fit_of_the_model_is_refused(pmx) -> None:
     full = occupancy()
     summed = pmx.marginalize(full, ["there"])
