@@ -24,6 +24,7 @@ from pymc_ext.density.layout import pieces
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.models.improper import FLAT
+from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.typed_graphs import replaced
 
 __all__ = ["PyMCStudy"]
@@ -44,6 +45,7 @@ class PyMCStudy:
     """
 
     def __init__(self, model: pm.Model) -> None:
+        mend_observed(model)
         _check_data(model)
         self.fingerprint = _fingerprint(model)
         self.name = model.name or "model"

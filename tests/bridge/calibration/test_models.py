@@ -251,3 +251,15 @@ class TestStan:
         with pytest.raises(ValueError, match=r"prior must give all of \['mu', 's'\]"):
             bridge.calibrate(PROGRAM, "laplace", 5, simulator=lambda p, rng: {"N": 1, "y": [1.0]},
                              prior=lambda rng: {"mu": 1.0})  # fmt: skip
+
+
+def test_a_model_that_predictions_were_drawn_from_is_calibrated() -> None:
+    """PyMC 5.28 lists its data twice then; simulated data were given to each of the two."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1)
+        pm.Normal("y", mu, 1, observed=[1.0, 2.0, 3.0])
+    model.observed_RVs.append(model.observed_RVs[0])
+    study = PyMCStudy(model)
+    (simulated,) = study.simulate(1, None, None, seed=1)
+    assert study.model.observed_RVs == [study.model["y"]]
+    assert np.shape(simulated.data["y"]) == (3,)
