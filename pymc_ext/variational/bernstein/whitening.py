@@ -89,12 +89,18 @@ def resolve_base(
         return Whitening(_fit("match", density, start, random_seed)[0], note)
 
 
+def base_algorithm(name: str) -> Algorithm[FittedBase]:
+    """What fits the base that is named."""
+    home, of = FITTED[name]
+    algorithm: Algorithm[FittedBase] = getattr(import_module(f"pymc_ext.variational.{home}"), of)()
+    return algorithm
+
+
 def _fit(
     name: str, density: CountedDensity, start: Array, random_seed: int | None
 ) -> tuple[FittedBase, FreshDraws]:
     """A base fitted with the density's other parameters as they are, and its fresh draws."""
-    home, of = FITTED[name]
-    algorithm: Algorithm = getattr(import_module(f"pymc_ext.variational.{home}"), of)()
+    algorithm = base_algorithm(name)
     with density.extras_fixed(), Monitor.silent() as monitor:
         fitted = run_algorithm(algorithm, density, start, random_seed=random_seed, monitor=monitor)
     assert fitted.result.fresh is not None
