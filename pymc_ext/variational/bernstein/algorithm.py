@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from pymc_ext.variational.bernstein.polish.weighted import (
     resolve_polish,
 )
 from pymc_ext.variational.bernstein.shape import FlowShape
+from pymc_ext.variational.bernstein.training.depth import Depth
 from pymc_ext.variational.bernstein.training.loops import DensityLoop, Loop, LoopMaker
 from pymc_ext.variational.bernstein.training.trainer import Trainer
 from pymc_ext.variational.bernstein.whitening import (
@@ -34,18 +35,21 @@ from pymc_ext.variational.bernstein.whitening import (
     resolve_base,
 )
 from pymc_ext.variational.core.algorithm import Fitted
+from pymc_ext.variational.core.defensive import defended
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.options import require_type
-from pymc_ext.variational.core.posterior import FRESH_DRAWS, fresh_draws
-from pymc_ext.variational.core.result import FitResult
+from pymc_ext.variational.core.posterior import FRESH_DRAWS, Posterior, fresh_draws
+from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.steps import StepOptions, SteppingAlgorithm
 from pymc_ext.variational.core.variable_order import blocks_of, variable_order
-from pymc_ext.variational.gaussian.numbers import refuse_dense
+from pymc_ext.variational.gaussian.numbers import antithetic, refuse_dense
 
 logger = logging.getLogger(__name__)
 
-CHECK_DRAWS = 1024  # held-out draws of one plateau check
+CHECK_DRAWS = 1024  # held-out draws of one plateau check, and of one block's
+KEPT = "training left the flow worse than its base, which was kept instead"
+ADVICE = "the flow is far from the posterior; base='hierarchical' starts from a map fitted to it"
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
 
     default_budget: ClassVar[int] = 20_000
     shape: FlowShape = field(default_factory=FlowShape)
-    base: Base = field(default="identity", kw_only=True)
+    base: Base | None = field(default=None, kw_only=True)
     polish: PolishOption = field(default="auto", kw_only=True)
     policy: Policy = field(default=POLICY, kw_only=True)
     make_loop: LoopMaker = field(default=DensityLoop, kw_only=True, repr=False)
@@ -126,20 +130,13 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
         converged, reason = training.train(budget, monitor)
         if not converged and monitor.approx is not None:  # a fit of a user's: no ladder's rung
             logger.warning("the flow has not converged: %s", reason)
-        polish = self.polish
-        assert polish is None or isinstance(polish, Polish)
-        polished = polish is not None and (
-            polish.always or (not training.noisy and len(losses) >= self.policy.fewest_steps)
-        )
         note = training.whitening.note
         notes: tuple[str, ...] = (note,) if note else ()
-        fresh = fresh_proposal = None
+        fresh: FreshDraws | None = None
         if not density.noisy:
-            notes += training.keep_base()
-            fresh = fresh_draws(flow, density, stream(seed, Purpose.FRESH))
-        proposal, stages = training.proposal() if polished else (None, ())
-        if proposal is not None:
-            fresh_proposal = fresh_draws(proposal, density, stream(seed, Purpose.FRESH))
+            fresh, more = training.judged()
+            notes += more
+        proposal, fresh_proposal, stages = training.proposal(fresh)
         notes += tuple(stage.describe() for stage in stages)
         monitor.keep(np.asarray(losses))
         result = FitResult(
@@ -184,11 +181,17 @@ class _Training:
         """At the base, or where ``state`` is: with its steps, or others from its flow."""
         if isinstance(state, FlowState):
             loop, whitening, untrained = state.loop.fork(density), state.whitening, state.untrained
+            identity, present = loop.flow.identity(), loop.vector
+            if identity is not None and np.array_equal(present[: len(identity)], identity):
+                # shut, no step would move it
+                loop.vector = np.concatenate([untrained, present[len(identity) :]])
             if state.step != algorithm.step:
                 loop = _make_loop(algorithm, loop.flow, density, algorithm.step, seed)
             return cls(algorithm, density, seed, loop, whitening, untrained)
         base = algorithm.base
         assert not isinstance(base, tuple)
+        if base is None and algorithm.shape.ordering is not None:
+            base = "identity"  # the map brings an order of its own
         if isinstance(base, str) and base != "identity":
             density.require_exact()
         with density.clock.compiling():
@@ -227,15 +230,37 @@ class _Training:
             stride=1 if monitor.callbacks and isinstance(self.loop, DensityLoop) else None,
             losses=self.losses,
         )
+        depth = Depth(trainer, self.density, self._judging()) if self.by_need else None
         try:
-            return trainer.run(budget)
+            return depth.run(budget, self._starts()) if depth else trainer.run(budget)
         except (KeyboardInterrupt, StopIteration, SystemError) as stop:
             if isinstance(stop, SystemError) and not is_interrupt(stop):
                 raise
             trainer.finish()
+            if depth:
+                depth.settle(stopped=True)
             interrupted = not isinstance(stop, StopIteration)
             why = KeyboardInterrupt.__name__ if interrupted else str(stop) or type(stop).__name__
             return False, f"stopped after {len(self.losses)} steps: {why}"
+
+    @property
+    def by_need(self) -> bool:
+        """Whether steps are taken only where they gain something over a base that was fitted."""
+        own_steps = self.algorithm.step.update is None
+        exact = not self.noisy and not self.density.extra_size
+        return self.whitening.q is not None and own_steps and exact
+
+    def _starts(self) -> tuple[Array, ...]:
+        """The base, where a flow can be it, and what an earlier training left."""
+        identity, present = self.loop.flow.identity(), self.loop.vector
+        if identity is None:
+            return (present,)
+        return (identity,) if np.array_equal(present, self.untrained) else (identity, present)
+
+    def _judging(self) -> Array:
+        """Normals in mirrored pairs, (N, K)."""
+        rng = stream(self.seed, Purpose.CHECKS)
+        return antithetic(rng, CHECK_DRAWS, self.loop.flow.latent_dimension)
 
     def _held_out(self) -> Array:
         # the same normals at every check: the changes of the ELBO are then known more exactly
@@ -245,12 +270,30 @@ class _Training:
 
     # ---- proposal --------------------------------------------------------------------------
 
-    def proposal(self) -> tuple[BernsteinFlow | None, tuple[Stage, ...]]:
+    def proposal(
+        self, fresh: FreshDraws | None
+    ) -> tuple[Posterior | None, FreshDraws | None, tuple[Stage, ...]]:
+        """What is better than q for importance weights, with its own fresh draws, and what was
+        tried; ``fresh`` are q's."""
+        polish = self.algorithm.polish
+        assert polish is None or isinstance(polish, Polish)
+        if polish is None:
+            return None, None, ()
+        if self.by_need and polish == Polish() and fresh is not None:
+            return *defended(self.loop.flow, self.density, fresh, self.seed), ()
+        long_enough = len(self.losses) >= self.algorithm.policy.fewest_steps
+        if not (polish.always or (long_enough and not self.noisy)):
+            return None, None, ()
+        proposal, stages = self._polished(polish)
+        if proposal is None:
+            return None, None, stages
+        rng = stream(self.seed, Purpose.FRESH)
+        return proposal, fresh_draws(proposal, self.density, rng), stages
+
+    def _polished(self, polish: Polish) -> tuple[BernsteinFlow | None, tuple[Stage, ...]]:
         """A flow that is better than q for importance weights, if there is one; what was tried."""
         from pymc_ext.variational.bernstein.polish.polisher import Polisher  # not of short fits
 
-        polish = self.algorithm.polish
-        assert isinstance(polish, Polish)
         self.density.require_exact()
         fit = FlowFit(deepcopy(self.loop.flow), self.density)
         stages = Polisher(
@@ -275,28 +318,48 @@ class _Training:
 
     # ---- the base as a floor ---------------------------------------------------------------
 
-    def keep_base(self) -> tuple[str, ...]:
-        """Put the base back, as a flow that changes nothing, where training left q below it."""
-        if not self._below_base():
-            return ()
+    def judged(self) -> tuple[FreshDraws, tuple[str, ...]]:
+        """Fresh draws of q, which is its base where training ran away from it, and notes."""
+        fresh = self._fresh_draws()
+        fitted = self.whitening.q is not None
+        # a flow around the start is meant to leave that: only a poor one is compared with it
+        notes = self.keep_base(fresh.usable) if fitted or not fresh.usable else ()
+        if notes:
+            fresh = self._fresh_draws()
+        if not (fitted or fresh.usable):
+            notes += (f"{fresh.verdict}: {ADVICE}",)
+        return fresh, notes
+
+    def _fresh_draws(self) -> FreshDraws:
+        return fresh_draws(self.loop.flow, self.density, stream(self.seed, Purpose.FRESH))
+
+    def keep_base(self, usable: bool) -> tuple[str, ...]:
+        """Put the base back, as a flow that changes nothing, where training left q below it.
+
+        By more than Monte Carlo error where weights of q are ``usable``. Else a few draws far out
+        make most of both ELBOs, and of that error too: the higher one is taken.
+        """
         loop, trained = self.loop, self.loop.vector
         identity = loop.flow.identity()
+        if identity is not None and np.array_equal(trained[: len(identity)], identity):
+            return (KEPT,) if self.losses else ()  # steps were taken, and judged, in vain
+        if not self._below_base(usable):
+            return ()
         exact = identity is not None
         if identity is None:
             identity = self.untrained
         loop.vector = np.concatenate([identity, trained[len(identity) :]])
-        if not exact and self._below_base():  # a flow near the identity has the same flaw
+        if not exact and self._below_base(usable):  # a flow near the identity has the same flaw
             loop.vector = trained
             return ("the flow is slightly worse than its base; the base itself may be used",)
-        return ("training left the flow worse than its base, which was kept instead",)
+        return (KEPT,)
 
-    def _below_base(self) -> bool:
-        if self.whitening.q is None:
-            return False
+    def _below_base(self, usable: bool) -> bool:
         z = stream(self.seed, Purpose.GUARD).standard_normal(
             (FRESH_DRAWS, self.loop.flow.latent_dimension)
         )
-        return below_base(self.fit, z, self.algorithm.policy)
+        policy = self.algorithm.policy
+        return below_base(self.fit, z, policy if usable else replace(policy, standard_errors=0.0))
 
 
 def _make_loop(

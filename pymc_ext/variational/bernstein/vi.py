@@ -23,14 +23,17 @@ from pymc_ext.variational.plugin.types import Start
 BACKENDS = ("pytensor", "jax")
 
 
-def _require_graph(base: Base) -> None:
-    """ValueError where JAX would have no graph of the base."""
+def _of_graph(base: Base | None) -> Base:
+    """The base that JAX takes; ValueError where it would have no graph of it."""
+    if base is None:
+        return "identity"
     if isinstance(base, HierarchicalMap) or base in ("hierarchical", "auto"):
         shown = base if isinstance(base, str) else type(base).__name__
         raise ValueError(
             f"base={shown!r} may be a hierarchical map, of which there is no graph for JAX: use "
             "base='match', or backend='pytensor'"
         )
+    return base
 
 
 class BernsteinVI(StochasticVI):
@@ -117,7 +120,7 @@ class BernsteinVI(StochasticVI):
         self,
         shape: FlowShape | None = None,
         *,
-        base: Base = "identity",
+        base: Base | None = None,
         polish: PolishOption = "auto",
         step: StepOptions | None = None,
         backend: str = "pytensor",
@@ -130,7 +133,7 @@ class BernsteinVI(StochasticVI):
         shape = FlowShape() if shape is None else shape
         step = StepOptions() if step is None else step
         if backend == "jax":
-            _require_graph(base)
+            base = _of_graph(base)
         algorithm = Bernstein(shape, base=base, polish=polish, step=step)
         super().__init__(
             algorithm,

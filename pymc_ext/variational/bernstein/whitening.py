@@ -21,6 +21,7 @@ from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.gaussian.runaway import RunawayError
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 
 FITTED = {  # what fits the base named, imported when one is wanted: a flow's files are enough
@@ -43,8 +44,10 @@ class Whitening(NamedTuple):
     note: str = ""
 
 
-def check_base(base: Base, ordering: Sequence[str] | None = None) -> str | FittedBase:
-    """A name, a fitted q, or the Gaussian that the pair (mean, cov) is; ValueError if none."""
+def check_base(base: Base | None, ordering: Sequence[str] | None = None) -> str | FittedBase | None:
+    """None, a name, a fitted q, or the Gaussian that (mean, cov) is; ValueError for all else."""
+    if base is None:
+        return None
     named = isinstance(base, str) and base == "hierarchical"
     if ordering is not None and (named or isinstance(base, HierarchicalMap)):
         raise ValueError(
@@ -66,9 +69,15 @@ def flow_base(q: FittedBase, order: Places) -> FlowBase:
 
 
 def resolve_base(
-    base: str | FittedBase, density: CountedDensity, start: Array, random_seed: int | None
+    base: str | FittedBase | None, density: CountedDensity, start: Array, random_seed: int | None
 ) -> Whitening:
-    """What ``base`` names, fitted where it has to be; its effort is counted by ``density``."""
+    """What ``base`` names, fitted where it has to be; its effort is counted by ``density``.
+
+    None is the hierarchical map, or the identity where there is none: it takes exact log densities,
+    without parameters beside θ.
+    """
+    if base is None:
+        return _by_default(density, start, random_seed)
     if not isinstance(base, str):
         if base.dimension != density.dimension:
             D, d = density.dimension, base.dimension
@@ -87,6 +96,19 @@ def resolve_base(
         note = f"base match, as there is no Laplace approximation: {error}"
         logger.warning(note)
         return Whitening(_fit("match", density, start, random_seed)[0], note)
+
+
+def _by_default(density: CountedDensity, start: Array, random_seed: int | None) -> Whitening:
+    if density.noisy or density.extra_size:
+        return Whitening(None)
+    try:
+        return Whitening(_fit("hierarchical", density, start, random_seed)[0])
+    except RunawayError:
+        raise  # the posterior is improper, for any family
+    except (ValueError, ArithmeticError) as error:
+        note = f"base identity, as there is no hierarchical map: {error}"
+        logger.warning(note)
+        return Whitening(None, note)
 
 
 def base_algorithm(name: str) -> Algorithm[FittedBase]:

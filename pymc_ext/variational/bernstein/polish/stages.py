@@ -34,8 +34,8 @@ class FlowFit:
 
     def log_ratios(self, z: Array) -> Array:
         """log p̃ − log q of the draws made from normals z, (N, K) -> (N,)."""
-        theta, log_q = self.flow.forward(z)
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"):  # of a flow that ran away
+            theta, log_q = self.flow.forward(z)
             return self.density.log_density(theta) - log_q
 
     def values(self) -> list[Array]:

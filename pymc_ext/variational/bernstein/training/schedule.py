@@ -1,4 +1,7 @@
-"""When a training phase ends: at full rate until the ELBO is level, then a cosine decay."""
+"""When a training phase ends: at full rate until the ELBO is level, then a cosine decay.
+
+That is the way from afar; from a fitted base see :mod:`.depth`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ PATIENCE = 4  # checks without a gain after which the ELBO counts as level
 STEADY = 0.7  # largest share of the steps at full learning rate, if the ELBO does not level off
 DECAY = 3 / 7  # length of the decay relative to that of the first phase
 FINAL_RATE = 0.01  # learning rate at the end, relative
+GRAIN = 25  # steps of one rate within a block: the decay of the shortest has five
 WINDOW = 2000  # longest memory of the averaged iterate, in steps
 
 

@@ -13,6 +13,7 @@ from pymc_ext.variational.bernstein.training.loops import BLOCK, Loop
 from pymc_ext.variational.bernstein.training.schedule import (
     DECAY,
     FEWEST,
+    GRAIN,
     MOST_CHECKS,
     STEADY,
     WARM_UP,
@@ -71,13 +72,29 @@ class Trainer:
             return True, f"the ELBO levelled off after {first} steps; {done} in all"
         return False, f"all {n} steps done before the ELBO levelled off: raise n"
 
+    def block(self, count: int) -> None:
+        """``count`` steps: half at full rate, half of a decay, at the average of which they end."""
+        begin = len(self.losses)
+        first, tail = begin + count // 2, count - count // 2
+        self.loop.average = self.loop.vector
+        self._advance(count // 2, lambda i: 1.0, begin, begin, GRAIN)
+        self.loop.average = self.loop.vector
+        self._advance(tail, lambda i: cosine((i - first) / tail), first, first, GRAIN)
+        self.finish()
+
     def _advance(
-        self, count: int, rate: Callable[[int], float], begin: int, average_from: int = 0
+        self,
+        count: int,
+        rate: Callable[[int], float],
+        begin: int,
+        average_from: int = 0,
+        grain: int = BLOCK,
     ) -> int:
+        """``count`` steps after ``begin`` others, whose rate changes every ``grain``."""
         done = 0
         while done < count:
-            steps = min(self.stride or BLOCK, count - done)
-            i = begin + done // BLOCK * BLOCK  # the same steps with callbacks as without
+            steps = min(self.stride or grain, count - done)
+            i = begin + done // grain * grain  # the same steps with callbacks as without
             full = (self.learning_rate or 0.0) * rate(i) * min(1.0, (i + 1) / WARM_UP)
             losses = self.loop.run(steps, full, average_weight(i - average_from))
             if steps > 1 and not np.isfinite(losses).any():

@@ -62,8 +62,9 @@ def normals(D: int = 2) -> pm.Model:
 
 
 def fit(model: pm.Model, n: int = 40, method: dict | None = None, **kwargs):
-    """A short fit of a small flow, without the C compiler."""
-    options = {"order": 3, "hidden": (4,), "random_seed": 1, "polish": None, **(method or {})}
+    """A short fit of a small flow from the start, without the C compiler."""
+    options = {"order": 3, "hidden": (4,), "random_seed": 1, "polish": None, "base": "identity"}
+    options |= method or {}
     with model:
         inference = px.BernsteinVI(**grouped(options, shape=px.FlowShape, step=px.StepOptions))
         approx = pm.fit(
@@ -96,7 +97,8 @@ def test_a_higher_order_never_hurts(model, log_z, limits):
     kls = {}
     for order in (1, 10, 30, 50, 100):
         with model():
-            inference = px.BernsteinVI(px.FlowShape(order), polish=None, random_seed=3)
+            shape = px.FlowShape(order)
+            inference = px.BernsteinVI(shape, base="identity", polish=None, random_seed=3)
             approx = pm.fit(15_000, method=inference, obj_n_mc=50, progressbar=False)
         kls[order] = kl_by_quadrature(approx, log_z)
         assert kls[order] < limits.get(order, np.inf)
@@ -109,7 +111,8 @@ def test_gaussian_target_is_reached():
     with pm.Model() as model:
         pm.MvNormal("x", np.array([1.0, -1.0]), cov)
     with model:
-        method = px.BernsteinVI(px.FlowShape(5, (4,)), polish=None, random_seed=1)
+        shape = px.FlowShape(5, (4,))
+        method = px.BernsteinVI(shape, base="identity", polish=None, random_seed=1)
         approx = pm.fit(6000, method=method, progressbar=False, compile_kwargs=PYTHON)
     fresh = approx.evaluate(20_000, random_seed=9)
     assert -0.01 < fresh.elbo < 4 * fresh.elbo_se
@@ -243,7 +246,7 @@ def test_polishing_lowers_khat_of_eight_schools():
     with model:
         # path gradients leave nothing to polish here: 99.9 % of the draws are effective
         noisy = px.StepOptions(gradient="total")
-        method = px.BernsteinVI(px.FlowShape(10), step=noisy, random_seed=1)
+        method = px.BernsteinVI(px.FlowShape(10), base="identity", step=noisy, random_seed=1)
         approx = pm.fit(20_000, method=method, progressbar=False)
     plain, (kept,) = approx.stages[0], [stage for stage in approx.stages if stage.kept]
     assert -31.40 < plain.elbo < -31.3113
@@ -258,7 +261,8 @@ def test_polishing_that_does_not_help_is_undone():
         pm.StudentT("x", nu=3, mu=0.0, sigma=1.0)
     # tails too short for a power law: the bound gives up the far tail for the near one
     polish = px.ImportanceWeighted(steps=1000, judge_draws=20_000, learning_rate=5e-3)
-    method = {"shape": px.FlowShape(2, latent="logistic"), "random_seed": 2}
+    shape = px.FlowShape(2, latent="logistic")
+    method = {"shape": shape, "base": "identity", "random_seed": 2}
     with model:
         approx, plain_only = (
             pm.fit(
@@ -389,13 +393,16 @@ def test_a_second_fit_goes_on_from_the_first():
 
 
 def test_refining_takes_seconds_of_its_own_and_a_base_costs_gradients():
-    inference, approx = fit(normals(), n=300, method={"base": "laplace"}, compile_kwargs=None)
+    with pm.Model() as skewed:
+        pm.Exponential("x", 1.0)
+    inference, approx = fit(skewed, n=60, method={"base": "laplace"}, compile_kwargs=None)
     first = approx.result
-    assert first.gradient_evaluations > 10 * 300  # the mode search too
+    assert first.iterations == 60
+    assert first.gradient_evaluations > 10 * 60  # the mode search too
     assert first.seconds > 0 and first.compile_seconds > 0
-    inference.refine(300, progressbar=False)
+    inference.refine(60, progressbar=False)
     assert approx.result.seconds > 0 and approx.result.compile_seconds < 0.1
-    assert approx.result.gradient_evaluations == 10 * 300
+    assert approx.result.gradient_evaluations == 10 * 60
 
 
 def test_callbacks_see_every_step_and_may_stop():
@@ -445,7 +452,8 @@ def test_other_arguments_of_fit():
 
 
 def test_fixed_draws_make_the_fit_deterministic():
-    inference = px.BernsteinVI(px.FlowShape(3, (4,)), model=normals(), random_seed=1)
+    shape = px.FlowShape(3, (4,))
+    inference = px.BernsteinVI(shape, base="identity", model=normals(), random_seed=1)
     z = pytensor.shared(np.random.default_rng(1).standard_normal((10, 2)))
     replacements = {inference.approx.group.symbolic_initial: z}
     approx = inference.fit(
