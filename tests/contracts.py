@@ -58,7 +58,9 @@ FAMILIES = {
     "hierarchical": Family(lambda **k: px.HierarchicalVI(**k)),
     "basins": Family(lambda **k: px.BasinsVI(**k)),
     "bernstein": Family(
-        lambda **k: px.BernsteinVI(SMALL, polish=None, **k), gaussian_target=None, minibatch=True
+        lambda **k: px.BernsteinVI(SMALL, base="identity", polish=None, **k),
+        gaussian_target=None,
+        minibatch=True,
     ),
     # families of logistic models only, which a model without data is not
     "viper": Family(lambda **k: px.ViperVI(**k), gaussian_target=None, minibatch=True),

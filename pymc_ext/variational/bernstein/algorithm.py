@@ -35,7 +35,6 @@ from pymc_ext.variational.bernstein.whitening import (
     resolve_base,
 )
 from pymc_ext.variational.core.algorithm import Fitted
-from pymc_ext.variational.core.defensive import defended
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.options import require_type
 from pymc_ext.variational.core.posterior import FRESH_DRAWS, Posterior, fresh_draws
@@ -280,6 +279,8 @@ class _Training:
         if polish is None:
             return None, None, ()
         if self.by_need and polish == Polish() and fresh is not None:
+            from pymc_ext.variational.core.defensive import defended  # as late as the next one's
+
             return *defended(self.loop.flow, self.density, fresh, self.seed), ()
         long_enough = len(self.losses) >= self.algorithm.policy.fewest_steps
         if not (polish.always or (long_enough and not self.noisy)):

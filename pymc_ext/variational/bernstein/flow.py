@@ -154,9 +154,11 @@ class BernsteinFlow:
     def forward(self, z: Array) -> tuple[Array, Array]:
         """θ and log q, (N, K) -> (N, D), (N,)."""
         size = self._rows()
-        tapes = [self.trace(z[i : i + size], keep=False) for i in range(0, len(z), size)]
-        theta, log_q = (np.concatenate(p) for p in zip(*((t.theta, t.log_q) for t in tapes),
-                                                       strict=True))  # fmt: skip
+        drawn = []
+        for first in range(0, len(z), size):
+            tape = self.trace(z[first : first + size], keep=False)
+            drawn.append((tape.theta, tape.log_q))  # not the rest: it is D·M numbers a draw
+        theta, log_q = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
         return theta, log_q
 
     def _rows(self) -> int:

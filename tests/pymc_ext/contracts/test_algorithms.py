@@ -182,7 +182,7 @@ def test_a_state_lets_a_run_go_on_and_is_not_used_up(make, density):
     fell = first.result.elbo - on.result.elbo
     assert fell < monte_carlo(first.result.elbo_se + on.result.elbo_se) + NUMERIC
     if counts.converged:  # nothing is left to do
-        assert on.result.iterations < counts.iterations
+        assert on.result.iterations < counts.iterations or not counts.iterations
     else:
         moved = np.abs(draws(on.q) - before).max() > 1e-3
         assert moved or on.result.elbo == first.result.elbo  # the best q is kept

@@ -33,7 +33,8 @@ def hierarchy():
 
 
 def flow(**shape):
-    return px.BernsteinVI(px.FlowShape(5, (4,), **shape), polish=None, random_seed=1)
+    own = px.FlowShape(5, (4,), **shape)
+    return px.BernsteinVI(own, base="identity", polish=None, random_seed=1)
 
 
 FAMILIES = {
