@@ -46,12 +46,12 @@ if TYPE_CHECKING:
 __all__ = ["EXPECTED_FAILURES", "LADDER", "Advice", "Attempt", "NoAnswerError", "fit"]
 
 _log = logging.getLogger(__name__)
-# Then NUTS, as a flow takes 200,000 gradients and up to 768,000 more for its polish: NUTS was
+# Then NUTS, as a flow takes up to 200,000 gradients where the map does not serve: NUTS was
 # predicted to take less in each of 200 runs on 40 posteriors with reference draws. The map is the
 # Gaussian where no more is needed, and its paths and batches take fewer gradients than a search for
 # modes with its Hessians: a median of 2,200 instead of 7,400 on 34 of these posteriors.
 LADDER = ("hierarchical",)
-FLOW = "bernstein-match"  # where a density is wanted
+FLOW = "bernstein"  # where a density is wanted
 IMPROPER = "the posterior is improper, so that there are none; NUTS did not run"
 
 

@@ -238,7 +238,7 @@ def _on_density(
 
 _LAPLACE, _MIXED = "gaussian.laplace:Laplace", "gaussian.mixed:Mixed"
 FLOW = "bernstein.algorithm:Bernstein"
-_OF_FLOW = 200_000  # gradients: its default steps of 10 draws, without a polish
+_OF_FLOW = 200_000  # gradients at most: its default steps of 10 draws, without a polish
 FAMILY_METHODS = (
     _on_density(
         "laplace",
@@ -276,7 +276,7 @@ FAMILY_METHODS = (
     _on_density(
         "basins", "a hierarchical map for every basin that paths find", "basins.algorithm:Basins"
     ),
-    _on_density("bernstein", "Bernstein flow", FLOW, gradients=_OF_FLOW),
+    _on_density("bernstein", "Bernstein flow on the hierarchical map", FLOW, gradients=_OF_FLOW),
     _on_density(
         "bernstein-laplace",
         "Bernstein flow on a Laplace base",

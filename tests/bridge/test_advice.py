@@ -174,11 +174,11 @@ def test_a_flow_comes_before_nuts_where_a_density_is_wanted(monkeypatch) -> None
     with pm.Model() as model:
         x = pm.Normal("x", 0, 1)
         pm.Normal("y", x**2, 0.5)
-    short = replace(METHODS["bernstein-match"], run=replace(METHODS["bernstein-match"].run, n=4000))
-    monkeypatch.setitem(METHODS, "bernstein-match", short)
+    short = replace(METHODS["bernstein"], run=replace(METHODS["bernstein"].run, n=4000))
+    monkeypatch.setitem(METHODS, "bernstein", short)
     options = {"methods": "batch-match", "random_seed": 1, "progressbar": False}
     advice = bridge.fit(model, want="density", **options)
-    assert advice.method == "bernstein-match" and advice.trusted, advice.reasons
+    assert advice.method == "bernstein" and advice.trusted, advice.reasons
     assert abs(advice.attempts[-1].log_marginal_is) < 0.05  # normalised
     at = np.array([[0.0, 0.0], [1.0, 1.0]])
     exact = -np.log(np.pi) - np.array([0.0, 0.5])

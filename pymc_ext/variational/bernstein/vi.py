@@ -44,44 +44,52 @@ class BernsteinVI(StochasticVI):
         \quad x = \alpha v + \beta
 
     with coefficients :math:`\vartheta^j` from a masked network of the components before j. Trained
-    on the ELBO of the **unconstrained** posterior (with the log-Jacobian) by Adam at full rate
-    until the ELBO on fresh draws levels off, then with a cosine decay; the average of the last
-    iterates is kept. ``n`` of ``pm.fit`` bounds the steps; ``obj_n_mc`` (10) is the number of
-    draws in each. Gradients are path gradients (Roeder et al. 2017, arXiv:1703.09194), whose noise
-    vanishes as q comes close; their triangular solve costs some D times a hidden layer's products,
-    and makes the flow's share of a step 1.5 to 2.5 times as long. ``StepOptions(gradient="total")``
-    is the usual estimator, which fixed draws and JAX take.
+    on the ELBO of the **unconstrained** posterior (with the log-Jacobian) by Adam. On a fitted
+    base: no step where that leaves less than .002 nats to gain, else 250 steps and then as many
+    again as were taken, half at full rate, half with a cosine decay whose average is kept, until
+    such a block gains less than .002 nats, a tenth of what is left, or its error on the same unseen
+    draws (two in a row, where more than .02 are left). From the identity, full rate until the ELBO levels off, then the decay. ``n`` of
+    ``pm.fit`` bounds the steps; ``obj_n_mc`` (10) is the number of draws in each. Gradients are
+    path gradients (Roeder et al. 2017, arXiv:1703.09194), whose noise vanishes as q comes close;
+    their triangular solve costs some D times a hidden layer's products, and makes the flow's share
+    of a step 1.5 to 2.5 times as long. ``StepOptions(gradient="total")`` is the usual estimator,
+    which fixed draws and JAX take.
 
     Parameters
     ----------
     shape
         What the flow is made of: order, network, latent law, tails, conditioning.
     base
-        Coordinates the flow works in, θ = B(y): ``"identity"`` (the initial point plus y),
-        ``"match"`` (θ = μ + L y, the Gaussian of :class:`BatchMatchVI`), ``"laplace"``
-        (``"match"``, with a warning, where there is no mode), ``"hierarchical"`` (the map of
-        :class:`HierarchicalVI`, whose order of conditioning the flow takes), ``"auto"`` (the one of
-        these with the highest ELBO on fresh draws), ``(mean, cov)`` on the unconstrained space in
-        the model's order, or a q fitted to this model (``approx.q`` of :class:`BatchMatchVI` or
-        :class:`HierarchicalVI`). Where training leaves the ELBO below the base's by more than Monte
-        Carlo error, q is the base, and the notes say so.
+        Coordinates the flow works in, θ = B(y): ``"hierarchical"`` (the map of
+        :class:`HierarchicalVI`, whose order of conditioning the flow takes), ``"match"``
+        (θ = μ + L y, the Gaussian of :class:`BatchMatchVI`), ``"laplace"`` (``"match"``, with a
+        warning, where there is no mode), ``"identity"`` (the initial point plus y), ``"auto"`` (the
+        one of these with the highest ELBO on fresh draws), ``(mean, cov)`` on the unconstrained
+        space in the model's order, or a q fitted to this model (``approx.q`` of
+        :class:`BatchMatchVI` or :class:`HierarchicalVI`). None is ``"hierarchical"``, and
+        ``"identity"`` where there is no map: with ``pm.Minibatch``, ``more_obj_params``, an
+        ``ordering`` or JAX, or where it failed, which the notes say. Where training ran away or
+        leaves the ELBO below the base's by more than Monte Carlo error, q is the base, and the
+        notes say so.
     polish
         Whether a second phase makes a *proposal* beside q, for importance weights and nothing
         else (``approx.proposal``, ``approx.weighted_draws``): its k̂ is lower, its ELBO too by a
-        few hundredths of a nat; draws, moments and ELBO stay q's. ``"auto"`` runs it after a fit
-        of at least 3000 steps, unless k̂ < 0.3 or the relative ESS > 0.999 already. It first tries
-        longer tails of single latent variables, fitted to the importance weights, and latent
-        variables a little wider than the ELBO makes them; then, where k̂ is still 0.4 or more, it
-        trains on the importance-weighted bound with default settings, from the longest tails
-        tried; what is best on fresh draws is the proposal. ``"widening"`` leaves out the
-        training, which takes 768,000 gradients. :class:`ImportanceWeighted` settings run always,
-        None never; a :class:`Polish` says each of these.
+        few hundredths of a nat; draws, moments and ELBO stay q's. After blocks on a fitted base
+        ``"auto"`` takes the mixture with heavier tails of :class:`HierarchicalVI`, without a
+        gradient. Else it runs after a fit of at least 3000 steps, unless k̂ < 0.3 or the relative
+        ESS > 0.999 already: it first tries longer tails of single latent variables, fitted to the
+        importance weights, and latent variables a little wider than the ELBO makes them; then,
+        where k̂ is still 0.4 or more, it trains on the importance-weighted bound with default
+        settings, from the longest tails tried; what is best on fresh draws is the proposal.
+        ``"widening"`` leaves out the training, which takes 768,000 gradients.
+        :class:`ImportanceWeighted` settings run always, None never; a :class:`Polish` says each of
+        these.
     step
         Optimiser and full learning rate, which ``pm.fit(obj_optimizer=...)`` replaces, and draws
         of a step, which ``obj_n_mc`` does.
     backend
         ``"pytensor"``, or ``"jax"``: whole blocks of steps in one compiled loop (callbacks are
-        then called once a block of 100 steps), up to twice as fast where JAX can trace the
+        then called after up to 100 steps), up to twice as fast where JAX can trace the
         model. Up to some ten parameters JAX's threads cost more than they bring: set ``NPROC=1``
         in the environment before Python starts.
     model, start, random_seed
@@ -105,7 +113,7 @@ class BernsteinVI(StochasticVI):
     Examples
     --------
     >>> with model:
-    ...     approx = pm.fit(20_000, method=px.BernsteinVI(base="laplace", random_seed=1))
+    ...     approx = pm.fit(20_000, method=px.BernsteinVI(random_seed=1))
     >>> approx.result.converged, approx.result.elbo
 
     References
