@@ -24,7 +24,7 @@ from pymc_ext.variational.bernstein.polish.weighted import (
     resolve_polish,
 )
 from pymc_ext.variational.bernstein.shape import FlowShape
-from pymc_ext.variational.bernstein.training.depth import Depth
+from pymc_ext.variational.bernstein.training.depth import Depth, share_of_rate
 from pymc_ext.variational.bernstein.training.loops import DensityLoop, Loop, LoopMaker
 from pymc_ext.variational.bernstein.training.trainer import Trainer
 from pymc_ext.variational.bernstein.whitening import (
@@ -221,9 +221,10 @@ class _Training:
     def train(self, budget: int, monitor: Monitor) -> tuple[bool, str]:
         """At most ``budget`` steps; whether the ELBO is level, and why they ended."""
         step, flow = self.algorithm.step, self.loop.flow
+        share = share_of_rate(flow.dimension) if self.by_need else 1.0
         trainer = Trainer(
             loop=self.loop,
-            learning_rate=None if step.update is not None else step.learning_rate,
+            learning_rate=None if step.update is not None else share * step.learning_rate,
             estimate=None if self.noisy else self._held_out,
             after_steps=lambda losses: monitor.block(losses, lambda: flow),
             stride=1 if monitor.callbacks and isinstance(self.loop, DensityLoop) else None,

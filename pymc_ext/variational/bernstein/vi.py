@@ -86,7 +86,8 @@ class BernsteinVI(StochasticVI):
         these.
     step
         Optimiser and full learning rate, which ``pm.fit(obj_optimizer=...)`` replaces, and draws
-        of a step, which ``obj_n_mc`` does.
+        of a step, which ``obj_n_mc`` does. On a fitted base of D > 10 coordinates the rate is 10/D
+        of the full one.
     backend
         ``"pytensor"``, or ``"jax"``: whole blocks of steps in one compiled loop (callbacks are
         then called after up to 100 steps), up to twice as fast where JAX can trace the

@@ -17,6 +17,7 @@ from pymc_ext.variational.bernstein.algorithm import Bernstein
 from pymc_ext.variational.bernstein.base import Affine, Hierarchy
 from pymc_ext.variational.bernstein.shape import FlowShape
 from pymc_ext.variational.bernstein.training.depth import FIRST_BLOCK, Depth
+from pymc_ext.variational.bernstein.training.loops import DensityLoop
 from pymc_ext.variational.core.course import LEAST_GAIN, Candidate
 from pymc_ext.variational.core.defensive import DefensiveMixture
 from pymc_ext.variational.core.steps import NonFiniteError, StepOptions
@@ -146,6 +147,19 @@ def test_a_flow_that_cannot_be_its_base_is_trained_too():
     shape = FlowShape(order=10, hidden=(6, 6), latent="logistic")
     fitted = Bernstein(shape, base="match").fit(log_gamma(), random_seed=1)
     assert fitted.result.converged and fitted.result.elbo > -0.02
+
+
+@pytest.mark.parametrize(("base", "rate"), [("match", 0.0025), ("identity", 0.005)])
+def test_steps_from_a_base_of_many_coordinates_are_smaller(base, rate, monkeypatch):
+    seen = []
+
+    def run(self, steps, rate, weight):
+        seen.append(rate)
+        return np.zeros(steps)
+
+    monkeypatch.setattr(DensityLoop, "run", run)
+    Bernstein(SMALL, base=base, polish=None).fit(log_gamma(dimension=20), n=300, random_seed=1)
+    np.testing.assert_allclose(max(seen), rate, rtol=EXACT)
 
 
 # ---- training that fails ---------------------------------------------------------------------
