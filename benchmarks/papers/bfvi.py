@@ -76,10 +76,12 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {  # of each method, by case
 }
 MEAN_FIELD = px.FlowShape(1, (), latent="student-t", tails="linear", conditioning="squashed")
 METHODS: dict[str, Callable[..., Any]] = {
-    "flow": lambda **k: px.BernsteinVI(**{"shape": FLOW, **k}),
-    "defaults": lambda **k: px.BernsteinVI(**k),
+    "flow": lambda **k: px.BernsteinVI(**{"shape": FLOW, "base": "identity", **k}),
+    "defaults": lambda **k: px.BernsteinVI(**{"base": "identity", **k}),
     "mean-field Gaussian": lambda backend=None, **k: px.DiagonalVI(**k),
-    "mean-field Student-t": lambda **k: px.BernsteinVI(MEAN_FIELD, polish=None, **k),
+    "mean-field Student-t": lambda **k: px.BernsteinVI(
+        MEAN_FIELD, polish=None, **{"base": "identity", **k}
+    ),
 }
 STORED = {
     "toy": ("gpu_2D.npz", 0.68),

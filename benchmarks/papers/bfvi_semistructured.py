@@ -68,7 +68,7 @@ def run(steps: int, seed: int) -> dict[str, Any]:
     rows = pm.Minibatch(images, age, y, batch_size=BATCH)
     begin = time.perf_counter()
     with model(*rows, len(y), weights):
-        method = px.BernsteinVI(px.FlowShape(10), random_seed=seed)
+        method = px.BernsteinVI(px.FlowShape(10), base="identity", random_seed=seed)
         approx = pm.fit(
             steps, method=method, more_obj_params=weights, obj_n_mc=5, progressbar=False
         )

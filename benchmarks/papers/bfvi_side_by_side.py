@@ -34,6 +34,7 @@ def ours(steps: int, polish: str | None, seed: int) -> dict[str, Any]:
     with eight_schools_ncp():
         method = px.BernsteinVI(
             px.FlowShape(10, (32, 32)),
+            base="identity",
             polish=polish,
             step=px.StepOptions(learning_rate=0.01),
             backend="jax",

@@ -51,7 +51,9 @@ def changes() -> Iterator[tuple[dict[str, Any], Policy]]:
 
 def run(case: str, steps: int, polish: Polish, seed: int) -> Iterator[dict[str, Any]]:
     density = CountedDensity(PyMCDensity(getattr(cases, case)()))
-    training = _Training.begin(Bernstein(), density, np.zeros(density.dimension), seed, None)
+    training = _Training.begin(
+        Bernstein(base="identity"), density, np.zeros(density.dimension), seed, None
+    )
     training.train(steps, Monitor.silent())
     flow = training.loop.flow
     z = np.random.default_rng(99).standard_normal((100_000, flow.latent_dimension))

@@ -53,7 +53,10 @@ def families() -> dict[str, tuple[Callable[[], pm.Model], Callable[[], Any]]]:
         "mixed-lr": (eight_schools_ncp, lambda: px.MixedVI("lr", random_seed=1)),
         "mixture": (eight_schools_ncp, lambda: px.MixtureVI(random_seed=1)),
         "diagonal": (eight_schools_ncp, lambda: px.DiagonalVI(random_seed=1)),
-        "bernstein": (eight_schools_ncp, lambda: px.BernsteinVI(px.FlowShape(10), random_seed=1)),
+        "bernstein": (
+            eight_schools_ncp,
+            lambda: px.BernsteinVI(px.FlowShape(10), base="identity", random_seed=1),
+        ),
         "viper-full": (logistic, lambda: px.ViperVI(random_seed=1)),
         "jaakkola": (logistic, lambda: px.JaakkolaVI(random_seed=1)),
         "monte-carlo": (logistic, lambda: px.MonteCarloVI(random_seed=1)),

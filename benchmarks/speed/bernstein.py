@@ -56,7 +56,7 @@ backend = shape.pop("backend")
 begin = time.perf_counter()
 with eight_schools_ncp():
     shape = px.FlowShape(order, **shape)
-    method = px.BernsteinVI(shape, backend=backend, random_seed=1)
+    method = px.BernsteinVI(shape, base="identity", backend=backend, random_seed=1)
     pm.fit(100, method=method, progressbar=False)
 print(time.perf_counter() - begin)
 """
@@ -114,7 +114,9 @@ def loop_row(backend: str, steps: int, order: int, **options: str) -> dict[str, 
     """Steps per second after compilation, and seconds of compilation, on the PyMC model."""
     begin = time.perf_counter()
     shape = px.FlowShape(order, HIDDEN, **options)
-    method = px.BernsteinVI(shape, backend=backend, model=eight_schools_ncp(), random_seed=1)
+    method = px.BernsteinVI(
+        shape, base="identity", backend=backend, model=eight_schools_ncp(), random_seed=1
+    )
     loop = prepared(method, method.approx.density)
     compiled = time.perf_counter() - begin
     return {**rates(loop, steps), "compile_seconds": compiled}
@@ -129,7 +131,7 @@ def stan_row(steps: int, order: int, **options: str) -> dict[str, float]:
     density = StanProgram(case.stan_code, name=case.model_name).density(case.data)
     begin = time.perf_counter()
     shape = px.FlowShape(order, HIDDEN, **options)
-    method = px.BernsteinVI(shape, model=eight_schools_ncp(), random_seed=1)
+    method = px.BernsteinVI(shape, base="identity", model=eight_schools_ncp(), random_seed=1)
     loop = prepared(method, density)
     return {**rates(loop, steps), "compile_seconds": time.perf_counter() - begin}
 
@@ -140,7 +142,9 @@ def growth(steps: int = 200) -> list[dict[str, float]]:
     for D in (25, 50, 100, 200, 400):
         with pm.Model() as model:
             pm.Normal("x", 0.0, 1.0, shape=D)
-        method = px.BernsteinVI(px.FlowShape(10, HIDDEN), model=model, random_seed=1)
+        method = px.BernsteinVI(
+            px.FlowShape(10, HIDDEN), base="identity", model=model, random_seed=1
+        )
         loop = prepared(method, method.approx.density)
         row = {"D": D, "microseconds": cpu(lambda loop=loop: loop.run(1, RATE, 1.0), steps)}
         if rows:

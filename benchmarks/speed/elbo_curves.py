@@ -216,7 +216,7 @@ METHODS: dict[str, Callable[[pm.Model], list[Row]]] = {
     "PathfinderVI": of_algorithm(Pathfinder()),
     "BatchMatchVI": of_algorithm(BatchMatch()),
     "HierarchicalVI": of_algorithm(Hierarchical()),
-    "BernsteinVI": of_algorithm(Bernstein(), FLOW_STEPS),
+    "BernsteinVI": of_algorithm(Bernstein(base="identity"), FLOW_STEPS),
     "pm.fit advi": of_advi(pm.ADVI, diagonal),
     "pm.fit fullrank_advi": of_advi(pm.FullRankADVI, full),
 }

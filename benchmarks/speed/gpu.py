@@ -62,7 +62,9 @@ def flow(model: pm.Model, place: str, hidden: tuple[int, int] | None = None) -> 
     """The flow of a place: JAX's loop, or the default one."""
     backend = "pytensor" if place == "pytensor" else "jax"
     shape = px.FlowShape(hidden=hidden)
-    return px.BernsteinVI(shape, backend=backend, polish=None, model=model, random_seed=1)
+    return px.BernsteinVI(
+        shape, base="identity", backend=backend, polish=None, model=model, random_seed=1
+    )
 
 
 def method(case: str, model: pm.Model, place: str, scale: float) -> Any:
