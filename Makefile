@@ -20,7 +20,7 @@ PYMC6_SHORT := tests/test_every_door.py tests/test_versions.py tests/pymc_ext/gp
 	tests/pymc_ext/test_over_draws.py
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: compare test nightly test-all test-pymc6 test-pymc6-short test-minimum python313 docs docs-links lint clean
+.PHONY: compare test nightly record test-all test-pymc6 test-pymc6-short test-minimum python313 docs docs-links lint clean
 
 compare: $(READY)
 	$(BIN)/python -m stan_models setup
@@ -34,6 +34,11 @@ test: $(READY) lint
 nightly: $(READY)
 	$(BIN)/python -m stan_models setup
 	$(BIN)/python -m benchmarks.nightly
+
+# all methods on all posteriors with reference draws, three seeds: make record DATABASE=/path/to/posteriordb
+record: $(READY)
+	$(BIN)/python -m stan_models setup
+	$(BIN)/python -m benchmarks.sweep_record $(if $(DATABASE),--database $(DATABASE))
 
 test-all: $(READY) lint
 	$(BIN)/python -m stan_models setup
