@@ -86,12 +86,15 @@ def test_a_callback_sees_q_and_ends_the_fit():
     assert len(approx.hist) == 7 and approx.result.gradient_evaluations == 4 * 10
 
 
-@pytest.mark.parametrize("method", [MonteCarloVI, px.BernsteinVI, px.BatchMatchVI])
-def test_callbacks_of_pymc_see_parameters_move(method):
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [(MonteCarloVI, {}), (px.BernsteinVI, {"base": "identity"}), (px.BatchMatchVI, {})],
+)
+def test_callbacks_of_pymc_see_parameters_move(method, options):
     seen = []
     watch = lambda approx, *_: seen.append(approx.params[0].get_value().tobytes())  # noqa: E731
     target = gaussian()
-    inference = method(model=target, random_seed=2)
+    inference = method(model=target, random_seed=2, **options)
     pm.fit(5, method=inference, model=target, callbacks=[watch], progressbar=False)
     assert len(set(seen)) == len(seen) > 1
 
