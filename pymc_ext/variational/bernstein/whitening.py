@@ -154,6 +154,8 @@ def given_base(mean: ArrayLike, cov: ArrayLike) -> Gaussian:
         raise ValueError(
             f"base=(mean, cov) must have shapes (D,) and (D, D), got {m.shape} and {S.shape}"
         )
+    if not (np.isfinite(m).all() and np.isfinite(S).all()):
+        raise ValueError("base=(mean, cov) must be finite, got NaN or infinity: leave out base=")
     try:
         return Gaussian(m, np.linalg.cholesky(S))
     except np.linalg.LinAlgError as error:

@@ -246,6 +246,7 @@ def test_bad_options(options, message):
     [
         ((np.zeros(2), np.eye(2)), "must have shapes"),
         ((np.zeros(3), -np.eye(3)), "positive definite"),
+        ((np.array([0.0, np.nan, 0.0]), np.eye(3)), "must be finite, got NaN"),
     ],
 )
 def test_bad_bases(base, message):
