@@ -18,6 +18,7 @@ from pymc_ext.density.model import PyMCDensity
 from pymc_ext.density.rows import rows_per_call
 from pymc_ext.density.undefined import refuse_missing_data
 from pymc_ext.models.discrete import chains_of_known_length, refuse_discrete
+from pymc_ext.models.exact_sums import refuse_inexact_sums
 from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
 from pymc_ext.models.minibatch import refuse_batches
 from pymc_ext.models.no_coordinates import refuse_simulators, refuse_wishart
@@ -175,11 +176,12 @@ def require_samplable(model: pm.Model) -> None:
     """Raise ValueError for a model that not even its own sampler serves.
 
     It has no free variable, or a flat one that no data inform, its data hold NaN or are compared
-    with a simulator's, its log density is random (``pm.Minibatch``), or a Markov chain was summed
-    out whose length is symbolic.
+    with a simulator's, its log density is random (``pm.Minibatch``), a Markov chain was summed out
+    whose length is symbolic, or a variable was summed out wrongly within another.
     """
     if not model.free_RVs:
         raise ValueError("the model has no free variable, so that there is nothing to fit")
+    refuse_inexact_sums(model)
     refuse_simulators(model)
     mend_observed(model)
     refuse_unobserved_flat(model)

@@ -14,6 +14,7 @@ from pytensor.tensor import TensorVariable
 
 from pymc_ext.maths import hidden_markov as hmm
 from pymc_ext.maths.types import Array
+from pymc_ext.models.exact_sums import InexactSumError
 from pymc_ext.models.summed_out import summed_out
 from pymc_ext.pymc_extras_versions import (
     DiscreteMarkovChain,
@@ -78,8 +79,9 @@ class HiddenVariable:
         ------
         ValueError
             It has not finitely many values, or is a chain with more than one lag or with
-            transitions that change with time; or what was summed out within it makes its entries
-            dependent.
+            transitions that change with time.
+        InexactSumError
+            What was summed out within it makes its entries dependent.
         """
         with warnings.catch_warnings():
             # which of several dependents the sum is written under does not matter to their total
@@ -179,10 +181,10 @@ class HiddenVariable:
         ours = np.array([self.log_density(known, index) for index in places])[np.isfinite(truth)]
         truth = truth[np.isfinite(truth)]
         if truth.size and not np.ptp(truth - ours) <= 1e-6 * max(1.0, np.ptp(truth)):
-            raise ValueError(
+            raise InexactSumError(
                 f"the sum over {self.name!r} must be exact, got one in which pymc-extras takes its "
-                f"entries for independent given {list(summed)} summed out, so that what was fitted "
-                f"is not the model: sum {self.name!r} out before, as in pymc_extras.marginalize("
+                f"entries for independent given {list(summed)} summed out, so that it is "
+                f"another model: sum {self.name!r} out before, as in pymc_extras.marginalize("
                 f"pymc_extras.marginalize(model, [{self.name!r}]), {list(summed)}), or leave it "
                 "free and use pm.sample"
             )

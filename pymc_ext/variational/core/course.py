@@ -151,11 +151,12 @@ class Course(Generic[Q]):
         self.best: Candidate[Q] | None = None
 
     def candidate(self, q: Q) -> Candidate[Q]:  # type: ignore[misc]  # q comes in and goes out
-        """q on the judging draws."""
-        theta, log_q = q.forward(self.z)
+        """q on the judging draws; of a q that overflows at any of them the ELBO is −∞."""
         with np.errstate(all="ignore"):
+            theta, log_q = q.forward(self.z)
             log_ratios = self.density.log_density(theta) - log_q
-        return Candidate(q, np.where(np.isfinite(log_ratios), log_ratios, -np.inf))
+        usable = np.isfinite(log_ratios) & np.isfinite(theta).all()
+        return Candidate(q, np.where(usable, log_ratios, -np.inf))
 
     def offer(self, q: Q) -> Candidate[Q]:  # type: ignore[misc]
         """Judge q, and keep it where its ELBO is not below the best one's."""

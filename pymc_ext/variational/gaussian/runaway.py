@@ -42,11 +42,6 @@ def refuse_runaway(q: Posterior, density: CountedDensity, random_seed: int | Non
     rng = stream(random_seed, Purpose.FRESH)
     with np.errstate(all="ignore"):  # a scale that ran away to the largest number there is
         theta, _ = q.forward(rng.standard_normal((DRAWS, q.latent_dimension)))
-    finite = np.isfinite(theta).all(axis=1)
-    if 2 * finite.sum() >= len(
-        theta
-    ):  # a few that overflow are in tails, and say nothing of a mean
-        theta = theta[finite]
     _refuse_flat(density, names, theta)
     with np.errstate(all="ignore"):
         location, sd = np.abs(theta.mean(axis=0)), theta.std(axis=0)

@@ -10,8 +10,10 @@ import numpy as np
 import pymc as pm
 import pytest
 
+import bridge
 import pymc_ext as px
 from pymc_ext.arviz_versions import from_groups
+from pymc_ext.models.exact_sums import refuse_inexact_sums
 from tests.needed import needs
 from tests.tolerances import EXACT, monte_carlo
 
@@ -186,6 +188,18 @@ def test_a_sum_that_is_not_exact_is_refused(pmx) -> None:
         ValueError, match=r"sum over 'outlier' must be exact.*\['state'\] summed out"
     ):
         px.recover_discrete(at(values), model=wrong, random_seed=1)
+    for door in (lambda: bridge.fit(wrong), lambda: px.LaplaceVI(model=wrong)):
+        with pytest.raises(
+            ValueError, match=r"'outlier' must be exact.*another model: sum 'outlier' out before"
+        ):
+            door()
+
+
+def test_exact_sums_within_sums_pass_every_door(pmx, caplog) -> None:
+    model, _, domains = kinds_in_chain(pmx)
+    right = pmx.marginalize(pmx.marginalize(model, ["outlier"]), ["state"])
+    refuse_inexact_sums(right)
+    assert set(domains) == {"outlier", "state"} and not caplog.records
 
 
 def occupancy() -> pm.Model:

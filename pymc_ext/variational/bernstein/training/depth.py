@@ -67,7 +67,8 @@ class Depth:
         with np.errstate(all="ignore"):  # of a flow that ran away
             theta, log_q = flow.forward(self.z)
             log_ratios = self.density.log_density(theta) - log_q
-        return Candidate(flow, np.where(np.isfinite(log_ratios), log_ratios, -np.inf))
+        usable = np.isfinite(log_ratios) & np.isfinite(theta).all()
+        return Candidate(flow, np.where(usable, log_ratios, -np.inf))
 
     def run(self, budget: int, starts: Iterable[Array]) -> tuple[bool, str]:
         """At most ``budget`` steps from where the loop is; whether no more would pay, and why.

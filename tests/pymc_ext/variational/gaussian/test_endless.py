@@ -9,7 +9,7 @@ from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.endless import refuse_endless
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
-from pymc_ext.variational.gaussian.runaway import EndlessError, RunawayError
+from pymc_ext.variational.gaussian.runaway import EndlessError
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 
 
@@ -57,12 +57,8 @@ def test_improper_targets_of_the_zoo_have_no_approximation(name, seed):
 )
 def test_separated_data_with_flat_priors_are_improper(dimension, rows, seed):
     """In many dimensions no draw of q lies in the cone of planes that separate: a climb does. With
-    seed 3 numbers of the map overflow before; by rounding q itself may run away, which is said."""
-    endless, ran_away = (
-        r"however far theta\[\d+\] to −?∞, theta.*is improper",
-        r"theta.*is improper or",
-    )
-    with pytest.raises(RunawayError, match=f"{endless}|{ran_away}"):
+    seed 3 numbers of the map overflow before."""
+    with pytest.raises(EndlessError, match=r"however far theta\[\d+\] to −?∞, theta.*is improper"):
         Hierarchical().fit(separated(flat, dimension, rows), random_seed=seed)
 
 
