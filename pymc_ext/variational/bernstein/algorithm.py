@@ -10,6 +10,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.density.counted import noise_of
 from pymc_ext.interrupts import is_interrupt
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.base import Affine
@@ -127,7 +128,8 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
         training = _Training.begin(self, density, start, seed, state)
         flow, losses = training.loop.flow, training.losses
         converged, reason = training.train(budget, monitor)
-        if not converged and monitor.approx is not None:  # a fit of a user's: no ladder's rung
+        of_a_user = monitor.approx is not None  # no ladder's rung
+        if of_a_user and not converged and not density.noisy:
             logger.warning("the flow has not converged: %s", reason)
         note = training.whitening.note
         notes: tuple[str, ...] = (note,) if note else ()
@@ -191,8 +193,12 @@ class _Training:
         assert not isinstance(base, tuple)
         if base is None and algorithm.shape.ordering is not None:
             base = "identity"  # the map brings an order of its own
-        if isinstance(base, str) and base != "identity":
-            density.require_exact()
+        if isinstance(base, str) and base != "identity" and density.noisy:
+            raise ValueError(
+                f"{noise_of(density.density)}, and base={base!r} is fitted to one that is exact: "
+                "leave out base=, or give as base a q or a pair (mean, cov) of a fit to part of "
+                "the rows"
+            )
         with density.clock.compiling():
             flow = algorithm.make_flow(density, start, seed)
             flow.warm_up()
@@ -229,6 +235,7 @@ class _Training:
             after_steps=lambda losses: monitor.block(losses, lambda: flow),
             stride=1 if monitor.callbacks and isinstance(self.loop, DensityLoop) else None,
             losses=self.losses,
+            of_batches=self.density.noisy,
         )
         depth = Depth(trainer, self.density, self._judging()) if self.by_need else None
         try:

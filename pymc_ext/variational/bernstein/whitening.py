@@ -58,7 +58,10 @@ def check_base(base: Base | None, ordering: Sequence[str] | None = None) -> str 
         return base
     if isinstance(base, tuple | list) and len(base) == 2:
         return given_base(*base)
-    raise ValueError(f"base must be one of {BASES} or a pair (mean, cov), got {base!r}")
+    raise ValueError(
+        f"base must be one of {BASES}, None ('hierarchical' where that can be), a fitted q, or a "
+        f"pair (mean, cov), got {base!r}"
+    )
 
 
 def flow_base(q: FittedBase, order: Places) -> FlowBase:

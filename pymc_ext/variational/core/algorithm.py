@@ -16,7 +16,7 @@ from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.memory import memory_for
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
-from pymc_ext.variational.core.result import FitResult
+from pymc_ext.variational.core.result import OF_BATCHES, FitResult
 from pymc_ext.variational.core.threads import threads_for
 
 Q = TypeVar("Q", bound=Posterior, covariant=True)
@@ -180,6 +180,8 @@ def run_algorithm(
     result = replace(fitted.result, random_seed=random_seed, **effort.spent())
     if result.elbo == -np.inf:  # some draws of q are outside the support, so that it is no optimum
         result = replace(result, converged=False)
+    if density.noisy:
+        result = replace(result, unjudged=OF_BATCHES)
     return replace(fitted, result=result)
 
 

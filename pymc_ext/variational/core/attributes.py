@@ -13,11 +13,13 @@ __all__ = ["attributes_of", "notes_of"]
 
 def notes_of(result: FitResult) -> dict[str, Any]:
     """What it says of q itself, not of a proposal beside it, as JSON holds it."""
+    judged = result.verdict if result.fresh is None else result.fresh.verdict
     notes: dict[str, Any] = {"method": result.method, "converged": bool(result.converged)}
+    notes["verdict"] = judged
     if result.fresh is not None:
         kept = ("elbo", "elbo_se", "khat", "log_marginal_is", "log_marginal_is_se")
         notes |= {name: float(getattr(result.fresh, name)) for name in kept}
-        notes |= {"usable": bool(result.fresh.usable), "verdict": result.fresh.verdict}
+        notes["usable"] = bool(result.fresh.usable)
     return notes
 
 

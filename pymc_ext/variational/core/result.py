@@ -112,6 +112,9 @@ def _khat(log_ratio: Array) -> float:
     return float(psislw(log_ratio)[1])
 
 
+OF_BATCHES = "log p̃ of a pm.Minibatch is an estimate: fit the model on all data for its k̂"
+
+
 @dataclass(frozen=True)
 class FitResult:
     """How a fit went, held by ``approx.result``; printed, the short of it.
@@ -176,8 +179,10 @@ class FitResult:
         if self.elbo is not None:
             lines.append(f"ELBO: {self.elbo:.3f} ± {self.elbo_se:.3f}")
         if self.log_marginal_is is not None and np.isfinite(self.log_marginal_is):
-            error = self.log_marginal_is_se
-            lines.append(f"log evidence by weights: {self.log_marginal_is:.3f} ± {error:.3f}")
+            error = f" ± {self.log_marginal_is_se:.3f}"
+            if not self.usable:  # of weights without a variance no error is known
+                error = ", more or less: its error is not known"
+            lines.append(f"log evidence by weights: {self.log_marginal_is:.3f}{error}")
         lines += [f"as a posterior: {self.verdict}", *(f"note: {note}" for note in self.notes)]
         return "\n".join(lines)
 

@@ -197,7 +197,6 @@ class _Run:
             stop_reason=STOPPED if stopped else "all iterations done",
             iterations=done,
             notes=("the losses are noisy: each is the −ELBO estimated on one minibatch",),
-            unjudged="log p̃ of a pm.Minibatch is an estimate: fit the model on all data for its k̂",
         )
         return Fitted(q, result, (q, first + done))
 

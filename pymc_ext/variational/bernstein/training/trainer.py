@@ -40,6 +40,9 @@ class Trainer:
         is noisy, the training losses serve then.
     after_steps
         Called with the losses of each block, or of each step where ``stride`` is 1.
+    of_batches
+        Whether each loss is of other rows: their noise hides what the ELBO still gains, and all
+        steps are taken.
     """
 
     loop: Loop
@@ -47,6 +50,7 @@ class Trainer:
     estimate: Callable[[], Array] | None
     after_steps: Callable[[Array], None] = lambda losses: None
     stride: int | None = None
+    of_batches: bool = False
     losses: list[float] = field(default_factory=list)
 
     def run(self, n: int, to_plateau: bool = True) -> tuple[bool, str]:
@@ -56,7 +60,7 @@ class Trainer:
         level, done = False, 0
         while done < steady and not level:
             done += self._advance(min(every, steady - done), lambda i: 1.0, done)
-            level = plateau.add(self._check(every))
+            level = plateau.add(self._check(every)) and not self.of_batches
         tail = min(n - done, int(np.ceil(DECAY * done))) if level else n - done
         first = done
         self.loop.average = self.loop.vector
@@ -70,6 +74,8 @@ class Trainer:
         self.finish()
         if level or not to_plateau:
             return True, f"the ELBO levelled off after {first} steps; {done} in all"
+        if self.of_batches:
+            return False, f"all {n} steps done; losses of batches are too noisy to tell more"
         return False, f"all {n} steps done before the ELBO levelled off: raise n"
 
     def block(self, count: int) -> None:
