@@ -30,6 +30,7 @@ from bridge.verdict import REPETITIONS
 from pymc_ext.density.protocol import labels_of
 from pymc_ext.interrupts import Interrupts, is_interrupt
 from pymc_ext.keywords import refuse_keywords
+from pymc_ext.options import require_number
 from pymc_ext.sampling.diagnostics import unknown_moments
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import at_work
@@ -344,8 +345,11 @@ def _ran(last: Exact, begin: float, predicted: int | None) -> Attempt:
 def _check(khat: float, draws: int, fresh_draws: int, effort: float | None, want: str) -> None:
     if want not in ("draws", "density"):
         raise ValueError(f"want must be 'draws' or 'density', got {want!r}")
+    require_number("khat", khat)
     if not 0 < khat <= 1:
         raise ValueError(f"khat must be in (0, 1], got {khat}")
+    if effort is not None:
+        require_number("effort", effort)
     if effort is not None and not effort > 0:
         raise ValueError(f"effort must be a positive number, got {effort!r}")
     for name, count in (("draws", draws), ("fresh_draws", fresh_draws)):

@@ -10,10 +10,10 @@ from importlib.util import find_spec
 from bridge.attempt import Attempt, failure
 from bridge.methods.named_draws import NamedDraws, of_chains
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
-from bridge.methods.warm_nuts import FLOW_STEPS, expected_failures, sampler_for
+from bridge.methods.warm_nuts import FLOW_STEPS, expected_failures, sampled
 from bridge.stan.sampler import StanNUTS, takes
 from bridge.targets.draws import InferenceData
-from bridge.trust import doubts_of_nuts, left_behind, not_visited
+from bridge.trust import doubts_of_nuts, not_visited
 from pymc_ext.density import CountedDensity, DensityError, TransportMap
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.interrupts import Interrupts
@@ -21,11 +21,10 @@ from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.diagnostics import MOST_NAMED, Heavy
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import hidden, now
-from pymc_ext.sampling.run import BudgetSpentError, sample
-from pymc_ext.sampling.starts import MOST_IN_MODES
+from pymc_ext.sampling.run import BudgetSpentError
 from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.gaussian.missed_mass import ONE_MODE, MissedMass
+from pymc_ext.variational.gaussian.missed_mass import MissedMass
 from pymc_ext.variational.gaussian.runaway import RunawayError
 from stan_models import StanDensity
 
@@ -215,26 +214,10 @@ def _warm(
     fall_back: bool = True,
 ) -> Exact:
     target = problem.target
-    if modes is not None and not hasattr(transport, "inverse"):
-        transport = None  # chains that start in other modes need their places in v
-    if find_spec("nutpie") is None and not takes(target.density, transport):
-        transport = None  # Stan's sampler, which is all there is, does not know these coordinates
-    found = sample(
-        target.density, transport, sampler_for(target.density, transport), options, seed=seed,
-        extra_starts=None if modes is None else modes.places[:MOST_IN_MODES],
-        constrain=target.constrain, fall_back=fall_back,
-    )  # fmt: skip
+    found = sampled(target, transport, modes, options, seed, fall_back)
     on = "Stan's NUTS" if found.sampler == StanNUTS.name else found.sampler
     how = "in the approximation's coordinates" if found.in_map else "with its own adaptation"
     verdict = f"{on} {how}: {found.theta.shape[0]} chains, {found.stop_reason}"
-    apart = () if modes is None else (
-        f"beside the approximation there is {modes.mode}; chains were started there too, but the "
-        "draws of all together did not pass, so that what each mode is worth is not known: "
-        f"{ONE_MODE}, or compare the chains",
-    )  # fmt: skip
-    doubts = () if found.trusted else (*apart, *found.reasons)
-    if modes is not None and found.trusted:
-        doubts = left_behind(modes, found.theta.reshape(-1, found.theta.shape[-1]), seed)
     heavy = found.diagnostics.unknown(options.ess)
     if heavy:
         verdict = "; ".join([verdict, *found.notes])
@@ -243,7 +226,7 @@ def _warm(
     return Exact(
         method=WARM,
         draws=of_chains(problem, target, found, seed),
-        doubts=doubts,
+        doubts=found.reasons,
         verdict=verdict,
         gradients=found.gradient_evaluations,
         heavy=heavy,

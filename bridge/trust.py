@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import expit
 
 from bridge.measures.evidence import log_evidence
 from bridge.methods.method import Fit
@@ -15,27 +14,22 @@ from bridge.targets.draws import group_names
 from bridge.targets.target import Target
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.protocol import Labels
-from pymc_ext.maths.types import Array
+from pymc_ext.sampling.modes import is_visited, left_behind
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.gaussian.missed_mass import (
-    ONE_MODE,
     SEARCHED,
-    Basin,
     MissedMass,
-    edge_of,
     mass_outside,
 )
 
 if TYPE_CHECKING:
     from bridge.targets.draws import InferenceData
 
-__all__ = ["doubts_of_nuts", "left_behind", "missed", "missed_by_chains", "not_visited"]
+__all__ = ["doubts_of_nuts", "missed", "missed_by_chains", "not_visited"]
 
 RHAT_AGREES = 1.02  # as `pymc_ext.sampling` judges its chains
 FEWEST_EFFECTIVE = 100  # bulk draws of a quantity below which a mean is not known to .1 sd
 MOST_FOR_MASS = 4_000  # draws by which bridge sampling knows a mass to some percent
-SELDOM = 0.1  # of the draws that a basin is worth: a bound from a rough Gaussian is no closer
-MOST_LOG_RATIO = 700.0  # exp of more is no number
 DIVERGENT_MOST = 0.01  # share of divergent transitions at which `pymc_ext.sampling` leaves a map
 
 
@@ -91,41 +85,11 @@ def missed_by_chains(found: Fit, seed: int) -> tuple[MissedMass | None, int]:
     log_p = found.target.log_density(theta)
     result = mass_outside(density, theta, log_p, None, evidence.value, rng)
     unseen = [
-        basin for basin in result.basins if basin.matters and not _is_visited(basin, theta, rng)
+        basin for basin in result.basins if basin.matters and not is_visited(basin, theta, rng)
     ]
     if not unseen:
         return None, result.gradients
     return replace(result, basins=tuple(unseen), covered="the draws cover"), result.gradients
-
-
-def _is_visited(
-    basin: Basin, theta: Array, rng: np.random.Generator, share: float | None = None
-) -> bool:
-    """Whether as many draws (N, D) lie in a basin as its ``share`` asks for, but for a factor of
-    ten; by default the share of it and of what q covers."""
-    own = basin.q.forward(rng.standard_normal((SEARCHED, theta.shape[1])))[1]
-    inside = np.mean(basin.q.log_density(theta) >= edge_of(own))
-    return bool(inside >= SELDOM * (expit(basin.log_ratio) if share is None else share))
-
-
-def left_behind(modes: MissedMass, theta: Array, seed: int) -> tuple[str, ...]:
-    """A sentence where chains have hardly a draw (N, D) in a mode that is known.
-
-    Chains that start there and all drift to one mode agree: R̂ then says nothing of the others.
-    """
-    rng = np.random.default_rng([seed, 3])
-    counting = [basin for basin in modes.basins if basin.matters]
-    masses = np.exp([min(basin.log_ratio, MOST_LOG_RATIO) for basin in counting])
-    shares = masses / (1 + masses.sum())
-    unseen = [
-        basin
-        for basin, share in zip(counting, shares, strict=True)
-        if not _is_visited(basin, theta, rng, share)
-    ]
-    if not unseen:
-        return ()
-    missed = replace(modes, basins=tuple(unseen))
-    return (f"there is mass that chains hardly visited: {missed.mode}; {ONE_MODE}",)
 
 
 def not_visited(

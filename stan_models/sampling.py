@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import xarray as xr
 from numpy.typing import NDArray
 
@@ -20,6 +22,9 @@ ARVIZ_NAMES = {
     "energy__": "energy",
 }
 INTEGER = {"tree_depth", "n_steps"}
+
+
+METRICS = ("diag_e", "dense_e", "unit_e")
 
 
 def nuts(
@@ -71,6 +76,8 @@ def nuts(
         The program or the data are not valid.
     StanRunError
         The sampler failed or was killed; nothing is kept.
+    ValueError
+        A number is out of range, or ``metric`` neither a name nor a file.
 
     Examples
     --------
@@ -82,6 +89,10 @@ def nuts(
     Hoffman and Gelman (2014), JMLR 15:1593, https://arxiv.org/abs/1111.4246
     """
     positive(chains=chains, warmup=warmup, draws=draws, max_treedepth=max_treedepth)
+    if metric not in METRICS and not os.path.exists(metric):
+        raise ValueError(
+            f"metric must be one of {METRICS}, or a JSON file of an inverse metric, got {metric!r}"
+        )
     seed = random_seed_or_new(random_seed)
     density = program.density(data)
     settings = given(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from bridge.methods.families import FLOW, Made, made
 from bridge.methods.method import Fit, Method, Problem
 from bridge.methods.options import options_text
+from bridge.stan.sampler import StanNUTS, takes
 from bridge.stan.start import stan_start
 from bridge.targets.target import Target
 from pymc_ext.density import CountedDensity, Density, TransportMap
@@ -19,11 +21,14 @@ from pymc_ext.maths.types import Array
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Sampler
+from pymc_ext.sampling.starts import MOST_IN_MODES
 from stan_models import StanDensity, ToolchainError
 
 if TYPE_CHECKING:
     from pymc_ext.sampling.result import Sampled
     from pymc_ext.variational.core.algorithm import Algorithm
+    from pymc_ext.variational.core.posterior import Posterior
+    from pymc_ext.variational.gaussian.missed_mass import MissedMass
 
 __all__ = [
     "FLOW_NUTS",
@@ -32,6 +37,7 @@ __all__ = [
     "WarmNUTS",
     "default_approximation",
     "expected_failures",
+    "sampled",
     "sampler_for",
 ]
 
@@ -51,9 +57,35 @@ def default_approximation() -> Made:
 
 def sampler_for(density: Density, transport: TransportMap | None) -> Sampler:
     """Stan's own for a Stan program in coordinates that it knows, nutpie for all else."""
-    from bridge.stan.sampler import StanNUTS, takes
-
     return StanNUTS() if takes(density, transport) else NutpieNUTS()
+
+
+def sampled(
+    target: Target,
+    transport: TransportMap | None,
+    modes: MissedMass | None,
+    options: Sampling,
+    seed: int,
+    fall_back: bool = True,
+) -> Sampled:
+    """Chains from q and from every mode that is known outside it.
+
+    They are not trusted where they have left one behind: started in two, all may drift to one, and
+    agree.
+    """
+    from pymc_ext.sampling.modes import through_modes
+    from pymc_ext.sampling.run import sample
+
+    if modes is not None and not hasattr(transport, "inverse"):
+        transport = None  # chains that start in other modes need their places in v
+    if find_spec("nutpie") is None and not takes(target.density, transport):
+        transport = None  # Stan's sampler, which is all there is, does not know these coordinates
+    found = sample(
+        target.density, transport, sampler_for(target.density, transport), options, seed=seed,
+        extra_starts=None if modes is None else modes.places[:MOST_IN_MODES],
+        constrain=target.constrain, fall_back=fall_back,
+    )  # fmt: skip
+    return through_modes(found, modes, seed)
 
 
 @dataclass(frozen=True)
@@ -83,17 +115,18 @@ class WarmNUTS:
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
         """``draws`` does not matter: as many are made as their ESS asks for."""
         # SciPy's special functions: a wrong name of a method is said without them
-        from pymc_ext.sampling.run import sample
+        from pymc_ext.sampling.modes import modes_outside
         from pymc_ext.variational.core.effort import Effort
 
         target, start = _target(problem)
         counted = CountedDensity(target.density)
         effort = Effort(counted)
-        transport, approximation = self._approximate(counted, start, seed)
-        found = sample(
-            target.density, transport, sampler_for(target.density, transport), self.options,
-            seed=seed, constrain=target.constrain,
-        )  # fmt: skip
+        q, approximation = self._approximate(counted, start, seed)
+        modes = None if q is None else modes_outside(counted, q, seed)
+        if modes is not None and not modes.matters:
+            modes = None
+        transport = None if q is None else as_transport(q)
+        found = sampled(target, transport, modes, self.options, seed)
         spent = effort.spent()
         return Fit(
             target=target,
@@ -114,7 +147,7 @@ class WarmNUTS:
 
     def _approximate(
         self, density: CountedDensity, start: Array, seed: int
-    ) -> tuple[TransportMap | None, str]:
+    ) -> tuple[Posterior | None, str]:
         """q, if it can serve as coordinates, and what to call it."""
         from pymc_ext.variational.core.algorithm import run_algorithm
         from pymc_ext.variational.core.monitor import Monitor
@@ -127,10 +160,9 @@ class WarmNUTS:
                 ).q
         except expected_failures() as error:
             return None, f"{algorithm.name} failed: {error}"
-        transport = as_transport(q)
-        if transport is None:
+        if as_transport(q) is None:
             return None, f"{algorithm.name} gives no coordinates: its q has no pullback"
-        return transport, algorithm.name
+        return q, algorithm.name
 
 
 def _target(problem: Problem) -> tuple[Target, Array]:

@@ -17,8 +17,11 @@ from bridge.targets.target import Draws, as_points, select
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.density.rows import rows_per_call
 from pymc_ext.density.undefined import refuse_missing_data
-from pymc_ext.models.discrete import chains_of_known_length, refuse_discrete
-from pymc_ext.models.exact_sums import refuse_inexact_sums
+from pymc_ext.models.discrete import (
+    chains_of_known_length,
+    refuse_discrete,
+    refuse_inexact_sums,
+)
 from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
 from pymc_ext.models.minibatch import refuse_batches
 from pymc_ext.models.no_coordinates import refuse_simulators, refuse_wishart

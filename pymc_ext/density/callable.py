@@ -53,7 +53,7 @@ class CallableDensity:
         names: Sequence[str] | None = None,
     ) -> None:
         for label, function in (("log_density", log_density), ("gradient", gradient)):
-            if function is not None and not callable(function):
+            if not (callable(function) or (label == "gradient" and function is None)):
                 raise DensityError(
                     f"{label} must be a function of points (N, D), got {type(function).__name__} "
                     f"{function!r}"

@@ -16,6 +16,10 @@ class NoGradientError(DensityError):
     """A density that cannot be differentiated as often as asked; the message names what cannot."""
 
 
+class UndefinedStartError(DensityError):
+    """log p̃ or its score is not finite at the start."""
+
+
 def require_density(density: object) -> None:
     """Raise DensityError unless ``density`` has the members of a :class:`Density`."""
     members = ("dimension", "log_density", "log_density_gradient")
@@ -33,7 +37,8 @@ def require_density(density: object) -> None:
 
 
 def require_usable(density: Density, start: Array) -> None:
-    """Raise DensityError unless log p̃ and its score have their shapes and are finite at ``start``.
+    """Raise DensityError unless log p̃ and its score have their shapes and are finite at ``start``,
+    UndefinedStartError where they are not finite.
 
     Parameters
     ----------
@@ -64,14 +69,14 @@ def require_usable(density: Density, start: Array) -> None:
             f"(2, {D}), got {lp.shape} and {gradient.shape}: one row a point"
         )
     if not np.isfinite(lp[0]):
-        raise DensityError(
+        raise UndefinedStartError(
             f"the log density is {lp[0]} at the start {start}: give start= a point where it is "
             "finite"
         )
     if not np.isfinite(gradient[0]).all():
         bad = [n for n, g in zip(coordinate_names(density), gradient[0], strict=True)
                if not np.isfinite(g)]  # fmt: skip
-        raise DensityError(
+        raise UndefinedStartError(
             f"the gradient at the start is not finite with respect to {', '.join(bad[:10])}: "
             "gradient-based methods cannot run on this density; give another start"
         )

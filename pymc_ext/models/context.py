@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pymc as pm
 
-TO_THE_FAMILY = "pass model= to the family, which that of pm.fit does not reach"
+TO_THE_FAMILY = "pass model= to the family, and to pm.fit as well, which do not share it"
 
 
 def context(model: pm.Model | None, give: str = "pass model=") -> pm.Model:

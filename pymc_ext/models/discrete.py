@@ -1,7 +1,10 @@
-"""What is discrete in a model: free variables are refused, as a family is a density on R^D."""
+"""What is discrete in a model: free variables are refused, as a family is a density on R^D, and
+sums over others that pymc-extras takes for exact and are not."""
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,6 +12,7 @@ import pymc as pm
 
 from pymc_ext.pymc_versions import NotConstantValueError
 
+logger = logging.getLogger(__name__)
 MISSING = "_unobserved"  # how PyMC names the missing entries of an observed variable
 
 
@@ -62,3 +66,30 @@ def chains_of_known_length() -> Iterator[None]:
             "that is not, as dims= gives it: freeze the model before, by pymc_extras.marginalize("
             "freeze_dims_and_data(model), names), from pymc.model.transform.optimization"
         ) from error
+
+
+def refuse_inexact_sums(model: pm.Model) -> None:
+    """InexactSumError where pymc-extras summed a variable out wrongly, another one within it.
+
+    Its log p is compared with that of its entries one by one, at the model's initial point. A
+    variable for which that is not possible is named by a warning. Other models cost nothing.
+    """
+    if "pymc_extras" not in sys.modules:  # which whatever it summed out has loaded
+        return
+    from pymc_ext.models.summed_out import hidden_names, with_hidden
+
+    names = hidden_names(model)
+    if len(names) < 2:
+        return
+    from pymc_ext.models.hidden import HiddenVariable, InexactSumError
+
+    with chains_of_known_length():
+        full = with_hidden(model)
+        point = full.initial_point()
+        for place, name in enumerate(names[:-1]):
+            try:
+                HiddenVariable.of(full, name, names[place + 1 :], point)
+            except InexactSumError:
+                raise
+            except ValueError as error:
+                logger.warning("whether %r was summed out exactly is not known: %s", name, error)

@@ -14,7 +14,6 @@ from pytensor.tensor import TensorVariable
 
 from pymc_ext.maths import hidden_markov as hmm
 from pymc_ext.maths.types import Array
-from pymc_ext.models.exact_sums import InexactSumError
 from pymc_ext.models.summed_out import summed_out
 from pymc_ext.pymc_extras_versions import (
     DiscreteMarkovChain,
@@ -25,11 +24,15 @@ from pymc_ext.pymc_extras_versions import (
     subgraph_batch_dim_connection,
 )
 
-__all__ = ["HiddenVariable"]
+__all__ = ["HiddenVariable", "InexactSumError"]
 
 FINITE = (pm.Bernoulli, pm.Categorical, pm.DiscreteUniform)
 Draws = Mapping[str, Array]
 Terms = tuple[Array, Array | None, Array | None]
+
+
+class InexactSumError(ValueError):
+    """A variable was summed out as if its entries were independent, which they are not."""
 
 
 @dataclass(frozen=True)

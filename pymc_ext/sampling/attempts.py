@@ -10,6 +10,7 @@ import numpy as np
 
 from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.density.check import DensityError
+from pymc_ext.interrupts import Interrupts
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.blocks import Chains, Constrain
 from pymc_ext.sampling.diagnostics import ENERGY_FMI_LEAST, TRANSITIONS_TO_TELL, Diagnostics
@@ -73,6 +74,7 @@ class SamplingRun:
     options: Sampling
     constrain: Constrain | None
     rng: np.random.Generator
+    interrupts: Interrupts = field(default_factory=Interrupts)
     given_up: int = 0  # gradients of an attempt whose draws are not used
     notes: tuple[str, ...] = ()
     made: list[Chains] = field(default_factory=list)  # all of them, to be closed
@@ -93,7 +95,7 @@ class SamplingRun:
             for start in starts
         ]  # fmt: skip
         now(f"NUTS: {len(made)} chains warm up")
-        self.made.append(Chains(made, self.density, transport, self.constrain))
+        self.made.append(Chains(made, self.density, transport, self.constrain, self.interrupts))
         return self.made[-1]
 
     def spent(self, chains: Chains) -> int:
@@ -178,9 +180,18 @@ def random_starts(run: SamplingRun, count: int) -> Array:
 
 def _draw(run: SamplingRun, chains: Chains, verdict: Callable[[Diagnostics], str | None]) -> str:
     """Blocks until the draws are worth enough, or ``verdict`` has a reason against more of them."""
+    try:
+        return _in_blocks(run, chains, verdict)
+    except KeyboardInterrupt:  # between blocks: what these have made is there
+        return INTERRUPTED
+
+
+def _in_blocks(
+    run: SamplingRun, chains: Chains, verdict: Callable[[Diagnostics], str | None]
+) -> str:
     found: Diagnostics | None = None
     rhats = list[float]()
-    while not chains.interrupted:
+    while not (chains.interrupted or run.interrupts.seen):
         size = _next(run, chains, found)
         if size < FEWEST:
             return SPENT

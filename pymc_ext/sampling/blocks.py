@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pymc_ext.density import Density, TransportMap
 from pymc_ext.density.protocol import coordinate_names, labels_of
+from pymc_ext.interrupts import Interrupts
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.diagnostics import Diagnostics, scalars
 from pymc_ext.sampling.protocol import STATISTICS, Chain, Transitions
@@ -34,6 +35,8 @@ class Chains:
         θ = T(v) where the chains are in v.
     constrain
         What else must have its ESS: values of θ by name.
+    interrupts
+        Notes Ctrl-C, which Python may have raised where nobody hears it, as in a ``__del__``.
     """
 
     def __init__(
@@ -42,9 +45,10 @@ class Chains:
         density: Density,
         transport: TransportMap | None = None,
         constrain: Constrain | None = None,
+        interrupts: Interrupts | None = None,
     ) -> None:
         self.chains, self.density, self.transport = list(chains), density, transport
-        self.constrain = constrain
+        self.constrain, self.interrupts = constrain, interrupts
         self.interrupted = False
         self.warm_up_gradients, self.steps = 0, 1.0  # steps: mean of the last transitions
         D, M = int(density.dimension), len(self.chains)
@@ -79,11 +83,12 @@ class Chains:
         made = min(len(block.points) for block in blocks)
         if not made:
             return
-        self._judged = None
         new = np.stack([block.points[:made] for block in blocks])
         flat = new.reshape(-1, new.shape[-1])
         theta = flat if self.transport is None else self.transport.forward(flat)[0]
         lp = self.density.log_density(theta)
+        derived = {} if self.constrain is None else scalars(self.constrain(theta), new.shape[:2])
+        self._judged = None
         self.points = np.concatenate([self.points, new], axis=1)
         self.theta = np.concatenate([self.theta, theta.reshape(new.shape)], axis=1)
         self.lp = np.concatenate([self.lp, lp.reshape(new.shape[:2])], axis=1)
@@ -91,8 +96,7 @@ class Chains:
             name: np.stack([block.statistics[name][:made] for block in blocks])
             for name in STATISTICS
         })  # fmt: skip
-        if self.constrain is not None:
-            self._append(self._derived, scalars(self.constrain(theta), new.shape[:2]))
+        self._append(self._derived, derived)
         self.steps = max(float(self.statistics["n_steps"][:, -made:].mean()), 1.0)
 
     @staticmethod
@@ -152,6 +156,8 @@ class Chains:
         done: set[Future[Answer]] = set()
         while len(done) < len(futures) and not any(future.exception() for future in done):
             done = wait(futures, LOOK, FIRST_EXCEPTION).done
+            if self.interrupts is not None and self.interrupts.seen:
+                raise KeyboardInterrupt
             if self.gradients > budget:
                 return self._stop()
 

@@ -1,15 +1,30 @@
-"""Modes outside a q, looked for before chains start from its draws."""
+"""Modes outside a q: looked for before chains start from its draws, and whether these saw them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+from scipy.special import expit
 
 from pymc_ext.density import CountedDensity, Density
 from pymc_ext.density.coordinates import as_transport
+from pymc_ext.maths.types import Array
+from pymc_ext.sampling.result import Sampled
 from pymc_ext.variational.core.posterior import FRESH_DRAWS, Posterior
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.missed_mass import MissedMass, mass_outside
+from pymc_ext.variational.gaussian.missed_mass import (
+    ONE_MODE,
+    SEARCHED,
+    Basin,
+    MissedMass,
+    edge_of,
+    mass_outside,
+)
+
+SELDOM = 0.1  # of the draws that a basin is worth: a bound from a rough Gaussian is no closer
+MOST_LOG_RATIO = 700.0  # exp of more is no number
 
 
 def modes_outside(density: Density, q: Posterior, random_seed: int | None) -> MissedMass | None:
@@ -29,3 +44,54 @@ def modes_outside(density: Density, q: Posterior, random_seed: int | None) -> Mi
     log_density = getattr(q, "log_density", None)
     along = as_transport(q)
     return mass_outside(counted, theta, log_p, log_density, fresh.log_marginal_is, rng, along)
+
+
+def through_modes(found: Sampled, modes: MissedMass | None, seed: int | None) -> Sampled:
+    """The answer of chains that started in q and in ``modes``, with what these make of it.
+
+    A doubt where chains have hardly been in one, or where all together are not to be trusted; else
+    a note.
+    """
+    if modes is None or not modes.matters:
+        return found
+    said = f"beside the approximation there is {modes.mode}; chains were started there too"
+    if not found.trusted:
+        doubts: tuple[str, ...] = (
+            f"{said}, but the draws of all together did not pass, so that what each mode is worth "
+            f"is not known: {ONE_MODE}, or compare the chains",
+        )
+    else:
+        doubts = left_behind(modes, found.theta.reshape(-1, found.theta.shape[-1]), seed)
+    if doubts:
+        return replace(found, trusted=False, reasons=(*doubts, *found.reasons))
+    return replace(found, notes=(*found.notes, said))
+
+
+def left_behind(modes: MissedMass, theta: Array, seed: int | None) -> tuple[str, ...]:
+    """A sentence where chains have hardly a draw (N, D) in a mode that is known.
+
+    Chains that start there and all drift to one mode agree: R̂ then says nothing of the others.
+    """
+    rng = np.random.default_rng(None if seed is None else [seed, 3])
+    counting = [basin for basin in modes.basins if basin.matters]
+    masses = np.exp([min(basin.log_ratio, MOST_LOG_RATIO) for basin in counting])
+    shares = masses / (1 + masses.sum())
+    unseen = [
+        basin
+        for basin, share in zip(counting, shares, strict=True)
+        if not is_visited(basin, theta, rng, share)
+    ]
+    if not unseen:
+        return ()
+    missed = replace(modes, basins=tuple(unseen))
+    return (f"there is mass that chains hardly visited: {missed.mode}; {ONE_MODE}",)
+
+
+def is_visited(
+    basin: Basin, theta: Array, rng: np.random.Generator, share: float | None = None
+) -> bool:
+    """Whether as many draws (N, D) lie in a basin as its ``share`` asks for, but for a factor of
+    ten; by default the share of it and of what q covers."""
+    own = basin.q.forward(rng.standard_normal((SEARCHED, theta.shape[1])))[1]
+    inside = np.mean(basin.q.log_density(theta) >= edge_of(own))
+    return bool(inside >= SELDOM * (expit(basin.log_ratio) if share is None else share))

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pymc_ext.options import require_number
+
 # Gradients that a run may take by default: what Stan's default of 4 × 2,000 iterations costs with
 # trajectories of 127 steps.
 BUDGET = 1_000_000
@@ -46,6 +48,8 @@ class Sampling:
     max_depth: int = 10
 
     def __post_init__(self) -> None:
+        require_number("ess", self.ess)
+        require_number("target_acceptance", self.target_acceptance)
         if not 0 < self.ess < np.inf:
             raise ValueError(f"ess must be a positive number, got {self.ess!r}")
         for name, least in (("budget", 1), ("chains", 2), ("max_depth", 1)):

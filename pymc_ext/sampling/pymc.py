@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pymc as pm
 from pymc_ext.density import TransportMap
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.maths.types import Array
-from pymc_ext.sampling.modes import modes_outside
+from pymc_ext.sampling.modes import modes_outside, through_modes
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import BUDGET, Sampling
 from pymc_ext.sampling.progress import at_work, now
@@ -24,7 +23,7 @@ from pymc_ext.sampling.run import sample as sample_density
 from pymc_ext.sampling.starts import MOST_IN_MODES
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.posterior import Posterior
-from pymc_ext.variational.gaussian.missed_mass import ONE_MODE, MissedMass
+from pymc_ext.variational.gaussian.missed_mass import MissedMass
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 
@@ -122,8 +121,7 @@ def sample(
             seed=random_seed, constrain=approx.constrain,
             extra_starts=_with_modes(extra_starts, modes, approx.density.dimension),
         )  # fmt: skip
-    if modes is not None and modes.matters:
-        found = _told(found, modes.mode)
+    found = through_modes(found, modes, random_seed)
     if not found.trusted:
         logger.warning("%s", found.verdict)
     trace = approx.trace_of(found.theta, {"lp": found.lp, **found.statistics})
@@ -166,15 +164,6 @@ def _with_modes(extra: Array | None, modes: MissedMass | None, dimension: int) -
         return extra
     own = np.empty((0, dimension)) if extra is None else np.atleast_2d(np.asarray(extra))
     return np.concatenate([own, modes.places[:MOST_IN_MODES]])
-
-
-def _told(found: Sampled, mode: str) -> Sampled:
-    """The answer with what was found outside q: a reason where the chains did not settle it."""
-    said = f"beside the approximation there is {mode}; chains were started there too"
-    if found.trusted:
-        return replace(found, notes=(*found.notes, said))
-    unsettled = f"{said}, but the draws of all together did not pass: {ONE_MODE}"
-    return replace(found, reasons=(unsettled, *found.reasons))
 
 
 def _attributes(

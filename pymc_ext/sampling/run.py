@@ -13,7 +13,7 @@ from pymc_ext.sampling.blocks import Chains, Constrain
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
-from pymc_ext.sampling.starts import own_starts, weighted_starts
+from pymc_ext.sampling.starts import own_starts, require_law, weighted_starts
 from pymc_ext.variational.core.threads import threads_for
 
 FEWEST_DRAWS = 4  # of a chain that is judged: half-chains of two have a variance
@@ -100,7 +100,7 @@ def sample(
     rng = np.random.default_rng(seed)
     run = attempts.SamplingRun(counted, sampler, options or Sampling(), constrain, rng)
     try:
-        with threads_for(counted.dimension):
+        with run.interrupts, threads_for(counted.dimension):
             chains, why = _attempts(run, transport, extra_starts, fall_back)
     finally:
         for made in run.made:
@@ -114,6 +114,8 @@ def _attempts(
     run: attempts.SamplingRun, transport: TransportMap | None, extra: Array | None, fall_back: bool
 ) -> tuple[Chains, str]:
     """In the map's coordinates if they serve, else in θ: the chains, and why they ended."""
+    if transport is not None:
+        require_law(transport)
     extra, extra_in_map = own_starts(run.density, extra, transport)
     starts, scale, condemned = None, None, None
     if transport is not None:

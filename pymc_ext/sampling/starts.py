@@ -17,6 +17,21 @@ WEIGHED = 1000
 MOST_IN_MODES = 8
 
 
+def require_law(transport: TransportMap) -> None:
+    """DensityError unless q has a finite density where its latents are zero.
+
+    A Gaussian whose covariance is singular or holds NaN has none.
+    """
+    with np.errstate(all="ignore"):
+        theta, log_q = transport.forward(np.zeros((1, transport.latent_dimension)))
+    if not (np.isfinite(theta).all() and np.isfinite(log_q).all()):
+        raise DensityError(
+            "coordinates must be those of a law with a density, such as a Gaussian whose "
+            f"covariance is positive definite, got a {type(transport).__name__} whose log density "
+            f"at latents 0 is {-log_q[0]:g}: give another q, or none (None)"
+        )
+
+
 def weighted_starts(
     density: Density, transport: TransportMap, count: int, rng: np.random.Generator
 ) -> Array | None:

@@ -13,9 +13,11 @@ from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pymc as pm
 
 from pymc_ext.exports import homes_of
+from pymc_ext.models.context import context
 from pymc_ext.variational.plugin.inference import AlgorithmVI
 
 __all__ = ["VARIANTS", "family", "family_names"]
@@ -27,7 +29,8 @@ VARIANTS: Mapping[str, tuple[str, Mapping[str, object]]] = {  # name: class, its
     "mixed-mu": ("MixedVI", {"variant": "mu"}),
     "mixed-eig": ("MixedVI", {"variant": "eig"}),
     "mixed-lr": ("MixedVI", {"variant": "lr"}),
-    "batch-match-lr": ("BatchMatchVI", {"rank": 10}),  # the rank of the method of this name
+    # the rank of the method of this name; a model of fewer parameters has that of all of them
+    "batch-match-lr": ("BatchMatchVI", {"rank": 10}),
     "bernstein-laplace": ("BernsteinVI", {"base": "laplace"}),
     "bernstein-match": ("BernsteinVI", {"base": "match"}),
     "viper-full": ("ViperVI", {"covariance": "full"}),
@@ -76,6 +79,10 @@ def family(
         raise ValueError(_unknown(name))
     home = homes_of(PACKAGE / "__init__.pyi")[of_class]
     cls = getattr(import_module(f"{PACKAGE.name}.{home}"), of_class)
+    rank = options.get("rank")
+    if isinstance(rank, int):
+        sizes = (np.size(value) for value in context(model).initial_point().values())
+        options = {**options, "rank": min(rank, sum(sizes))}
     made: AlgorithmVI = cls(**options, model=model, random_seed=random_seed)
     return made
 

@@ -301,6 +301,13 @@ def test_counts_are_integers(options):
         bridge.fit(gaussian_model(), **options)
 
 
+@pytest.mark.parametrize("name", ["effort", "ess", "khat"])
+@pytest.mark.parametrize("value", ["1", True])
+def test_numbers_are_numbers(name, value):
+    with pytest.raises(TypeError, match=f"{name} must be a number, got {value!r}"):
+        bridge.fit(gaussian_model(), **{name: value})
+
+
 @pytest.mark.parametrize(
     ("keyword", "sentence"),
     [("chains", "bridge.fit takes no chains=: chains run only where .* ess=400 draws, which is"),

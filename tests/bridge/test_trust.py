@@ -16,14 +16,15 @@ from bridge import exact
 from bridge.exact import exact_answer
 from bridge.methods.problems import DensityProblem, ModelProblem, as_problem
 from bridge.methods.table import METHODS
+from bridge.methods.warm_nuts import sampled
 from bridge.search import Search
-from bridge.trust import doubts_of_nuts, left_behind
+from bridge.trust import doubts_of_nuts
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity, DensityError
 from pymc_ext.sampling import attempts
 from pymc_ext.sampling.diagnostics import Heavy
+from pymc_ext.sampling.modes import left_behind
 from pymc_ext.sampling.options import Sampling
-from pymc_ext.sampling.run import sample
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.missed_mass import mass_outside
 from pymc_ext.variational.gaussian.posteriors import Gaussian
@@ -89,7 +90,7 @@ def test_what_diverges_in_a_map_is_tried_once_more_in_a_flow(monkeypatch) -> Non
     first, tails = [], ()
 
     def diverging(*args, **options):
-        found = sample(*args, **options)
+        found = sampled(*args, **options)
         if first:
             return found
         first.append(found)
@@ -97,7 +98,7 @@ def test_what_diverges_in_a_map_is_tried_once_more_in_a_flow(monkeypatch) -> Non
         reasons = ("9 of 900 transitions diverged",)
         return replace(found, trusted=False, reasons=reasons, diagnostics=seen)
 
-    monkeypatch.setattr(exact, "sample", diverging)
+    monkeypatch.setattr(exact, "sampled", diverging)
     with pm.Model() as model:
         pm.StudentT("x", nu=2, mu=0, sigma=1, shape=2)
     advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
@@ -123,10 +124,10 @@ def refused(monkeypatch):
     changes = {"trusted": False, "reasons": ("9 of 900 transitions diverged",)}
 
     def drawn(*args, **options):
-        found = sample(*args, **options)
+        found = sampled(*args, **options)
         return replace(found, diagnostics=replace(found.diagnostics, heavy=()), **changes)
 
-    monkeypatch.setattr(exact, "sample", drawn)
+    monkeypatch.setattr(exact, "sampled", drawn)
     with pm.Model() as model:
         pm.StudentT("x", nu=2, mu=0, sigma=1, shape=2)
     return model, changes
@@ -434,7 +435,8 @@ def test_a_wrong_score_is_told_by_differences(factor) -> None:
 
 @pytest.mark.stan
 def test_without_nutpie_stans_sampler_runs_where_it_does_not_know_the_map(monkeypatch) -> None:
-    monkeypatch.setattr("bridge.exact.find_spec", lambda name: None)
+    for room in ("exact", "methods.warm_nuts"):
+        monkeypatch.setattr(f"bridge.{room}.find_spec", lambda name: None)
     program = StanProgram("parameters { vector[2] x; } model { x ~ std_normal(); }")
     last = exact_answer(
         as_problem(program, None), object(), None, Sampling(ess=50),

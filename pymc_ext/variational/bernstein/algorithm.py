@@ -13,6 +13,7 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.density.counted import noise_of
 from pymc_ext.interrupts import is_interrupt
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_type
 from pymc_ext.variational.bernstein.base import Affine
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.polish.guard import below_base
@@ -37,7 +38,6 @@ from pymc_ext.variational.bernstein.whitening import (
 )
 from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.core.options import require_type
 from pymc_ext.variational.core.posterior import FRESH_DRAWS, Posterior, fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream

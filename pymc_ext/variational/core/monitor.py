@@ -18,6 +18,13 @@ class FitStopped(Exception):
     """The steps are used up, or a callback or the user ended the fit; the message says which."""
 
 
+def nothing_yet(stop: BaseException) -> BaseException:
+    """What ends a fit that has no q yet: ``stop``, Ctrl-C in words."""
+    if isinstance(stop, KeyboardInterrupt):
+        return KeyboardInterrupt("interrupted before there was any approximation")
+    return stop
+
+
 class Monitor:
     """Collects losses and runs the user's callbacks, as PyMC's own loop does.
 

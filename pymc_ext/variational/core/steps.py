@@ -10,8 +10,8 @@ import numpy as np
 
 from pymc_ext.maths.flow_kernels import adam
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_type
 from pymc_ext.variational.core.algorithm import Algorithm, Q
-from pymc_ext.variational.core.options import require_type
 
 Normals = Callable[[int], Array]  # number of steps -> z (steps, S, K)
 Update = Callable[[Array, Array], None]  # changes the vector in place, given the gradient

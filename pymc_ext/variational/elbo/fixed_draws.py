@@ -17,9 +17,9 @@ from scipy.optimize import OptimizeResult, minimize
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.maths.walled import walled
+from pymc_ext.options import require_type
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.core.options import require_type
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream

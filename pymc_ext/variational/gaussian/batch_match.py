@@ -27,7 +27,7 @@ from pymc_ext.variational.core.course import (
     in_doubling_blocks,
 )
 from pymc_ext.variational.core.defensive import defended
-from pymc_ext.variational.core.monitor import FitStopped, Monitor
+from pymc_ext.variational.core.monitor import FitStopped, Monitor, nothing_yet
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
@@ -39,7 +39,7 @@ from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_gradient import LowRankGradient
 from pymc_ext.variational.gaussian.natural_gradient import Batch, NaturalGradient
 from pymc_ext.variational.gaussian.numbers import antithetic, cholesky
-from pymc_ext.variational.gaussian.path import Path, best_of, follow_paths
+from pymc_ext.variational.gaussian.path import Path, all_paths, best_of
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.gaussian.score_matching import match_step
@@ -87,11 +87,10 @@ def find_gaussian(
     where they are more than its last steps gained.
     """
     rng = stream(seed, Purpose.STARTS)
-    found = tuple(follow_paths(density, start, rng, paths))
+    found = all_paths(density, start, rng, paths, lambda q: course.offer(_dense(q)))
     rng = stream(seed, Purpose.TRAIN)
     if found:
-        best = best_of(found).q
-        course.offer(q := Gaussian(best.mean, cholesky(best.cov)))
+        course.offer(q := _dense(best_of(found).q))
     else:
         q = Gaussian(start, NO_PATH_SD * np.eye(len(start)))
     q = TrustRegionMatching(density, q, rng, match_step).run(course)
@@ -108,6 +107,10 @@ def find_gaussian(
         None if promised is None else lambda best: promised(steps.batch(best.q)),
     )
     return Found(ended, found, steps.batch(ended.best.q))
+
+
+def _dense(q: LowRankGaussian) -> Gaussian:
+    return Gaussian(q.mean, cholesky(q.cov))
 
 
 def new_course(
@@ -180,7 +183,7 @@ class BatchMatch(Algorithm[Gaussian | LowRankGaussian]):
             q, converged, why = course.settled(ended.best).q, True, ended.why
         except (FitStopped, KeyboardInterrupt) as stop:
             if course.best is None:
-                raise
+                raise nothing_yet(stop) from None
             q, converged = course.best.q, False
             why = f"unfinished: {str(stop) or type(stop).__name__}"
         refuse_runaway(q, density, seed)

@@ -19,7 +19,7 @@ from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_gradient import LowRankGradient
 from pymc_ext.variational.gaussian.low_rank_match import matched_low_rank, patched
-from pymc_ext.variational.gaussian.path import best_of, follow_paths
+from pymc_ext.variational.gaussian.path import all_paths, best_of
 from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatching
 
 DENSE = 300  # dimensions up to which a dense Gaussian is fitted; its steps take D draws and D³ time
@@ -98,7 +98,10 @@ def _matched_starts(
     rank: int,
 ) -> list[LowRankGaussian]:
     """The Gaussians of both starts after matching; each is offered."""
-    found = tuple(follow_paths(density, start, stream(seed, Purpose.STARTS), paths))
+    found = all_paths(
+        density, start, stream(seed, Purpose.STARTS), paths,
+        lambda q: course.offer(patched(q, rank)),
+    )  # fmt: skip
     rng = stream(seed, Purpose.TRAIN)
     starts = [_narrow(start, rank, rng)]
     if found:

@@ -177,11 +177,13 @@ class _Rays:
 
 
 def _far_out(density: CountedDensity, theta: Array) -> Array:
-    """log p̃, (N, D) -> (N,); NaN, which is no ray, where such numbers are an error."""
+    """log p̃, (N, D) -> (N,); NaN, which is no ray, where such numbers are an error or give +∞, as
+    a truncated law's does where its own mass underflows."""
     try:
-        return density.log_density(theta)
+        log_p = density.log_density(theta)
     except RAISED:
         return np.full(len(theta), np.nan)
+    return np.where(log_p == np.inf, np.nan, log_p)
 
 
 def _climbed(density: CountedDensity, start: Array, sd: Array) -> Array:

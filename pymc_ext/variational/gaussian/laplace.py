@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_type
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.notes import notes_on
-from pymc_ext.variational.core.options import require_type
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream

@@ -15,8 +15,8 @@ from scipy.special import log_softmax, logsumexp
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_type
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.core.options import require_type
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.elbo.fixed_draws import FixedDrawsAlgorithm, Prepared
 from pymc_ext.variational.elbo.objective import Family

@@ -14,8 +14,8 @@ from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.normal import LOG_2PI
 from pymc_ext.maths.trust_region import Mode, NoModeError, curvature_scale, find_mode
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_number
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
-from pymc_ext.variational.core.options import require_number
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.curvature import (
     covariance_root,

@@ -9,7 +9,7 @@ JMLR 23(306), arXiv:2108.03782.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -149,6 +149,25 @@ def follow_paths(
             found += 1
         if found == paths:
             return
+
+
+def all_paths(
+    density: CountedDensity,
+    start: Array,
+    rng: np.random.Generator,
+    paths: int,
+    keep: Callable[[LowRankGaussian], object],
+) -> tuple[Path, ...]:
+    """All of them, as `follow_paths` finds them; where Ctrl-C ends that ``keep`` takes the best."""
+    found = list[Path]()
+    try:
+        for path in follow_paths(density, start, rng, paths):
+            found.append(path)
+    except KeyboardInterrupt:
+        if found:
+            keep(best_of(found).q)
+        raise
+    return tuple(found)
 
 
 def trajectory(

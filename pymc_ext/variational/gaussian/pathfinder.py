@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
-from pymc_ext.variational.core.monitor import FitStopped, Monitor
+from pymc_ext.variational.core.monitor import FitStopped, Monitor, nothing_yet
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
@@ -85,7 +85,7 @@ class Pathfinder(Algorithm[LowRankGaussian]):
                 paths.append(path)
         except (FitStopped, KeyboardInterrupt) as stop:
             if not paths:
-                raise
+                raise nothing_yet(stop) from None
             converged, ended = False, f"unfinished, {str(stop) or type(stop).__name__}: "
         if not paths:
             raise NoPathError(

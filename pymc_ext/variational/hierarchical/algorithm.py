@@ -25,7 +25,7 @@ from pymc_ext.variational.core.course import (
     in_doubling_blocks,
 )
 from pymc_ext.variational.core.defensive import defended
-from pymc_ext.variational.core.monitor import FitStopped, Monitor
+from pymc_ext.variational.core.monitor import FitStopped, Monitor, nothing_yet
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
@@ -145,7 +145,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
                 q, why = course.settled(ended.best).q, ended.why
         except (FitStopped, KeyboardInterrupt) as stop:
             if course.best is None:
-                raise
+                raise nothing_yet(stop) from None
             q, converged = course.best.q, False
             why = f"unfinished: {str(stop) or type(stop).__name__}"
         if dense and isinstance(q, HierarchicalMap) and q.is_gaussian:

@@ -176,7 +176,8 @@ def _term(model: pm.Model, rv: TensorVariable) -> LogisticTerm:
     if x is None:
         raise AffinityError(
             f"the probability of {name!r} is not the logistic function of a graph: write "
-            "logit_p=..., or p=pm.math.sigmoid(...)"
+            "logit_p=..., or p=pm.math.sigmoid(...), neither clipped nor switched but where it is "
+            f"within {GUARD:g} of 0 and 1"
         )
     zeros = pt.zeros(value.shape)
     trials = first[0] if isinstance(node.op, BinomialRV) else pt.constant(1.0)

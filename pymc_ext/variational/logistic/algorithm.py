@@ -18,10 +18,10 @@ from pytensor.tensor import TensorVariable
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_number
 from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
 from pymc_ext.variational.core.notes import notes_on
-from pymc_ext.variational.core.options import require_number
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream

@@ -18,8 +18,7 @@ from pymc_ext.density.counted import Clock
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.models.context import TO_THE_FAMILY, context
-from pymc_ext.models.discrete import refuse_discrete
-from pymc_ext.models.exact_sums import refuse_inexact_sums
+from pymc_ext.models.discrete import refuse_discrete, refuse_inexact_sums
 from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
 from pymc_ext.models.no_coordinates import refuse_simulators, refuse_wishart
 from pymc_ext.models.observed_twice import mend_observed

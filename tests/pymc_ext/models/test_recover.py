@@ -13,7 +13,7 @@ import pytest
 import bridge
 import pymc_ext as px
 from pymc_ext.arviz_versions import from_groups
-from pymc_ext.models.exact_sums import refuse_inexact_sums
+from pymc_ext.models.discrete import refuse_inexact_sums
 from tests.needed import needs
 from tests.tolerances import EXACT, monte_carlo
 

@@ -114,6 +114,31 @@ def test_an_interrupt_keeps_what_is_drawn_and_says_that_it_is_short(interruptibl
     assert all(chain.closed for chain in told.made)
 
 
+def test_an_interrupt_that_python_raised_where_nobody_hears_it_ends_the_chains():
+    """As in a ``__del__``, where a KeyboardInterrupt is printed and forgotten."""
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    found = sample(TARGET, UNIT, Puppeteer(wait=True), seed=1)
+    timer.join()
+    signal.signal(signal.SIGINT, before)
+    assert found.stop_reason == attempts.INTERRUPTED and found.theta.shape == (4, 7, 2)
+
+
+def test_an_interrupt_between_blocks_keeps_the_draws_before_it():
+    calls = []
+
+    def constrain(theta):
+        calls.append(len(theta))
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return {"x": theta}
+
+    found = sample(TARGET, UNIT, Puppeteer(), Sampling(ess=10_000), seed=1, constrain=constrain)
+    assert found.stop_reason == attempts.INTERRUPTED
+    assert found.theta.shape[1] == attempts.FIRST_DRAWS == found.lp.shape[1]
+
+
 def test_an_interrupt_soon_after_a_map_was_given_up_keeps_the_draws_in_it(interruptible):
     class Late(Puppeteer):
         def chain(self, density, start, *, transport, **others):
@@ -234,6 +259,12 @@ def test_extra_starts_need_an_inverse_and_a_finite_density():
         sample(half, UNIT, Puppeteer(), extra_starts=np.array([[1.0, 0], [-1.0, 0]]))
 
 
+@pytest.mark.parametrize("root", [np.diag([1.0, 0.0]), np.full((2, 2), np.nan)])
+def test_coordinates_of_no_law_are_refused(root):
+    with pytest.raises(DensityError, match=r"covariance is positive definite, got a Gaussian"):
+        sample(TARGET, Gaussian(np.zeros(2), root), Puppeteer(), seed=1)
+
+
 # ---- refusals, words -----------------------------------------------------------------------
 
 
@@ -243,6 +274,8 @@ def test_extra_starts_need_an_inverse_and_a_finite_density():
         ({"ess": 0}, "ess must be a positive number, got 0"),
         ({"ess": -1.0}, "ess must be a positive number"),
         ({"ess": np.nan}, "ess must be a positive number"),
+        ({"ess": "400"}, "ess must be a number, got '400'"),
+        ({"ess": None}, "ess must be a number, got None"),
         ({"budget": 0}, "budget must be an integer >= 1, got 0"),
         ({"budget": 1e6}, "budget must be an integer"),
         ({"chains": 1}, "chains must be an integer >= 2"),
@@ -251,7 +284,7 @@ def test_extra_starts_need_an_inverse_and_a_finite_density():
     ],
 )
 def test_bad_options_are_named(options, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises((ValueError, TypeError), match=words):
         Sampling(**options)
 
 

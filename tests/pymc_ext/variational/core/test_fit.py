@@ -149,11 +149,17 @@ def test_other_bad_input_is_refused_in_words(model) -> None:
         px.fit("laplace")
 
 
+def test_a_rank_that_a_name_brings_is_at_most_the_number_of_parameters() -> None:
+    with pm.Model() as model:
+        pm.Normal("x", 0, 1, shape=2)
+    assert family("batch-match-lr", model=model).algorithm.rank == 2
+
+
 def test_every_method_of_bridge_and_every_contract_is_known_by_its_name() -> None:
     assert {*FAMILIES} | {method.name for method in FAMILY_METHODS} <= {*family_names()}
     with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 1)
-        pm.Bernoulli("y", logit_p=beta * np.ones(3), observed=[0, 1, 1])
+        beta = pm.Normal("beta", 0, 1, shape=12)
+        pm.Bernoulli("y", logit_p=beta.sum() * np.ones(3), observed=[0, 1, 1])
     for method in FAMILY_METHODS:
         wanted = made(method.run.algorithm)
         assert isinstance(wanted, Algorithm)

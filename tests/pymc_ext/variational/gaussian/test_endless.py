@@ -125,6 +125,23 @@ def test_a_density_that_takes_no_large_numbers_is_fitted_as_before():
     assert BatchMatch().fit(density, random_seed=1).result.fresh.khat > 0.7
 
 
+def test_a_log_density_that_overflows_to_infinity_is_no_endless_one():
+    """As a truncated Gamma's, whose mass above the bound underflows for small means."""
+
+    def log_density(t):
+        return np.where(t[:, 0] < -60, np.inf, -0.5 * np.abs(t).sum(axis=1) - t[:, 1] ** 2 / 2)
+
+    density = CallableDensity(
+        log_density,
+        lambda t: -0.5 * np.sign(t) - np.column_stack([0 * t[:, 0], t[:, 1]]),
+        dimension=2,
+        names=["mean_log__", "b"],
+    )
+    density.bounded_names = ["mean_log__"]
+    fitted = BatchMatch(finish=None).fit(density, random_seed=1)
+    assert fitted.result.fresh.khat > 0.5  # or nothing was looked for
+
+
 def test_of_many_coordinates_those_are_tried_in_which_heavy_draws_are_far_out():
     """Along each of 2,000 by itself it would be 4,000 values of that length."""
     D, endless = 2000, 7
