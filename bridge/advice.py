@@ -24,7 +24,6 @@ from bridge.methods.options import options_text
 from bridge.methods.problems import GivenProblem, as_problem
 from bridge.methods.requested_groups import Requested, requests_of
 from bridge.methods.table import METHODS, find_approximations
-from bridge.prediction import in_words
 from bridge.search import Search
 from bridge.verdict import REPETITIONS
 from pymc_ext.density.protocol import labels_of
@@ -33,6 +32,7 @@ from pymc_ext.keywords import refuse_keywords
 from pymc_ext.options import require_number
 from pymc_ext.sampling.diagnostics import unknown_moments
 from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.prediction import in_words
 from pymc_ext.sampling.progress import at_work
 from pymc_ext.seeds import check_seed
 

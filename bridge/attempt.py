@@ -15,10 +15,10 @@ from bridge.measures.khat import KHat
 from bridge.methods.families import FittedBy
 from bridge.methods.method import Fit, Method
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
-from bridge.prediction import in_words
 from bridge.verdict import Judgement, by_weights
 from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.interrupts import is_interrupt
+from pymc_ext.sampling.prediction import in_words
 from pymc_ext.variational.core.monitor import FitStopped
 from pymc_ext.variational.core.posterior import FRESH_DRAWS
 from pymc_ext.variational.gaussian.runaway import EndlessError, RunawayError

@@ -14,12 +14,12 @@ from bridge.methods.families import FittedBy
 from bridge.methods.method import Fit, Method
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.table import METHODS
-from bridge.prediction import NORMAL_KURTOSIS, in_words, nuts_gradients
 from bridge.trust import missed
 from pymc_ext.density import DensityError, TransportMap
 from pymc_ext.density.check import NoGradientError
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.prediction import NORMAL_KURTOSIS, in_words, nuts_gradients
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
 

@@ -16,6 +16,7 @@ from pymc_ext.maths.types import Array
 from pymc_ext.sampling.modes import modes_outside, through_modes
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import BUDGET, Sampling
+from pymc_ext.sampling.prediction import nuts_gradients
 from pymc_ext.sampling.progress import at_work, now
 from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
@@ -86,8 +87,10 @@ def sample(
     InferenceData (PyMC 6: DataTree)
         As ``pm.sample`` gives it; ``sample_stats`` has lp, acceptance_rate, step_size, tree_depth,
         n_steps, diverging, energy. The attributes of ``posterior`` say whether it is ``trusted``,
-        the ``reasons`` if not, and what was spent: ``gradient_evaluations`` with those of the
-        approximation and of the search apart, ``seconds``.
+        the ``reasons`` if not, and what was spent: ``gradient_evaluations``, and apart from these
+        ``approximation_gradients`` and ``search_gradients``, ``seconds``; and beside that what four
+        chains of 1,000 draws and as many to adapt take at least, as ``pm.sample`` makes them, on a
+        posterior of independent variables: ``pm_sample_gradients_at_least``.
 
     Raises
     ------
@@ -126,7 +129,7 @@ def sample(
         logger.warning("%s", found.verdict)
     trace = approx.trace_of(found.theta, {"lp": found.lp, **found.statistics})
     idata = pm.to_inference_data(trace, model=approx.model, **{"log_likelihood": False, **kwargs})
-    idata["posterior"].attrs.update(_attributes(found, approx, modes))
+    idata["posterior"].attrs.update(_attributes(found, approx, modes, ess))
     return idata
 
 
@@ -167,7 +170,7 @@ def _with_modes(extra: Array | None, modes: MissedMass | None, dimension: int) -
 
 
 def _attributes(
-    found: Sampled, approx: VectorisedApproximation, modes: MissedMass | None
+    found: Sampled, approx: VectorisedApproximation, modes: MissedMass | None, ess: float
 ) -> dict[str, int | float | str]:
     """What NetCDF can hold of the verdict and of the cost."""
     fitted = approx.result
@@ -182,6 +185,7 @@ def _attributes(
         "warm_up_gradients": found.warm_up_gradients,
         "approximation_gradients": 0 if fitted is None else fitted.gradient_evaluations,
         "search_gradients": 0 if modes is None else modes.gradients,
+        "pm_sample_gradients_at_least": nuts_gradients(approx.density.dimension, ess, None),
         "seconds": found.seconds,
         "compile_seconds": found.compile_seconds,
     }

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fit"]
 
+CHAINS = 4  # of the draws, for summaries and plots
 MOST_COVARIANCE = 2_000  # coordinates up to which a covariance is written out: 32 MB of numbers
 
 
@@ -56,7 +57,8 @@ def fit(
     n
         Iterations at most; None: the family's default.
     draws
-        Independent draws of q, in one chain.
+        Independent draws of q in all, in four chains for summaries and plots that want several (R̂
+        is then 1 whatever q is), in one where four does not divide them.
     log_likelihood, log_prior, prior
         Whether the data are to have the group of that name, too: log densities of observed rows
         for ``az.loo_approximate_posterior``, of variables for power scaling; as many draws of the
@@ -106,8 +108,10 @@ def fit(
     approx = inference.approx
     with approx.model:
         inference.fit(n, progressbar=progressbar)
+    chains = CHAINS if draws % CHAINS == 0 else 1
     idata = approx.sample(
-        draws, prior=prior, random_seed=random_seed, log_likelihood=log_likelihood,
+        draws // chains, chains=chains, prior=prior, random_seed=random_seed,
+        log_likelihood=log_likelihood,
         log_prior=log_prior,
     )  # fmt: skip
     numbers = _numbers(approx)

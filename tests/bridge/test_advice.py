@@ -30,12 +30,12 @@ from bridge.methods.method import Fit, Method
 from bridge.methods.named_draws import resampled, systematic
 from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
-from bridge.prediction import in_words
 from bridge.search import Search
 from posteriordb_cases import load_case
 from posteriordb_cases.zoo.table import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.maths.trust_region import NoModeError
+from pymc_ext.sampling.prediction import in_words
 from pymc_ext.variational.core.monitor import FitStopped
 from pymc_ext.variational.core.posterior import FRESH_DRAWS
 from pymc_ext.variational.gaussian.batch_match import BatchMatch

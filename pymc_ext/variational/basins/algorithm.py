@@ -13,7 +13,7 @@ from pymc_ext.variational.basins.links import BasinLinks
 from pymc_ext.variational.basins.weights import weighted_mixture
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.core.mixture import Component, PosteriorMixture
-from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.monitor import UNFINISHED, Monitor
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
@@ -147,7 +147,7 @@ class _OneByOne:
             self.density, start, seed=self.seed, monitor=self.monitor,
             budget=max(self.budget - len(self.monitor.losses), 1),
         )  # fmt: skip
-        if not found.result.converged:
+        if found.result.stop_reason.startswith(UNFINISHED):
             self.stopped = found.result.stop_reason
         assert isinstance(found.result, HierarchicalResult)
         return found.q, found.result.links

@@ -198,7 +198,8 @@ class Course(Generic[Q]):
 class Ended(Generic[Q]):
     """How blocks of steps ended: the best q judged, the last gain with its error, and why.
 
-    ``paid`` where another block would have paid, but a larger family promised more.
+    ``paid`` where the last block did, so that another may: a larger family promised more, or the
+    longest block was reached.
     """
 
     best: Candidate[Q]
@@ -305,10 +306,10 @@ def in_doubling_blocks(
         if promised is not None and promised(best) > max(gain, least):
             return Ended(best, gain, error, "a larger family promises more", paid)
         misses = 0 if paid else misses + 1
+        said = f"the last {count} steps gained {gain:.2g} ± {error:.1g} nats"
         if misses > (best.relative_ess < POOR):
-            return Ended(best, gain, error, f"the last {count} steps gained {gain:.2g} nats")
+            return Ended(best, gain, error, said)
         if steps.steps > course.longest_block:
-            why = f"the last {count} steps gained {gain:.2g} nats; a sampler ends the rest for less"
-            return Ended(best, gain, error, why)
+            return Ended(best, gain, error, f"{said}; a sampler ends the rest for less", paid)
         if not course.block_pays(best, steps.steps, steps.draws):
             return Ended(best, gain, error, repaired_by_weights(best))

@@ -12,6 +12,7 @@ from pymc_ext.variational.core.posterior import Posterior
 
 Callback = Callable[..., object]  # callback(approx, losses, i), as PyMC's own loop calls it
 STOPPED = "stopped by a callback"
+UNFINISHED = "unfinished"  # how the reason of a fit begins that was ended before its time
 
 
 class FitStopped(Exception):
@@ -23,6 +24,11 @@ def nothing_yet(stop: BaseException) -> BaseException:
     if isinstance(stop, KeyboardInterrupt):
         return KeyboardInterrupt("interrupted before there was any approximation")
     return stop
+
+
+def unfinished(stop: BaseException) -> str:
+    """Why a fit ended that ``stop`` ended before its time."""
+    return f"{UNFINISHED}: {str(stop) or type(stop).__name__}"
 
 
 class Monitor:

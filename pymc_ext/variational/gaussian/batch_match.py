@@ -27,7 +27,12 @@ from pymc_ext.variational.core.course import (
     in_doubling_blocks,
 )
 from pymc_ext.variational.core.defensive import defended
-from pymc_ext.variational.core.monitor import FitStopped, Monitor, nothing_yet
+from pymc_ext.variational.core.monitor import (
+    FitStopped,
+    Monitor,
+    nothing_yet,
+    unfinished,
+)
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
@@ -180,12 +185,12 @@ class BatchMatch(Algorithm[Gaussian | LowRankGaussian]):
         try:
             with nullcontext() if rank is None else one_thread():
                 ended = self._ended(density, start, seed, course, rank, state)
-            q, converged, why = course.settled(ended.best).q, True, ended.why
+            q, converged, why = course.settled(ended.best).q, not ended.paid, ended.why
         except (FitStopped, KeyboardInterrupt) as stop:
             if course.best is None:
                 raise nothing_yet(stop) from None
             q, converged = course.best.q, False
-            why = f"unfinished: {str(stop) or type(stop).__name__}"
+            why = unfinished(stop)
         refuse_runaway(q, density, seed)
         fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
         refuse_endless(density, q, fresh, start)

@@ -5,14 +5,16 @@ Notation: C is a root of the Laplace covariance, θ = μ_LA + C(m + A z), see :m
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.linalg import qr
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.trust_region import NoModeError
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.algorithm import Fitted
+from pymc_ext.variational.core.algorithm import Fitted, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.seeds import Purpose, stream
@@ -21,16 +23,39 @@ from pymc_ext.variational.elbo.objective import DrawsObjective
 from pymc_ext.variational.gaussian.laplace import Laplace, find_laplace
 from pymc_ext.variational.gaussian.modes import LaplaceFit
 from pymc_ext.variational.gaussian.noise import LowRank, Noise, NoNoise, Scales
+from pymc_ext.variational.gaussian.numbers import cholesky
+from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.gaussian.whitened import WhitenedDiagonal, WhitenedGaussian
 
+logger = logging.getLogger(__name__)
 Base = str | Laplace | LaplaceFit  # the last: made before
-BASE_NAMES = ("laplace", "unit")
+BASE_NAMES = ("laplace", "match", "unit")
 LOW_RANK_SD = 0.1  # u, v ~ N(0, 0.01 I), the paper's start, in whitened coordinates
 RANDOM_START = 20  # dimension up to which the random start is tried too: it never won beyond
 POWER_STEPS = 4  # towards the directions in which the covariance gains most
 STRETCH = 0.1  # nats per factor e in the size of u above which a fit has not converged
 NARROW = 1e-2  # second start of VI-diag: σ² = 1e-4, as in the paper
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The Gaussian from scores alone as a base: θ = μ + C z, as a :class:`LaplaceFit` has it."""
+
+    theta: Array
+    factor: Array
+    factor_inverse: Array
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def to(cls, density: CountedDensity, start: Array, seed: int | None) -> Matched:
+        """Fitted to ``density``; its effort is counted there."""
+        from pymc_ext.variational.gaussian.batch_match import BatchMatch  # where it is wanted
+
+        with Monitor.silent() as monitor:
+            q = run_algorithm(BatchMatch(), density, start, random_seed=seed, monitor=monitor).q
+        root = q.root if isinstance(q, Gaussian) else cholesky(q.cov)
+        return cls(q.mean, root, np.linalg.inv(root))
 
 
 @dataclass(frozen=True)
@@ -40,8 +65,9 @@ class LaplaceBasedAlgorithm(FixedDrawsAlgorithm):
     Parameters
     ----------
     base
-        ``"laplace"``, or :class:`Laplace` with options of its own; ``"unit"``: N(start, I), where
-        the density has no mode; or a :class:`LaplaceFit` made before.
+        ``"laplace"``, or :class:`Laplace` with options of its own; ``"match"``: the Gaussian of
+        :class:`~.batch_match.BatchMatch`, which ``"laplace"`` is, with a warning, where there is
+        no mode; ``"unit"``: N(start, I); or a :class:`LaplaceFit` made before.
     """
 
     base: Base = field(default="laplace", kw_only=True)
@@ -50,19 +76,28 @@ class LaplaceBasedAlgorithm(FixedDrawsAlgorithm):
         super().__post_init__()
         if isinstance(self.base, str) and self.base == "laplace":
             object.__setattr__(self, "base", Laplace())
-        if not isinstance(self.base, Laplace | LaplaceFit) and self.base != "unit":
+        if not isinstance(self.base, Laplace | LaplaceFit) and self.base not in ("match", "unit"):
             raise ValueError(
                 f"base must be one of {BASE_NAMES}, Laplace(...) or a fit by LaplaceVI, got "
                 f"{self.base!r}"
             )
 
-    def laplace(
+    def fitted_base(
         self, density: CountedDensity, start: Array, seed: int | None, budget: int, monitor: Monitor
-    ) -> LaplaceFit | None:
-        """The Laplace fit that is the base; None for ``base="unit"``."""
-        if isinstance(self.base, Laplace):
+    ) -> LaplaceFit | Matched | None:
+        """The Gaussian that the fit starts at; None for ``base="unit"``."""
+        if self.base == "match":
+            return Matched.to(density, start, seed)
+        if not isinstance(self.base, Laplace):
+            return self.base if isinstance(self.base, LaplaceFit) else None
+        try:
             return find_laplace(density, start, self.base.search, seed, budget, monitor)
-        return self.base if isinstance(self.base, LaplaceFit) else None
+        except NoModeError as error:
+            if self.base != Laplace() or density.extra_size:
+                raise
+            note = f"base match, as there is no Laplace approximation: {error}"
+            logger.warning(note)
+            return replace(Matched.to(density, start, seed), notes=(note,))
 
     def run(
         self,
@@ -139,15 +174,14 @@ class Mixed(LaplaceBasedAlgorithm):
     def prepare(
         self, density: CountedDensity, start: Array, seed: int | None, budget: int, monitor: Monitor
     ) -> Prepared:
-        laplace = self.laplace(density, start, seed, budget, monitor)
+        base = self.fitted_base(density, start, seed, budget, monitor)
         family = WhitenedGaussian(make_noise(self.variant, density.dimension, self.rank), start)
-        if laplace is not None:
-            root = family.noise.root(laplace.factor, laplace.factor_inverse)
-            family.set_base(laplace.theta, *root)
+        if base is not None:
+            family.set_base(base.theta, *family.noise.root(base.factor, base.factor_inverse))
         starts = [family.x]
         if isinstance(family.noise, LowRank):
             starts = self._low_rank_starts(family, family.noise, density, seed)
-        return Prepared(family, starts, () if laplace is None else laplace.notes)
+        return Prepared(family, starts, () if base is None else base.notes)
 
     def _low_rank_starts(
         self, family: WhitenedGaussian, noise: LowRank, density: CountedDensity, seed: int | None
@@ -186,18 +220,18 @@ class Diagonal(LaplaceBasedAlgorithm):
     def prepare(
         self, density: CountedDensity, start: Array, seed: int | None, budget: int, monitor: Monitor
     ) -> Prepared:
-        laplace, D = self.laplace(density, start, seed, budget, monitor), density.dimension
+        base, D = self.fitted_base(density, start, seed, budget, monitor), density.dimension
         family = WhitenedDiagonal(Scales(D), start)
         scale = wide = np.ones(D)
-        if laplace is not None:
-            scale = 1 / np.sqrt(np.sum(laplace.factor_inverse**2, axis=0))  # 1/√(−H)_ii
-            wide = np.sqrt(np.sum(laplace.factor**2, axis=1))
-            family.set_scale(laplace.theta, scale)
+        if base is not None:
+            scale = 1 / np.sqrt(np.sum(base.factor_inverse**2, axis=0))  # 1/√(−H)_ii
+            wide = np.sqrt(np.sum(base.factor**2, axis=1))
+            family.set_scale(base.theta, scale)
         starts = [
             np.concatenate([np.zeros(D), np.log(sd / scale)]) for sd in (wide, np.full(D, NARROW))
         ]
         family.x = starts[0]
-        return Prepared(family, starts, () if laplace is None else laplace.notes)
+        return Prepared(family, starts, () if base is None else base.notes)
 
 
 VARIANTS = ("mu", "eig", "lr")

@@ -75,8 +75,9 @@ class MixedVI(_LaplaceBasedVI):
         Columns of U and V, for ``"lr"``; ``rank`` = D is a full-rank Gaussian.
     base
         ``"laplace"``, or ``Laplace(px.ModeSearch(...))`` of :mod:`.laplace`; a fit by
-        :class:`LaplaceVI` to start from; or, where the density has no mode, ``"unit"``: q starts
-        at N(start, I).
+        :class:`LaplaceVI` to start from; ``"match"``, the Gaussian of :class:`BatchMatchVI`, which
+        needs no mode and takes the place of ``"laplace"``, with a warning, where there is none; or
+        ``"unit"``: q starts at N(start, I).
     fixed_draws
         Number of draws at first and at most (``result.train_elbo`` and ``result.elbo`` are
         the training and the fresh ELBO), their kind, and the optimiser.
@@ -89,7 +90,7 @@ class MixedVI(_LaplaceBasedVI):
     Raises
     ------
     NoModeError
-        From ``fit``, if ``base="laplace"`` and there is no mode.
+        From ``fit``, if there is no mode, and the search was given or there are hyperparameters.
     ValueError
         From ``fit``, if ``base="unit"`` and q runs away, as under an improper posterior.
 

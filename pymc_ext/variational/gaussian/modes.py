@@ -34,8 +34,8 @@ SAME_MODE = 1e-3  # distance in posterior standard deviations
 AT_BOUNDARY = 8.0  # |log| or |logit| beyond which a bounded variable is at its end for a search
 SLOW_DECAY = 0.25  # share of the Gaussian drop of log p̃ at two sd below which the result warns
 ALTERNATIVES = (
-    "reparametrise (non-centred), or fit without a mode: MixedVI(..., base='unit'), "
-    "DiagonalVI(base='unit')"
+    "reparametrise (non-centred), or fit without a mode: BatchMatchVI(), HierarchicalVI(), "
+    "MixedVI(..., base='match')"
 )
 
 

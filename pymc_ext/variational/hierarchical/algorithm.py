@@ -23,9 +23,15 @@ from pymc_ext.variational.core.course import (
     Course,
     Ended,
     in_doubling_blocks,
+    repaired_by_weights,
 )
 from pymc_ext.variational.core.defensive import defended
-from pymc_ext.variational.core.monitor import FitStopped, Monitor, nothing_yet
+from pymc_ext.variational.core.monitor import (
+    FitStopped,
+    Monitor,
+    nothing_yet,
+    unfinished,
+)
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
@@ -129,7 +135,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
     ) -> Fitted[MapOrGaussian]:
         refuse_hyperparameters(density, self.name)
         course = new_course(density, seed, budget, monitor, self.longest_block)
-        links, converged = Links(), True
+        links = Links()
         dense = density.dimension <= DENSE
         try:
             # a q that runs away overflows: the ELBO tells
@@ -142,12 +148,12 @@ class Hierarchical(Algorithm[MapOrGaussian]):
                     ended, links = self._dense(density, start, seed, course)
                 else:
                     ended, links = self._arrow(density, start, seed, course)
-                q, why = course.settled(ended.best).q, ended.why
+                q, converged, why = course.settled(ended.best).q, not ended.paid, ended.why
         except (FitStopped, KeyboardInterrupt) as stop:
             if course.best is None:
                 raise nothing_yet(stop) from None
             q, converged = course.best.q, False
-            why = f"unfinished: {str(stop) or type(stop).__name__}"
+            why = unfinished(stop)
         if dense and isinstance(q, HierarchicalMap) and q.is_gaussian:
             q = q.as_gaussian()
         refuse_runaway(q, density, seed)
@@ -178,7 +184,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         found = find_gaussian(density, start, seed, course, paths=self.paths, promised=promised)
         gaussian = found.ended.best
         if not course.block_pays(gaussian, FIRST_BLOCK, step_draws(density.dimension)):
-            return found.ended, Links()
+            return replace(found.ended, why=repaired_by_weights(gaussian), paid=False), Links()
         growth = new_growth(density, course, found, seed)
         if growth is None:
             return found.ended, Links()
@@ -216,7 +222,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
                 why = gaussian.why
             return replace(gaussian, why=why), Links()
         links = Links.of(growth.best.q, growth.moments, growth.density.unconstrained_names)
-        return Ended(growth.best, 0.0, 0.0, why), links
+        return Ended(growth.best, 0.0, 0.0, why, growth.paid), links
 
 
 def resumed(

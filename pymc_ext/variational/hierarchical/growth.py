@@ -82,6 +82,7 @@ class Growth:
         self.begun: Begun | None = None
         self.unpinned: Candidate[HierarchicalMap] | None = None  # for which a pin did not pay
         self.trains_necks = True
+        self.paid = False  # whether the last block did, where the longest was reached
 
     def contradicts(self, other: Growth) -> bool:
         """Whether links that count have their governor last in the other's order."""
@@ -173,6 +174,7 @@ class Growth:
         training = self._in_the_other_law(law_tried) or training
         while True:
             ended = self._rested(training)
+            self.paid = ended.paid
             if ended.best is not self.best:
                 self.best, self.moments = ended.best, training.moments.moments()
             other = self._in_the_other_law(law_tried)

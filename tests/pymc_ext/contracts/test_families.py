@@ -12,6 +12,7 @@ from tests.contracts import FAMILIES
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 SEED = 20
+NEW_ARVIZ = hasattr(az, "psense")
 DRAWS = 20_000
 
 
@@ -230,3 +231,22 @@ def test_px_fit_knows_it_by_its_name(name, model):
 def test_unknown_model_and_seedless_use(name):
     with pytest.raises(TypeError, match="model"):
         FAMILIES[name].make(random_seed=SEED)
+
+
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # ArviZ 0.23 on pandas 3.1
+def test_tools_of_arviz_run_unmodified(approx):
+    """PSIS-LOO, comparison, LOO-PIT and power scaling; R̂ of independent draws is 1."""
+    idata = approx.sample(250, chains=4, random_seed=1, log_likelihood=True, log_prior=True)
+    assert az.summary(idata)["r_hat"].astype(float).max() < 1.05
+    loo = az.loo(idata)
+    assert np.isfinite(loo.elpd if hasattr(loo, "elpd") else loo.elpd_loo)
+    assert sorted(az.compare({"one": idata, "two": idata}).index) == ["one", "two"]
+    # PyMC's predictions leave the model with its data twice, where others of the module are
+    own = logistic_model()
+    pm.sample_posterior_predictive(
+        idata, model=own, extend_inferencedata=True, progressbar=False, random_seed=1
+    )
+    pit = np.ravel(az.loo_pit(idata)["y"] if NEW_ARVIZ else az.loo_pit(idata=idata, y="y"))
+    assert len(pit) == 60 and np.all((pit >= 0) & (pit <= 1 + EXACT))
+    if NEW_ARVIZ:
+        assert set(az.psense(idata).data_vars) == {"beta"}

@@ -68,6 +68,7 @@ def test_the_verdict_and_the_cost_are_attributes(idata, fitted):
     spent = attrs["gradient_evaluations"] - attrs["warm_up_gradients"]
     assert abs(spent - steps) < 4 * 64  # nutpie makes a draw ahead
     assert attrs["approximation_gradients"] == fitted.result.gradient_evaluations > 0
+    assert attrs["pm_sample_gradients_at_least"] > 6_000 * 3.6  # of one dimension
 
 
 def test_one_seed_is_one_result(fitted):

@@ -40,10 +40,12 @@ def test_a_name_gives_draws_and_numbers_with_the_models_coords(model, tmp_path) 
     idata = px.fit("laplace", model=model, draws=4_000, random_seed=1, progressbar=False)
     mean, sd = posterior()
     draws = idata["posterior"]["level"]
-    assert draws.dims == ("chain", "draw", "site") and draws.shape == (1, 4_000, 2)
+    assert draws.dims == ("chain", "draw", "site") and draws.shape == (4, 1_000, 2)
     assert list(draws["site"].values) == SITES
-    assert np.all(abs(draws.values[0].mean(0) - mean) < monte_carlo(1) * sd / np.sqrt(4_000))
-    np.testing.assert_allclose(idata["posterior"]["mu"] - draws, [[[1.0, 0.0]] * 4_000], atol=EXACT)
+    error = monte_carlo(1) * sd / np.sqrt(4_000)
+    assert np.all(abs(draws.values.mean((0, 1)) - mean) < error)
+    shift = idata["posterior"]["mu"] - draws
+    np.testing.assert_allclose(shift, np.broadcast_to([1.0, 0.0], shift.shape), atol=EXACT)
     fit = idata["fit"]
     np.testing.assert_allclose(fit["mean_vector"].sel(rows="level[south]"), mean[1], rtol=NUMERIC)
     wanted = np.diag(sd**2)

@@ -140,9 +140,21 @@ def test_eight_schools_improves_on_laplace_and_stays_below_the_evidence():
 def test_unit_base_fits_where_there_is_no_mode():
     model = eight_schools(centred=True)
     with pytest.raises(px.NoModeError):
-        fit("mu", model)
+        fit("mu", model, base=Laplace(px.ModeSearch(starts=2)))
     result = fit("eig", model, base="unit").result
     assert result.converged and -36 < result.elbo < LOG_EVIDENCE_SCHOOLS
+
+
+@pytest.mark.parametrize("base", ["laplace", "match"])
+def test_the_matched_gaussian_is_the_base_where_there_is_no_mode(base, caplog):
+    """Better than its base on the same draws; the default says which it was."""
+    model = eight_schools(centred=True)
+    result = fit("eig", model, base=base).result
+    matched = px.BatchMatchVI(model=model, random_seed=1).fit(progressbar=False).result
+    error = np.hypot(result.elbo_se, matched.elbo_se)
+    assert matched.elbo - monte_carlo(error) < result.elbo < LOG_EVIDENCE_SCHOOLS
+    said = [note for note in result.notes if note.startswith("base match, as there is no Laplace")]
+    assert len(said) == (base == "laplace") == (said[0] in caplog.text if said else False)
 
 
 def flat_direction():

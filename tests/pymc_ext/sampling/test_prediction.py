@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bridge.prediction import in_words, nuts_gradients
 from pymc_ext.density import CallableDensity
 from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.prediction import in_words, nuts_gradients
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
 from tests.needed import needs
