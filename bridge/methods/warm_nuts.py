@@ -12,7 +12,6 @@ import numpy as np
 from bridge.methods.families import FLOW, Made, made
 from bridge.methods.method import Fit, Method, Problem
 from bridge.methods.options import options_text
-from bridge.stan.sampler import StanNUTS, takes
 from bridge.stan.start import stan_start
 from bridge.targets.target import Target
 from pymc_ext.density import CountedDensity, Density, TransportMap
@@ -21,7 +20,6 @@ from pymc_ext.maths.types import Array
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Sampler
-from pymc_ext.sampling.starts import MOST_IN_MODES
 from stan_models import StanDensity, ToolchainError
 
 if TYPE_CHECKING:
@@ -57,6 +55,8 @@ def default_approximation() -> Made:
 
 def sampler_for(density: Density, transport: TransportMap | None) -> Sampler:
     """Stan's own for a Stan program in coordinates that it knows, nutpie for all else."""
+    from bridge.stan.sampler import StanNUTS, takes
+
     return StanNUTS() if takes(density, transport) else NutpieNUTS()
 
 
@@ -73,8 +73,11 @@ def sampled(
     They are not trusted where they have left one behind: started in two, all may drift to one, and
     agree.
     """
+    # SciPy's special functions: a wrong name of a method is said without them
+    from bridge.stan.sampler import takes
     from pymc_ext.sampling.modes import through_modes
     from pymc_ext.sampling.run import sample
+    from pymc_ext.sampling.starts import MOST_IN_MODES
 
     if modes is not None and not hasattr(transport, "inverse"):
         transport = None  # chains that start in other modes need their places in v
@@ -114,7 +117,6 @@ class WarmNUTS:
 
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
         """``draws`` does not matter: as many are made as their ESS asks for."""
-        # SciPy's special functions: a wrong name of a method is said without them
         from pymc_ext.sampling.modes import modes_outside
         from pymc_ext.variational.core.effort import Effort
 

@@ -20,11 +20,13 @@ class HierarchicalVI(AlgorithmVI):
     on the **unconstrained** space, log-Jacobian included: the scale and the mean of some
     coordinates depend on others, as those of a group's effects on its log standard deviation. It
     starts at the Gaussian of :class:`BatchMatchVI`; that batch's scores show which coordinate
-    governs whose scale, no graph and no priors are read. Scales, gates and marginals are added one
-    by one and kept only where the ELBO of fresh draws rises by more than its error; where nothing
-    is found, q is the Gaussian. Some hundred to some thousand scores. Beyond 300
-    parameters rows of locals hold the globals and their own group only, both found from scores, and
-    time and memory grow as D; where there is no such structure q is the low-rank Gaussian.
+    governs whose scale. No priors are read, and of the model only the order in which its variables
+    depend on one another, as one order of conditioning among those tried. Scales, gates and
+    marginals are added one by one and kept only where the ELBO of fresh draws rises by more than
+    its error; where nothing is found, q is the Gaussian. Some hundred to some thousand scores.
+    Beyond 300 parameters rows of locals hold the globals and their own group only, both found from
+    scores, and time and memory grow as D; where there is no such structure q is the low-rank
+    Gaussian.
     ``approx.result.links`` says who governs whom: ``print`` it, or ``links.plot()``. A proposal
     with heavier tails may lie beside q, as of :class:`BatchMatchVI`.
 
