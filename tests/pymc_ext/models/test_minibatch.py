@@ -58,6 +58,6 @@ def test_the_message_names_what_takes_batches() -> None:
     for name in named:
         model = logistic() if name == "viper" else linear()
         idata = px.fit(name, model=model, n=50, draws=20, random_seed=1, progressbar=False)
-        assert idata["posterior"]["beta"].shape == (1, 20, 2)
+        assert idata["posterior"]["beta"].shape == (4, 5, 2)
     (advi,) = re.findall(r"pm\.fit\(method='(\w+)'\)", str(caught.value))
     pm.fit(20, method=advi, model=linear(), progressbar=False)
