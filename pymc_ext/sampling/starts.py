@@ -28,7 +28,7 @@ def require_law(transport: TransportMap) -> None:
         raise DensityError(
             "coordinates must be those of a law with a density, such as a Gaussian whose "
             f"covariance is positive definite, got a {type(transport).__name__} whose log density "
-            f"at latents 0 is {-log_q[0]:g}: give another q, or none (None)"
+            f"at latents 0 is {log_q[0]:g}: give another q, or none (None)"
         )
 
 
