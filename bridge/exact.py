@@ -188,7 +188,7 @@ def in_a_flow(
             ).q  # fmt: skip
         if interrupts.seen:  # the flow took it as its own end
             raise KeyboardInterrupt("interrupted before the flow was fitted")
-        found = _warm(problem, as_transport(q), None, options, seed, fall_back=False)
+        found = _warm(problem, as_transport(q), None, options, seed, False, transport)
     except expected_failures():
         _log.debug("%s failed", BENT, exc_info=True)
         return None
@@ -212,9 +212,10 @@ def _warm(
     options: Sampling,
     seed: int,
     fall_back: bool = True,
+    hierarchy: TransportMap | None = None,
 ) -> Exact:
     target = problem.target
-    found = sampled(target, transport, modes, options, seed, fall_back)
+    found = sampled(target, transport, modes, options, seed, fall_back, hierarchy)
     on = "Stan's NUTS" if found.sampler == StanNUTS.name else found.sampler
     how = "in the approximation's coordinates" if found.in_map else "with its own adaptation"
     verdict = f"{on} {how}: {found.theta.shape[0]} chains, {found.stop_reason}"

@@ -14,7 +14,7 @@ from bridge.methods.families import FittedBy
 from bridge.methods.method import Fit, Method
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.table import METHODS
-from bridge.trust import missed
+from bridge.trust import missed, short_tails
 from pymc_ext.density import DensityError, TransportMap
 from pymc_ext.density.check import NoGradientError
 from pymc_ext.maths.types import Array
@@ -95,13 +95,17 @@ class Search:
             self.attempts,
         )  # fmt: skip
         if found is not None and k is not None:
-            outside = None
+            outside: MissedMass | None = None
+            tails: tuple[str, ...] = ()
             if attempt.good:
                 try:
                     outside, cost = missed(found, k.log_marginal_is, self.seed)
-                    attempt = replace(attempt, search_gradients=cost)
+                    tails, more = short_tails(found, k.weights, self.seed)
+                    attempt = replace(attempt, search_gradients=cost + more)
                 except KeyboardInterrupt:
                     attempt = replace(attempt, good=False, verdict=f"refused: {UNSEARCHED}")
+            if tails:
+                attempt = replace(attempt, good=False, verdict=f"refused: {tails[0]}")
             if outside is not None:
                 attempt = replace(attempt, verdict=f"refused: {outside.sentence}")
                 self.modes = outside if self.modes is None else self.modes.and_more(outside)

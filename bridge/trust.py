@@ -14,8 +14,10 @@ from bridge.targets.draws import group_names
 from bridge.targets.target import Target
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.protocol import Labels
+from pymc_ext.maths.types import Array
 from pymc_ext.sampling.modes import is_visited, left_behind
 from pymc_ext.sampling.progress import now
+from pymc_ext.sampling.tails import tails_not_reached
 from pymc_ext.variational.gaussian.missed_mass import (
     SEARCHED,
     MissedMass,
@@ -25,7 +27,7 @@ from pymc_ext.variational.gaussian.missed_mass import (
 if TYPE_CHECKING:
     from bridge.targets.draws import InferenceData
 
-__all__ = ["doubts_of_nuts", "missed", "missed_by_chains", "not_visited"]
+__all__ = ["doubts_of_nuts", "missed", "missed_by_chains", "not_visited", "short_tails"]
 
 RHAT_AGREES = 1.02  # as `pymc_ext.sampling` judges its chains
 FEWEST_EFFECTIVE = 100  # bulk draws of a quantity below which a mean is not known to .1 sd
@@ -54,6 +56,17 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[MissedMass | None, int]
         density, theta, found.lp.ravel(), found.log_q, log_z, rng, found.transport
     )
     return result if result.matters else None, result.gradients
+
+
+def short_tails(found: Fit, weights: Array | None, seed: int) -> tuple[tuple[str, ...], int]:
+    """Tails of what governs others' scales that weighted draws of a map miss, in a sentence at
+    most; and the gradients that the look took."""
+    if weights is None or found.weighted is None:
+        return (), 0
+    density, rng = CountedDensity(found.target.density), np.random.default_rng([seed, 4])
+    theta = found.weighted.theta.reshape(-1, found.theta.shape[-1])
+    drawn = theta[rng.choice(len(theta), size=MOST_FOR_MASS, p=weights.ravel() / weights.sum())]
+    return tails_not_reached(density, found.transport, drawn), density.gradients
 
 
 def missed_by_chains(found: Fit, seed: int) -> tuple[MissedMass | None, int]:

@@ -67,18 +67,23 @@ def sampled(
     options: Sampling,
     seed: int,
     fall_back: bool = True,
+    hierarchy: TransportMap | None = None,
 ) -> Sampled:
     """Chains from q and from every mode that is known outside it.
 
+    ``hierarchy`` is a map that knows who governs whose scale; by default q.
+
     They are not trusted where they have left one behind: started in two, all may drift to one, and
-    agree.
+    agree; nor where they miss a tail of what governs others' scales.
     """
     # SciPy's special functions: a wrong name of a method is said without them
     from bridge.stan.sampler import takes
     from pymc_ext.sampling.modes import through_modes
     from pymc_ext.sampling.run import sample
     from pymc_ext.sampling.starts import MOST_IN_MODES
+    from pymc_ext.sampling.tails import with_tails
 
+    hierarchy = transport if hierarchy is None else hierarchy
     if modes is not None and not hasattr(transport, "inverse"):
         transport = None  # chains that start in other modes need their places in v
     if find_spec("nutpie") is None and not takes(target.density, transport):
@@ -88,7 +93,7 @@ def sampled(
         extra_starts=None if modes is None else modes.places[:MOST_IN_MODES],
         constrain=target.constrain, fall_back=fall_back,
     )  # fmt: skip
-    return through_modes(found, modes, seed)
+    return with_tails(through_modes(found, modes, seed), target.density, hierarchy)
 
 
 @dataclass(frozen=True)

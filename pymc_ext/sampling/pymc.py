@@ -22,6 +22,7 @@ from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.run import sample as sample_density
 from pymc_ext.sampling.starts import MOST_IN_MODES
+from pymc_ext.sampling.tails import with_tails
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
@@ -124,7 +125,9 @@ def sample(
             seed=random_seed, constrain=approx.constrain,
             extra_starts=_with_modes(extra_starts, modes, approx.density.dimension),
         )  # fmt: skip
-    found = through_modes(found, modes, random_seed)
+    found = with_tails(
+        through_modes(found, modes, random_seed), approx.density, as_transport(approx.q)
+    )
     if not found.trusted:
         logger.warning("%s", found.verdict)
     trace = approx.trace_of(found.theta, {"lp": found.lp, **found.statistics})
