@@ -98,7 +98,7 @@ def by_weights(
     >>> theta = np.random.default_rng(1).standard_normal((1, 4000, 1))
     >>> lq = scipy.stats.norm.logpdf(theta)[..., 0]
     >>> by_weights(WeightedDraws(theta, lq + 1, lq), ["x"], 0.7, 400).verdict
-    'exact: its log ratios to the posterior are constant'
+    'exact wherever it draws: its log ratios to the posterior are constant there'
     """
     lp, lq = draws.lp.ravel(), draws.lq.ravel()
     size = lp.size // repetitions
@@ -123,7 +123,7 @@ def by_weights(
 def _of_khat(k: KHat, limit: float, ess: float) -> tuple[bool, str]:
     """Whether weights make draws of the posterior of it, and why."""
     if k.exact:
-        return True, "exact: its log ratios to the posterior are constant"
+        return True, "exact wherever it draws: its log ratios to the posterior are constant there"
     if np.isnan(k.value):
         return False, f"refused: no k̂ ({k.reason})"
     draws, share = k.draws * len(k.per_repetition), k.ess / k.draws

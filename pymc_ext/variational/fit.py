@@ -101,7 +101,7 @@ def fit(
     >>> idata["fit"]["covariance_matrix"].sel(rows="x[1]", columns="x[1]").item()
     9.0...
     >>> idata["posterior"].attrs["verdict"]
-    'exact: its log ratios to the posterior are constant'
+    'exact wherever it draws: its log ratios to the posterior are constant there'
     """
     require_count("draws", draws)
     inference = _inference(method, model, random_seed)

@@ -132,9 +132,9 @@ def test_an_existing_file_is_replaced_on_request_only(tmp_path, capsys):
     posterior = az.from_netcdf(str(out))["posterior"]
     assert posterior["x"].shape == (4, 25, 2)
     assert posterior.attrs["method"] == "hierarchical" and posterior.attrs["trusted"] == 1
-    assert "exact: its log ratios" in posterior.attrs["reasons"]
+    assert "exact wherever it draws: its log ratios" in posterior.attrs["reasons"]
     assert "stan_version" in posterior.attrs and posterior.attrs["exact"] == 1
-    assert capsys.readouterr().out.count("exact: its log ratios") == 1
+    assert capsys.readouterr().out.count("exact wherever it draws: its log ratios") == 1
 
 
 @pytest.mark.stan

@@ -541,3 +541,35 @@ def test_modes_of_a_later_search_are_known_too() -> None:
     known, heaviest = {id(basin) for basin in first.basins}, search.modes.heaviest
     assert id(heaviest) not in known and heaviest.log_ratio > first.heaviest.log_ratio
     assert known & {id(basin) for basin in search.modes.basins}
+
+
+def test_a_tail_of_a_governor_that_draws_miss_refutes_weights_and_chains(monkeypatch) -> None:
+    """As if the marginal were ten times as wide as it is; as it is, weights answer."""
+    needs("nutpie")
+    target = ZOO["groups-7"].make()
+    assert bridge.fit(target, random_seed=1).method == "hierarchical"
+    monkeypatch.setattr("pymc_ext.sampling.tails.LEAST_SD", 10.0)
+    advice = bridge.fit(target, random_seed=1)
+    assert not advice.trusted
+    for attempt in advice.attempts:
+        assert "the draws miss a tail of " in attempt.verdict or attempt.method == "warm-nuts"
+    assert "\nnot trusted: the draws miss a tail of " in advice.reasons
+
+
+@pytest.mark.stan
+def test_chains_that_agree_without_the_neck_are_not_trusted() -> None:
+    """Twelve groups of four: 5 % of log tau lies below -2.45, no draw below -2.2; R̂ was 1.00."""
+    program = StanProgram(
+        """data { int K; int n; array[K, n] real y; }
+        parameters { real mu; real<lower=0> tau; vector[K] al; real<lower=0> s; }
+        model {
+          mu ~ normal(0, 10); tau ~ normal(0, 2); al ~ normal(mu, tau); s ~ exponential(1);
+          for (k in 1:K) y[k] ~ normal(al[k], s);
+        }"""
+    )
+    rng = np.random.default_rng(100)
+    y = rng.normal(rng.normal(2, 0.3, 12)[:, None], 1.5, (12, 4))
+    advice = bridge.fit(program, {"K": 12, "n": 4, "y": y.tolist()}, random_seed=2)
+    log_tau = np.log(advice.idata["posterior"]["tau"].values)
+    assert advice.trusted == (0.8 < log_tau.std() / 0.885 < 1.25)  # exact, by quadrature
+    assert advice.trusted or "the draws miss a tail of tau (sd 0." in advice.reasons

@@ -77,7 +77,7 @@ class FreshDraws:
     def verdict(self) -> str:
         """The same in words."""
         if self.khat == -np.inf:
-            return "exact: its log ratios to the posterior are constant"
+            return "exact wherever it draws: its log ratios to the posterior are constant there"
         if self.ess == 0:
             return f"log p̃ is −∞ or undefined at all of {self.draws:,} draws of q"
         return described(self.khat, self.ess / self.draws, self.draws)

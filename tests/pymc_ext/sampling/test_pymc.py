@@ -168,3 +168,16 @@ def test_an_approximation_of_another_package_is_refused():
         approx = pm.fit(10, method="advi", progressbar=False)
     with pytest.raises(TypeError, match=r"px\.sample takes what pm.fit gave with a method of this"):
         px.sample(approx)
+
+
+def test_chains_that_miss_a_governors_tail_are_not_trusted(monkeypatch):
+    """As if its marginal were ten times as wide as it is."""
+    monkeypatch.setattr("pymc_ext.sampling.tails.LEAST_SD", 10.0)
+    rng = np.random.default_rng(1)
+    with pm.Model():
+        tau = pm.HalfNormal("tau", 1)
+        theta = pm.Normal("theta", 0, tau, shape=6)
+        pm.Normal("y", theta, 0.5, observed=rng.normal(size=6))
+        approx = pm.fit(method=px.HierarchicalVI(random_seed=1), progressbar=False)
+    attrs = px.sample(approx, ess=50, random_seed=1, progressbar=False)["posterior"].attrs
+    assert attrs["trusted"] == 0 and "the draws miss a tail of tau_log__ (sd" in attrs["reasons"]
