@@ -112,7 +112,10 @@ def _khat(log_ratio: Array) -> float:
     return float(psislw(log_ratio)[1])
 
 
-OF_BATCHES = "log p̃ of a pm.Minibatch is an estimate: fit the model on all data for its k̂"
+OF_BATCHES = (
+    "log p̃ of a pm.Minibatch is an estimate: approx.save(path), and give px.diagnose what "
+    "px.load(path, model=...) makes of it on the model of all rows"
+)
 
 
 @dataclass(frozen=True)
