@@ -22,6 +22,7 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import NORMAL_KURTOSIS, in_words, nuts_gradients
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
+from pymc_ext.variational.hierarchical.map import HierarchicalMap
 
 __all__ = ["Search"]
 
@@ -100,7 +101,10 @@ class Search:
             if attempt.good:
                 try:
                     outside, cost = missed(found, k.log_marginal_is, self.seed)
-                    tails, more = short_tails(found, k.weights, self.seed)
+                    hierarchy = found.transport
+                    if not isinstance(hierarchy, HierarchicalMap):
+                        hierarchy = self.coordinates  # of the best fit before
+                    tails, more = short_tails(found, k.weights, hierarchy, self.seed)
                     attempt = replace(attempt, search_gradients=cost + more)
                 except KeyboardInterrupt:
                     attempt = replace(attempt, good=False, verdict=f"refused: {UNSEARCHED}")

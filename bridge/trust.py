@@ -12,7 +12,7 @@ from bridge.measures.evidence import log_evidence
 from bridge.methods.method import Fit
 from bridge.targets.draws import group_names
 from bridge.targets.target import Target
-from pymc_ext.density import CountedDensity
+from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.density.protocol import Labels
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.modes import is_visited, left_behind
@@ -58,15 +58,17 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[MissedMass | None, int]
     return result if result.matters else None, result.gradients
 
 
-def short_tails(found: Fit, weights: Array | None, seed: int) -> tuple[tuple[str, ...], int]:
-    """Tails of what governs others' scales that weighted draws of a map miss, in a sentence at
-    most; and the gradients that the look took."""
+def short_tails(
+    found: Fit, weights: Array | None, hierarchy: TransportMap | None, seed: int
+) -> tuple[tuple[str, ...], int]:
+    """Tails of what governs others' scales, as a map that is ``hierarchy`` tells, which weighted
+    draws miss, in a sentence at most; and the gradients that the look took."""
     if weights is None or found.weighted is None:
         return (), 0
     density, rng = CountedDensity(found.target.density), np.random.default_rng([seed, 4])
     theta = found.weighted.theta.reshape(-1, found.theta.shape[-1])
     drawn = theta[rng.choice(len(theta), size=MOST_FOR_MASS, p=weights.ravel() / weights.sum())]
-    return tails_not_reached(density, found.transport, drawn), density.gradients
+    return tails_not_reached(density, hierarchy, drawn), density.gradients
 
 
 def missed_by_chains(found: Fit, seed: int) -> tuple[MissedMass | None, int]:
