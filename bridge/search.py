@@ -101,11 +101,13 @@ class Search:
             if attempt.good:
                 try:
                     outside, cost = missed(found, k.log_marginal_is, self.seed)
-                    hierarchy = found.transport
-                    if not isinstance(hierarchy, HierarchicalMap):
-                        hierarchy = self.coordinates  # of the best fit before
-                    tails, more = short_tails(found, k.weights, hierarchy, self.seed)
-                    attempt = replace(attempt, search_gradients=cost + more)
+                    attempt = replace(attempt, search_gradients=cost)
+                    if outside is None:
+                        hierarchy = found.transport
+                        if not isinstance(hierarchy, HierarchicalMap):
+                            hierarchy = self.coordinates  # of the best fit before
+                        tails, more = short_tails(found, k.weights, hierarchy, self.seed)
+                        attempt = replace(attempt, search_gradients=cost + more)
                 except KeyboardInterrupt:
                     attempt = replace(attempt, good=False, verdict=f"refused: {UNSEARCHED}")
             if tails:

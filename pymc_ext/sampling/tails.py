@@ -16,14 +16,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity, Density
 from pymc_ext.density.coordinates import TransportMap
+from pymc_ext.maths.trust_region import curvature_scale
 from pymc_ext.maths.types import Array
+from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.result import Sampled
+from pymc_ext.variational.gaussian.curvature import covariance_root, modified_root
+from pymc_ext.variational.gaussian.endless import RAISED
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.slices import governors_of
 
+Places = NDArray[np.integer]
 MOST_DIMENSIONS, MOST_GOVERNORS = 100, 2  # a Hessian at each place takes 2 D scores
 # Share of the sd by the marginal that draws must have: on ten centred hierarchies of 12 groups the
 # marginal's was .97 to 1.13 of the exact one, and draws of less had sds 12 to 41 % too small.
@@ -34,6 +40,7 @@ FALL = 8.0  # nats below the highest place at which a side ends: less than .1 % 
 NEWTON_STEPS, CLOSE = 8, 0.05  # at one place; decrement (nats) at which they end
 DIFFERENCE = 1e-3  # of a conditional sd, by which scores are differenced
 LONGEST = 3.0  # conditional sds of one Newton step
+UNSEEN = "interrupted before it was known whether draws reach the tails of what governs scales"
 
 
 @dataclass(frozen=True)
@@ -76,22 +83,24 @@ def marginal_of(density: CountedDensity, theta: Array, j: int) -> Marginal | Non
 def _side(
     density: CountedDensity, start: Array, sds: Array, j: int, step: float
 ) -> Iterator[tuple[float, float]]:
-    """Places and log p from the start on in one direction."""
-    at, moved, highest = start, np.zeros_like(start), -np.inf
+    """Places and log p from the start on in one direction, as far as the others have a maximum.
+
+    What lies beyond is left out, which makes the sd smaller and raises no alarm.
+    """
+    last, at, highest = None, start, -np.inf
     for k in range(MOST_PLACES):
         found = _maximum(density, at, sds, j)
         if found is None:
             return
-        moved = found[0] - at if k == 0 else moved + (found[0] - at)  # since the last place
-        at, sds, log_p = found
+        here, sds, log_p = found
         highest = max(highest, log_p)
-        yield float(at[j]), log_p
+        yield float(here[j]), log_p
         if log_p < highest - FALL:
             return
         # the others go on as they went from the last place to this one
-        moved = moved * GROWTH if k else np.zeros_like(at)
-        moved[j] = step * GROWTH**k
-        at = at + moved
+        at = here.copy() if last is None else here + GROWTH * (here - last)
+        at[j] = here[j] + step * GROWTH**k
+        last = here
 
 
 def _conditional_sds(theta: Array, j: int) -> Array:
@@ -106,41 +115,45 @@ def _maximum(
     density: CountedDensity, start: Array, sds: Array, j: int
 ) -> tuple[Array, Array, float] | None:
     """Where log p̃ is highest with θ_j held: the point, conditional sds there, and log p(θ_j)."""
-    at, others = start.copy(), np.delete(np.arange(len(start)), j)
+    at, sds = start.copy(), sds.copy()
+    others = np.delete(np.arange(len(start)), j)
     for _ in range(NEWTON_STEPS):
-        h = DIFFERENCE * sds[others]
-        rows = np.repeat(at[None], 2 * len(others) + 1, axis=0)
-        rows[1 : len(others) + 1][np.arange(len(others)), others] += h
-        rows[len(others) + 1 :][np.arange(len(others)), others] -= h
-        with np.errstate(all="ignore"):
-            log_p, scores = density.log_density_gradient(rows)
-        scores = scores[:, others]
-        plus, minus = scores[1 : len(others) + 1], scores[len(others) + 1 :]
-        H = -(plus - minus) / (2 * h[:, None])
-        H = 0.5 * (H + H.T)
-        if not (np.isfinite(H).all() and np.isfinite(scores[0]).all()):
+        found = _curvature(density, at, others, DIFFERENCE * sds[others])
+        if found is None:
             return None
-        scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(H)), 1e-300))
-        value, vectors = np.linalg.eigh(H * scale[:, None] * scale)
-        flat = value < 1e-6
-        value = np.maximum(np.abs(value), 1e-6)
-        slope = vectors.T @ (scale * scores[0])
-        newton = slope / value
-        decrement = 0.5 * float(newton @ slope)
+        log_p, score, H = found
+        sds[others] = curvature_scale(H)
+        concave = covariance_root(H)
+        root = (concave or modified_root(H))[0]  # of −H's inverse
+        latent = root.T @ score
+        decrement = 0.5 * float(latent @ latent)
         if decrement < CLOSE:
-            if flat.any():
+            if concave is None:
                 return None
-            sds = sds.copy()
-            sds[others] = scale
-            log_det = np.log(value).sum() - 2 * np.log(scale).sum()
-            return at, sds, float(log_p[0] + decrement - 0.5 * log_det)
-        length = np.sqrt(2 * decrement)
-        move = scale * (vectors @ newton) * min(1.0, LONGEST * np.sqrt(len(others)) / length)
-        at = at.copy()
-        at[others] += move
-        sds = sds.copy()
-        sds[others] = scale
+            return at, sds, log_p + decrement + float(np.linalg.slogdet(root)[1])
+        longest = LONGEST * np.sqrt(len(others))
+        at[others] += root @ latent * min(1.0, longest / np.sqrt(2 * decrement))
     return None
+
+
+def _curvature(
+    density: CountedDensity, at: Array, others: Places, h: Array
+) -> tuple[float, Array, Array] | None:
+    """log p̃, score and Hessian in the others, by differences of steps ``h``; None where one is not
+    finite. Of second order, at half the scores of `DifferenceHessian`: a spread is compared."""
+    along = np.zeros((len(others), len(at)))
+    along[np.arange(len(others)), others] = h
+    try:
+        with np.errstate(all="ignore"):
+            log_p, scores = density.log_density_gradient(np.vstack([at, at + along, at - along]))
+    except RAISED:  # such numbers are an error there: the side ends before
+        return None
+    scores = scores[:, others]
+    plus, minus = np.split(scores[1:], 2)
+    H = (plus - minus) / (2 * h[:, None])
+    if not (np.isfinite(log_p[0]) and np.isfinite(H).all() and np.isfinite(scores[0]).all()):
+        return None
+    return float(log_p[0]), scores[0], 0.5 * (H + H.T)
 
 
 def tails_not_reached(
@@ -166,9 +179,15 @@ def tails_not_reached(
 
 
 def with_tails(found: Sampled, density: Density, q: TransportMap | None) -> Sampled:
-    """The answer of chains, not trusted where they miss a tail; what the look takes is counted."""
+    """The answer of chains, not trusted where they miss a tail, nor after Ctrl-C during the look,
+    whose scores are counted. Chains that Ctrl-C ended are not looked at."""
+    if found.stop_reason == INTERRUPTED:
+        return found
     counted = CountedDensity(density)
-    doubts = tails_not_reached(counted, q, found.theta.reshape(-1, found.theta.shape[-1]))
+    try:
+        doubts = tails_not_reached(counted, q, found.theta.reshape(-1, found.theta.shape[-1]))
+    except KeyboardInterrupt:
+        doubts = (UNSEEN,)
     return replace(
         found,
         trusted=found.trusted and not doubts,

@@ -7,9 +7,16 @@ import pytest
 
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity
+from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
-from pymc_ext.sampling.tails import LEAST_SD, marginal_of, tails_not_reached, with_tails
+from pymc_ext.sampling.tails import (
+    LEAST_SD,
+    UNSEEN,
+    marginal_of,
+    tails_not_reached,
+    with_tails,
+)
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from tests.pymc_ext.sampling.targets import Puppeteer, gaussian
@@ -87,6 +94,29 @@ def test_chains_that_miss_a_tail_are_not_trusted_and_the_look_is_counted() -> No
     told = with_tails(found, target, q)
     assert not told.trusted and told.reasons[0].startswith("the draws miss a tail of log_tau")
     assert 100 < told.gradient_evaluations - found.gradient_evaluations < 1500
+
+
+def test_ctrl_c_during_the_look_keeps_the_draws_and_errors_far_out_end_a_side(monkeypatch) -> None:
+    target = funnel()
+    q = Hierarchical().fit(target, random_seed=1).q
+    found = sample(target, q, Puppeteer(), Sampling(ess=50), seed=1)
+
+    def pressed(*_):
+        raise KeyboardInterrupt
+
+    def raising(t):
+        if t[:, 0].min() < -2:
+            raise OverflowError("math range error")
+        return target.log_density(t)
+
+    cut = CallableDensity(raising, lambda t: target.log_density_gradient(t)[1], dimension=5)
+    marginal = marginal_of(CountedDensity(cut), draws_of_funnel(), 0)
+    assert marginal.places[0] >= -2 and marginal.sd < 1
+    interrupted = replace(found, stop_reason=INTERRUPTED)
+    assert with_tails(interrupted, target, q) is interrupted
+    monkeypatch.setattr("pymc_ext.sampling.tails.marginal_of", pressed)
+    told = with_tails(replace(found, trusted=True, reasons=()), target, q)
+    assert told.theta is found.theta and not told.trusted and told.reasons == (UNSEEN,)
 
 
 @pytest.mark.parametrize("name", ["groups-4", "groups-7", "schools-centred"])
