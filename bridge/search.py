@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,7 +23,9 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import NORMAL_KURTOSIS, in_words, nuts_gradients
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
-from pymc_ext.variational.hierarchical.map import HierarchicalMap
+
+if TYPE_CHECKING:
+    from pymc_ext.variational.hierarchical.nested import NestedLaplace
 
 __all__ = ["Search"]
 
@@ -62,6 +65,8 @@ class Search:
         Whether the last one may be taken for the posterior.
     modes
         Outside an approximation that looked good, or outside the best of those that did not.
+    laws
+        Along what governs others' scales, of the last fit that has looked.
     """
 
     def __init__(
@@ -81,6 +86,7 @@ class Search:
         self.weights: Array = np.empty(0)
         self.of_found: Attempt | None = None
         self.modes: MissedMass | None = None
+        self.laws: tuple[NestedLaplace, ...] = ()
         self.trusted = False
         self._elbo, self._log_z = -np.inf, np.nan  # of `found`
 
@@ -102,12 +108,8 @@ class Search:
                 try:
                     outside, cost = missed(found, k.log_marginal_is, self.seed)
                     attempt = replace(attempt, search_gradients=cost)
-                    if outside is None:
-                        hierarchy = found.transport
-                        if not isinstance(hierarchy, HierarchicalMap):
-                            hierarchy = self.coordinates  # of the best fit before
-                        tails, more = short_tails(found, k.weights, hierarchy, self.seed)
-                        attempt = replace(attempt, search_gradients=cost + more)
+                    if outside is None and found.laws is None:
+                        tails = short_tails(found, k.weights, self.laws)
                 except KeyboardInterrupt:
                     attempt = replace(attempt, good=False, verdict=f"refused: {UNSEARCHED}")
             if tails:
@@ -115,6 +117,7 @@ class Search:
             if outside is not None:
                 attempt = replace(attempt, verdict=f"refused: {outside.sentence}")
                 self.modes = outside if self.modes is None else self.modes.and_more(outside)
+            self.laws = self.laws if found.laws is None else found.laws
             self.trusted = attempt.good and outside is None and k.weights is not None
             best = self.found is None or attempt.elbo > self._elbo  # −∞ where p̃ has edges
             if k.weights is not None and (self.trusted or best):

@@ -12,8 +12,8 @@ from bridge.measures.evidence import log_evidence
 from bridge.methods.method import Fit
 from bridge.targets.draws import group_names
 from bridge.targets.target import Target
-from pymc_ext.density import CountedDensity, TransportMap
-from pymc_ext.density.protocol import Labels
+from pymc_ext.density import CountedDensity
+from pymc_ext.density.protocol import Labels, coordinate_names
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.modes import is_visited, left_behind
 from pymc_ext.sampling.progress import now
@@ -26,6 +26,7 @@ from pymc_ext.variational.gaussian.missed_mass import (
 
 if TYPE_CHECKING:
     from bridge.targets.draws import InferenceData
+    from pymc_ext.variational.hierarchical.nested import NestedLaplace
 
 __all__ = ["doubts_of_nuts", "missed", "missed_by_chains", "not_visited", "short_tails"]
 
@@ -49,26 +50,29 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[MissedMass | None, int]
         Of the search.
     """
     now("looking for mass outside the approximation")
-    theta = found.theta.reshape(-1, found.theta.shape[-1])
+    # weights are of what covers more: its log density tells what they miss, where it is known
+    proposal = found.proposal
+    covering = found if proposal is None or proposal.log_q is None else proposal
+    theta = covering.theta.reshape(-1, covering.theta.shape[-1])
     density = CountedDensity(found.target.density)
     rng = np.random.default_rng([seed, 2])
     result = mass_outside(
-        density, theta, found.lp.ravel(), found.log_q, log_z, rng, found.transport
+        density, theta, covering.lp.ravel(), covering.log_q, log_z, rng, found.transport
     )
     return result if result.matters else None, result.gradients
 
 
 def short_tails(
-    found: Fit, weights: Array | None, hierarchy: TransportMap | None, seed: int
-) -> tuple[tuple[str, ...], int]:
-    """Tails of what governs others' scales, as a map that is ``hierarchy`` tells, which weighted
-    draws miss, in a sentence at most; and the gradients that the look took."""
+    found: Fit, weights: Array | None, laws: tuple[NestedLaplace, ...]
+) -> tuple[str, ...]:
+    """Tails along ``laws`` of what governs others' scales, which another fit has found and weighted
+    draws of this one miss, in a sentence at most."""
     if weights is None or found.weighted is None:
-        return (), 0
-    density, rng = CountedDensity(found.target.density), np.random.default_rng([seed, 4])
-    theta = found.weighted.theta.reshape(-1, found.theta.shape[-1])
-    drawn = theta[rng.choice(len(theta), size=MOST_FOR_MASS, p=weights.ravel() / weights.sum())]
-    return tails_not_reached(density, hierarchy, drawn), density.gradients
+        return ()
+    theta, w = found.weighted.theta.reshape(-1, found.theta.shape[-1]), weights.ravel()
+    w = w / w.sum()
+    sd = np.sqrt(w @ (theta - w @ theta) ** 2)
+    return tails_not_reached(laws, sd, coordinate_names(found.target.density))
 
 
 def missed_by_chains(found: Fit, seed: int) -> tuple[MissedMass | None, int]:

@@ -83,7 +83,8 @@ class FittedBy:
                 theta=drawn.theta,
                 lp=drawn.lp,
                 lq=drawn.lq,
-                log_q=getattr(fitted.q, "log_density", None),
+                log_q=drawn.log_q,
+                laws=getattr(result, "laws", None),
                 transport=as_transport(fitted.q),
                 proposal=weighted,
                 losses=losses if len(losses) else None,
@@ -143,7 +144,8 @@ class _Drawn:
         self.undefined += int(np.isnan(lp).sum())
         lp = np.where(np.isnan(lp), -np.inf, lp)
         self.parts = [(theta, lp, lq)]
-        return WeightedDraws(theta[None, :draws], lp[None, :draws], lq[None, :draws])
+        log_q = getattr(self.q, "log_density", None)
+        return WeightedDraws(theta[None, :draws], lp[None, :draws], lq[None, :draws], log_q)
 
     def _again(self, log_ratios: Array, generator: np.random.Generator) -> None:
         from pymc_ext.variational.core.posterior import draws_of

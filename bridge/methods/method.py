@@ -18,6 +18,7 @@ from pymc_ext.maths.types import Array
 if TYPE_CHECKING:
     import pymc as pm
 
+    from pymc_ext.variational.hierarchical.nested import NestedLaplace
     from stan_models import StanProgram
     from stan_models.density import Data
 
@@ -73,11 +74,12 @@ class Problem(Protocol):
 
 @dataclass(frozen=True)
 class WeightedDraws:
-    """Draws of which importance weights p̃/q are taken; shapes as in :class:`Fit`."""
+    """Draws of which importance weights p̃/q are taken; as in :class:`Fit`."""
 
     theta: Array
     lp: Array
     lq: Array
+    log_q: LogDensity | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,9 @@ class Fit:
         log q at any point, (N, D) -> (N,); None where the method does not give it.
     proposal
         Draws of what the method offers for importance weights beside q; None where q serves.
+    laws
+        Along what governs others' scales, as a hierarchical map knows it, whose tails the weights
+        reach; None where nobody has looked.
     transport
         θ = T(v) of q, in whose coordinates NUTS can run; None where q has no pullback.
     seconds
@@ -126,6 +131,7 @@ class Fit:
     lq: Array | None = None
     log_q: LogDensity | None = None
     proposal: WeightedDraws | None = None
+    laws: tuple[NestedLaplace, ...] | None = None
     transport: TransportMap | None = None
     compile_seconds: float | None = None
     density_evaluations: int | None = None
@@ -141,7 +147,7 @@ class Fit:
         """What k̂ and weights are of: the proposal, else q; None for a sampler."""
         if self.proposal is not None or self.lq is None:
             return self.proposal
-        return WeightedDraws(self.theta, self.lp, self.lq)
+        return WeightedDraws(self.theta, self.lp, self.lq, self.log_q)
 
 
 RunMethod = Callable[[Problem, int, int], Fit]

@@ -119,7 +119,9 @@ def sample(
     options = Sampling(ess=ess, budget=budget, chains=chains, target_acceptance=target_accept)
     with at_work(progressbar):
         now("looking for modes outside the approximation")
-        modes = modes_outside(approx.density, approx.q, random_seed) if search else None
+        modes = None
+        if search:
+            modes = modes_outside(approx.density, approx.q, random_seed, approx.proposal)
         found = sample_density(
             approx.density, coordinates_of(approx.q, random_seed), sampler or NutpieNUTS(), options,
             seed=random_seed, constrain=approx.constrain,

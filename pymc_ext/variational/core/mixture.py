@@ -22,7 +22,7 @@ class Component(Posterior, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PosteriorMixture(ByValue):
-    """Σ_k w_k q_k; ``log_weights`` (K,), normalised; each q_k of D normals."""
+    """Σ_k w_k q_k; ``log_weights`` (K,), normalised."""
 
     log_weights: Array
     components: tuple[Component, ...]
@@ -34,16 +34,16 @@ class PosteriorMixture(ByValue):
 
     @property
     def latent_dimension(self) -> int:
-        """One normal chooses the component, D make the draw."""
-        return self.dimension + 1
+        """One normal chooses the component, as many as that needs make the draw."""
+        return 1 + max(component.latent_dimension for component in self.components)
 
     def forward(self, z: Array) -> tuple[Array, Array]:
-        """Draws and log q, (N, 1 + D) -> (N, D), (N,)."""
+        """Draws and log q, (N, K) -> (N, D), (N,)."""
         edges = np.cumsum(np.exp(self.log_weights))[:-1]
         k = (ndtr(z[:, :1]) > edges).sum(axis=1)  # Φ(z₀) is uniform
         theta = np.empty((len(z), self.dimension))
         for i, component in enumerate(self.components):
-            theta[k == i] = component.forward(z[k == i, 1:])[0]
+            theta[k == i] = component.forward(z[k == i, 1 : 1 + component.latent_dimension])[0]
         return theta, self.log_density(theta)
 
     def log_density(self, theta: Array) -> Array:

@@ -23,6 +23,7 @@ class Purpose(IntEnum):
     GUARD = 105  # draws on which a flow and its base are compared
     DEFENCE = 106  # draws of a proposal with heavier tails
     SEARCH = 107  # draws and paths that look for modes outside q before chains start
+    NECKS = 108  # draws of a proposal that reaches the necks of funnels
 
 
 def stream(random_seed: int | None, purpose: Purpose) -> np.random.Generator:

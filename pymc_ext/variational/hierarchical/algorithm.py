@@ -62,6 +62,8 @@ from pymc_ext.variational.hierarchical.moments import (
     governors_first,
     moments_in,
 )
+from pymc_ext.variational.hierarchical.nested import NestedLaplace
+from pymc_ext.variational.hierarchical.reach import Reached, reaching
 from pymc_ext.variational.hierarchical.slices import lacking
 from pymc_ext.variational.hierarchical.structure import find_structure
 from pymc_ext.variational.hierarchical.training import Free, Training
@@ -76,9 +78,14 @@ ADVICE = "its conditional laws are not a hierarchy's; use a flow, or NUTS in q's
 
 @dataclass(frozen=True)
 class HierarchicalResult(FitResult):
-    """How a fit went, with its :class:`~.links.Links`: who governs whose scale."""
+    """How a fit went, with its :class:`~.links.Links`: who governs whose scale.
+
+    ``laws`` are those of :mod:`.nested` along what governs most, None where they were not looked
+    for; weights reach their tails.
+    """
 
     links: Links = field(default_factory=Links)
+    laws: tuple[NestedLaplace, ...] | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"{super().__str__()}\n{self.links}"
@@ -97,6 +104,9 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         the rest, 20 are enough.
     rounds
         How often freedoms that the last training's residuals show are added.
+    necks
+        Whether to look for tails of governors that q lacks, which weights then reach. A sampler's
+        coordinates need no weights.
 
     Examples
     --------
@@ -116,6 +126,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
     paths: int = PATHS
     longest_block: int = LONGEST_BLOCK
     rounds: int = ROUNDS
+    necks: bool = True
 
     def __post_init__(self) -> None:
         for label in ("paths", "longest_block", "rounds"):
@@ -162,19 +173,26 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         known = None
         if isinstance(q, HierarchicalMap):
             known = lacking(density, q, stream(seed, Purpose.DEFENCE))
-        proposal, fresh_proposal = defended(q, density, fresh, seed, known)
+        proposal, judged = defended(q, density, fresh, seed, known)
+        reached = Reached(None, proposal, judged)
+        if isinstance(q, HierarchicalMap) and self.necks:
+            try:
+                reached = reaching(q, density, fresh, proposal, judged, seed)
+            except KeyboardInterrupt as stop:
+                converged, why = False, unfinished(stop)
         result = HierarchicalResult(
             method=self.name,
             converged=converged,
             stop_reason=why,
             iterations=len(monitor.losses),
             fresh=fresh,
-            fresh_proposal=fresh_proposal,
-            notes=notes_on(fresh_proposal or fresh, ADVICE)
+            fresh_proposal=reached.fresh,
+            notes=notes_on(reached.fresh or fresh, ADVICE)
             + ((NO_ARROW,) if why.startswith(NO_ARROW) else ()),
             links=links,
+            laws=reached.laws,
         )
-        return Fitted(q, result, state=q, proposal=proposal)
+        return Fitted(q, result, state=q, proposal=reached.proposal)
 
     def _dense(
         self, density: CountedDensity, start: Array, seed: int | None, course: Course
