@@ -65,8 +65,8 @@ class Search:
         Whether the last one may be taken for the posterior.
     modes
         Outside an approximation that looked good, or outside the best of those that did not.
-    laws
-        Along what governs others' scales, of the last fit that has looked.
+    law
+        Along what governs others' scales, of the last fit that found one.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Search:
         self.weights: Array = np.empty(0)
         self.of_found: Attempt | None = None
         self.modes: MissedMass | None = None
-        self.laws: tuple[NestedLaplace, ...] = ()
+        self.law: NestedLaplace | None = None
         self.trusted = False
         self._elbo, self._log_z = -np.inf, np.nan  # of `found`
 
@@ -108,8 +108,8 @@ class Search:
                 try:
                     outside, cost = missed(found, k.log_marginal_is, self.seed)
                     attempt = replace(attempt, search_gradients=cost)
-                    if outside is None and found.laws is None:
-                        tails = short_tails(found, k.weights, self.laws)
+                    if outside is None and found.law is None:
+                        tails = short_tails(found, k.weights, self.law)
                 except KeyboardInterrupt:
                     attempt = replace(attempt, good=False, verdict=f"refused: {UNSEARCHED}")
             if tails:
@@ -117,7 +117,7 @@ class Search:
             if outside is not None:
                 attempt = replace(attempt, verdict=f"refused: {outside.sentence}")
                 self.modes = outside if self.modes is None else self.modes.and_more(outside)
-            self.laws = self.laws if found.laws is None else found.laws
+            self.law = found.law or self.law
             self.trusted = attempt.good and outside is None and k.weights is not None
             best = self.found is None or attempt.elbo > self._elbo  # −∞ where p̃ has edges
             if k.weights is not None and (self.trusted or best):

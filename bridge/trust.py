@@ -62,17 +62,15 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[MissedMass | None, int]
     return result if result.matters else None, result.gradients
 
 
-def short_tails(
-    found: Fit, weights: Array | None, laws: tuple[NestedLaplace, ...]
-) -> tuple[str, ...]:
-    """Tails along ``laws`` of what governs others' scales, which another fit has found and weighted
-    draws of this one miss, in a sentence at most."""
-    if weights is None or found.weighted is None:
+def short_tails(found: Fit, weights: Array | None, law: NestedLaplace | None) -> tuple[str, ...]:
+    """Tails of what governs others' scales, along a ``law`` that another fit has found, which
+    weighted draws of this one miss, in a sentence at most."""
+    if law is None or weights is None or found.weighted is None:
         return ()
     theta, w = found.weighted.theta.reshape(-1, found.theta.shape[-1]), weights.ravel()
     w = w / w.sum()
     sd = np.sqrt(w @ (theta - w @ theta) ** 2)
-    return tails_not_reached(laws, sd, coordinate_names(found.target.density))
+    return tails_not_reached(law, sd, coordinate_names(found.target.density))
 
 
 def missed_by_chains(found: Fit, seed: int) -> tuple[MissedMass | None, int]:

@@ -84,7 +84,7 @@ class FittedBy:
                 lp=drawn.lp,
                 lq=drawn.lq,
                 log_q=drawn.log_q,
-                laws=getattr(result, "laws", None),
+                law=getattr(result, "law", None),
                 transport=as_transport(fitted.q),
                 proposal=weighted,
                 losses=losses if len(losses) else None,

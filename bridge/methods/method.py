@@ -99,9 +99,9 @@ class Fit:
         log q at any point, (N, D) -> (N,); None where the method does not give it.
     proposal
         Draws of what the method offers for importance weights beside q; None where q serves.
-    laws
+    law
         Along what governs others' scales, as a hierarchical map knows it, whose tails the weights
-        reach; None where nobody has looked.
+        reach; None where there is none.
     transport
         θ = T(v) of q, in whose coordinates NUTS can run; None where q has no pullback.
     seconds
@@ -131,7 +131,7 @@ class Fit:
     lq: Array | None = None
     log_q: LogDensity | None = None
     proposal: WeightedDraws | None = None
-    laws: tuple[NestedLaplace, ...] | None = None
+    law: NestedLaplace | None = None
     transport: TransportMap | None = None
     compile_seconds: float | None = None
     density_evaluations: int | None = None

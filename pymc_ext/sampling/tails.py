@@ -18,7 +18,7 @@ from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.nested import NestedLaplace
-from pymc_ext.variational.hierarchical.reach import laws_of_governors
+from pymc_ext.variational.hierarchical.reach import law_of_governors
 
 # Share of the sd by the marginal that draws must have: on ten centred hierarchies of 12 groups the
 # marginal's was .97 to 1.13 of the exact one, and draws of less had sds 12 to 41 % too small.
@@ -26,22 +26,20 @@ LEAST_SD = 0.8
 UNSEEN = "interrupted before it was known whether draws reach the tails of what governs scales"
 
 
-def tails_not_reached(
-    laws: Sequence[NestedLaplace], sd: Array, names: Sequence[str]
-) -> tuple[str, ...]:
-    """A sentence where draws have far less spread than ``laws`` along what governs others' scales.
+def tails_not_reached(law: NestedLaplace, sd: Array, names: Sequence[str]) -> tuple[str, ...]:
+    """A sentence where draws have far less spread along what governs others' scales than a law.
 
     Parameters
     ----------
-    laws
-        Of governors.
+    law
+        Along governors.
     sd, names
         Of the draws' coordinates, (D,), and what these are called.
     """
     found = [
-        f"{names[law.j]} (sd {sd[law.j]:.2g}, by Laplace's method {law.sd_along:.2g})"
-        for law in laws
-        if sd[law.j] < LEAST_SD * law.sd_along
+        f"{names[j]} (sd {sd[j]:.2g}, by Laplace's method {of_law:.2g})"
+        for j, of_law in zip(law.governors, law.sd_along, strict=True)
+        if sd[j] < LEAST_SD * of_law
     ]
     if not found:
         return ()
@@ -56,10 +54,12 @@ def with_tails(found: Sampled, density: Density, q: TransportMap | None) -> Samp
     whose scores are counted. Chains that Ctrl-C ended are not looked at."""
     if found.stop_reason == INTERRUPTED or not isinstance(q, HierarchicalMap):
         return found
+    doubts: tuple[str, ...] = ()
     counted, theta = CountedDensity(density), found.theta.reshape(-1, found.theta.shape[-1])
     try:
-        laws = laws_of_governors(counted, q, theta)
-        doubts = tails_not_reached(laws, theta.std(axis=0), coordinate_names(density))
+        law = law_of_governors(counted, q, theta)
+        if law is not None:
+            doubts = tails_not_reached(law, theta.std(axis=0), coordinate_names(density))
     except KeyboardInterrupt:
         doubts = (UNSEEN,)
     return replace(

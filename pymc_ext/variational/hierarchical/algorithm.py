@@ -80,12 +80,12 @@ ADVICE = "its conditional laws are not a hierarchy's; use a flow, or NUTS in q's
 class HierarchicalResult(FitResult):
     """How a fit went, with its :class:`~.links.Links`: who governs whose scale.
 
-    ``laws`` are those of :mod:`.nested` along what governs most, None where they were not looked
-    for; weights reach their tails.
+    ``law`` is that of :mod:`.nested` along what governs most, whose tails weights reach; None where
+    nothing governs, in more than 100 dimensions, or where it was not looked for.
     """
 
     links: Links = field(default_factory=Links)
-    laws: tuple[NestedLaplace, ...] | None = field(default=None, repr=False)
+    law: NestedLaplace | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"{super().__str__()}\n{self.links}"
@@ -190,7 +190,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
             notes=notes_on(reached.fresh or fresh, ADVICE)
             + ((NO_ARROW,) if why.startswith(NO_ARROW) else ()),
             links=links,
-            laws=reached.laws,
+            law=reached.law,
         )
         return Fitted(q, result, state=q, proposal=reached.proposal)
 

@@ -1,9 +1,9 @@
 """A proposal beside the map that reaches the tails of what governs others' scales.
 
 Draws of q know nothing of a neck that q lacks: its weights look well, and the sd of a log scale is
-a fifth too small. Laws by Laplace's method along the governors (:mod:`.nested`) know it, and are
-too rough in the bulk: half of the proposal's draws are q's, the others theirs, so that no weight is
-more than twice what q gives, nor more than a few times what they do.
+a fifth too small. A law by Laplace's method along the governors (:mod:`.nested`) knows it, and may
+be too rough in the bulk: half of the proposal's draws are q's, the others of that law, so that no
+weight is more than twice what either gives.
 """
 
 from __future__ import annotations
@@ -24,21 +24,27 @@ from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.nested import NestedLaplace, nested_laplace
 from pymc_ext.variational.hierarchical.slices import governors_of
 
-MOST_DIMENSIONS, MOST_GOVERNORS = 100, 2  # a Hessian at each place takes 2 D scores
+MOST_DIMENSIONS = 100  # a Hessian at each place takes 2 D scores
+MOST_GOVERNORS = 3  # cells in a space of as many dimensions
 # Share of the law's sd below which a proposal has to reach further: sds are to be known to a
 # twentieth, the error of a mean of 400 draws.
 NEARLY = 0.95
 
 
-def laws_of_governors(
+def law_of_governors(
     density: CountedDensity, q: HierarchicalMap, theta: Array
-) -> tuple[NestedLaplace, ...]:
-    """Along what governs most, around draws ``theta`` (N, D); none beyond 100 dimensions."""
+) -> NestedLaplace | None:
+    """Along what governs most, around draws ``theta`` (N, D): of three governors, or as many as
+    the others have a maximum given them. None beyond 100 dimensions."""
     if q.dimension > MOST_DIMENSIONS:
-        return ()
-    along = (int(q.order[place]) for place in governors_of(q)[:MOST_GOVERNORS])
-    found = (nested_laplace(density, theta, j, q.order) for j in along)
-    return tuple(law for law in found if law is not None)
+        return None
+    along = [int(q.order[place]) for place in governors_of(q)[:MOST_GOVERNORS]]
+    while along:
+        law = nested_laplace(density, theta, along, q.order)
+        if law is not None:
+            return law
+        along.pop()
+    return None
 
 
 @dataclass(frozen=True)
@@ -47,13 +53,13 @@ class Reached:
 
     Parameters
     ----------
-    laws
-        Along governors; None where they were not looked for, or not to the end.
+    law
+        Along governors; None where there is none, or nobody has looked to the end.
     proposal, fresh
         Beside q and how its own draws judge it; None where q serves.
     """
 
-    laws: tuple[NestedLaplace, ...] | None = None
+    law: NestedLaplace | None = None
     proposal: Posterior | None = None
     fresh: FreshDraws | None = None
 
@@ -66,7 +72,7 @@ def reaching(
     fresh_proposal: FreshDraws | None,
     seed: int | None,
 ) -> Reached:
-    """``proposal``, or with laws of governors where these reach further or weights do not serve.
+    """``proposal``, or with a law of governors where this reaches further or weights do not serve.
 
     Parameters
     ----------
@@ -82,15 +88,16 @@ def reaching(
         return Reached(None, proposal, fresh_proposal)
     drawn = DrawnAgain(weighted, judged)
     theta, w = np.concatenate(list(drawn.theta())), drawn.weights
-    laws = laws_of_governors(density, q, theta)
+    law = law_of_governors(density, q, theta)
+    if law is None:
+        return Reached(None, proposal, fresh_proposal)
     mean = w @ theta
     sd = np.sqrt(w @ (theta - mean) ** 2)
-    short = any(sd[law.j] < NEARLY * law.sd_along for law in laws)
-    if not laws or not (short or judged.khat > KHAT_USABLE):
-        return Reached(laws, proposal, fresh_proposal)
-    shares = np.array([0.5, *[0.5 / len(laws)] * len(laws)])
-    mixture = PosteriorMixture(np.log(shares), (weighted, *laws))
+    short = np.any(sd[law.governors] < NEARLY * law.sd_along)
+    if not short and judged.khat <= KHAT_USABLE:
+        return Reached(law, proposal, fresh_proposal)
+    mixture = PosteriorMixture(np.log([0.5, 0.5]), (weighted, law))
     found = fresh_draws(mixture, density, stream(seed, Purpose.NECKS))
     if short or found.khat < judged.khat:  # of what q lacks its own draws know nothing
-        return Reached(laws, mixture, found)
-    return Reached(laws, proposal, fresh_proposal)
+        return Reached(law, mixture, found)
+    return Reached(law, proposal, fresh_proposal)

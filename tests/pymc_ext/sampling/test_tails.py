@@ -13,7 +13,7 @@ from pymc_ext.sampling.run import sample
 from pymc_ext.sampling.tails import LEAST_SD, UNSEEN, tails_not_reached, with_tails
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
-from pymc_ext.variational.hierarchical.reach import laws_of_governors
+from pymc_ext.variational.hierarchical.reach import law_of_governors
 from tests.pymc_ext.sampling.targets import Puppeteer
 from tests.pymc_ext.variational.hierarchical.funnels import draws_of_funnel, funnel
 
@@ -28,8 +28,8 @@ def test_draws_without_the_neck_are_doubted_and_those_with_it_are_not() -> None:
     fitted = Hierarchical().fit(funnel(), random_seed=1)
     names = ["log_tau", *"abcd"]
     exact, short = draws_of_funnel(), draws_of_funnel(lowest=-0.8)
-    assert tails_not_reached(fitted.result.laws, exact.std(axis=0), names) == ()
-    (sentence,) = tails_not_reached(fitted.result.laws, short.std(axis=0), names)
+    assert tails_not_reached(fitted.result.law, exact.std(axis=0), names) == ()
+    (sentence,) = tails_not_reached(fitted.result.law, short.std(axis=0), names)
     assert sentence.startswith("the draws miss a tail of log_tau (sd 0.7")
     assert "by Laplace's method 1)" in sentence and "non-centred" in sentence
     assert 0.65 < short[:, 0].std() < LEAST_SD
@@ -61,7 +61,7 @@ def test_ctrl_c_during_the_look_keeps_the_draws(monkeypatch) -> None:
 
     interrupted = replace(found, stop_reason=INTERRUPTED)
     assert with_tails(interrupted, target, q) is interrupted
-    monkeypatch.setattr("pymc_ext.sampling.tails.laws_of_governors", pressed)
+    monkeypatch.setattr("pymc_ext.sampling.tails.law_of_governors", pressed)
     told = with_tails(found, target, q)
     assert told.theta is found.theta and not told.trusted and told.reasons == (UNSEEN,)
 
@@ -71,6 +71,6 @@ def test_exact_draws_of_hierarchies_are_not_doubted(name) -> None:
     target = ZOO[name].make()
     q = Hierarchical().fit(target, random_seed=1).q
     draws = target.draws(4000, np.random.default_rng(1))
-    laws = laws_of_governors(CountedDensity(target), q, draws)
+    law = law_of_governors(CountedDensity(target), q, draws)
     names = [str(k) for k in range(target.dimension)]
-    assert tails_not_reached(laws, draws.std(axis=0), names) == ()
+    assert tails_not_reached(law, draws.std(axis=0), names) == ()

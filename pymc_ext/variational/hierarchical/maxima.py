@@ -1,0 +1,162 @@
+"""Maxima of all other coordinates with a few held: a path of them along one of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.maths.trust_region import curvature_scale
+from pymc_ext.maths.types import Array
+from pymc_ext.variational.gaussian.curvature import covariance_root, modified_root
+from pymc_ext.variational.gaussian.endless import RAISED
+
+Coordinates = NDArray[np.integer]
+GROWTH = 1.25  # of steps, from place to place
+MOST_PLACES = 20  # on one side: a tail of two hundred sds
+NEWTON_STEPS, CLOSE = 8, 0.05  # at one place; decrement (nats) at which they end
+DIFFERENCE = 1e-3  # of a conditional sd, by which scores are differenced
+LONGEST = 3.0  # conditional sds of one Newton step
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """Where log p̃ is highest with the governors held.
+
+    Parameters
+    ----------
+    theta
+        The point, (D,).
+    log_density
+        log p̃ there.
+    root
+        C with C Cᵀ = Λ⁻¹, the inverse of −H in the others, upper triangular, (D − G, D − G).
+    """
+
+    theta: Array
+    log_density: float
+    root: Array
+
+    @property
+    def sds(self) -> Array:
+        """Of the others, each given all else, (D − G,)."""
+        inverse = solve_triangular(self.root, np.eye(len(self.root)))
+        return 1 / np.linalg.norm(inverse, axis=0)
+
+    @property
+    def log_p(self) -> float:
+        """log p(t), up to a constant."""
+        return self.log_density + float(np.log(np.diag(self.root)).sum())
+
+
+def maxima_along(
+    density: CountedDensity,
+    middle: Maximum,
+    j: int,
+    others: Coordinates,
+    step: float,
+    fall: float,
+) -> tuple[Maximum, ...]:
+    """From the middle on in both directions along θ_j, in the order of their places.
+
+    A side ends where log p(θ_j) has fallen by ``fall`` nats, or where the others have no maximum:
+    what lies beyond is left out, which makes the marginal's sd smaller and raises no alarm.
+
+    Parameters
+    ----------
+    density, others, step
+        As of :func:`maximum_near`; the first step.
+    middle
+        The maximum from which it starts.
+    j
+        The coordinate.
+    """
+    below = list(_side(density, middle, j, others, -step, fall))
+    return *reversed(below), middle, *_side(density, middle, j, others, step, fall)
+
+
+def _side(
+    density: CountedDensity,
+    middle: Maximum,
+    j: int,
+    others: Coordinates,
+    step: float,
+    fall: float,
+) -> Iterator[Maximum]:
+    last, here, highest = None, middle, middle.log_p
+    for k in range(MOST_PLACES):
+        at = here.theta.copy()
+        if last is not None:  # the others go on as they went from the last place to this one
+            at += GROWTH * (here.theta - last.theta)
+        at[j] = here.theta[j] + step * GROWTH**k
+        found = maximum_near(density, at, here.sds, others)
+        if found is None:
+            return
+        yield found
+        highest = max(highest, found.log_p)
+        if found.log_p < highest - fall:
+            return
+        last, here = here, found
+
+
+def maximum_near(
+    density: CountedDensity, start: Array, sds: Array, others: Coordinates
+) -> Maximum | None:
+    """The maximum in ``others`` by Newton steps, of which the last one's Hessian is not its own.
+
+    Parameters
+    ----------
+    density
+        log p̃ and its score; a Hessian takes two scores a coordinate.
+    start
+        θ, (D,).
+    sds
+        Rough ones of the others, each given all else.
+    others
+        Coordinates that move, (D − G,), each of which the root lets depend on those behind it.
+    """
+    at = start.copy()
+    for _ in range(NEWTON_STEPS):
+        found = _curvature(density, at, others, DIFFERENCE * sds)
+        if found is None:
+            return None
+        log_p, score, H = found
+        sds = curvature_scale(H)
+        concave = covariance_root(H)
+        root = (concave or modified_root(H))[0]
+        latent = root.T @ score
+        decrement = 0.5 * float(latent @ latent)
+        step = root @ latent
+        if decrement < CLOSE:
+            if concave is None:
+                return None
+            at[others] += step
+            return Maximum(at, log_p + decrement, root)
+        longest = LONGEST * np.sqrt(len(others))
+        at[others] += step * min(1.0, longest / np.sqrt(2 * decrement))
+    return None
+
+
+def _curvature(
+    density: CountedDensity, at: Array, others: Coordinates, h: Array
+) -> tuple[float, Array, Array] | None:
+    """log p̃, score and Hessian in the others, by differences of steps ``h``; None where one is not
+    finite. Of second order, at half the scores of `DifferenceHessian`: a law is drawn from, and
+    weights correct it."""
+    along = np.zeros((len(others), len(at)))
+    along[np.arange(len(others)), others] = h
+    try:
+        with np.errstate(all="ignore"):
+            log_p, scores = density.log_density_gradient(np.vstack([at, at + along, at - along]))
+    except RAISED:  # such numbers are an error there: the side ends before
+        return None
+    scores = scores[:, others]
+    plus, minus = np.split(scores[1:], 2)
+    H = (plus - minus) / (2 * h[:, None])
+    if not (np.isfinite(log_p[0]) and np.isfinite(H).all() and np.isfinite(scores[0]).all()):
+        return None
+    return float(log_p[0]), scores[0], 0.5 * (H + H.T)
