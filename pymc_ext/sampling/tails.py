@@ -163,7 +163,7 @@ def tails_not_reached(
     marginal has; none where q is no map, has no governors, or more than `MOST_DIMENSIONS`."""
     if not isinstance(q, HierarchicalMap) or q.dimension > MOST_DIMENSIONS:
         return ()
-    names = density.unconstrained_names
+    names = density.value_names
     found = []
     for place in governors_of(q)[:MOST_GOVERNORS]:
         j = int(q.order[place])
