@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from numbers import Real
 
 
@@ -28,3 +29,18 @@ def require_type(label: str, value: object, kind: type) -> None:
     """
     if not isinstance(value, kind):
         raise TypeError(f"{label} must be a {kind.__name__}(...), got {value!r}")
+
+
+def require_path(label: str, value: object) -> None:
+    """TypeError unless ``value`` names a file or a folder.
+
+    >>> require_path("path", None)
+    Traceback (most recent call last):
+    ...
+    TypeError: path must be a text or a pathlib.Path, got None: give the name of a file or a folder
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(
+            f"{label} must be a text or a pathlib.Path, got {value!r}: give the name of a file or "
+            "a folder"
+        )
