@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from numbers import Real
+from numbers import Integral, Real
+
+import numpy as np
 
 
 def require_number(label: str, value: object) -> None:
@@ -16,6 +18,43 @@ def require_number(label: str, value: object) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{label} must be a number, got {value!r}")
+
+
+def require_integer(label: str, value: object) -> None:
+    """TypeError unless ``value`` is an integer.
+
+    >>> require_integer("draws", 2.5)
+    Traceback (most recent call last):
+    ...
+    TypeError: draws must be an integer, got 2.5
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{label} must be an integer, got {value!r}")
+
+
+def require_count(label: str, value: object) -> None:
+    """ValueError unless ``value`` is a positive integer.
+
+    >>> require_count("chains", 0)
+    Traceback (most recent call last):
+    ...
+    ValueError: chains must be an integer >= 1, got 0
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{label} must be an integer >= 1, got {value!r}")
+
+
+def require_flag(label: str, value: object, otherwise: str = "") -> None:
+    """TypeError unless ``value`` is a bool; ``otherwise`` says what else the caller takes.
+
+    >>> require_flag("prior", 3)
+    Traceback (most recent call last):
+    ...
+    TypeError: prior must be True or False, got 3
+    """
+    if not isinstance(value, bool | np.bool_):
+        more = f", or {otherwise}" if otherwise else ""
+        raise TypeError(f"{label} must be True or False{more}, got {value!r}")
 
 
 def require_type(label: str, value: object, kind: type) -> None:
