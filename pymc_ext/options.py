@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from numbers import Integral, Real
 
 import numpy as np
@@ -42,6 +43,33 @@ def require_count(label: str, value: object) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{label} must be an integer >= 1, got {value!r}")
+
+
+def require_memory(label: str, rows: int, columns: int) -> None:
+    """ValueError where arrays of so many rows do not fit in all the memory of this machine.
+
+    Two are there at once, wherever rows are drawn: what they are made from, and they themselves.
+
+    >>> require_memory("draws", 10**15, 2)
+    Traceback (most recent call last):
+    ...
+    ValueError: draws=1000000000000000 takes at least 32,000,000 GB, for arrays of shape ...
+    """
+    needed, there = 2 * 8 * int(rows) * int(columns), machine_memory()
+    if there is not None and needed > there:
+        raise ValueError(
+            f"{label}={rows} takes at least {needed / 1e9:,.0f} GB, for arrays of shape ({rows}, "
+            f"{columns}), and this machine has {there / 1e9:,.0f} GB of memory: ask for fewer"
+        )
+
+
+@cache
+def machine_memory() -> int | None:
+    """Bytes, free or not, as what is in use may be caches; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
 
 
 def require_flag(label: str, value: object, otherwise: str = "") -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import bridge
 import pymc_ext as px
+from pymc_ext import options
 from stan_models import StanProgram
 
 CASE = "two_successes-bernoulli_beta"
@@ -157,3 +158,33 @@ def test_what_is_no_stan_program_is_said(source) -> None:
         StanProgram(source)
     with pytest.raises(TypeError, match="name must be a text, such as 'schools', or None, got 3"):
         StanProgram("parameters { real x; } model { }", name=3)
+
+
+FAR = 10**13  # numbers: more than any machine of today holds
+TOO_MANY = rf"draws={FAR} takes at least 160,000 GB, for arrays of shape \({FAR}, 1\), and this"
+
+
+def test_draws_beyond_the_memory_are_refused_before_any_are_made(model, approx, tmp_path) -> None:
+    for call in (
+        lambda: px.fit("laplace", model=model, draws=FAR, progressbar=False),
+        lambda: approx.sample(FAR),
+        lambda: approx.evaluate(FAR),
+        lambda: px.diagnose(approx, draws=FAR),
+        lambda: bridge.fit(model, draws=FAR, prior=True, progressbar=False),
+        lambda: bridge.fit(model, fresh_draws=FAR, progressbar=False),
+        lambda: bridge.compare(CASE, "laplace", 1, out=tmp_path, draws=FAR),
+    ):
+        with pytest.raises(ValueError, match=TOO_MANY):
+            call()
+
+
+def test_where_the_memory_is_not_known_nothing_is_refused(monkeypatch) -> None:
+    def unknown(name):
+        raise ValueError(name)
+
+    monkeypatch.setattr("os.sysconf", unknown)
+    options.machine_memory.cache_clear()
+    try:
+        options.require_memory("draws", FAR, 2)
+    finally:
+        options.machine_memory.cache_clear()

@@ -11,7 +11,7 @@ import xarray as xr
 from pymc_ext.arviz_versions import add_group
 from pymc_ext.keywords import refuse_keywords
 from pymc_ext.models.context import context
-from pymc_ext.options import require_count, require_flag
+from pymc_ext.options import require_count, require_flag, require_memory
 from pymc_ext.variational.core.attributes import attributes_of
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
@@ -96,8 +96,8 @@ def fit(
     ------
     ValueError
         No family has the name (with the near ones); ``model`` is not that of the instance; a number
-        is out of range; the family does not take the model, which it says in a sentence; or there
-        are no draws of its prior, where these are asked for.
+        is out of range, or so many draws do not fit in memory; the family does not take the model,
+        which it says in a sentence; or there are no draws of its prior, where these are asked for.
     TypeError
         ``method`` is neither a name nor an instance of a family of this package, there is no
         model, a group is asked for by something else than a bool, or a keyword is unknown.
@@ -120,6 +120,7 @@ def fit(
     check_log_groups(log_likelihood, log_prior)
     inference = _inference(method, model, random_seed)
     approx = inference.approx
+    require_memory("draws", draws, approx.group.ddim)
     with approx.model:
         inference.fit(n, progressbar=progressbar)
     chains = CHAINS if draws % CHAINS == 0 else 1

@@ -17,7 +17,7 @@ from pymc_ext.arviz_versions import add_group
 from pymc_ext.density.counted import noise_of
 from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
-from pymc_ext.options import require_count, require_flag
+from pymc_ext.options import require_count, require_flag, require_memory
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.attributes import attributes_of, notes_of
 from pymc_ext.variational.core.posterior import LogDensity, Posterior
@@ -82,6 +82,7 @@ class VectorisedApproximation(GraphApproximation):
         if random_seed is None:
             random_seed = int(self.rng.randint(2**30))
         K = (self.q if of is None else of).latent_dimension
+        require_memory("draws", n, K)
         z = np.random.default_rng(random_seed).standard_normal((n, K))
         return z.astype(pytensor.config.floatX)
 
