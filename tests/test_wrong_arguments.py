@@ -8,7 +8,7 @@ import pytest
 import bridge
 import pymc_ext as px
 from pymc_ext import options
-from stan_models import StanProgram
+from stan_models import StanProgram, advi, laplace, nuts, pathfinder
 
 CASE = "two_successes-bernoulli_beta"
 
@@ -158,6 +158,12 @@ def test_what_is_no_stan_program_is_said(source) -> None:
         StanProgram(source)
     with pytest.raises(TypeError, match="name must be a text, such as 'schools', or None, got 3"):
         StanProgram("parameters { real x; } model { }", name=3)
+
+
+@pytest.mark.parametrize("run", [nuts, advi, laplace, pathfinder])
+def test_source_text_is_no_program_that_stan_runs(run) -> None:
+    with pytest.raises(TypeError, match=r"a stan_models.StanProgram, got str: write StanProgram\("):
+        run("parameters { real x; } model { }")
 
 
 FAR = 10**13  # numbers: more than any machine of today holds
