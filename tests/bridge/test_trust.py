@@ -572,4 +572,4 @@ def test_chains_that_agree_without_the_neck_are_not_trusted() -> None:
     advice = bridge.fit(program, {"K": 12, "n": 4, "y": y.tolist()}, random_seed=2)
     log_tau = np.log(advice.idata["posterior"]["tau"].values)
     assert advice.trusted == (0.8 < log_tau.std() / 0.885 < 1.25)  # exact, by quadrature
-    assert advice.trusted or "the draws miss a tail of tau (sd 0." in advice.reasons
+    assert advice.trusted or "the draws miss a tail of log tau (sd 0." in advice.reasons
