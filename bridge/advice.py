@@ -29,7 +29,7 @@ from bridge.verdict import REPETITIONS
 from pymc_ext.density.protocol import labels_of
 from pymc_ext.interrupts import Interrupts, is_interrupt
 from pymc_ext.keywords import refuse_keywords
-from pymc_ext.options import require_number
+from pymc_ext.options import require_integer, require_memory, require_number
 from pymc_ext.sampling.diagnostics import unknown_moments
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import in_words
@@ -179,12 +179,13 @@ def fit(
     TypeError
         A keyword is unknown, which says what to write in place of those of ``pm.sample``; there is
         no model, given or of a ``with`` context; ``random_seed``, ``draws`` or
-        ``fresh_draws`` is no integer; ``posterior_predictive`` or ``observed_data`` are no names.
+        ``fresh_draws`` is no integer; ``posterior_predictive`` or ``observed_data`` are no names;
+        ``methods`` are neither names nor methods; a group is asked for by no bool.
     ValueError
-        A limit is out of range, a method is a sampler, ``data`` is given with a PyMC model,
-        ``posterior_predictive`` names what no Stan program generates, or by the name of data what
-        has another shape than these, ``observed_data`` what is none of its data, or a group is
-        asked for that the model cannot have.
+        A limit is out of range, so many draws do not fit in memory, a method is a sampler, ``data``
+        is given with a PyMC model, ``posterior_predictive`` names what no Stan program generates,
+        or by the name of data what has another shape than these, ``observed_data`` what is none of
+        its data, or a group is asked for that the model cannot have.
     Exception
         Of a method that fails with anything but `EXPECTED_FAILURES`: an error in its code.
 
@@ -212,11 +213,13 @@ def fit(
     )  # fmt: skip
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     problem = as_problem(model, data)
+    search = Search(problem, khat, ess, 1 if effort is None else effort, fresh_draws, draws, seed)
+    for name, count in (("draws", draws), ("fresh_draws", fresh_draws)):
+        require_memory(name, count, search.dimension or 1)
     finish = in_turn(
         finish_of(problem, posterior_predictive, observed_data),
         requests_of(problem, Requested(log_likelihood, log_prior, prior), draws, seed),
     )
-    search = Search(problem, khat, ess, 1 if effort is None else effort, fresh_draws, draws, seed)
     with at_work(progressbar), Interrupts() as interrupts:
         try:
             for attempt in _rungs(search, chosen, effort, want):
@@ -353,8 +356,7 @@ def _check(khat: float, draws: int, fresh_draws: int, effort: float | None, want
     if effort is not None and not effort > 0:
         raise ValueError(f"effort must be a positive number, got {effort!r}")
     for name, count in (("draws", draws), ("fresh_draws", fresh_draws)):
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)):
-            raise TypeError(f"{name} must be an integer, got {count!r}")
+        require_integer(name, count)
     if draws < 4:
         raise ValueError(f"draws must be at least 4, got {draws}")
     if fresh_draws < (fewest := KHAT_FEWEST_DRAWS * REPETITIONS):

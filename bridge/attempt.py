@@ -16,7 +16,7 @@ from bridge.methods.families import FittedBy
 from bridge.methods.method import Fit, Method
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.verdict import Judgement, by_weights
-from pymc_ext.density.protocol import coordinate_names
+from pymc_ext.density.protocol import value_names
 from pymc_ext.interrupts import is_interrupt
 from pymc_ext.sampling.prediction import in_words
 from pymc_ext.variational.core.monitor import FitStopped
@@ -233,4 +233,4 @@ def _judgement(method: Method, found: Fit, limit: float, ess: float) -> Judgemen
             f"method {method.name} gave draws without log q, by which it would be judged: mark it "
             "as sampler=True, or let its Fit have lq"
         )
-    return by_weights(weighted, coordinate_names(found.target.density), limit, ess)
+    return by_weights(weighted, value_names(found.target.density), limit, ess)

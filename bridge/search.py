@@ -143,11 +143,18 @@ class Search:
         return False
 
     @property
+    def dimension(self) -> int | None:
+        """D; None where there is no density on R^D, as of discrete variables."""
+        try:
+            return self.problem.target.dimension
+        except EXPECTED_FAILURES:
+            return None
+
+    @property
     def predicted(self) -> int | None:
         """Gradients of NUTS, in the coordinates of the best fit; None where no score can be had."""
-        try:
-            dimension = self.problem.target.dimension
-        except EXPECTED_FAILURES:
+        dimension = self.dimension
+        if dimension is None:
             return None
         if self.found is None or self.coordinates is None:
             return nuts_gradients(dimension, self.ess, None)

@@ -13,7 +13,7 @@ from bridge.methods.method import Fit
 from bridge.targets.draws import group_names
 from bridge.targets.target import Target
 from pymc_ext.density import CountedDensity
-from pymc_ext.density.protocol import Labels, coordinate_names
+from pymc_ext.density.protocol import Labels, value_names
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.modes import is_visited, left_behind
 from pymc_ext.sampling.progress import now
@@ -70,7 +70,7 @@ def short_tails(found: Fit, weights: Array | None, law: NestedLaplace | None) ->
     theta, w = found.weighted.theta.reshape(-1, found.theta.shape[-1]), weights.ravel()
     w = w / w.sum()
     sd = np.sqrt(w @ (theta - w @ theta) ** 2)
-    return tails_not_reached(law, sd, coordinate_names(found.target.density))
+    return tails_not_reached(law, sd, value_names(found.target.density))
 
 
 def missed_by_chains(found: Fit, seed: int) -> tuple[MissedMass | None, int]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from numbers import Real
+import os
+from functools import cache
+from numbers import Integral, Real
+
+import numpy as np
 
 
 def require_number(label: str, value: object) -> None:
@@ -17,6 +21,70 @@ def require_number(label: str, value: object) -> None:
         raise TypeError(f"{label} must be a number, got {value!r}")
 
 
+def require_integer(label: str, value: object) -> None:
+    """TypeError unless ``value`` is an integer.
+
+    >>> require_integer("draws", 2.5)
+    Traceback (most recent call last):
+    ...
+    TypeError: draws must be an integer, got 2.5
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"{label} must be an integer, got {value!r}")
+
+
+def require_count(label: str, value: object) -> None:
+    """ValueError unless ``value`` is a positive integer.
+
+    >>> require_count("chains", 0)
+    Traceback (most recent call last):
+    ...
+    ValueError: chains must be an integer >= 1, got 0
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{label} must be an integer >= 1, got {value!r}")
+
+
+def require_memory(label: str, rows: int, columns: int) -> None:
+    """ValueError where arrays of so many rows do not fit in all the memory of this machine.
+
+    Two are there at once, wherever rows are drawn: what they are made from, and they themselves.
+
+    >>> require_memory("draws", 10**15, 2)
+    Traceback (most recent call last):
+    ...
+    ValueError: draws=1000000000000000 takes at least 32,000,000 GB, for arrays of shape ...
+    """
+    needed, there = 2 * 8 * int(rows) * int(columns), machine_memory()
+    if there is not None and needed > there:
+        raise ValueError(
+            f"{label}={rows} takes at least {needed / 1e9:,.0f} GB, for arrays of shape ({rows}, "
+            f"{columns}), and this machine has {there / 1e9:,.0f} GB of memory: ask for fewer"
+        )
+
+
+@cache
+def machine_memory() -> int | None:
+    """Bytes, free or not, as what is in use may be caches; None where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def require_flag(label: str, value: object, otherwise: str = "") -> None:
+    """TypeError unless ``value`` is a bool; ``otherwise`` says what else the caller takes.
+
+    >>> require_flag("prior", 3)
+    Traceback (most recent call last):
+    ...
+    TypeError: prior must be True or False, got 3
+    """
+    if not isinstance(value, bool | np.bool_):
+        more = f", or {otherwise}" if otherwise else ""
+        raise TypeError(f"{label} must be True or False{more}, got {value!r}")
+
+
 def require_type(label: str, value: object, kind: type) -> None:
     """TypeError unless ``value`` is a ``kind``.
 
@@ -28,3 +96,18 @@ def require_type(label: str, value: object, kind: type) -> None:
     """
     if not isinstance(value, kind):
         raise TypeError(f"{label} must be a {kind.__name__}(...), got {value!r}")
+
+
+def require_path(label: str, value: object) -> None:
+    """TypeError unless ``value`` names a file or a folder.
+
+    >>> require_path("path", None)
+    Traceback (most recent call last):
+    ...
+    TypeError: path must be a text or a pathlib.Path, got None: give the name of a file or a folder
+    """
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(
+            f"{label} must be a text or a pathlib.Path, got {value!r}: give the name of a file or "
+            "a folder"
+        )

@@ -29,7 +29,14 @@ from stan_models.inference_data import (
 )
 from stan_models.program import StanProgram
 from stan_models.results import Draws, given, posterior_groups
-from stan_models.runs import CmdStanRun, Inits, cmdstan_run, positive, random_seed_or_new
+from stan_models.runs import (
+    CmdStanRun,
+    Inits,
+    cmdstan_run,
+    density_of,
+    positive,
+    random_seed_or_new,
+)
 
 LARGEST_OUTPUT = 50_000_000  # numbers in a CSV file, about 1 GB of text
 FAMILIES = {"diagonal": "meanfield", "full": "fullrank"}
@@ -104,7 +111,7 @@ def advi(
         raise ValueError(f"covariance must be 'diagonal' or 'full', got {covariance!r}")
     positive(draws=draws)
     seed = random_seed_or_new(random_seed)
-    density = program.density(data)
+    density = density_of(program, data)
     asked = draws_to_ask(density, draws, covariance)
     adaptation = {"adapt_iter": adapt_iter} if eta is None else {"adapt_engaged": False}
     settings = given(
@@ -206,7 +213,7 @@ def laplace(
     """
     positive(draws=draws)
     seed = random_seed_or_new(random_seed)
-    density = program.density(data)
+    density = density_of(program, data)
     asked = draws_to_ask(density, draws, "full")
     settings = given(algorithm=algorithm, iter=iter, inits=inits)
     with cmdstan_run(program, "Laplace approximation") as run:

@@ -23,6 +23,7 @@ from stan_models.data_block import misfit, numeric_arrays
 from stan_models.errors import StanDataError, StanError
 from stan_models.layout import array_dimensions, in_order, indexed
 from stan_models.library import import_bridgestan
+from stan_models.scales import on_their_scale
 from stan_models.stanc import Source
 from stan_models.threads import in_threads, thread_count
 from stan_models.types import Array
@@ -119,6 +120,16 @@ class StanDensity:
         """
         flat = _names(self._model.param_unc_names())
         return [indexed(name) for name in in_order(flat, array_dimensions(self.program))]
+
+    @cached_property
+    def value_names(self) -> list[str]:
+        """:attr:`unconstrained_names` where a value is given: ``log tau`` of a positive ``tau``."""
+        point = np.linspace(0.1, 1.1, self.dimension)
+        found = dict[str, float]()
+        for name, value in self.constrain(point, transformed=False).items():
+            if value.dtype.kind == "f":
+                found |= zip(self.labels(name, value.shape[1:]), value.ravel(), strict=True)
+        return on_their_scale(self.unconstrained_names, point.tolist(), found)
 
     @staticmethod
     def labels(name: str, shape: tuple[int, ...]) -> list[str]:

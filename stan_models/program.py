@@ -40,6 +40,15 @@ class StanProgram:
         Name used in messages, file names and results: letters, digits and ``_``. The default is
         the file's stem, or ``program`` for source text.
 
+    Raises
+    ------
+    TypeError
+        ``source`` is neither text nor a path, or ``name`` no text.
+    ValueError
+        It is empty, or its file does not end in ``.stan`` or is no text.
+    FileNotFoundError
+        There is no such file.
+
     Examples
     --------
     >>> program = StanProgram("parameters { real x; } model { x ~ normal(0, 1); }")
@@ -48,6 +57,13 @@ class StanProgram:
     """
 
     def __init__(self, source: str | PathLike[str], name: str | None = None) -> None:
+        if not isinstance(source, str | PathLike):
+            raise TypeError(
+                "a Stan program must be its source text or the path of a .stan file, got "
+                f"{type(source).__name__}: give one of these"
+            )
+        if not isinstance(name, str | None):
+            raise TypeError(f"name must be a text, such as 'schools', or None, got {name!r}")
         self.path = _as_path(source)
         self.name = _valid_name(name or (self.path.stem if self.path else UNNAMED))
         self._text = _read(self.path) if self.path else str(source)

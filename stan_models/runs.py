@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from stan_models.density import Data, StanDensity
 from stan_models.errors import StanRunError
 from stan_models.program import StanProgram
 from stan_models.toolchain import import_cmdstanpy
@@ -95,6 +96,16 @@ def _ended(message: str) -> str:
     if codes:
         return f"it ended with code {max(codes)}"
     return message.strip().splitlines()[0].partition(" Command '")[0]
+
+
+def density_of(program: StanProgram, data: Data) -> StanDensity:
+    """The density that a run is of; TypeError where ``program`` is something else, such as text."""
+    if not isinstance(program, StanProgram):
+        raise TypeError(
+            f"program must be a stan_models.StanProgram, got {type(program).__name__}: write "
+            "StanProgram(...) of the source text or of the path of a .stan file"
+        )
+    return program.density(data)
 
 
 def random_seed_or_new(random_seed: int | None) -> int:

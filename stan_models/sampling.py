@@ -11,7 +11,7 @@ from stan_models.density import Data
 from stan_models.inference_data import ArvizData, make_inference_data, unconstrained, variables
 from stan_models.program import StanProgram
 from stan_models.results import Draws, given, posterior_groups
-from stan_models.runs import Inits, cmdstan_run, positive, random_seed_or_new
+from stan_models.runs import Inits, cmdstan_run, density_of, positive, random_seed_or_new
 
 ARVIZ_NAMES = {
     "accept_stat__": "acceptance_rate",
@@ -94,7 +94,7 @@ def nuts(
             f"metric must be one of {METRICS}, or a JSON file of an inverse metric, got {metric!r}"
         )
     seed = random_seed_or_new(random_seed)
-    density = program.density(data)
+    density = density_of(program, data)
     settings = given(
         chains=chains, iter_warmup=warmup, iter_sampling=draws, adapt_delta=adapt_delta,
         max_treedepth=max_treedepth, metric=metric, inits=inits,

@@ -127,6 +127,7 @@ def test_the_command_fits_a_stan_program(tmp_path) -> None:
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
+    assert "INFO" not in run.stderr  # of cmdstanpy, of PyTensor
     assert "taken: laplace" in run.stdout and out.exists()
 
 

@@ -142,7 +142,7 @@ def _add_calibrate(add_command: Adder) -> None:
         "--out", type=Path, default=Path("results/calibrate"),
         help="folder of one model and one method (default results/calibrate)",
     )  # fmt: skip
-    command.add_argument("--jobs", type=int, default=-1, help="processes (default: one a core)")
+    command.add_argument("--jobs", type=_jobs, default=-1, help="processes (default: one a core)")
     command.add_argument("--retry-failed", action="store_true", help="run recorded failures again")
     _cluster_arguments(command)
 
@@ -160,7 +160,7 @@ def _add_fit(add_command: Adder) -> None:
     command.add_argument(
         "--methods", nargs="+", metavar="METHOD", help="in this order (default hierarchical)"
     )
-    command.add_argument("--khat", type=float, help="good enough below (default 0.7)")
+    command.add_argument("--khat", type=_positive, help="good enough below (default 0.7)")
     command.add_argument(
         "--draws", type=_at_least(4), default=4_000, help="to write (default 4000)"
     )
@@ -236,7 +236,7 @@ def _comparison_arguments(
         "--draws", type=_at_least(1), default=20_000, help="draws of each approximation"
     )
     command.add_argument("--out", type=Path, default=Path(out), help=f"folder (default {out})")
-    command.add_argument("--jobs", type=int, default=-1, help="processes (default: one a core)")
+    command.add_argument("--jobs", type=_jobs, default=-1, help="processes (default: one a core)")
     command.add_argument("--retry-failed", action="store_true", help="run recorded failures again")
     _database_argument(command)
 
@@ -273,6 +273,15 @@ def _at_least(fewest: int) -> Callable[[str], int]:
         return int(text)
 
     return read
+
+
+def _jobs(text: str) -> int:
+    """Reads a number of processes, joblib's negative ones included: -1 is one a core."""
+    if not re.fullmatch(r"[+-]?\d+", text) or int(text) == 0:
+        raise argparse.ArgumentTypeError(
+            f"must be an integer >= 1, or -1 for all cores, got {text}"
+        )
+    return int(text)
 
 
 def _positive(text: str) -> float:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bridge.advice import LADDER, NoAnswerError, fit
+from bridge.command_line.requests import by_name, prior_names
 from bridge.measures.limits import KHAT_USABLE
 from bridge.methods.named_draws import NamedDraws
 from stan_models import StanDensity
@@ -30,11 +31,11 @@ def fit_command(arguments: argparse.Namespace, console: Console) -> int:
             ess=arguments.ess,
             effort=arguments.effort,
             want=arguments.want,
-            posterior_predictive=_by_name(arguments.posterior_predictive, "--posterior-predictive"),
+            posterior_predictive=by_name(arguments.posterior_predictive, "--posterior-predictive"),
             observed_data=arguments.observed_data,
             log_likelihood=arguments.log_likelihood,
             log_prior=arguments.log_prior,
-            prior=_prior(arguments.prior),
+            prior=prior_names(arguments.prior),
             random_seed=arguments.seed,
             progressbar=True,
         )
@@ -50,35 +51,6 @@ def fit_command(arguments: argparse.Namespace, console: Console) -> int:
     arrays = any(value.ndim > 2 for value in values.values())
     console.print(f"draws written to {arguments.out}{of_file if arrays else ''}")
     return 0 if advice.trusted else NOT_TRUSTED
-
-
-def _prior(words: list[str]) -> dict[str, str] | bool:
-    found = _by_name(words, "--prior")
-    if isinstance(found, dict):
-        return found
-    if found:
-        raise ValueError(f"--prior must be PARAMETER=NAME, such as mu=mu_prior, got {words}")
-    return False
-
-
-def _by_name(words: list[str], option: str) -> dict[str, str] | list[str]:
-    """``y=y_rep`` as a mapping; names alone as they are.
-
-    Raises
-    ------
-    ValueError
-        Some are one, and some the other; or a name stands twice before "=".
-    """
-    pairs = [word.partition("=") for word in words]
-    with_sign = [bool(sign) for _, sign, _ in pairs]
-    if not any(with_sign):
-        return words
-    found = {new: name for new, _, name in pairs}
-    if not all(with_sign) or len(found) < len(words) or not all(map(all, pairs)):
-        raise ValueError(
-            f"{option} must be names, or each a DATA=NAME with its own DATA, got {' '.join(words)}"
-        )
-    return found
 
 
 def _print_summary(draws: NamedDraws, file: Path, console: Console) -> None:

@@ -13,23 +13,61 @@ from pathlib import Path
 
 def require_possible(arguments: argparse.Namespace) -> None:
     """Raise what names the program, data, method, case or folder that cannot be used."""
+    if hasattr(arguments, "seed"):
+        from pymc_ext.seeds import check_seed
+
+        check_seed(arguments.seed, name="--seed")
     check = CHECK_OF.get(arguments.command)
     if check is not None:
         check(arguments)
 
 
 def _fit(arguments: argparse.Namespace) -> None:
+    from pymc_ext.options import require_memory
     from stan_models import StanProgram
     from stan_models.density import as_json
 
     StanProgram(arguments.program)
     as_json(arguments.data)
+    require_memory("--draws", arguments.draws, 1)  # a parameter, of which there may be more
+    by_name(arguments.posterior_predictive, "--posterior-predictive")
+    prior_names(arguments.prior)
     _approximations(arguments.methods)
     out = arguments.out
     if out.suffix != ".nc" or not out.absolute().parent.is_dir() or out.is_dir():
         raise ValueError(f"--out must name a .nc file in an existing folder, got {out}")
     if out.exists() and not arguments.overwrite:
         raise ValueError(f"{out} exists: give --overwrite, or another file with --out")
+
+
+def prior_names(words: list[str]) -> dict[str, str] | bool:
+    """``mu=mu_prior`` as a mapping; False without any. Raises ValueError for names alone."""
+    found = by_name(words, "--prior")
+    if isinstance(found, dict):
+        return found
+    if found:
+        raise ValueError(f"--prior must be PARAMETER=NAME, such as mu=mu_prior, got {words}")
+    return False
+
+
+def by_name(words: list[str], option: str) -> dict[str, str] | list[str]:
+    """``y=y_rep`` as a mapping; names alone as they are.
+
+    Raises
+    ------
+    ValueError
+        Some are one, and some the other; or a name stands twice before "=".
+    """
+    pairs = [word.partition("=") for word in words]
+    with_sign = [bool(sign) for _, sign, _ in pairs]
+    if not any(with_sign):
+        return words
+    found = {new: name for new, _, name in pairs}
+    if not all(with_sign) or len(found) < len(words) or not all(map(all, pairs)):
+        raise ValueError(
+            f"{option} must be names, or each a DATA=NAME with its own DATA, got {' '.join(words)}"
+        )
+    return found
 
 
 def _compare(arguments: argparse.Namespace) -> None:

@@ -19,6 +19,7 @@ from bridge.errors import UnreliableReferenceError
 from bridge.methods.method import Method
 from bridge.methods.table import METHODS, find_methods
 from posteriordb_cases import Case, load_case
+from pymc_ext.options import require_flag, require_integer, require_number, require_path
 from pymc_ext.seeds import check_seed
 
 __all__ = ["compare"]
@@ -91,7 +92,10 @@ def compare(
     Raises
     ------
     UnknownMethodError, ValueError
-        No such method or case, with the near names; two methods of one name.
+        No such method or case, with the near names; two methods of one name; a number is out of
+        range.
+    TypeError
+        An argument is something else than it should be.
     BrokenMethodError
         A method of an installed package cannot be loaded, or a given one not be pickled.
     UnreliableReferenceError
@@ -104,9 +108,13 @@ def compare(
     >>> frame = compare("eight_schools_noncentered", ["pymc-advi"], seeds=1, out="results")
     ... # doctest: +SKIP
     """
+    require_flag("retry_failed", retry_failed)
+    if on_record is not None and not callable(on_record):
+        raise TypeError(f"on_record must be a function of three, or None, got {on_record!r}")
+    _check(out, database, draws, repetitions, budget, run_limit)
     where = None if database is None else os.fspath(database)
-    settings = Settings(draws=draws, repetitions=repetitions, database=where)
-    runs = _runs([cases] if isinstance(cases, str) else cases, methods, seeds, settings)
+    settings = Settings(draws=int(draws), repetitions=int(repetitions), database=where)
+    runs = _runs(_names(cases), methods, seeds, settings)
     out = Path(out)
     records = Records(out / RECORDS)
     done = records.keys(status="ok" if retry_failed else None)
@@ -119,6 +127,37 @@ def compare(
         if on_record is not None:
             on_record(record, number, len(runs))
     return _rows_of(runs, records.frame())
+
+
+def _check(
+    out: object,
+    database: object,
+    draws: int,
+    repetitions: int,
+    budget: float | None,
+    run_limit: float | None,
+) -> None:
+    require_path("out", out)
+    if database is not None:
+        require_path("database", database)
+    require_integer("draws", draws)
+    require_integer("repetitions", repetitions)
+    if budget is not None:
+        require_number("budget", budget)
+    if run_limit is not None:
+        require_number("run_limit", run_limit)
+        if not run_limit > 0:
+            raise ValueError(f"run_limit must be a positive number, got {run_limit!r}")
+
+
+def _names(cases: Sequence[str] | str) -> list[str]:
+    names = [cases] if isinstance(cases, str) or not isinstance(cases, Iterable) else list(cases)
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(
+            "cases must be the name of a posterior or a sequence of names, got "
+            f"{cases!r}: `python -m bridge list` shows them"
+        )
+    return names
 
 
 def _runs(

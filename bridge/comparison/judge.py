@@ -19,7 +19,7 @@ from bridge.measures.moments import moment_errors, worst
 from bridge.methods.method import Fit
 from bridge.trust import missed, missed_by_chains
 from bridge.verdict import Judgement, by_weights, of_chains
-from pymc_ext.density.protocol import coordinate_names
+from pymc_ext.density.protocol import value_names
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
 
 
@@ -93,7 +93,7 @@ def _sampler_diagnostics(fit: Fit) -> Record:
 def _judgement(fit: Fit, repetitions: int) -> Judgement:
     """Of its weights, or those of its proposal."""
     assert fit.weighted is not None
-    names = coordinate_names(fit.target.density)
+    names = value_names(fit.target.density)
     return by_weights(fit.weighted, names, KHAT_USABLE, ESS_TRUSTED, repetitions)
 
 

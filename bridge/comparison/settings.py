@@ -8,6 +8,7 @@ from functools import cache
 from importlib.metadata import version
 
 from bridge.measures.limits import KHAT_FEWEST_DRAWS
+from pymc_ext.options import require_memory
 
 __all__ = ["Settings", "versions"]
 
@@ -28,6 +29,7 @@ class Settings:
                 f"need repetitions >= 1 and at least {KHAT_FEWEST_DRAWS} draws for each k̂, got "
                 f"draws={self.draws}, repetitions={self.repetitions}"
             )
+        require_memory("draws", self.draws, 1)  # of each parameter, the number of which cases have
 
     def key(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)

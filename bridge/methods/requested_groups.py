@@ -20,6 +20,7 @@ from bridge.methods.named_groups import (
 )
 from bridge.methods.problems import BambiProblem, GivenProblem, ModelProblem, StanProblem
 from bridge.targets.draws import InferenceData
+from pymc_ext.options import require_flag
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,11 +43,22 @@ class Requested:
     prior
         Draws of the prior; of a Stan program the generated quantities that are such, by the names
         of what they are draws of.
+
+    Raises
+    ------
+    TypeError
+        One is something else.
     """
 
     log_likelihood: bool = False
     log_prior: bool = False
     prior: bool | Mapping[str, str] = False
+
+    def __post_init__(self) -> None:
+        require_flag("log_likelihood", self.log_likelihood)
+        require_flag("log_prior", self.log_prior)
+        if not isinstance(self.prior, Mapping):
+            require_flag("prior", self.prior, "of a Stan program names, as {'mu': 'mu_prior'}")
 
     def __bool__(self) -> bool:
         return bool(self.log_likelihood or self.log_prior or self.prior)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
 from bridge.errors import BrokenMethodError, UnknownMethodError
@@ -63,8 +63,14 @@ def find_methods(chosen: Sequence[str | Method] | str | Method | None = None) ->
     """
     if chosen is None:
         return [method for method in METHODS.values() if method.default]
+    entries = [chosen] if isinstance(chosen, str | Method) else chosen
+    if not isinstance(entries, Iterable):
+        raise TypeError(
+            "methods must be names, such as ['laplace', 'hierarchical'], or bridge.Methods, got "
+            f"{chosen!r}: see `python -m bridge list` for the names"
+        )
     found: dict[str, Method] = {}
-    for entry in [chosen] if isinstance(chosen, str | Method) else chosen:
+    for entry in entries:
         method = _named(entry) if isinstance(entry, str) else _own(entry)
         if found.setdefault(method.name, method) != method:
             raise _twice(method.name)

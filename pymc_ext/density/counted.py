@@ -16,6 +16,7 @@ from pymc_ext.density.protocol import (
     bounded_names,
     coordinate_names,
     labels_of,
+    value_names,
 )
 from pymc_ext.maths.types import Array
 
@@ -87,6 +88,11 @@ class CountedDensity:
     def unconstrained_names(self) -> list[str]:
         """Names of the coordinates."""
         return coordinate_names(self.density)
+
+    @property
+    def value_names(self) -> list[str]:
+        """Names of the coordinates beside their values."""
+        return value_names(self.density)
 
     @property
     def labels(self) -> Labels:

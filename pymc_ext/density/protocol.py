@@ -15,12 +15,13 @@ class Density(Protocol):
     """log p̃ on R^D, unnormalised, with its gradient (the score), over rows of points.
 
     Structural: any object with these members is a density. Optional members, used where they are
-    there: ``unconstrained_names`` (D names, for messages), ``bounded_names`` (those of them that a
-    transform maps to a bounded variable), ``labels`` (:data:`Labels`, for messages: a PyMC model
-    names elements by its coords, a Stan program by its own indices from 1, all else by indices from
-    0), ``parents_first`` (whether no variable comes before one that its prior depends on, as in a
-    PyMC model), ``hessian`` (θ (D,) -> (D, D), exact; else differences of scores serve), ``clock``
-    (:class:`pymc_ext.density.counted.Clock`, seconds of compilation).
+    there: ``unconstrained_names`` (D names, for messages), ``value_names`` (D names, for messages
+    that give a coordinate's value, where these differ: ``log tau``), ``bounded_names`` (those of
+    the former that a transform maps to a bounded variable), ``labels`` (:data:`Labels`, for
+    messages: a PyMC model names elements by its coords, a Stan program by its own indices from 1,
+    all else by indices from 0), ``parents_first`` (whether no variable comes before one that its
+    prior depends on, as in a PyMC model), ``hessian`` (θ (D,) -> (D, D), exact; else differences of
+    scores serve), ``clock`` (:class:`pymc_ext.density.counted.Clock`, seconds of compilation).
     """
 
     @property
@@ -56,6 +57,13 @@ def coordinate_names(density: Density) -> list[str]:
     """Names of the D coordinates; ``theta[i]`` where the density has none."""
     names = getattr(density, "unconstrained_names", None)
     return [f"theta[{i}]" for i in range(density.dimension)] if names is None else list(names)
+
+
+def value_names(density: Density) -> list[str]:
+    """Names of the D coordinates beside numbers: Stan's coordinate of a positive ``tau`` is called
+    ``tau``, and is its logarithm."""
+    names = getattr(density, "value_names", None)
+    return coordinate_names(density) if names is None else list(names)
 
 
 def element_names(name: str, axes: Sequence[Iterable[object]]) -> list[str]:

@@ -19,7 +19,11 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray]) -> None:
     ------
     FileNotFoundError
         If there is no such folder.
+    IsADirectoryError
+        If ``path`` is a folder.
     """
+    if path.is_dir():
+        raise IsADirectoryError(f"cannot write {path}: it is a folder; name a file in it")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"cannot write {path}: create its folder {path.parent} first")
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)

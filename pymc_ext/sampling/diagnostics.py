@@ -247,7 +247,9 @@ class Diagnostics:
             found.append(
                 f"{below(self.ess, 0)} effective draws of {self.scarcest}, of the {ess:g} asked for"
             )
-        if not ess * self.sd_error**2 <= 1:
+        if not np.isfinite(self.sd_error):  # draws of 1e200, whose squares no number holds
+            found.append(f"the sd of {self.vaguest} is not known: its draws run off")
+        elif not ess * self.sd_error**2 <= 1:
             found.append(
                 f"the sd of {self.vaguest} is known to {above(100 * self.sd_error, 1)} % of "
                 f"itself, where {ess:g} effective draws ask for {100 / np.sqrt(ess):.3g} %"

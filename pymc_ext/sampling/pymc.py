@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 from typing import Any
@@ -13,6 +12,7 @@ import pymc as pm
 from pymc_ext.density import TransportMap
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_flag
 from pymc_ext.sampling.modes import modes_outside, through_modes
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import BUDGET, Sampling
@@ -28,6 +28,7 @@ from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
+from pymc_ext.variational.plugin.traces import check_conversion
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +97,8 @@ def sample(
     Raises
     ------
     TypeError
-        ``approx`` is not of this package, ``random_seed`` no integer, or a keyword is unknown.
+        ``approx`` is not of this package, ``random_seed`` no integer, or a keyword is unknown or
+        something else than it should be.
     ValueError
         The model has ``pm.Minibatch`` data, or a number is out of range.
     ImportError
@@ -115,7 +117,13 @@ def sample(
         )
     check_seed(random_seed)
     approx.require_exact_logp()
-    _require_known(kwargs)
+    check_conversion("px.sample", kwargs, "ess=400 says how much is drawn")
+    require_flag("search", search)
+    if not callable(getattr(sampler or NutpieNUTS, "chain", None)):
+        raise TypeError(
+            f"sampler must make chains, as pymc_ext.sampling.nutpie.NutpieNUTS() does, got "
+            f"{sampler!r}: give one, or leave it out"
+        )
     options = Sampling(ess=ess, budget=budget, chains=chains, target_acceptance=target_accept)
     with at_work(progressbar):
         now("looking for modes outside the approximation")
@@ -136,18 +144,6 @@ def sample(
     idata = pm.to_inference_data(trace, model=approx.model, **{"log_likelihood": False, **kwargs})
     idata["posterior"].attrs.update(_attributes(found, approx, modes, ess))
     return idata
-
-
-def _require_known(kwargs: dict[str, Any]) -> None:
-    """Before anything runs: keywords that ``pm.to_inference_data`` does not take."""
-    known = set(inspect.signature(pm.to_inference_data).parameters) - {"trace", "model"}
-    unknown = sorted(set(kwargs) - known)
-    if unknown:
-        instead = " (ess=400 says how much is drawn)" if {"draws", "tune"} & set(unknown) else ""
-        raise TypeError(
-            f"px.sample does not take {unknown}{instead}: beside its own keywords it takes those "
-            f"of pm.to_inference_data, {sorted(known)}"
-        )
 
 
 def coordinates_of(q: Posterior, random_seed: int | None = None) -> TransportMap:

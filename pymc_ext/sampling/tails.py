@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from pymc_ext.density import CountedDensity, Density
 from pymc_ext.density.coordinates import TransportMap
-from pymc_ext.density.protocol import coordinate_names
+from pymc_ext.density.protocol import value_names
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.result import Sampled
@@ -59,7 +59,7 @@ def with_tails(found: Sampled, density: Density, q: TransportMap | None) -> Samp
     try:
         law = law_of_governors(counted, q, theta)
         if law is not None:
-            doubts = tails_not_reached(law, theta.std(axis=0), coordinate_names(density))
+            doubts = tails_not_reached(law, theta.std(axis=0), value_names(density))
     except KeyboardInterrupt:
         doubts = (UNSEEN,)
     return replace(

@@ -27,6 +27,7 @@ from pymc_ext.density.model import PyMCDensity
 from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_integer, require_memory, require_number
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws, moment
 from pymc_ext.variational.core.precision import Precision, weighted_precision
@@ -187,8 +188,8 @@ def diagnose(
     Raises
     ------
     TypeError
-        An approximation whose log q is not known, such as PyMC's Empirical; ``random_seed`` is no
-        integer.
+        An approximation whose log q is not known, such as PyMC's Empirical; ``random_seed`` or
+        ``draws`` is no integer, or ``ess`` no number.
     ValueError
         A model with ``pm.Minibatch`` data, whose density is noise; ``ess`` or ``draws`` out of
         range.
@@ -202,9 +203,12 @@ def diagnose(
     ['weights', 'means and sds', 'missed mass']
     """
     check_seed(random_seed)
+    require_number("ess", ess)
+    require_integer("draws", draws)
     if not 0 < ess < np.inf or draws < ess:
         raise ValueError(f"need ess > 0 and draws >= ess, got ess={ess!r}, draws={draws!r}")
     q, weighted, density = _opened(approx)
+    require_memory("draws", draws, weighted.latent_dimension)
     counted = CountedDensity(density)
     counted.require_exact()
     rng = stream(random_seed, Purpose.FRESH)

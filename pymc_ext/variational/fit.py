@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 
 from pymc_ext.arviz_versions import add_group
+from pymc_ext.keywords import refuse_keywords
 from pymc_ext.models.context import context
+from pymc_ext.options import require_count, require_flag, require_memory
 from pymc_ext.variational.core.attributes import attributes_of
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
-from pymc_ext.variational.names import family
-from pymc_ext.variational.plugin.approximation import VectorisedApproximation, require_count
+from pymc_ext.variational.names import ELSEWHERE, family
+from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 from pymc_ext.variational.plugin.inference import AlgorithmVI
+from pymc_ext.variational.plugin.traces import check_log_groups
 
 if TYPE_CHECKING:
     from pymc_ext.arviz_versions import ArvizData
 
 __all__ = ["fit"]
 
+INSTEAD = {  # of keywords that users of other functions bring
+    **dict.fromkeys(
+        ("chains", "tune", "cores", "target_accept", "nuts_sampler"), ELSEWHERE["nuts"]
+    ),
+    "seed": "give random_seed=",
+    "samples": "give draws=",
+}
 CHAINS = 4  # of the draws, for summaries and plots
 MOST_COVARIANCE = 2_000  # coordinates up to which a covariance is written out: 32 MB of numbers
 
@@ -38,6 +48,7 @@ def fit(
     prior: bool = False,
     random_seed: int | None = None,
     progressbar: bool = True,
+    **unknown: Never,
 ) -> ArvizData:
     r"""Fit a family to a PyMC model and hand back draws of q as ArviZ data.
 
@@ -85,11 +96,11 @@ def fit(
     ------
     ValueError
         No family has the name (with the near ones); ``model`` is not that of the instance; a number
-        is out of range; the family does not take the model, which it says in a sentence; or there
-        are no draws of its prior, where these are asked for.
+        is out of range, or so many draws do not fit in memory; the family does not take the model,
+        which it says in a sentence; or there are no draws of its prior, where these are asked for.
     TypeError
-        ``method`` is neither a name nor an instance of a family of this package, or there is no
-        model.
+        ``method`` is neither a name nor an instance of a family of this package, there is no
+        model, a group is asked for by something else than a bool, or a keyword is unknown.
 
     Examples
     --------
@@ -103,9 +114,13 @@ def fit(
     >>> idata["posterior"].attrs["verdict"]
     'exact wherever it draws: its log ratios to the posterior are constant there'
     """
+    refuse_keywords(fit, "px.fit", unknown, INSTEAD)
     require_count("draws", draws)
+    require_flag("prior", prior)
+    check_log_groups(log_likelihood, log_prior)
     inference = _inference(method, model, random_seed)
     approx = inference.approx
+    require_memory("draws", draws, approx.group.ddim)
     with approx.model:
         inference.fit(n, progressbar=progressbar)
     chains = CHAINS if draws % CHAINS == 0 else 1
@@ -127,10 +142,14 @@ def _inference(
     if isinstance(method, str):
         return family(method, model=context(model), random_seed=random_seed)
     if not isinstance(method, AlgorithmVI):
-        what = f"the class {method.__name__}" if isinstance(method, type) else repr(method)
+        is_class = isinstance(method, type)
+        what = f"the class {method.__name__}" if is_class else repr(method)
+        then = "what PyMC has of its own goes to pm.fit"
+        if is_class and issubclass(method, AlgorithmVI):
+            then = f"write px.{method.__name__}()"
         raise TypeError(
             "method must be the name of a family, such as 'laplace', or an instance of one, such "
-            f"as px.LaplaceVI(), got {what}; what PyMC has of its own goes to pm.fit"
+            f"as px.LaplaceVI(), got {what}: {then}"
         )
     if model is not None and model is not method.approx.model:
         raise ValueError(

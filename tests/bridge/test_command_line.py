@@ -67,6 +67,8 @@ def test_a_wrong_request_is_answered_in_a_sentence(arguments, expected, tmp_path
         (["fit", "good.stan", "--seed", "-1"], "--seed: must be an integer >= 0, got -1"),
         (["fit", "good.stan", "--ess", "nan"], "--ess: must be a positive number, got nan"),
         (["fit", "good.stan", "--effort", "x"], "--effort: must be a positive number, got x"),
+        (["fit", "good.stan", "--khat", "nan"], "--khat: must be a positive number, got nan"),
+        (["compare", "--jobs", "0"], "--jobs: must be an integer >= 1, or -1 for all cores, got 0"),
         (["compare", "--seeds", "0"], "--seeds: must be an integer >= 1, got 0"),
         (["sweep", "--run-limit", "-3"], "--run-limit: must be a positive number, got -3"),
         (["calibrate", "m.py", "--simulations", "0"], "--simulations: must be an integer >= 1"),
@@ -95,6 +97,10 @@ WRONG_FITS = [
     (["good.stan", "list.json"], "got a JSON list"),
     (["bytes.stan"], "bytes.stan is no Stan program, as it is not text"),
     (["good.stan", "--methods", "laplac"], "did you mean laplace"),
+    (["good.stan", "--seed", "9999999999"], "--seed must be None or an integer from 0 to 2**32"),
+    (["good.stan", "--draws", str(10**13)], f"--draws={10**13} takes at least 160,000 GB"),
+    (["good.stan", "--prior", "mu"], "--prior must be PARAMETER=NAME"),
+    (["good.stan", "--posterior-predictive", "y=a", "b"], "must be names, or each a DATA=NAME"),
     (["good.stan", "--methods", "stan-nuts"], "must name approximations, got ['stan-nuts']"),
 ]
 

@@ -124,6 +124,21 @@ def test_shapes_and_names_are_stans(constraints):
     assert len(constraints.unconstrained_names) == constraints.dimension
 
 
+def test_a_value_is_given_beside_the_name_of_what_it_is(constraints):
+    names = constraints.value_names
+    assert names[:5] == [
+        "free",
+        "unconstrained bounded",
+        *(f"log positive[{k}]" for k in (1, 2, 3)),
+    ]
+    by_name = dict(zip(constraints.unconstrained_names, names, strict=True))
+    plain = [name for name, words in by_name.items() if words == name]
+    assert {name.split("[")[0] for name in plain} == {"free", "cuts", "grid", "rows", "table"}
+    assert [name for name in plain if name.startswith("cuts")] == ["cuts[1]"]
+    share = StanProgram("parameters { real<lower=0, upper=1> p; real<offset=2> m; } model { }")
+    assert share.density().value_names == ["logit p", "unconstrained m"]
+
+
 def test_bounded_coordinates_are_those_of_nonlinear_transforms(constraints):
     bounded = set(constraints.bounded_names)
     kinds = {name: name.split("[")[0] for name in constraints.unconstrained_names}

@@ -69,6 +69,9 @@ class Precision:
         limit = 1 / np.sqrt(ess)
         for what, errors in (("mean", self.mean_error), ("sd", self.sd_error)):
             worst = int(np.argmax(errors))
+            if np.isnan(errors[worst]):
+                why = "its draws run off, or do not vary"
+                return f"the {what} of {names[worst]} is not known: {why}"
             if not errors[worst] <= limit:
                 return (
                     f"the {what} of {names[worst]} has a Monte Carlo error of "

@@ -166,7 +166,7 @@ class _Rays:
     def _sentence(self, u: Array) -> str:
         length = np.abs(u) / self.sd
         order = [i for i in np.argsort(-length) if length[i] >= SHARE]
-        names = self.density.unconstrained_names
+        names = self.density.value_names
         to = [f"{names[i]} to {'∞' if u[i] > 0 else '−∞'}" for i in order[:MOST_NAMED]]
         more = f" (and {len(order) - MOST_NAMED} more)" if len(order) > MOST_NAMED else ""
         return (

@@ -274,7 +274,7 @@ def missed_mass(
         found = [basin for basin in fitted if basin is not None]
     paths = len(found) + sum(i in ended_outside for i in again)
     spent = density.gradients - before
-    names = tuple(density.unconstrained_names)
+    names = tuple(density.value_names)
     return MissedMass(_different(found), paths, len(starts), spent, names, *middle)
 
 

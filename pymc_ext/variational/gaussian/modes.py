@@ -111,14 +111,15 @@ class LaplaceFit(ByValue):
         return self.mode.value - self.path - self.log_marginal
 
 
-def _no_mode_message(mode: Mode, start: Array, names: Sequence[str], bounded: Sequence[str]) -> str:
+def _no_mode_message(mode: Mode, start: Array, density: CountedDensity) -> str:
     distance = np.abs(mode.theta - start)
     moved = distance * (np.abs(mode.gradient) if mode.gradient.any() else 1.0)
-    far = np.isin(names, bounded) & (np.abs(mode.theta) > AT_BOUNDARY)
+    bounded = np.isin(density.unconstrained_names, density.bounded_names)
+    far = bounded & (np.abs(mode.theta) > AT_BOUNDARY)
     worst = int(np.argmax(np.where(far, np.inf, moved) if far.any() else moved))
     return (
         f"no mode found after {mode.iterations} Newton iterations: log p̃ = {mode.value:.6g} and "
-        f"still changes along {names[worst]} = {mode.theta[worst]:.4g} "
+        f"still changes along {density.value_names[worst]} = {mode.theta[worst]:.4g} "
         f"(gradient {mode.gradient[worst]:.3g}); the density may be improper, unbounded, or have "
         f"its mode at infinity or at a hard edge of its support; {ALTERNATIVES}"
     )
@@ -260,7 +261,7 @@ class LaplaceSearch:
         stationary = np.linalg.norm(s * mode.gradient) < 1e-4
         flat = flat_directions(mode.hessian, self.names)
         if not (stationary and flat):
-            message = _no_mode_message(mode, start, self.names, self.density.bounded_names)
+            message = _no_mode_message(mode, start, self.density)
             if mode.iterations >= max_iterations:
                 message = (
                     f"stopped at the limit of {max_iterations} iterations, n of pm.fit or less: "

@@ -54,8 +54,9 @@ def refuse_runaway(q: Posterior, density: CountedDensity, random_seed: int | Non
         i = int(np.argmax(absurd))
         raise RunawayError(
             f"the ELBO kept rising along {[n for n, a in zip(names, absurd, strict=True) if a]}: "
-            f"{names[i]} has mean about {theta[:, i].mean():.3g} and sd {sd[i]:.3g}; the posterior "
-            f"is improper or unbounded there: give these variables proper priors; {RESCALE}"
+            f"{density.value_names[i]} has mean about {theta[:, i].mean():.3g} and sd {sd[i]:.3g}; "
+            "the posterior is improper or unbounded there: give these variables proper priors; "
+            f"{RESCALE}"
         )
 
 

@@ -17,6 +17,7 @@ from pymc_ext.arviz_versions import add_group
 from pymc_ext.density.counted import noise_of
 from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_count, require_flag, require_memory
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.attributes import attributes_of, notes_of
 from pymc_ext.variational.core.posterior import LogDensity, Posterior
@@ -24,7 +25,7 @@ from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Seed
 from pymc_ext.variational.plugin.graph_approximation import GraphApproximation
 from pymc_ext.variational.plugin.groups import FittedGroup
-from pymc_ext.variational.plugin.traces import make_trace
+from pymc_ext.variational.plugin.traces import check_conversion, make_trace
 
 if TYPE_CHECKING:
     from pymc.backends.base import MultiTrace
@@ -81,6 +82,7 @@ class VectorisedApproximation(GraphApproximation):
         if random_seed is None:
             random_seed = int(self.rng.randint(2**30))
         K = (self.q if of is None else of).latent_dimension
+        require_memory("draws", n, K)
         z = np.random.default_rng(random_seed).standard_normal((n, K))
         return z.astype(pytensor.config.floatX)
 
@@ -186,9 +188,16 @@ class VectorisedApproximation(GraphApproximation):
             ``log_likelihood`` is asked for and the model's data are ``pm.Minibatch``; ``prior``
             is, and cannot be drawn from (``pm.Flat``, a ``pm.CustomDist`` without ``random=``,
             potentials); or ``draws`` or ``chains`` is not a positive integer.
+        TypeError
+            A flag is no bool, ``log_likelihood`` or ``log_prior`` neither a bool nor names, or a
+            keyword is unknown.
         """
         require_count("draws", draws)
         require_count("chains", chains)
+        require_flag("logs", logs)
+        require_flag("prior", prior)
+        require_flag("return_inferencedata", return_inferencedata)
+        check_conversion("approx.sample", kwargs, "for chains call px.sample(approx)")
         if self.density.noisy and kwargs.get("log_likelihood"):
             raise ValueError(
                 f"the rows of {self.density.batches} are a pm.Minibatch, so that log_likelihood "
@@ -273,9 +282,3 @@ def log_weights(log_ratios: Array) -> Array:
     if not np.isfinite(ratios.max()):  # no draw where the posterior is
         return np.full_like(log_ratios, np.nan)
     return psislw(ratios)[0].reshape(log_ratios.shape)
-
-
-def require_count(name: str, n: object) -> None:
-    """ValueError unless ``n`` is a positive integer; ``name`` is what the caller calls it."""
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise ValueError(f"{name} must be an integer >= 1, got {n!r}")

@@ -19,7 +19,7 @@ from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
-from pymc_ext.variational.plugin.checks import require_double_precision
+from pymc_ext.variational.plugin.checks import RefusesKeywords, require_double_precision
 from pymc_ext.variational.plugin.compile_options import resolve_compile_kwargs
 from pymc_ext.variational.plugin.groups import FittedGroup
 from pymc_ext.variational.plugin.pymc_variational import KL, Inference
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 RICH = ("hierarchical", "basins", "bernstein")  # who tried these is not told of a map
 
 
-class AlgorithmVI(Inference):
+class AlgorithmVI(RefusesKeywords, Inference):
     """An :class:`Algorithm` as a method of ``pm.fit``: makes the density, runs it, keeps q.
 
     None of PyMC's own loop is in it: ``n`` bounds the algorithm's iterations, and 0 only

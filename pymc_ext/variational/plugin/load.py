@@ -37,6 +37,8 @@ def load(path: str | PathLike[str], model: pm.Model | None = None) -> Any:
         It is damaged, of another version, or something else.
     ValueError
         The model has other variables than the one that was fitted.
+    TypeError
+        ``path`` is no path.
     """
     found = SavedPosterior(*read(path))
     return found if model is None else _joined(found, model)

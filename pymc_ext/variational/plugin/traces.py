@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pymc as pm
@@ -11,6 +12,7 @@ from pymc.backends.base import MultiTrace
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_flag
 
 
 def _no_recording(*_: object) -> None:
@@ -67,3 +69,43 @@ def _one_chain(
     trace.draw_idx = n
     trace.close()
     return trace
+
+
+def check_conversion(caller: str, given: Mapping[str, object], instead: str) -> None:
+    """TypeError for keywords that ``pm.to_inference_data`` does not take, or would misread.
+
+    Parameters
+    ----------
+    caller
+        Whose keywords they are.
+    given
+        By name.
+    instead
+        What to say of ``draws``, ``tune`` and the like, which ``pm.sample`` has.
+    """
+    known = set(inspect.signature(pm.to_inference_data).parameters) - {"trace", "model"}
+    unknown = sorted(set(given) - known)
+    if unknown:
+        of_chains = f" ({instead})" if {"draws", "tune", "cores"} & set(unknown) else ""
+        raise TypeError(
+            f"{caller} does not take {unknown}{of_chains}: beside its own keywords it takes those "
+            f"of pm.to_inference_data, {sorted(known)}"
+        )
+    check_log_groups(given.get("log_likelihood", False), given.get("log_prior", False))
+    for group, function in (
+        ("prior", "pm.sample_prior_predictive"),
+        ("posterior_predictive", "pm.sample_posterior_predictive"),
+    ):
+        if not isinstance(given.get(group), Mapping | None):
+            raise TypeError(
+                f"{group} must be a mapping of draws by name, got {given[group]!r}: leave it out, "
+                f"and call {function}"
+            )
+
+
+def check_log_groups(log_likelihood: object, log_prior: object) -> None:
+    """TypeError unless each is a bool or names of variables, as ``pm.to_inference_data`` takes
+    them, which would read a text letter by letter."""
+    for label, value in (("log_likelihood", log_likelihood), ("log_prior", log_prior)):
+        if isinstance(value, str) or not isinstance(value, Collection):
+            require_flag(label, value, "a list of names of variables")

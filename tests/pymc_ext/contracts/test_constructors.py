@@ -62,6 +62,26 @@ def test_what_is_no_such_value_is_refused(method, options):
         getattr(px, method)(model=model, **options)
 
 
+TAKES = {name: inspect.signature(getattr(px, name)).parameters for name in METHODS}
+LEARN = [name for name, parameters in TAKES.items() if "hyperparameters" in parameters]
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in LEARN])
+def test_who_learns_no_hyperparameters_says_who_does(method):
+    with pytest.raises(TypeError, match=rf"^{method} takes no hyperparameters=: it gives") as said:
+        getattr(px, method)(hyperparameters=["tau"])
+    for name in METHODS:
+        learns = name in LEARN and name != "AlgorithmVI"
+        assert (f"px.{name}" in str(said.value)) == learns
+
+
+def test_a_keyword_of_another_function_is_answered():
+    with pytest.raises(TypeError, match=r"LaplaceVI takes no n=: give it to pm\.fit\(n, method="):
+        px.LaplaceVI(n=100)
+    with pytest.raises(TypeError, match="BatchMatchVI takes no path=: did you mean paths="):
+        px.BatchMatchVI(path=3)
+
+
 def logistic():
     with pm.Model() as model:
         b = pm.Normal("b", 0, 1, shape=2)

@@ -308,6 +308,9 @@ def test_what_refutes_draws_is_said_in_words():
     assert all(part in text for part, text in zip(parts, words, strict=True))
     undefined = diagnostics(np.nan, np.nan, np.nan, np.nan, 0, 1000, np.nan)
     assert len(undefined.doubts(400)) == 4 and not undefined.enough(400)
+    for error in (np.nan, np.inf):
+        (sentence,) = diagnostics(500, 450, 1.01, 0.9, 3, 4000, error).doubts(400)
+        assert sentence == "the sd of eta is not known: its draws run off"
 
 
 def test_what_breaks_a_limit_by_little_is_not_rounded_to_it():

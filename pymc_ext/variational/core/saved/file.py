@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pymc_ext.maths.array_file import read_arrays, write_arrays
+from pymc_ext.options import require_path
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.saved.codec import Arrays, FileError, decode, encode
 from pymc_ext.variational.core.saved.variables import Variable
@@ -28,6 +29,7 @@ def write(
     notes: dict[str, Any],
 ) -> Path:
     """Write q; a file of that name is replaced once the new one is whole."""
+    require_path("path", path)
     arrays: Arrays = {}
     header = {
         "format": FORMAT,
@@ -53,18 +55,26 @@ def read(
     FileError
         It is no such file, is damaged, or of a later version.
     """
+    require_path("path", path)
     try:
         arrays = read_arrays(Path(path))
-        header = json.loads(str(arrays.pop(HEADER)))
-        kind, version = header["format"], header["version"]
-    except FileNotFoundError as error:
+    except (FileNotFoundError, IsADirectoryError) as error:
         raise FileNotFoundError(
             f"there is no file {path}: give the path that approx.save(path) was given"
         ) from error
-    except (KeyError, TypeError, ValueError) as error:
+    except ValueError as error:
         raise FileError(
             f"{path} is no file that approx.save wrote, or is damaged: {error}"
         ) from error
+    try:
+        header = json.loads(str(arrays[HEADER]))
+        kind, version = header["format"], header["version"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileError(
+            f"{path} is no file that approx.save wrote, but one of the arrays {sorted(arrays)}: "
+            "give the path that approx.save(path) was given"
+        ) from error
+    del arrays[HEADER]
     if kind != FORMAT or version != VERSION:
         raise FileError(
             f"{path} holds {kind!r} of version {version!r}, and this release reads {FORMAT!r} of "

@@ -157,9 +157,16 @@ def save(
     ------
     NotKeptError
         q is of a class of your own.
+    TypeError
+        ``q`` is no law, or ``path`` no path.
     ValueError
         Not as many names as coordinates.
     """
+    if not hasattr(q, "forward") and not isinstance(q, SavedPosterior):
+        raise TypeError(
+            "q must be a law in numbers, such as fitted.q or what px.load gives, got "
+            f"{type(q).__name__}: of what pm.fit gave call approx.save(path)"
+        )
     if not isinstance(q, SavedPosterior):
         every = [f"theta[{i}]" for i in range(q.dimension)] if names is None else list(names)
         if len(every) != q.dimension:

@@ -137,9 +137,14 @@ def test_what_is_no_such_file_is_said(tmp_path):
     damaged.write_text("mu,tau\n1,2\n")
     with pytest.raises(px.FileError, match=r"no file that approx\.save wrote"):
         px.load(damaged)
-    np.savez(damaged, x=np.ones(3))
-    with pytest.raises(px.FileError, match=r"no file that approx\.save wrote"):
-        px.load(damaged)
+    others = {"x": np.ones(3)}, {HEADER: np.array("{}")}, {HEADER: np.array(3)}
+    for arrays in others:
+        np.savez(damaged, **arrays)
+        sentence = (
+            rf"no file that approx\.save wrote, but one of the arrays \['{next(iter(arrays))}'"
+        )
+        with pytest.raises(px.FileError, match=sentence):
+            px.load(damaged)
     np.savez(damaged, x=np.array([{"a": 1}], dtype=object))  # pickled: never read
     with pytest.raises(px.FileError, match=r"no file that approx\.save wrote"):
         px.load(damaged)
@@ -158,6 +163,27 @@ def test_what_is_no_such_file_is_said(tmp_path):
     rewritten(lambda header, arrays: header["variables"].pop())
     with pytest.raises(px.FileError, match=r"damaged: q has 8 scalars"):
         px.load(damaged)
+
+
+@pytest.mark.parametrize("path", [None, 3])
+def test_what_is_no_path_is_said(path):
+    approx = fitted("batch-match")
+    for call in (approx.save, px.load, lambda path: px.save(path, approx.q)):
+        with pytest.raises(TypeError, match=f"path must be a text or .* got {path}: give the"):
+            call(path)
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(IsADirectoryError, match="it is a folder; name a file in it"):
+        fitted("batch-match").save(tmp_path)
+    with pytest.raises(FileNotFoundError, match="give the path that approx"):
+        px.load(tmp_path)
+
+
+def test_what_is_no_law_is_not_saved(tmp_path):
+    for q in (3, fitted("batch-match")):
+        with pytest.raises(TypeError, match=f"got {type(q).__name__}: of what pm.fit gave call"):
+            px.save(tmp_path / "q.npz", q)
 
 
 def test_another_model_is_refused_with_what_differs(tmp_path):

@@ -1,0 +1,196 @@
+"""What is wrong with an argument is said at every door, before anything is fitted or drawn."""
+
+from __future__ import annotations
+
+import pymc as pm
+import pytest
+
+import bridge
+import pymc_ext as px
+from pymc_ext import options
+from stan_models import StanProgram, advi, laplace, nuts, pathfinder
+
+CASE = "two_successes-bernoulli_beta"
+
+
+@pytest.fixture(scope="module")
+def model() -> pm.Model:
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 5)
+        pm.Normal("y", mu, 1, observed=[1.2, -0.7, 3.1, 0.4])
+    return model
+
+
+@pytest.fixture(scope="module")
+def approx(model):
+    with model:
+        return pm.fit(method=px.LaplaceVI(random_seed=1), progressbar=False)
+
+
+BOOL = "must be True or False"
+NAMES = "must be True or False, or a list of names of variables"
+OF_ALL = [  # at doors that take draws and groups
+    ({"prior": 3}, f"prior {BOOL}.*, got 3"),
+    ({"log_likelihood": "yes"}, f"log_likelihood {BOOL}.*, got 'yes'"),
+    ({"log_prior": None}, f"log_prior {BOOL}.*, got None"),
+    ({"draws": 0}, "draws must be .*, got 0"),
+    ({"draws": "x"}, "draws must be an integer.*, got 'x'"),
+    ({"random_seed": "a"}, "random_seed must be None.*, got 'a': give an integer"),
+]
+OF_FIT = [
+    *OF_ALL,
+    ({"log_likelihood": "yes"}, f"log_likelihood {NAMES}, got 'yes'"),
+    ({"chains": 0}, r"px.fit takes no chains=: chains are run by pm.sample\(\)"),
+    ({"tune": -1}, "px.fit takes no tune=: chains are run"),
+    ({"seed": 1}, "px.fit takes no seed=: give random_seed="),
+    ({"drows": 1}, "px.fit takes no drows=: did you mean draws="),
+    ({"method": px.HierarchicalVI}, r"the class HierarchicalVI: write px.HierarchicalVI\(\)"),
+    ({"method": pm.ADVI}, "got the class ADVI: what PyMC has of its own goes to pm.fit"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), OF_FIT, ids=str)
+def test_px_fit_says_it(model, options, message) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        px.fit(**{"method": "laplace", "model": model, "progressbar": False, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *OF_ALL,
+        ({"chains": 0}, "chains must be an integer >= 1, got 0"),
+        ({"logs": "no"}, f"logs {BOOL}, got 'no'"),
+        ({"tune": -1}, r"approx.sample does not take \['tune'\] \(for chains call px.sample"),
+    ],
+    ids=str,
+)
+def test_approx_sample_says_it(approx, options, message) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        approx.sample(**options)
+
+
+def test_names_of_variables_are_no_wrong_argument(approx) -> None:
+    idata = approx.sample(10, log_likelihood=["y"], random_seed=1)
+    assert idata["log_likelihood"]["y"].shape == (1, 10, 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *OF_ALL,
+        ({"ess": "x"}, "ess must be a number, got 'x'"),
+        ({"prior": 3}, f"prior {BOOL}, or of a Stan program names, .*, got 3"),
+        ({"methods": 5}, r"methods must be names, such as .*, got 5: see `python -m bridge list`"),
+        ({"chains": 0}, "bridge.fit takes no chains="),
+    ],
+    ids=str,
+)
+def test_bridge_fit_says_it(model, options, message) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        bridge.fit(model, **{"progressbar": False, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"chains": 0}, "chains must be an integer >= 2, got 0"),
+        ({"ess": "x"}, "ess must be a number, got 'x'"),
+        ({"tune": -1}, r"px.sample does not take \['tune'\] \(ess=400 says"),
+        ({"random_seed": "a"}, "random_seed must be None.*, got 'a'"),
+        ({"search": 3}, f"search {BOOL}, got 3"),
+        ({"log_likelihood": "yes"}, f"log_likelihood {NAMES}, got 'yes'"),
+        ({"prior": True}, "prior must be a mapping .* got True: .* pm.sample_prior_predictive"),
+        ({"sampler": 3}, r"sampler must make chains, as .*NutpieNUTS\(\) does, got 3"),
+    ],
+    ids=str,
+)
+def test_px_sample_says_it(approx, options, message) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        px.sample(approx, **{"progressbar": False, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ess": "x"}, "ess must be a number, got 'x'"),
+        ({"draws": "x"}, "draws must be an integer, got 'x'"),
+        ({"draws": 500.5}, "draws must be an integer, got 500.5"),
+        ({"random_seed": "a"}, "random_seed must be None.*, got 'a'"),
+    ],
+    ids=str,
+)
+def test_px_diagnose_says_it(approx, options, message) -> None:
+    with pytest.raises(TypeError, match=message):
+        px.diagnose(approx, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cases": 3}, "cases must be the name of a posterior .*, got 3: `python -m bridge list`"),
+        ({"cases": [3]}, r"cases must be the name of a posterior .*, got \[3\]"),
+        ({"methods": 5}, "methods must be names, .*, got 5"),
+        ({"seeds": 0}, "at least one case, method and seed"),
+        ({"draws": "x"}, "draws must be an integer, got 'x'"),
+        ({"draws": 2000.5}, "draws must be an integer, got 2000.5"),
+        ({"repetitions": None}, "repetitions must be an integer, got None"),
+        ({"budget": "x"}, "budget must be a number, got 'x'"),
+        ({"run_limit": "x"}, "run_limit must be a number, got 'x'"),
+        ({"run_limit": 0}, "run_limit must be a positive number, got 0"),
+        ({"out": None}, "out must be a text or a pathlib.Path, got None"),
+        ({"database": 3}, "database must be a text or a pathlib.Path, got 3"),
+        ({"retry_failed": "x"}, f"retry_failed {BOOL}, got 'x'"),
+        ({"on_record": 3}, "on_record must be a function .*, got 3"),
+    ],
+    ids=str,
+)
+def test_bridge_compare_says_it(tmp_path, options, message) -> None:
+    arguments = {"cases": CASE, "methods": "laplace", "seeds": 1, "out": tmp_path / "out"}
+    with pytest.raises((TypeError, ValueError), match=message):
+        bridge.compare(**{**arguments, **options})
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("source", [3, None])
+def test_what_is_no_stan_program_is_said(source) -> None:
+    with pytest.raises(TypeError, match="must be its source text or the path of a"):
+        StanProgram(source)
+    with pytest.raises(TypeError, match="name must be a text, such as 'schools', or None, got 3"):
+        StanProgram("parameters { real x; } model { }", name=3)
+
+
+@pytest.mark.parametrize("run", [nuts, advi, laplace, pathfinder])
+def test_source_text_is_no_program_that_stan_runs(run) -> None:
+    with pytest.raises(TypeError, match=r"a stan_models.StanProgram, got str: write StanProgram\("):
+        run("parameters { real x; } model { }")
+
+
+FAR = 10**13  # numbers: more than any machine of today holds
+TOO_MANY = rf"draws={FAR} takes at least 160,000 GB, for arrays of shape \({FAR}, 1\), and this"
+
+
+def test_draws_beyond_the_memory_are_refused_before_any_are_made(model, approx, tmp_path) -> None:
+    for call in (
+        lambda: px.fit("laplace", model=model, draws=FAR, progressbar=False),
+        lambda: approx.sample(FAR),
+        lambda: approx.evaluate(FAR),
+        lambda: px.diagnose(approx, draws=FAR),
+        lambda: bridge.fit(model, draws=FAR, prior=True, progressbar=False),
+        lambda: bridge.fit(model, fresh_draws=FAR, progressbar=False),
+        lambda: bridge.compare(CASE, "laplace", 1, out=tmp_path, draws=FAR),
+    ):
+        with pytest.raises(ValueError, match=TOO_MANY):
+            call()
+
+
+def test_where_the_memory_is_not_known_nothing_is_refused(monkeypatch) -> None:
+    def unknown(name):
+        raise ValueError(name)
+
+    monkeypatch.setattr("os.sysconf", unknown)
+    options.machine_memory.cache_clear()
+    try:
+        options.require_memory("draws", FAR, 2)
+    finally:
+        options.machine_memory.cache_clear()
