@@ -17,6 +17,7 @@ from bridge.attempt import EXPECTED_FAILURES, Attempt
 from bridge.exact import BENT, COLD, WARM, Exact, exact_answer, in_a_flow
 from bridge.keywords import INSTEAD
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
+from bridge.methods.families import EARLY
 from bridge.methods.method import Method
 from bridge.methods.named_draws import resampled, weighted
 from bridge.methods.named_groups import finish_of, in_turn
@@ -206,6 +207,8 @@ def fit(
     check_seed(random_seed)
     chosen = find_approximations(methods)
     _check(khat, draws, fresh_draws, effort, want)
+    if want == "draws":
+        chosen = [EARLY if method is METHODS[EARLY.name] else method for method in chosen]
     options = Sampling(ess=ess)
     given = options_text(
         methods=[method.name for method in chosen], khat=khat, draws=draws, fresh_draws=fresh_draws,

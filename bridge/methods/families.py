@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pymc_ext.variational.core.posterior import Posterior
     from pymc_ext.variational.core.result import FitResult, FreshDraws
 
-__all__ = ["FAMILY_METHODS", "FittedBy"]
+__all__ = ["EARLY", "FAMILY_METHODS", "FittedBy"]
 
 
 @dataclass(frozen=True)
@@ -239,6 +239,10 @@ def _on_density(
 
 
 _LAPLACE, _MIXED = "gaussian.laplace:Laplace", "gaussian.mixed:Mixed"
+_MAP, _OF_MAP = (
+    "hierarchical.algorithm:Hierarchical",
+    "a map with the conditional laws of hierarchical models",
+)
 FLOW = "bernstein.algorithm:Bernstein"
 _OF_FLOW = 200_000  # gradients at most: its default steps of 10 draws, without a polish
 FAMILY_METHODS = (
@@ -263,12 +267,7 @@ FAMILY_METHODS = (
         general=False,  # a posterior may have fewer parameters
         rank=10,
     ),
-    _on_density(
-        "hierarchical",
-        "a map with the conditional laws of hierarchical models",
-        "hierarchical.algorithm:Hierarchical",
-        default=True,
-    ),
+    _on_density("hierarchical", _OF_MAP, _MAP, default=True),
     _on_density("mixed-mu", "MVI: Laplace with its mean refitted", _MIXED, variant="mu"),
     _on_density(
         "mixed-eig", "MVI: mean and eigenvalues refitted", _MIXED, default=True, variant="eig"
@@ -308,3 +307,5 @@ FAMILY_METHODS = (
         alpha="elbo",
     ),
 )
+# In the place of "hierarchical" where nothing but weights is wanted.
+EARLY = _on_density("hierarchical", _OF_MAP, _MAP, early=True)

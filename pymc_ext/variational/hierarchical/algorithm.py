@@ -63,7 +63,7 @@ from pymc_ext.variational.hierarchical.moments import (
     moments_in,
 )
 from pymc_ext.variational.hierarchical.nested import NestedLaplace
-from pymc_ext.variational.hierarchical.reach import Reached, reaching
+from pymc_ext.variational.hierarchical.reach import Reached, law_that_serves, reaching
 from pymc_ext.variational.hierarchical.slices import lacking
 from pymc_ext.variational.hierarchical.structure import find_structure
 from pymc_ext.variational.hierarchical.training import Free, Training
@@ -73,6 +73,7 @@ AS_MUCH = 0.5  # of what the other order promises, from which on an order is wor
 NEARLY_ALL = 0.95  # relative ESS beyond which another order has too little to gain for its block
 SURE = 2.0  # standard errors by which another order must be better than who governs first
 NO_ARROW = "no few coordinates leave the others independent: the Gaussian alone was fitted"
+LAW_SERVES = "weights of a law along its governors serve"
 ADVICE = "its conditional laws are not a hierarchy's; use a flow, or NUTS in q's coordinates"
 
 
@@ -107,6 +108,9 @@ class Hierarchical(Algorithm[MapOrGaussian]):
     necks
         Whether to look for tails of governors that q lacks, which weights then reach. A sampler's
         coordinates need no weights.
+    early
+        Whether training ends after its first block where weights of draws of a law along the
+        governors serve: q is a rougher map then, for half the scores.
 
     Examples
     --------
@@ -127,6 +131,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
     longest_block: int = LONGEST_BLOCK
     rounds: int = ROUNDS
     necks: bool = True
+    early: bool = False
 
     def __post_init__(self) -> None:
         for label in ("paths", "longest_block", "rounds"):
@@ -146,7 +151,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
     ) -> Fitted[MapOrGaussian]:
         refuse_hyperparameters(density, self.name)
         course = new_course(density, seed, budget, monitor, self.longest_block)
-        links = Links()
+        links, law = Links(), None
         dense = density.dimension <= DENSE
         try:
             # a q that runs away overflows: the ELBO tells
@@ -156,7 +161,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
                     steps = resumed(density, state, stream(seed, Purpose.TRAIN))
                     ended = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK)
                 elif dense:
-                    ended, links = self._dense(density, start, seed, course)
+                    ended, links, law = self._dense(density, start, seed, course)
                 else:
                     ended, links = self._arrow(density, start, seed, course)
                 q, converged, why = course.settled(ended.best).q, not ended.paid, ended.why
@@ -177,7 +182,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         reached = Reached(None, proposal, judged)
         if isinstance(q, HierarchicalMap) and self.necks:
             try:
-                reached = reaching(q, density, fresh, proposal, judged, seed)
+                reached = reaching(q, density, fresh, proposal, judged, seed, law)
             except KeyboardInterrupt as stop:
                 converged, why = False, unfinished(stop)
         result = HierarchicalResult(
@@ -196,18 +201,29 @@ class Hierarchical(Algorithm[MapOrGaussian]):
 
     def _dense(
         self, density: CountedDensity, start: Array, seed: int | None, course: Course
-    ) -> tuple[Ended[MapOrGaussian], Links]:
-        """A Gaussian, then what links promise; how it ended, and the links of what was kept."""
+    ) -> tuple[Ended[MapOrGaussian], Links, NestedLaplace | None]:
+        """A Gaussian, then what links promise; how it ended, the links of what was kept, and a law
+        that makes more training needless."""
         promised = partial(promised_gain, density)
         found = find_gaussian(density, start, seed, course, paths=self.paths, promised=promised)
         gaussian = found.ended.best
         if not course.block_pays(gaussian, FIRST_BLOCK, step_draws(density.dimension)):
-            return replace(found.ended, why=repaired_by_weights(gaussian), paid=False), Links()
+            return (
+                replace(found.ended, why=repaired_by_weights(gaussian), paid=False),
+                Links(),
+                None,
+            )
         growth = new_growth(density, course, found, seed)
         if growth is None:
-            return found.ended, Links()
+            return found.ended, Links(), None
+        if self.early:
+            first = growth.begin()
+            law = law_that_serves(density, first.q, stream(seed, Purpose.NECKS))
+            if law is not None:
+                links = Links.of(first.q, growth.moments, density.unconstrained_names)
+                return Ended(first, 0.0, 0.0, LAW_SERVES), links, law
         steps = NaturalGradient(density, gaussian.q, stream(seed, Purpose.TRAIN))
-        return self._grown(growth, found.ended, steps, course)
+        return *self._grown(growth, found.ended, steps, course), None
 
     def _arrow(
         self, density: CountedDensity, start: Array, seed: int | None, course: Course

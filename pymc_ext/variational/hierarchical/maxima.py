@@ -20,6 +20,9 @@ GROWTH = 1.25  # of steps, from place to place
 MOST_PLACES = 20  # on one side: a tail of two hundred sds
 NEWTON_STEPS, CLOSE = 8, 0.05  # at one place; decrement (nats) at which they end
 DIFFERENCE = 1e-3  # of a conditional sd, by which scores are differenced
+# Share of the middle's conditional sds at which a side ends: 8.5 down along a log scale, where less
+# than .1 % lies beyond; sums of precisions in the other governors' directions would be rounding.
+SMALLEST = 2e-4
 LONGEST = 3.0  # conditional sds of one Newton step
 
 
@@ -63,8 +66,9 @@ def maxima_along(
 ) -> tuple[Maximum, ...]:
     """From the middle on in both directions along θ_j, in the order of their places.
 
-    A side ends where log p(θ_j) has fallen by ``fall`` nats, or where the others have no maximum:
-    what lies beyond is left out, which makes the marginal's sd smaller and raises no alarm.
+    A side ends where log p(θ_j) has fallen by ``fall`` nats, where sds have shrunk to `SMALLEST`,
+    or where the others have no maximum: what lies beyond is left out, which makes the marginal's sd
+    smaller and raises no alarm.
 
     Parameters
     ----------
@@ -98,7 +102,7 @@ def _side(
             return
         yield found
         highest = max(highest, found.log_p)
-        if found.log_p < highest - fall:
+        if found.log_p < highest - fall or np.any(found.sds < SMALLEST * middle.sds):
             return
         last, here = here, found
 

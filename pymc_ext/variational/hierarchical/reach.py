@@ -14,12 +14,12 @@ import numpy as np
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.defensive import DefensiveMixture, DrawnAgain
+from pymc_ext.variational.core.defensive import BULK_SHARE, DefensiveMixture, DrawnAgain
 from pymc_ext.variational.core.mixture import PosteriorMixture
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.core.weights import KHAT_USABLE
+from pymc_ext.variational.core.weights import KHAT_GOOD, KHAT_USABLE
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.nested import NestedLaplace, nested_laplace
 from pymc_ext.variational.hierarchical.slices import governors_of
@@ -29,6 +29,12 @@ MOST_GOVERNORS = 3  # cells in a space of as many dimensions
 # Share of the law's sd below which a proposal has to reach further: sds are to be known to a
 # twentieth, the error of a mean of 400 draws.
 NEARLY = 0.95
+JUDGED = 1_000  # draws by which a law is judged: k̂ is known to .1
+
+
+def governors(q: HierarchicalMap) -> list[int]:
+    """Coordinates of θ that govern most, three at most."""
+    return [int(q.order[place]) for place in governors_of(q)[:MOST_GOVERNORS]]
 
 
 def law_of_governors(
@@ -38,13 +44,27 @@ def law_of_governors(
     the others have a maximum given them. None beyond 100 dimensions."""
     if q.dimension > MOST_DIMENSIONS:
         return None
-    along = [int(q.order[place]) for place in governors_of(q)[:MOST_GOVERNORS]]
+    along = governors(q)
     while along:
         law = nested_laplace(density, theta, along, q.order)
         if law is not None:
             return law
         along.pop()
     return None
+
+
+def law_that_serves(
+    density: CountedDensity, q: HierarchicalMap, rng: np.random.Generator
+) -> NestedLaplace | None:
+    """The law, where its draws are good ones of p by themselves: few weights tell that."""
+    z = rng.standard_normal((JUDGED, q.latent_dimension))
+    if q.dimension > MOST_DIMENSIONS or not (along := governors(q)):
+        return None
+    law = nested_laplace(density, q.forward(z)[0], along, q.order)
+    if law is None:
+        return None
+    fresh = fresh_draws(law, density, rng, JUDGED)
+    return law if fresh.khat < KHAT_GOOD and fresh.ess > BULK_SHARE * JUDGED else None
 
 
 @dataclass(frozen=True)
@@ -71,8 +91,10 @@ def reaching(
     proposal: DefensiveMixture | None,
     fresh_proposal: FreshDraws | None,
     seed: int | None,
+    law: NestedLaplace | None = None,
 ) -> Reached:
-    """``proposal``, or with a law of governors where this reaches further or weights do not serve.
+    """``proposal``, or with a law of governors where this reaches further, or weights do not serve,
+    or a law is given.
 
     Parameters
     ----------
@@ -82,18 +104,21 @@ def reaching(
         How q is judged, and what was found for its heavy tails, as `defended` gives them.
     seed
         Of the fit.
+    law
+        One that serves, if it is known.
     """
     weighted, judged = proposal or q, fresh_proposal or fresh
     if judged.ess == 0:  # no draw has a weight
         return Reached(None, proposal, fresh_proposal)
     drawn = DrawnAgain(weighted, judged)
     theta, w = np.concatenate(list(drawn.theta())), drawn.weights
-    law = law_of_governors(density, q, theta)
+    given = law is not None
+    law = law or law_of_governors(density, q, theta)
     if law is None:
         return Reached(None, proposal, fresh_proposal)
     mean = w @ theta
     sd = np.sqrt(w @ (theta - mean) ** 2)
-    short = np.any(sd[law.governors] < NEARLY * law.sd_along)
+    short = given or np.any(sd[law.governors] < NEARLY * law.sd_along)
     if not short and judged.khat <= KHAT_USABLE:
         return Reached(law, proposal, fresh_proposal)
     mixture = PosteriorMixture(np.log([0.5, 0.5]), (weighted, law))
