@@ -36,7 +36,7 @@ NEAREST, FARTHEST, PARTS = 2.0, 64.0, 8
 UNIFORM = 4  # starts near the origin, where priors are
 # Points in random directions in each of these parts: in one and two dimensions fewer are as close.
 # With 1,000 in five dimensions a mode .4 times as wide as q and 15 of its sds away is found with
-# each of 20 seeds (`benchmarks.speed.missed_modes`); of 400 points none is near it on 15 % of seeds.
+# each of 20 seeds (`benchmarks.speed.missed_modes`); of 400 none is near it on 15 % of seeds.
 FEW, SCREENED = 60, 1_000
 # Along coordinates, in their sds: one start in each of five parts of log distance.
 NEAREST_ALONG, FARTHEST_ALONG, PARTS_ALONG = 2.0, 2048.0, 5
