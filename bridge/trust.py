@@ -63,7 +63,8 @@ def forgotten(found: Fit, modes: MissedMass, seed: int) -> MissedMass | None:
     """Of modes known from before, each worth 1 % at least, those that an approximation has hardly a
     draw in: its own search, from other starts, need not meet a narrow one again.
 
-    What each is worth is known beside an earlier approximation only, of one mode of many perhaps."""
+    What each is worth is known beside an earlier approximation only, of one mode of many perhaps.
+    """
     rng = np.random.default_rng([seed, 5])
     theta = found.theta.reshape(-1, found.theta.shape[-1])
     left = [
