@@ -15,7 +15,7 @@ from bridge.methods.families import FittedBy
 from bridge.methods.method import Fit, Method
 from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
 from bridge.methods.table import METHODS
-from bridge.trust import missed, short_tails
+from bridge.trust import forgotten, missed, short_tails
 from pymc_ext.density import DensityError, TransportMap
 from pymc_ext.density.check import NoGradientError
 from pymc_ext.maths.types import Array
@@ -108,6 +108,8 @@ class Search:
                 try:
                     outside, cost = missed(found, k.log_marginal_is, self.seed)
                     attempt = replace(attempt, search_gradients=cost)
+                    if outside is None and self.modes is not None:
+                        outside = forgotten(found, self.modes, self.seed)
                     if outside is None and found.law is None:
                         tails = short_tails(found, k.weights, self.law)
                 except KeyboardInterrupt:

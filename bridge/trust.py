@@ -19,6 +19,7 @@ from pymc_ext.sampling.modes import is_visited, left_behind
 from pymc_ext.sampling.progress import now
 from pymc_ext.sampling.tails import tails_not_reached
 from pymc_ext.variational.gaussian.missed_mass import (
+    NEGLIGIBLE,
     SEARCHED,
     MissedMass,
     mass_outside,
@@ -60,6 +61,22 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[MissedMass | None, int]
         density, theta, covering.lp.ravel(), covering.log_q, log_z, rng, found.transport
     )
     return result if result.matters else None, result.gradients
+
+
+def forgotten(found: Fit, modes: MissedMass, seed: int) -> MissedMass | None:
+    """Of modes known from before, each worth 1 % at least, those that an approximation has hardly a
+    draw in: its own search, from other starts, need not meet a narrow one again.
+
+    What each is worth is known beside an earlier approximation only, of one mode of many perhaps.
+    """
+    rng = np.random.default_rng([seed, 5])
+    theta = found.theta.reshape(-1, found.theta.shape[-1])
+    left = [
+        basin
+        for basin in modes.basins
+        if basin.log_ratio > np.log(NEGLIGIBLE) and not is_visited(basin, theta, rng, NEGLIGIBLE)
+    ]
+    return replace(modes, basins=tuple(left)) if left else None
 
 
 def short_tails(found: Fit, weights: Array | None, law: NestedLaplace | None) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from bridge.methods.problems import DensityProblem, ModelProblem, as_problem
 from bridge.methods.table import METHODS
 from bridge.methods.warm_nuts import sampled
 from bridge.search import Search
-from bridge.trust import doubts_of_nuts
+from bridge.trust import doubts_of_nuts, forgotten
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity, DensityError
 from pymc_ext.sampling import attempts
@@ -26,7 +26,7 @@ from pymc_ext.sampling.diagnostics import Heavy
 from pymc_ext.sampling.modes import left_behind
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
-from pymc_ext.variational.gaussian.missed_mass import mass_outside
+from pymc_ext.variational.gaussian.missed_mass import Basin, MissedMass, mass_outside
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from stan_models import StanDensity, StanProgram
 from stan_models.inference_data import make_inference_data
@@ -541,6 +541,24 @@ def test_modes_of_a_later_search_are_known_too() -> None:
     known, heaviest = {id(basin) for basin in first.basins}, search.modes.heaviest
     assert id(heaviest) not in known and heaviest.log_ratio > first.heaviest.log_ratio
     assert known & {id(basin) for basin in search.modes.basins}
+
+
+def test_a_known_mode_that_a_later_search_does_not_meet_is_not_forgotten() -> None:
+    """A narrow one in five dimensions, which starts meet by luck: the next method is without it."""
+    density = ZOO["narrow-5"].make()
+    draws = density.draws(4_000, np.random.default_rng(1))
+    narrow = Gaussian.of_draws(draws[density.mode_of(draws) == 1])
+    modes = MissedMass(
+        (Basin(narrow, -0.4, 0.01, 10.0),), 1, 34, 0, tuple("abcde"), np.zeros(5), np.ones(5)
+    )
+    search = Search(as_problem(density, None), 0.7, 400, 1, 20_000, 4_000, 1)
+    search.attempt(METHODS["hierarchical"])
+    assert search.trusted and search.modes is None  # what there is to find is not found
+    search.modes = modes
+    search.attempt(METHODS["hierarchical"])
+    assert not search.trusted and "mass is missed" in search.attempts[-1].verdict
+    half = SimpleNamespace(theta=draws[None])
+    assert forgotten(half, modes, seed=1) is None
 
 
 def test_a_tail_of_a_governor_that_draws_miss_refutes_weights_and_chains(monkeypatch) -> None:

@@ -17,10 +17,12 @@ All starts first climb together in q's coordinates, where q's own mode is a few 
 bent it is in θ. Of those that do not come to rest in q each descends in coordinates where q is
 about N(0, I), and only where that does not end in q either is a path followed for its Gaussians.
 
-Most paths start in random directions. Others start where p̃ is highest among many points of a like
-distance, so that modes far narrower than q are met too, in few dimensions: a mode whose
-neighbourhood is a share s of its distance's shell is missed with probability (1 − s)^{400}. It sees
-no mode that no path reaches: behind walls, or a narrow one in more than some four dimensions.
+Some paths start in random directions, others where p̃ is higher than its distance from q lets
+expect, of many points in random directions and along coordinates (:mod:`.starts`): so modes far
+narrower than q are met too, in few dimensions or where they differ from q in one coordinate. A mode
+near which a share s of its distance's shell lies is missed with probability (1 − s)^{1000}. It sees
+no mode that no path reaches: behind walls, or a narrow one elsewhere in more than some five
+dimensions.
 """
 
 from __future__ import annotations
@@ -44,7 +46,6 @@ from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_match import matched_low_rank, patched
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.path import (
-    DISPERSION,
     Path,
     PathSettings,
     follow_path,
@@ -52,16 +53,9 @@ from pymc_ext.variational.gaussian.path import (
 )
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.gaussian.score_matching import match_step
+from pymc_ext.variational.gaussian.starts import starts_of
 from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatching
 
-# Of starts, in q's root mean square distance √D: one in each of ten equal parts of log distance, so
-# that a basin between two of them is met too.
-NEAREST, FARTHEST, DISTANCES = 2.0, 64.0, 10
-UNIFORM = 4  # starts near the origin, where priors are
-# Points of each part whose value is looked at, the highest of which is one more start; beyond four
-# dimensions numbers that they hold: of n points the nearest to a place is (1/n)^{1/D} as near, so
-# that it is at most 10 % farther than of 400, in any D.
-SCREENED, SCREENED_NUMBERS = 400, 1_600
 SETTINGS = PathSettings(iterations=60, draws=20)
 # In q's scales, where a path is in q's own mode after a few iterations if it ends there; one that
 # is elsewhere by then is followed on.
@@ -197,7 +191,7 @@ def missed_mass(
     around: Array | None = None,
     along: TransportMap | None = None,
 ) -> MissedMass:
-    """Search from dispersed starts, from where p̃ is high among many points, and from inside q.
+    """Search from dispersed starts, from where p̃ stands out among many points, and from inside q.
 
     Parameters
     ----------
@@ -246,7 +240,8 @@ def missed_mass(
     misses = Misses(density, log_density_of_q, edge_of(log_q), log_z, *middle)
     spread = theta if around is None else around
     heavy = _most_underrated(theta, log_p - log_q)
-    starts = np.array([*_starts(density, spread, rng), heavy])
+    highest = float(np.max(log_p, where=np.isfinite(log_p), initial=-np.inf))
+    starts = np.array([*starts_of(density, spread, highest, rng), heavy])
     floor = log_z + np.log(NEGLIGIBLE)
 
     def is_news(end: Array) -> bool:
@@ -487,28 +482,3 @@ def is_outside(points: Array, log_density_of_q: Callable[[Array], Array], edge: 
     """Whether more than half of the points (N, D) are outside q."""
     with np.errstate(all="ignore"):
         return bool(np.mean(~(log_density_of_q(points) >= edge)) > 0.5)
-
-
-def _starts(density: CountedDensity, theta: Array, rng: np.random.Generator) -> list[Array]:
-    """Around q at growing distances, in mirrored pairs; near the origin; and where p̃ is highest."""
-    N, D = theta.shape
-    mean = theta.mean(axis=0)
-    # rows of a root of the draws' covariance; of many dimensions the draws themselves, O(N D)
-    root = (theta - mean) / np.sqrt(N - 1) if D >= N else cholesky(np.atleast_2d(np.cov(theta.T))).T
-
-    def at(parts: Array) -> Array:
-        """Steps in random directions as far as ``parts`` of 0 … DISTANCES say, (M,) -> (M, D)."""
-        distance = NEAREST * (FARTHEST / NEAREST) ** (parts / DISTANCES)
-        u = rng.standard_normal((len(parts), len(root)))
-        u *= (distance * np.sqrt(len(root)) / np.linalg.norm(u, axis=1))[:, None]
-        return u @ root
-
-    steps = at(np.arange(DISTANCES) + rng.random(DISTANCES))
-    near_origin = rng.uniform(-DISPERSION, DISPERSION, (UNIFORM, D))
-    starts = [*(mean + steps), *(mean - steps), *near_origin]
-    for part in range(DISTANCES):
-        points = mean + at(part + rng.random(min(SCREENED, 1 + SCREENED_NUMBERS // D)))
-        with np.errstate(all="ignore"):
-            value = density.log_density(points)
-        starts.append(points[np.argmax(np.where(np.isfinite(value), value, -np.inf))])
-    return starts

