@@ -63,7 +63,7 @@ from pymc_ext.variational.hierarchical.moments import (
     moments_in,
 )
 from pymc_ext.variational.hierarchical.nested import NestedLaplace
-from pymc_ext.variational.hierarchical.reach import Reached, law_that_serves, reaching
+from pymc_ext.variational.hierarchical.reach import Reached, early_law, reaching
 from pymc_ext.variational.hierarchical.slices import lacking
 from pymc_ext.variational.hierarchical.structure import find_structure
 from pymc_ext.variational.hierarchical.training import Free, Training
@@ -151,7 +151,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
     ) -> Fitted[MapOrGaussian]:
         refuse_hyperparameters(density, self.name)
         course = new_course(density, seed, budget, monitor, self.longest_block)
-        links, law = Links(), None
+        links, law, serves = Links(), None, False
         dense = density.dimension <= DENSE
         try:
             # a q that runs away overflows: the ELBO tells
@@ -162,6 +162,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
                     ended = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK)
                 elif dense:
                     ended, links, law = self._dense(density, start, seed, course)
+                    serves = ended.why == LAW_SERVES
                 else:
                     ended, links = self._arrow(density, start, seed, course)
                 q, converged, why = course.settled(ended.best).q, not ended.paid, ended.why
@@ -182,7 +183,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         reached = Reached(None, proposal, judged)
         if isinstance(q, HierarchicalMap) and self.necks:
             try:
-                reached = reaching(q, density, fresh, proposal, judged, seed, law)
+                reached = reaching(q, density, fresh, proposal, judged, seed, law, serves)
             except KeyboardInterrupt as stop:
                 converged, why = False, unfinished(stop)
         result = HierarchicalResult(
@@ -203,7 +204,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         self, density: CountedDensity, start: Array, seed: int | None, course: Course
     ) -> tuple[Ended[MapOrGaussian], Links, NestedLaplace | None]:
         """A Gaussian, then what links promise; how it ended, the links of what was kept, and a law
-        that makes more training needless."""
+        found early."""
         promised = partial(promised_gain, density)
         found = find_gaussian(density, start, seed, course, paths=self.paths, promised=promised)
         gaussian = found.ended.best
@@ -216,14 +217,15 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         growth = new_growth(density, course, found, seed)
         if growth is None:
             return found.ended, Links(), None
+        law = None
         if self.early:
             first = growth.begin()
-            law = law_that_serves(density, first.q, stream(seed, Purpose.NECKS))
-            if law is not None:
+            law, serves = early_law(density, first.q, stream(seed, Purpose.NECKS))
+            if serves:
                 links = Links.of(first.q, growth.moments, density.unconstrained_names)
                 return Ended(first, 0.0, 0.0, LAW_SERVES), links, law
         steps = NaturalGradient(density, gaussian.q, stream(seed, Purpose.TRAIN))
-        return *self._grown(growth, found.ended, steps, course), None
+        return *self._grown(growth, found.ended, steps, course), law
 
     def _arrow(
         self, density: CountedDensity, start: Array, seed: int | None, course: Course

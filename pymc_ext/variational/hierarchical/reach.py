@@ -29,12 +29,31 @@ MOST_GOVERNORS = 3  # cells in a space of as many dimensions
 # Share of the law's sd below which a proposal has to reach further: sds are to be known to a
 # twentieth, the error of a mean of 400 draws.
 NEARLY = 0.95
+# Draws at which two governors are moved by so many sds each, and the nats by which both together
+# may differ from the sum: levels of a hierarchy not centred multiply one another.
+CROSSED, FARTHER, MOST_CROSS = 16, 4.0, 1.0
 JUDGED = 1_000  # draws by which a law is judged: k̂ is known to .1
 
 
-def governors(q: HierarchicalMap) -> list[int]:
-    """Coordinates of θ that govern most, three at most."""
-    return [int(q.order[place]) for place in governors_of(q)[:MOST_GOVERNORS]]
+def governors(q: HierarchicalMap, density: CountedDensity, theta: Array) -> list[int]:
+    """Coordinates of θ that govern most, three at most, whose terms in log p̃ add up at draws
+    ``theta`` (N, D); none beyond 100 dimensions."""
+    if q.dimension > MOST_DIMENSIONS:
+        return []
+    along = [int(q.order[place]) for place in governors_of(q)[:MOST_GOVERNORS]]
+    step = FARTHER * np.diag(theta.std(axis=0))
+    at = theta[:CROSSED]
+
+    def log_p(*moved: int) -> Array:
+        with np.errstate(all="ignore"):
+            return density.log_density(at + step[list(moved)].sum(axis=0))
+
+    def cross(j: int, k: int) -> bool:
+        return not np.median(np.abs(log_p(j, k) - log_p(j) - log_p(k) + log_p())) < MOST_CROSS
+
+    while any(cross(j, along[-1]) for j in along[:-1]):
+        along.pop()
+    return along
 
 
 def law_of_governors(
@@ -42,9 +61,7 @@ def law_of_governors(
 ) -> NestedLaplace | None:
     """Along what governs most, around draws ``theta`` (N, D): of three governors, or as many as
     the others have a maximum given them. None beyond 100 dimensions."""
-    if q.dimension > MOST_DIMENSIONS:
-        return None
-    along = governors(q)
+    along = governors(q, density, theta)
     while along:
         law = nested_laplace(density, theta, along, q.order)
         if law is not None:
@@ -53,18 +70,18 @@ def law_of_governors(
     return None
 
 
-def law_that_serves(
+def early_law(
     density: CountedDensity, q: HierarchicalMap, rng: np.random.Generator
-) -> NestedLaplace | None:
-    """The law, where its draws are good ones of p by themselves: few weights tell that."""
+) -> tuple[NestedLaplace | None, bool]:
+    """The law, and whether its draws are good ones of p by themselves: few weights tell that."""
     z = rng.standard_normal((JUDGED, q.latent_dimension))
-    if q.dimension > MOST_DIMENSIONS or not (along := governors(q)):
-        return None
-    law = nested_laplace(density, q.forward(z)[0], along, q.order)
+    theta, _ = q.forward(z)
+    along = governors(q, density, theta)
+    law = nested_laplace(density, theta, along, q.order) if along else None
     if law is None:
-        return None
+        return None, False
     fresh = fresh_draws(law, density, rng, JUDGED)
-    return law if fresh.khat < KHAT_GOOD and fresh.ess > BULK_SHARE * JUDGED else None
+    return law, fresh.khat < KHAT_GOOD and fresh.ess > BULK_SHARE * JUDGED
 
 
 @dataclass(frozen=True)
@@ -92,9 +109,10 @@ def reaching(
     fresh_proposal: FreshDraws | None,
     seed: int | None,
     law: NestedLaplace | None = None,
+    serves: bool = False,
 ) -> Reached:
     """``proposal``, or with a law of governors where this reaches further, or weights do not serve,
-    or a law is given.
+    or a law does.
 
     Parameters
     ----------
@@ -104,21 +122,20 @@ def reaching(
         How q is judged, and what was found for its heavy tails, as `defended` gives them.
     seed
         Of the fit.
-    law
-        One that serves, if it is known.
+    law, serves
+        What `early_law` found.
     """
     weighted, judged = proposal or q, fresh_proposal or fresh
     if judged.ess == 0:  # no draw has a weight
         return Reached(None, proposal, fresh_proposal)
     drawn = DrawnAgain(weighted, judged)
     theta, w = np.concatenate(list(drawn.theta())), drawn.weights
-    given = law is not None
     law = law or law_of_governors(density, q, theta)
     if law is None:
         return Reached(None, proposal, fresh_proposal)
     mean = w @ theta
     sd = np.sqrt(w @ (theta - mean) ** 2)
-    short = given or np.any(sd[law.governors] < NEARLY * law.sd_along)
+    short = serves or np.any(sd[law.governors] < NEARLY * law.sd_along)
     if not short and judged.khat <= KHAT_USABLE:
         return Reached(law, proposal, fresh_proposal)
     mixture = PosteriorMixture(np.log([0.5, 0.5]), (weighted, law))
