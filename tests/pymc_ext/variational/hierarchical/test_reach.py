@@ -1,15 +1,19 @@
 """Weights that reach the tails of governors which a map lacks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from pymc_ext.density import CountedDensity
+from posteriordb_cases.zoo import ZOO
+from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.maths.psis import psislw
 from pymc_ext.variational.core.mixture import PosteriorMixture
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.hierarchical import reach
-from pymc_ext.variational.hierarchical.algorithm import Hierarchical
-from pymc_ext.variational.hierarchical.reach import law_of_governors, reaching
+from pymc_ext.variational.hierarchical.algorithm import LAW_SERVES, Hierarchical
+from pymc_ext.variational.hierarchical.map import HierarchicalMap
+from pymc_ext.variational.hierarchical.reach import governors, law_of_governors, reaching
 from tests.pymc_ext.variational.hierarchical.funnels import draws_of_funnel, funnel
 
 LOG_Z = 2.5 * np.log(2 * np.pi)
@@ -69,3 +73,37 @@ def test_ctrl_c_while_a_law_is_looked_for_keeps_the_map_and_says_so(monkeypatch)
     fitted = Hierarchical().fit(funnel(), random_seed=1)
     assert fitted.result.law is None and not fitted.result.converged
     assert fitted.result.stop_reason.startswith("unfinished")
+
+
+def test_training_ends_early_where_weights_of_a_law_serve() -> None:
+    """Twelve groups of four rows: half the scores, and the evidence all the same."""
+    target = ZOO["rows-12"].make()
+    whole = Hierarchical().fit(target, random_seed=1).result
+    fitted = Hierarchical(early=True).fit(target, random_seed=3)
+    result = fitted.result
+    assert result.stop_reason == LAW_SERVES and result.converged and result.links.links
+    assert result.gradient_evaluations < 0.6 * whole.gradient_evaluations
+    assert result.khat < 0.5 and result.fresh_proposal.ess > 0.5 * result.fresh_proposal.draws
+    error = result.fresh_proposal.log_marginal_is_se
+    assert abs(result.log_marginal_is - target.log_z) < 4 * error
+
+
+def test_governors_that_multiply_one_another_are_not_taken_together() -> None:
+    """y ~ N(e^(t + s) z, 1): moved together they do more than the sum; t and s of a funnel each do
+    not."""
+
+    def density(cross: float) -> CountedDensity:
+        def log_density(x):
+            t, s, z, v = x.T
+            seen = np.exp(t + cross * s) * z
+            return -0.5 * (t**2 + s**2 + (3 - seen) ** 2 + z**2 + v**2 * np.exp(-2 * s)) - s
+
+        return CountedDensity(CallableDensity(log_density, np.zeros_like, dimension=4))
+
+    q = HierarchicalMap.gaussian(np.zeros(4), np.eye(4), np.arange(4))
+    scales = np.zeros((4, 4))
+    scales[2:, :2] = 0.5
+    q = replace(q, scales=scales)
+    draws = np.random.default_rng(1).standard_normal((100, 4))
+    assert governors(q, density(1.0), draws) == [0]
+    assert governors(q, density(0.0), draws) == [0, 1]
