@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from pymc_ext.sampling.progress import now
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
 
 if TYPE_CHECKING:
+    from pymc_ext.variational.core.mixture import Component
     from pymc_ext.variational.hierarchical.nested import NestedLaplace
 
 __all__ = ["Search"]
@@ -178,10 +179,15 @@ class Search:
         return self.modes is not None and BASINS not in {a.method for a in self.attempts}
 
     def basins(self) -> Method:
-        """A map for every basin, the first of which is the best found so far."""
+        """A map for every basin: the best so far and what is known outside it are the first."""
         method = METHODS[BASINS]
         assert isinstance(method.run, FittedBy)
-        return replace(method, run=replace(method.run, state=self.coordinates))
+        from pymc_ext.variational.basins.algorithm import Explored
+
+        state: object = self.coordinates
+        if state is not None and self.modes is not None:
+            state = Explored(cast("Component", state), self.modes)
+        return replace(method, run=replace(method.run, state=state))
 
     @property
     def improper(self) -> str | None:

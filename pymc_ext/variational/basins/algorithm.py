@@ -44,6 +44,22 @@ ADVICE = "weights cannot repair it; use NUTS with chains in every basin"
 
 
 @dataclass(frozen=True)
+class Explored:
+    """A component, and what a search around it has found, to go on from.
+
+    Parameters
+    ----------
+    q
+        The component.
+    outside
+        Basins outside it.
+    """
+
+    q: Component
+    outside: MissedMass
+
+
+@dataclass(frozen=True)
 class BasinsResult(FitResult):
     """How a fit went, with the :class:`~.links.BasinLinks`: who governs whose scale in each basin.
 
@@ -94,9 +110,14 @@ class Basins(Algorithm[PosteriorMixture]):
         monitor: Monitor,
         state: object | None = None,
     ) -> Fitted[PosteriorMixture]:
-        """``state``: a Gaussian or a hierarchical map that is the first component, or a mixture."""
+        """``state``: the first component, a Gaussian or a hierarchical map, or `Explored`; or a
+        mixture."""
         refuse_hyperparameters(density, self.name)
         fit = _OneByOne(density, seed, budget, monitor)
+        known: MissedMass | None = None
+        if isinstance(state, Explored):
+            known = state.outside
+            state = state.q
         if isinstance(state, PosteriorMixture):
             for component in state.components:
                 fit.take(component)
@@ -104,7 +125,7 @@ class Basins(Algorithm[PosteriorMixture]):
             fit.take(state)
         else:
             fit.take(*fit.fitted(start, Hierarchical()))
-        q = fit.grow(self.components, stream(seed, Purpose.JUDGE))
+        q = fit.grow(self.components, stream(seed, Purpose.JUDGE), known)
         enough = len(q.components) >= self.components
         why = (
             f"{self.components} basins are kept at most"
@@ -152,8 +173,11 @@ class _OneByOne:
         assert isinstance(found.result, HierarchicalResult)
         return found.q, found.result.links
 
-    def grow(self, most: int, rng: np.random.Generator) -> PosteriorMixture:
-        """Search around one component after the other, new ones too; the mixture of all."""
+    def grow(
+        self, most: int, rng: np.random.Generator, known: MissedMass | None = None
+    ) -> PosteriorMixture:
+        """Search around one component after the other, new ones too; the mixture of all. What is
+        ``known`` outside the first is taken for its search."""
         q, log_z = weighted_mixture(self.density, self.components, rng)
         explored = 0
         while explored < len(self.components) < most and self.stopped is None:
@@ -162,9 +186,14 @@ class _OneByOne:
             theta, log_q = _draws(q, rng)
             with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
                 log_p = self.density.log_density(theta)
-            found = missed_mass(
-                self.density, theta, log_p, log_q, q.log_density, log_z, rng, around, along
+            found = (
+                known
+                if known is not None
+                else missed_mass(
+                    self.density, theta, log_p, log_q, q.log_density, log_z, rng, around, along
+                )
             )
+            known = None
             explored += 1
             middle = theta.mean(axis=0), theta.std(axis=0)
             of_q = Misses(self.density, q.log_density, edge_of(log_q), log_z, *middle)

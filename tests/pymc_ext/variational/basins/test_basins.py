@@ -9,9 +9,10 @@ from scipy.special import logsumexp
 
 import pymc_ext as px
 from pymc_ext.density import CallableDensity, CountedDensity
-from pymc_ext.variational.basins.algorithm import Basins
+from pymc_ext.variational.basins.algorithm import Basins, Explored
 from pymc_ext.variational.basins.weights import DRAWS, weighted_mixture
 from pymc_ext.variational.core.mixture import PosteriorMixture
+from pymc_ext.variational.gaussian.missed_mass import Basin, MissedMass
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from tests.tolerances import monte_carlo
 
@@ -166,3 +167,28 @@ def test_without_links_there_is_nothing_to_plot() -> None:
     assert len(links) == 0
     with pytest.raises(ValueError, match="no basin has links"):
         links.plot()
+
+
+def test_a_basin_that_is_known_is_fitted_though_the_search_would_not_meet_it() -> None:
+    """Six dimensions, as wide as a tenth of the other, 300 sds away in a slanted direction."""
+    D, far, narrow = 6, 300.0, 0.1
+    middle = far * np.array([0.5, -0.3, 0.4, 0.2, -0.6, 0.3])
+
+    def parts(t):
+        wide = -0.5 * (t**2).sum(axis=1)
+        other = -0.5 * ((t - middle) ** 2).sum(axis=1) / narrow**2 - D * np.log(narrow)
+        return np.stack([wide, other])
+
+    def score(t):
+        share = np.exp(parts(t) - logsumexp(parts(t), axis=0))[..., None]
+        return -share[0] * t - share[1] * (t - middle) / narrow**2
+
+    density = CallableDensity(lambda t: logsumexp(parts(t), axis=0), score, dimension=D)
+    q = Gaussian(np.zeros(D), np.eye(D))
+    alone = Basins().fit(density, random_seed=1, state=q).q
+    assert len(alone.components) == 1
+    basin = Basin(Gaussian(middle + 0.2, 0.3 * np.eye(D)), 0.0, 0.1, far)
+    names = tuple("abcdef")
+    outside = MissedMass((basin,), 1, 1, 0, names, np.zeros(D), np.ones(D))
+    both = Basins().fit(density, random_seed=1, state=Explored(q, outside)).q
+    np.testing.assert_allclose(np.exp(both.log_weights), [0.5, 0.5], atol=0.02)
