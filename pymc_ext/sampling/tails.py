@@ -18,34 +18,19 @@ from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.nested import NestedLaplace
-from pymc_ext.variational.hierarchical.reach import law_of_governors
+from pymc_ext.variational.hierarchical.reach import law_of_governors, missed_tails
 
-# Share of the sd by the marginal that draws must have: on ten centred hierarchies of 12 groups the
-# marginal's was .97 to 1.13 of the exact one, and draws of less had sds 12 to 41 % too small.
-LEAST_SD = 0.8
 UNSEEN = "interrupted before it was known whether draws reach the tails of what governs scales"
 
 
 def tails_not_reached(law: NestedLaplace, sd: Array, names: Sequence[str]) -> tuple[str, ...]:
-    """A sentence where draws have far less spread along what governs others' scales than a law.
-
-    Parameters
-    ----------
-    law
-        Along governors.
-    sd, names
-        Of the draws' coordinates, (D,), and what these are called.
-    """
-    found = [
-        f"{names[j]} (sd {sd[j]:.2g}, by Laplace's method {of_law:.2g})"
-        for j, of_law in zip(law.governors, law.sd_along, strict=True)
-        if sd[j] < LEAST_SD * of_law
-    ]
-    if not found:
+    """`missed_tails` in a sentence of what to do."""
+    missed = missed_tails(law, sd, names)
+    if missed is None:
         return ()
     return (
-        f"the draws miss a tail of {' and '.join(found)}, on which the scales of others depend: "
-        "write that level non-centred, or give its scale a prior that keeps it from there",
+        f"the draws miss {missed}: write that level non-centred, or give its scale a prior that "
+        "keeps it from there",
     )
 
 

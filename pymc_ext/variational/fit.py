@@ -54,7 +54,8 @@ def fit(
 
     What ``pm.fit(method=px.LaplaceVI()).sample(1000)`` gives, with q's numbers beside its draws, in
     the groups that fits of pymc-extras return. The draws are q's and no draws of the posterior;
-    where ``posterior.attrs["usable"]`` is 1 importance weights make them such. `bridge.fit`
+    where ``posterior.attrs["usable"]`` is 1 importance weights make them such (never where they are
+    known to miss a tail, as ``verdict`` then says). `bridge.fit`
     does that, and looks for what q misses; `px.diagnose` says how far one of ``pm.fit`` is off.
 
     Parameters

@@ -568,7 +568,7 @@ def test_a_tail_of_a_governor_that_draws_miss_refutes_weights_and_chains(monkeyp
     search = Search(as_problem(target, None), 0.7, 400, 1, 20_000, 4_000, 1)
     search.attempt(METHODS["hierarchical"])
     assert search.trusted and search.law is not None
-    monkeypatch.setattr("pymc_ext.sampling.tails.LEAST_SD", 10.0)
+    monkeypatch.setattr("pymc_ext.variational.hierarchical.reach.LEAST_SD", 10.0)
     search.attempt(search.basins())  # weights of which do not reach further by themselves
     assert not search.trusted
     assert "the draws miss a tail of " in search.attempts[-1].verdict

@@ -19,7 +19,9 @@ def notes_of(result: FitResult) -> dict[str, Any]:
     if result.fresh is not None:
         kept = ("elbo", "elbo_se", "khat", "log_marginal_is", "log_marginal_is_se")
         notes |= {name: float(getattr(result.fresh, name)) for name in kept}
-        notes["usable"] = bool(result.fresh.usable)
+        notes["usable"] = bool(result.fresh.usable) and result.missed is None
+        if result.missed is not None:  # its own weights know nothing of it
+            notes["verdict"] = f"its draws miss {result.missed}"
     return notes
 
 

@@ -152,6 +152,8 @@ class FitResult:
         What a user must know about this fit, one sentence each.
     unjudged
         Why there are no fresh draws, where there are none.
+    missed
+        What draws of q are known to miss and those of its proposal have.
     """
 
     method: str
@@ -171,6 +173,7 @@ class FitResult:
     log_marginal_laplace: float | None = None
     notes: tuple[str, ...] = ()
     unjudged: str = "no fresh draws were taken"
+    missed: str | None = None
 
     def __str__(self) -> str:
         """What a reader asks first: did it end well, how good is it, what did it cost."""

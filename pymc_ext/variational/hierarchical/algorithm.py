@@ -73,6 +73,7 @@ AS_MUCH = 0.5  # of what the other order promises, from which on an order is wor
 NEARLY_ALL = 0.95  # relative ESS beyond which another order has too little to gain for its block
 SURE = 2.0  # standard errors by which another order must be better than who governs first
 NO_ARROW = "no few coordinates leave the others independent: the Gaussian alone was fitted"
+OF_TAIL = "draws of q miss {}; weights of its proposal have it: approx.weighted_draws, bridge.fit"
 LAW_SERVES = "weights of a law along its governors serve"
 ADVICE = "its conditional laws are not a hierarchy's; use a flow, or NUTS in q's coordinates"
 
@@ -194,9 +195,11 @@ class Hierarchical(Algorithm[MapOrGaussian]):
             fresh=fresh,
             fresh_proposal=reached.fresh,
             notes=notes_on(reached.fresh or fresh, ADVICE)
-            + ((NO_ARROW,) if why.startswith(NO_ARROW) else ()),
+            + ((NO_ARROW,) if why.startswith(NO_ARROW) else ())
+            + (() if reached.missed is None else (OF_TAIL.format(reached.missed),)),
             links=links,
             law=reached.law,
+            missed=reached.missed,
         )
         return Fitted(q, result, state=q, proposal=reached.proposal)
 

@@ -8,11 +8,13 @@ weight is more than twice what either gives.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.density.protocol import value_names
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.defensive import BULK_SHARE, DefensiveMixture, DrawnAgain
 from pymc_ext.variational.core.mixture import PosteriorMixture
@@ -29,6 +31,10 @@ MOST_GOVERNORS = 3  # cells in a space of as many dimensions
 # Share of the law's sd below which a proposal has to reach further: sds are to be known to a
 # twentieth, the error of a mean of 400 draws.
 NEARLY = 0.95
+# Share that draws must have: on ten centred hierarchies of 12 groups the sd by Laplace's method
+# along one governor was .97 to 1.13 of the exact one, and draws of less had sds 12 to 41 % too
+# small.
+LEAST_SD = 0.8
 # Draws at which two governors are moved by so many sds each, and the nats by which both together
 # may differ from the sum: levels of a hierarchy not centred multiply one another.
 CROSSED, FARTHER, MOST_CROSS = 16, 4.0, 1.0
@@ -84,6 +90,26 @@ def early_law(
     return law, fresh.khat < KHAT_GOOD and fresh.ess > BULK_SHARE * JUDGED
 
 
+def missed_tails(law: NestedLaplace, sd: Array, names: Sequence[str]) -> str | None:
+    """A tail in which draws have far less spread than a law along what governs others' scales.
+
+    Parameters
+    ----------
+    law
+        Along governors.
+    sd, names
+        Of the draws' coordinates, (D,), and what these are called.
+    """
+    found = [
+        f"{names[j]} (sd {sd[j]:.2g}, by Laplace's method {of_law:.2g})"
+        for j, of_law in zip(law.governors, law.sd_along, strict=True)
+        if sd[j] < LEAST_SD * of_law
+    ]
+    if not found:
+        return None
+    return f"a tail of {' and '.join(found)}, on which the scales of others depend"
+
+
 @dataclass(frozen=True)
 class Reached:
     """What weights are of.
@@ -94,11 +120,14 @@ class Reached:
         Along governors; None where there is none, or nobody has looked to the end.
     proposal, fresh
         Beside q and how its own draws judge it; None where q serves.
+    missed
+        A tail that draws of q miss and those of the proposal have.
     """
 
     law: NestedLaplace | None = None
     proposal: Posterior | None = None
     fresh: FreshDraws | None = None
+    missed: str | None = None
 
 
 def reaching(
@@ -141,5 +170,5 @@ def reaching(
     mixture = PosteriorMixture(np.log([0.5, 0.5]), (weighted, law))
     found = fresh_draws(mixture, density, stream(seed, Purpose.NECKS))
     if short or found.khat < judged.khat:  # of what q lacks its own draws know nothing
-        return Reached(law, mixture, found)
+        return Reached(law, mixture, found, missed_tails(law, sd, value_names(density)))
     return Reached(law, proposal, fresh_proposal)

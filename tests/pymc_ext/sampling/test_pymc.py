@@ -172,7 +172,7 @@ def test_an_approximation_of_another_package_is_refused():
 
 def test_chains_that_miss_a_governors_tail_are_not_trusted(monkeypatch):
     """As if its marginal were ten times as wide as it is."""
-    monkeypatch.setattr("pymc_ext.sampling.tails.LEAST_SD", 10.0)
+    monkeypatch.setattr("pymc_ext.variational.hierarchical.reach.LEAST_SD", 10.0)
     rng = np.random.default_rng(1)
     with pm.Model():
         tau = pm.HalfNormal("tau", 1)

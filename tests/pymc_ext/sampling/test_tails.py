@@ -10,10 +10,10 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
-from pymc_ext.sampling.tails import LEAST_SD, UNSEEN, tails_not_reached, with_tails
+from pymc_ext.sampling.tails import UNSEEN, tails_not_reached, with_tails
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
-from pymc_ext.variational.hierarchical.reach import law_of_governors
+from pymc_ext.variational.hierarchical.reach import LEAST_SD, law_of_governors
 from tests.pymc_ext.sampling.targets import Puppeteer
 from tests.pymc_ext.variational.hierarchical.funnels import draws_of_funnel, funnel
 

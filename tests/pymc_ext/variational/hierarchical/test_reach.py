@@ -8,6 +8,7 @@ import pytest
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.maths.psis import psislw
+from pymc_ext.variational.core.attributes import attributes_of
 from pymc_ext.variational.core.mixture import PosteriorMixture
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.hierarchical import reach
@@ -20,10 +21,10 @@ LOG_Z = 2.5 * np.log(2 * np.pi)
 
 
 def narrow_map():
-    """The funnel's map with half the sd of log τ, and all that it governs."""
+    """The funnel's map with a third of the sd of log τ, and all that it governs."""
     q = Hierarchical(necks=False).fit(funnel(), random_seed=1).q
     factor = np.ones(q.governors)
-    factor[q.place[0]] = 0.5
+    factor[q.place[0]] = 0.33
     return q.moved(np.zeros(5), factor)
 
 
@@ -33,6 +34,7 @@ def test_weights_of_a_map_without_the_neck_have_it() -> None:
     reached = reaching(q, density, fresh, None, None, seed=1)
     assert isinstance(reached.proposal, PosteriorMixture) and reached.proposal.components[0] is q
     assert reached.fresh.khat < 0.5 < fresh.khat  # q's own draws were a bad sample of the neck
+    assert reached.missed.startswith("a tail of log_tau (sd 0.") and "method 1)" in reached.missed
     error = 1 / np.sqrt(reached.fresh.ess)
     assert abs(reached.fresh.log_marginal_is - LOG_Z) < 4 * error
     z = np.random.default_rng(2).standard_normal((8192, reached.proposal.latent_dimension))
@@ -107,3 +109,12 @@ def test_governors_that_multiply_one_another_are_not_taken_together() -> None:
     draws = np.random.default_rng(1).standard_normal((100, 4))
     assert governors(q, density(1.0), draws) == [0]
     assert governors(q, density(0.0), draws) == [0, 1]
+
+
+def test_draws_that_miss_a_tail_are_not_called_usable() -> None:
+    """Though their own weights look well: `missed` is in what a file and ArviZ data hold."""
+    fitted = Hierarchical().fit(ZOO["rows-12"].make(), random_seed=1)
+    told = replace(fitted.result, missed="a tail of log tau")
+    attributes = attributes_of(told, "")
+    assert attributes["usable"] == 0 and attributes["verdict"] == "its draws miss a tail of log tau"
+    assert attributes_of(replace(told, missed=None), "")["usable"] == int(told.fresh.usable)
