@@ -250,6 +250,8 @@ def _rungs(
     for method in chosen:
         if effort is None or search.affordable(method):
             yield partial(search.attempt, method)
+            if method is EARLY and search.ended_early:  # chains want the map, not the law's weights
+                yield partial(search.attempt, METHODS[EARLY.name])
         if search.trusted or search.modes is not None or search.endless:
             break
     if search.endless:

@@ -190,6 +190,15 @@ class Search:
         return replace(method, run=replace(method.run, state=state))
 
     @property
+    def ended_early(self) -> bool:
+        """Whether the best fit's training ended for weights that did not serve after all."""
+        from pymc_ext.variational.hierarchical.algorithm import LAW_SERVES
+
+        if self.trusted or self.modes is not None or self.found is None:
+            return False
+        return self.found.info.get("stop_reason") == LAW_SERVES
+
+    @property
     def improper(self) -> str | None:
         """Why the posterior looks improper, in words: a fit of it, or of a basin, ran away."""
         return next((a.improper for a in self.attempts if a.improper), None)

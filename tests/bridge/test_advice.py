@@ -533,3 +533,13 @@ def test_resampling_takes_no_draw_twice_whose_weight_is_small():
     share = 500 * weights % 1
     error = np.sqrt(400 * share * (1 - share))
     assert np.all(np.abs(counts - expected) <= 5 * error + 1e-9)
+
+
+def test_a_map_whose_training_ended_for_weights_in_vain_is_trained_on_for_chains() -> None:
+    """Neal's funnel: its law serves, but no draws tell the sds of what it governs."""
+    needs("nutpie")
+    advice = bridge.fit(ZOO["funnel-10"].make(), random_seed=1)
+    names = [attempt.method for attempt in advice.attempts]
+    assert advice.trusted and names == ["hierarchical", "hierarchical", "warm-nuts"]
+    first, second, _ = advice.attempts
+    assert 2 * first.gradients < second.gradients

@@ -79,7 +79,8 @@ def law_of_governors(
 def early_law(
     density: CountedDensity, q: HierarchicalMap, rng: np.random.Generator
 ) -> tuple[NestedLaplace | None, bool]:
-    """The law, and whether its draws are good ones of p by themselves: few weights tell that."""
+    """The law, and whether its draws are good ones of p by themselves, and know every mean and sd:
+    few weights tell that."""
     z = rng.standard_normal((JUDGED, q.latent_dimension))
     theta, _ = q.forward(z)
     along = governors(q, density, theta)
@@ -87,7 +88,8 @@ def early_law(
     if law is None:
         return None, False
     fresh = fresh_draws(law, density, rng, JUDGED)
-    return law, fresh.khat < KHAT_GOOD and fresh.ess > BULK_SHARE * JUDGED
+    serves = fresh.khat < KHAT_GOOD and fresh.ess > BULK_SHARE * JUDGED
+    return law, serves and DrawnAgain(law, fresh).doubtful().worst < KHAT_USABLE
 
 
 def missed_tails(law: NestedLaplace, sd: Array, names: Sequence[str]) -> str | None:
