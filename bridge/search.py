@@ -111,8 +111,9 @@ class Search:
                     attempt = replace(attempt, search_gradients=cost)
                     if outside is None and self.modes is not None:
                         outside = forgotten(found, self.modes, self.seed)
-                    if outside is None and found.law is None:
-                        tails = short_tails(found, k.weights, self.law)
+                    if outside is None:
+                        tails, more = short_tails(found, k.weights, self.law, self.seed)
+                        attempt = replace(attempt, search_gradients=cost + more)
                 except KeyboardInterrupt:
                     attempt = replace(attempt, good=False, verdict=f"refused: {UNSEARCHED}")
             if tails:

@@ -17,13 +17,15 @@ from pymc_ext.density.protocol import Labels, value_names
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.modes import is_visited, left_behind
 from pymc_ext.sampling.progress import now
-from pymc_ext.sampling.tails import tails_not_reached
+from pymc_ext.sampling.tails import advised, tails_not_reached
 from pymc_ext.variational.gaussian.missed_mass import (
     NEGLIGIBLE,
     SEARCHED,
     MissedMass,
     mass_outside,
 )
+from pymc_ext.variational.hierarchical.map import HierarchicalMap
+from pymc_ext.variational.hierarchical.reach import is_of_all, missed_in_scans
 
 if TYPE_CHECKING:
     from bridge.targets.draws import InferenceData
@@ -79,15 +81,27 @@ def forgotten(found: Fit, modes: MissedMass, seed: int) -> MissedMass | None:
     return replace(modes, basins=tuple(left)) if left else None
 
 
-def short_tails(found: Fit, weights: Array | None, law: NestedLaplace | None) -> tuple[str, ...]:
-    """Tails of what governs others' scales, along a ``law`` that another fit has found, which
-    weighted draws of this one miss, in a sentence at most."""
-    if law is None or weights is None or found.weighted is None:
-        return ()
+def short_tails(
+    found: Fit, weights: Array | None, law: NestedLaplace | None, seed: int
+) -> tuple[tuple[str, ...], int]:
+    """Tails of what governs others' scales which weighted draws miss, in a sentence at most; and
+    the gradients that the look took.
+
+    Those along a ``law`` that another fit has found, or along governors of this map that its own
+    law is not along.
+    """
+    if weights is None or found.weighted is None:
+        return (), 0
     theta, w = found.weighted.theta.reshape(-1, found.theta.shape[-1]), weights.ravel()
     w = w / w.sum()
-    sd = np.sqrt(w @ (theta - w @ theta) ** 2)
-    return tails_not_reached(law, sd, value_names(found.target.density))
+    density = CountedDensity(found.target.density)
+    if found.law is None and law is not None:
+        sd = np.sqrt(w @ (theta - w @ theta) ** 2)
+        return tails_not_reached(law, sd, value_names(density)), 0
+    if not isinstance(found.transport, HierarchicalMap) or is_of_all(found.law, found.transport):
+        return (), 0
+    drawn = theta[np.random.default_rng([seed, 4]).choice(len(w), size=MOST_FOR_MASS, p=w)]
+    return advised(missed_in_scans(density, found.transport, drawn)), density.gradients
 
 
 def missed_by_chains(found: Fit, seed: int) -> tuple[MissedMass | None, int]:

@@ -18,14 +18,23 @@ from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.nested import NestedLaplace
-from pymc_ext.variational.hierarchical.reach import law_of_governors, missed_tails
+from pymc_ext.variational.hierarchical.reach import (
+    is_of_all,
+    law_of_governors,
+    missed_in_scans,
+    missed_tails,
+)
 
 UNSEEN = "interrupted before it was known whether draws reach the tails of what governs scales"
 
 
 def tails_not_reached(law: NestedLaplace, sd: Array, names: Sequence[str]) -> tuple[str, ...]:
     """`missed_tails` in a sentence of what to do."""
-    missed = missed_tails(law, sd, names)
+    return advised(missed_tails(law, sd, names))
+
+
+def advised(missed: str | None) -> tuple[str, ...]:
+    """What draws miss, in a sentence of what to do."""
     if missed is None:
         return ()
     return (
@@ -45,6 +54,8 @@ def with_tails(found: Sampled, density: Density, q: TransportMap | None) -> Samp
         law = law_of_governors(counted, q, theta)
         if law is not None:
             doubts = tails_not_reached(law, theta.std(axis=0), value_names(density))
+        if not doubts and not is_of_all(law, q):
+            doubts = advised(missed_in_scans(counted, q, theta))
     except KeyboardInterrupt:
         doubts = (UNSEEN,)
     return replace(

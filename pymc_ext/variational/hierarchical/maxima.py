@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.trust_region import curvature_scale
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.curvature import covariance_root, modified_root
@@ -19,15 +20,20 @@ Coordinates = NDArray[np.integer]
 GROWTH = 1.25  # of steps, from place to place
 MOST_PLACES = 20  # on one side: a tail of two hundred sds
 NEWTON_STEPS, CLOSE = 8, 0.05  # at one place; decrement (nats) at which they end
+FIRST_STEPS = 40  # at the first place, to which no other has led
 DIFFERENCE = 1e-3  # of a conditional sd, by which scores are differenced
 # Share of the middle's conditional sds at which a side ends: 8.5 down along a log scale, where less
 # than .1 % lies beyond; sums of precisions in the other governors' directions would be rounding.
 SMALLEST = 2e-4
+# Coordinates that are held for log p̃ to be quadratic in the others; the share of curvature that
+# changes along one that is held, and how many times as much as along any other: correlations of
+# effects have .1 to .15 and three times as much, logistic effects about as much as one another.
+MOST_HELD, LEAST_CHANGE, STANDS_OUT = 3, 0.05, 2.0
 LONGEST = 3.0  # conditional sds of one Newton step
 
 
-@dataclass(frozen=True)
-class Maximum:
+@dataclass(frozen=True, eq=False)
+class Maximum(ByValue):
     """Where log p̃ is highest with the governors held.
 
     Parameters
@@ -108,7 +114,11 @@ def _side(
 
 
 def maximum_near(
-    density: CountedDensity, start: Array, sds: Array, others: Coordinates
+    density: CountedDensity,
+    start: Array,
+    sds: Array,
+    others: Coordinates,
+    steps: int = NEWTON_STEPS,
 ) -> Maximum | None:
     """The maximum in ``others`` by Newton steps, of which the last one's Hessian is not its own.
 
@@ -122,9 +132,11 @@ def maximum_near(
         Rough ones of the others, each given all else.
     others
         Coordinates that move, (D − G,), each of which the root lets depend on those behind it.
+    steps
+        At most.
     """
     at = start.copy()
-    for _ in range(NEWTON_STEPS):
+    for _ in range(steps):
         found = _curvature(density, at, others, DIFFERENCE * sds)
         if found is None:
             return None
@@ -143,6 +155,46 @@ def maximum_near(
         longest = LONGEST * np.sqrt(len(others))
         at[others] += step * min(1.0, longest / np.sqrt(2 * decrement))
     return None
+
+
+def quadratic_part(
+    density: CountedDensity, at: Array, sds: Array, others: Coordinates, rng: np.random.Generator
+) -> Coordinates:
+    """``others`` less the few along which their curvature changes, as along a correlation of
+    effects, so that log p̃ is about quadratic in those that stay.
+
+    The change of H v for a random v, from a conditional sd on both sides of a point, is looked at.
+
+    Parameters
+    ----------
+    density, others, sds
+        As of :func:`maximum_near`.
+    at
+        The point, θ, (D,).
+    rng
+        Of v.
+    """
+    for _ in range(MOST_HELD):
+        if not len(others):
+            break
+        v, step = np.zeros(len(at)), np.zeros((len(others), len(at)))
+        v[others] = sds * rng.standard_normal(len(others))
+        step[np.arange(len(others)), others] = sds
+        points = at + np.vstack([np.zeros_like(at), step, -step])
+        ends = np.vstack([points + DIFFERENCE * v, points - DIFFERENCE * v])
+        with np.errstate(all="ignore"):
+            ahead, behind = np.split(density.log_density_gradient(ends)[1][:, others], 2)
+        along = sds * (ahead - behind) / (2 * DIFFERENCE)  # H v, in sds
+        here, (plus, minus) = along[0], np.split(along[1:], 2)
+        change = 0.5 * (plus - minus)
+        np.fill_diagonal(change, 0)  # skewness of one coordinate alone
+        share = np.linalg.norm(change, axis=1) / np.linalg.norm(here)
+        share = np.where(np.isfinite(share), share, 0.0)
+        worst, second = int(np.argmax(share)), float(np.sort(share)[-2:][0])
+        if not share[worst] > max(LEAST_CHANGE, STANDS_OUT * second):
+            break
+        others, sds = np.delete(others, worst), np.delete(sds, worst)
+    return others
 
 
 def _curvature(

@@ -33,6 +33,7 @@ from pymc_ext.maths.trust_region import curvature_scale
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER
 from pymc_ext.variational.hierarchical.maxima import (
+    FIRST_STEPS,
     Coordinates,
     Maximum,
     maxima_along,
@@ -108,6 +109,14 @@ class Scan(ByValue):
     def nodes(self) -> Array:
         """Values of θ_j at which the law is known, (K,)."""
         return 0.5 * (self.edges[1:] + self.edges[:-1])
+
+    @property
+    def sd(self) -> float:
+        """Of θ_j under p, the other governors in their middle."""
+        log_p = self._between([found.log_p for found in self.maxima])
+        mass = np.exp(log_p - log_p.max()) * np.diff(self.edges)
+        mass /= mass.sum()
+        return float(np.sqrt(mass @ (self.nodes - mass @ self.nodes) ** 2))
 
     def terms(self, others: Coordinates, origin: Array) -> Terms:
         """At the nodes, x measured from ``origin`` (D − G,)."""
@@ -387,15 +396,33 @@ def nested_laplace(
     >>> nested_laplace(density, draws, [0], np.arange(2)).sd_along.round(1)
     array([1.])
     """
-    along = list(governors)
-    others = np.array([k for k in order[::-1] if k not in along])
+    others = np.array([k for k in order[::-1] if k not in set(governors)])
+    found = scans_along(density, theta, governors, others)
+    if found is None:
+        return None
+    law = NestedLaplace(others, *found)
+    return law if _fits(law, density) else None
+
+
+def middle_of(theta: Array, along: Sequence[int]) -> tuple[Array, Array]:
+    """The draw of (N, D) nearest to the middle of some coordinates, and sds of all, (D,)."""
     lower, median, upper = np.quantile(theta, [0.16, 0.5, 0.84], axis=0)  # one sd of a normal's
     sds = 0.5 * (upper - lower)  # draws of a proposal have tails that no sd is of
+    off = ((theta - median) / np.maximum(sds, np.finfo(float).tiny))[:, list(along)]
+    return theta[np.argmin((off**2).sum(axis=1))], sds
+
+
+def scans_along(
+    density: CountedDensity, theta: Array, governors: Sequence[int], others: Coordinates
+) -> tuple[Maximum, tuple[Scan, ...]] | None:
+    """The maximum of ``others`` in the middle of draws ``theta`` (N, D), and scans from there along
+    each governor, all that is neither held; None where they have no maximum."""
+    along = list(governors)
+    middle, sds = middle_of(theta, along)
     if not len(others) or not np.all(sds > 0):
         return None
-    off = ((theta - median) / sds)[:, along]
-    middle = theta[np.argmin((off**2).sum(axis=1))]
-    found = maximum_near(density, middle, _conditional_sds(theta, others), others)
+    sds_given = conditional_sds(theta, others)
+    found = maximum_near(density, middle, sds_given, others, FIRST_STEPS)
     if found is None:
         return None
     scans = []
@@ -404,8 +431,7 @@ def nested_laplace(
         if len(maxima) < FEWEST:
             return None
         scans.append(Scan(j, maxima))
-    law = NestedLaplace(others, found, tuple(scans))
-    return law if _fits(law, density) else None
+    return found, tuple(scans)
 
 
 def _fits(law: NestedLaplace, density: CountedDensity) -> bool:
@@ -420,7 +446,7 @@ def _fits(law: NestedLaplace, density: CountedDensity) -> bool:
     return bool(np.median(off) < MOST_OFF)
 
 
-def _conditional_sds(theta: Array, others: Coordinates) -> Array:
+def conditional_sds(theta: Array, others: Coordinates) -> Array:
     """Rough sds of the others given all else, (D − G,)."""
     precision = np.linalg.pinv(np.cov(theta.T))
     return 1 / np.sqrt(np.maximum(np.diag(precision)[others], 1e-300))

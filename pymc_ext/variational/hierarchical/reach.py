@@ -23,7 +23,14 @@ from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.weights import KHAT_GOOD, KHAT_USABLE
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.nested import NestedLaplace, nested_laplace
+from pymc_ext.variational.hierarchical.maxima import quadratic_part
+from pymc_ext.variational.hierarchical.nested import (
+    NestedLaplace,
+    conditional_sds,
+    middle_of,
+    nested_laplace,
+    scans_along,
+)
 from pymc_ext.variational.hierarchical.slices import governors_of
 
 MOST_DIMENSIONS = 100  # a Hessian at each place takes 2 D scores
@@ -92,6 +99,37 @@ def early_law(
     return law, serves and DrawnAgain(law, fresh).doubtful().worst < KHAT_USABLE
 
 
+def scanned_spreads(
+    density: CountedDensity, q: HierarchicalMap, theta: Array
+) -> list[tuple[int, float, float]]:
+    """Spreads of draws ``theta`` (N, D) and of p along governors, all held but what is governed:
+    where terms do not add up to a law, as those of correlated effects do not.
+
+    Of each its coordinate, the sd of draws given all that is held (what a linear regression on it
+    leaves), and that of p by Laplace's method with the held in the draws' middle.
+    """
+    most = [int(q.order[place]) for place in governors_of(q)]
+    governed = q.order[np.flatnonzero(q.scales.any(axis=1))]
+    others = np.array([k for k in governed[::-1] if k not in most], dtype=int)
+    if q.dimension > MOST_DIMENSIONS or not most or not len(others):
+        return []
+    along = most[:MOST_GOVERNORS]
+    at, _ = middle_of(theta, along)
+    rng = np.random.default_rng(0)
+    others = quadratic_part(density, at, conditional_sds(theta, others), others, rng)
+    found = scans_along(density, theta, along, others)
+    if found is None:
+        return []
+    held = np.setdiff1d(np.arange(q.dimension), others)
+    narrow = []
+    for scan in found[1]:
+        given = np.column_stack([np.ones(len(theta)), theta[:, held[held != scan.j]]])
+        own = theta[:, scan.j]
+        own = own - given @ np.linalg.lstsq(given, own, rcond=None)[0]
+        narrow.append((scan.j, float(own.std()), scan.sd))
+    return narrow
+
+
 def missed_tails(law: NestedLaplace, sd: Array, names: Sequence[str]) -> str | None:
     """A tail in which draws have far less spread than a law along what governs others' scales.
 
@@ -102,14 +140,32 @@ def missed_tails(law: NestedLaplace, sd: Array, names: Sequence[str]) -> str | N
     sd, names
         Of the draws' coordinates, (D,), and what these are called.
     """
-    found = [
-        f"{names[j]} (sd {sd[j]:.2g}, by Laplace's method {of_law:.2g})"
-        for j, of_law in zip(law.governors, law.sd_along, strict=True)
-        if sd[j] < LEAST_SD * of_law
+    along = zip(law.governors, law.sd_along, strict=True)
+    return _in_words([(j, sd[j], of_law) for j, of_law in along], names)
+
+
+def missed_in_scans(density: CountedDensity, q: HierarchicalMap, theta: Array) -> str | None:
+    """The same of draws (N, D) along governors of which there is no law of all together."""
+    return _in_words(scanned_spreads(density, q, theta), value_names(density), " where the rest is")
+
+
+def _in_words(
+    found: Sequence[tuple[int, float, float]], names: Sequence[str], given: str = ""
+) -> str | None:
+    short = [
+        f"{names[j]} (sd {own:.2g}{given}, by Laplace's method {sd:.2g})"
+        for j, own, sd in found
+        if own < LEAST_SD * sd
     ]
-    if not found:
+    if not short:
         return None
-    return f"a tail of {' and '.join(found)}, on which the scales of others depend"
+    return f"a tail of {' and '.join(short)}, on which the scales of others depend"
+
+
+def is_of_all(law: NestedLaplace | None, q: HierarchicalMap) -> bool:
+    """Whether a law is along all that governs most, so that nothing is left to look at."""
+    count = min(len(governors_of(q)), MOST_GOVERNORS) if q.dimension <= MOST_DIMENSIONS else 0
+    return count == 0 or (law is not None and len(law.scans) >= count)
 
 
 @dataclass(frozen=True)

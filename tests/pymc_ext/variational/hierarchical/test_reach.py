@@ -14,7 +14,14 @@ from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.hierarchical import reach
 from pymc_ext.variational.hierarchical.algorithm import LAW_SERVES, Hierarchical
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.reach import governors, law_of_governors, reaching
+from pymc_ext.variational.hierarchical.reach import (
+    governors,
+    is_of_all,
+    law_of_governors,
+    missed_in_scans,
+    reaching,
+    scanned_spreads,
+)
 from tests.pymc_ext.variational.hierarchical.funnels import draws_of_funnel, funnel
 
 LOG_Z = 2.5 * np.log(2 * np.pi)
@@ -118,3 +125,48 @@ def test_draws_that_miss_a_tail_are_not_called_usable() -> None:
     attributes = attributes_of(told, "")
     assert attributes["usable"] == 0 and attributes["verdict"] == "its draws miss a tail of log tau"
     assert attributes_of(replace(told, missed=None), "")["usable"] == int(told.fresh.usable)
+
+
+def correlated_effects(groups: int = 12) -> CallableDensity:
+    """(x_j, y_j) ~ N(0, Σ(t, s, r)), seen with noise: scales whose terms do not add up, and a
+    correlation that is governed."""
+    seen = np.random.default_rng(4).normal(0, 1.05, (groups, 2))
+
+    def log_density(theta):
+        (t, s, r), effects = theta[:, :3].T, theta[:, 3:].reshape(len(theta), groups, 2)
+        rho = np.tanh(r)
+        x, y = effects[..., 0] * np.exp(-t)[:, None], effects[..., 1] * np.exp(-s)[:, None]
+        rest = (y - rho[:, None] * x) ** 2 / (1 - rho**2)[:, None]
+        prior = -np.exp(t) - np.exp(s) + t + s - 0.5 * r**2
+        spread = groups * (t + s + 0.5 * np.log(1 - rho**2))
+        fit = ((effects - seen) ** 2).sum(axis=(1, 2))
+        return prior - spread - 0.5 * ((x**2 + rest).sum(axis=1) + fit)
+
+    def score(theta):
+        h = 1e-6
+        steps = h * np.eye(theta.shape[1])
+        ends = [log_density(theta + e) - log_density(theta - e) for e in steps]
+        return np.stack(ends, axis=1) / (2 * h)
+
+    names = ["t", "s", "r", *(f"x{k}" for k in range(2 * groups))]
+    return CallableDensity(log_density, score, dimension=3 + 2 * groups, names=names)
+
+
+def test_draws_without_the_neck_of_correlated_effects_are_doubted() -> None:
+    """No law is of both scales, and each is looked at with all that is not governed held."""
+    density, D = CountedDensity(correlated_effects()), 27
+    q = HierarchicalMap.gaussian(np.zeros(D), np.eye(D), np.arange(D))
+    scales = np.zeros((D, D))
+    scales[3:, 0] = scales[3:, 1] = scales[2, 0] = 0.5  # r is governed, too
+    q = replace(q, scales=scales)
+    rng = np.random.default_rng(1)
+    theta = np.concatenate([[-1.0, -1.0, 0.0], np.zeros(24)]) + 0.3 * rng.standard_normal((2000, D))
+    spreads = {j: (own, sd) for j, own, sd in scanned_spreads(density, q, theta)}
+    assert set(spreads) == {0, 1}
+    for own, sd in spreads.values():  # an exponential tail below, as log scales have
+        assert own == pytest.approx(0.3, abs=0.03) and 0.5 < sd < 1.5
+    assert not is_of_all(None, q)
+    assert missed_in_scans(density, q, theta).startswith("a tail of t (sd 0.3 where the rest is")
+    wide = theta.copy()
+    wide[:, :2] *= 4
+    assert missed_in_scans(density, q, wide) is None
