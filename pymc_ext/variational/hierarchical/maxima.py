@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.trust_region import curvature_scale
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.curvature import covariance_root, modified_root
@@ -26,8 +27,8 @@ SMALLEST = 2e-4
 LONGEST = 3.0  # conditional sds of one Newton step
 
 
-@dataclass(frozen=True)
-class Maximum:
+@dataclass(frozen=True, eq=False)
+class Maximum(ByValue):
     """Where log p̃ is highest with the governors held.
 
     Parameters
