@@ -32,11 +32,12 @@ def modes_outside(
 ) -> MissedMass | None:
     """Search from dispersed starts, as before a verdict; see `missed_mass`.
 
-    Outside its ``proposal``, where q has one: it covers more. None where no draw has a finite log
-    p̃, so that there is nothing to compare with.
+    Outside its ``proposal``, where its log density is known: it covers more. None where no draw has
+    a finite log p̃, so that there is nothing to compare with.
     """
     counted, rng = CountedDensity(density), stream(random_seed, Purpose.SEARCH)
-    covering = proposal or q
+    covering = q if getattr(proposal, "log_density", None) is None else proposal
+    assert covering is not None
     theta, log_q = covering.forward(rng.standard_normal((FRESH_DRAWS, covering.latent_dimension)))
     with np.errstate(all="ignore"):
         log_p = counted.log_density(theta)

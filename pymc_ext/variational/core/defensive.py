@@ -107,8 +107,10 @@ class DefensiveMixture:
 
     @property
     def log_density(self) -> Callable[[Array], Array]:
-        """Normalised log r, (N, D) -> (N,); none, as `getattr` tells, where q has no inverse."""
-        self.q.inverse  # type: ignore[attr-defined]  # noqa: B018
+        """Normalised log r, (N, D) -> (N,); none, as `getattr` tells, where q's inverse is not in
+        closed form: far out, where r has its tails, one by iteration may be no number."""
+        if not getattr(self.q, "closed_inverse", False):
+            raise AttributeError("log_density")
         return self._log_density
 
     def _log_density(self, theta: Array) -> Array:

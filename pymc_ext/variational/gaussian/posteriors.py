@@ -43,6 +43,7 @@ class Gaussian(ByValue):
         return len(self.mean)
 
     latent_dimension = dimension
+    closed_inverse = True
 
     @property
     def numbers(self) -> Array:

@@ -146,6 +146,7 @@ class HierarchicalMap:
         return len(self.center)
 
     latent_dimension = dimension
+    closed_inverse = True
 
     @property
     def governors(self) -> int:
