@@ -129,7 +129,7 @@ def sample(
         now("looking for modes outside the approximation")
         modes = None
         if search:
-            modes = modes_outside(approx.density, approx.q, random_seed, approx.proposal)
+            modes = modes_outside(approx.density, approx.q, random_seed)
         found = sample_density(
             approx.density, coordinates_of(approx.q, random_seed), sampler or NutpieNUTS(), options,
             seed=random_seed, constrain=approx.constrain,
