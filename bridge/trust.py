@@ -53,15 +53,14 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[MissedMass | None, int]
         Of the search.
     """
     now("looking for mass outside the approximation")
-    # weights are of what covers more: its log density tells what they miss, where it is known
-    proposal = found.proposal
-    covering = found if proposal is None or proposal.log_q is None else proposal
-    theta = covering.theta.reshape(-1, covering.theta.shape[-1])
+    theta = found.theta.reshape(-1, found.theta.shape[-1])
+    # weights are of the proposal: its log density tells what they miss, where it is known anywhere
+    log_q = found.log_q
+    if found.proposal is not None and found.proposal.log_q is not None:
+        log_q = found.proposal.log_q
     density = CountedDensity(found.target.density)
     rng = np.random.default_rng([seed, 2])
-    result = mass_outside(
-        density, theta, covering.lp.ravel(), covering.log_q, log_z, rng, found.transport
-    )
+    result = mass_outside(density, theta, found.lp.ravel(), log_q, log_z, rng, found.transport)
     return result if result.matters else None, result.gradients
 
 

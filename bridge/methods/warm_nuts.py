@@ -49,8 +49,10 @@ def expected_failures() -> tuple[type[Exception], ...]:
 
 
 def default_approximation() -> Made:
-    """What a sampler starts from if it is not told: a map not refined, as NUTS does that."""
-    return Made("hierarchical.algorithm:Hierarchical", {"longest_block": 20, "rounds": 1})
+    """What a sampler starts from if it is not told: a map not refined, as NUTS does that, and whose
+    weights nobody takes."""
+    unrefined = {"longest_block": 20, "rounds": 1, "necks": False}
+    return Made("hierarchical.algorithm:Hierarchical", unrefined)
 
 
 def sampler_for(density: Density, transport: TransportMap | None) -> Sampler:

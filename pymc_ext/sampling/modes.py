@@ -27,18 +27,13 @@ SELDOM = 0.1  # of the draws that a basin is worth: a bound from a rough Gaussia
 MOST_LOG_RATIO = 700.0  # exp of more is no number
 
 
-def modes_outside(
-    density: Density, q: Posterior, random_seed: int | None, proposal: Posterior | None = None
-) -> MissedMass | None:
+def modes_outside(density: Density, q: Posterior, random_seed: int | None) -> MissedMass | None:
     """Search from dispersed starts, as before a verdict; see `missed_mass`.
 
-    Outside its ``proposal``, where its log density is known: it covers more. None where no draw has
-    a finite log p̃, so that there is nothing to compare with.
+    None where no draw of q has a finite log p̃, so that there is nothing to compare with.
     """
     counted, rng = CountedDensity(density), stream(random_seed, Purpose.SEARCH)
-    covering = q if getattr(proposal, "log_density", None) is None else proposal
-    assert covering is not None
-    theta, log_q = covering.forward(rng.standard_normal((FRESH_DRAWS, covering.latent_dimension)))
+    theta, log_q = q.forward(rng.standard_normal((FRESH_DRAWS, q.latent_dimension)))
     with np.errstate(all="ignore"):
         log_p = counted.log_density(theta)
         log_ratios = log_p - log_q
@@ -46,7 +41,7 @@ def modes_outside(
     fresh = FreshDraws.from_log_ratios(log_ratios)
     if fresh.ess == 0:
         return None
-    log_density = getattr(covering, "log_density", None)
+    log_density = getattr(q, "log_density", None)
     along = as_transport(q)
     return mass_outside(counted, theta, log_p, log_density, fresh.log_marginal_is, rng, along)
 

@@ -57,7 +57,7 @@ def sample(
     variable and of log p̃ reach ``ess``; see `pymc_ext.sampling.run.sample`. A q that does not serve
     as coordinates lends its mean and covariance: mixtures, and flows with bounded tails or a
     Student-t latent law. Chains from one q agree on the mode that q has, whatever lies elsewhere:
-    paths from 35 points search for more, and a chain starts in each mode that they find.
+    paths from 34 points search for more, and a chain starts in each mode that they find.
 
     Parameters
     ----------
@@ -127,9 +127,7 @@ def sample(
     options = Sampling(ess=ess, budget=budget, chains=chains, target_acceptance=target_accept)
     with at_work(progressbar):
         now("looking for modes outside the approximation")
-        modes = None
-        if search:
-            modes = modes_outside(approx.density, approx.q, random_seed)
+        modes = modes_outside(approx.density, approx.q, random_seed) if search else None
         found = sample_density(
             approx.density, coordinates_of(approx.q, random_seed), sampler or NutpieNUTS(), options,
             seed=random_seed, constrain=approx.constrain,

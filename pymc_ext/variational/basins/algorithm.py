@@ -124,7 +124,7 @@ class Basins(Algorithm[PosteriorMixture]):
         elif isinstance(state, Gaussian | LowRankGaussian | HierarchicalMap):
             fit.take(state)
         else:
-            fit.take(*fit.fitted(start, Hierarchical()))
+            fit.take(*fit.fitted(start, Hierarchical(necks=False)))
         q = fit.grow(self.components, stream(seed, Purpose.JUDGE), known)
         enough = len(q.components) >= self.components
         why = (
@@ -215,7 +215,7 @@ class _OneByOne:
             beside = basin.q.forward(rng.standard_normal((1, basin.q.latent_dimension)))[0][0]
             # a path may have led where p̃ has no top, and a fit runs away until it is refused
             with np.errstate(over="ignore", invalid="ignore"):
-                new, links = self.fitted(beside, Hierarchical(paths=1))
+                new, links = self.fitted(beside, Hierarchical(paths=1, necks=False))
             points = _draws(new, rng)[0]
             if missed_by(points) and all(
                 is_outside(points, c.log_density, edge_of(_draws(c, rng)[1]))

@@ -16,7 +16,7 @@ class BasinsVI(AlgorithmVI):
     .. math:: q = \sum_k w_k q_k
 
     on the **unconstrained** space, log-Jacobian included. The first q_k is what
-    :class:`HierarchicalVI` finds; paths from 35 points then look for basins outside, each
+    :class:`HierarchicalVI` finds; paths from 34 points then look for basins outside, each
     of which gets a map of its own, until no path finds mass that matters elsewhere. The
     weights are those of least KL(p ‖ q), by importance sampling, so that they compare the masses of
     basins that no chain goes between: labellings of a mixture model, say. It sees no basin that no

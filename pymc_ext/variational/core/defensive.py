@@ -17,7 +17,7 @@ Technometrics 37(2), doi:10.1080/00401706.1995.10484303.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -104,18 +104,6 @@ class DefensiveMixture:
         v[moved] += (far[moved] - np.einsum("nd,nd->n", u, v[moved]))[:, None] * u
         theta, log_q = self.q.forward(v)
         return theta, log_q + self.log_ratio(v)
-
-    @property
-    def log_density(self) -> Callable[[Array], Array]:
-        """Normalised log r, (N, D) -> (N,); none, as `getattr` tells, where q's inverse is not in
-        closed form: far out, where r has its tails, one by iteration may be no number."""
-        if not getattr(self.q, "closed_inverse", False):
-            raise AttributeError("log_density")
-        return self._log_density
-
-    def _log_density(self, theta: Array) -> Array:
-        v = self.q.inverse(theta)  # type: ignore[attr-defined]
-        return np.asarray(self.q.forward(v)[1] + self.log_ratio(v))
 
     def log_ratio(self, v: Array) -> Array:
         """log r − log q at q's latents, (N, D) -> (N,)."""

@@ -43,7 +43,6 @@ class Gaussian(ByValue):
         return len(self.mean)
 
     latent_dimension = dimension
-    closed_inverse = True
 
     @property
     def numbers(self) -> Array:

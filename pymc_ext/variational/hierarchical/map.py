@@ -146,7 +146,6 @@ class HierarchicalMap:
         return len(self.center)
 
     latent_dimension = dimension
-    closed_inverse = True
 
     @property
     def governors(self) -> int:

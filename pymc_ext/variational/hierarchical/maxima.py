@@ -85,32 +85,24 @@ def maxima_along(
     j
         The coordinate.
     """
-    below = list(_side(density, middle, j, others, -step, fall))
-    return *reversed(below), middle, *_side(density, middle, j, others, step, fall)
 
+    def side(step: float) -> Iterator[Maximum]:
+        last, here, highest = None, middle, middle.log_p
+        for k in range(MOST_PLACES):
+            at = here.theta.copy()
+            if last is not None:  # the others go on as they went from the last place to this one
+                at += GROWTH * (here.theta - last.theta)
+            at[j] = here.theta[j] + step * GROWTH**k
+            found = maximum_near(density, at, here.sds, others)
+            if found is None:
+                return
+            yield found
+            highest = max(highest, found.log_p)
+            if found.log_p < highest - fall or np.any(found.sds < SMALLEST * middle.sds):
+                return
+            last, here = here, found
 
-def _side(
-    density: CountedDensity,
-    middle: Maximum,
-    j: int,
-    others: Coordinates,
-    step: float,
-    fall: float,
-) -> Iterator[Maximum]:
-    last, here, highest = None, middle, middle.log_p
-    for k in range(MOST_PLACES):
-        at = here.theta.copy()
-        if last is not None:  # the others go on as they went from the last place to this one
-            at += GROWTH * (here.theta - last.theta)
-        at[j] = here.theta[j] + step * GROWTH**k
-        found = maximum_near(density, at, here.sds, others)
-        if found is None:
-            return
-        yield found
-        highest = max(highest, found.log_p)
-        if found.log_p < highest - fall or np.any(found.sds < SMALLEST * middle.sds):
-            return
-        last, here = here, found
+    return *reversed(list(side(-step))), middle, *side(step)
 
 
 def maximum_near(
@@ -182,8 +174,11 @@ def quadratic_part(
         step[np.arange(len(others)), others] = sds
         points = at + np.vstack([np.zeros_like(at), step, -step])
         ends = np.vstack([points + DIFFERENCE * v, points - DIFFERENCE * v])
-        with np.errstate(all="ignore"):
-            ahead, behind = np.split(density.log_density_gradient(ends)[1][:, others], 2)
+        try:
+            with np.errstate(all="ignore"):
+                ahead, behind = np.split(density.log_density_gradient(ends)[1][:, others], 2)
+        except RAISED:  # nothing is known of so far out: all may move
+            break
         along = sds * (ahead - behind) / (2 * DIFFERENCE)  # H v, in sds
         here, (plus, minus) = along[0], np.split(along[1:], 2)
         change = 0.5 * (plus - minus)

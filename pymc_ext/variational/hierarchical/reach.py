@@ -22,6 +22,7 @@ from pymc_ext.variational.core.posterior import Posterior, fresh_draws
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.weights import KHAT_GOOD, KHAT_USABLE
+from pymc_ext.variational.gaussian.endless import RAISED
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.maxima import quadratic_part
 from pymc_ext.variational.hierarchical.nested import (
@@ -54,15 +55,19 @@ def governors(q: HierarchicalMap, density: CountedDensity, theta: Array) -> list
     if q.dimension > MOST_DIMENSIONS:
         return []
     along = [int(q.order[place]) for place in governors_of(q)[:MOST_GOVERNORS]]
-    step = FARTHER * np.diag(theta.std(axis=0))
-    at = theta[:CROSSED]
+    _, sds = middle_of(theta, along)
+    step, at = FARTHER * np.diag(sds), theta[:CROSSED]
 
     def log_p(*moved: int) -> Array:
         with np.errstate(all="ignore"):
             return density.log_density(at + step[list(moved)].sum(axis=0))
 
     def cross(j: int, k: int) -> bool:
-        return not np.median(np.abs(log_p(j, k) - log_p(j) - log_p(k) + log_p())) < MOST_CROSS
+        try:
+            more = log_p(j, k) - log_p(j) - log_p(k) + log_p()
+        except RAISED:  # such numbers are an error there: nothing is known of a sum
+            return True
+        return not np.median(np.abs(more)) < MOST_CROSS
 
     while any(cross(j, along[-1]) for j in along[:-1]):
         along.pop()
@@ -121,13 +126,13 @@ def scanned_spreads(
     if found is None:
         return []
     held = np.setdiff1d(np.arange(q.dimension), others)
-    narrow = []
+    spreads = []
     for scan in found[1]:
         given = np.column_stack([np.ones(len(theta)), theta[:, held[held != scan.j]]])
         own = theta[:, scan.j]
         own = own - given @ np.linalg.lstsq(given, own, rcond=None)[0]
-        narrow.append((scan.j, float(own.std()), scan.sd))
-    return narrow
+        spreads.append((scan.j, float(own.std()), scan.sd))
+    return spreads
 
 
 def missed_tails(law: NestedLaplace, sd: Array, names: Sequence[str]) -> str | None:
@@ -225,7 +230,7 @@ def reaching(
     short = serves or np.any(sd[law.governors] < NEARLY * law.sd_along)
     if not short and judged.khat <= KHAT_USABLE:
         return Reached(law, proposal, fresh_proposal)
-    mixture = PosteriorMixture(np.log([0.5, 0.5]), (weighted, law))
+    mixture = PosteriorMixture(np.log([0.5, 0.5]), (q, law))
     found = fresh_draws(mixture, density, stream(seed, Purpose.NECKS))
     if short or found.khat < judged.khat:  # of what q lacks its own draws know nothing
         return Reached(law, mixture, found, missed_tails(law, sd, value_names(density)))

@@ -44,21 +44,15 @@ def student(nu: float, dimension: int = 1) -> CallableDensity:
     )
 
 
-class _OneWay:
-    """A q without an inverse."""
-
-    dimension = latent_dimension = 3
-
-
-def test_log_r_anywhere_is_there_where_q_has_an_inverse() -> None:
-    assert getattr(DefensiveMixture(_OneWay(), np.eye(3)), "log_density", None) is None
+def test_a_search_for_modes_beside_it_is_of_q_whose_numbers_are_known() -> None:
+    """Far out in its tails q's normals are not to be had from a draw: log r is known of its own."""
+    assert not hasattr(mixture(), "log_density")
 
 
 def test_draws_have_the_density_that_is_said() -> None:
     r = mixture()
     theta, log_r = draws(r, 1)
     v = r.q.inverse(theta)
-    assert np.allclose(r.log_density(theta), log_r, rtol=0, atol=1e-9)
     # q's share of mass, by weights of r: E_r[q/r] = 1, and E_q[r/q] = 1 where both are bounded
     weights = np.exp(r.q.log_density(theta) - log_r)
     assert abs(weights.mean() - 1) < 4 * weights.std() / np.sqrt(N)

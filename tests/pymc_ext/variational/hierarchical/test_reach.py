@@ -14,6 +14,7 @@ from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.hierarchical import reach
 from pymc_ext.variational.hierarchical.algorithm import LAW_SERVES, Hierarchical
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
+from pymc_ext.variational.hierarchical.maxima import quadratic_part
 from pymc_ext.variational.hierarchical.reach import (
     governors,
     is_of_all,
@@ -170,3 +171,26 @@ def test_draws_without_the_neck_of_correlated_effects_are_doubted() -> None:
     wide = theta.copy()
     wide[:, :2] *= 4
     assert missed_in_scans(density, q, wide) is None
+
+
+def test_a_density_that_raises_far_out_ends_a_look_and_no_fit() -> None:
+    """A solver may: no sum of governors is known there, and nothing of who is quadratic."""
+    target = funnel()
+
+    def raising(x):
+        if np.abs(x).max() > 3:
+            raise OverflowError("math range error")
+        return target.log_density(x)
+
+    density = CountedDensity(
+        CallableDensity(raising, lambda x: target.log_density_gradient(x)[1], dimension=5)
+    )
+    q = HierarchicalMap.gaussian(np.zeros(5), np.eye(5), np.arange(5))
+    scales = np.zeros((5, 5))
+    scales[2:, :2] = 0.5
+    q = replace(q, scales=scales)
+    draws = np.clip(np.random.default_rng(1).standard_normal((100, 5)), -2, 2)
+    assert governors(q, density, draws) == [0]
+    at, others = np.full(5, 2.5), np.array([4, 3, 2])
+    kept = quadratic_part(density, at, np.ones(3), others, np.random.default_rng(0))
+    assert list(kept) == [4, 3, 2]
