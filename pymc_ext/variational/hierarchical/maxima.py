@@ -105,6 +105,7 @@ def maxima_along(
     return *reversed(list(side(-step))), middle, *side(step)
 
 
+@np.errstate(all="ignore")  # a step too far ends where numbers are not finite
 def maximum_near(
     density: CountedDensity,
     start: Array,
@@ -201,8 +202,7 @@ def _curvature(
     along = np.zeros((len(others), len(at)))
     along[np.arange(len(others)), others] = h
     try:
-        with np.errstate(all="ignore"):
-            log_p, scores = density.log_density_gradient(np.vstack([at, at + along, at - along]))
+        log_p, scores = density.log_density_gradient(np.vstack([at, at + along, at - along]))
     except RAISED:  # such numbers are an error there: the side ends before
         return None
     scores = scores[:, others]

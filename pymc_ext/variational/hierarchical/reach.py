@@ -59,9 +59,9 @@ def governors(q: HierarchicalMap, density: CountedDensity, theta: Array) -> list
     step, at = FARTHER * np.diag(sds), theta[:CROSSED]
 
     def log_p(*moved: int) -> Array:
-        with np.errstate(all="ignore"):
-            return density.log_density(at + step[list(moved)].sum(axis=0))
+        return density.log_density(at + step[list(moved)].sum(axis=0))
 
+    @np.errstate(all="ignore")
     def cross(j: int, k: int) -> bool:
         try:
             more = log_p(j, k) - log_p(j) - log_p(k) + log_p()
