@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import reprlib
 from functools import cache
 from numbers import Integral, Real
 
 import numpy as np
+
+from pymc_ext.maths.types import Array
 
 
 def require_number(label: str, value: object) -> None:
@@ -31,6 +34,22 @@ def require_integer(label: str, value: object) -> None:
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise TypeError(f"{label} must be an integer, got {value!r}")
+
+
+def as_numbers(label: str, value: object) -> Array:
+    """An array of floats; TypeError where ``value`` is none.
+
+    >>> as_numbers("lp", ["a", 2])
+    Traceback (most recent call last):
+    ...
+    TypeError: lp must be numbers in an array, got ['a', 2]
+    """
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{label} must be numbers in an array, got {reprlib.repr(value)}"
+        ) from error
 
 
 def require_count(label: str, value: object) -> None:

@@ -152,6 +152,57 @@ def test_bridge_compare_says_it(tmp_path, options, message) -> None:
     assert not list(tmp_path.iterdir())
 
 
+WRONG = [
+    (bridge.pymc_target, (3,), "model must be a pm.Model, or None for that .*, got 3"),
+    (bridge.pymc_target, (None,), "no model: pass model=, or call inside `with model:`"),
+    (bridge.stan_target, (3,), "density must be a compiled Stan log density, got int without dim"),
+    (bridge.merge, (3, "out"), "each of folders must be a text or a pathlib.Path, got 3"),
+    (bridge.merge, (["a", 3], "out"), "each of folders must be a text or a pathlib.Path, got 3"),
+    (bridge.merge, ([], "out"), "must name at least one folder of a comparison, got none"),
+    (bridge.merge, (["a"], None), "out must be a text or a pathlib.Path, got None"),
+    (bridge.stan_model, (3,), "a Stan program must be its source text or the path .*, got int"),
+    (bridge.calibrate, (3,), "model must be a pm.Model or a Stan program, got int"),
+    (bridge.moment_errors, (3, {"x": [range(9)]}), "draws must be arrays by name, .*, got int"),
+    (bridge.moment_errors, ({}, 3), "reference must be ArviZ data with a posterior.*, got int"),
+    (bridge.pareto_khat, ("a", "b"), "lp must be numbers in an array, got 'a'"),
+    (bridge.kl_from_q, ([1, 2], [1, 2], 3), "log_evidence must be a LogEvidence.*, got 3"),
+    (
+        bridge.kl_to_q,
+        ([1, 2], ["a", 2], 3),
+        r"log q at draws of p must be numbers .*, got \['a', 2\]",
+    ),
+    (bridge.log_evidence, (3, [[[1.0]]]), "target must be a target.*, got int without"),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "message"),
+    WRONG,
+    ids=[f"{f.__name__}-{i}" for i, (f, *_) in enumerate(WRONG)],
+)
+def test_the_other_doors_of_bridge_say_it(tmp_path, monkeypatch, call, arguments, message) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((TypeError, ValueError), match=message):
+        call(*arguments)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shard": 3}, "a shard is a text i/n with 1 <= i <= n, as '2/3', got 3"),
+        ({"shard": "3/2"}, "a shard is i/n with 1 <= i <= n, as 2/3, got '3/2'"),
+        ({"cases": 3}, "cases must be the name of a posterior .*, got 3"),
+        ({"cases": "gaussian"}, "no case 'gaussian' among"),
+    ],
+    ids=str,
+)
+def test_bridge_sweep_says_it(tmp_path, options, message) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        bridge.sweep(**{"methods": "laplace", "seeds": 1, "out": tmp_path / "out", **options})
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("source", [3, None])
 def test_what_is_no_stan_program_is_said(source) -> None:
     with pytest.raises(TypeError, match="must be its source text or the path of a"):

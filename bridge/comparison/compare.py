@@ -114,7 +114,7 @@ def compare(
     _check(out, database, draws, repetitions, budget, run_limit)
     where = None if database is None else os.fspath(database)
     settings = Settings(draws=int(draws), repetitions=int(repetitions), database=where)
-    runs = _runs(_names(cases), methods, seeds, settings)
+    runs = _runs(case_names(cases), methods, seeds, settings)
     out = Path(out)
     records = Records(out / RECORDS)
     done = records.keys(status="ok" if retry_failed else None)
@@ -150,7 +150,8 @@ def _check(
             raise ValueError(f"run_limit must be a positive number, got {run_limit!r}")
 
 
-def _names(cases: Sequence[str] | str) -> list[str]:
+def case_names(cases: Sequence[str] | str) -> list[str]:
+    """Those given, one or several; TypeError for what is no name."""
     names = [cases] if isinstance(cases, str) or not isinstance(cases, Iterable) else list(cases)
     if not all(isinstance(name, str) for name in names):
         raise TypeError(

@@ -14,6 +14,7 @@ from typing import TypeVar
 from bridge.comparison.folder import RECORDS, ZOO_RECORDS
 from bridge.comparison.records import Record, Records
 from bridge.errors import RecordsError
+from pymc_ext.options import require_path
 
 __all__ = ["merge", "missing_shards", "note_shards", "parse_shard", "part_of", "shards_in"]
 
@@ -30,7 +31,11 @@ def parse_shard(text: str) -> tuple[int, int]:
     ------
     ValueError
         It is not of this form, or there is no such part.
+    TypeError
+        It is no text.
     """
+    if not isinstance(text, str):
+        raise TypeError(f"a shard is a text i/n with 1 <= i <= n, as '2/3', got {text!r}")
     found = re.fullmatch(r"(\d+)/(\d+)", text)
     if found is None or not 1 <= int(found[1]) <= int(found[2]):
         raise ValueError(f"a shard is i/n with 1 <= i <= n, as 2/3, got {text!r}")
@@ -42,7 +47,7 @@ def part_of(items: Sequence[_Item], shard: str | None) -> list[_Item]:
 
     Raises
     ------
-    ValueError
+    ValueError, TypeError
         As :func:`parse_shard`, or there are fewer items than parts.
 
     Examples
@@ -90,7 +95,10 @@ def missing_shards(shards: Collection[str]) -> list[str]:
     return [f"{i}/{count}" for i in range(1, count + 1) if (i, count) not in found]
 
 
-def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> list[Path]:
+def merge(
+    folders: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+) -> list[Path]:
     """Put the records and draws of several comparisons, or of several zoos, into one folder.
 
     Merging again changes nothing. A run that failed in one folder and ended well in another is
@@ -100,7 +108,7 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
     Parameters
     ----------
     folders
-        What ``compare`` or ``sweep`` left, each of the same settings and versions.
+        What ``compare`` or ``sweep`` left, each of the same settings and versions; one, or several.
     out
         The folder of all; may hold records of the same kind, and may be one of ``folders``.
 
@@ -114,13 +122,17 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
     RecordsError
         A folder has no records; settings or versions differ; two folders have different results of
         one run; or the draws of a run are missing. Nothing is written then.
+    TypeError
+        Something is no name of a folder.
+    ValueError
+        No folder is given.
 
     Examples
     --------
     >>> merge(["results/part1", "results/part2"], "results/all")  # doctest: +SKIP
     """
-    target = Path(out)
-    sources = [Path(folder) for folder in folders]
+    require_path("out", out)
+    target, sources = Path(out), _folders(folders)
     for folder in sources:
         if not any((folder / name).is_file() for name in (RECORDS, ZOO_RECORDS)):
             raise RecordsError(
@@ -145,6 +157,18 @@ def merge(folders: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]
             written.append(target / name)
     _note_all(every, target)
     return written
+
+
+def _folders(folders: object) -> list[Path]:
+    """Those named, one or several."""
+    names = [folders]
+    if isinstance(folders, Iterable) and not isinstance(folders, str | os.PathLike):
+        names = list(folders)
+    if not names:
+        raise ValueError("folders must name at least one folder of a comparison, got none")
+    for name in names:
+        require_path("each of folders", name)
+    return [Path(str(name)) for name in names]
 
 
 def _note_all(folders: Sequence[Path], target: Path) -> None:

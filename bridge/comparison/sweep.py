@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from bridge.comparison.compare import compare
+from bridge.comparison.compare import case_names, compare
 from bridge.comparison.shards import note_shards, part_of
 from bridge.methods.method import Method
 from bridge.methods.table import METHODS
@@ -44,7 +44,7 @@ def cases_with_reference(database: str | os.PathLike[str] | None = None) -> list
 
 
 def sweep(
-    cases: Sequence[str] | None = None,
+    cases: Sequence[str] | str | None = None,
     methods: Sequence[str | Method] | str | Method | None = None,
     seeds: int | Sequence[int] = 5,
     *,
@@ -73,13 +73,21 @@ def sweep(
     pandas.DataFrame
         One row a run that is on record, as :func:`bridge.compare`.
 
+    Raises
+    ------
+    ValueError
+        As :func:`bridge.compare`; the database has no reference draws; or ``shard`` is no part of
+        so many posteriors.
+    TypeError
+        An argument is something else than it should be.
+
     Examples
     --------
     >>> with joblib.parallel_config(n_jobs=2):
     ...     frame = sweep(methods=["laplace"], seeds=1, out="results")  # doctest: +SKIP
     """
     chosen = [m.name for m in METHODS.values() if m.general] if methods is None else methods
-    names = cases_with_reference(database) if cases is None else cases
+    names = cases_with_reference(database) if cases is None else case_names(cases)
     frame = compare(part_of(names, shard), chosen, seeds, database=database, **options)
     if shard is not None:
         note_shards(options["out"], [shard])

@@ -11,6 +11,7 @@ import numpy as np
 
 from bridge.measures.evidence import LogEvidence, paired, standard_error
 from bridge.measures.limits import CONSTANT_RATIOS, KL_FEWEST_TERMS
+from pymc_ext.options import require_type
 
 __all__ = ["Divergence", "kl_from_q", "kl_to_q"]
 
@@ -40,6 +41,13 @@ def kl_from_q(lp_q: np.ndarray, lq_q: np.ndarray, log_evidence: LogEvidence) -> 
     Divergence
         Infinite and unreliable where log p̃ is -inf at a draw of q. Unreliable where fewer than
         20 effective draws carry the variance of the log ratios, or where log Z is.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, or there are fewer than two draws.
+    TypeError
+        If these are no numbers, or ``log_evidence`` is not what bridge sampling gives.
     """
     lp, lq = paired(lp_q, lq_q, "draws of q")
     return _divergence((lq - lp).reshape(1, -1), log_evidence, +1, "log p is -inf at draws of q")
@@ -57,6 +65,7 @@ def kl_to_q(lp_p: np.ndarray, lq_p: np.ndarray, log_evidence: LogEvidence) -> Di
 
 def _divergence(terms: np.ndarray, evidence: LogEvidence, sign: int, infinite: str) -> Divergence:
     """Mean of ``terms`` (chains, draws) + sign log Z, and whether to believe it."""
+    require_type("log_evidence", evidence, LogEvidence)
     undefined = np.isnan(terms) | (terms == -np.inf)  # -inf: a draw where its own density is 0
     if undefined.any():
         nan = f"log ratio is NaN or -inf at {undefined.sum()} of {terms.size} draws"

@@ -16,6 +16,7 @@ from scipy.special import expit
 
 from bridge.measures.limits import BRIDGE_FEWEST_TERMS, CONSTANT_RATIOS
 from bridge.targets.target import Target
+from pymc_ext.options import as_numbers
 
 __all__ = ["LogEvidence", "bridge_sampling", "log_evidence", "paired", "standard_error"]
 
@@ -91,6 +92,8 @@ def bridge_sampling(
     ------
     ValueError
         If shapes disagree or an array is empty.
+    TypeError
+        If they are no numbers.
 
     References
     ----------
@@ -142,12 +145,20 @@ def log_evidence(
     ------
     ValueError
         If the draws have another shape, are too few for the covariance, or are not finite.
+    TypeError
+        If the draws are no numbers, or ``target`` has no density.
 
     References
     ----------
     Meng and Schilling (2002), JCGS 11, 552, doi:10.1198/106186002457.
     Overstall and Forster (2010), CSDA 54, 3269. Gronau et al. (2017), arXiv:1703.05984.
     """
+    missing = [name for name in ("dimension", "log_density") if not hasattr(target, name)]
+    if missing:
+        raise TypeError(
+            f"target must be a target, got {type(target).__name__} without {', '.join(missing)}: "
+            "make one by bridge.pymc_target(model) or bridge.stan_target(program.density(data))"
+        )
     theta = _check_reference(reference_theta, target.dimension)
     half = theta.shape[1] // 2
     rng = np.random.default_rng([random_seed, STREAM])
@@ -266,7 +277,8 @@ def _log_ratios(
 
 
 def paired(lp: np.ndarray, lq: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
-    lp, lq = np.asarray(lp, dtype=float), np.asarray(lq, dtype=float)
+    lp = as_numbers(f"log p at {where}", lp)
+    lq = as_numbers(f"log q at {where}", lq)
     if lp.shape != lq.shape or lp.ndim == 0 or lp.size < 2:
         raise ValueError(
             f"log p and log q at {where} must have one shape and at least two entries, "
@@ -276,7 +288,7 @@ def paired(lp: np.ndarray, lq: np.ndarray, where: str) -> tuple[np.ndarray, np.n
 
 
 def _check_reference(theta: np.ndarray, dimension: int) -> np.ndarray:
-    theta = np.asarray(theta, dtype=float)
+    theta = as_numbers("reference_theta", theta)
     if theta.ndim != 3 or theta.shape[2] != dimension:
         raise ValueError(f"reference draws must be (chains, draws, {dimension}), got {theta.shape}")
     if theta.shape[0] * theta.shape[1] < 4 * (dimension + 1):

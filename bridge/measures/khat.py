@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 
 from bridge.measures.limits import CONSTANT_RATIOS, KHAT_FEWEST_TAIL, KHAT_USABLE
 from pymc_ext.maths.psis import psislw, tail_size
+from pymc_ext.options import as_numbers
 
 __all__ = ["KHat", "pareto_khat", "psis"]
 
@@ -83,6 +84,8 @@ def pareto_khat(lp: np.ndarray, lq: np.ndarray) -> KHat:
     ------
     ValueError
         If the shapes differ or are not (R, N) or (N,).
+    TypeError
+        If they are no numbers.
 
     Examples
     --------
@@ -146,7 +149,7 @@ def psis(log_ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _log_ratios(lp: np.ndarray, lq: np.ndarray) -> tuple[np.ndarray, int, str | None]:
     """Log ratios (R, N), the number of zero weights, and why they cannot be used."""
-    lp, lq = np.asarray(lp, dtype=float), np.asarray(lq, dtype=float)
+    lp, lq = as_numbers("lp", lp), as_numbers("lq", lq)
     if lp.shape != lq.shape or lp.ndim not in (1, 2) or lp.size == 0:
         raise ValueError(f"lp and lq must both be (R, N) or (N,), got {lp.shape} and {lq.shape}")
     lp, lq = np.atleast_2d(lp), np.atleast_2d(lq)

@@ -17,6 +17,7 @@ import pandas as pd
 
 from bridge.measures.limits import CONSTANT_QUANTITY
 from bridge.targets.draws import InferenceData
+from pymc_ext.options import as_numbers
 
 __all__ = ["QUANTILES", "MomentSummary", "moment_errors", "reference_moments", "worst"]
 
@@ -77,6 +78,8 @@ def moment_errors(
     ValueError
         If a variable is missing or has another shape, a draw is not finite, or the weights are
         negative, not finite or of another length.
+    TypeError
+        If draws or reference are something else.
 
     Examples
     --------
@@ -86,6 +89,11 @@ def moment_errors(
     >>> round(float(errors.loc["mu", "mean_error"]), 1)  # half a posterior sd
     0.5
     """
+    if not isinstance(draws, Mapping):
+        raise TypeError(
+            "draws must be arrays by name, such as target.constrain(theta), got "
+            f"{type(draws).__name__}"
+        )
     if not isinstance(reference, pd.DataFrame):
         reference = reference_moments(reference)
     columns = _columns(draws, reference)
@@ -150,7 +158,12 @@ def worst(errors: pd.DataFrame) -> MomentSummary:
 
 def _arrays(reference: Reference) -> dict[str, np.ndarray]:
     if isinstance(reference, Mapping) and not hasattr(reference, "posterior"):  # no DataTree
-        return {name: np.asarray(value, dtype=float) for name, value in reference.items()}
+        return {name: as_numbers(f"draws of {name}", x) for name, x in reference.items()}
+    if not hasattr(reference, "posterior"):
+        raise TypeError(
+            "reference must be ArviZ data with a posterior, or arrays (chains, draws, ...) by "
+            f"name, got {type(reference).__name__}"
+        )
     variables = cast(InferenceData, reference)["posterior"].data_vars.items()
     return {str(k): np.asarray(v.transpose("chain", "draw", ...), float) for k, v in variables}
 
@@ -194,7 +207,7 @@ def _columns(draws: Mapping[str, np.ndarray], reference: pd.DataFrame) -> np.nda
         raise ValueError(f"draws lack the reference's variables {missing}: got {sorted(draws)}")
     parts = []
     for name, shape in shapes.items():
-        value = np.asarray(draws[name], dtype=float)
+        value = as_numbers(f"draws of {name}", draws[name])
         if value.shape[1:] != shape or value.ndim == 0 or len(value) < 2:
             raise ValueError(
                 f"draws of {name} must have shape {('N', *shape)} with N >= 2, got {value.shape}"

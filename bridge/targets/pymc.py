@@ -17,6 +17,7 @@ from bridge.targets.target import Draws, as_points, select
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.density.rows import rows_per_call
 from pymc_ext.density.undefined import refuse_missing_data
+from pymc_ext.models.context import context
 from pymc_ext.models.discrete import (
     chains_of_known_length,
     refuse_discrete,
@@ -35,7 +36,7 @@ __all__ = ["PyMCTarget", "model_start", "pymc_target", "require_samplable"]
 
 
 def pymc_target(
-    model: pm.Model, name: str | None = None, leave_out: Collection[str] = ()
+    model: pm.Model | None, name: str | None = None, leave_out: Collection[str] = ()
 ) -> PyMCTarget:
     """Compile a PyMC model into a target that is vectorised over draws.
 
@@ -48,8 +49,8 @@ def pymc_target(
     Parameters
     ----------
     model : pymc.Model
-        Any model whose free variables are continuous. Data containers (``pm.Data``) stay live:
-        ``pm.set_data`` changes the target.
+        Any model whose free variables are continuous; None for that of the ``with`` context. Data
+        containers (``pm.Data``) stay live: ``pm.set_data`` changes the target.
     name : str, optional
         Name for tables; the model's own name, or ``"pymc"``, by default.
     leave_out : collection of str, optional
@@ -60,6 +61,8 @@ def pymc_target(
     ValueError
         If a free variable is discrete or on a circle (``pm.VonMises``), if there is none, or if
         the log density is itself random (``pm.Minibatch``).
+    TypeError
+        There is no model, or it is something else.
 
     Examples
     --------
@@ -69,6 +72,7 @@ def pymc_target(
     >>> target.log_density(np.zeros((1, 1)))  # tau = 1: log(2 phi(1)) + log|d tau / d theta|
     array([-0.72579135])
     """
+    model = context(model)
     return PyMCTarget(model, name or model.name or "pymc", leave_out)
 
 

@@ -13,13 +13,27 @@ if TYPE_CHECKING:
 
 __all__ = ["StanTarget", "stan_target"]
 
+NEEDED = ("dimension", "parameter_names", "log_density", "log_density_gradient")
+
 
 def stan_target(density: StanDensity, name: str | None = None) -> StanTarget:
     """Wrap a compiled Stan log density (``StanProgram.density(data)``) as a target.
 
     Stan drops the constants of a distribution only in ``~`` statements; the density is that of the
     program as `stan_models` compiles it (``propto=False``), Jacobian included.
+
+    Raises
+    ------
+    TypeError
+        ``density`` is no such density, as a program without its data.
     """
+    lacking = [attribute for attribute in NEEDED if not hasattr(density, attribute)]
+    if lacking:
+        raise TypeError(
+            "density must be a compiled Stan log density, got "
+            f"{type(density).__name__} without {', '.join(lacking)}: write "
+            "stan_target(program.density(data)), of program = stan_models.StanProgram(...)"
+        )
     return StanTarget(density, name or "stan")
 
 
