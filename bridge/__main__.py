@@ -52,7 +52,7 @@ def _program() -> str:
 
 
 def _console(verbose: bool) -> Console:
-    """Where results are printed, and what is logged; PyTensor's remarks on BLAS are not."""
+    """Where results are printed; what is logged goes to stderr, but PyTensor's remarks on BLAS."""
     from rich.console import Console
     from rich.logging import RichHandler
 
@@ -62,7 +62,14 @@ def _console(verbose: bool) -> Console:
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING,
         format="%(message)s",
-        handlers=[RichHandler(console=console, show_path=False)],
+        handlers=[
+            RichHandler(
+                console=Console(stderr=True, width=console.width),
+                show_time=False,
+                show_level=False,
+                show_path=False,
+            )
+        ],
     )
     logging.getLogger("bridge").setLevel(logging.INFO)
     logging.getLogger("pytensor.tensor.blas").setLevel(logging.ERROR)

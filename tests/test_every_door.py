@@ -128,6 +128,7 @@ def test_the_command_fits_a_stan_program(tmp_path) -> None:
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert "INFO" not in run.stderr  # of cmdstanpy, of PyTensor
+    assert "trying laplace" in run.stderr and "trying" not in run.stdout
     assert "taken: laplace" in run.stdout and out.exists()
 
 
