@@ -89,9 +89,11 @@ def fit(
         ``constant_data`` what the model holds. ``fit``, where q is Gaussian, has its
         ``mean_vector`` (rows,) and ``covariance_matrix`` (rows, columns), unconstrained, each
         coordinate by name, as ``sigma_log__`` or ``beta[north]``; beyond 2,000 coordinates
-        ``sd_vector`` (rows,) in place of the covariance. The attributes of ``posterior`` and of
-        ``fit`` are ``method``, ``khat``, ``verdict``, ``elbo``, ``random_seed``, ``options``,
-        versions, ``gradient_evaluations`` and ``seconds``.
+        ``sd_vector`` (rows,) in place of the covariance. ``fit_stats`` has the ``loss``
+        (iteration,) of each iteration, where there were several paths that of the one which won.
+        The attributes of ``posterior``, ``fit`` and ``fit_stats`` are ``method``, ``khat``,
+        ``verdict``, ``elbo``, ``random_seed``, ``options``, versions, ``gradient_evaluations`` and
+        ``seconds``.
 
     Raises
     ------
@@ -130,10 +132,11 @@ def fit(
         log_likelihood=log_likelihood,
         log_prior=log_prior,
     )  # fmt: skip
-    numbers = _numbers(approx)
-    if numbers is not None:
-        numbers.attrs.update(attributes_of(approx.result, approx.options))
-        add_group(idata, "fit", numbers)
+    found = {"fit": _numbers(approx), "fit_stats": xr.Dataset({"loss": ("iteration", approx.hist)})}
+    for name, group in found.items():
+        if group is not None:
+            group.attrs.update(attributes_of(approx.result, approx.options))
+            add_group(idata, name, group)
     return idata
 
 

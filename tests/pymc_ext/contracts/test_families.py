@@ -2,6 +2,7 @@
 
 import arviz as az
 import cloudpickle
+import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytest
@@ -233,9 +234,14 @@ def test_unknown_model_and_seedless_use(name):
         FAMILIES[name].make(random_seed=SEED)
 
 
-@pytest.mark.filterwarnings("ignore:The inplace keyword")  # ArviZ 0.23 on pandas 3.1
+@pytest.mark.filterwarnings(
+    "ignore:The inplace keyword",  # ArviZ 0.23 on pandas 3.1
+    "ignore::matplotlib.MatplotlibDeprecationWarning",  # of ArviZ 0.23
+    "ignore:Variables y in .* look:UserWarning",  # ArviZ 1 has other plots of binary data
+    "ignore:Estimated shape parameter",  # of rows that a rough q's weights do not serve
+)
 def test_tools_of_arviz_run_unmodified(approx):
-    """PSIS-LOO, comparison, LOO-PIT and power scaling; R̂ of independent draws is 1."""
+    """PSIS-LOO, comparison, LOO-PIT, power scaling and plots; R̂ of independent draws is 1."""
     idata = approx.sample(250, chains=4, random_seed=1, log_likelihood=True, log_prior=True)
     assert az.summary(idata)["r_hat"].astype(float).max() < 1.05
     loo = az.loo(idata)
@@ -250,3 +256,12 @@ def test_tools_of_arviz_run_unmodified(approx):
     assert len(pit) == 60 and np.all((pit >= 0) & (pit <= 1 + EXACT))
     if NEW_ARVIZ:
         assert set(az.psense(idata).data_vars) == {"beta"}
+        az.plot_ppc_dist(idata, num_samples=5, backend="none")
+        stats = idata["sample_stats"]
+        corrected = az.loo_approximate_posterior(idata, log_p=stats["lp"], log_q=stats["lq"])
+        assert abs(corrected.elpd - loo.elpd) < loo.se
+    else:
+        for component in ("prior", "likelihood"):
+            assert set(az.psens(idata, component=component).data_vars) == {"beta"}
+        az.plot_ppc(idata, num_pp_samples=5)
+        plt.close("all")

@@ -58,7 +58,7 @@ def test_a_name_gives_draws_and_numbers_with_the_models_coords(model, tmp_path) 
     assert np.exp(stats["log_weight"]).values.sum() == pytest.approx(1)
     idata.to_netcdf(str(tmp_path / "kept.nc"))
     kept = az.from_netcdf(str(tmp_path / "kept.nc"))
-    for attributes in (kept["posterior"].attrs, kept["fit"].attrs):
+    for attributes in (kept[group].attrs for group in ("posterior", "fit", "fit_stats")):
         assert attributes["method"] == "laplace" and attributes["random_seed"] == 1
         assert attributes["verdict"].startswith("exact") and attributes["khat"] == -np.inf
         assert attributes["options"].startswith("Laplace(")
@@ -96,6 +96,15 @@ def test_an_instance_keeps_its_options_and_its_seed(model) -> None:
     attributes = idata["posterior"].attrs
     assert attributes["method"] == "mixed-mu" and attributes["random_seed"] == 3
     assert inference.approx.result.method == "mixed-mu"
+
+
+def test_losses_come_with_the_draws(model) -> None:
+    inference = px.MonteCarloVI(model=model, random_seed=1)
+    idata = px.fit(inference, n=30, draws=10, progressbar=False)
+    losses = idata["fit_stats"]["loss"]
+    assert losses.dims == ("iteration",)
+    np.testing.assert_array_equal(losses, inference.hist)
+    assert len(losses) == 30 and np.all(np.isfinite(losses))
 
 
 def test_q_that_is_no_gaussian_has_no_such_numbers(model) -> None:
