@@ -36,6 +36,15 @@ def tracked(*paths: str) -> set[str]:
     return {name for name in names if name and (ROOT / name).is_file()}
 
 
+def clone(folder: Path) -> Path:
+    """A copy of what git tracks, with none of what is built beside it."""
+    for name in tracked():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, target)
+    return folder
+
+
 def build(what: str, source: Path, out: Path) -> Path:
     """Run setuptools as ``python -m build`` does."""
     out.mkdir(exist_ok=True)
@@ -53,11 +62,7 @@ def build(what: str, source: Path, out: Path) -> Path:
 def built(tmp_path_factory) -> tuple[set[str], set[str], str]:
     """Names in the sdist, names in the wheel built from it, and the wheel's metadata."""
     folder = tmp_path_factory.mktemp("packaging")
-    for name in tracked():
-        target = folder / "clone" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / name, target)
-    sdist = build("sdist", folder / "clone", folder / "dist")
+    sdist = build("sdist", clone(folder / "clone"), folder / "dist")
     with tarfile.open(sdist) as archive:
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
         archive.extractall(folder / "unpacked", filter="data")
