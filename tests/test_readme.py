@@ -11,6 +11,13 @@ README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
 BLOCKS = re.findall(r"^```python\n(.*?)^```", README, flags=re.M | re.S)
 
 
+def test_it_begins_with_a_model_of_the_users_own() -> None:
+    first = README.index(BLOCKS[0])
+    assert re.search(r"^## (.*)", README, re.M)[1] == "Fit my model" and "tp.fit(" in BLOCKS[0]
+    for later in ("posteriordb", "import bridge", "import pymc_ext", "make test"):
+        assert README.find(later) > first, f"{later} comes after the first model"
+
+
 @pytest.mark.slow
 @pytest.mark.stan
 def test_python_blocks_run_in_order(tmp_path, monkeypatch) -> None:
