@@ -236,6 +236,8 @@ def load_case(name: str, database: str | os.PathLike[str] | None = None) -> Case
     ------
     ValueError
         If there is no such case (names the near ones) or the folder is no database.
+    TypeError
+        If the name is no text.
     FileNotFoundError
         If the folder does not exist.
     ConnectionError

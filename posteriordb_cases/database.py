@@ -72,7 +72,13 @@ def posterior_name(root: Path, name: str) -> str:
 
 
 def match_name(name: str, names: list[str], aliases: dict[str, str], where: str) -> str:
-    """Return ``name`` or what it is an alias of; raise ``ValueError`` with the near names."""
+    """Return ``name`` or what it is an alias of; raise ``ValueError`` with the near names,
+    ``TypeError`` for what is no text."""
+    if not isinstance(name, str):
+        raise TypeError(
+            f"a case is known by its name, such as 'eight_schools', got {name!r}: list_cases() "
+            "(python -m bridge list) names them all"
+        )
     found = name if name in names else aliases.get(name)
     if found in names:
         return found

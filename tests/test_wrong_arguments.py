@@ -7,6 +7,7 @@ import pytest
 
 import bridge
 import pymc_ext as px
+from posteriordb_cases import load_case
 from pymc_ext import options
 from stan_models import StanProgram, advi, laplace, nuts, pathfinder
 
@@ -60,6 +61,11 @@ def test_px_fit_says_it(model, options, message) -> None:
     [
         *OF_ALL,
         ({"chains": 0}, "chains must be an integer >= 1, got 0"),
+        (
+            {"log_likelihood": ["z"]},
+            r"must name observed variables .*, got \['z'\]; it has \['y'\]",
+        ),
+        ({"log_prior": ["y"]}, r"must name free variables .*, got \['y'\]; it has \['mu'\]"),
         ({"logs": "no"}, f"logs {BOOL}, got 'no'"),
         ({"tune": -1}, r"approx.sample does not take \['tune'\] \(for chains call px.sample"),
     ],
@@ -68,6 +74,11 @@ def test_px_fit_says_it(model, options, message) -> None:
 def test_approx_sample_says_it(approx, options, message) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         approx.sample(**options)
+
+
+def test_a_case_is_known_by_its_name() -> None:
+    with pytest.raises(TypeError, match=r"a case is known by its name, .*, got 3: list_cases"):
+        load_case(3)
 
 
 def test_names_of_variables_are_no_wrong_argument(approx) -> None:

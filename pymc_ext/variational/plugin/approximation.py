@@ -25,7 +25,7 @@ from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Seed
 from pymc_ext.variational.plugin.graph_approximation import GraphApproximation
 from pymc_ext.variational.plugin.groups import FittedGroup
-from pymc_ext.variational.plugin.traces import check_conversion, make_trace
+from pymc_ext.variational.plugin.traces import check_conversion, check_log_names, make_trace
 
 if TYPE_CHECKING:
     from pymc.backends.base import MultiTrace
@@ -187,7 +187,8 @@ class VectorisedApproximation(GraphApproximation):
         ValueError
             ``log_likelihood`` is asked for and the model's data are ``pm.Minibatch``; ``prior``
             is, and cannot be drawn from (``pm.Flat``, a ``pm.CustomDist`` without ``random=``,
-            potentials); or ``draws`` or ``chains`` is not a positive integer.
+            potentials); ``log_likelihood`` or ``log_prior`` names what the model has not; or
+            ``draws`` or ``chains`` is not a positive integer.
         TypeError
             A flag is no bool, ``log_likelihood`` or ``log_prior`` neither a bool nor names, or a
             keyword is unknown.
@@ -198,6 +199,8 @@ class VectorisedApproximation(GraphApproximation):
         require_flag("prior", prior)
         require_flag("return_inferencedata", return_inferencedata)
         check_conversion("approx.sample", kwargs, "for chains call px.sample(approx)")
+        asked = (kwargs.get(group, False) for group in ("log_likelihood", "log_prior"))
+        check_log_names(self.model, *asked)
         if self.density.noisy and kwargs.get("log_likelihood"):
             raise ValueError(
                 f"the rows of {self.density.batches} are a pm.Minibatch, so that log_likelihood "

@@ -109,3 +109,20 @@ def check_log_groups(log_likelihood: object, log_prior: object) -> None:
     for label, value in (("log_likelihood", log_likelihood), ("log_prior", log_prior)):
         if isinstance(value, str) or not isinstance(value, Collection):
             require_flag(label, value, "a list of names of variables")
+
+
+def check_log_names(
+    model: pm.Model, log_likelihood: bool | Collection[str], log_prior: bool | Collection[str]
+) -> None:
+    """ValueError where a name asked for is none of the model's observed, or free, variables."""
+    for label, asked, variables in (
+        ("log_likelihood", log_likelihood, model.observed_RVs),
+        ("log_prior", log_prior, model.free_RVs),
+    ):
+        known = [rv.name for rv in variables]
+        unknown = [] if isinstance(asked, bool) else sorted(set(asked) - set(known))
+        if unknown:
+            kind = "observed" if label == "log_likelihood" else "free"
+            raise ValueError(
+                f"{label} must name {kind} variables of the model, got {unknown}; it has {known}"
+            )
