@@ -193,6 +193,30 @@ def test_spelling_does_not_matter(data, spelling):
     np.testing.assert_allclose(approx.mean.eval(), mean, atol=1e-4)
 
 
+CUSTOM = {  # a normal prior, by its density and by what it is made of
+    "logp": lambda: pm.CustomDist(
+        "beta", logp=lambda v: pm.logp(pm.Normal.dist(0, PRIOR_SD), v), shape=3
+    ),
+    "dist": lambda: pm.CustomDist(
+        "beta", PRIOR_SD, dist=lambda sd, size: pm.Normal.dist(0, sd, size=size), shape=3
+    ),
+}
+
+
+@pytest.mark.parametrize("made_of", CUSTOM)
+@pytest.mark.filterwarnings("ignore:Numba will use object mode")  # PyMC 6, of the CustomDist
+def test_a_prior_of_the_users_own_is_read(data, made_of):
+    X, y = data
+
+    def build():
+        pm.Bernoulli("y", logit_p=X @ CUSTOM[made_of](), observed=y)
+
+    elbo, mean, _ = gauss_hermite_optimum(X, y, PRIOR_SD, True)
+    approx = fit(build)
+    assert abs(approx.result.train_elbo - elbo) < 1e-6
+    np.testing.assert_allclose(approx.mean.eval(), mean, atol=1e-4)
+
+
 def with_correlated_prior(X, y):
     S = np.array([[1, 0.5, 0], [0.5, 2, 0.3], [0, 0.3, 0.7]])
     beta = pm.MvNormal("beta", mu=[0.3, 0, -0.2], cov=S)
