@@ -209,10 +209,18 @@ def test_a_wrong_request_is_refused_before_anything_heavy_is_loaded(arguments, f
     assert not heavy
 
 
-def test_the_table_of_methods_is_read_without_scipy(files) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "read"),
+    [
+        (["fit", "good.stan", "--methods", "laplac"], "bridge.methods.table"),
+        (["compare", "correlated_6-gaussian"], "bridge.measures.limits"),
+    ],
+    ids=["methods", "limits"],
+)
+def test_tables_are_read_without_scipy(arguments, read, files) -> None:
     """Which takes half of the time to say that a name is wrong."""
-    modules = loaded(["fit", "good.stan", "--methods", "laplac"], 2)
-    assert "bridge.methods.table" in modules and not {"scipy.special", "scipy.linalg"} & modules
+    modules = loaded(arguments, 2)
+    assert read in modules and not {"scipy.special", "scipy.linalg"} & modules
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"], ["comapre"]])

@@ -6,6 +6,8 @@
 - :mod:`.saved` keeps a q in a file. How an algorithm becomes a method of ``pm.fit``:
   :mod:`pymc_ext.variational.plugin`.
 
+Names are imported when they are first asked for, so that limits are read without SciPy.
+
 To add a family, write :meth:`Algorithm.run` with what this package exports (docs/extending.md has
 one in 25 lines); it works at once, on a density and in PyMC:
 
@@ -17,9 +19,6 @@ one in 25 lines); it works at once, on a density and in PyMC:
 'laplace'
 """
 
-from pymc_ext.variational.core.algorithm import Algorithm, Fitted
-from pymc_ext.variational.core.effort import Effort
-from pymc_ext.variational.core.posterior import Posterior, fresh_draws
-from pymc_ext.variational.core.result import FitResult
+from pymc_ext.exports import lazy_exports
 
-__all__ = ["Algorithm", "Effort", "FitResult", "Fitted", "Posterior", "fresh_draws"]
+__getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)
