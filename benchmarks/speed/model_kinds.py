@@ -15,7 +15,8 @@ without a polish; seconds are wall time, compilation included. A run is
 ``fault``
     an error from elsewhere, such as one of PyTensor's: to be mended.
 
-Results are kept as they come in ``results/model_kinds.json``.
+Results are kept as they come in ``results/model_kinds_5.json`` or ``_6.json``, after the major
+version of PyMC that made them; the page has a table of each.
 """
 
 from __future__ import annotations
@@ -31,18 +32,19 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from benchmarks import record
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS = ROOT / "benchmarks/speed/results/model_kinds.json"
+MAJORS = (5, 6)  # of PyMC, each with a file of its own
 PAGE = ROOT / "docs/model_kinds.md"
 OURS = tuple(str(ROOT / package) for package in ("pymc_ext", "bridge", "stan_models"))
 METHODS = ("laplace", "mixed-eig", "batch-match", "hierarchical", "bernstein", "bridge.fit")
 STEPS, DRAWS, SEED = 500, 100, 1
-LIMIT = 600.0  # seconds of one kind's process
+LIMIT = 900.0  # seconds of one kind's process
 ANSWER = "ANSWER "  # begins the line with the runs of a child
 
 
@@ -110,6 +112,17 @@ def measured(kind: str) -> dict[str, Any]:
     return json.loads(lines[-1].removeprefix(ANSWER))
 
 
+def results_file(major: int) -> Path:
+    """Where the runs with this major version of PyMC are kept."""
+    return ROOT / f"benchmarks/speed/results/model_kinds_{major}.json"
+
+
+def stored_results() -> list[dict[str, Any]]:
+    """Results and environment of each version that has any."""
+    files = [file for file in map(results_file, MAJORS) if file.is_file()]
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+
+
 # ---------------------------------------------------------------- the page
 
 HEAD = """# Which models the families take
@@ -117,45 +130,55 @@ HEAD = """# Which models the families take
 {kinds} kinds of models as PyMC's users write them, each on some 80 rows of simulated data, and what
 each family says to them with its defaults (flows with {steps} steps, no polish). The page is made
 by `python -m benchmarks.speed.model_kinds --page` from
-`benchmarks/speed/results/model_kinds.json` ({date}, PyMC {pymc}, {machine}, beside other jobs); the
-models are in `benchmarks/speed/model_kinds_models.py`.
+`benchmarks/speed/results/model_kinds_5.json` and `_6.json`; the models are in
+`benchmarks/speed/model_kinds_models.py`.
 
 Seconds are of the clock, compilation included; the first column has PyTensor's start, too, and what
 it compiles the others find. **Bold**: importance weights of the fit serve (k̂ < 0.7, or weights that
 hardly differ); of `bridge.fit`: trusted. A number in plain type is a fit whose draws are not the
 posterior's, and which says so, or one on `pm.Minibatch` data, which cannot be judged. A letter is a
 refusal, whose sentence is below.
-
 """
 
 
-def page(results: dict[str, Any], environment: dict[str, Any]) -> str:
-    """The table as Markdown, refusals as notes below it."""
+def page(stored: Sequence[dict[str, Any]]) -> str:
+    """As Markdown: of each file of results a table, refusals as notes below all."""
     letters: dict[str, str] = {}
-    rows = []
+    parts = [HEAD.format(kinds=len(stored[0]["results"]), steps=STEPS).rstrip()]
+    for each in stored:
+        parts += [_title(each["environment"]), _table(each["results"], letters)]
+    notes = [f"- **{letter}**: {sentence}" for sentence, letter in letters.items()]
+    parts += ["## What refusals say", "\n".join(notes)]
+    for each in stored:
+        pymc = each["environment"]["versions"]["pymc"]
+        parts += [f"## Where `bridge.fit` went on to something else, PyMC {pymc}"]
+        parts += ["\n".join(_went_on(each["results"]))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _title(environment: dict[str, Any]) -> str:
+    versions, machine = environment["versions"], environment["machine"]
+    where = f"{environment['date']}, Python {environment['python']}, {machine}, beside other jobs."
+    return f"## PyMC {versions['pymc']}\n\n{where}"
+
+
+def _table(results: dict[str, Any], letters: dict[str, str]) -> str:
+    names = [name if name == "bridge.fit" else f'"{name}"' for name in METHODS]
+    rows = ["| model | " + " | ".join(f"`{name}`" for name in names) + " |"]
+    rows += ["|---" * (len(METHODS) + 1) + "|"]
     for entry in results.values():
         cells = [_cell(entry["runs"][name], letters) for name in METHODS]
         rows.append(f"| {entry['title']} | " + " | ".join(cells) + " |")
-    names = [name if name == "bridge.fit" else f'"{name}"' for name in METHODS]
-    head = HEAD.format(
-        kinds=len(results), steps=STEPS, date=environment["date"], machine=environment["machine"],
-        pymc=environment["versions"]["pymc"],
-    )  # fmt: skip
-    table = [
-        "| model | " + " | ".join(f"`{name}`" for name in names) + " |",
-        "|---" * (len(METHODS) + 1) + "|",
-        *rows,
-    ]
-    notes = [f"- **{letter}**: {sentence}" for sentence, letter in letters.items()]
-    took = [
+    return "\n".join(rows)
+
+
+def _went_on(results: dict[str, Any]) -> list[str]:
+    return [
         f"- {entry['title']}: {run['taken']}"
         + (f", not trusted: {run['doubts'][0]}" if not run["trusted"] else "")
         for entry in results.values()
         if (run := entry["runs"]["bridge.fit"])["state"] == "ran" and run["taken"] != "hierarchical"
     ]
-    parts = [head + "\n".join(table), "## What refusals say", "\n".join(notes)]
-    parts += ["## Where `bridge.fit` went on to something else", "\n".join(took)]
-    return "\n\n".join(parts) + "\n"
 
 
 def _cell(run: dict[str, Any], letters: dict[str, str]) -> str:
@@ -176,7 +199,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.child:
         child(arguments.child)
         return 0
-    results = record.kept(RESULTS)
+    file = results_file(int(version("pymc").split(".")[0]))
+    results = record.kept(file)
     if not arguments.page:
         from benchmarks.speed.model_kinds_models import KINDS
 
@@ -185,10 +209,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             if wanted and (arguments.again or name not in results):
                 results[name] = measured(name)
                 ordered = {kind: results[kind] for kind in KINDS if kind in results}
-                record.write(RESULTS, ordered, "nutpie")
+                record.write(file, ordered, "nutpie")
                 print(name, *(f"{k}={r['state']}" for k, r in results[name]["runs"].items()))
-    stored = json.loads(RESULTS.read_text(encoding="utf-8"))
-    PAGE.write_text(page(stored["results"], stored["environment"]), encoding="utf-8")
+    PAGE.write_text(page(stored_results()), encoding="utf-8")
     faults = [
         n for n, e in results.items() if any(r["state"] == "fault" for r in e["runs"].values())
     ]

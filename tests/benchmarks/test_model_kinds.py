@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pymc as pm
 import pytest
@@ -16,9 +14,9 @@ FEWEST = 30
 WITHOUT_A_DENSITY = {"discrete-latent"}  # on R^D
 
 
-@pytest.fixture(scope="module")
-def results() -> dict:
-    return record.kept(model_kinds.RESULTS)
+@pytest.fixture(scope="module", params=model_kinds.MAJORS, ids="PyMC {}".format)
+def results(request) -> dict:
+    return record.kept(model_kinds.results_file(request.param))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -47,8 +45,7 @@ def test_every_refusal_is_one_sentence_of_ours_that_says_what_to_do(results) -> 
 
 
 def test_the_page_is_made_from_the_results() -> None:
-    stored = json.loads(model_kinds.RESULTS.read_text(encoding="utf-8"))
-    page = model_kinds.page(stored["results"], stored["environment"])
+    page = model_kinds.page(model_kinds.stored_results())
     assert model_kinds.PAGE.read_text(encoding="utf-8") == page
 
 
