@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import runpy
+import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def read_model(text: str) -> pm.Model | StanProgram:
     Raises
     ------
     ValueError
-        The file has no such name, or it is something else.
+        The file has no such name, it is something else, or the file fails where it is run.
     OSError
         There is no such file.
     """
@@ -72,9 +73,9 @@ def read_functions(path: Path) -> dict[str, Callable[..., Values]]:
     Raises
     ------
     ValueError
-        It has neither.
+        It has neither, or fails where it is run.
     """
-    names = runpy.run_path(str(require_file(path)))
+    names = _run(require_file(path))
     found = {name: names[name] for name in FUNCTIONS if callable(names.get(name))}
     if not found:
         raise ValueError(f"{path} must define prior(rng), simulator(parameters, rng), or both")
@@ -99,8 +100,19 @@ def read_data(path: Path) -> Values:
 
 
 def _named(path: Path, name: str) -> object:
-    names = runpy.run_path(str(path))
+    names = _run(path)
     if name not in names:
         near = ", ".join(n for n in names if not n.startswith("_"))
         raise ValueError(f"{path} defines no {name}: it has {near}; give {path}:NAME")
     return names[name]
+
+
+def _run(path: Path) -> dict[str, Any]:
+    """What a Python file defines; ValueError with the line at which it fails."""
+    try:
+        return runpy.run_path(str(path))
+    except Exception as error:  # whatever the user's code raises
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+        line = lines[-1] if lines else getattr(error, "lineno", "?")  # that of a SyntaxError
+        raise ValueError(f"{path} fails in line {line}: {type(error).__name__}: {error}") from error

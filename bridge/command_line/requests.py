@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 
 
 def require_possible(arguments: argparse.Namespace) -> None:
@@ -38,6 +39,20 @@ def _fit(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--out must name a .nc file in an existing folder, got {out}")
     if out.exists() and not arguments.overwrite:
         raise ValueError(f"{out} exists: give --overwrite, or another file with --out")
+    _require_writable(out)
+
+
+def _require_writable(out: Path) -> None:
+    """Before hours are spent on what cannot be kept."""
+    try:
+        with TemporaryFile(dir=out.absolute().parent):
+            pass
+        if out.exists():
+            out.open("ab").close()
+    except OSError as error:
+        raise ValueError(
+            f"--out cannot be written, got {out}: {error.strerror}; give a file in another folder"
+        ) from error
 
 
 def prior_names(words: list[str]) -> dict[str, str] | bool:

@@ -139,6 +139,15 @@ def test_a_file_that_exists_is_said_before_anything_is_compiled(files, capsys) -
     assert "must name a .nc file in an existing folder, got folder.nc" in capsys.readouterr().err
 
 
+def test_a_folder_that_cannot_be_written_is_said_before_the_fit(files, monkeypatch, capsys) -> None:
+    def refused(dir: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(dir))
+
+    monkeypatch.setattr("bridge.command_line.requests.TemporaryFile", refused)
+    assert main(["fit", "good.stan", "--out", "draws.nc"]) == 2
+    assert "--out cannot be written, got draws.nc: Permission denied;" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments", [["compare"], ["sweep", "--zoo"], ["calibrate", "good.stan"], ["report", "."]]
 )

@@ -68,7 +68,12 @@ def test_a_stan_program_is_calibrated(files, capsys) -> None:
 def test_wrong_files_are_said(files, capsys) -> None:
     (files / "list.json").write_text("[1]")
     (files / "broken.json").write_text("{")
+    (files / "fails.py").write_text("import math\n\nmath.sqrt(-1)\n")
+    (files / "unread.py").write_text("x = 1\nimport (\n")
     for arguments, said in (
+        (["fails.py"], "fails.py fails in line 3: ValueError: "),
+        (["unread.py"], "unread.py fails in line 2: SyntaxError: invalid syntax"),
+        (["means.py", "--simulate", "fails.py"], "fails.py fails in line 3: ValueError: "),
         (["means.py:nothing"], "means.py defines no nothing: it has np, pm, means, model, other"),
         (["means.py:other"], "other of means.py must be a pm.Model or a function that makes one"),
         (["nothing.py"], "nothing.py"),
