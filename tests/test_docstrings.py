@@ -118,9 +118,16 @@ def vars_of(kind: type) -> dict[str, object]:
     return {name: inspect.getattr_static(kind, name) for name in names}
 
 
+CHECKS = re.compile(r"_?(?:require|check|refuse)_")  # functions that raise, by their names
+
+
 def raises(function: Callable[..., object]) -> bool:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    return any(isinstance(node, ast.Raise) and node.exc is not None for node in ast.walk(tree))
+    """Whether it raises, or calls a function that checks."""
+    nodes = list(ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))))
+    called = (node.func for node in nodes if isinstance(node, ast.Call))
+    names = (getattr(name, "id", getattr(name, "attr", "")) for name in called)
+    by_itself = any(isinstance(node, ast.Raise) and node.exc is not None for node in nodes)
+    return by_itself or any(map(CHECKS.match, names))
 
 
 def test_every_public_function_says_what_it_does_and_raises() -> None:

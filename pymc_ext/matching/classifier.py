@@ -268,6 +268,11 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
         """Posterior mean and variance of the latents (logits), each (n, n_latents).
 
         X is (n, n_features).
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            There has been no fit.
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
@@ -290,6 +295,11 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
         """ELBO under the exact likelihood (`matching.alpha.elbo`), in nats.
 
         X (n, n_features), y (n,) and ``sample_weight`` (n,) are all the data seen.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            There has been no fit.
         """
         check_is_fitted(self)
         X, y, weight = self._checked(X, y, sample_weight, reset=False)
@@ -328,14 +338,28 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
         return inference_data(self.state_, draws, random_seed, data)
 
     def merge(self, *others: MatchedClassifier) -> MatchedClassifier:
-        """New classifier with the data of all, from shards fitted apart with the same settings."""
+        """New classifier with the data of all, from shards fitted apart with the same settings.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            One of them has not been fitted.
+        ValueError
+            Their settings or classes differ, or one is given twice.
+        """
         for one in (self, *others):
             check_is_fitted(one)
         merged = type(self)(**self.get_params())
         return merged._adopt(self.state_.merge(*(o.state_ for o in others)), None)
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted state; an interrupted save leaves the old file as it was."""
+        """Write the fitted state; an interrupted save leaves the old file as it was.
+
+        Raises
+        ------
+        sklearn.exceptions.NotFittedError
+            There has been no fit.
+        """
         check_is_fitted(self)
         self.state_.save(path)
 
