@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 from pytensor.tensor import TensorLike
-from scipy.special import betaln, digamma, expit, gammaln
+from scipy.special import betaln, expit, gammaln
 
 from pymc_ext.gp.likelihoods.bernoulli import softplus_terms
 from pymc_ext.gp.likelihoods.likelihood import Expectations, Likelihood, Parameters, check_counts
+from pymc_ext.gp.likelihoods.rests import digamma_rest, log1p_rest
 from pymc_ext.matching.table import match_gamma
 
 LARGEST_RATE = 1e15  # from there on Poisson's skewness, 3e-8, is lost in a double
@@ -140,9 +141,9 @@ class NegativeBinomial(Likelihood):
         a = phi[0]
         x = f - np.log(a)
         p, tail = expit(x), expit(-x)
-        first = digamma(y + a) - digamma(a) + 1 - np.logaddexp(0, x) - (y + a) * tail / a
-        second = -p + (y + a) * p * tail / a
-        return np.stack([first, second, p * tail * ((y + a) * (tail - p) / a - 1)])[None]
+        u = y * tail / a - p  # (y − e^f)/(a + e^f)
+        first = digamma_rest(a, y) + log1p_rest(u, np.log1p(y / a) - np.logaddexp(0, x))
+        return np.stack([first, p * u, p * tail * (2 * u - y / a)])[None]
 
     def scale(self, y: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
         a = phi[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 from pytensor.tensor import TensorLike
-from scipy.special import betaln, digamma
+from scipy.special import betaln
 
 from pymc_ext.gp.likelihoods.likelihood import (
     Expectations,
@@ -14,6 +14,7 @@ from pymc_ext.gp.likelihoods.likelihood import (
     Tilted,
     check_finite,
 )
+from pymc_ext.gp.likelihoods.rests import digamma_rest, log1p_rest
 
 
 class Gaussian(Likelihood):
@@ -157,11 +158,12 @@ class StudentT(Likelihood):
         nu, s = phi
         r, a = y - f, nu * s**2
         D = a + r**2
+        v = r**2 / D
+        constant = digamma_rest(nu / 2, 0.5) + log1p_rest(1 / nu)
         by_nu = [
-            0.5 * (digamma((nu + 1) / 2) - digamma(nu / 2) - 1 / nu - np.log1p(r**2 / a))
-            + (nu + 1) * r**2 / (2 * nu * D),
-            r / D - (nu + 1) * r * s**2 / D**2,
-            ((r**2 - a) - (nu + 1) * s**2) / D**2 - 2 * (nu + 1) * (r**2 - a) * s**2 / D**3,
+            0.5 * (constant + log1p_rest(-v, -np.log1p(r**2 / a)) + v / nu),
+            r * (r**2 - s**2) / D**2,
+            (r**4 - 3 * (a + s**2) * r**2 + a * s**2) / D**3,
         ]
         by_s = [
             -1 / s + (nu + 1) * r**2 / (s * D),

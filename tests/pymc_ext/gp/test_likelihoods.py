@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import mpmath as mp
 import numpy as np
 import pytest
 from scipy import stats
@@ -306,6 +307,35 @@ def test_limits_of_large_parameters(large: float) -> None:
     found = lk.StudentT().log_prob(f, y / 20, np.array([large, 0.5]))
     z = stats.norm.logpdf(y / 20, f, 0.5)
     np.testing.assert_allclose(found, z, atol=1e3 / large + 1e-12)
+
+
+def log_prob_in_60_digits(name: str, parameters: tuple, f: float, y: float) -> mp.mpf:
+    first, *more = parameters
+    if name == "negative binomial":
+        x = f - mp.log(first)
+        count = mp.loggamma(y + first) - mp.loggamma(first) - mp.loggamma(y + 1)
+        return count - y * mp.log1p(mp.exp(-x)) - first * mp.log1p(mp.exp(x))
+    (s,) = more
+    constant = mp.loggamma((first + 1) / 2) - mp.loggamma(first / 2) - mp.log(first * mp.pi) / 2
+    return constant - mp.log(s) - (first + 1) / 2 * mp.log1p(((y - f) / s) ** 2 / first)
+
+
+@pytest.mark.parametrize("large", [0.3, 4.0, 250.0, 1e5, 1e8, 1e12])
+@pytest.mark.parametrize("name", ["negative binomial", "student"])
+def test_derivatives_by_a_parameter_keep_their_digits(name: str, large: float) -> None:
+    """They fall with its square, where the terms that they were summed from do not."""
+    made, more = (lk.NegativeBinomial(), ()) if name != "student" else (lk.StudentT(), (0.7,))
+    f, y = np.array([0.3, 2.0, -1.0, 5.0]), np.array([3.0, 9.0, 0.0, 140.0])
+    found = made.parameter_derivatives(f, y, np.array([large, *more]))[0]
+    with mp.workdps(60):
+        for i, at in enumerate(f):
+
+            def exact(t: mp.mpf, z: mp.mpf, i: int = i) -> mp.mpf:
+                return log_prob_in_60_digits(name, (t, *map(mp.mpf, more)), z, mp.mpf(y[i]))
+
+            for order in range(3):
+                wanted = mp.diff(exact, (mp.mpf(large), mp.mpf(at)), (1, order))
+                assert found[order, i] == pytest.approx(float(wanted), rel=1e-8, abs=0)
 
 
 @pytest.mark.parametrize("name", CASES)
