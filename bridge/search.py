@@ -26,7 +26,7 @@ from pymc_ext.variational.gaussian.missed_mass import MissedMass
 
 if TYPE_CHECKING:
     from pymc_ext.variational.core.mixture import Component
-    from pymc_ext.variational.hierarchical.nested import NestedLaplace
+    from pymc_ext.variational.hierarchical.law import LawAlong
 
 __all__ = ["Search"]
 
@@ -87,7 +87,7 @@ class Search:
         self.weights: Array = np.empty(0)
         self.of_found: Attempt | None = None
         self.modes: MissedMass | None = None
-        self.law: NestedLaplace | None = None
+        self.law: LawAlong | None = None
         self.trusted = False
         self._elbo, self._log_z = -np.inf, np.nan  # of `found`
 

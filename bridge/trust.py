@@ -29,7 +29,7 @@ from pymc_ext.variational.hierarchical.reach import is_of_all, missed_in_scans
 
 if TYPE_CHECKING:
     from bridge.targets.draws import InferenceData
-    from pymc_ext.variational.hierarchical.nested import NestedLaplace
+    from pymc_ext.variational.hierarchical.law import LawAlong
 
 __all__ = ["doubts_of_nuts", "missed", "missed_by_chains", "not_visited", "short_tails"]
 
@@ -81,7 +81,7 @@ def forgotten(found: Fit, modes: MissedMass, seed: int) -> MissedMass | None:
 
 
 def short_tails(
-    found: Fit, weights: Array | None, law: NestedLaplace | None, seed: int
+    found: Fit, weights: Array | None, law: LawAlong | None, seed: int
 ) -> tuple[tuple[str, ...], int]:
     """Tails of what governs others' scales which weighted draws miss, in a sentence at most; and
     the gradients that the look took.

@@ -18,7 +18,7 @@ from pymc_ext.maths.types import Array
 if TYPE_CHECKING:
     import pymc as pm
 
-    from pymc_ext.variational.hierarchical.nested import NestedLaplace
+    from pymc_ext.variational.hierarchical.law import LawAlong
     from stan_models import StanProgram
     from stan_models.density import Data
 
@@ -131,7 +131,7 @@ class Fit:
     lq: Array | None = None
     log_q: LogDensity | None = None
     proposal: WeightedDraws | None = None
-    law: NestedLaplace | None = None
+    law: LawAlong | None = None
     transport: TransportMap | None = None
     compile_seconds: float | None = None
     density_evaluations: int | None = None

@@ -16,10 +16,11 @@ from pymc_ext.density.protocol import value_names
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.result import Sampled
+from pymc_ext.variational.hierarchical.law import LawAlong
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.nested import NestedLaplace
 from pymc_ext.variational.hierarchical.reach import (
     is_of_all,
+    law_of_crossing,
     law_of_governors,
     missed_in_scans,
     missed_tails,
@@ -28,7 +29,7 @@ from pymc_ext.variational.hierarchical.reach import (
 UNSEEN = "interrupted before it was known whether draws reach the tails of what governs scales"
 
 
-def tails_not_reached(law: NestedLaplace, sd: Array, names: Sequence[str]) -> tuple[str, ...]:
+def tails_not_reached(law: LawAlong, sd: Array, names: Sequence[str]) -> tuple[str, ...]:
     """`missed_tails` in a sentence of what to do."""
     return advised(missed_tails(law, sd, names))
 
@@ -51,7 +52,9 @@ def with_tails(found: Sampled, density: Density, q: TransportMap | None) -> Samp
     doubts: tuple[str, ...] = ()
     counted, theta = CountedDensity(density), found.theta.reshape(-1, found.theta.shape[-1])
     try:
-        law = law_of_governors(counted, q, theta)
+        law: LawAlong | None = law_of_governors(counted, q, theta)
+        if not is_of_all(law, q):
+            law = law_of_crossing(counted, q, theta) or law
         if law is not None:
             doubts = tails_not_reached(law, theta.std(axis=0), value_names(density))
         if not doubts and not is_of_all(law, q):

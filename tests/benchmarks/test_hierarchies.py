@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.speed.hierarchies import answered, groups, rows, table
+from benchmarks.speed.hierarchies import answered, effects, groups, rows, table
 
 
 def test_a_set_is_the_same_for_its_index() -> None:
@@ -14,6 +14,8 @@ def test_a_set_is_the_same_for_its_index() -> None:
     assert len(other.y) != len(one.y) or not np.allclose(other.y, one.y)
     np.testing.assert_array_equal(rows(2).mean, rows(3).mean)
     assert not np.allclose(rows(4).mean, rows(3).mean)
+    np.testing.assert_array_equal(effects(2).seen, effects(3).seen)
+    assert not np.array_equal(effects(4).seen, effects(3).seen)
 
 
 def test_an_answer_is_beside_the_exact_posterior() -> None:

@@ -43,7 +43,7 @@ def digamma_rest(z: ArrayLike, step: ArrayLike) -> np.ndarray:
     Examples
     --------
     >>> digamma_rest(1e8, 1.0).item()
-    5.0000000...e-17
+    4.99999996...e-17
     """
     z, step = np.asarray(z, dtype=float), np.asarray(step, dtype=float)
     after = z + step

@@ -54,6 +54,7 @@ from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.hierarchical.arrow import arrow_found
 from pymc_ext.variational.hierarchical.growth import FIRST_BLOCK, ROUNDS, Growth
+from pymc_ext.variational.hierarchical.law import LawAlong
 from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.moments import (
@@ -62,7 +63,6 @@ from pymc_ext.variational.hierarchical.moments import (
     governors_first,
     moments_in,
 )
-from pymc_ext.variational.hierarchical.nested import NestedLaplace
 from pymc_ext.variational.hierarchical.reach import Reached, early_law, reaching
 from pymc_ext.variational.hierarchical.slices import lacking
 from pymc_ext.variational.hierarchical.structure import find_structure
@@ -87,7 +87,7 @@ class HierarchicalResult(FitResult):
     """
 
     links: Links = field(default_factory=Links)
-    law: NestedLaplace | None = field(default=None, repr=False)
+    law: LawAlong | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"{super().__str__()}\n{self.links}"
@@ -205,7 +205,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
 
     def _dense(
         self, density: CountedDensity, start: Array, seed: int | None, course: Course
-    ) -> tuple[Ended[MapOrGaussian], Links, NestedLaplace | None]:
+    ) -> tuple[Ended[MapOrGaussian], Links, LawAlong | None]:
         """A Gaussian, then what links promise; how it ended, the links of what was kept, and a law
         found early."""
         promised = partial(promised_gain, density)

@@ -15,6 +15,13 @@ from pymc_ext.maths.trust_region import curvature_scale
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.curvature import covariance_root, modified_root
 from pymc_ext.variational.gaussian.endless import RAISED
+from pymc_ext.variational.hierarchical.columns import (
+    Columns,
+    each_column,
+    few_columns,
+    hessian_from,
+    steps_of,
+)
 
 Coordinates = NDArray[np.integer]
 GROWTH = 1.25  # of steps, from place to place
@@ -30,6 +37,7 @@ SMALLEST = 2e-4
 # effects have .1 to .15 and three times as much, logistic effects about as much as one another.
 MOST_HELD, LEAST_CHANGE, STANDS_OUT = 3, 0.05, 2.0
 LONGEST = 3.0  # conditional sds of one Newton step
+MOST_SHIFT = 0.3  # sds between a mode of its own and that of all: a quarter of the draws' weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +77,7 @@ def maxima_along(
     others: Coordinates,
     step: float,
     fall: float,
+    columns: Columns | None = None,
 ) -> tuple[Maximum, ...]:
     """From the middle on in both directions along θ_j, in the order of their places.
 
@@ -78,8 +87,10 @@ def maxima_along(
 
     Parameters
     ----------
-    density, others, step
-        As of :func:`maximum_near`; the first step.
+    density, others, columns
+        As of :func:`maximum_near`.
+    step
+        The first.
     middle
         The maximum from which it starts.
     j
@@ -93,7 +104,7 @@ def maxima_along(
             if last is not None:  # the others go on as they went from the last place to this one
                 at += GROWTH * (here.theta - last.theta)
             at[j] = here.theta[j] + step * GROWTH**k
-            found = maximum_near(density, at, here.sds, others)
+            found = maximum_near(density, at, here.sds, others, columns=columns)
             if found is None:
                 return
             yield found
@@ -112,13 +123,14 @@ def maximum_near(
     sds: Array,
     others: Coordinates,
     steps: int = NEWTON_STEPS,
+    columns: Columns | None = None,
 ) -> Maximum | None:
     """The maximum in ``others`` by Newton steps, of which the last one's Hessian is not its own.
 
     Parameters
     ----------
     density
-        log p̃ and its score; a Hessian takes two scores a coordinate.
+        log p̃ and its score; a Hessian takes two scores a difference.
     start
         θ, (D,).
     sds
@@ -127,10 +139,13 @@ def maximum_near(
         Coordinates that move, (D − G,), each of which the root lets depend on those behind it.
     steps
         At most.
+    columns
+        Of the Hessian's differences; None: one a coordinate.
     """
     at = start.copy()
+    columns = each_column(len(others)) if columns is None else columns
     for _ in range(steps):
-        found = _curvature(density, at, others, DIFFERENCE * sds)
+        found = _curvature(density, at, others, DIFFERENCE * sds, columns)
         if found is None:
             return None
         log_p, score, H = found
@@ -151,7 +166,12 @@ def maximum_near(
 
 
 def quadratic_part(
-    density: CountedDensity, at: Array, sds: Array, others: Coordinates, rng: np.random.Generator
+    density: CountedDensity,
+    at: Array,
+    sds: Array,
+    others: Coordinates,
+    rng: np.random.Generator,
+    fewest: int = 0,
 ) -> Coordinates:
     """``others`` less the few along which their curvature changes, as along a correlation of
     effects, so that log p̃ is about quadratic in those that stay.
@@ -166,8 +186,10 @@ def quadratic_part(
         The point, θ, (D,).
     rng
         Of v.
+    fewest
+        Coordinates that are held in any case.
     """
-    for _ in range(MOST_HELD):
+    for held in range(MOST_HELD):
         if not len(others):
             break
         v, step = np.zeros(len(at)), np.zeros((len(others), len(at)))
@@ -187,27 +209,67 @@ def quadratic_part(
         share = np.linalg.norm(change, axis=1) / np.linalg.norm(here)
         share = np.where(np.isfinite(share), share, 0.0)
         worst, second = int(np.argmax(share)), float(np.sort(share)[-2:][0])
-        if not share[worst] > max(LEAST_CHANGE, STANDS_OUT * second):
+        if held >= fewest and not share[worst] > max(LEAST_CHANGE, STANDS_OUT * second):
             break
         others, sds = np.delete(others, worst), np.delete(sds, worst)
     return others
 
 
+def sparse_columns(
+    density: CountedDensity, found: Maximum, elsewhere: Array, others: Coordinates
+) -> Columns:
+    """Of Hessians in the others that vanish where those at a maximum and at another point do."""
+    columns = each_column(len(others))
+    inverse = solve_triangular(found.root, np.eye(len(others)))
+    H = [inverse.T @ inverse]
+    with np.errstate(all="ignore"):
+        there = _curvature(density, elsewhere, others, DIFFERENCE * found.sds, columns)
+    return few_columns(np.array([*H, there[2]])) if there is not None else columns
+
+
+def with_shifted_modes(
+    density: CountedDensity, found: Maximum, others: Coordinates, columns: Columns
+) -> Coordinates:
+    """Those of ``others`` whose own law is elsewhere than the maximum of all, the most first: log σ
+    of a residual, as effects that are fitted leave less of it.
+
+    With the rest integrated out by Laplace's method θ_k has another term, −log|Λ|/2: its slope
+    times the sd of θ_k is by how many sds the mode moves.
+    """
+    sds = np.linalg.norm(found.root, axis=1)
+    shifts = np.zeros(len(others))
+    for k, sd in enumerate(sds):
+        ends = []
+        for step in (-sd, sd):
+            at = found.theta.copy()
+            at[others[k]] += step
+            with np.errstate(all="ignore"):
+                there = _curvature(density, at, others, DIFFERENCE * found.sds, columns)
+            if there is None:
+                break
+            rest = np.delete(np.delete(there[2], k, axis=0), k, axis=1)
+            ends.append(np.linalg.slogdet(rest)[1])
+        if len(ends) == 2:
+            shifts[k] = abs(ends[1] - ends[0]) / 4
+    most = np.argsort(-shifts, kind="stable")
+    return others[most[shifts[most] > MOST_SHIFT]]
+
+
 def _curvature(
-    density: CountedDensity, at: Array, others: Coordinates, h: Array
+    density: CountedDensity, at: Array, others: Coordinates, h: Array, columns: Columns
 ) -> tuple[float, Array, Array] | None:
     """log p̃, score and Hessian in the others, by differences of steps ``h``; None where one is not
     finite. Of second order, at half the scores of `DifferenceHessian`: a law is drawn from, and
     weights correct it."""
-    along = np.zeros((len(others), len(at)))
-    along[np.arange(len(others)), others] = h
+    along = np.zeros((len(columns), len(at)))
+    along[:, others] = steps_of(columns, h)
     try:
         log_p, scores = density.log_density_gradient(np.vstack([at, at + along, at - along]))
     except RAISED:  # such numbers are an error there: the side ends before
         return None
     scores = scores[:, others]
     plus, minus = np.split(scores[1:], 2)
-    H = (plus - minus) / (2 * h[:, None])
+    H = hessian_from(columns, (plus - minus) / 2, h)
     if not (np.isfinite(log_p[0]) and np.isfinite(H).all() and np.isfinite(scores[0]).all()):
         return None
-    return float(log_p[0]), scores[0], 0.5 * (H + H.T)
+    return float(log_p[0]), scores[0], H

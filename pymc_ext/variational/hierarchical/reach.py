@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.protocol import value_names
@@ -23,11 +26,13 @@ from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.weights import KHAT_GOOD, KHAT_USABLE
 from pymc_ext.variational.gaussian.endless import RAISED
+from pymc_ext.variational.hierarchical.lattice import lattice_laplace
+from pymc_ext.variational.hierarchical.law import LawAlong
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.maxima import quadratic_part
+from pymc_ext.variational.hierarchical.maxima import quadratic_part, with_shifted_modes
 from pymc_ext.variational.hierarchical.nested import (
-    NestedLaplace,
     conditional_sds,
+    maximum_in_middle,
     middle_of,
     nested_laplace,
     scans_along,
@@ -36,6 +41,7 @@ from pymc_ext.variational.hierarchical.slices import governors_of
 
 MOST_DIMENSIONS = 100  # a Hessian at each place takes 2 D scores
 MOST_GOVERNORS = 3  # cells in a space of as many dimensions
+MOST_CROSSING = 5  # governors and correlations: three on a lattice, two that add up
 # Share of the law's sd below which a proposal has to reach further: sds are to be known to a
 # twentieth, the error of a mean of 400 draws.
 NEARLY = 0.95
@@ -49,34 +55,84 @@ CROSSED, FARTHER, MOST_CROSS = 16, 4.0, 1.0
 JUDGED = 1_000  # draws by which a law is judged: k̂ is known to .1
 
 
+def crossings(density: CountedDensity, theta: Array, along: Sequence[int]) -> NDArray[np.bool_]:
+    """Which pairs of coordinates (G, G) have terms in log p̃ that do not add up, at draws
+    ``theta`` (N, D) and far from these on both sides."""
+    _, sds = middle_of(theta, along)
+    step, at = FARTHER * np.diag(sds), theta[:CROSSED]
+    found = np.zeros((len(along), len(along)), dtype=bool)
+
+    def log_p(*moved: Array) -> Array:
+        return density.log_density(at + np.sum(moved, axis=0))
+
+    @np.errstate(all="ignore")
+    def cross(j: int, k: int) -> bool:
+        try:
+            more = [
+                log_p(u, v) - log_p(u) - log_p(v) + log_p(0 * u)
+                for u, v in ((step[j], step[k]), (-step[j], -step[k]))
+            ]
+        except RAISED:  # such numbers are an error there: nothing is known of a sum
+            return True
+        return not np.median(np.abs(more), axis=1).max() < MOST_CROSS
+
+    for a, b in combinations(range(len(along)), 2):
+        found[a, b] = found[b, a] = cross(along[a], along[b])
+    return found
+
+
 def governors(q: HierarchicalMap, density: CountedDensity, theta: Array) -> list[int]:
     """Coordinates of θ that govern most, three at most, whose terms in log p̃ add up at draws
     ``theta`` (N, D); none beyond 100 dimensions."""
     if q.dimension > MOST_DIMENSIONS:
         return []
     along = [int(q.order[place]) for place in governors_of(q)[:MOST_GOVERNORS]]
-    _, sds = middle_of(theta, along)
-    step, at = FARTHER * np.diag(sds), theta[:CROSSED]
-
-    def log_p(*moved: int) -> Array:
-        return density.log_density(at + step[list(moved)].sum(axis=0))
-
-    @np.errstate(all="ignore")
-    def cross(j: int, k: int) -> bool:
-        try:
-            more = log_p(j, k) - log_p(j) - log_p(k) + log_p()
-        except RAISED:  # such numbers are an error there: nothing is known of a sum
-            return True
-        return not np.median(np.abs(more)) < MOST_CROSS
-
-    while any(cross(j, along[-1]) for j in along[:-1]):
+    crossing = crossings(density, theta, along)
+    while crossing[: len(along), : len(along)][-1:].any():
         along.pop()
     return along
 
 
-def law_of_governors(
-    density: CountedDensity, q: HierarchicalMap, theta: Array
-) -> NestedLaplace | None:
+def law_of_crossing(density: CountedDensity, q: HierarchicalMap, theta: Array) -> LawAlong | None:
+    """Along two or three governors whose terms do not add up, and as many that do: those of q, and
+    what changes curvatures as a correlation of effects does. None where there are none, or more, or
+    no law."""
+    most = [int(q.order[place]) for place in governors_of(q)]
+    if q.dimension > MOST_DIMENSIONS or not most:
+        return None
+    rest = np.array([k for k in q.order[::-1] if k not in most])
+    at, _ = middle_of(theta, most)
+    sds = conditional_sds(theta, rest)
+    tried: list[list[int]] = []
+    for fewest in (0, 1):  # given scales the others may have a maximum for one correlation only
+        rng = np.random.default_rng(0)
+        kept = quadratic_part(density, at, sds, rest, rng, fewest)
+        along = most + [int(k) for k in rest if k not in kept]
+        if along in tried or len(along) > MOST_CROSSING:
+            break
+        tried.append(list(along))
+        others = np.array([k for k in rest if k not in along])
+        started = maximum_in_middle(density, theta, along, others)
+        if started is None:
+            continue
+        found, columns = started
+        along += with_shifted_modes(density, found, others, columns).tolist()
+        if len(along) > MOST_CROSSING:
+            continue
+        crossing = crossings(density, theta, along)
+        _, group = connected_components(crossing, directed=False)
+        together = group == np.argmax(np.bincount(group))
+        if not 2 <= together.sum() <= MOST_GOVERNORS or crossing[~together].any():
+            continue
+        on_lattice = [j for j, own in zip(along, together, strict=True) if own]
+        adding = [j for j, own in zip(along, together, strict=True) if not own]
+        law = lattice_laplace(density, theta, on_lattice, adding, q.order)
+        if law is not None:
+            return law
+    return None
+
+
+def law_of_governors(density: CountedDensity, q: HierarchicalMap, theta: Array) -> LawAlong | None:
     """Along what governs most, around draws ``theta`` (N, D): of three governors, or as many as
     the others have a maximum given them. None beyond 100 dimensions."""
     along = governors(q, density, theta)
@@ -90,13 +146,17 @@ def law_of_governors(
 
 def early_law(
     density: CountedDensity, q: HierarchicalMap, rng: np.random.Generator
-) -> tuple[NestedLaplace | None, bool]:
+) -> tuple[LawAlong | None, bool]:
     """The law, and whether its draws are good ones of p by themselves, and know every mean and sd:
     few weights tell that."""
     z = rng.standard_normal((JUDGED, q.latent_dimension))
     theta, _ = q.forward(z)
     along = governors(q, density, theta)
-    law = nested_laplace(density, theta, along, q.order) if along else None
+    law: LawAlong | None = None
+    if along:
+        law = nested_laplace(density, theta, along, q.order)
+    if not is_of_all(law, q) and not has_spread(density, q, theta):
+        law = law_of_crossing(density, q, theta) or law
     if law is None:
         return None, False
     fresh = fresh_draws(law, density, rng, JUDGED)
@@ -127,7 +187,7 @@ def scanned_spreads(
         return []
     held = np.setdiff1d(np.arange(q.dimension), others)
     spreads = []
-    for scan in found[1]:
+    for scan in found.scans:
         given = np.column_stack([np.ones(len(theta)), theta[:, held[held != scan.j]]])
         own = theta[:, scan.j]
         own = own - given @ np.linalg.lstsq(given, own, rcond=None)[0]
@@ -135,7 +195,14 @@ def scanned_spreads(
     return spreads
 
 
-def missed_tails(law: NestedLaplace, sd: Array, names: Sequence[str]) -> str | None:
+def has_spread(density: CountedDensity, q: HierarchicalMap, theta: Array) -> bool:
+    """Whether draws (N, D) are known to have the spread along governors that scans with all else
+    held have."""
+    found = scanned_spreads(density, q, theta)
+    return bool(found) and all(own >= NEARLY * sd for _, own, sd in found)
+
+
+def missed_tails(law: LawAlong, sd: Array, names: Sequence[str]) -> str | None:
     """A tail in which draws have far less spread than a law along what governs others' scales.
 
     Parameters
@@ -167,10 +234,15 @@ def _in_words(
     return f"a tail of {' and '.join(short)}, on which the scales of others depend"
 
 
-def is_of_all(law: NestedLaplace | None, q: HierarchicalMap) -> bool:
+def is_of_all(law: LawAlong | None, q: HierarchicalMap) -> bool:
     """Whether a law is along all that governs most, so that nothing is left to look at."""
     count = min(len(governors_of(q)), MOST_GOVERNORS) if q.dimension <= MOST_DIMENSIONS else 0
-    return count == 0 or (law is not None and len(law.scans) >= count)
+    return count == 0 or (law is not None and len(law.governors) >= count)
+
+
+def _resampled(theta: Array, weights: Array) -> Array:
+    rng = np.random.default_rng(0)
+    return np.asarray(theta[rng.choice(len(theta), size=len(theta), p=weights)])
 
 
 @dataclass(frozen=True)
@@ -187,7 +259,7 @@ class Reached:
         A tail that draws of q miss and those of the proposal have.
     """
 
-    law: NestedLaplace | None = None
+    law: LawAlong | None = None
     proposal: Posterior | None = None
     fresh: FreshDraws | None = None
     missed: str | None = None
@@ -200,7 +272,7 @@ def reaching(
     proposal: DefensiveMixture | None,
     fresh_proposal: FreshDraws | None,
     seed: int | None,
-    law: NestedLaplace | None = None,
+    law: LawAlong | None = None,
     serves: bool = False,
 ) -> Reached:
     """``proposal``, or with a law of governors where this reaches further, or weights do not serve,
@@ -223,12 +295,16 @@ def reaching(
     drawn = DrawnAgain(weighted, judged)
     theta, w = np.concatenate(list(drawn.theta())), drawn.weights
     law = law or law_of_governors(density, q, theta)
+    crossed, known = None, judged.khat < KHAT_GOOD and drawn.doubtful().worst < KHAT_USABLE
+    if not is_of_all(law, q) and not (known and has_spread(density, q, _resampled(theta, w))):
+        crossed = law_of_crossing(density, q, theta)
+    law = crossed or law
     if law is None:
         return Reached(None, proposal, fresh_proposal)
     mean = w @ theta
     sd = np.sqrt(w @ (theta - mean) ** 2)
     short = serves or np.any(sd[law.governors] < NEARLY * law.sd_along)
-    if not short and judged.khat <= KHAT_USABLE:
+    if not short and (known if crossed else judged.khat <= KHAT_USABLE):
         return Reached(law, proposal, fresh_proposal)
     mixture = PosteriorMixture(np.log([0.5, 0.5]), (q, law))
     found = fresh_draws(mixture, density, stream(seed, Purpose.NECKS))

@@ -8,7 +8,7 @@ from posteriordb_cases.zoo import ZOO
 from posteriordb_cases.zoo.rows import simulated
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.result import FreshDraws
-from pymc_ext.variational.hierarchical import nested
+from pymc_ext.variational.hierarchical.law import Conditional, Terms
 from pymc_ext.variational.hierarchical.nested import nested_laplace
 from tests.pymc_ext.sampling.targets import gaussian
 from tests.pymc_ext.variational.hierarchical.funnels import draws_of_funnel, funnel
@@ -83,10 +83,10 @@ def test_log_q_anywhere_is_that_of_its_own_draws(name, governors) -> None:
     found = nested_laplace(CountedDensity(target), target.draws(2000, rng), governors, order)
     theta, log_q = drawn(found, 20_000)
     assert np.allclose(found.log_density(theta), log_q, rtol=0, atol=1e-8)
-    counts = np.histogramdd(theta[:, governors], found.cells)[0].ravel()
+    counts = np.bincount(found.cell_of(theta[:, governors]), minlength=len(found.masses))
     masses = found.masses / found.masses.sum() * len(theta)
     assert np.all(np.abs(counts - masses) < 6 * np.sqrt(masses) + 3)
-    theta[:, governors[0]] = found.cells[0][-1] + 1
+    theta[:, governors[0]] = found.edges[1][-1, 0] + 1
     assert np.all(found.log_density(theta) == -np.inf)
 
 
@@ -98,17 +98,18 @@ def test_given_t_log_q_integrates_to_the_marginal() -> None:
     def q(x: float, t: float) -> float:
         return float(np.exp(found.log_density(np.array([[t, x]]))[0]))
 
-    own = found.masses / found.masses.sum() / found.volume
+    lower, upper = (edges[:, 0] for edges in found.edges)
+    own = found.masses / found.masses.sum() / (upper - lower)
     for t in (-1.03, 0.2, 1.1):
         far = 8 * np.exp(t)
         inside, _ = integrate.quad(q, -far, far, args=(t,))
-        assert inside == pytest.approx(own[np.searchsorted(found.cells[0], t) - 1], rel=1e-6)
+        assert inside == pytest.approx(own[np.searchsorted(lower, t) - 1], rel=1e-6)
 
 
 def test_sums_that_are_not_positive_definite_are_made_so() -> None:
     """A law all the same: draws agree with log q."""
-    terms = nested.Terms(np.zeros(2), np.ones((2, 2)), np.array([np.eye(2), np.diag([1.0, -2])]))
-    given = nested.Conditional.of(terms)
+    terms = Terms(np.zeros(2), np.ones((2, 2)), np.array([np.eye(2), np.diag([1.0, -2])]))
+    given = Conditional.of(terms)
     v = np.random.default_rng(1).standard_normal((2, 2))
     np.testing.assert_allclose(given.normals(given.draws(v)), v)
     np.testing.assert_allclose(given.log_det, [0, 0.5 * np.log(2)])

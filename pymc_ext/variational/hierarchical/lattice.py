@@ -1,0 +1,393 @@
+"""A law by Laplace's method along governors whose terms do not add up: maxima on a lattice.
+
+Scales of correlated effects and their correlation multiply one another in log p̃, so that scans
+along each (:mod:`.nested`) do not tell the law of all together. Maxima of the others at some
+hundred places, from the middle outwards as far as there is mass, do: what is found at a place
+starts the next one, a sparse Hessian takes few differences, and between places the maximum, its
+height and the Cholesky factor of −H vary smoothly. Governors whose terms add up, as those of a
+residual's sd do, have their scans beside the lattice.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import RBFInterpolator
+from scipy.linalg import solve_triangular
+from scipy.ndimage import distance_transform_edt
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.maths.by_value import ByValue
+from pymc_ext.maths.types import Array
+from pymc_ext.variational.hierarchical.law import Conditional, LawAlong, Terms, place_between
+from pymc_ext.variational.hierarchical.maxima import Coordinates, Maximum, maximum_near
+from pymc_ext.variational.hierarchical.nested import (
+    Scan,
+    Scans,
+    all_of,
+    nodes_a_cell,
+    scans_along,
+)
+
+# A scan's place is left out where the gap that this makes is at most so many sds, and the others'
+# sds given all else change at most so much by it, as a logarithm.
+WIDEST, MOST_CHANGE = 2.0, 1.0
+# Nats below the highest place at which nobody goes on, and beyond which places are not used.
+EDGE, USED = 13.0, 19.0
+# Places in the lattice's box times differences for a Hessian: a fifth of the box has mass, and a
+# place takes two Hessians of two scores a difference, so that there are at most 25,000 scores.
+MOST_WORK = 30_000
+INSIDE = 3  # cells between two places: a third of an sd, on which p(t) is constant
+MOST_CONDITIONALS = 16_000  # places times values of what adds up: a Cholesky each
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice(ByValue):
+    """Maxima at places of a lattice.
+
+    Parameters
+    ----------
+    along
+        The g governors, places in θ.
+    axes
+        Values along each.
+    places
+        Which of these each maximum has, (P, g).
+    maxima
+        P.
+    """
+
+    along: tuple[int, ...]
+    axes: tuple[Array, ...]
+    places: Coordinates
+    maxima: tuple[Maximum, ...]
+
+    def unit(self, t: Array) -> Array:
+        """Values (N, g) with each axis from −1 to 1."""
+        lower, upper = np.array([[axis[0], axis[-1]] for axis in self.axes]).T
+        return np.asarray(2 * (t - lower) / (upper - lower) - 1)
+
+    @cached_property
+    def known(self) -> Array:
+        """Where the maxima are, in units, (P, g)."""
+        t = [axis[self.places[:, k]] for k, axis in enumerate(self.axes)]
+        return self.unit(np.stack(t, axis=1))
+
+    @cached_property
+    def nearest(self) -> NDArray[np.integer]:
+        """The maximum of each place of the box, or of the nearest one that has one."""
+        number = np.full([len(axis) for axis in self.axes], -1)
+        number[tuple(self.places.T)] = np.arange(len(self.places))
+        at = distance_transform_edt(number < 0, return_distances=False, return_indices=True)
+        return np.asarray(number[tuple(at)])
+
+    def between(self, values: Array, t: Array) -> Array:
+        """Of the maxima, (P, K), at values (N, g) in cells, (N, K): cubic along each axis, from
+        four places, so that what happens in the bulk disturbs nothing in a neck."""
+        along = [_cubic(axis, t[:, k]) for k, axis in enumerate(self.axes)]
+        found = np.zeros((len(t), values.shape[1]))
+        for corner in product(range(4), repeat=len(self.axes)):
+            at = self.nearest[
+                tuple(places[:, c] for (places, _), c in zip(along, corner, strict=True))
+            ]
+            w = np.prod([w[:, c] for (_, w), c in zip(along, corner, strict=True)], axis=0)
+            found += w[:, None] * values[at]
+        return found
+
+    @cached_property
+    def edges_along(self) -> tuple[Array, ...]:
+        """Where cells begin and end along each axis."""
+        share = np.arange(INSIDE) / INSIDE
+        return tuple(
+            np.append((a[:-1, None] + np.diff(a)[:, None] * share).ravel(), a[-1])
+            for a in self.axes
+        )
+
+    @cached_property
+    def index(self) -> NDArray[np.integer]:
+        """Number of each cell of the box, −1 of those between places of which one is unknown."""
+        here = np.zeros([len(axis) for axis in self.axes], dtype=bool)
+        here[tuple(self.places.T)] = True
+        for k in range(here.ndim):
+            here = np.take(here, range(here.shape[k] - 1), k) & np.take(
+                here, range(1, here.shape[k]), k
+            )
+        for k in range(here.ndim):
+            here = np.repeat(here, INSIDE, axis=k)
+        return np.where(here, np.cumsum(here).reshape(here.shape) - 1, -1)
+
+    @cached_property
+    def edges(self) -> tuple[Array, Array]:
+        """Where cells begin and end, (T, g) each."""
+        at = np.nonzero(self.index >= 0)
+        lower = [edges[i] for edges, i in zip(self.edges_along, at, strict=True)]
+        upper = [edges[i + 1] for edges, i in zip(self.edges_along, at, strict=True)]
+        return np.stack(lower, axis=1), np.stack(upper, axis=1)
+
+    def cell_of(self, t: Array) -> Coordinates:
+        """(N, g) -> (N,); −1 outside of all."""
+        at = [place_between(t[:, k], edges) for k, edges in enumerate(self.edges_along)]
+        inside = np.all(
+            [(i >= 0) & (i < n) for i, n in zip(at, self.index.shape, strict=True)], axis=0
+        )
+        cell = np.full(len(t), -1)
+        cell[inside] = self.index[tuple(i[inside] for i in at)]
+        return cell
+
+
+@dataclass(frozen=True, eq=False)
+class LatticeLaplace(LawAlong):
+    """The law of a lattice, and of scans whose terms add up to it.
+
+    Parameters
+    ----------
+    lattice, scans
+        Of the governors, which are in this order.
+    """
+
+    lattice: Lattice
+    scans: tuple[Scan, ...]
+
+    @property
+    def governors(self) -> Coordinates:
+        """Places of t in θ, (G,)."""
+        return np.array([*self.lattice.along, *(scan.j for scan in self.scans)])
+
+    @cached_property
+    def _steps(self) -> list[int]:
+        """Indices of the edges of cells along each scan."""
+        step = nodes_a_cell(self.scans, MOST_CONDITIONALS // len(self.lattice.maxima))
+        return [step] * len(self.scans)
+
+    @cached_property
+    def _edges_of_scans(self) -> tuple[Array, ...]:
+        return tuple(s.edges[::step] for s, step in zip(self.scans, self._steps, strict=True))
+
+    @property
+    def _shape_of_scans(self) -> tuple[int, ...]:
+        return tuple(len(edges) - 1 for edges in self._edges_of_scans)
+
+    @cached_property
+    def edges(self) -> tuple[Array, Array]:
+        """Where cells begin and end, (C, G) each, those along the lattice the slowest."""
+        along = self._edges_of_scans
+        lower, upper = self.lattice.edges
+        beside = all_of([e[:-1] for e in along]), all_of([e[1:] for e in along])
+        return _beside(lower, beside[0]), _beside(upper, beside[1])
+
+    def cell_of(self, t: Array) -> Coordinates:
+        """In which cell values lie, (N, G) -> (N,); −1 outside of all."""
+        g = len(self.lattice.along)
+        cell = self.lattice.cell_of(t[:, :g])
+        for k, edges in enumerate(self._edges_of_scans):
+            place = place_between(t[:, g + k], edges)
+            inside = (cell >= 0) & (place >= 0) & (place < len(edges) - 1)
+            cell = np.where(inside, cell * (len(edges) - 1) + place, -1)
+        return cell
+
+    @cached_property
+    def _of_scans(self) -> tuple[Terms, ...]:
+        """At their nodes, less those of the middle."""
+        middle = Terms.of_maxima([self.middle], self.others, self.origin)
+        return tuple(scan.terms(self.others, self.origin).plus(middle, -1) for scan in self.scans)
+
+    def _with_scans(self, terms: Terms, t: Array) -> Terms:
+        """Terms of the lattice and of scans at values (N, G − g) of these."""
+        for k, (scan, own) in enumerate(zip(self.scans, self._of_scans, strict=True)):
+            terms = terms.plus(own[place_between(t[:, k], scan.edges)])
+        return terms
+
+    @cached_property
+    def marginal(self) -> Array:
+        """p(t) of the cells, (C,), their sum 1: interpolated from places."""
+        along = [
+            scan.nodes[step // 2 :: step]
+            for scan, step in zip(self.scans, self._steps, strict=True)
+        ]
+        beside = all_of(along)
+        log_p = np.array([self._log_p(found, beside) for found in self.lattice.maxima])
+        lower, upper = self.lattice.edges
+        smooth = RBFInterpolator(self.lattice.known, log_p - log_p.max(), kernel="cubic", degree=1)
+        log_p = smooth(self.lattice.unit(0.5 * (lower + upper))).ravel()
+        lower, upper = self.edges
+        mass = np.exp(log_p - log_p.max()) * np.prod(upper - lower, axis=1)
+        return np.asarray(mass / mass.sum())
+
+    def _log_p(self, found: Maximum, beside: Array) -> Array:
+        """At one place and all values (S, G − g) of what adds up, (S,)."""
+        terms = Terms.of_maxima([found] * len(beside), self.others, self.origin)
+        return Conditional.of(self._with_scans(terms, beside)).log_p
+
+    @cached_property
+    def _at_places(self) -> tuple[NDArray[np.bool_], Array]:
+        """Entries of R below the diagonal that are not zero, and heights, maxima, log diagonals
+        and these entries, each column by its diagonal, of all places."""
+        one = np.eye(len(self.others))
+        roots = np.array([solve_triangular(m.root, one).T for m in self.lattice.maxima])
+        diagonals = np.diagonal(roots, axis1=1, axis2=2)
+        unit = roots / diagonals[:, None, :]
+        entries = np.tril(np.any(unit != 0, axis=0), -1)
+        x = [m.theta[self.others] - self.origin for m in self.lattice.maxima]
+        heights = [[m.log_density] for m in self.lattice.maxima]
+        return entries, np.hstack([heights, x, np.log(diagonals), unit[:, entries]])
+
+    def terms_at(self, t: Array) -> Terms:
+        """At values (N, G) in cells, x measured from the middle."""
+        g, k = len(self.lattice.along), len(self.others)
+        entries, known = self._at_places
+        height, x, log_diagonal, unit = np.split(
+            self.lattice.between(known, t[:, :g]), [1, 1 + k, 1 + 2 * k], axis=1
+        )
+        root = np.tile(np.eye(k), (len(t), 1, 1))
+        root[:, entries] = unit
+        root *= np.exp(log_diagonal)[:, None, :]
+        return self._with_scans(Terms.around(x, height[:, 0], root), t[:, g:])
+
+
+def _cubic(axis: Array, t: Array) -> tuple[Coordinates, Array]:
+    """Four places along an axis and their weights, (N, 4) each: Hermite's cubic with slopes by
+    differences."""
+    last = len(axis) - 1
+    here = np.clip(place_between(t, axis), 0, last - 1)
+    width = axis[here + 1] - axis[here]
+    u = (t - axis[here]) / width
+    slope = np.gradient(np.eye(len(axis)), axis, axis=0)
+    one = np.eye(len(axis))
+    weights = (1 + 2 * u)[:, None] * ((1 - u) ** 2)[:, None] * one[here]
+    weights += (u**2 * (3 - 2 * u))[:, None] * one[here + 1]
+    weights += (u * (1 - u) ** 2 * width)[:, None] * slope[here]
+    weights -= (u**2 * (1 - u) * width)[:, None] * slope[here + 1]
+    places = here[:, None] + np.arange(-1, 3)
+    inside = np.clip(places, 0, last)
+    return inside, np.where(places == inside, np.take_along_axis(weights, inside, 1), 0.0)
+
+
+def _beside(rows: Array, others: Array) -> Array:
+    """All pairs of rows (T, g) and (S, h), (T S, g + h)."""
+    return np.hstack([np.repeat(rows, len(others), axis=0), np.tile(others, (len(rows), 1))])
+
+
+def lattice_laplace(
+    density: CountedDensity,
+    theta: Array,
+    crossing: Sequence[int],
+    adding: Sequence[int],
+    order: Coordinates,
+) -> LatticeLaplace | None:
+    """Along governors, around draws ``theta`` (N, D), from the middle of these outwards.
+
+    None where the others have no maximum given them, where too many places were to be looked at,
+    or where the law is nothing like p.
+
+    Parameters
+    ----------
+    density
+        log p̃ and its score.
+    theta
+        Draws that hold the bulk.
+    crossing, adding
+        Governors on a lattice, two or three, and those whose terms add up, places in θ.
+    order
+        All coordinates, (D,), what governs before what it governs.
+    """
+    along = [*crossing, *adding]
+    others = np.array([k for k in order[::-1] if k not in along])
+    found = scans_along(density, theta, along, others)
+    if found is None:
+        return None
+    lattice = _filled(density, found, len(crossing), others)
+    if lattice is None:
+        return None
+    law = LatticeLaplace(others, found.middle, lattice, found.scans[len(crossing) :])
+    return law if law.fits(density) else None
+
+
+def _filled(
+    density: CountedDensity, found: Scans, crossing: int, others: Coordinates
+) -> Lattice | None:
+    """Places from the middle outwards, the highest first; None where they would be too many."""
+    scans, middle = found.scans[:crossing], found.middle
+    along = [scan.j for scan in scans]
+    kept = [_thinned(scan, middle) for scan in scans]
+    start = [next(i for i, m in enumerate(maxima) if m is middle) for maxima in kept]
+    axes = tuple(
+        np.array([m.theta[j] for m in maxima]) for j, maxima in zip(along, kept, strict=True)
+    )
+    if np.prod([len(axis) for axis in axes]) * len(found.columns) > MOST_WORK:
+        return None
+    here = tuple(start)
+    maxima = {here: middle}
+    for k, of_scan in enumerate(kept):
+        maxima |= {(*here[:k], i, *here[k + 1 :]): m for i, m in enumerate(of_scan)}
+    highest = max(m.log_p for m in maxima.values())
+    ahead = [(-m.log_p, place) for place, m in maxima.items()]
+    heapq.heapify(ahead)
+    tried = set(maxima)
+    while ahead:
+        fallen, place = heapq.heappop(ahead)
+        if -fallen < highest - EDGE:
+            break  # all that are left are lower
+        for nearby, behind in _neighbours(place, axes):
+            if nearby in tried:
+                continue
+            tried.add(nearby)
+            near, at = maxima[place], maxima[place].theta.copy()
+            t = [axis[i] for axis, i in zip(axes, nearby, strict=True)]
+            if behind in maxima:  # the others go on as they went from there to here
+                k = next(k for k in range(len(axes)) if nearby[k] != place[k])
+                back = maxima[behind].theta
+                share = (t[k] - at[along[k]]) / (at[along[k]] - back[along[k]])
+                at += share * (at - back)
+            at[along] = t
+            there = maximum_near(density, at, near.sds, others, columns=found.columns)
+            if there is not None:
+                maxima[nearby] = there
+                highest = max(highest, there.log_p)
+                heapq.heappush(ahead, (-there.log_p, nearby))
+    used = {place: m for place, m in maxima.items() if m.log_p > highest - USED}
+    return Lattice(tuple(along), axes, np.array(list(used)), tuple(used.values()))
+
+
+def _thinned(scan: Scan, middle: Maximum) -> tuple[Maximum, ...]:
+    """Its maxima as far as there is mass, without those between two that are near enough, the
+    middle among them."""
+    lowest = max(m.log_p for m in scan.maxima) - EDGE
+    at = next(i for i, m in enumerate(scan.maxima) if m is middle)
+
+    def side(maxima: Sequence[Maximum]) -> Iterator[Maximum]:
+        last = middle
+        for here, further in zip(maxima, (*maxima[1:], None), strict=True):
+            if further is None or not near(last, further):
+                yield here
+                last = here
+
+    def near(here: Maximum, there: Maximum) -> bool:
+        gap = abs(there.theta[scan.j] - here.theta[scan.j])
+        change = np.abs(np.log(there.sds / here.sds)).max()
+        return bool(gap <= WIDEST * scan.sd and change <= MOST_CHANGE)
+
+    def upto(maxima: Sequence[Maximum]) -> Sequence[Maximum]:
+        beyond = (k for k, m in enumerate(maxima) if m.log_p < lowest)
+        return maxima[: next(beyond, len(maxima)) + 1]
+
+    below = list(side(upto(scan.maxima[:at][::-1])))
+    return *reversed(below), middle, *side(upto(scan.maxima[at + 1 :]))
+
+
+def _neighbours(
+    place: tuple[int, ...], axes: Sequence[Array]
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Each place beside, with that on the other side."""
+    for k, axis in enumerate(axes):
+        for step in (-1, 1):
+            if 0 <= place[k] + step < len(axis):
+                yield (
+                    (*place[:k], place[k] + step, *place[k + 1 :]),
+                    (*place[:k], place[k] - step, *place[k + 1 :]),
+                )
