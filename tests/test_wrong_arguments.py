@@ -111,6 +111,7 @@ def test_bridge_fit_says_it(model, options, message) -> None:
         ({"random_seed": "a"}, "random_seed must be None.*, got 'a'"),
         ({"search": 3}, f"search {BOOL}, got 3"),
         ({"log_likelihood": "yes"}, f"log_likelihood {NAMES}, got 'yes'"),
+        ({"log_likelihood": ["z"]}, r"log_likelihood must name observed .* got \['z'\]"),
         ({"prior": True}, "prior must be a mapping .* got True: .* pm.sample_prior_predictive"),
         ({"sampler": 3}, r"sampler must make chains, as .*NutpieNUTS\(\) does, got 3"),
     ],

@@ -28,7 +28,7 @@ from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
-from pymc_ext.variational.plugin.traces import check_conversion
+from pymc_ext.variational.plugin.traces import check_conversion, check_log_names
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,8 @@ def sample(
         ``approx`` is not of this package, ``random_seed`` no integer, or a keyword is unknown or
         something else than it should be.
     ValueError
-        The model has ``pm.Minibatch`` data, or a number is out of range.
+        The model has ``pm.Minibatch`` data, a number is out of range, or a name that is asked for
+        is none of the model's.
     ImportError
         nutpie is not installed.
 
@@ -118,6 +119,8 @@ def sample(
     check_seed(random_seed)
     approx.require_exact_logp()
     check_conversion("px.sample", kwargs, "ess=400 says how much is drawn")
+    asked = (kwargs.get(group, False) for group in ("log_likelihood", "log_prior"))
+    check_log_names(approx.model, *asked)
     require_flag("search", search)
     if not callable(getattr(sampler or NutpieNUTS, "chain", None)):
         raise TypeError(

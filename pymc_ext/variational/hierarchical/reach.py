@@ -97,7 +97,7 @@ def law_of_crossing(density: CountedDensity, q: HierarchicalMap, theta: Array) -
     """Along two or three governors whose terms do not add up, and as many that do: those of q, and
     what changes curvatures as a correlation of effects does. None where there are none, or more, or
     no law."""
-    most = [int(q.order[place]) for place in governors_of(q)]
+    most = [int(q.order[place]) for place in governors_of(q)[:MOST_GOVERNORS]]
     if q.dimension > MOST_DIMENSIONS or not most:
         return None
     rest = np.array([k for k in q.order[::-1] if k not in most])
@@ -151,17 +151,23 @@ def early_law(
     few weights tell that."""
     z = rng.standard_normal((JUDGED, q.latent_dimension))
     theta, _ = q.forward(z)
+
+    def serves(law: LawAlong | None) -> bool:
+        if law is None:
+            return False
+        fresh = fresh_draws(law, density, rng, JUDGED)
+        good = fresh.khat < KHAT_GOOD and fresh.ess > BULK_SHARE * JUDGED
+        return good and DrawnAgain(law, fresh).doubtful().worst < KHAT_USABLE
+
     along = governors(q, density, theta)
-    law: LawAlong | None = None
-    if along:
-        law = nested_laplace(density, theta, along, q.order)
+    law = nested_laplace(density, theta, along, q.order) if along else None
+    if serves(law):
+        return law, True
     if not is_of_all(law, q) and not has_spread(density, q, theta):
-        law = law_of_crossing(density, q, theta) or law
-    if law is None:
-        return None, False
-    fresh = fresh_draws(law, density, rng, JUDGED)
-    serves = fresh.khat < KHAT_GOOD and fresh.ess > BULK_SHARE * JUDGED
-    return law, serves and DrawnAgain(law, fresh).doubtful().worst < KHAT_USABLE
+        crossed = law_of_crossing(density, q, theta)
+        if crossed is not None:
+            return crossed, serves(crossed)
+    return law, False
 
 
 def scanned_spreads(
