@@ -228,7 +228,7 @@ def sparse_columns(
 
 
 def with_shifted_modes(
-    density: CountedDensity, found: Maximum, others: Coordinates, columns: Columns
+    density: CountedDensity, found: Maximum, columns: Columns, others: Coordinates
 ) -> Coordinates:
     """Those of ``others`` whose own law is elsewhere than the maximum of all, the most first: log σ
     of a residual, as effects that are fitted leave less of it.

@@ -41,6 +41,7 @@ from pymc_ext.variational.hierarchical.slices import governors_of
 
 MOST_DIMENSIONS = 100  # a Hessian at each place takes 2 D scores
 MOST_GOVERNORS = 3  # cells in a space of as many dimensions
+MOST_LOOK = 1_000  # scores, a quarter of those of a fit
 MOST_CROSSING = 5  # governors and correlations: three on a lattice, two that add up
 # Share of the law's sd below which a proposal has to reach further: sds are to be known to a
 # twentieth, the error of a mean of 400 draws.
@@ -93,6 +94,25 @@ def governors(q: HierarchicalMap, density: CountedDensity, theta: Array) -> list
     return along
 
 
+def joined(
+    density: CountedDensity, q: HierarchicalMap, theta: Array, along: list[int]
+) -> list[int]:
+    """``along`` and what else has to be integrated out for a law, as a residual's sd, three at most
+    whose terms add up; ``along`` where it would take more than `MOST_LOOK` scores to know."""
+    others = np.array([k for k in q.order[::-1] if k not in along])
+    started = maximum_in_middle(density, theta, along, others) if along else None
+    if started is None or 2 * len(others) * (2 * len(started[1]) + 1) > MOST_LOOK:
+        return along
+    more = (
+        along
+        + with_shifted_modes(density, *started, others).tolist()[: MOST_GOVERNORS - len(along)]
+    )
+    crossing = crossings(density, theta, more)
+    while len(more) > len(along) and crossing[: len(more), : len(more)][-1].any():
+        more.pop()
+    return more
+
+
 def law_of_crossing(density: CountedDensity, q: HierarchicalMap, theta: Array) -> LawAlong | None:
     """Along two or three governors whose terms do not add up, and as many that do: those of q, and
     what changes curvatures as a correlation of effects does. None where there are none, or more, or
@@ -116,7 +136,7 @@ def law_of_crossing(density: CountedDensity, q: HierarchicalMap, theta: Array) -
         if started is None:
             continue
         found, columns = started
-        along += with_shifted_modes(density, found, others, columns).tolist()
+        along += with_shifted_modes(density, found, columns, others).tolist()
         if len(along) > MOST_CROSSING:
             continue
         crossing = crossings(density, theta, along)
@@ -135,7 +155,7 @@ def law_of_crossing(density: CountedDensity, q: HierarchicalMap, theta: Array) -
 def law_of_governors(density: CountedDensity, q: HierarchicalMap, theta: Array) -> LawAlong | None:
     """Along what governs most, around draws ``theta`` (N, D): of three governors, or as many as
     the others have a maximum given them. None beyond 100 dimensions."""
-    along = governors(q, density, theta)
+    along = joined(density, q, theta, governors(q, density, theta))
     while along:
         law = nested_laplace(density, theta, along, q.order)
         if law is not None:
@@ -163,6 +183,12 @@ def early_law(
     law = nested_laplace(density, theta, along, q.order) if along else None
     if serves(law):
         return law, True
+    more = joined(density, q, theta, along)
+    if len(more) > len(along):
+        wider = nested_laplace(density, theta, more, q.order)
+        if serves(wider):
+            return wider, True
+        law = wider or law
     if not is_of_all(law, q) and not has_spread(density, q, theta):
         crossed = law_of_crossing(density, q, theta)
         if crossed is not None:

@@ -121,7 +121,7 @@ def test_who_crosses_whom_and_whose_mode_is_shifted() -> None:
     others = np.array([k for k in ORDER[::-1] if k not in along])
     found, columns = maximum_in_middle(density, draws, along, others)
     assert len(columns) == 5  # two of a pair, both means and σ
-    assert with_shifted_modes(density, found, others, columns).tolist() == [SIGMA]
+    assert with_shifted_modes(density, found, columns, others).tolist() == [SIGMA]
 
 
 def test_too_many_places_are_none(monkeypatch) -> None:
