@@ -208,8 +208,8 @@ class LawAlong(ByValue, ABC):
                 log_ratios = density.log_density(theta) - log_q
             except RAISED:  # such numbers are an error there
                 return False
-        off = np.abs(log_ratios - np.median(log_ratios))  # NaN where half have no weight
-        return bool(np.median(off) < MOST_OFF)
+            off = np.abs(log_ratios - np.median(log_ratios))  # NaN where half have no weight
+            return bool(np.median(off) < MOST_OFF)
 
 
 def place_between(t: Array, edges: Array) -> Coordinates:

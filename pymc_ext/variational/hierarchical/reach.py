@@ -39,7 +39,7 @@ from pymc_ext.variational.hierarchical.nested import (
 )
 from pymc_ext.variational.hierarchical.slices import governors_of
 
-MOST_DIMENSIONS = 100  # a Hessian at each place takes 2 D scores
+MOST_DIMENSIONS = 100  # a Hessian at each place takes up to 2 D scores
 MOST_GOVERNORS = 3  # cells in a space of as many dimensions
 MOST_LOOK = 1_000  # scores, a quarter of those of a fit
 MOST_CROSSING = 5  # governors and correlations: three on a lattice, two that add up
@@ -103,10 +103,8 @@ def joined(
     started = maximum_in_middle(density, theta, along, others) if along else None
     if started is None or 2 * len(others) * (2 * len(started[1]) + 1) > MOST_LOOK:
         return along
-    more = (
-        along
-        + with_shifted_modes(density, *started, others).tolist()[: MOST_GOVERNORS - len(along)]
-    )
+    shifted = with_shifted_modes(density, *started, others).tolist()
+    more = along + shifted[: MOST_GOVERNORS - len(along)]
     crossing = crossings(density, theta, more)
     while len(more) > len(along) and crossing[: len(more), : len(more)][-1].any():
         more.pop()

@@ -115,6 +115,15 @@ def test_sums_that_are_not_positive_definite_are_made_so() -> None:
     np.testing.assert_allclose(given.log_det, [0, 0.5 * np.log(2)])
 
 
+def test_a_law_where_half_of_the_draws_have_no_density_does_not_fit() -> None:
+    """And nobody is warned of −∞ less −∞."""
+    found = law_of_funnel()
+    nowhere = CallableDensity(
+        lambda t: np.where(t[:, 0] > 1.5, 0.0, -np.inf), np.zeros_like, dimension=5
+    )
+    assert found.fits(funnel()) and not found.fits(nowhere)
+
+
 def test_without_a_maximum_there_is_none_and_errors_end_a_side() -> None:
     flat = CallableDensity(
         lambda t: -0.5 * t[:, 0] ** 2 + 0.5 * t[:, 1] ** 2,
