@@ -25,13 +25,19 @@ from scipy.ndimage import distance_transform_edt
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.hierarchical.law import Conditional, LawAlong, Terms, place_between
+from pymc_ext.variational.hierarchical.law import (
+    Conditional,
+    LawAlong,
+    Terms,
+    box_of,
+    cell_in,
+    place_between,
+)
 from pymc_ext.variational.hierarchical.maxima import Coordinates, Maximum, maximum_near
 from pymc_ext.variational.hierarchical.nested import (
     Scan,
     Scans,
-    all_of,
-    nodes_a_cell,
+    cells_along,
     scans_along,
 )
 
@@ -132,13 +138,8 @@ class Lattice(ByValue):
 
     def cell_of(self, t: Array) -> Coordinates:
         """(N, g) -> (N,); −1 outside of all."""
-        at = [place_between(t[:, k], edges) for k, edges in enumerate(self.edges_along)]
-        inside = np.all(
-            [(i >= 0) & (i < n) for i, n in zip(at, self.index.shape, strict=True)], axis=0
-        )
-        cell = np.full(len(t), -1)
-        cell[inside] = self.index[tuple(i[inside] for i in at)]
-        return cell
+        cell = cell_in(t, self.edges_along)
+        return np.where(cell >= 0, self.index.ravel()[cell], -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,36 +161,23 @@ class LatticeLaplace(LawAlong):
         return np.array([*self.lattice.along, *(scan.j for scan in self.scans)])
 
     @cached_property
-    def _steps(self) -> list[int]:
-        """Indices of the edges of cells along each scan."""
-        step = nodes_a_cell(self.scans, MOST_CONDITIONALS // len(self.lattice.maxima))
-        return [step] * len(self.scans)
-
-    @cached_property
-    def _edges_of_scans(self) -> tuple[Array, ...]:
-        return tuple(s.edges[::step] for s, step in zip(self.scans, self._steps, strict=True))
-
-    @property
-    def _shape_of_scans(self) -> tuple[int, ...]:
-        return tuple(len(edges) - 1 for edges in self._edges_of_scans)
+    def _beside(self) -> tuple[tuple[Array, ...], Array]:
+        """Cells along scans."""
+        return cells_along(self.scans, MOST_CONDITIONALS // len(self.lattice.maxima))
 
     @cached_property
     def edges(self) -> tuple[Array, Array]:
         """Where cells begin and end, (C, G) each, those along the lattice the slowest."""
-        along = self._edges_of_scans
-        lower, upper = self.lattice.edges
-        beside = all_of([e[:-1] for e in along]), all_of([e[1:] for e in along])
-        return _beside(lower, beside[0]), _beside(upper, beside[1])
+        beside = box_of(self._beside[0])
+        lower, upper = (_pairs(a, b) for a, b in zip(self.lattice.edges, beside, strict=True))
+        return lower, upper
 
     def cell_of(self, t: Array) -> Coordinates:
         """In which cell values lie, (N, G) -> (N,); −1 outside of all."""
         g = len(self.lattice.along)
-        cell = self.lattice.cell_of(t[:, :g])
-        for k, edges in enumerate(self._edges_of_scans):
-            place = place_between(t[:, g + k], edges)
-            inside = (cell >= 0) & (place >= 0) & (place < len(edges) - 1)
-            cell = np.where(inside, cell * (len(edges) - 1) + place, -1)
-        return cell
+        cell, beside = self.lattice.cell_of(t[:, :g]), cell_in(t[:, g:], self._beside[0])
+        inside = (cell >= 0) & (beside >= 0)
+        return np.where(inside, cell * len(self._beside[1]) + beside, -1)
 
     @cached_property
     def _of_scans(self) -> tuple[Terms, ...]:
@@ -206,11 +194,7 @@ class LatticeLaplace(LawAlong):
     @cached_property
     def marginal(self) -> Array:
         """p(t) of the cells, (C,), their sum 1: interpolated from places."""
-        along = [
-            scan.nodes[step // 2 :: step]
-            for scan, step in zip(self.scans, self._steps, strict=True)
-        ]
-        beside = all_of(along)
+        beside = self._beside[1]
         log_p = np.array([self._log_p(found, beside) for found in self.lattice.maxima])
         lower, upper = self.lattice.edges
         smooth = RBFInterpolator(self.lattice.known, log_p - log_p.max(), kernel="cubic", degree=1)
@@ -268,7 +252,7 @@ def _cubic(axis: Array, t: Array) -> tuple[Coordinates, Array]:
     return inside, np.where(places == inside, np.take_along_axis(weights, inside, 1), 0.0)
 
 
-def _beside(rows: Array, others: Array) -> Array:
+def _pairs(rows: Array, others: Array) -> Array:
     """All pairs of rows (T, g) and (S, h), (T S, g + h)."""
     return np.hstack([np.repeat(rows, len(others), axis=0), np.tile(others, (len(rows), 1))])
 
@@ -315,13 +299,12 @@ def _filled(
     scans, middle = found.scans[:crossing], found.middle
     along = [scan.j for scan in scans]
     kept = [_thinned(scan, middle) for scan in scans]
-    start = [next(i for i, m in enumerate(maxima) if m is middle) for maxima in kept]
     axes = tuple(
         np.array([m.theta[j] for m in maxima]) for j, maxima in zip(along, kept, strict=True)
     )
     if np.prod([len(axis) for axis in axes]) * len(found.columns) > MOST_WORK:
         return None
-    here = tuple(start)
+    here = tuple(next(i for i, m in enumerate(of_scan) if m is middle) for of_scan in kept)
     maxima = {here: middle}
     for k, of_scan in enumerate(kept):
         maxima |= {(*here[:k], i, *here[k + 1 :]): m for i, m in enumerate(of_scan)}

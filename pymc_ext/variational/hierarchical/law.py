@@ -212,6 +212,28 @@ class LawAlong(ByValue, ABC):
             return bool(np.median(off) < MOST_OFF)
 
 
+def box_of(along: Sequence[Array]) -> tuple[Array, Array]:
+    """Where the cells of a box begin and end, (C, G) each, of edges along each axis."""
+    return all_of([edges[:-1] for edges in along]), all_of([edges[1:] for edges in along])
+
+
+def cell_in(t: Array, along: Sequence[Array]) -> Coordinates:
+    """In which of these cells values lie, (N, G) -> (N,); −1 outside of all."""
+    cell = np.zeros(len(t), dtype=int)
+    for k, edges in enumerate(along):
+        place, last = place_between(t[:, k], edges), len(edges) - 1
+        inside = (cell >= 0) & (place >= 0) & (place < last)
+        cell = np.where(inside, cell * last + place, -1)
+    return cell
+
+
+def all_of(along: Sequence[Array]) -> Array:
+    """All combinations of values along each axis, (C, G), the last axis the fastest."""
+    if not along:
+        return np.zeros((1, 0))
+    return np.stack([axis.ravel() for axis in np.meshgrid(*along, indexing="ij")], axis=1)
+
+
 def place_between(t: Array, edges: Array) -> Coordinates:
     """Between which edges values lie, (N,): −1 and more than the last one outside."""
     return np.asarray(np.searchsorted(edges, t, side="right") - 1)

@@ -28,7 +28,14 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.hierarchical.columns import Columns
-from pymc_ext.variational.hierarchical.law import LawAlong, Terms, place_between
+from pymc_ext.variational.hierarchical.law import (
+    LawAlong,
+    Terms,
+    all_of,
+    box_of,
+    cell_in,
+    place_between,
+)
 from pymc_ext.variational.hierarchical.maxima import (
     FIRST_STEPS,
     Coordinates,
@@ -121,45 +128,25 @@ class NestedLaplace(LawAlong):
         return np.array([scan.j for scan in self.scans])
 
     @cached_property
-    def nodes_a_cell(self) -> int:
-        """Of each governor; so many that there are at most `MOST_CELLS`."""
-        return nodes_a_cell(self.scans, MOST_CELLS)
-
-    @cached_property
-    def _edges_along(self) -> tuple[Array, ...]:
-        return tuple(scan.edges[:: self.nodes_a_cell] for scan in self.scans)
-
-    @cached_property
-    def shape(self) -> tuple[int, ...]:
-        """Cells along each governor."""
-        return tuple(len(edges) - 1 for edges in self._edges_along)
+    def _cells(self) -> tuple[tuple[Array, ...], Array]:
+        return cells_along(self.scans, MOST_CELLS)
 
     @cached_property
     def edges(self) -> tuple[Array, Array]:
         """Where cells begin and end, (C, G) each."""
-        along = self._edges_along
-        return all_of([edges[:-1] for edges in along]), all_of([edges[1:] for edges in along])
+        return box_of(self._cells[0])
 
     @cached_property
     def marginal(self) -> Array:
         """p(t) of the cells, (C,), their sum 1."""
         lower, upper = self.edges
-        middle = all_of(
-            [scan.nodes[self.nodes_a_cell // 2 :: self.nodes_a_cell] for scan in self.scans]
-        )
-        log_p = np.concatenate([given.log_p for _, given in self._given(middle)])
+        log_p = np.concatenate([given.log_p for _, given in self._given(self._cells[1])])
         mass = np.exp(log_p - log_p.max()) * np.prod(upper - lower, axis=1)
         return np.asarray(mass / mass.sum())
 
     def cell_of(self, t: Array) -> Coordinates:
         """In which cell values lie, (N, G) -> (N,); −1 outside of all."""
-        places = [place_between(t[:, k], edges) for k, edges in enumerate(self._edges_along)]
-        inside = np.all(
-            [(p >= 0) & (p < n) for p, n in zip(places, self.shape, strict=True)], axis=0
-        )
-        cell = np.full(len(t), -1)
-        cell[inside] = np.ravel_multi_index([p[inside] for p in places], self.shape)
-        return cell
+        return cell_in(t, self._cells[0])
 
     @cached_property
     def terms(self) -> tuple[Terms, ...]:
@@ -177,19 +164,14 @@ class NestedLaplace(LawAlong):
         return total
 
 
-def nodes_a_cell(scans: Sequence[Scan], most: int) -> int:
-    """Of each scan, so many that the cells of all together are at most ``most``."""
+def cells_along(scans: Sequence[Scan], most: int) -> tuple[tuple[Array, ...], Array]:
+    """Edges of cells along each scan, so many nodes wide that there are at most ``most`` in all,
+    and the node in the middle of each, (C, G)."""
     step = 1
     while step < NODES and np.prod([len(scan.nodes) // step for scan in scans]) > most:
         step *= 2
-    return step
-
-
-def all_of(along: Sequence[Array]) -> Array:
-    """All combinations of values along each axis, (C, G), the last axis the fastest."""
-    if not along:
-        return np.zeros((1, 0))
-    return np.stack([axis.ravel() for axis in np.meshgrid(*along, indexing="ij")], axis=1)
+    edges = tuple(scan.edges[::step] for scan in scans)
+    return edges, all_of([scan.nodes[step // 2 :: step] for scan in scans])
 
 
 def nested_laplace(
