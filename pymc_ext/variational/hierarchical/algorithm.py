@@ -83,7 +83,7 @@ class HierarchicalResult(FitResult):
     """How a fit went, with its :class:`~.links.Links`: who governs whose scale.
 
     ``law`` is that of :mod:`.nested` along what governs most, whose tails weights reach; None where
-    nothing governs, in more than 100 dimensions, or where it was not looked for.
+    nothing governs, in more than 300 dimensions, or where it was not looked for.
     """
 
     links: Links = field(default_factory=Links)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pymc_ext.maths.types import Array
 
 Columns = NDArray[np.integer]  # (C, k): of each difference the column that each row tells, −1 none
+MOST_ALONE = 20  # full rows that are looked for: means, slopes and scales that all groups share
 NOTHING = 1e-7  # of an entry's scale: rounding of differences
 
 
@@ -22,24 +23,31 @@ def each_column(size: int) -> Columns:
     return np.tile(np.arange(size)[:, None], (1, size))
 
 
-def few_columns(H: Array) -> Columns:
-    """As few differences as a greedy search finds for matrices (M, k, k) and those of their
-    pattern.
+def not_zero(H: Array) -> NDArray[np.bool_]:
+    """Where one of symmetric matrices (M, k, k) has an entry, (k, k); the diagonal in any case."""
+    scale = np.sqrt(np.abs(np.diagonal(H, axis1=1, axis2=2)))
+    pattern = np.any(np.abs(H) > NOTHING * scale[:, :, None] * scale[:, None, :], axis=0)
+    pattern |= pattern.T
+    np.fill_diagonal(pattern, True)
+    return pattern
+
+
+def few_columns(pattern: NDArray[np.bool_]) -> Columns:
+    """As few differences as a greedy search finds for symmetric matrices with these entries (k, k).
 
     Examples
     --------
-    >>> arrow = np.eye(5)
-    >>> arrow[0] = arrow[:, 0] = 1
-    >>> few_columns(arrow[None]).tolist()
+    >>> arrow = np.eye(5, dtype=bool)
+    >>> arrow[0] = arrow[:, 0] = True
+    >>> few_columns(arrow).tolist()
     [[0, 0, 0, 0, 0], [-1, 1, 2, 3, 4]]
     """
-    scale = np.sqrt(np.abs(np.diagonal(H, axis1=1, axis2=2)))
-    pattern = np.any(np.abs(H) > NOTHING * scale[:, :, None] * scale[:, None, :], axis=0)
     size = len(pattern)
-    np.fill_diagonal(pattern, True)
-    fullest = np.argsort(-pattern.sum(axis=0), kind="stable")
     best = each_column(size)
-    for alone in range(size):  # columns that have a difference of their own
+    if pattern.all():
+        return best
+    fullest = np.argsort(-pattern.sum(axis=0), kind="stable")
+    for alone in range(min(size, MOST_ALONE)):  # columns that have a difference of their own
         if alone >= len(best):
             break
         rest = np.sort(fullest[alone:])
@@ -66,12 +74,17 @@ def _told_apart(pattern: NDArray[np.bool_], rest: NDArray[np.integer]) -> Column
 
 
 def hessian_from(columns: Columns, differences: Array, h: Array) -> Array:
-    """The symmetric matrix (k, k) of ``differences`` (C, k) of :func:`steps_of` ``h``."""
-    H, known = np.zeros((2, len(h), len(h)))
-    at, row = np.nonzero(columns >= 0)
-    column = columns[at, row]
-    H[row, column], known[row, column] = differences[at, row] / h[column], 1
+    """The symmetric matrix (k, k) of ``differences`` (C, k) of :func:`steps_of` ``h`` (k,)."""
+    H, known = told(columns, differences) / h, told(columns, np.ones_like(differences))
     return np.asarray((H + H.T) / np.maximum(known + known.T, 1))
+
+
+def told(columns: Columns, differences: Array) -> Array:
+    """What ``differences`` (C, k) tell of each column, (k, k), zero where they tell nothing."""
+    found = np.zeros((columns.shape[1], columns.shape[1]))
+    at, row = np.nonzero(columns >= 0)
+    found[row, columns[at, row]] = differences[at, row]
+    return found
 
 
 def steps_of(columns: Columns, h: Array) -> Array:

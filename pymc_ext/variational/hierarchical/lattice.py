@@ -19,7 +19,6 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import RBFInterpolator
-from scipy.linalg import solve_triangular
 from scipy.ndimage import distance_transform_edt
 
 from pymc_ext.density import CountedDensity
@@ -32,14 +31,11 @@ from pymc_ext.variational.hierarchical.law import (
     box_of,
     cell_in,
     place_between,
+    smooth,
 )
-from pymc_ext.variational.hierarchical.maxima import Coordinates, Maximum, maximum_near
-from pymc_ext.variational.hierarchical.nested import (
-    Scan,
-    Scans,
-    cells_along,
-    scans_along,
-)
+from pymc_ext.variational.hierarchical.maxima import Maximum, maximum_near
+from pymc_ext.variational.hierarchical.nested import Middle, Scan, cells_along, scans_along
+from pymc_ext.variational.hierarchical.others import Coordinates
 
 # A scan's place is left out where the gap that this makes is at most so many sds, and the others'
 # sds given all else change at most so much by it, as a logarithm.
@@ -182,8 +178,8 @@ class LatticeLaplace(LawAlong):
     @cached_property
     def _of_scans(self) -> tuple[Terms, ...]:
         """At their nodes, less those of the middle."""
-        middle = Terms.of_maxima([self.middle], self.others, self.origin)
-        return tuple(scan.terms(self.others, self.origin).plus(middle, -1) for scan in self.scans)
+        middle = Terms.of_maxima([self.middle], self.origin)
+        return tuple(scan.terms(self.origin).plus(middle, -1) for scan in self.scans)
 
     def _with_scans(self, terms: Terms, t: Array) -> Terms:
         """Terms of the lattice and of scans at values (N, G − g) of these."""
@@ -197,41 +193,27 @@ class LatticeLaplace(LawAlong):
         beside = self._beside[1]
         log_p = np.array([self._log_p(found, beside) for found in self.lattice.maxima])
         lower, upper = self.lattice.edges
-        smooth = RBFInterpolator(self.lattice.known, log_p - log_p.max(), kernel="cubic", degree=1)
-        log_p = smooth(self.lattice.unit(0.5 * (lower + upper))).ravel()
+        between = RBFInterpolator(self.lattice.known, log_p - log_p.max(), kernel="cubic", degree=1)
+        log_p = between(self.lattice.unit(0.5 * (lower + upper))).ravel()
         lower, upper = self.edges
         mass = np.exp(log_p - log_p.max()) * np.prod(upper - lower, axis=1)
         return np.asarray(mass / mass.sum())
 
     def _log_p(self, found: Maximum, beside: Array) -> Array:
         """At one place and all values (S, G − g) of what adds up, (S,)."""
-        terms = Terms.of_maxima([found] * len(beside), self.others, self.origin)
-        return Conditional.of(self._with_scans(terms, beside)).log_p
+        terms = Terms.of_maxima([found] * len(beside), self.origin)
+        return Conditional.of(self.others.pattern, self._with_scans(terms, beside)).log_p
 
     @cached_property
-    def _at_places(self) -> tuple[NDArray[np.bool_], Array]:
-        """Entries of R below the diagonal that are not zero, and heights, maxima, log diagonals
-        and these entries, each column by its diagonal, of all places."""
-        one = np.eye(len(self.others))
-        roots = np.array([solve_triangular(m.root, one).T for m in self.lattice.maxima])
-        diagonals = np.diagonal(roots, axis1=1, axis2=2)
-        unit = roots / diagonals[:, None, :]
-        entries = np.tril(np.any(unit != 0, axis=0), -1)
-        x = [m.theta[self.others] - self.origin for m in self.lattice.maxima]
-        heights = [[m.log_density] for m in self.lattice.maxima]
-        return entries, np.hstack([heights, x, np.log(diagonals), unit[:, entries]])
+    def _at_places(self) -> Array:
+        """Numbers that vary smoothly from place to place, (P, K)."""
+        return smooth(self.lattice.maxima, self.origin)
 
     def terms_at(self, t: Array) -> Terms:
         """At values (N, G) in cells, x measured from the middle."""
-        g, k = len(self.lattice.along), len(self.others)
-        entries, known = self._at_places
-        height, x, log_diagonal, unit = np.split(
-            self.lattice.between(known, t[:, :g]), [1, 1 + k, 1 + 2 * k], axis=1
-        )
-        root = np.tile(np.eye(k), (len(t), 1, 1))
-        root[:, entries] = unit
-        root *= np.exp(log_diagonal)[:, None, :]
-        return self._with_scans(Terms.around(x, height[:, 0], root), t[:, g:])
+        g = len(self.lattice.along)
+        numbers = self.lattice.between(self._at_places, t[:, :g])
+        return self._with_scans(Terms.of_smooth(self.others.pattern, numbers), t[:, g:])
 
 
 def _cubic(axis: Array, t: Array) -> tuple[Coordinates, Array]:
@@ -258,51 +240,41 @@ def _pairs(rows: Array, others: Array) -> Array:
 
 
 def lattice_laplace(
-    density: CountedDensity,
-    theta: Array,
-    crossing: Sequence[int],
-    adding: Sequence[int],
-    order: Coordinates,
+    density: CountedDensity, start: Middle, crossing: Sequence[int], adding: Sequence[int]
 ) -> LatticeLaplace | None:
-    """Along governors, around draws ``theta`` (N, D), from the middle of these outwards.
+    """Along governors, from the middle of draws outwards.
 
-    None where the others have no maximum given them, where too many places were to be looked at,
-    or where the law is nothing like p.
+    None where a side of one has too few maxima, where too many places were to be looked at, or
+    where the law is nothing like p.
 
     Parameters
     ----------
     density
         log p̃ and its score.
-    theta
-        Draws that hold the bulk.
+    start
+        With all else free.
     crossing, adding
         Governors on a lattice, two or three, and those whose terms add up, places in θ.
-    order
-        All coordinates, (D,), what governs before what it governs.
     """
-    along = [*crossing, *adding]
-    others = np.array([k for k in order[::-1] if k not in along])
-    found = scans_along(density, theta, along, others)
-    if found is None:
+    scans = scans_along(density, start, [*crossing, *adding])
+    if scans is None:
         return None
-    lattice = _filled(density, found, len(crossing), others)
+    lattice = _filled(density, start.maximum, scans[: len(crossing)])
     if lattice is None:
         return None
-    law = LatticeLaplace(others, found.middle, lattice, found.scans[len(crossing) :])
+    law = LatticeLaplace(start.maximum, lattice, scans[len(crossing) :])
     return law if law.fits(density) else None
 
 
-def _filled(
-    density: CountedDensity, found: Scans, crossing: int, others: Coordinates
-) -> Lattice | None:
+def _filled(density: CountedDensity, middle: Maximum, scans: Sequence[Scan]) -> Lattice | None:
     """Places from the middle outwards, the highest first; None where they would be too many."""
-    scans, middle = found.scans[:crossing], found.middle
+    others = middle.others
     along = [scan.j for scan in scans]
     kept = [_thinned(scan, middle) for scan in scans]
     axes = tuple(
         np.array([m.theta[j] for m in maxima]) for j, maxima in zip(along, kept, strict=True)
     )
-    if np.prod([len(axis) for axis in axes]) * len(found.columns) > MOST_WORK:
+    if np.prod([len(axis) for axis in axes]) * len(others.columns) > MOST_WORK:
         return None
     here = tuple(next(i for i, m in enumerate(of_scan) if m is middle) for of_scan in kept)
     maxima = {here: middle}
@@ -328,7 +300,7 @@ def _filled(
                 share = (t[k] - at[along[k]]) / (at[along[k]] - back[along[k]])
                 at += share * (at - back)
             at[along] = t
-            there = maximum_near(density, at, near.sds, others, columns=found.columns)
+            there = maximum_near(density, at, near.sds, others)
             if there is not None:
                 maxima[nearby] = there
                 highest = max(highest, there.log_p)

@@ -13,22 +13,21 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh, solve_triangular
 from scipy.special import ndtr
 
 from pymc_ext.density import Density
 from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.normal import standard_normal_logp
-from pymc_ext.maths.trust_region import curvature_scale
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER
 from pymc_ext.variational.gaussian.endless import RAISED
-from pymc_ext.variational.hierarchical.maxima import Coordinates, Maximum
+from pymc_ext.variational.hierarchical.maxima import Maximum
+from pymc_ext.variational.hierarchical.others import Coordinates, Others
+from pymc_ext.variational.hierarchical.pattern import Pattern
 
 # Draws by which a law is looked at, and median nats by which their log ratios may differ from the
 # median: of more, weights would leave one draw in a thousand.
 LOOKED_AT, MOST_OFF = 200, 2.0
-LEAST_CURVATURE = 1e-8  # of scaled Λ, where sums of interpolated ones are not positive definite
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Terms:
     Parameters
     ----------
     constant, linear, precision
-        c (K,), η (K, D − G), Λ (K, D − G, D − G).
+        c (K,), η (k, K), entries of Λ (E, K).
     """
 
     constant: Array
@@ -46,23 +45,24 @@ class Terms:
     precision: Array
 
     @classmethod
-    def of_maxima(cls, maxima: Sequence[Maximum], others: Coordinates, origin: Array) -> Terms:
-        """At maxima of ``others``, x measured from ``origin`` (D − G,)."""
-        one = np.eye(len(others))
-        inverse = np.array([solve_triangular(found.root, one) for found in maxima])
-        x = np.array([found.theta[others] - origin for found in maxima])
-        highest = np.array([found.log_density for found in maxima])
-        return cls.around(x, highest, np.swapaxes(inverse, 1, 2))
+    def of_maxima(cls, maxima: Sequence[Maximum], origin: Array) -> Terms:
+        """At maxima, x measured from ``origin`` (k,)."""
+        return cls.of_smooth(maxima[0].others.pattern, smooth(maxima, origin))
 
     @classmethod
-    def around(cls, x: Array, highest: Array, root: Array) -> Terms:
-        """Of maxima at x (K, D − G), of values (K,), with Λ = R Rᵀ of roots (K, D − G, D − G)."""
-        precision = root @ np.swapaxes(root, 1, 2)
-        linear = np.einsum("kij,kj->ki", precision, x)
-        return cls(highest - 0.5 * (x * linear).sum(axis=1), linear, precision)
+    def of_smooth(cls, pattern: Pattern, numbers: Array) -> Terms:
+        """Of numbers as :func:`smooth` gives them, (K, 1 + k + E)."""
+        k = len(pattern)
+        highest, x, root = np.split(numbers.T, [1, 1 + k])
+        diagonal = np.exp(root[pattern.diagonal])
+        root = root * diagonal[pattern.columns]
+        root[pattern.diagonal] = diagonal
+        half = pattern.transposed_times(root, x)
+        constant = highest[0] - 0.5 * (half**2).sum(axis=0)
+        return cls(constant, pattern.times(root, half), pattern.squared(root))
 
     def __getitem__(self, at: NDArray[np.integer] | slice) -> Terms:
-        return Terms(self.constant[at], self.linear[at], self.precision[at])
+        return Terms(self.constant[at], self.linear[:, at], self.precision[:, at])
 
     def plus(self, other: Terms, sign: int = 1) -> Terms:
         """The sum, or difference."""
@@ -73,6 +73,19 @@ class Terms:
         )
 
 
+def smooth(maxima: Sequence[Maximum], origin: Array) -> Array:
+    """Heights, places from ``origin`` and roots of P maxima as numbers that vary smoothly with the
+    governors, (P, 1 + k + E): of roots the logarithm of each diagonal entry, which varies by many
+    powers of ten, and the others of a column by it."""
+    others = maxima[0].others
+    pattern = others.pattern
+    root = np.array([found.root for found in maxima])
+    unit = root / root[:, pattern.diagonal[pattern.columns]]
+    unit[:, pattern.diagonal] = np.log(root[:, pattern.diagonal])
+    x = [found.theta[others.places] - origin for found in maxima]
+    return np.hstack([[[found.log_density] for found in maxima], x, unit])
+
+
 @dataclass(frozen=True, eq=False)
 class LawAlong(ByValue, ABC):
     """q of all coordinates: draws, log q anywhere, and the marginals of the governors; its tails
@@ -80,14 +93,16 @@ class LawAlong(ByValue, ABC):
 
     Parameters
     ----------
-    others
-        x, what governs last, (D − G,).
     middle
         The maximum of x from which the search for it started, where x is measured from.
     """
 
-    others: Coordinates
     middle: Maximum
+
+    @property
+    def others(self) -> Others:
+        """x, k = D − G coordinates."""
+        return self.middle.others
 
     @property
     @abstractmethod
@@ -124,8 +139,8 @@ class LawAlong(ByValue, ABC):
 
     @property
     def origin(self) -> Array:
-        """From which x is measured in terms, (D − G,)."""
-        return self.middle.theta[self.others]
+        """From which x is measured in terms, (k,)."""
+        return self.middle.theta[self.others.places]
 
     @cached_property
     def _moments(self) -> tuple[Array, Array, Array]:
@@ -163,10 +178,11 @@ class LawAlong(ByValue, ABC):
 
     def _given(self, t: Array) -> Iterator[tuple[slice, Conditional]]:
         """The law of x at values (N, G) of the governors, some at a time."""
-        rows = max(1, NUMBERS_TOGETHER // len(self.others) ** 2)
+        pattern = self.others.pattern
+        rows = max(1, NUMBERS_TOGETHER // len(pattern.rows))
         for begin in range(0, len(t), rows):
             part = slice(begin, min(begin + rows, len(t)))
-            yield part, Conditional.of(self.terms_at(t[part]))
+            yield part, Conditional.of(pattern, self.terms_at(t[part]))
 
     def forward(self, z: Array) -> tuple[Array, Array]:
         """Draws θ and log q, (N, D + 1) -> (N, D), (N,)."""
@@ -180,7 +196,7 @@ class LawAlong(ByValue, ABC):
         log_q = self._log_q_of_cells[cell]
         for part, given in self._given(t):
             v = z[part, 1 + G :]
-            theta[part, self.others] = self.origin + given.draws(v)
+            theta[part, self.others.places] = self.origin + given.draws(v)
             log_q[part] += standard_normal_logp(v) + given.log_det
         return theta, log_q
 
@@ -193,7 +209,7 @@ class LawAlong(ByValue, ABC):
         log_q[inside] = self._log_q_of_cells[cell[inside]]
         for part, given in self._given(t[inside]):
             rows = inside[part]
-            v = given.normals(theta[np.ix_(rows, self.others)] - self.origin)
+            v = given.normals(theta[np.ix_(rows, self.others.places)] - self.origin)
             log_q[rows] += standard_normal_logp(v) + given.log_det
         return log_q
 
@@ -245,54 +261,37 @@ class Conditional:
 
     Parameters
     ----------
+    pattern
+        Of Λ and its factor.
     root
-        R with R Rᵀ = Λ, lower triangular, (N, D − G, D − G).
+        R with R Rᵀ = Λ, lower triangular, (E, N).
     half
-        R⁻¹ η = Rᵀ of the mean, (N, D − G).
+        R⁻¹ η = Rᵀ of the mean, (k, N).
     log_det
         log|R|, (N,).
     log_p
         log p(t) up to a constant, (N,).
     """
 
+    pattern: Pattern
     root: Array
     half: Array
     log_det: Array
     log_p: Array
 
     @classmethod
-    def of(cls, terms: Terms) -> Conditional:
+    def of(cls, pattern: Pattern, terms: Terms) -> Conditional:
         """From Λ, made positive definite where it is not."""
-        try:
-            root = np.linalg.cholesky(terms.precision)
-        except np.linalg.LinAlgError:
-            root = np.array([_positive_root(precision) for precision in terms.precision])
-        diagonal = np.diagonal(root, axis1=1, axis2=2)
-        half = terms.linear.copy()
-        for i in range(half.shape[1]):  # NumPy has no triangular solve of many at once
-            half[:, i] -= np.einsum("nk,nk->n", root[:, i, :i], half[:, :i])
-            half[:, i] /= diagonal[:, i]
-        log_det = np.log(diagonal).sum(axis=1)
-        return cls(root, half, log_det, terms.constant + 0.5 * (half**2).sum(axis=1) - log_det)
+        root = pattern.root(terms.precision)
+        half = pattern.solve(root, terms.linear)
+        log_det = np.log(root[pattern.diagonal]).sum(axis=0)
+        log_p = terms.constant + 0.5 * (half**2).sum(axis=0) - log_det
+        return cls(pattern, root, half, log_det, log_p)
 
     def draws(self, v: Array) -> Array:
-        """x of normals v, (N, D − G)."""
-        x = self.half + v  # Rᵀ x
-        for i in reversed(range(x.shape[1])):
-            x[:, i] /= self.root[:, i, i]
-            x[:, :i] -= self.root[:, i, :i] * x[:, i, None]
-        return x
+        """x of normals v, (N, k)."""
+        return self.pattern.transposed_solve(self.root, self.half + v.T).T
 
     def normals(self, x: Array) -> Array:
-        """v of x, (N, D − G)."""
-        return np.einsum("nji,nj->ni", self.root, x) - self.half
-
-
-def _positive_root(precision: Array) -> Array:
-    try:
-        return np.linalg.cholesky(precision)
-    except np.linalg.LinAlgError:
-        s = curvature_scale(-precision)
-        values, Q = eigh(precision * np.outer(s, s))
-        made = (Q * np.maximum(np.abs(values), LEAST_CURVATURE)) @ Q.T
-        return np.linalg.cholesky(made / np.outer(s, s))
+        """v of x, (N, k)."""
+        return (self.pattern.transposed_times(self.root, x.T) - self.half).T

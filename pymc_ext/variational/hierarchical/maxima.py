@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.by_value import ByValue
@@ -15,15 +13,9 @@ from pymc_ext.maths.trust_region import curvature_scale
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.curvature import covariance_root, modified_root
 from pymc_ext.variational.gaussian.endless import RAISED
-from pymc_ext.variational.hierarchical.columns import (
-    Columns,
-    each_column,
-    few_columns,
-    hessian_from,
-    steps_of,
-)
+from pymc_ext.variational.hierarchical.columns import hessian_from, not_zero, steps_of, told
+from pymc_ext.variational.hierarchical.others import Coordinates, Others
 
-Coordinates = NDArray[np.integer]
 GROWTH = 1.25  # of steps, from place to place
 MOST_PLACES = 20  # on one side: a tail of two hundred sds
 NEWTON_STEPS, CLOSE = 8, 0.05  # at one place; decrement (nats) at which they end
@@ -37,6 +29,7 @@ SMALLEST = 2e-4
 # effects have .1 to .15 and three times as much, logistic effects about as much as one another.
 MOST_HELD, LEAST_CHANGE, STANDS_OUT = 3, 0.05, 2.0
 LONGEST = 3.0  # conditional sds of one Newton step
+MOST_SHARED = 8  # coordinates whose own modes are looked at: residuals' sds, means, slopes
 MOST_SHIFT = 0.3  # sds between a mode of its own and that of all: a quarter of the draws' weights
 
 
@@ -50,34 +43,48 @@ class Maximum(ByValue):
         The point, (D,).
     log_density
         log p̃ there.
+    others
+        x, what moves, k.
     root
-        C with C Cᵀ = Λ⁻¹, the inverse of −H in the others, upper triangular, (D − G, D − G).
+        Entries of R with R Rᵀ = −H in x, lower triangular, (E,).
     """
 
     theta: Array
     log_density: float
+    others: Others
     root: Array
 
     @property
     def sds(self) -> Array:
-        """Of the others, each given all else, (D − G,)."""
-        inverse = solve_triangular(self.root, np.eye(len(self.root)))
-        return 1 / np.linalg.norm(inverse, axis=0)
+        """Of x, each given all else, (k,)."""
+        return np.asarray(1 / np.sqrt(np.bincount(self.others.pattern.rows, self.root**2)))
 
     @property
     def log_p(self) -> float:
         """log p(t), up to a constant."""
-        return self.log_density + float(np.log(np.diag(self.root)).sum())
+        return self.log_density - float(np.log(self.root[self.others.pattern.diagonal]).sum())
+
+    @property
+    def precision(self) -> Array:
+        """−H in x, (k, k)."""
+        pattern = self.others.pattern
+        return pattern.dense(pattern.squared(self.root[:, None])[:, 0])
+
+    def holding(self, held: Sequence[int]) -> Maximum:
+        """Of those of x that are not held too, where these are."""
+        others = self.others.without(held)
+        free = np.isin(self.others.places, others.places)
+        entries = others.pattern.entries(self.precision[np.ix_(free, free)])
+        root = others.pattern.root(entries[:, None])[:, 0]
+        return Maximum(self.theta, self.log_density, others, root)
 
 
 def maxima_along(
     density: CountedDensity,
     middle: Maximum,
     j: int,
-    others: Coordinates,
     step: float,
     fall: float,
-    columns: Columns | None = None,
 ) -> tuple[Maximum, ...]:
     """From the middle on in both directions along θ_j, in the order of their places.
 
@@ -87,14 +94,14 @@ def maxima_along(
 
     Parameters
     ----------
-    density, others, columns
-        As of :func:`maximum_near`.
-    step
-        The first.
+    density
+        log p̃ and its score.
     middle
         The maximum from which it starts.
     j
         The coordinate.
+    step
+        The first.
     """
 
     def side(step: float) -> Iterator[Maximum]:
@@ -104,7 +111,7 @@ def maxima_along(
             if last is not None:  # the others go on as they went from the last place to this one
                 at += GROWTH * (here.theta - last.theta)
             at[j] = here.theta[j] + step * GROWTH**k
-            found = maximum_near(density, at, here.sds, others, columns=columns)
+            found = maximum_near(density, at, here.sds, middle.others)
             if found is None:
                 return
             yield found
@@ -121,11 +128,10 @@ def maximum_near(
     density: CountedDensity,
     start: Array,
     sds: Array,
-    others: Coordinates,
+    others: Others,
     steps: int = NEWTON_STEPS,
-    columns: Columns | None = None,
 ) -> Maximum | None:
-    """The maximum in ``others`` by Newton steps, of which the last one's Hessian is not its own.
+    """The maximum in x by Newton steps, of which the last one's Hessian is not its own.
 
     Parameters
     ----------
@@ -134,18 +140,15 @@ def maximum_near(
     start
         θ, (D,).
     sds
-        Rough ones of the others, each given all else.
+        Rough ones of x, each given all else, (k,).
     others
-        Coordinates that move, (D − G,), each of which the root lets depend on those behind it.
+        x, what moves.
     steps
         At most.
-    columns
-        Of the Hessian's differences; None: one a coordinate.
     """
     at = start.copy()
-    columns = each_column(len(others)) if columns is None else columns
     for _ in range(steps):
-        found = _curvature(density, at, others, DIFFERENCE * sds, columns)
+        found = _curvature(density, at, others, DIFFERENCE * sds)
         if found is None:
             return None
         log_p, score, H = found
@@ -158,21 +161,43 @@ def maximum_near(
         if decrement < CLOSE:
             if concave is None:
                 return None
-            at[others] += step
-            return Maximum(at, log_p + decrement, root)
+            at[others.places] += step
+            return Maximum(at, log_p + decrement, others, others.pattern.entries(concave[1].T))
         longest = LONGEST * np.sqrt(len(others))
-        at[others] += step * min(1.0, longest / np.sqrt(2 * decrement))
+        at[others.places] += step * min(1.0, longest / np.sqrt(2 * decrement))
     return None
+
+
+def coupled(density: CountedDensity, points: Array, sds: Array, places: Coordinates) -> Others:
+    """Which of the coordinates at ``places`` have second derivatives that are not zero at all of
+    ``points`` (M, D); all of them where one cannot be had.
+
+    Parameters
+    ----------
+    density
+        log p̃ and its score, of which each point takes two a coordinate.
+    points
+        θ, (M, D).
+    sds
+        As of :func:`maximum_near`.
+    places
+        In θ, (k,), the governed before what governs them.
+    """
+    others = Others.all_coupled(places)
+    with np.errstate(all="ignore"):
+        found = [_curvature(density, at, others, DIFFERENCE * sds) for at in points]
+    H = [each[2] for each in found if each is not None]
+    return Others.ordered(places, not_zero(np.array(H))) if len(H) == len(points) else others
 
 
 def quadratic_part(
     density: CountedDensity,
     at: Array,
     sds: Array,
-    others: Coordinates,
+    others: Others,
     rng: np.random.Generator,
     fewest: int = 0,
-) -> Coordinates:
+) -> Others:
     """``others`` less the few along which their curvature changes, as along a correlation of
     effects, so that log p̃ is about quadratic in those that stay.
 
@@ -192,84 +217,75 @@ def quadratic_part(
     for held in range(MOST_HELD):
         if not len(others):
             break
-        v, step = np.zeros(len(at)), np.zeros((len(others), len(at)))
-        v[others] = sds * rng.standard_normal(len(others))
-        step[np.arange(len(others)), others] = sds
+        v = np.zeros(len(at))
+        v[others.places] = sds * rng.standard_normal(len(others))
+        step = np.zeros((len(others.columns), len(at)))
+        step[:, others.places] = steps_of(others.columns, sds)
         points = at + np.vstack([np.zeros_like(at), step, -step])
         ends = np.vstack([points + DIFFERENCE * v, points - DIFFERENCE * v])
         try:
             with np.errstate(all="ignore"):
-                ahead, behind = np.split(density.log_density_gradient(ends)[1][:, others], 2)
+                _, scores = density.log_density_gradient(ends)
         except RAISED:  # nothing is known of so far out: all may move
             break
+        ahead, behind = np.split(scores[:, others.places], 2)
         along = sds * (ahead - behind) / (2 * DIFFERENCE)  # H v, in sds
         here, (plus, minus) = along[0], np.split(along[1:], 2)
-        change = 0.5 * (plus - minus)
+        change = told(others.columns, 0.5 * (plus - minus))
         np.fill_diagonal(change, 0)  # skewness of one coordinate alone
-        share = np.linalg.norm(change, axis=1) / np.linalg.norm(here)
+        share = np.linalg.norm(change, axis=0) / np.linalg.norm(here)
         share = np.where(np.isfinite(share), share, 0.0)
         worst, second = int(np.argmax(share)), float(np.sort(share)[-2:][0])
         if held >= fewest and not share[worst] > max(LEAST_CHANGE, STANDS_OUT * second):
             break
-        others, sds = np.delete(others, worst), np.delete(sds, worst)
+        others, sds = others.without([others.places[worst]]), np.delete(sds, worst)
     return others
 
 
-def sparse_columns(
-    density: CountedDensity, found: Maximum, elsewhere: Array, others: Coordinates
-) -> Columns:
-    """Of Hessians in the others that vanish where those at a maximum and at another point do."""
-    columns = each_column(len(others))
-    inverse = solve_triangular(found.root, np.eye(len(others)))
-    H = [inverse.T @ inverse]
-    with np.errstate(all="ignore"):
-        there = _curvature(density, elsewhere, others, DIFFERENCE * found.sds, columns)
-    return few_columns(np.array([*H, there[2]])) if there is not None else columns
-
-
-def with_shifted_modes(
-    density: CountedDensity, found: Maximum, columns: Columns, others: Coordinates
-) -> Coordinates:
-    """Those of ``others`` whose own law is elsewhere than the maximum of all, the most first: log σ
-    of a residual, as effects that are fitted leave less of it.
+def with_shifted_modes(density: CountedDensity, found: Maximum) -> Coordinates:
+    """Those of x whose own law is elsewhere than the maximum of all, the most first: log σ of a
+    residual, as effects that are fitted leave less of it.
 
     With the rest integrated out by Laplace's method θ_k has another term, −log|Λ|/2: its slope
-    times the sd of θ_k is by how many sds the mode moves.
+    times the sd of θ_k is by how many sds the mode moves. Of what most others are coupled with.
     """
-    sds = np.linalg.norm(found.root, axis=1)
-    shifts = np.zeros(len(others))
-    for k, sd in enumerate(sds):
+    others = found.others
+    sds = np.sqrt(np.diag(np.linalg.inv(found.precision)))
+    looked_at = np.flatnonzero(np.isin(others.places, others.shared(MOST_SHARED)))
+    shifts = np.zeros(len(looked_at))
+    for n, k in enumerate(looked_at):
         ends = []
-        for step in (-sd, sd):
+        for step in (-sds[k], sds[k]):
             at = found.theta.copy()
-            at[others[k]] += step
+            at[others.places[k]] += step
             with np.errstate(all="ignore"):
-                there = _curvature(density, at, others, DIFFERENCE * found.sds, columns)
+                there = _curvature(density, at, others, DIFFERENCE * found.sds)
             if there is None:
                 break
             rest = np.delete(np.delete(there[2], k, axis=0), k, axis=1)
             ends.append(np.linalg.slogdet(rest)[1])
         if len(ends) == 2:
-            shifts[k] = abs(ends[1] - ends[0]) / 4
+            shifts[n] = abs(ends[1] - ends[0]) / 4
     most = np.argsort(-shifts, kind="stable")
-    return others[most[shifts[most] > MOST_SHIFT]]
+    return others.places[looked_at[most[shifts[most] > MOST_SHIFT]]]
 
 
 def _curvature(
-    density: CountedDensity, at: Array, others: Coordinates, h: Array, columns: Columns
+    density: CountedDensity, at: Array, others: Others, h: Array
 ) -> tuple[float, Array, Array] | None:
-    """log p̃, score and Hessian in the others, by differences of steps ``h``; None where one is not
-    finite. Of second order, at half the scores of `DifferenceHessian`: a law is drawn from, and
-    weights correct it."""
+    """log p̃, score and Hessian in x, by differences of steps ``h``; None where one is not finite.
+    Of second order, at half the scores of `DifferenceHessian`: a law is drawn from, and weights
+    correct it."""
+    columns = others.columns
     along = np.zeros((len(columns), len(at)))
-    along[:, others] = steps_of(columns, h)
+    along[:, others.places] = steps_of(columns, h)
     try:
         log_p, scores = density.log_density_gradient(np.vstack([at, at + along, at - along]))
     except RAISED:  # such numbers are an error there: the side ends before
         return None
-    scores = scores[:, others]
+    scores = scores[:, others.places]
     plus, minus = np.split(scores[1:], 2)
-    H = hessian_from(columns, (plus - minus) / 2, h)
+    H = np.where(others.coupled, hessian_from(columns, (plus - minus) / 2, h), 0.0)
     if not (np.isfinite(log_p[0]) and np.isfinite(H).all() and np.isfinite(scores[0]).all()):
         return None
     return float(log_p[0]), scores[0], H

@@ -22,12 +22,10 @@ from functools import cached_property
 
 import numpy as np
 from scipy.interpolate import CubicSpline
-from scipy.linalg import solve_triangular
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.hierarchical.columns import Columns
 from pymc_ext.variational.hierarchical.law import (
     LawAlong,
     Terms,
@@ -35,15 +33,16 @@ from pymc_ext.variational.hierarchical.law import (
     box_of,
     cell_in,
     place_between,
+    smooth,
 )
 from pymc_ext.variational.hierarchical.maxima import (
     FIRST_STEPS,
-    Coordinates,
     Maximum,
+    coupled,
     maxima_along,
     maximum_near,
-    sparse_columns,
 )
+from pymc_ext.variational.hierarchical.others import Coordinates, Others
 
 STEP, FEWEST = 0.5, 4  # first step between places, in sds of the draws; places of a cubic spline
 # Nats below the highest place at which a side ends, for each governor: less than .1 % lies beyond,
@@ -93,19 +92,12 @@ class Scan(ByValue):
         mass /= mass.sum()
         return float(np.sqrt(mass @ (self.nodes - mass @ self.nodes) ** 2))
 
-    def terms(self, others: Coordinates, origin: Array) -> Terms:
-        """At the nodes, x measured from ``origin`` (D − G,)."""
-        x = self._between([found.theta[others] - origin for found in self.maxima])
-        diagonals = [np.diag(found.root) for found in self.maxima]
-        # what varies by many powers of ten goes by its logarithm, the rest is smooth
-        unit = [found.root / d for found, d in zip(self.maxima, diagonals, strict=True)]
-        roots = self._between(unit) * np.exp(self._between(np.log(diagonals)))[:, None]
-        one = np.eye(len(others))
-        inverse = np.array([solve_triangular(root, one) for root in roots])
-        highest = self._between([found.log_density for found in self.maxima])
-        return Terms.around(x, highest, np.swapaxes(inverse, 1, 2))
+    def terms(self, origin: Array) -> Terms:
+        """At the nodes, x measured from ``origin`` (k,)."""
+        pattern = self.maxima[0].others.pattern
+        return Terms.of_smooth(pattern, self._between(smooth(self.maxima, origin)))
 
-    def _between(self, values: Sequence[float | Array] | Array) -> Array:
+    def _between(self, values: Sequence[float] | Array) -> Array:
         """Of maxima, at the nodes."""
         return np.asarray(CubicSpline(self.places, np.asarray(values))(self.nodes))
 
@@ -151,8 +143,8 @@ class NestedLaplace(LawAlong):
     @cached_property
     def terms(self) -> tuple[Terms, ...]:
         """Of each scan, at its nodes, less those of the middle but for one."""
-        middle = Terms.of_maxima([self.middle], self.others, self.origin)
-        first, *more = (scan.terms(self.others, self.origin) for scan in self.scans)
+        middle = Terms.of_maxima([self.middle], self.origin)
+        first, *more = (scan.terms(self.origin) for scan in self.scans)
         return first, *(terms.plus(middle, -1) for terms in more)
 
     def terms_at(self, t: Array) -> Terms:
@@ -175,39 +167,37 @@ def cells_along(scans: Sequence[Scan], most: int) -> tuple[tuple[Array, ...], Ar
 
 
 def nested_laplace(
-    density: CountedDensity, theta: Array, governors: Sequence[int], order: Coordinates
+    density: CountedDensity, start: Middle, governors: Sequence[int]
 ) -> NestedLaplace | None:
-    """Along governors, around draws ``theta`` (N, D), from the middle of these outwards.
+    """Along governors, from the middle of draws outwards.
 
-    None where the others have no maximum given them, or where the law is nothing like p.
+    None where a side of one has too few maxima, or where the law is nothing like p.
 
     Parameters
     ----------
     density
         log p̃ and its score.
-    theta
-        Draws that hold the bulk.
+    start
+        With all else free.
     governors
         Places of t in θ, one at least.
-    order
-        All coordinates, (D,), what governs before what it governs.
 
     Examples
     --------
     >>> from pymc_ext.density import CallableDensity
     >>> wide = np.array([2.0, 1.0])  # sds of independent normals
-    >>> normal = CallableDensity(
+    >>> normal = CountedDensity(CallableDensity(
     ...     lambda x: -0.5 * ((x / wide) ** 2).sum(1), lambda x: -x / wide**2, dimension=2
-    ... )
+    ... ))
     >>> draws = np.random.default_rng(1).uniform(-1, 1, (100, 2))
-    >>> nested_laplace(CountedDensity(normal), draws, [0], np.arange(2)).sd_along.round(1)
+    >>> start = Middle.of(normal, draws, [0], np.array([1]))
+    >>> nested_laplace(normal, start, [0]).sd_along.round(1)
     array([2.])
     """
-    others = np.array([k for k in order[::-1] if k not in set(governors)])
-    found = scans_along(density, theta, governors, others)
-    if found is None:
+    scans = scans_along(density, start, governors)
+    if scans is None:
         return None
-    law = NestedLaplace(others, found.middle, found.scans)
+    law = NestedLaplace(start.maximum, scans)
     return law if law.fits(density) else None
 
 
@@ -220,57 +210,72 @@ def middle_of(theta: Array, along: Sequence[int]) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True)
-class Scans:
-    """Of some governors.
+class Middle:
+    """Where scans start: the maximum of all that moves, in the middle of draws along the rest.
 
     Parameters
     ----------
-    middle
-        Where they start.
-    scans
-        Of each governor.
-    columns
-        Of a Hessian's differences.
+    maximum
+        The point.
+    sds
+        Of the draws, (D,).
     """
 
-    middle: Maximum
-    scans: tuple[Scan, ...]
-    columns: Columns
+    maximum: Maximum
+    sds: Array
 
+    @classmethod
+    def of(
+        cls,
+        density: CountedDensity,
+        theta: Array,
+        along: Sequence[int],
+        others: Coordinates | Others,
+    ) -> Middle | None:
+        """In the middle of draws ``theta`` (N, D) along governors; None where there is none.
 
-def maximum_in_middle(
-    density: CountedDensity, theta: Array, along: Sequence[int], others: Coordinates
-) -> tuple[Maximum, Columns] | None:
-    """The maximum of ``others`` in the middle of draws ``theta`` (N, D) along governors, and a
-    Hessian's differences; None where there is none."""
-    middle, sds = middle_of(theta, along)
-    if not len(others) or not np.all(sds > 0):
-        return None
-    found = maximum_near(density, middle, conditional_sds(theta, others), others, FIRST_STEPS)
-    return None if found is None else (found, sparse_columns(density, found, theta[0], others))
+        Parameters
+        ----------
+        density
+            log p̃ and its score.
+        theta
+            Draws that hold the bulk.
+        along
+            Governors, places in θ.
+        others
+            What moves; where only their places are known, in an order in which the governed come
+            before what governs them, their couplings are looked for.
+        """
+        at, sds = middle_of(theta, along)
+        if not len(others) or not np.all(sds > 0):
+            return None
+        if not isinstance(others, Others):
+            own = conditional_sds(theta, others)
+            others = coupled(density, np.array([at, theta[0]]), own, others)
+        own = conditional_sds(theta, others.places)
+        found = maximum_near(density, at, own, others, FIRST_STEPS)
+        return None if found is None else cls(found, sds)
+
+    def holding(self, held: Sequence[int]) -> Middle:
+        """With more coordinates held, where they are."""
+        return Middle(self.maximum.holding(held), self.sds)
 
 
 def scans_along(
-    density: CountedDensity, theta: Array, governors: Sequence[int], others: Coordinates
-) -> Scans | None:
-    """The maximum of ``others`` in the middle of draws ``theta`` (N, D), and scans from there along
-    each governor, all that is neither held; None where they have no maximum."""
-    along = list(governors)
-    started = maximum_in_middle(density, theta, along, others)
-    if started is None:
-        return None
-    (found, columns), (_, sds) = started, middle_of(theta, along)
+    density: CountedDensity, start: Middle, governors: Sequence[int]
+) -> tuple[Scan, ...] | None:
+    """Along each governor all that is neither held; None where one has too few maxima."""
     scans = []
-    for j in along:
-        step, fall = STEP * sds[j], FALL * len(along)
-        maxima = maxima_along(density, found, j, others, step, fall, columns)
+    for j in governors:
+        step, fall = STEP * start.sds[j], FALL * len(governors)
+        maxima = maxima_along(density, start.maximum, j, step, fall)
         if len(maxima) < FEWEST:
             return None
         scans.append(Scan(j, maxima))
-    return Scans(found, tuple(scans), columns)
+    return tuple(scans)
 
 
-def conditional_sds(theta: Array, others: Coordinates) -> Array:
-    """Rough sds of the others given all else, (D − G,)."""
+def conditional_sds(theta: Array, places: Coordinates) -> Array:
+    """Rough sds of some coordinates, each given all else."""
     precision = np.linalg.pinv(np.cov(theta.T))
-    return 1 / np.sqrt(np.maximum(np.diag(precision)[others], 1e-300))
+    return 1 / np.sqrt(np.maximum(np.diag(precision)[places], 1e-300))

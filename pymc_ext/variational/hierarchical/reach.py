@@ -29,17 +29,24 @@ from pymc_ext.variational.gaussian.endless import RAISED
 from pymc_ext.variational.hierarchical.lattice import lattice_laplace
 from pymc_ext.variational.hierarchical.law import LawAlong
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.maxima import quadratic_part, with_shifted_modes
+from pymc_ext.variational.hierarchical.maxima import (
+    MOST_SHARED,
+    coupled,
+    quadratic_part,
+    with_shifted_modes,
+)
 from pymc_ext.variational.hierarchical.nested import (
+    Middle,
     conditional_sds,
-    maximum_in_middle,
     middle_of,
     nested_laplace,
     scans_along,
 )
+from pymc_ext.variational.hierarchical.others import Coordinates
 from pymc_ext.variational.hierarchical.slices import governors_of
 
-MOST_DIMENSIONS = 100  # a Hessian at each place takes up to 2 D scores
+MOST_DIMENSIONS = 300  # a maximum's Hessian is dense, and which of its entries are zero is looked
+# for by 4 D scores; beyond, maps are sparse too
 MOST_GOVERNORS = 3  # cells in a space of as many dimensions
 MOST_LOOK = 1_000  # scores, a quarter of those of a fit
 MOST_CROSSING = 5  # governors and correlations: three on a lattice, two that add up
@@ -84,7 +91,7 @@ def crossings(density: CountedDensity, theta: Array, along: Sequence[int]) -> ND
 
 def governors(q: HierarchicalMap, density: CountedDensity, theta: Array) -> list[int]:
     """Coordinates of θ that govern most, three at most, whose terms in log p̃ add up at draws
-    ``theta`` (N, D); none beyond 100 dimensions."""
+    ``theta`` (N, D); none beyond `MOST_DIMENSIONS`."""
     if q.dimension > MOST_DIMENSIONS:
         return []
     along = [int(q.order[place]) for place in governors_of(q)[:MOST_GOVERNORS]]
@@ -94,16 +101,13 @@ def governors(q: HierarchicalMap, density: CountedDensity, theta: Array) -> list
     return along
 
 
-def joined(
-    density: CountedDensity, q: HierarchicalMap, theta: Array, along: list[int]
-) -> list[int]:
+def joined(density: CountedDensity, start: Middle, theta: Array, along: list[int]) -> list[int]:
     """``along`` and what else has to be integrated out for a law, as a residual's sd, three at most
     whose terms add up; ``along`` where it would take more than `MOST_LOOK` scores to know."""
-    others = np.array([k for k in q.order[::-1] if k not in along])
-    started = maximum_in_middle(density, theta, along, others) if along else None
-    if started is None or 2 * len(others) * (2 * len(started[1]) + 1) > MOST_LOOK:
+    others = start.maximum.others
+    if 2 * min(MOST_SHARED, len(others)) * (2 * len(others.columns) + 1) > MOST_LOOK:
         return along
-    shifted = with_shifted_modes(density, *started, others).tolist()
+    shifted = with_shifted_modes(density, start.maximum).tolist()
     more = along + shifted[: MOST_GOVERNORS - len(along)]
     crossing = crossings(density, theta, more)
     while len(more) > len(along) and crossing[: len(more), : len(more)][-1].any():
@@ -118,23 +122,22 @@ def law_of_crossing(density: CountedDensity, q: HierarchicalMap, theta: Array) -
     most = [int(q.order[place]) for place in governors_of(q)[:MOST_GOVERNORS]]
     if q.dimension > MOST_DIMENSIONS or not most:
         return None
-    rest = np.array([k for k in q.order[::-1] if k not in most])
+    rest = _upwards(q, most)
     at, _ = middle_of(theta, most)
-    sds = conditional_sds(theta, rest)
+    others = coupled(density, np.array([at, theta[0]]), conditional_sds(theta, rest), rest)
+    sds = conditional_sds(theta, others.places)
     tried: list[list[int]] = []
     for fewest in (0, 1):  # given scales the others may have a maximum for one correlation only
-        rng = np.random.default_rng(0)
-        kept = quadratic_part(density, at, sds, rest, rng, fewest)
-        along = most + [int(k) for k in rest if k not in kept]
+        kept = quadratic_part(density, at, sds, others, np.random.default_rng(0), fewest)
+        along = most + [int(k) for k in others.places if k not in kept.places]
         if along in tried or len(along) > MOST_CROSSING:
             break
         tried.append(list(along))
-        others = np.array([k for k in rest if k not in along])
-        started = maximum_in_middle(density, theta, along, others)
-        if started is None:
+        start = Middle.of(density, theta, along, kept)
+        if start is None:
             continue
-        found, columns = started
-        along += with_shifted_modes(density, found, columns, others).tolist()
+        shifted = with_shifted_modes(density, start.maximum).tolist()
+        along += shifted
         if len(along) > MOST_CROSSING:
             continue
         crossing = crossings(density, theta, along)
@@ -144,20 +147,30 @@ def law_of_crossing(density: CountedDensity, q: HierarchicalMap, theta: Array) -
             continue
         on_lattice = [j for j, own in zip(along, together, strict=True) if own]
         adding = [j for j, own in zip(along, together, strict=True) if not own]
-        law = lattice_laplace(density, theta, on_lattice, adding, q.order)
+        law = lattice_laplace(density, start.holding(shifted), on_lattice, adding)
         if law is not None:
             return law
     return None
 
 
+def _upwards(q: HierarchicalMap, along: Sequence[int]) -> Coordinates:
+    """All coordinates but ``along``, the governed before what governs them."""
+    return np.array([k for k in q.order[::-1] if k not in along], dtype=int)
+
+
 def law_of_governors(density: CountedDensity, q: HierarchicalMap, theta: Array) -> LawAlong | None:
     """Along what governs most, around draws ``theta`` (N, D): of three governors, or as many as
-    the others have a maximum given them. None beyond 100 dimensions."""
-    along = joined(density, q, theta, governors(q, density, theta))
+    the others have a maximum given them. None beyond `MOST_DIMENSIONS`."""
+    along = governors(q, density, theta)
     while along:
-        law = nested_laplace(density, theta, along, q.order)
-        if law is not None:
-            return law
+        start = Middle.of(density, theta, along, _upwards(q, along))
+        if start is not None:
+            more = joined(density, start, theta, along)
+            for count in range(len(more), len(along) - 1, -1):
+                held = more[:count]
+                law = nested_laplace(density, start.holding(held[len(along) :]), held)
+                if law is not None:
+                    return law
         along.pop()
     return None
 
@@ -170,28 +183,34 @@ def early_law(
     z = rng.standard_normal((JUDGED, q.latent_dimension))
     theta, _ = q.forward(z)
 
-    def serves(law: LawAlong | None) -> bool:
+    def good_draws(law: LawAlong | None) -> Array | None:
         if law is None:
-            return False
+            return None
         fresh = fresh_draws(law, density, rng, JUDGED)
+        drawn = DrawnAgain(law, fresh)
         good = fresh.khat < KHAT_GOOD and fresh.ess > BULK_SHARE * JUDGED
-        return good and DrawnAgain(law, fresh).doubtful().worst < KHAT_USABLE
+        if not (good and drawn.doubtful().worst < KHAT_USABLE):
+            return None
+        return _resampled(np.concatenate(list(drawn.theta())), drawn.weights)
 
+    law, serves = None, False
     along = governors(q, density, theta)
-    law = nested_laplace(density, theta, along, q.order) if along else None
-    if serves(law):
-        return law, True
-    more = joined(density, q, theta, along)
-    if len(more) > len(along):
-        wider = nested_laplace(density, theta, more, q.order)
-        if serves(wider):
-            return wider, True
-        law = wider or law
+    start = Middle.of(density, theta, along, _upwards(q, along)) if along else None
+    if start is not None:
+        law = nested_laplace(density, start, along)
+        good = good_draws(law)
+        if good is None:
+            more = joined(density, start, theta, along)
+            if len(more) > len(along):
+                wider = nested_laplace(density, start.holding(more[len(along) :]), more)
+                good, law = good_draws(wider), wider or law
+        if good is not None:
+            theta, serves = good, True
     if not is_of_all(law, q) and not has_spread(density, q, theta):
         crossed = law_of_crossing(density, q, theta)
         if crossed is not None:
-            return crossed, serves(crossed)
-    return law, False
+            return crossed, good_draws(crossed) is not None
+    return law, serves
 
 
 def scanned_spreads(
@@ -205,19 +224,21 @@ def scanned_spreads(
     """
     most = [int(q.order[place]) for place in governors_of(q)]
     governed = q.order[np.flatnonzero(q.scales.any(axis=1))]
-    others = np.array([k for k in governed[::-1] if k not in most], dtype=int)
-    if q.dimension > MOST_DIMENSIONS or not most or not len(others):
+    places = np.array([k for k in governed[::-1] if k not in most], dtype=int)
+    if q.dimension > MOST_DIMENSIONS or not most or not len(places):
         return []
     along = most[:MOST_GOVERNORS]
     at, _ = middle_of(theta, along)
-    rng = np.random.default_rng(0)
-    others = quadratic_part(density, at, conditional_sds(theta, others), others, rng)
-    found = scans_along(density, theta, along, others)
-    if found is None:
+    others = coupled(density, np.array([at, theta[0]]), conditional_sds(theta, places), places)
+    sds = conditional_sds(theta, others.places)
+    others = quadratic_part(density, at, sds, others, np.random.default_rng(0))
+    start = Middle.of(density, theta, along, others)
+    scans = None if start is None else scans_along(density, start, along)
+    if scans is None:
         return []
-    held = np.setdiff1d(np.arange(q.dimension), others)
+    held = np.setdiff1d(np.arange(q.dimension), others.places)
     spreads = []
-    for scan in found.scans:
+    for scan in scans:
         given = np.column_stack([np.ones(len(theta)), theta[:, held[held != scan.j]]])
         own = theta[:, scan.j]
         own = own - given @ np.linalg.lstsq(given, own, rcond=None)[0]
@@ -326,7 +347,8 @@ def reaching(
     theta, w = np.concatenate(list(drawn.theta())), drawn.weights
     law = law or law_of_governors(density, q, theta)
     crossed, known = None, judged.khat < KHAT_GOOD and drawn.doubtful().worst < KHAT_USABLE
-    if not is_of_all(law, q) and not (known and has_spread(density, q, _resampled(theta, w))):
+    looked_at = serves or is_of_all(law, q)
+    if not looked_at and not (known and has_spread(density, q, _resampled(theta, w))):
         crossed = law_of_crossing(density, q, theta)
     law = crossed or law
     if law is None:

@@ -10,11 +10,11 @@ from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.maths.psis import psislw
 from pymc_ext.variational.hierarchical import lattice
 from pymc_ext.variational.hierarchical.algorithm import LAW_SERVES, Hierarchical
-from pymc_ext.variational.hierarchical.lattice import LatticeLaplace, lattice_laplace
+from pymc_ext.variational.hierarchical.lattice import LatticeLaplace
 from pymc_ext.variational.hierarchical.law import Conditional
 from pymc_ext.variational.hierarchical.maxima import maximum_near, with_shifted_modes
-from pymc_ext.variational.hierarchical.nested import maximum_in_middle
 from pymc_ext.variational.hierarchical.reach import crossings
+from tests.pymc_ext.variational.hierarchical.laws import middle, on_lattice
 
 GROUPS = 12
 SCALES, CORRELATION, SIGMA = [2, 3], 4, 2 * GROUPS + 5  # places in θ
@@ -36,7 +36,7 @@ def exact() -> np.ndarray:
 def law() -> tuple[LatticeLaplace, int]:
     density = CountedDensity(target())
     crossing = [*SCALES, CORRELATION]
-    found = lattice_laplace(density, exact()[:2000], crossing, [SIGMA], ORDER)
+    found = on_lattice(density, exact()[:2000], crossing, [SIGMA], ORDER)
     assert found is not None
     return found, density.gradients
 
@@ -97,15 +97,18 @@ def test_between_places_in_a_neck_the_law_is_that_of_a_maximum_there() -> None:
     density = CountedDensity(target())
     for t in far:
         at = np.append(t, found.middle.theta[SIGMA])
-        given = Conditional.of(found.terms_at(at[None]))
+        given = Conditional.of(found.others.pattern, found.terms_at(at[None]))
         here = found.middle.theta.copy()
         here[found.governors] = at
-        here[found.others] = found.origin + given.draws(np.zeros((1, len(found.others))))[0]
-        sds = 1 / np.linalg.norm(given.root[0], axis=1)
+        places = found.others.places
+        here[places] = found.origin + given.draws(np.zeros((1, len(places))))[0]
+        own = np.tril(found.others.pattern.dense(given.root[:, 0]))
+        sds = 1 / np.linalg.norm(own, axis=1)
         there = maximum_near(density, here, sds, found.others)
-        off = np.linalg.solve(there.root, (here - there.theta)[found.others])
-        assert 0.5 * off @ off < 1.0
-        spread = np.linalg.svd(given.root[0].T @ there.root, compute_uv=False)
+        off = (here - there.theta)[places]
+        assert 0.5 * off @ there.precision @ off < 1.0
+        root = np.linalg.inv(np.linalg.cholesky(there.precision))
+        spread = np.linalg.svd(root @ own, compute_uv=False)
         assert 0.6 < spread.min() and spread.max() < 1.6
 
 
@@ -118,16 +121,15 @@ def test_who_crosses_whom_and_whose_mode_is_shifted() -> None:
     expected[:3, :3] = ~np.eye(3, dtype=bool)
     assert np.array_equal(crossing, expected)
     along = [*SCALES, CORRELATION]
-    others = np.array([k for k in ORDER[::-1] if k not in along])
-    found, columns = maximum_in_middle(density, draws, along, others)
-    assert len(columns) == 5  # two of a pair, both means and σ
-    assert with_shifted_modes(density, found, columns, others).tolist() == [SIGMA]
+    found = middle(density, draws, along, ORDER).maximum
+    assert len(found.others.columns) == 5  # two of a pair, both means and σ
+    assert with_shifted_modes(density, found).tolist() == [SIGMA]
 
 
 def test_too_many_places_are_none(monkeypatch) -> None:
     monkeypatch.setattr(lattice, "MOST_WORK", 500)
     density, draws = CountedDensity(target()), exact()[:2000]
-    assert lattice_laplace(density, draws, [*SCALES, CORRELATION], [SIGMA], ORDER) is None
+    assert on_lattice(density, draws, [*SCALES, CORRELATION], [SIGMA], ORDER) is None
 
 
 def test_without_a_maximum_there_is_none() -> None:
@@ -137,7 +139,7 @@ def test_without_a_maximum_there_is_none() -> None:
         dimension=3,
     )
     draws = np.random.default_rng(1).standard_normal((500, 3))
-    assert lattice_laplace(CountedDensity(flat), draws, [0, 1], [], np.arange(3)) is None
+    assert on_lattice(CountedDensity(flat), draws, [0, 1], [], np.arange(3)) is None
 
 
 @pytest.mark.parametrize("seed", [1, 2])
