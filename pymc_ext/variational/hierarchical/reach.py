@@ -60,7 +60,9 @@ LEAST_SD = 0.8
 # Draws at which two governors are moved by so many sds each, and the nats by which both together
 # may differ from the sum: levels of a hierarchy not centred multiply one another.
 CROSSED, FARTHER, MOST_CROSS = 16, 4.0, 1.0
-JUDGED = 1_000  # draws by which a law is judged: k̂ is known to .1
+# Draws by which a law is judged, of which k̂ is known to .1; the worst of a hundred coordinates' own
+# is large by chance, and four times as many tell.
+JUDGED = 1_000, 4_000
 
 
 def crossings(density: CountedDensity, theta: Array, along: Sequence[int]) -> NDArray[np.bool_]:
@@ -180,18 +182,20 @@ def early_law(
 ) -> tuple[LawAlong | None, bool]:
     """The law, and whether its draws are good ones of p by themselves, and know every mean and sd:
     few weights tell that."""
-    z = rng.standard_normal((JUDGED, q.latent_dimension))
+    z = rng.standard_normal((JUDGED[0], q.latent_dimension))
     theta, _ = q.forward(z)
 
     def good_draws(law: LawAlong | None) -> Array | None:
         if law is None:
             return None
-        fresh = fresh_draws(law, density, rng, JUDGED)
-        drawn = DrawnAgain(law, fresh)
-        good = fresh.khat < KHAT_GOOD and fresh.ess > BULK_SHARE * JUDGED
-        if not (good and drawn.doubtful().worst < KHAT_USABLE):
-            return None
-        return _resampled(np.concatenate(list(drawn.theta())), drawn.weights)
+        for draws in JUDGED:
+            fresh = fresh_draws(law, density, rng, draws)
+            if not (fresh.khat < KHAT_GOOD and fresh.ess > BULK_SHARE * draws):
+                return None
+            drawn = DrawnAgain(law, fresh)
+            if drawn.doubtful().worst < KHAT_USABLE:
+                return _resampled(np.concatenate(list(drawn.theta())), drawn.weights)
+        return None
 
     law, serves = None, False
     along = governors(q, density, theta)
