@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Literal, Never
 
 import numpy as np
 
 from bridge.answer import Advice, NoAnswerError
 from bridge.attempt import EXPECTED_FAILURES, Attempt
-from bridge.exact import BENT, COLD, WARM, Exact, exact_answer, in_a_flow
 from bridge.keywords import INSTEAD
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.families import EARLY
 from bridge.methods.method import Method
-from bridge.methods.named_draws import resampled, weighted
 from bridge.methods.named_groups import finish_of, in_turn
 from bridge.methods.options import options_text
 from bridge.methods.problems import GivenProblem, as_problem
 from bridge.methods.requested_groups import Requested, requests_of
 from bridge.methods.table import METHODS, find_approximations
+from bridge.rungs import answered
 from bridge.search import Search
 from bridge.verdict import REPETITIONS
-from pymc_ext.density.protocol import labels_of
-from pymc_ext.interrupts import Interrupts, is_interrupt
 from pymc_ext.keywords import refuse_keywords
 from pymc_ext.options import require_integer, require_memory, require_number
-from pymc_ext.sampling.diagnostics import unknown_moments
 from pymc_ext.sampling.options import Sampling
-from pymc_ext.sampling.prediction import in_words
-from pymc_ext.sampling.progress import at_work
 from pymc_ext.seeds import check_seed
 
 if TYPE_CHECKING:
@@ -47,14 +38,11 @@ if TYPE_CHECKING:
 
 __all__ = ["EXPECTED_FAILURES", "LADDER", "Advice", "Attempt", "NoAnswerError", "fit"]
 
-_log = logging.getLogger(__name__)
 # Then NUTS, as a flow takes up to 200,000 gradients where the map does not serve: NUTS was
 # predicted to take less in each of 200 runs on 40 posteriors with reference draws. The map is the
 # Gaussian where no more is needed, and its paths and batches take fewer gradients than a search for
 # modes with its Hessians: a median of 2,200 instead of 7,400 on 34 of these posteriors.
 LADDER = ("hierarchical",)
-FLOW = "bernstein"  # where a density is wanted
-IMPROPER = "the posterior is improper, so that there are none; NUTS did not run"
 
 
 def fit(
@@ -216,138 +204,15 @@ def fit(
     )  # fmt: skip
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     problem = as_problem(model, data)
-    search = Search(problem, khat, ess, 1 if effort is None else effort, fresh_draws, draws, seed)
+    search = Search(problem, khat, ess, effort, fresh_draws, draws, seed)
     for name, count in (("draws", draws), ("fresh_draws", fresh_draws)):
         require_memory(name, count, search.dimension or 1)
     finish = in_turn(
         finish_of(problem, posterior_predictive, observed_data),
         requests_of(problem, Requested(log_likelihood, log_prior, prior), draws, seed),
     )
-    with at_work(progressbar), Interrupts() as interrupts:
-        try:
-            for attempt in _rungs(search, chosen, effort, want):
-                attempt()
-                if interrupts.seen:  # a fit took it as its own end
-                    break
-        except KeyboardInterrupt:
-            interrupts.seen = True
-        if search.trusted:
-            answer = _of_weights(problem, search, draws, seed, ess)
-        elif interrupts.seen:
-            answer = _so_far(problem, search, draws, seed, ess)
-        else:
-            answer = _of_chains(problem, search, options, draws, seed, progressbar)
-            if interrupts.seen and answer.method == COLD:  # PyMC's sampler says nothing of it
-                short = "interrupted before all draws were made"
-                answer = replace(answer, doubts=(short, *answer.doubts))
+    answer = answered(search, chosen, options, want == "density", progressbar)
     return replace(answer, random_seed=random_seed, options=given, _finish=finish)
-
-
-def _rungs(
-    search: Search, chosen: Sequence[Method], effort: float | None, want: str
-) -> Iterator[Callable[[], None]]:
-    """Attempts at approximations, each where those before it leave it something to do."""
-    for method in chosen:
-        if effort is None or search.affordable(method):
-            yield partial(search.attempt, method)
-            if method is EARLY and search.ended_early:  # chains want the map, not the law's weights
-                yield partial(search.attempt, METHODS[EARLY.name])
-        if search.trusted or search.modes is not None or search.endless:
-            break
-    if search.endless:
-        return
-    if not search.trusted and search.looks_elsewhere():
-        yield partial(search.attempt, search.basins())
-    if not search.trusted and want == "density":
-        yield partial(search.attempt, METHODS[FLOW])
-
-
-def _so_far(problem: GivenProblem, search: Search, draws: int, seed: int, ess: float) -> Advice:
-    """Draws of the best fit before Ctrl-C. Raises KeyboardInterrupt where there is none."""
-    if search.found is None:
-        raise KeyboardInterrupt("interrupted before there was any approximation")
-    assert search.of_found is not None
-    found = f"{search.of_found.method}: {search.of_found.verdict}"
-    doubts = ("interrupted: these are weighted draws of the best approximation by then", found)
-    return replace(_of_weights(problem, search, draws, seed, ess), doubts=doubts)
-
-
-def _of_chains(
-    problem: GivenProblem,
-    search: Search,
-    options: Sampling,
-    draws: int,
-    seed: int,
-    progressbar: bool,
-) -> Advice:
-    """Draws of NUTS, in a flow's coordinates where those in the best fit's are not trusted; where
-    chains keep to modes of their own, those of the mixture that weighs them."""
-    if search.endless:
-        raise NoAnswerError(IMPROPER, tuple(search.attempts))
-    predicted = search.predicted
-    takes = "" if predicted is None else f", {in_words(predicted)} gradients"
-    _log.info("no approximation is good enough: running NUTS%s", takes)
-    begin = time.perf_counter()
-    try:
-        last = exact_answer(
-            problem, search.coordinates, search.modes, search.within(options), draws=draws,
-            seed=seed, progressbar=progressbar, improper=search.improper,
-            attempts=search.attempts,
-        )  # fmt: skip
-    except EXPECTED_FAILURES as error:
-        raise NoAnswerError(str(error), tuple(search.attempts)) from error
-    except KeyboardInterrupt:  # before any draw
-        return _so_far(problem, search, draws, seed, options.ess)
-    search.attempts.append(_ran(last, begin, predicted))
-    # a flow ends before a tail without moments that the first chains have seen: so do its chains
-    more = last.method == WARM and not last.interrupted and not last.heavy
-    if more and last.doubts and search.modes is None:
-        begin = time.perf_counter()
-        try:
-            bent = in_a_flow(problem, search.coordinates, options, seed=seed)
-        except (KeyboardInterrupt, SystemError) as error:
-            if not is_interrupt(error):
-                raise
-            bent, seconds = None, time.perf_counter() - begin
-            search.attempts.append(Attempt.without_answer(BENT, "interrupted", seconds))
-        if bent is not None:
-            attempt = _ran(bent, begin, None)
-            if bent.doubts:
-                refused = f"{attempt.verdict}; not trusted either: {bent.doubts[0]}"
-                attempt = replace(attempt, verdict=refused)
-            else:
-                last = bent
-            search.attempts.append(attempt)
-    if last.doubts and search.weighs_basins:  # chains that keep to their modes weigh none of them
-        answer = _of_weights(problem, search, draws, seed, options.ess)
-        assert search.of_found is not None
-        refused = f"{answer.method}: {search.of_found.verdict}"
-        return replace(answer, doubts=(refused, *last.doubts))
-    attempts = tuple(search.attempts)
-    return Advice(last.method, attempts, None, last.draws, last.doubts, last.heavy)
-
-
-def _of_weights(problem: GivenProblem, search: Search, draws: int, seed: int, ess: float) -> Advice:
-    """Draws of the best fit, resampled by its weights."""
-    found, best, w = search.found, search.of_found, search.weights
-    assert found is not None and best is not None
-    taken = resampled(problem, found, w, draws, seed)
-    heavy = unknown_moments(taken.values, ess, labels_of(found.target.density))
-    return Advice(
-        best.method,
-        tuple(search.attempts),
-        found,
-        taken,
-        heavy=heavy,
-        effective_draws=float(w.sum() ** 2 / (w**2).sum()),
-        _weighted=partial(weighted, problem, found, w, seed),
-    )
-
-
-def _ran(last: Exact, begin: float, predicted: int | None) -> Attempt:
-    """Chains that were run, as an attempt."""
-    made = Attempt.without_answer(last.method, last.verdict, time.perf_counter() - begin)
-    return replace(made, gradients=last.gradients, predicted=predicted)
 
 
 def _check(khat: float, draws: int, fresh_draws: int, effort: float | None, want: str) -> None:

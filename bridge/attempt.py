@@ -14,7 +14,7 @@ from bridge.errors import BridgeError
 from bridge.measures.khat import KHat
 from bridge.methods.families import FittedBy
 from bridge.methods.method import Fit, Method
-from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
+from bridge.methods.problems import GivenProblem
 from bridge.verdict import Judgement, by_weights
 from pymc_ext.density.protocol import value_names
 from pymc_ext.interrupts import is_interrupt
@@ -125,7 +125,7 @@ class Attempt:
 
 def attempted(
     method: Method,
-    problem: ModelProblem | StanProblem | DensityProblem,
+    problem: GivenProblem,
     limit: float,
     ess: float,
     draws: int,

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from bridge.attempt import Attempt, failure
 from bridge.methods.named_draws import NamedDraws, of_chains
-from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
+from bridge.methods.problems import DensityProblem, GivenProblem, StanProblem
 from bridge.methods.warm_nuts import FLOW_STEPS, expected_failures, sampled
 from bridge.stan.sampler import StanNUTS, takes
 from bridge.targets.draws import InferenceData
@@ -68,7 +68,7 @@ class Exact:
 
 
 def exact_answer(
-    problem: ModelProblem | StanProblem | DensityProblem,
+    problem: GivenProblem,
     transport: TransportMap | None,
     modes: MissedMass | None,
     options: Sampling,
@@ -134,7 +134,7 @@ def exact_answer(
 
 
 def _from_where_it_can(
-    problem: ModelProblem | StanProblem | DensityProblem,
+    problem: GivenProblem,
     transport: TransportMap | None,
     modes: MissedMass | None,
     options: Sampling,
@@ -156,7 +156,7 @@ def _from_where_it_can(
 
 
 def in_a_flow(
-    problem: ModelProblem | StanProblem | DensityProblem,
+    problem: GivenProblem,
     transport: TransportMap | None,
     options: Sampling,
     *,
@@ -196,7 +196,7 @@ def in_a_flow(
     return replace(found, method=BENT, gradients=gradients)
 
 
-def _no_sampler(problem: ModelProblem | StanProblem | DensityProblem) -> str | None:
+def _no_sampler(problem: GivenProblem) -> str | None:
     """Why no sampler of `pymc_ext.sampling` can run."""
     if find_spec("nutpie") is not None or isinstance(problem, DensityProblem):
         return None  # a density has no sampler of its own: what it lacks is said
@@ -206,7 +206,7 @@ def _no_sampler(problem: ModelProblem | StanProblem | DensityProblem) -> str | N
 
 
 def _warm(
-    problem: ModelProblem | StanProblem | DensityProblem,
+    problem: GivenProblem,
     transport: TransportMap | None,
     modes: MissedMass | None,
     options: Sampling,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted, is_expected
-from bridge.measures.khat import pareto_khat
+from bridge.measures.khat import KHat, pareto_khat
 from bridge.measures.limits import KHAT_WITHOUT_MEAN
 from bridge.methods.families import FittedBy
 from bridge.methods.method import Fit, Method
-from bridge.methods.problems import DensityProblem, ModelProblem, StanProblem
+from bridge.methods.problems import GivenProblem, ModelProblem
 from bridge.methods.table import METHODS
 from bridge.trust import forgotten, missed, short_tails
 from pymc_ext.density import DensityError, TransportMap
@@ -48,7 +48,8 @@ class Search:
     khat, ess
         The largest k̂ that is good enough, and what all fresh draws must be worth.
     effort
-        Gradients that approximations may take in vain, in those that NUTS is predicted to take.
+        Gradients that approximations may take in vain, in those that NUTS is predicted to take;
+        None: any number.
     fresh_draws
         Draws that each is judged by at most.
     draws
@@ -72,10 +73,10 @@ class Search:
 
     def __init__(
         self,
-        problem: ModelProblem | StanProblem | DensityProblem,
+        problem: GivenProblem,
         khat: float,
         ess: float,
-        effort: float,
+        effort: float | None,
         fresh_draws: int,
         draws: int,
         seed: int,
@@ -103,24 +104,9 @@ class Search:
             self.attempts,
         )  # fmt: skip
         if found is not None and k is not None:
-            outside: MissedMass | None = None
-            tails: tuple[str, ...] = ()
+            outside = None
             if attempt.good:
-                try:
-                    outside, cost = missed(found, k.log_marginal_is, self.seed)
-                    attempt = replace(attempt, search_gradients=cost)
-                    if outside is None and self.modes is not None:
-                        outside = forgotten(found, self.modes, self.seed)
-                    if outside is None:
-                        tails, more = short_tails(found, k.weights, self.law, self.seed)
-                        attempt = replace(attempt, search_gradients=cost + more)
-                except KeyboardInterrupt:
-                    attempt = replace(attempt, good=False, verdict=f"refused: {UNSEARCHED}")
-            if tails:
-                attempt = replace(attempt, good=False, verdict=f"refused: {tails[0]}")
-            if outside is not None:
-                attempt = replace(attempt, verdict=f"refused: {outside.sentence}")
-                self.modes = outside if self.modes is None else self.modes.and_more(outside)
+                attempt, outside = self._looked_outside(attempt, found, k)
             self.law = found.law or self.law
             self.trusted = attempt.good and outside is None and k.weights is not None
             best = self.found is None or attempt.elbo > self._elbo  # −∞ where p̃ has edges
@@ -131,11 +117,31 @@ class Search:
             _require_defined(self.problem)
         self.attempts.append(attempt)
 
+    def _looked_outside(
+        self, attempt: Attempt, found: Fit, k: KHat
+    ) -> tuple[Attempt, MissedMass | None]:
+        """The attempt as it stands after a search for what it misses, and modes outside it."""
+        try:
+            outside, cost = missed(found, k.log_marginal_is, self.seed)
+            attempt = replace(attempt, search_gradients=cost)
+            if outside is None and self.modes is not None:
+                outside = forgotten(found, self.modes, self.seed)
+            if outside is not None:
+                self.modes = outside if self.modes is None else self.modes.and_more(outside)
+                return replace(attempt, verdict=f"refused: {outside.sentence}"), outside
+            tails, more = short_tails(found, k.weights, self.law, self.seed)
+        except KeyboardInterrupt:
+            return replace(attempt, good=False, verdict=f"refused: {UNSEARCHED}"), None
+        attempt = replace(attempt, search_gradients=cost + more)
+        if tails:
+            attempt = replace(attempt, good=False, verdict=f"refused: {tails[0]}")
+        return attempt, None
+
     def affordable(self, method: Method) -> bool:
         """Whether it may run; where not, that is noted among the attempts."""
-        spent, predicted = sum(attempt.all_gradients for attempt in self.attempts), self.predicted
-        if not self.attempts or predicted is None:
+        if self.effort is None or not self.attempts or (predicted := self.predicted) is None:
             return True
+        spent = sum(attempt.all_gradients for attempt in self.attempts)
         if spent + (method.gradients or 0) <= self.effort * predicted:
             return True
         takes = "" if method.gradients is None else f", it takes some {method.gradients:,}"

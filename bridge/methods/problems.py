@@ -243,7 +243,7 @@ def as_problem(
     DensityError
         Neither of them, or a density that lacks a member.
     """
-    if isinstance(model, ModelProblem | StanProblem | DensityProblem):
+    if isinstance(model, GivenProblem):
         return model
     if model is None or is_bambi(model) or _is_pymc_model(model):
         if data is not None:

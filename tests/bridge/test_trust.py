@@ -136,7 +136,7 @@ def refused(monkeypatch):
 def test_an_interrupt_is_the_end(refused, monkeypatch) -> None:
     model, changes = refused
     changes["stop_reason"] = attempts.INTERRUPTED
-    monkeypatch.setattr("bridge.advice.in_a_flow", lambda *a, **o: pytest.fail("it goes on"))
+    monkeypatch.setattr("bridge.rungs.in_a_flow", lambda *a, **o: pytest.fail("it goes on"))
     advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
     assert advice.attempts[-1].method == advice.method == "warm-nuts" and not advice.trusted
 
@@ -171,7 +171,7 @@ class Interrupted:
 
 
 def test_an_interrupt_before_chains_hands_back_the_best_so_far(monkeypatch) -> None:
-    monkeypatch.setattr("bridge.advice.exact_answer", lambda *a, **o: pytest.fail("it goes on"))
+    monkeypatch.setattr("bridge.rungs.exact_answer", lambda *a, **o: pytest.fail("it goes on"))
     with pytest.raises(KeyboardInterrupt, match="before there was any approximation"):
         bridge.fit(Interrupted(at=3).density, random_seed=1)
     before = signal.getsignal(signal.SIGINT)
@@ -214,7 +214,7 @@ def test_an_interrupt_before_the_first_draw_of_chains_leaves_the_approximation(m
     def interrupted(*args, **options):
         raise KeyboardInterrupt("interrupted before the chains had drawn anything")
 
-    monkeypatch.setattr("bridge.advice.exact_answer", interrupted)
+    monkeypatch.setattr("bridge.rungs.exact_answer", interrupted)
     advice = bridge.fit(Interrupted(at=-1).density, random_seed=1)
     assert not advice.trusted and advice.method == "hierarchical"
     assert advice.doubts[0].startswith("interrupted")
@@ -228,14 +228,14 @@ def test_an_interrupted_flow_leaves_the_chains_before_it(refused, monkeypatch) -
             raise SystemError("a call returned a result with an exception set") from error
 
     model, _ = refused
-    monkeypatch.setattr("bridge.advice.in_a_flow", interrupted)
+    monkeypatch.setattr("bridge.rungs.in_a_flow", interrupted)
     advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
     assert advice.method == "warm-nuts" and advice.attempts[-1].verdict == "interrupted"
 
     def broken(*args, **options):
         raise SystemError("something else")
 
-    monkeypatch.setattr("bridge.advice.in_a_flow", broken)
+    monkeypatch.setattr("bridge.rungs.in_a_flow", broken)
     with pytest.raises(SystemError, match="something else"):
         bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
 

@@ -1,0 +1,181 @@
+"""The rungs of `bridge.fit`, from cheap to rich, and the answer of the one that serves."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from bridge.answer import Advice, NoAnswerError
+from bridge.attempt import EXPECTED_FAILURES, Attempt
+from bridge.exact import BENT, COLD, WARM, Exact, exact_answer, in_a_flow
+from bridge.methods.families import EARLY
+from bridge.methods.method import Method
+from bridge.methods.named_draws import resampled, weighted
+from bridge.methods.table import METHODS
+from bridge.search import Search
+from pymc_ext.density.protocol import labels_of
+from pymc_ext.interrupts import Interrupts, is_interrupt
+from pymc_ext.sampling.diagnostics import unknown_moments
+from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.prediction import in_words
+from pymc_ext.sampling.progress import at_work
+
+__all__ = ["answered"]
+
+_log = logging.getLogger(__name__)
+FLOW = "bernstein"  # where a density is wanted
+IMPROPER = "the posterior is improper, so that there are none; NUTS did not run"
+
+
+def answered(
+    search: Search, methods: Sequence[Method], options: Sampling, density: bool, progressbar: bool
+) -> Advice:
+    """Draws of the first approximation that is trusted, else of chains.
+
+    Parameters
+    ----------
+    search
+        What is known of the posterior; nothing yet.
+    methods
+        Approximations in their order.
+    options
+        Of chains.
+    density
+        Whether a normalised q is wanted, so that a flow is tried before chains.
+    progressbar
+        Whether a line says what is done.
+
+    Raises
+    ------
+    NoAnswerError
+        The posterior is improper, or nothing gave draws.
+    KeyboardInterrupt
+        Ctrl-C before there was any approximation.
+    """
+    with at_work(progressbar), Interrupts() as interrupts:
+        try:
+            for attempt in _approximations(search, methods, density):
+                attempt()
+                if interrupts.seen:  # a fit took it as its own end
+                    break
+        except KeyboardInterrupt:
+            interrupts.seen = True
+        if search.trusted:
+            return _of_weights(search)
+        if interrupts.seen:
+            return _so_far(search)
+        answer = _of_chains(search, options, progressbar)
+        if interrupts.seen and answer.method == COLD:  # PyMC's sampler says nothing of it
+            short = "interrupted before all draws were made"
+            return replace(answer, doubts=(short, *answer.doubts))
+        return answer
+
+
+def _approximations(
+    search: Search, methods: Sequence[Method], density: bool
+) -> Iterator[Callable[[], None]]:
+    """Attempts at approximations, each where those before it leave it something to do."""
+    for method in methods:
+        if search.affordable(method):
+            yield partial(search.attempt, method)
+            if method is EARLY and search.ended_early:  # chains want the map, not the law's weights
+                yield partial(search.attempt, METHODS[EARLY.name])
+        if search.trusted or search.modes is not None or search.endless:
+            break
+    if search.endless:
+        return
+    if not search.trusted and search.looks_elsewhere():
+        yield partial(search.attempt, search.basins())
+    if not search.trusted and density:
+        yield partial(search.attempt, METHODS[FLOW])
+
+
+def _of_weights(search: Search) -> Advice:
+    """Draws of the best fit, resampled by its weights."""
+    found, best, w = search.found, search.of_found, search.weights
+    assert found is not None and best is not None
+    taken = resampled(search.problem, found, w, search.draws, search.seed)
+    heavy = unknown_moments(taken.values, search.ess, labels_of(found.target.density))
+    return Advice(
+        best.method,
+        tuple(search.attempts),
+        found,
+        taken,
+        heavy=heavy,
+        effective_draws=float(w.sum() ** 2 / (w**2).sum()),
+        _weighted=partial(weighted, search.problem, found, w, search.seed),
+    )
+
+
+def _so_far(search: Search) -> Advice:
+    """Draws of the best fit before Ctrl-C. Raises KeyboardInterrupt where there is none."""
+    if search.of_found is None:
+        raise KeyboardInterrupt("interrupted before there was any approximation")
+    found = f"{search.of_found.method}: {search.of_found.verdict}"
+    doubts = ("interrupted: these are weighted draws of the best approximation by then", found)
+    return replace(_of_weights(search), doubts=doubts)
+
+
+def _of_chains(search: Search, options: Sampling, progressbar: bool) -> Advice:
+    """Draws of NUTS, in a flow's coordinates where those in the best fit's are not trusted; where
+    chains keep to modes of their own, those of the mixture that weighs them."""
+    if search.endless:
+        raise NoAnswerError(IMPROPER, tuple(search.attempts))
+    predicted = search.predicted
+    takes = "" if predicted is None else f", {in_words(predicted)} gradients"
+    _log.info("no approximation is good enough: running NUTS%s", takes)
+    begin = time.perf_counter()
+    try:
+        last = exact_answer(
+            search.problem, search.coordinates, search.modes, search.within(options),
+            draws=search.draws, seed=search.seed, progressbar=progressbar,
+            improper=search.improper, attempts=search.attempts,
+        )  # fmt: skip
+    except EXPECTED_FAILURES as error:
+        raise NoAnswerError(str(error), tuple(search.attempts)) from error
+    except KeyboardInterrupt:  # before any draw
+        return _so_far(search)
+    search.attempts.append(_ran(last, begin, predicted))
+    last = _in_a_flow(search, options, last) or last
+    if last.doubts and search.weighs_basins:  # chains that keep to their modes weigh none of them
+        answer = _of_weights(search)
+        assert search.of_found is not None
+        refused = f"{answer.method}: {search.of_found.verdict}"
+        return replace(answer, doubts=(refused, *last.doubts))
+    attempts = tuple(search.attempts)
+    return Advice(last.method, attempts, None, last.draws, last.doubts, last.heavy)
+
+
+def _in_a_flow(search: Search, options: Sampling, before: Exact) -> Exact | None:
+    """Chains in a flow's coordinates, where they are trusted and those before them are not."""
+    if before.method != WARM or before.interrupted or not before.doubts:
+        return None
+    # a flow ends before a tail without moments that the first chains have seen: so do its chains
+    if before.heavy or search.modes is not None:
+        return None
+    begin = time.perf_counter()
+    try:
+        found = in_a_flow(search.problem, search.coordinates, options, seed=search.seed)
+    except (KeyboardInterrupt, SystemError) as error:
+        if not is_interrupt(error):
+            raise
+        seconds = time.perf_counter() - begin
+        search.attempts.append(Attempt.without_answer(BENT, "interrupted", seconds))
+        return None
+    if found is None:
+        return None
+    attempt = _ran(found, begin, None)
+    if found.doubts:
+        refused = f"{attempt.verdict}; not trusted either: {found.doubts[0]}"
+        attempt = replace(attempt, verdict=refused)
+    search.attempts.append(attempt)
+    return None if found.doubts else found
+
+
+def _ran(last: Exact, begin: float, predicted: int | None) -> Attempt:
+    """Chains that were run, as an attempt."""
+    made = Attempt.without_answer(last.method, last.verdict, time.perf_counter() - begin)
+    return replace(made, gradients=last.gradients, predicted=predicted)
