@@ -1,75 +1,17 @@
-"""Checks of the arrays users pass, and draws as InferenceData."""
+"""Checks of the arrays users pass."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import cast
 
 import numpy as np
-import pymc as pm
 import pytensor.tensor as pt
-import xarray as xr
 from numpy.typing import ArrayLike
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor import TensorVariable
 
-from pymc_ext.arviz_versions import ArvizData, from_groups
-
 Matrix = np.ndarray | TensorVariable  # TensorVariable: a variable of a model, or `pm.Data`
 Inputs = ArrayLike | TensorVariable  # what users pass as a matrix
-OWN_NAMES = ("chain", "draw", "class", "f", "mean", "y")  # of sample_predictions
-
-
-def draw_latents(rng: np.random.Generator, mu: np.ndarray, cov: np.ndarray, n: int) -> np.ndarray:
-    """n draws of N(mu, cov), (n, n*) or (n, n*, L); cov may be singular."""
-    values, vectors = np.linalg.eigh(cov)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
-    z = rng.standard_normal((n, *mu.T.shape))
-    return (
-        mu + np.moveaxis(np.einsum("...ij,n...j->n...i", root, z), 1, -1)
-        if mu.ndim > 1
-        else (mu + z @ root.T)
-    )
-
-
-def posterior_draws(idata: ArvizData | xr.Dataset) -> xr.Dataset:
-    """The group posterior, or the data set given; raises ValueError where there are no draws."""
-    found = idata if isinstance(idata, xr.Dataset) else getattr(idata, "posterior", None)
-    if found is None or not {"chain", "draw"} <= set(found.dims):
-        raise ValueError(
-            "idata must hold posterior draws (chain, draw): pass what pm.sample returned, got "
-            f"{type(idata).__name__} without them"
-        )
-    return found
-
-
-def row_labels(model: pm.Model, dims: str, n: int) -> dict[str, np.ndarray]:
-    """Coords of n rows where the model has that dimension.
-
-    Raises
-    ------
-    ValueError
-        Its length differs, or the name is one of the result's own.
-    """
-    if dims in OWN_NAMES:
-        raise ValueError(f"dims must not be {dims!r}, a name of the result's own: pass another")
-    labels = model.coords.get(dims)
-    if labels is None:
-        return {}
-    if len(labels) != n:
-        raise ValueError(
-            f"dimension {dims!r} of the model has {len(labels)} entries, Xnew has {n} rows: pass "
-            "dims= another name"
-        )
-    return {dims: np.asarray(labels)}
-
-
-def predictions(
-    variables: dict[str, np.ndarray], rows: str, coords: Mapping[str, np.ndarray]
-) -> ArvizData:
-    """Group posterior_predictive of arrays (chain, draw, n*) or (chain, draw, n*, K)."""
-    dims = {name: [rows, "class"][: v.ndim - 2] for name, v in variables.items()}
-    return from_groups({"posterior_predictive": variables}, dims=dims, coords=dict(coords))
 
 
 def as_matrix(X: Inputs, name: str, columns: int | None = None) -> Matrix:

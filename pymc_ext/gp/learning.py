@@ -6,19 +6,16 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypedDict
 
 import numpy as np
 import pymc as pm
-from scipy.optimize import minimize
 
-from pymc_ext.gp.errors import ConvergenceError, ImproperPosteriorError
 from pymc_ext.gp.graph import HyperparameterGraph
-from pymc_ext.gp.loops import Adam, Found, Watch, alternate, minibatch
+from pymc_ext.gp.lbfgs import climb
+from pymc_ext.gp.loops import Adam, alternate, minibatch
 from pymc_ext.gp.model import Approximate
 from pymc_ext.gp.points import Point, refuse_other_observations, sources
 from pymc_ext.gp.search_space import active_bounds, box_of, start_values
-from pymc_ext.gp.solver import Solver
 from pymc_ext.models.context import context
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.monitor import Monitor
@@ -26,19 +23,6 @@ from pymc_ext.variational.core.monitor import Monitor
 logger = logging.getLogger(__name__)
 
 METHODS = ("l-bfgs", "alternating", "minibatch")
-# Reach of one L-BFGS run: its line search else leaps to far and lower maxima. A choice: of six
-# starts (logit and Student-t, n = 60) all windows of .5 to 24 lead to the same maximum, but for one
-# at a lengthscale of .02, from which this one alone stops below it, and says so
-WINDOW = 1.0
-# Smallest relative gain of a step: no window is searched to the end whose maximum is at its edge. A
-# choice: ten times either way take 0 to 4 gradients more or less from the other five
-FIRST_GAIN, LAST_GAIN = 1e-4, 1e-9
-STEEP = 0.1  # nats a unit of θ: no maximum (a choice: half and twice tell the same)
-ABNORMAL = 2  # SciPy's status of a line search that failed
-ROUGH = (
-    "the line search found nothing better: the evidence jumps (where the posterior has several "
-    "modes) or is rough (a coarse tolerance of the rule); compare other starts"
-)
 
 
 @dataclass(frozen=True)
@@ -149,24 +133,17 @@ def fit_hyperparameters(
     Li, John & Solin (2023), section 3 and figure 3, arXiv:2306.04201.
     """
     _check_method(gp, method)
-    sizes = {
-        "max_iterations": max_iterations, "e_steps": e_steps, "m_steps": m_steps,
-        "batch_size": batch_size,
-    }  # fmt: skip
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} must be >= 1, got {size}")
-    for name, rate in (("learning_rate", learning_rate), ("tolerance", tolerance)):
-        if not rate > 0:
-            raise ValueError(f"{name} must be > 0, got {rate}")
+    _check_sizes(
+        max_iterations=max_iterations, e_steps=e_steps, m_steps=m_steps, batch_size=batch_size
+    )
+    _check_rates(learning_rate=learning_rate, tolerance=tolerance)
     model = context(model)
     _check_model(gp, method, model)
     graph = gp.graph(model)
     refuse_other_observations(gp.observed, model)
     values = start_values(graph, start or {})
-    theta = graph.flatten(values)
     box = box_of(graph, bounds or {}, values)
-    theta = np.clip(theta, *box)
+    theta = np.clip(graph.flatten(values), *box)
     log_prior = graph.forward(theta)[1]
     if not np.isfinite(log_prior):
         raise ValueError(f"the log prior is {log_prior} at the start: pass start= inside it")
@@ -174,7 +151,7 @@ def fit_hyperparameters(
     adam = Adam(learning_rate, box)
     with Monitor(gp, (), 0, max_iterations, progressbar) as monitor:
         if method == "l-bfgs":
-            found = _lbfgs(gp.solver, graph, theta, box, max_iterations, monitor)
+            found = climb(gp.solver, graph, theta, box, max_iterations, monitor)
         elif method == "minibatch":
             batches = HyperparameterGraph(gp, graph.model, batch=True)
             check_seed(random_seed)
@@ -211,6 +188,18 @@ def _check_method(gp: Approximate, method: str) -> None:
         )
 
 
+def _check_sizes(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be >= 1, got {size}")
+
+
+def _check_rates(**rates: float) -> None:
+    for name, rate in rates.items():
+        if not rate > 0:
+            raise ValueError(f"{name} must be > 0, got {rate}")
+
+
 def _check_model(gp: Approximate, method: str, model: pm.Model) -> None:
     if not model.free_RVs:
         raise ValueError("the model has no free hyperparameter to learn")
@@ -221,76 +210,3 @@ def _check_model(gp: Approximate, method: str, model: pm.Model) -> None:
     if method == "minibatch" and random:
         names = ", ".join(rv.name for rv in random)
         raise ValueError(f"method='minibatch' takes rows of X, which here depends on {names}")
-
-
-def _wall(best: np.ndarray, value: float, theta: np.ndarray) -> tuple[float, np.ndarray]:
-    """A parabola around the best point so far: its slope sends the line search back there."""
-    away, height = theta - best, 1 + abs(value)
-    return height - value, 2 * height * away / max(away @ away, 1e-12)
-
-
-class _Best(TypedDict, total=False):
-    """The highest point met, and what was found there; empty before the first."""
-
-    value: float
-    evidence: float
-    theta: np.ndarray
-    gradient: np.ndarray
-
-
-def _lbfgs(
-    solver: Solver,
-    graph: HyperparameterGraph,
-    theta: np.ndarray,
-    box: np.ndarray,
-    max_iterations: int,
-    monitor: Watch,
-) -> Found:
-    y, refused = graph.y, ""  # why the last trial of a window was no number
-    best = _Best()
-
-    def negative(theta: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal refused
-        if best and np.array_equal(theta, best["theta"]):  # where the next window starts
-            return -best["value"], -best["gradient"]
-        (phi, *prior), log_prior = graph.forward(theta)
-        if not np.isfinite(log_prior):
-            refused = f"the log prior is {log_prior} there"
-            return _wall(best["theta"], best["value"], theta)
-        try:
-            evidence = solver.solve(y, phi, tuple(prior)).value
-            bars = solver.gradient(y, phi, tuple(prior))
-        except (ConvergenceError, ImproperPosteriorError, ValueError) as error:
-            if not best:
-                raise
-            refused = str(error)
-            return _wall(best["theta"], best["value"], theta)
-        value = evidence + log_prior
-        if not best or value > best["value"]:
-            gradient = graph.backward(theta, bars)
-            best.update({"value": value, "evidence": evidence, "theta": theta.copy()})
-            best["gradient"] = gradient
-            return -value, -gradient
-        return -value, -graph.backward(theta, bars)
-
-    left, steps, ftol = max_iterations, 0, FIRST_GAIN
-    while True:
-        refused, window = "", np.clip([theta - WINDOW, theta + WINDOW], *box[:, None])
-        result = minimize(
-            negative, theta, jac=True, method="L-BFGS-B", bounds=window.T,
-            options={"maxiter": left, "ftol": ftol},
-            callback=lambda _: monitor(-best["value"]),
-        )  # fmt: skip
-        theta, left, steps = best["theta"], left - int(result.nit), steps + int(result.nfev)
-        inside = not np.any(np.isclose(theta, window) & (window != box))
-        if left <= 0 or (inside and ftol == LAST_GAIN):
-            break
-        ftol = LAST_GAIN if inside else FIRST_GAIN
-    converged = bool(result.success) and inside and ftol == LAST_GAIN
-    reason = f"{max_iterations} iterations" if result.success and not converged else result.message
-    reason = ROUGH if result.status == ABNORMAL else reason
-    rise = np.clip(theta + best["gradient"], *box) - theta
-    if refused and left > 0 and np.max(np.abs(rise)) > STEEP:
-        reason = f"the evidence still rises, towards points that were refused: {refused}"
-        converged = False
-    return theta, best["evidence"], best["value"], reason, converged, steps

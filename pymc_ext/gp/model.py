@@ -10,31 +10,25 @@ import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
 from numpy.typing import ArrayLike
-from pymc.gp.util import stabilize
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorVariable
 from scipy.special import ndtri
 
 from pymc_ext.arviz_versions import ArvizData
-from pymc_ext.gp.arrays import (
-    Inputs,
-    Matrix,
-    as_matrix,
-    draw_latents,
-    fixed_columns,
-    n_columns,
-    n_rows,
-    posterior_draws,
-    predictions,
-    row_labels,
-)
+from pymc_ext.gp.arrays import Inputs, Matrix, as_matrix, fixed_columns, n_columns, n_rows
 from pymc_ext.gp.failures import Failures, OnFailure
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.likelihoods.likelihood import Likelihood
 from pymc_ext.gp.ops import SiteEvidence, SiteWeights
-from pymc_ext.gp.points import Point, function_of, numbers_at
+from pymc_ext.gp.points import Point, numbers_at
 from pymc_ext.gp.posterior import Prior
+from pymc_ext.gp.predictions import (
+    latents_at,
+    latents_over,
+    posterior_draws,
+    predictions,
+    row_labels,
+)
 from pymc_ext.gp.rules import CVI, Rule
 from pymc_ext.gp.solver import Solver, make_prior
 from pymc_ext.models.context import context
@@ -309,7 +303,8 @@ class Approximate:
             Passed to `pm.MvNormal`: ``dims``.
         """
         mu, cov = self.latent(Xnew)
-        return pm.MvNormal(name, mu=mu.T, cov=stabilize_last(cov, jitter), **kwargs)
+        cov = cov + jitter * pt.eye(cov.shape[-1])  # of every latent
+        return pm.MvNormal(name, mu=mu.T, cov=cov, **kwargs)
 
     def predict(
         self,
@@ -352,8 +347,7 @@ class Approximate:
     def _numbers(
         self, Xnew: Inputs, point: Point | None, diag: bool, model: pm.Model | None
     ) -> tuple[np.ndarray, ...]:
-        mu, cov = self.latent(Xnew, diag)
-        outputs = [mu, cov, self.inputs[1]]
+        outputs = [*self.latent(Xnew, diag), self.inputs[1]]
         return tuple(numbers_at(outputs, point, context(model)))
 
     def log_predictive(
@@ -457,16 +451,13 @@ class Approximate:
         model = context(model)
         check_seed(random_seed, generator=True)
         rng = np.random.default_rng(random_seed)
-        mu, cov = self.latent(Xnew)
-        outputs = [mu, cov, self.inputs[1]]
+        outputs = [*self.latent(Xnew), self.inputs[1]]
+        coords: dict[str, np.ndarray] = {}
         if point is not None:
-            numbers = numbers_at(outputs, point, model)
-            f = draw_latents(rng, numbers[0], numbers[1], draws)[None]
-            phi = np.broadcast_to(numbers[2], (1, draws, len(numbers[2])))
-            coords: dict[str, np.ndarray] = {}
+            f, phi = latents_at(outputs, point, model, draws, rng)
         else:
             posterior = posterior_draws(idata)
-            f, phi = self._over_posterior(outputs, posterior, model, rng)
+            f, phi = latents_over(outputs, posterior, model, rng)
             coords = {name: posterior[name].values for name in ("chain", "draw")}
         if dims is not None:
             coords |= row_labels(model, dims, f.shape[2])
@@ -482,34 +473,3 @@ class Approximate:
         self, rng: np.random.Generator, f: np.ndarray, phi: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         return self.likelihood.moments(f, phi)[0], self.likelihood.draw(rng, f, phi)
-
-    def _over_posterior(
-        self,
-        outputs: list[TensorVariable],
-        posterior: xr.Dataset,
-        model: pm.Model,
-        rng: np.random.Generator,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        above = set(ancestors(outputs))
-        given = [v for v in model.free_RVs if v in above and v.name in posterior]
-        function = function_of(
-            outputs, given, model, "idata.posterior",
-            lambda names: f"idata.posterior lacks {names}: pass draws of all hyperparameters, got "
-            f"{sorted(map(str, posterior.data_vars))}",
-            edges=True,  # rounded draws
-        )  # fmt: skip
-        values = {v.name: np.asarray(posterior[v.name]) for v in given}
-        shape = (posterior.sizes["chain"], posterior.sizes["draw"])
-        f, phi = [], []
-        for index in np.ndindex(shape):
-            mu, cov, p = function({name: v[index] for name, v in values.items()})
-            f.append(draw_latents(rng, mu, cov, 1)[0])
-            phi.append(p)
-        return np.reshape(f, (*shape, *f[0].shape)), np.reshape(phi, (*shape, -1))
-
-
-def stabilize_last(cov: TensorVariable, jitter: float) -> TensorVariable:
-    """cov + jitter I on the last two axes."""
-    if cov.ndim == 2:
-        return stabilize(cov, jitter)
-    return cov + jitter * pt.eye(cov.shape[-1])

@@ -9,8 +9,8 @@ import pymc as pm
 import pytest
 
 import pymc_ext as px
-from pymc_ext.gp import learning
-from pymc_ext.gp.learning import _lbfgs, _wall
+from pymc_ext.gp import lbfgs
+from pymc_ext.gp.lbfgs import _wall
 from pymc_ext.gp.solver import Solver
 from tests.tolerances import EXACT
 
@@ -109,12 +109,12 @@ def climb(max_iterations: int = 2000):
     )
     graph = SimpleNamespace(y=None, forward=lambda t: ((t,), 0.0), backward=slope)
     box = np.array([np.full(n, -12.0), np.full(n, 12.0)])
-    return _lbfgs(solver, graph, theta, box, max_iterations, lambda loss: None)
+    return lbfgs.climb(solver, graph, theta, box, max_iterations, lambda loss: None)
 
 
 def test_windows_whose_maximum_is_at_the_edge_are_left_early(monkeypatch) -> None:
     quick, halfway = climb(), climb(800)[2]
-    monkeypatch.setattr(learning, "FIRST_GAIN", learning.LAST_GAIN)
+    monkeypatch.setattr(lbfgs, "FIRST_GAIN", lbfgs.LAST_GAIN)
     thorough = climb()
     for theta, _, value, _, converged, _ in (quick, thorough):
         assert converged
@@ -144,8 +144,8 @@ def test_an_evidence_that_jumps_is_told() -> None:
         solve=lambda y, phi, prior: at(phi), gradient=lambda y, phi, prior: np.ones(2)
     )
     theta, box = np.full(2, 0.3), np.array([[-9.0, -9.0], [9.0, 9.0]])
-    *_, reason, converged, _ = _lbfgs(solver, graph, theta, box, 50, lambda loss: None)
-    assert reason == learning.ROUGH
+    *_, reason, converged, _ = lbfgs.climb(solver, graph, theta, box, 50, lambda loss: None)
+    assert reason == lbfgs.ROUGH
     assert not converged
 
 
