@@ -6,7 +6,7 @@ import re
 import warnings
 from importlib import metadata, util
 
-OLDEST = (5, 28)
+OLDEST = (5, 28)  # PyMC that is tested, as in setup.cfg
 PARTNERS = {  # major version of PyMC to the major versions it works with
     5: {"arviz": 0, "pytensor": 2},
     6: {"arviz": 1, "pytensor": 3},

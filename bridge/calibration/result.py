@@ -24,7 +24,7 @@ __all__ = ["Calibration"]
 
 Kind = Literal["plain", "psis"]
 Fits = Literal["all", "trusted"]
-LEVELS = (0.5, 0.95)
+LEVELS = (0.5, 0.95)  # of central intervals whose coverage is told: a box plot's, and the usual one
 NAMED = 5  # lines outside the band that a legend has room for
 
 

@@ -14,7 +14,7 @@ import xarray as xr
 from bridge.errors import DiskFullError
 from bridge.methods.method import Fit
 
-_MAX_STORED_DRAWS = 4_000
+_MAX_STORED_DRAWS = 4_000  # of a run, evenly spaced; as many as NUTS makes by default
 _MARGIN = 1_000_000  # bytes: headers, and what other workers write meanwhile
 
 

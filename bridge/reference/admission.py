@@ -21,7 +21,7 @@ from posteriordb_cases.draws import flatten
 __all__ = ["KEPT_DRAWS", "AdmissionError", "admission_checks", "diagnose"]
 __all__ += ["require_admitted", "too_dependent"]
 
-KEPT_DRAWS = 10_000
+KEPT_DRAWS = 10_000  # of a reference, by posteriordb's definition
 R_HAT_BOUND = 1.01  # the largest R-hat of a variable, by posteriordb's definition
 E_FMI_BOUND = 0.2  # the smallest E-FMI of a chain, by posteriordb's definition
 LAG1_BOUND = 0.05  # the largest mean lag-1 autocorrelation of a variable, by the same

@@ -27,7 +27,7 @@ _COLOURS = [
     [KHAT_USABLE / _TOP, "#f8965a"],
     [1.0, "#a50026"],
 ]
-_BINS = 60
+_BINS = 60  # of a histogram between the quantiles of .5 and 99.5 % (a choice)
 _POINTS = 500  # of a loss curve: more are not seen, and would fill the page
 
 

@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 from posteriordb_cases.models._data import Data
 
 SLOW = True  # see posteriordb_cases.models
-JITTER = 1e-10
+JITTER = 1e-10  # as in the Stan program
 RECOVERED_FROM = ("f", "alpha", "rho")  # the draws that `recover` needs
 
 

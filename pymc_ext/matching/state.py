@@ -24,7 +24,7 @@ from pymc_ext.matching.table import Matched
 from pymc_ext.matching.targets import class_sites
 from pymc_ext.maths.array_file import write_arrays
 
-FORMAT = 1
+FORMAT = 1  # of the file, raised where an older reader would go wrong
 
 
 class Settings(TypedDict, total=False):

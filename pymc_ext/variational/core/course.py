@@ -27,9 +27,8 @@ LEAST_GAIN = 0.002
 # A doubling that closes less of what is missing to log Z than this share does not pay either: the
 # next doubling would close less still, and weights or a sampler are cheaper by then.
 LEAST_SHARE = 0.1
-POOR = (
-    0.5  # relative ESS below which a block that does not pay may be a bad draw: one more is tried
-)
+# Relative ESS below which a block that does not pay may be a bad draw: one more is tried.
+POOR = 0.5
 # Effective draws that anyone asks of a fit, enough for 0.1 % quantiles. At a relative ESS e they
 # take 100,000/e values of log p̃, so that a block of more scores than 100,000 (1/e − 1) cannot save
 # what it costs.
@@ -38,9 +37,8 @@ DRAWS_WANTED = 100_000
 # effective draws for as many scores, and ends exact.
 LONGEST_BLOCK = 80
 LEAST_INSIDE = 0.9  # of the draws: q restricted to fewer is known too poorly to be compared
-JUDGING_DRAWS = (
-    500  # values by which candidates are compared: paired, they know a gain of .002 nats
-)
+# Values by which candidates are compared: paired, they know a gain of .002 nats.
+JUDGING_DRAWS = 500
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ from pymc_ext.variational.gaussian.score_matching import match_step
 from pymc_ext.variational.gaussian.starts import starts_of
 from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatching
 
-SETTINGS = PathSettings(iterations=60, draws=20)
+SETTINGS = PathSettings(iterations=60, draws=20)  # a choice; of climbs not at rest by themselves
 # In q's scales, where a path is in q's own mode after a few iterations if it ends there; one that
 # is elsewhere by then is followed on.
 IN_SCALES = PathSettings(iterations=20)

@@ -27,9 +27,8 @@ from pymc_ext.variational.gaussian.low_rank import (
     transposed,
 )
 
-CURVATURE = (
-    1e-10  # sᵀy below this share of |y|² says nothing of the curvature (Zhang et al. use it)
-)
+# sᵀy below this share of |y|² says nothing of the curvature (Zhang et al. use it).
+CURVATURE = 1e-10
 
 
 @dataclass(frozen=True)
