@@ -2,10 +2,10 @@
 
 What lives here: ``models`` (what a PyMC model is held to), ``density`` (log p̃ with its score, of a
 model or a callable), ``variational`` (the families), ``sampling`` (exact draws in a family's
-coordinates), ``gp``, ``matching``, ``ops`` (PyTensor Ops with their kernels) and ``maths``
-(formulas, without a model). A public name is one line of ``__init__.pyi``, imported when it is
-first asked for: algorithms on a density that is not PyMC's, a Stan program's say, load neither PyMC
-nor PyTensor.
+coordinates), ``gp``, ``matching``, ``rows`` (data that are not held in memory), ``ops`` (PyTensor
+Ops with their kernels) and ``maths`` (formulas, without a model). A public name is one line of
+``__init__.pyi``, imported when it is first asked for: algorithms on a density that is not PyMC's, a
+Stan program's say, load neither PyMC nor PyTensor.
 """
 
 from __future__ import annotations

@@ -275,13 +275,8 @@ class StanDensity:
         return int(self._model.param_num(include_tp=transformed, include_gq=generated))
 
     @property
-    def quantity_names(self) -> list[str]:
-        """Names of parameters, transformed parameters and generated quantities."""
-        return list(self.quantity_shapes)
-
-    @property
     def quantity_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Their shapes by name."""
+        """Shapes of parameters, transformed parameters and generated quantities, by name."""
         found = self._variables(transformed=True, generated=True)
         return {name: tuple(variable.dimensions) for name, variable in found.items()}
 

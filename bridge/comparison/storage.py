@@ -15,6 +15,7 @@ from bridge.errors import DiskFullError
 from bridge.methods.method import Fit
 
 _MAX_STORED_DRAWS = 4_000  # of a run, evenly spaced; as many as NUTS makes by default
+_MAX_STORED_LOSSES = 2_000  # block means: four times what a page shows of a curve
 _MARGIN = 1_000_000  # bytes: headers, and what other workers write meanwhile
 
 
@@ -73,14 +74,14 @@ def _labelled(name: str, values: np.ndarray) -> tuple[tuple[str, ...], np.ndarra
     return ("chain", "draw", *(f"{name}_dim_{i}" for i in range(values.ndim - 2))), values
 
 
-def _trace(fit: Fit, most: int = 2_000) -> dict[str, tuple[str, np.ndarray]]:
-    """At most ``most`` block means of the losses, each with the iteration its block starts at."""
+def _trace(fit: Fit) -> dict[str, tuple[str, np.ndarray]]:
+    """Block means of the losses, each with the iteration its block starts at."""
     losses, iterations = fit.losses, fit.loss_iterations
     if losses is None:
         return {}
     if iterations is None:
         iterations = np.arange(losses.size)
-    size = -(-losses.size // most)
+    size = -(-losses.size // _MAX_STORED_LOSSES)
     starts = np.arange(0, losses.size, size)
     means = np.array([losses[i : i + size].mean() for i in starts])
     return {"loss": ("iteration", means), "iteration": ("iteration", iterations[starts])}

@@ -59,7 +59,7 @@ class Metric:
 
     @property
     def format(self) -> str:
-        """As :func:`format` takes it."""
+        """As ``format`` takes it."""
         return f".{self.digits}f"
 
     def text(self, value: float) -> str:

@@ -13,8 +13,10 @@ __all__ = ["DensityTarget"]
 class DensityTarget:
     """`Target` of a density: a variable for each of its names, or ``theta`` where it has none."""
 
-    def __init__(self, density: Density, name: str = "density") -> None:
-        self.density, self.name = density, name
+    name = "density"
+
+    def __init__(self, density: Density) -> None:
+        self.density = density
         self.dimension = int(density.dimension)
         names = getattr(density, "unconstrained_names", None)
         self._single = names is None

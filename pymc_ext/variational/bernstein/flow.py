@@ -53,7 +53,7 @@ class BernsteinFlow:
     base
         B, in whose order components are conditioned.
     leading
-        Number of leading scalars, see :func:`variable_order`.
+        Number of leading scalars, see :mod:`pymc_ext.variational.core.variable_order`.
     rng
         Makes the initial weights.
     """

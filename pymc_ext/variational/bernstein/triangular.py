@@ -22,7 +22,7 @@ Rows = NDArray[np.integer]
 
 @dataclass
 class NetworkTape:
-    """What one network saw, and what :func:`flow_kernels.network` made of it."""
+    """What one network saw, and what `flow_kernels.network` made of it."""
 
     inputs: Array
     x: Array
@@ -44,7 +44,7 @@ class TriangularFlow:
         self._told = [self._arguments(k) for k in range(len(layout.networks))]
 
     def _arguments(self, k: int) -> tuple[object, ...]:
-        """What :func:`flow_kernels.network` is told of network k beside its inputs."""
+        """What `flow_kernels.network` is told of network k beside its inputs."""
         network, shape = self.layout.networks[k], self.shape
         names = [f"{kind}{i}" for i in range(len(network.hidden)) for kind in "Wb"]
         names += ["W_raw", "b_raw", "W_local", "b_local", "skip", "skip_scale"]

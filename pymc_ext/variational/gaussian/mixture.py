@@ -111,11 +111,11 @@ class Mixture(FixedDrawsAlgorithm):
     Parameters
     ----------
     variant, rank
-        What is free in each component, as in :class:`Mixed`.
+        What is free in each component, as in :class:`~.mixed.Mixed`.
     components
         At most so many modes are kept, those of highest Laplace evidence.
     search, fixed_draws
-        As :class:`Mixed`.
+        As :class:`~.mixed.Mixed`.
     """
 
     name = "mixture"

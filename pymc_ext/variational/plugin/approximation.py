@@ -104,11 +104,6 @@ class VectorisedApproximation(GraphApproximation):
         self.require_exact_logp()
         return self.density.log_density(self._theta_rows(theta))
 
-    def log_p_at_start(self) -> float:
-        """log p̃ where the fit starts."""
-        with np.errstate(all="ignore"):
-            return float(self.density.log_density(self.group.start[None])[0])
-
     def log_q(self, theta: Array) -> Array:
         """Normalised log q at any θ; (N, D) -> (N,). Raises TypeError if the family lacks it."""
         q = self.q

@@ -1,6 +1,7 @@
 """How a flow is trained: :mod:`.schedule` (when to stop), :mod:`.loops` (steps), :mod:`.trainer`.
 
-A loop takes optimiser steps on fresh draws: :class:`DensityLoop` asks any density for scores and
-pulls them back through q; :class:`JaxLoop` compiles whole blocks of steps for a PyMC model that JAX
-can trace. To add one, give ``run``, ``vector``, ``average`` and ``draws`` (:class:`Loop`).
+A loop takes optimiser steps on fresh draws: :class:`~.loops.DensityLoop` asks any density for
+scores and pulls them back through q; :class:`~.jax_loop.JaxLoop` compiles whole blocks of steps for
+a PyMC model that JAX can trace. To add one, give ``run``, ``vector``, ``average`` and ``draws``
+(:class:`~.loops.Loop`).
 """

@@ -276,11 +276,16 @@ def uncompiled(model: pm.Model, **options):
     return flow(model, **options).approx
 
 
+def log_p_at_start(approx) -> float:
+    with np.errstate(all="ignore"):
+        return float(approx.density.log_density(approx.group.start[None])[0])
+
+
 def test_log_p_at_the_start_is_the_rewritten_one_where_the_plain_graph_overflows():
     with pm.Model() as model:
         x = pm.Normal("x", 0.0, 1e3, initval=800.0)
         pm.Potential("p", -pt.log(1 + pt.exp(x)))
-    value = uncompiled(model).log_p_at_start()
+    value = log_p_at_start(uncompiled(model))
     assert value == pytest.approx(stats.norm.logpdf(800.0, 0, 1e3) - 800.0, rel=1e-9)
 
 
@@ -289,7 +294,7 @@ def test_a_start_outside_the_domain_of_a_parameter_is_refused():
         x = pm.Normal("x", 1.0, 0.3, initval=-0.5)
         pm.Normal("y", 0.0, x, observed=np.ones(3))
     method = flow(model)
-    assert method.approx.log_p_at_start() == -np.inf
+    assert log_p_at_start(method.approx) == -np.inf
     with pytest.raises(ValueError, match="log p̃ is -inf at the starting point"):
         method.fit(10, progressbar=False)
 
@@ -310,7 +315,7 @@ def test_log_p_at_the_start_of_a_model_with_an_operation_in_c_alone():
         x = pm.Normal("x", 0.0, 1.0, initval=0.5)
         pm.Potential("p", -double(x))
     with pytensor.config.change_flags(linker="cvm"):  # PyMC 6 compiles by numba otherwise
-        value = uncompiled(model).log_p_at_start()
+        value = log_p_at_start(uncompiled(model))
     assert value == pytest.approx(stats.norm.logpdf(0.5) - 1.0)
 
 
