@@ -15,6 +15,8 @@ from bridge.targets.target import Target
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.protocol import Labels, value_names
 from pymc_ext.maths.types import Array
+from pymc_ext.sampling.attempts import DIVERGENT_CONDEMNS
+from pymc_ext.sampling.diagnostics import RHAT_AGREES
 from pymc_ext.sampling.modes import is_visited, left_behind
 from pymc_ext.sampling.progress import now
 from pymc_ext.sampling.tails import advised, tails_not_reached
@@ -33,10 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["doubts_of_nuts", "missed", "missed_by_chains", "not_visited", "short_tails"]
 
-RHAT_AGREES = 1.02  # as `pymc_ext.sampling` judges its chains
 FEWEST_EFFECTIVE = 100  # bulk draws of a quantity below which a mean is not known to .1 sd
 MOST_FOR_MASS = 4_000  # draws by which bridge sampling knows a mass to some percent
-DIVERGENT_MOST = 0.01  # share of divergent transitions at which `pymc_ext.sampling` leaves a map
 
 
 def missed(found: Fit, log_z: float, seed: int) -> tuple[MissedMass | None, int]:
@@ -185,6 +185,6 @@ def doubts_of_nuts(idata: InferenceData, labels: Labels | None = None) -> tuple[
     # steps of discrete variables do not diverge, and those of Gibbs have no statistics at all
     statistics = idata["sample_stats"] if "sample_stats" in group_names(idata) else {}
     diverging = np.asarray(statistics["diverging"]) if "diverging" in statistics else np.zeros(1)
-    if diverging.mean() > DIVERGENT_MOST:
+    if diverging.mean() > DIVERGENT_CONDEMNS:
         doubts.append(f"{int(diverging.sum())} of {diverging.size} transitions diverged")
     return tuple(doubts)

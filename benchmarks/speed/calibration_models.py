@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import NDArray
+
+from pymc_ext.maths.types import Array
 
 __all__ = ["MODELS"]
 
-Array = NDArray[np.floating]
 SCHOOLS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])  # standard errors, Rubin (1981)
 RNG_OF_COVARIATES = 20261125
 

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from benchmarks.record import Runs
 from pymc_ext.density import CountedDensity, PyMCDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.algorithm import Bernstein
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
@@ -38,7 +39,6 @@ from pymc_ext.variational.gaussian.pathfinder import Pathfinder
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 
-Array = NDArray[np.floating]
 Row = dict[str, float]
 FOLDER = Path(__file__).parent / "results"
 FIGURE = Path(__file__).parents[2] / "docs" / "families" / "elbo_curves.png"

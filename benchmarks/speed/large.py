@@ -20,13 +20,13 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.record import Runs
 from benchmarks.speed.large_models import MODELS
 from benchmarks.speed.large_truth import Truth, true_globals
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.psis import psislw
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
@@ -34,7 +34,6 @@ from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 
-Array = NDArray[np.floating]
 RESULTS = Path(__file__).parent / "results" / "large.json"
 DRAWS, TOGETHER, JUDGE = 10_000, 200, 7
 MOST_GROUPS_OF_TRUTH = 1000  # the integrals over the groups take some minutes beyond

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.floating]
+from pymc_ext.maths.types import Array
+
 ROWS = 5  # observations of a group
 PRIOR_SD = 2.0  # of means and slopes; log scales have N(0, 1)
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
 from benchmarks.speed.large_models import PRIOR_SD, ROWS, VaryingIntercepts, VaryingSlopes
+from pymc_ext.maths.types import Array
 
-Array = NDArray[np.floating]
 # Sds of u_g on each side, and the step: the error is exp(−2 π² s²/h²) for integrands of sd s, and
 # the narrowest here have .15.
 WIDTH, STEP = 7.0, 0.1

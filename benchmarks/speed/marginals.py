@@ -19,16 +19,15 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.record import Runs
 from bridge.comparison.problem import CaseProblem
 from bridge.comparison.sweep import cases_with_reference
 from posteriordb_cases import load_case
 from pymc_ext.maths.psis import psislw
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 
-Array = NDArray[np.floating]
 RESULTS = Path(__file__).parent / "results" / "marginals.json"
 DRAWS = 20_000  # J of a normal is then about 1e-4
 

@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.record import Runs
 from pymc_ext.density import CallableDensity
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 
-Array = NDArray[np.floating]
 RESULTS = Path(__file__).parent / "results" / "recovery.json"
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pytensor.gradient import grad_undefined
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.fg import FunctionGraph
@@ -20,15 +19,14 @@ from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import node_rewriter
 from pytensor.tensor import TensorVariable
 
+from pymc_ext.density.differences import STEP
 from pymc_ext.pytensor_versions import _vectorize_node, register_specialize
+from stan_models.types import Array
 
 if TYPE_CHECKING:
     from stan_models import StanDensity
 
-Array = NDArray[np.float64]
 Shapes = Sequence[Sequence[TensorVariable]]  # of the outputs
-# relative step of the fourth-order difference: balances h⁴ against rounding / h
-STEP = float(np.finfo(float).eps ** 0.2)
 
 
 class StanOp(Op):

@@ -8,14 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.errors import UndefinedDensityError
+from pymc_ext.sampling.attempts import START_RADIUS, START_TRIES
 from stan_models.data_block import not_finite
 from stan_models.density import as_json
 
 if TYPE_CHECKING:
     from stan_models import StanDensity
-
-START_RADIUS = 2.0  # Stan's own initial values: uniform on (-2, 2), unconstrained space
-START_TRIES = 100  # Stan gives up after as many
 
 
 def stan_start(density: StanDensity) -> NDArray[np.float64]:

@@ -25,7 +25,7 @@ from pymc_ext.gp.failures import Failures
 from pymc_ext.gp.solver import Solver
 from pymc_ext.ops import callback
 
-Arrays = Sequence[np.ndarray]
+Numbers = Sequence[np.ndarray]
 Variables = Sequence[Variable]
 KNOWN_ERRORS = (ConvergenceError, ImproperPosteriorError, HyperparameterError)
 
@@ -82,7 +82,7 @@ class SiteEvidence(_EvidenceOp):
     def make_node(self, *inputs: TensorLike) -> Apply:
         return Apply(self, self._inputs(*inputs), [pt.dscalar()])
 
-    def perform(self, node: Apply, inputs: Arrays, outputs: OutputStorageType) -> None:
+    def perform(self, node: Apply, inputs: Numbers, outputs: OutputStorageType) -> None:
         y, phi, *prior = inputs
         try:
             value = self.solver.solve(y, phi, tuple(prior)).value
@@ -108,7 +108,7 @@ class SiteEvidenceGradient(_EvidenceOp):
         checked = self._inputs(*inputs)
         return Apply(self, checked, [i.type() for i in checked[1:]])
 
-    def perform(self, node: Apply, inputs: Arrays, outputs: OutputStorageType) -> None:
+    def perform(self, node: Apply, inputs: Numbers, outputs: OutputStorageType) -> None:
         y, phi, *prior = inputs
         try:
             gradients = self.solver.gradient(y, phi, tuple(prior))
@@ -144,7 +144,7 @@ class SiteWeights(_SolverOp):
         outputs = [pt.dmatrix() if several else pt.dvector(), matrix(), matrix()]
         return Apply(self, self._inputs(*inputs), outputs)
 
-    def perform(self, node: Apply, inputs: Arrays, outputs: OutputStorageType) -> None:
+    def perform(self, node: Apply, inputs: Numbers, outputs: OutputStorageType) -> None:
         y, phi, *prior = inputs
         weights = self.solver.posterior(y, phi, tuple(prior)).weights()
         for storage, value in zip(outputs, weights, strict=True):

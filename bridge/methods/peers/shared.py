@@ -19,6 +19,7 @@ from bridge.methods.method import Fit, LogDensity, Method, Problem, RunMethod
 from bridge.methods.options import options_text
 from bridge.targets.target import Target
 from pymc_ext.maths.types import Array
+from pymc_ext.sampling.attempts import START_RADIUS
 
 if TYPE_CHECKING:
     from pymc_ext.density.in_jax import JaxLogDensity
@@ -33,7 +34,6 @@ __all__ = [
     "starts",
 ]
 
-START_RADIUS = 2.0  # paths start uniformly on (−2, 2) unconstrained, as Stan's do
 DRAWS_TOGETHER = 1000  # that JAX makes at once, which bounds its memory
 
 
