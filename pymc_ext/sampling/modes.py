@@ -19,9 +19,9 @@ from pymc_ext.variational.gaussian.missed_mass import (
     SEARCHED,
     Basin,
     MissedMass,
-    edge_of,
     mass_outside,
 )
+from pymc_ext.variational.gaussian.outside import edge_of
 
 SELDOM = 0.1  # of the draws that a basin is worth: a bound from a rough Gaussian is no closer
 MOST_LOG_RATIO = 700.0  # exp of more is no number

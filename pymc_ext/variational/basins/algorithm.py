@@ -19,13 +19,8 @@ from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
-from pymc_ext.variational.gaussian.missed_mass import (
-    MissedMass,
-    Misses,
-    edge_of,
-    is_outside,
-    missed_mass,
-)
+from pymc_ext.variational.gaussian.missed_mass import MissedMass, missed_mass
+from pymc_ext.variational.gaussian.outside import Misses, edge_of, is_outside
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.algorithm import (
     Hierarchical,

@@ -33,44 +33,33 @@ from functools import partial
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pymc_ext.density import CountedDensity, DensityInCoordinates, TransportMap
+from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.density.coordinates import InvertibleMap
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.course import Course
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.threads import one_thread
-from pymc_ext.variational.gaussian.batch_match_low_rank import DENSE, resolved_rank
+from pymc_ext.variational.gaussian.batch_match_low_rank import resolved_rank
+from pymc_ext.variational.gaussian.descents import at_home, into_basin, scales_of
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_match import matched_low_rank, patched
 from pymc_ext.variational.gaussian.numbers import cholesky
-from pymc_ext.variational.gaussian.path import (
-    Path,
-    PathSettings,
-    follow_path,
-    trajectory,
+from pymc_ext.variational.gaussian.outside import (
+    OUTSIDE_NATS,
+    Misses,
+    edge_of,
+    is_inside,
+    squared_distance,
 )
+from pymc_ext.variational.gaussian.path import Path, PathSettings, follow_path
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.gaussian.score_matching import match_step
 from pymc_ext.variational.gaussian.starts import starts_of
 from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatching
 
 SETTINGS = PathSettings(iterations=60, draws=20)  # a choice; of climbs not at rest by themselves
-# In q's scales, where a path is in q's own mode after a few iterations if it ends there; one that
-# is elsewhere by then is followed on.
-IN_SCALES = PathSettings(iterations=20)
-# Of climbs that all starts begin with together: steps; the longest, in the distance to q's middle,
-# so that 64 sds are seven steps; what is left of one that led down; of the rise that the slope
-# promises the least part that must come (Armijo's); and the score, in √D, at rest.
-STEPS, LONGEST, SHORTER, LEAST_RISE, AT_REST = 12, 0.5, 0.25, 1e-4, 0.3
 DRAWS = 100  # of a basin's Gaussian: they know its ELBO to a tenth of the log ratios' sd
-# sds of log q below its mean, and nats more for small D, beyond which a point is outside q: those
-# of a Gaussian's squared distance D + 5 √(2 D) + 9.
-OUTSIDE_SDS, OUTSIDE_NATS = 5.0, 4.5
-# Nats by which p exceeds q on average over a basin inside q that counts as missed: a factor of 20,
-# far beyond what skewness or tails leave of a fit whose weights serve.
-UNDERRATED = 3.0
 NEGLIGIBLE = 0.01  # share of q's mass below which a basin nearby does not matter
 # Share of q's mass times squared distance, in q's sds, from which a basin matters however light it
 # is: with it the sd of that coordinate is 10 % larger.
@@ -234,15 +223,36 @@ def missed_mass(
     >>> bool(abs(basin.log_ratio) < 0.1), basin.q.mean.round()  # as much again, at −5
     (True, array([-5.]))
     """
-    before, found = density.gradients, list[Basin]()
-    followed, again, ended_outside = list[Path](), list[int](), set[int]()
+    before = density.gradients
     middle = theta.mean(axis=0), theta.std(axis=0)
     misses = Misses(density, log_density_of_q, edge_of(log_q), log_z, *middle)
     spread = theta if around is None else around
     heavy = _most_underrated(theta, log_p - log_q)
     highest = float(np.max(log_p, where=np.isfinite(log_p), initial=-np.inf))
     starts = np.array([*starts_of(density, spread, highest, rng), heavy])
-    floor = log_z + np.log(NEGLIGIBLE)
+    scales = scales_of(spread)
+    climbed = cast(InvertibleMap, along) if hasattr(along, "inverse") else scales
+    away = starts[~at_home(density, starts, climbed, misses)]
+    found, again = _met(density, away, scales, misses, rng)
+    if not any(basin.log_ratio > np.log(NEGLIGIBLE) for basin in found):
+        fitted = (_fitted_on(density, basin, misses, rng) for basin in _different(found))
+        found = [basin for basin in fitted if basin is not None]
+    spent = density.gradients - before
+    names = tuple(density.value_names)
+    return MissedMass(_different(found), len(found) + again, len(starts), spent, names, *middle)
+
+
+def _met(
+    density: CountedDensity,
+    starts: Array,
+    scales: Gaussian | DiagonalGaussian,
+    misses: Misses,
+    rng: np.random.Generator,
+) -> tuple[list[Basin], int]:
+    """Basins outside q that paths from starts (M, D) end in, and how many more ended in one."""
+    found, followed = list[Basin](), list[Path]()
+    again, ended_outside = list[int](), set[int]()
+    floor = misses.log_z + np.log(NEGLIGIBLE)
 
     def is_news(end: Array) -> bool:
         if not misses(end[None]):
@@ -252,10 +262,8 @@ def missed_mass(
             again.append(same)
         return same is None
 
-    scales = _scales_of(spread)
-    climbed = cast(InvertibleMap, along) if hasattr(along, "inverse") else scales
-    for start in starts[~_at_home(density, starts, climbed, misses)]:
-        begin = _into_basin(density, start, scales, is_news)
+    for start in starts:
+        begin = into_basin(density, start, scales, is_news)
         path = None if begin is None else follow_path(density, begin, rng, SETTINGS, floor=floor)
         if path is None:
             continue
@@ -264,77 +272,7 @@ def missed_mass(
         if basin is not None and np.isfinite(basin.log_ratio):
             found.append(basin)
             ended_outside.add(len(followed) - 1)
-    if not any(basin.log_ratio > np.log(NEGLIGIBLE) for basin in found):
-        fitted = (_fitted_on(density, basin, misses, rng) for basin in _different(found))
-        found = [basin for basin in fitted if basin is not None]
-    paths = len(found) + sum(i in ended_outside for i in again)
-    spent = density.gradients - before
-    names = tuple(density.value_names)
-    return MissedMass(_different(found), paths, len(starts), spent, names, *middle)
-
-
-def _scales_of(theta: Array) -> Gaussian | DiagonalGaussian:
-    """Coordinates in which q is about N(0, I)."""
-    N, D = theta.shape
-    if D <= DENSE and N > D:
-        return Gaussian.of_draws(theta)
-    return DiagonalGaussian(theta.mean(axis=0), theta.std(axis=0))
-
-
-def _at_home(
-    density: CountedDensity, starts: Array, transport: InvertibleMap, misses: Misses
-) -> NDArray[np.bool_]:
-    """Of starts (M, D) those that a climb in q's coordinates brings to rest inside q, (M,).
-
-    All climb together, by the score, which is Newton's step where q is the posterior; those that
-    `STEPS` steps do not bring to rest are left to an optimiser.
-    """
-    along, D = DensityInCoordinates(density, transport), density.dimension
-    home = np.zeros(len(starts), dtype=bool)
-    with np.errstate(all="ignore"):
-        v = transport.inverse(starts)
-        left = np.flatnonzero(np.isfinite(v).all(axis=1))
-        v, rate = v[left], np.ones(len(left))
-        value, score = along.log_density_gradient(v)
-        for step in range(STEPS + 1):
-            square = (score**2).sum(axis=1)
-            known = np.isfinite(value) & np.isfinite(square)
-            rests = known & (square < AT_REST**2 * D)
-            if rests.any():
-                ends = transport.forward(v[rests])[0]
-                home[left[rests]] = [not misses(end[None]) for end in ends]
-            climbs = known & ~rests
-            if step == STEPS or not climbs.any():
-                break
-            v, value, score, square, rate, left = (
-                x[climbs] for x in (v, value, score, square, rate, left)
-            )
-            most = np.maximum(LONGEST * np.linalg.norm(v, axis=1), np.sqrt(D))
-            rate = np.minimum(rate, most / np.sqrt(square))
-            tried = v + rate[:, None] * score
-            there, slope = along.log_density_gradient(tried)
-            up = there > value + LEAST_RISE * rate * square
-            v[up], value[up], score[up] = tried[up], there[up], slope[up]
-            rate = np.where(up, 1.0, SHORTER * rate)
-    return home
-
-
-def _into_basin(
-    density: CountedDensity,
-    start: Array,
-    scales: Gaussian | DiagonalGaussian,
-    is_news: Callable[[Array], bool],
-) -> Array | None:
-    """Where a path into the basin below ``start`` (D,) may begin: some nats above its bottom.
-
-    None where it is not news. Most are q's own, whose bottom is a few steps away in q's scales.
-    """
-    u = scales.inverse(start[None])[0]
-    points, _, losses = trajectory(DensityInCoordinates(density, scales), u, IN_SCALES)
-    if not points or not is_news(scales.forward(points[-1][None])[0][0]):
-        return None
-    above = np.flatnonzero(np.array(losses) > losses[-1] + 0.5 * len(start) + OUTSIDE_NATS)
-    return scales.forward(points[above[-1] if len(above) else 0][None])[0][0]
+    return found, sum(i in ended_outside for i in again)
 
 
 def mass_outside(
@@ -409,40 +347,6 @@ def _matched(
     return TrustRegionMatching(density, first, rng, match_step).run(course, BATCHES)
 
 
-@dataclass(frozen=True)
-class Misses:
-    """Whether q misses points: more than half are outside q, or p exceeds q by far.
-
-    Parameters
-    ----------
-    density
-        log p̃.
-    log_density_of_q
-        log q, (M, D) -> (M,).
-    edge
-        log q below which a point is outside, of :func:`edge_of`.
-    log_z
-        log of the mass that q covers.
-    mean, std
-        q's, (D,).
-    """
-
-    density: CountedDensity
-    log_density_of_q: Callable[[Array], Array]
-    edge: float
-    log_z: float
-    mean: Array
-    std: Array
-
-    def __call__(self, points: Array) -> bool:
-        """Of points (M, D)."""
-        if is_outside(points, self.log_density_of_q, self.edge):
-            return True
-        with np.errstate(all="ignore"):
-            excess = self.density.log_density(points) - self.log_density_of_q(points) - self.log_z
-        return bool(np.mean(excess) > UNDERRATED)
-
-
 def _most_underrated(theta: Array, log_ratios: Array) -> Array:
     """The draw of q (D,) whose weight is the largest."""
     return theta[np.argmax(np.where(np.isfinite(log_ratios), log_ratios, -np.inf))]
@@ -459,26 +363,4 @@ def _different(basins: list[Basin]) -> tuple[Basin, ...]:
 
 def _same_end(path: Path, end: Array) -> bool:
     """Whether another path ends where this one does: within one sd of its Gaussian in all."""
-    return _square(path.q, path.q.mean + (end - path.end)) <= 1.0
-
-
-def is_inside(point: Array, q: LowRankGaussian | Gaussian) -> bool:
-    """Whether a point (D,) is where a Gaussian has its mass, with the edge of `edge_of`."""
-    D = q.dimension
-    return _square(q, point) <= D + OUTSIDE_SDS * np.sqrt(2 * D) + 2 * OUTSIDE_NATS
-
-
-def _square(q: LowRankGaussian | Gaussian, point: Array) -> float:
-    """(θ − μ)ᵀ Σ⁻¹ (θ − μ)."""
-    return float(2 * (q.log_density(q.mean[None]) - q.log_density(point[None]))[0])
-
-
-def edge_of(log_q: Array) -> float:
-    """log q below which a point is outside q, from log q of its draws (N,)."""
-    return float(np.mean(log_q) - OUTSIDE_SDS * np.std(log_q) - OUTSIDE_NATS)
-
-
-def is_outside(points: Array, log_density_of_q: Callable[[Array], Array], edge: float) -> bool:
-    """Whether more than half of the points (N, D) are outside q."""
-    with np.errstate(all="ignore"):
-        return bool(np.mean(~(log_density_of_q(points) >= edge)) > 0.5)
+    return squared_distance(path.q, path.q.mean + (end - path.end)) <= 1.0

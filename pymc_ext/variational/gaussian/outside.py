@@ -1,0 +1,76 @@
+"""Where a q has its mass, and whether it misses points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
+from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+
+# sds of log q below its mean, and nats more for small D, beyond which a point is outside q: those
+# of a Gaussian's squared distance D + 5 √(2 D) + 9.
+OUTSIDE_SDS, OUTSIDE_NATS = 5.0, 4.5
+# Nats by which p exceeds q on average over a basin inside q that counts as missed: a factor of 20,
+# far beyond what skewness or tails leave of a fit whose weights serve.
+UNDERRATED = 3.0
+
+
+@dataclass(frozen=True)
+class Misses:
+    """Whether q misses points: more than half are outside q, or p exceeds q by far.
+
+    Parameters
+    ----------
+    density
+        log p̃.
+    log_density_of_q
+        log q, (M, D) -> (M,).
+    edge
+        log q below which a point is outside, of :func:`edge_of`.
+    log_z
+        log of the mass that q covers.
+    mean, std
+        q's, (D,).
+    """
+
+    density: CountedDensity
+    log_density_of_q: Callable[[Array], Array]
+    edge: float
+    log_z: float
+    mean: Array
+    std: Array
+
+    def __call__(self, points: Array) -> bool:
+        """Of points (M, D)."""
+        if is_outside(points, self.log_density_of_q, self.edge):
+            return True
+        with np.errstate(all="ignore"):
+            excess = self.density.log_density(points) - self.log_density_of_q(points) - self.log_z
+        return bool(np.mean(excess) > UNDERRATED)
+
+
+def edge_of(log_q: Array) -> float:
+    """log q below which a point is outside q, from log q of its draws (N,)."""
+    return float(np.mean(log_q) - OUTSIDE_SDS * np.std(log_q) - OUTSIDE_NATS)
+
+
+def is_outside(points: Array, log_density_of_q: Callable[[Array], Array], edge: float) -> bool:
+    """Whether more than half of the points (N, D) are outside q."""
+    with np.errstate(all="ignore"):
+        return bool(np.mean(~(log_density_of_q(points) >= edge)) > 0.5)
+
+
+def is_inside(point: Array, q: LowRankGaussian | Gaussian) -> bool:
+    """Whether a point (D,) is where a Gaussian has its mass, with the edge of `edge_of`."""
+    D = q.dimension
+    return squared_distance(q, point) <= D + OUTSIDE_SDS * np.sqrt(2 * D) + 2 * OUTSIDE_NATS
+
+
+def squared_distance(q: LowRankGaussian | Gaussian, point: Array) -> float:
+    """(θ − μ)ᵀ Σ⁻¹ (θ − μ)."""
+    return float(2 * (q.log_density(q.mean[None]) - q.log_density(point[None]))[0])
