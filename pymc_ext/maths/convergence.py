@@ -35,7 +35,10 @@ def bulk_ess(x: Array) -> Array:
 
 
 def bulk_ess_and_rhat(x: Array) -> tuple[Array, Array]:
-    """:func:`bulk_ess` and :func:`split_rhat`, whose ranks are shared: a third less work."""
+    """:func:`bulk_ess`, and R̂ of ranks and of folded ranks, the larger; 1 of a constant.
+
+    As both need the ranks, together they are a third less work.
+    """
     x, undefined = _checked(x)
     halves = _halves(x)
     scores = _normal_scores(halves)
@@ -65,13 +68,6 @@ def sd_error(x: Array) -> Array:
         u = _halves((x - x.mean(axis=(0, 1))) ** 2)
         error = np.sqrt(u.var(axis=(0, 1)) / _ess(u, u)) / (2 * u.mean(axis=(0, 1)))
     return np.where(undefined, np.nan, np.where(_constant(x), 0.0, error))
-
-
-def split_rhat(x: Array) -> Array:
-    """R̂ of ranks and of folded ranks, the larger, (chains, draws, K) -> (K,); 1 of a constant."""
-    x, undefined = _checked(x)
-    halves = _halves(x)
-    return np.where(undefined, np.nan, _larger_rhat(halves, _normal_scores(halves)))
 
 
 def energy_fmi(energy: Array) -> Array:
