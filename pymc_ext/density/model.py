@@ -12,27 +12,27 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorVariable
 
-import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before it compiles
-from pymc_ext.batched_determinants import mode_for
 from pymc_ext.density.check import NoGradientError
 from pymc_ext.density.counted import Clock
-from pymc_ext.density.jax_rows import of_few_shapes, power_of_two, runs_in_jax
-from pymc_ext.density.layout import labelled, layout_of, pieces
-from pymc_ext.density.rows import RowFunction, in_blocks, in_numbers, one_by_one, rows_per_call
+from pymc_ext.density.graph import ModelGraph
+from pymc_ext.density.rows import (
+    RowFunction,
+    in_blocks,
+    in_numbers,
+    of_few_shapes,
+    one_by_one,
+    power_of_two,
+    rows_per_call,
+    runs_in_jax,
+)
 from pymc_ext.maths.types import Array
-from pymc_ext.models.discrete import chains_of_known_length
-from pymc_ext.models.minibatch import of_batches
-from pymc_ext.models.observed_twice import mend_observed
-from pymc_ext.over_draws import checked, has_scan, over_draws, scan_draws
-from pymc_ext.pymc_versions import MinibatchOp
-from pymc_ext.typed_graphs import gradients, replaced
+from pymc_ext.over_draws import checked, has_scan, over_draws
+from pymc_ext.typed_graphs import gradients
 
 if TYPE_CHECKING:
     from pytensor.compile import Function
-    from pytensor.compile.mode import Mode
 
     from pymc_ext.pytensor_versions import TensorSharedVariable
 
@@ -45,7 +45,7 @@ HESSIAN_ROWS = 256  # directions differentiated together: bounds memory at 256 g
 _ONE_AT_A_TIME = threading.RLock()
 
 
-class PyMCDensity:
+class PyMCDensity(ModelGraph):
     """log p̃ of a model on its unconstrained space, log-Jacobian and constants included.
 
     θ (D,) holds the raveled value variables of ``variables`` in their order. One function of rows
@@ -81,8 +81,6 @@ class PyMCDensity:
     (array([-0.72579135]), array([[0.]]))
     """
 
-    parents_first = True  # a variable is made of those that are there before it
-
     def __init__(
         self,
         model: pm.Model,
@@ -96,15 +94,8 @@ class PyMCDensity:
         updates: Mapping[TensorSharedVariable, TensorVariable] | None = None,
         random_seed: int | None = None,
     ) -> None:
-        self.model = model
-        self.clock = clock or Clock()
-        self._variables = list(model.free_RVs if variables is None else variables)
-        self._point = point
-        self._compile_kwargs = dict(compile_kwargs or {})
-        self._replacements, self._updates = dict(replacements or {}), dict(updates or {})
-        self._random_seed = random_seed
-        self.layout = layout_of(model, self._variables)
-        self.dimension = self.layout[-1][1].stop
+        super().__init__(model, variables, point, replacements, compile_kwargs, clock or Clock())
+        self._updates, self._random_seed = dict(updates or {}), random_seed
         self.extras = [*([] if point is None else [point[1]]), *trained]
         self._rows_seen = 0
         self.rows_per_call = 1  # once compiled, as many as keep the widest array small
@@ -115,112 +106,7 @@ class PyMCDensity:
             state.pop(compiled, None)  # compiled again on demand
         return state
 
-    # ---- coordinates -----------------------------------------------------------------------
-
-    @cached_property
-    def unconstrained_names(self) -> list[str]:
-        """Name of each entry of θ: ``"mu"``, ``"theta[3]"``, ``"log_sd_log__"``; by the model's
-        coords, as ``"theta[north]"``, where it has them."""
-        return [label for entry in self.layout for label in self.labels(entry.name, entry.shape)]
-
-    def labels(self, name: str, shape: tuple[int, ...]) -> list[str]:
-        """Names of the elements of a variable of the model, of its value or a deterministic."""
-        model = self.model
-        of_value = {value.name: rv.name for rv, value in model.rvs_to_values.items()}
-        dims = model.named_vars_to_dims.get(of_value.get(name, name), ())
-        return labelled(model, name, shape, dims)
-
-    @cached_property
-    def noisy(self) -> bool:
-        """Whether log p̃ is an estimate from ``pm.Minibatch`` data."""
-        nodes = ancestors([self.logp])
-        return any(v.owner is not None and isinstance(v.owner.op, MinibatchOp) for v in nodes)
-
-    @cached_property
-    def batches(self) -> list[str]:
-        """Names of the observed variables and potentials that ``pm.Minibatch`` rows go into."""
-        return of_batches(self.model)
-
-    @cached_property
-    def blocks(self) -> list[tuple[str, int, bool]]:
-        """Name, number of entries, and whether a transform bounds it, of each free variable.
-
-        A variable that holds several, as the flat vector of a Stan program does, says so in
-        ``tag.blocks``: their names with their sizes.
-        """
-        blocks = []
-        for rv, (_, where, _, _) in zip(self._variables, self.layout, strict=True):
-            parts = getattr(rv.tag, "blocks", {rv.name: where.stop - where.start})
-            bounded = self.model.rvs_to_transforms[rv] is not None
-            blocks += [(name, size, bounded) for name, size in parts.items()]
-        return blocks
-
-    @cached_property
-    def bounded_names(self) -> list[str]:
-        """Entries of θ that a transform maps to a bounded variable."""
-        model = self.model
-        bounded = {
-            model.rvs_to_values[rv].name
-            for rv in self._variables
-            if model.rvs_to_transforms[rv] is not None
-        }
-        return [name for name in self.unconstrained_names if name.split("[")[0] in bounded]
-
-    # ---- graphs ----------------------------------------------------------------------------
-
-    @cached_property
-    def theta(self) -> TensorVariable:
-        """The flat θ (D,), symbolic."""
-        return pt.vector("theta", shape=(self.dimension,), dtype="float64")
-
-    @cached_property
-    def logp(self) -> TensorVariable:
-        """log p̃ as a scalar graph in :attr:`theta` (and in the extras)."""
-        with self.clock.compiling(), chains_of_known_length():
-            return self._logp()
-
-    def _logp(self) -> TensorVariable:
-        model = self.model
-        mend_observed(model)
-        if self._point is None:
-            graph = model.logp()
-        else:
-            prior = model.logp(vars=self._variables)
-            graph = prior + model.logp(vars=list(self._point[0]), jacobian=False) + model.datalogp
-        return self.in_theta([graph])[0]
-
-    def in_theta(self, graphs: Sequence[Variable]) -> list[TensorVariable]:
-        """Graphs in the model's value variables as graphs in :attr:`theta` and the extras."""
-        values = pieces(self.model, self.layout, self.theta)
-        if self._point is not None:
-            rvs, shared = self._point
-            values |= pieces(self.model, layout_of(self.model, rvs), shared)
-        found = replaced(cast("Sequence[TensorVariable]", graphs), values)
-        return replaced(found, self._replacements) if self._replacements else found
-
-    def logp_of_rows(self, theta: TensorVariable) -> TensorVariable:
-        """log p̃ of every row of ``theta`` as a graph, (N, D) -> (N,)."""
-        rows, check = theta.type(), self.model.check_bounds  # else shapes pass through all of theta
-        if has_scan([self.logp]):
-            (lp,) = cast("list[TensorVariable]", scan_draws([self.logp], self.theta, rows, check))
-        else:
-            (lp,) = over_draws([self.logp], {self.theta: rows}, rows.shape[0], check)
-        return replaced([lp], {rows: theta})[0]
-
-    def compile(
-        self,
-        inputs: Sequence[TensorVariable],
-        outputs: TensorVariable | Sequence[TensorVariable],
-        **kwargs: object,
-    ) -> Function:
-        """A compiled function of graphs of any shape; its seconds go to the clock."""
-        options = {**self._compile_kwargs, **kwargs}
-        several = outputs if isinstance(outputs, Sequence) else [outputs]
-        mode = mode_for(several, cast("str | Mode | None", options.pop("mode", None)))
-        if mode is not None:
-            options["mode"] = mode
-        with self.clock.compiling():
-            return pm.pytensorf.compile(list(inputs), outputs, on_unused_input="ignore", **options)
+    # ---- numbers ---------------------------------------------------------------------------
 
     def _over_rows(self, with_score: bool) -> RowFunction:
         """What was asked for, by rows, as a function of rows (N, D)."""
@@ -264,8 +150,6 @@ class PyMCDensity:
             with self.clock.compiling(), np.errstate(all="ignore"):
                 f(point, *(np.ones(1) for _ in inputs[1:]))
         return f
-
-    # ---- numbers ---------------------------------------------------------------------------
 
     @cached_property
     def _both(self) -> RowFunction:

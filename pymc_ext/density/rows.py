@@ -1,4 +1,7 @@
-"""A compiled function of many rows, called a block of rows at a time so that memory is bounded."""
+"""A compiled function of many rows, called a block of rows at a time so that memory is bounded.
+
+JAX compiles a function anew for every number of rows: there it is called with few of them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pymc_ext.density.counted import Clock
 from pymc_ext.maths.types import Array
 
 if TYPE_CHECKING:
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 RowFunction = Callable[..., list[Array]]
 ELEMENTS = 2**18  # numbers in the widest array of one call: about 2 MB, a cache's worth
 FEWEST_ROWS, MOST_ROWS = 16, 4096  # of one call, whatever the widths that the graph declares
+Outputs = Callable[[Array], list[Array]]  # θ (N, D) -> arrays (N, ...)
 BY_ROWS = 2  # leading outputs with a value for each row: log p̃ and its score
 
 
@@ -55,3 +60,37 @@ def rows_per_call(function: Function) -> int:
     shapes = [getattr(v.type, "shape", ()) for v in function.maker.fgraph.variables]
     widest = max(np.prod([s for s in shape if s], dtype=float) for shape in shapes)
     return int(np.clip(ELEMENTS // widest, FEWEST_ROWS, MOST_ROWS))
+
+
+def runs_in_jax(function: Function) -> bool:
+    """Whether PyTensor's JAX backend (``mode="JAX"``) runs the compiled function."""
+    return type(function.maker.linker).__name__ == "JAXLinker"
+
+
+def power_of_two(number: int) -> int:
+    """The least power of two that is not below ``number`` >= 1."""
+    return 1 << (number - 1).bit_length()
+
+
+def of_few_shapes(function: Outputs, clock: Clock) -> Outputs:
+    """``function`` of rows, θ (N, D) -> arrays (N, ...), compiled for powers of two alone.
+
+    Rows are repeated up to the next power of two: a fit asks for dozens of numbers of rows, and
+    compiling takes JAX longer than all that is computed. The first call of a shape is compilation
+    and goes to ``clock``. Outputs are NumPy arrays that may be written to.
+    """
+    compiled: set[int] = set()
+
+    def call(theta: Array) -> list[Array]:
+        count = len(theta)
+        size = power_of_two(max(count, 1))
+        rows = np.concatenate([theta, np.repeat(theta[-1:], size - count, axis=0)])
+        if size not in compiled:
+            with clock.compiling():
+                outputs = [np.array(a) for a in function(rows)]
+            compiled.add(size)
+        else:
+            outputs = [np.array(a) for a in function(rows)]
+        return [a[:count] for a in outputs]
+
+    return call

@@ -12,8 +12,8 @@ from pytensor.graph.op import Op
 
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.in_jax import jax_log_density
-from pymc_ext.density.jax_rows import of_few_shapes
 from pymc_ext.density.model import PyMCDensity
+from pymc_ext.density.rows import of_few_shapes
 from tests.needed import needs
 from tests.tolerances import EXACT
 
