@@ -16,7 +16,7 @@ from bridge.errors import BridgeError
 from bridge.methods.method import Fit
 from bridge.methods.named_draws import NamedDraws
 from bridge.targets.draws import InferenceData
-from pymc_ext.sampling.diagnostics import Heavy, take_quantiles
+from pymc_ext.sampling.heavy import Heavy, take_quantiles
 
 __all__ = ["Advice", "NoAnswerError"]
 

@@ -18,7 +18,7 @@ from pymc_ext.density import CountedDensity, DensityError, TransportMap
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.interrupts import Interrupts
 from pymc_ext.sampling.attempts import INTERRUPTED
-from pymc_ext.sampling.diagnostics import MOST_NAMED, Heavy
+from pymc_ext.sampling.heavy import MOST_NAMED, Heavy
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import hidden, now
 from pymc_ext.sampling.run import BudgetSpentError

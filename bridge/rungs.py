@@ -18,7 +18,7 @@ from bridge.methods.table import METHODS
 from bridge.search import Search
 from pymc_ext.density.protocol import labels_of
 from pymc_ext.interrupts import Interrupts, is_interrupt
-from pymc_ext.sampling.diagnostics import unknown_moments
+from pymc_ext.sampling.heavy import unknown_moments
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import in_words
 from pymc_ext.sampling.progress import at_work

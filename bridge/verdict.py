@@ -21,7 +21,8 @@ from bridge.measures.limits import (
 )
 from bridge.methods.method import Fit, WeightedDraws
 from pymc_ext.density.protocol import coordinate_names, labels_of
-from pymc_ext.sampling.diagnostics import Diagnostics, scalars
+from pymc_ext.sampling.diagnostics import Diagnostics
+from pymc_ext.sampling.quantities import scalars
 from pymc_ext.variational.core.precision import Precision, weighted_precision
 
 __all__ = ["REPETITIONS", "Judgement", "by_weights", "of_chains"]

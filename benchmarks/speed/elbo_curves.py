@@ -28,8 +28,8 @@ import pymc as pm
 from numpy.typing import NDArray
 
 from benchmarks.record import Runs
+from bridge.targets.pymc import model_start
 from pymc_ext.density import CountedDensity, PyMCDensity
-from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.algorithm import Bernstein
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
@@ -163,12 +163,6 @@ class _Spent:
 
 def _nothing(*_: object) -> None:
     """A callback that lets the monitor show q."""
-
-
-def model_start(model: pm.Model) -> Array:
-    """Where `pm.fit` starts, unconstrained, (D,)."""
-    point = model.initial_point()
-    return np.concatenate([np.ravel(point[v.name]) for v in model.value_vars]).astype(float)
 
 
 def of_advi(kind: type, gaussian: Callable[..., Posterior]) -> Callable[[pm.Model], list[Row]]:

@@ -17,6 +17,7 @@ import xarray as xr
 
 from bridge.errors import BridgeError
 from posteriordb_cases.draws import flatten
+from pymc_ext.maths.convergence import energy_fmi
 
 __all__ = ["KEPT_DRAWS", "AdmissionError", "admission_checks", "diagnose"]
 __all__ += ["require_admitted", "too_dependent"]
@@ -84,7 +85,7 @@ def diagnose(
         "effective_sample_size_tail": [_tail_ess(x) for x in flat.values()],
         "r_hat": [float(az.rhat(x)) for x in flat.values()],
         "divergent_transitions": np.asarray(sample_stats["diverging"]).sum(axis=1).tolist(),
-        "expected_fraction_of_missing_information": _e_fmi(energy).tolist(),
+        "expected_fraction_of_missing_information": energy_fmi(energy).tolist(),
         "mean_lag1_ac": [float(_lag1(x).mean()) for x in flat.values()],
     }
 
@@ -124,11 +125,6 @@ def _ess_bounds(n_draws: int) -> tuple[float, float]:
     """Four standard deviations, sqrt(7 n), of the estimated ESS of n independent draws."""
     margin = 4 * np.sqrt(7 * n_draws)
     return n_draws - margin, n_draws + margin
-
-
-def _e_fmi(energy: np.ndarray) -> np.ndarray:
-    """Betancourt (2016), arXiv:1604.00695: one value a chain, from (chain, transition)."""
-    return np.mean(np.diff(energy, axis=1) ** 2, axis=1) / np.var(energy, axis=1)
 
 
 def _lag1(x: np.ndarray) -> np.ndarray:

@@ -13,8 +13,9 @@ from pymc_ext.density import Density, TransportMap
 from pymc_ext.density.protocol import coordinate_names, labels_of
 from pymc_ext.interrupts import Interrupts
 from pymc_ext.maths.types import Array
-from pymc_ext.sampling.diagnostics import Diagnostics, scalars
+from pymc_ext.sampling.diagnostics import Diagnostics
 from pymc_ext.sampling.protocol import STATISTICS, Chain, Transitions
+from pymc_ext.sampling.quantities import scalars
 
 Answer = TypeVar("Answer")
 LOOK = 0.1  # seconds between looks at what a warm-up has spent

@@ -12,10 +12,18 @@ from scipy.special import bdtrc
 
 from pymc_ext.density.protocol import Labels, numbered
 from pymc_ext.maths.convergence import bulk_ess_and_rhat, energy_fmi, sd_error, tail_ess
-from pymc_ext.maths.psis import tail_khat
 from pymc_ext.maths.rounding import above, below
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.weights import KHAT_USABLE
+from pymc_ext.sampling.heavy import (
+    DRAWS_FOR_TAIL,
+    NO_VARIANCE,
+    Heavy,
+    heavy_among,
+    khat_of_squares,
+    not_told,
+    take_quantiles,
+)
+from pymc_ext.sampling.quantities import columns_of, once
 
 # The largest R̂ of any quantity at which chains count as agreeing: with 400 effective draws in eight
 # half-chains the worst of a hundred equal quantities comes to 1.02 by chance, so that the 1.01 of
@@ -36,51 +44,9 @@ DIVERGENT_MOST: Final = 0.001
 CHANCE: Final = 0.05
 TRANSITIONS_TO_TELL: Final = 6_400
 
-MOST_NAMED = 5  # quantities in one note
-
 # Quantities that are watched between blocks, where there are four times as many: as long as one of
 # these is short of draws, all together are, and ranking hundreds took a third of a run's time.
 WATCHED: Final = 50
-
-# k̂ of (x − m)² from which on its variance is infinite, so that the error of an sd falls so slowly
-# that more draws do not help: moments of order 1/k̂ of a Pareto tail exist.
-NO_VARIANCE: Final = 0.5
-
-# k̂ of (x − m)² from which on it has no mean, so that the sd is infinite; and from which on draws do
-# not tell the mean of x: its own k̂, half of that, is no longer usable.
-NO_SD: Final = 1.0
-NO_MEAN: Final = 2 * KHAT_USABLE
-
-# Draws, over all chains, from which on k̂ may say so: their tail holds 189, by which k̂ of .5 is
-# known to .11. By 1,000 draws a marginalised spike and slab, which has all moments, had k̂ of .6 to
-# .8, and chains ended with an interval a quarter too short.
-DRAWS_FOR_TAIL: Final = 4_000
-
-
-@dataclass(frozen=True)
-class Heavy:
-    """A quantity whose tail leaves its sd without a known error.
-
-    Parameters
-    ----------
-    name
-        Of the quantity.
-    sd_error
-        What the draws say it is, as a share of the sd.
-    khat
-        Of (x − m)², twice that of x − m: from 1 on the sd itself is infinite, and the mean has no
-        standard error; from `NO_MEAN` on draws do not tell the mean either.
-    """
-
-    name: str
-    sd_error: float
-    khat: float
-
-    def __str__(self) -> str:
-        if self.khat >= NO_MEAN:
-            return f"mean and sd of {self.name} (tail k̂ {self.khat:.2f})"
-        infinite = ": infinite" if self.khat >= NO_SD else ""
-        return f"sd of {self.name} (tail k̂ {self.khat:.2f}{infinite})"
 
 
 @dataclass(frozen=True)
@@ -134,13 +100,9 @@ class Diagnostics:
         (bulk, rhat), tail = bulk_ess_and_rhat(quantities), tail_ess(quantities)
         errors, khat = sd_error(quantities), np.full(len(names), -np.inf)
         if quantities.shape[0] * quantities.shape[1] >= DRAWS_FOR_TAIL:
-            khat = _khat_of_squares(quantities)
+            khat = khat_of_squares(quantities)
         known = np.where(khat < NO_VARIANCE, errors, 0.0)
         vaguest = int(np.argmax(known))
-        heavy = {  # by name, as a density's coordinates are its constrained values too
-            names[i]: Heavy(names[i], float(errors[i]), float(khat[i]))
-            for i in map(int, np.flatnonzero(khat >= NO_VARIANCE))
-        }
         scarcest, apart = int(np.argmin(np.minimum(bulk, tail))), int(np.argmax(rhat))
         return cls(
             ess_bulk=float(bulk.min()),
@@ -155,7 +117,7 @@ class Diagnostics:
             transitions=quantities.shape[0] * quantities.shape[1],
             sd_error=float(known[vaguest]),
             vaguest=names[vaguest],
-            heavy=tuple(heavy.values()),
+            heavy=heavy_among(names, errors, khat),
             worst=_worst(names, np.minimum(bulk, tail), known, rhat),
         )
 
@@ -188,10 +150,10 @@ class Diagnostics:
         labels
             Names of the elements of derived arrays.
         """
-        columns, more = _columns(derived, labels)
+        columns, more = columns_of(derived, labels)
         values = np.concatenate([theta, lp[..., None], *columns], axis=-1)
         named = [*names, "log p̃", *more]
-        places = _once(values, theta.shape[-1])
+        places = once(values, theta.shape[-1])
         if only is not None:
             places = [i for i in places if named[i] in only] or places
         return cls.of(values[..., places], [named[i] for i in places], statistics)
@@ -233,7 +195,7 @@ class Diagnostics:
 
     def unknown(self, ess: float) -> tuple[Heavy, ...]:
         """Whose sd, or mean, these draws do not tell, nor would more of them."""
-        return tuple(q for q in self.heavy if not q.sd_error <= 1 / np.sqrt(ess))
+        return not_told(self.heavy, ess)
 
     def doubts(self, ess: float) -> tuple[str, ...]:
         """Why the draws are not to be trusted, in words; nothing where they are."""
@@ -278,46 +240,6 @@ class Diagnostics:
         return tuple(found)
 
 
-def take_quantiles(unknown: Sequence[str]) -> str:
-    """What is said of quantities, the first of them named, whose moments no draws tell."""
-    more = f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
-    named = ", ".join(unknown[:MOST_NAMED])
-    return f"not to be had from draws, take quantiles: {named}{more}"
-
-
-def scalars(values: Mapping[str, NDArray], shape: tuple[int, ...]) -> dict[str, Array]:
-    """Real values by name (chains · draws, *size) by chain, (chains, draws, *size) each."""
-    real = {k: np.asarray(v) for k, v in values.items() if np.asarray(v).dtype.kind == "f"}
-    return {name: value.reshape(*shape, *value.shape[1:]) for name, value in real.items()}
-
-
-def unknown_moments(
-    values: Mapping[str, Array], ess: float, labels: Labels = numbered
-) -> tuple[Heavy, ...]:
-    """Quantities whose sd, or mean, is not to be had from draws, of those that a user reads.
-
-    Weights are judged on the unconstrained space: exp(x) may have no variance where x has all
-    moments. Nothing is said of fewer than `DRAWS_FOR_TAIL` draws.
-
-    Parameters
-    ----------
-    values
-        By name, (chains, draws, *shape); of real numbers.
-    ess
-        Effective draws asked for: an sd known to 1/√ess of itself is known.
-    labels
-        Names of the elements of arrays.
-    """
-    columns, names = _columns({k: v for k, v in values.items() if v.dtype.kind == "f"}, labels)
-    if not columns or np.prod(columns[0].shape[:2]) < DRAWS_FOR_TAIL:
-        return ()
-    quantities = np.concatenate(columns, axis=-1)
-    heavy = np.flatnonzero(_khat_of_squares(quantities) >= NO_VARIANCE)
-    if not len(heavy):
-        return ()
-    return Diagnostics.of(quantities[..., heavy], [names[i] for i in heavy], {}).unknown(ess)
-
-
 def _worst(
     names: Sequence[str], effective: Array, errors: Array, rhat: Array
 ) -> frozenset[str] | None:
@@ -327,40 +249,3 @@ def _worst(
     short = np.maximum(1 / np.maximum(effective, 1.0), errors**2)
     ranked = (np.argsort(-np.nan_to_num(x, nan=np.inf))[:WATCHED] for x in (short, rhat))
     return frozenset(names[i] for order in ranked for i in order)
-
-
-def _once(values: Array, coordinates: int) -> list[int]:
-    """Places of values (chains, draws, K) without those that are one of the first ``coordinates``
-    again, as parameters without bounds are."""
-    first = {value: i for i, value in enumerate(values[0, 0, :coordinates])}
-    twins = ((k, first.get(values[0, 0, k])) for k in range(coordinates, values.shape[-1]))
-    again = {
-        k for k, i in twins if i is not None and np.array_equal(values[..., k], values[..., i])
-    }
-    return [k for k in range(values.shape[-1]) if k not in again]
-
-
-def _columns(values: Mapping[str, Array], labels: Labels) -> tuple[list[Array], list[str]]:
-    """Those that are always finite of values (chains, draws, *shape), as (chains, draws, K) a name,
-    and their names."""
-    columns, names = list[Array](), list[str]()
-    for name, value in values.items():
-        flat = value.reshape(*value.shape[:2], -1)
-        defined = np.isfinite(flat).all(axis=(0, 1))
-        columns.append(flat[..., defined])
-        every = labels(name, value.shape[2:])
-        names += [every[i] for i in np.flatnonzero(defined)]
-    return columns, names
-
-
-def _khat_of_squares(quantities: Array) -> Array:
-    """k̂ of (x − m)² of each quantity, (chains, draws, K) -> (K,); −∞ of a constant, and of what is
-    not always finite, which R̂ and ESS refuse."""
-    x = quantities.reshape(-1, quantities.shape[-1]).T
-    x = np.where(np.isfinite(x).all(axis=1, keepdims=True), x, 0.0)
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # of draws of 1e308
-        apart = np.abs(x - x.mean(axis=1, keepdims=True))
-        varies = apart.max(axis=1) > 0
-        khat = np.full(len(x), -np.inf)
-        khat[varies] = tail_khat(2 * np.log(apart[varies]))
-    return khat

@@ -22,7 +22,7 @@ from bridge.trust import doubts_of_nuts, forgotten
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity, DensityError
 from pymc_ext.sampling import attempts
-from pymc_ext.sampling.diagnostics import Heavy
+from pymc_ext.sampling.heavy import Heavy
 from pymc_ext.sampling.modes import left_behind
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.variational.gaussian.batch_match import BatchMatch

@@ -9,7 +9,8 @@ import pytest
 
 from pymc_ext.density import CallableDensity, DensityError
 from pymc_ext.sampling import attempts
-from pymc_ext.sampling.diagnostics import WATCHED, Diagnostics, Heavy
+from pymc_ext.sampling.diagnostics import WATCHED, Diagnostics
+from pymc_ext.sampling.heavy import Heavy
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 from pymc_ext.sampling.starts import weighted_starts
