@@ -149,37 +149,50 @@ def attempted(
     in_blocks = isinstance(method.run, FittedBy)
     try:
         found = method.run(problem, min(FIRST_BLOCK, draws) if in_blocks else draws, seed)
-        try:
-            found, judgement = _settled(method, found, limit, ess, draws, wanted)
-        except (KeyboardInterrupt, SystemError) as error:
-            if not is_interrupt(error):
-                raise
-            judgement = _judgement(method, found, limit, ess)
+        found, judgement = _judged(method, found, limit, ess, draws, wanted)
     except Exception as error:
         if not is_expected(error):
             raise
         _log.debug("%s failed", method.name, exc_info=True)
-        verdict = failure(error, others)
-        seconds = time.perf_counter() - begin
-        improper = str(error) if isinstance(error, RunawayError) else None
-        attempt = Attempt.without_answer(method.name, verdict, seconds, improper)
-        return replace(attempt, endless=isinstance(error, EndlessError)), None, None
+        return _failed(method, error, time.perf_counter() - begin, others), None, None
+    attempt = _succeeded(method, found, judgement, time.perf_counter() - begin)
+    return attempt, found, judgement.of_all
+
+
+def _failed(method: Method, error: Exception, seconds: float, others: Sequence[Attempt]) -> Attempt:
+    improper = str(error) if isinstance(error, RunawayError) else None
+    attempt = Attempt.without_answer(method.name, failure(error, others), seconds, improper)
+    return replace(attempt, endless=isinstance(error, EndlessError))
+
+
+def _succeeded(method: Method, found: Fit, judgement: Judgement, seconds: float) -> Attempt:
     k, of_all = judgement.k, judgement.of_all
     assert found.lq is not None  # it was judged by weights
-    attempt = Attempt(
+    return Attempt(
         method=method.name,
         khat=k.value,
         khat_sd=k.sd,
         elbo=float((found.lp - found.lq).mean()),
         exact=k.exact,
-        seconds=time.perf_counter() - begin,
+        seconds=seconds,
         verdict=judgement.verdict + _of_undefined(found),
         gradients=found.gradient_evaluations,
         log_marginal_is=of_all.log_marginal_is,
         log_marginal_is_se=of_all.log_marginal_is_se,
         good=judgement.good,
     )
-    return attempt, found, of_all
+
+
+def _judged(
+    method: Method, found: Fit, limit: float, ess: float, draws: int, wanted: float
+) -> tuple[Fit, Judgement]:
+    """What the fit is worth, by its first draws where Ctrl-C came before it was settled."""
+    try:
+        return _settled(method, found, limit, ess, draws, wanted)
+    except (KeyboardInterrupt, SystemError) as error:
+        if not is_interrupt(error):
+            raise
+        return found, _judgement(method, found, limit, ess)
 
 
 def _settled(
