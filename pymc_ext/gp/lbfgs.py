@@ -59,7 +59,7 @@ def climb(
     if loss.refused and left > 0 and np.max(np.abs(rise)) > STEEP:
         reason = f"the evidence still rises, towards points that were refused: {loss.refused}"
         converged = False
-    return theta, best.evidence, best.value, reason, converged, steps
+    return Found(theta, best.evidence, best.value, reason, converged, steps)
 
 
 @dataclass(frozen=True)

@@ -161,15 +161,21 @@ def fit_hyperparameters(
         else:
             limits = e_steps, m_steps, max_iterations, tolerance
             found = alternate(gp.solver, graph, theta, adam, *limits, monitor)
-    theta, evidence, objective, reason, converged, steps = found
-    active = tuple(active_bounds(graph, theta, box))
+    active = tuple(active_bounds(graph, found.theta, box))
     if active:
         logger.warning("%s: at a bound of the search", ", ".join(active))
-    seconds = time.perf_counter() - begin
     return HyperparameterFit(
-        graph.constrained(theta), objective, evidence, method, reason, converged, steps,
-        tuple((-monitor.losses).tolist()), active, seconds,
-    )  # fmt: skip
+        point=graph.constrained(found.theta),
+        objective=found.objective,
+        evidence=found.evidence,
+        method=method,
+        stop_reason=found.stop_reason,
+        converged=found.converged,
+        steps=found.steps,
+        trace=tuple((-monitor.losses).tolist()),
+        active_bounds=active,
+        seconds=time.perf_counter() - begin,
+    )
 
 
 def _check_method(gp: Approximate, method: str) -> None:

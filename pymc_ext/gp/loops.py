@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,11 +19,19 @@ from pymc_ext.gp.sparse import SparsePrior
 from pymc_ext.maths.adam import ADAM, adam_step, corrected
 
 Watch = Callable[[float], object]  # called with −objective after every iteration
-Found = tuple[np.ndarray, float, float, str, bool, int]  # as `HyperparameterFit` has it
-
-
 FELL = 1e-9  # of the objective, relative: more than rounding leaves of a sum over a million rows
 SMALLEST_STEP = 1e-6  # a choice: twenty halvings of a step after which its sites stay improper
+
+
+class Found(NamedTuple):
+    """Where a search ended, as `HyperparameterFit` says it; θ unconstrained, (D,)."""
+
+    theta: np.ndarray
+    evidence: float
+    objective: float
+    stop_reason: str
+    converged: bool
+    steps: int
 
 
 class Adam:
@@ -91,7 +100,7 @@ def alternate(
     theta, evidence, objective = last
     inputs, log_prior = graph.forward(theta)
     solver.rule.solve(make_prior(inputs[1:]), lik, y, inputs[0])  # the reported point is usable
-    return theta, evidence, objective, reason, converged, steps
+    return Found(theta, evidence, objective, reason, converged, steps)
 
 
 def _moved(theta: np.ndarray, start: np.ndarray) -> float:
@@ -148,7 +157,7 @@ def minibatch(
     (phi, *inputs), log_prior = graph.forward(theta)
     evidence = gp.solver.solve(y, phi, tuple(inputs)).value
     reason = f"{passes} passes over the data"
-    return theta, evidence, evidence + log_prior, reason, False, steps
+    return Found(theta, evidence, evidence + log_prior, reason, False, steps)
 
 
 def _held_value(
