@@ -24,6 +24,7 @@ from pymc_ext.density.protocol import coordinate_names, labels_of
 from pymc_ext.sampling.diagnostics import Diagnostics
 from pymc_ext.sampling.quantities import scalars
 from pymc_ext.variational.core.precision import Precision, weighted_precision
+from pymc_ext.variational.core.weights import EXACT
 
 __all__ = ["REPETITIONS", "Judgement", "by_weights", "of_chains"]
 
@@ -124,7 +125,7 @@ def by_weights(
 def _of_khat(k: KHat, limit: float, ess: float) -> tuple[bool, str]:
     """Whether weights make draws of the posterior of it, and why."""
     if k.exact:
-        return True, "exact wherever it draws: its log ratios to the posterior are constant there"
+        return True, EXACT
     if np.isnan(k.value):
         return False, f"refused: no k̂ ({k.reason})"
     draws, share = k.draws * len(k.per_repetition), k.ess / k.draws

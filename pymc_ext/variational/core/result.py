@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 
 from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.weights import CONSTANT_RATIOS, KHAT_GOOD, described, serve
+from pymc_ext.variational.core.weights import CONSTANT_RATIOS, EXACT, KHAT_GOOD, described, serve
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class FreshDraws:
     def verdict(self) -> str:
         """The same in words."""
         if self.khat == -np.inf:
-            return "exact wherever it draws: its log ratios to the posterior are constant there"
+            return EXACT
         if self.ess == 0:
             return f"log p̃ is −∞ or undefined at all of {self.draws:,} draws of q"
         return described(self.khat, self.ess / self.draws, self.draws)

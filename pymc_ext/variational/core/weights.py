@@ -36,6 +36,9 @@ ESS_SHARE_ENOUGH: Final = 0.9
 # alone spreads sums of a thousand terms by about 1e-12, and PSIS turns that noise into noise in k̂.
 CONSTANT_RATIOS: Final = 1e-8
 
+# What is said where they are.
+EXACT: Final = "exact wherever it draws: its log ratios to the posterior are constant there"
+
 
 def serve(khat: float, share: float) -> bool:
     """Whether weights do: k̂ is usable, or they hardly differ.
