@@ -7,11 +7,12 @@ prior of the groups' sd τ whose scale is .5 to 5, and data of a τ around .6. O
 twelve groups of four rows whose spread is not known, a half-normal prior, and data of a τ of .3 to
 1, as a user simulated them; two seeds a set. Of kind ``effects`` intercepts and slopes of 10 to 20
 groups of 5 to 8 rows vary together, an LKJ prior on their correlation, with exponential priors on
-two scales and on σ, and data of scales of .2 to 1. No default was chosen by any of them. The
-density has no names and no order but that of its coordinates. Given are the sd of log τ, of which
-much lies in the neck, as a share of the exact one (of two scales that farther from it), and the
-largest error of a mean in posterior sds, both with the draws' own noise (2 to 5 %). Runs are kept
-as they end.
+two scales and on σ, and data of scales of .2 to 1. Of kind ``many`` it has hundreds of effects: 100
+to 280 groups of known standard errors, or intercepts and slopes of 50 to 100 groups, with data of
+scales from .1 on, which leave a neck. No default was chosen by any of them. The density has no
+names and no order but that of its coordinates. Given are the sd of log τ, of which much lies in the
+neck, as a share of the exact one (of two scales that farther from it), and the largest error of a
+mean in posterior sds, both with the draws' own noise (2 to 5 %). Runs are kept as they end.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from posteriordb_cases.zoo.rows import Rows, simulated
 from posteriordb_cases.zoo.schools import Groups
 
 RESULTS = Path(__file__).parent / "results" / "hierarchies.json"
-SEED, EXACT_DRAWS, SPREAD = 7, 200_000, 10.0
+SEED, MOST_NUMBERS, SPREAD = 7, 10_000_000, 10.0
 TRUE_SCALES = 0.3, 0.5, 0.7, 1.0
 Row = dict[str, object]
 
@@ -59,18 +60,40 @@ def effects(index: int) -> CorrelatedEffects:
     return correlated(200 + index // 2, scale, count, each)
 
 
-KINDS: dict[str, Callable[[int], ZooDensity]] = {"groups": groups, "rows": rows, "effects": effects}
-LOG_SCALES = {"groups": [1], "rows": [1], "effects": [2, 3]}  # places in θ
+def many(index: int) -> Groups | CorrelatedEffects:
+    """One of 100 to 280 coordinates and more."""
+    rng = np.random.default_rng([SEED, index, 2])
+    if index % 2:
+        scale, count = float(rng.choice([0.1, 0.2, 0.3])), int(rng.choice([50, 60, 80, 100]))
+        return correlated(300 + index, scale, count, 5)
+    J, tau = int(rng.choice([100, 150, 200, 280])), float(rng.choice([0.1, 0.2, 0.3, 0.5]))
+    sigma = rng.uniform(0.5, 2, J)
+    y = rng.normal(0, tau, J) + rng.normal(0, sigma) + rng.normal(0, 1)
+    return Groups(True, y, sigma, SPREAD, 1.0)
+
+
+KINDS: dict[str, Callable[[int], ZooDensity]] = {
+    "groups": groups,
+    "rows": rows,
+    "effects": effects,
+    "many": many,
+}
+
+
+def log_scales_of(target: ZooDensity) -> list[int]:
+    """Places in θ."""
+    return [2, 3] if isinstance(target, CorrelatedEffects) else [1]
 
 
 def answered(kind: str, index: int) -> Row:
     """What `bridge.fit` says of it, and what is true."""
     target = KINDS[kind](index)
-    exact = target.draws(EXACT_DRAWS, np.random.default_rng(0))
+    count = min(200_000, MOST_NUMBERS // target.dimension)
+    exact = target.draws(count, np.random.default_rng(0))
     answer = bridge.fit(target, random_seed=index, progressbar=False)
     draws = answer.idata["posterior"]["theta"].to_numpy().reshape(-1, target.dimension)
     errors = (draws.mean(axis=0) - exact.mean(axis=0)) / exact.std(axis=0)
-    log_scales = LOG_SCALES[kind]
+    log_scales = log_scales_of(target)
     sds = draws[:, log_scales].std(axis=0) / exact[:, log_scales].std(axis=0)
     return {
         "kind": kind,

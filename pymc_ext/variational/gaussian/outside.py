@@ -18,11 +18,15 @@ OUTSIDE_SDS, OUTSIDE_NATS = 5.0, 4.5
 # Nats by which p exceeds q on average over a basin inside q that counts as missed: a factor of 20,
 # far beyond what skewness or tails leave of a fit whose weights serve.
 UNDERRATED = 3.0
+# Nats by which p exceeds q at half of the points outside q, up to which q has that mass all the
+# same: where hundreds of coordinates have a common scale, log q varies by hundreds of nats.
+COVERED = np.log(2)
 
 
 @dataclass(frozen=True)
 class Misses:
-    """Whether q misses points: more than half are outside q, or p exceeds q by far.
+    """Whether q misses points: more than half are outside q and p exceeds q there, or it exceeds q
+    by far.
 
     Parameters
     ----------
@@ -47,10 +51,10 @@ class Misses:
 
     def __call__(self, points: Array) -> bool:
         """Of points (M, D)."""
-        if is_outside(points, self.log_density_of_q, self.edge):
-            return True
         with np.errstate(all="ignore"):
             excess = self.density.log_density(points) - self.log_density_of_q(points) - self.log_z
+        if is_outside(points, self.log_density_of_q, self.edge):
+            return not np.median(excess) <= COVERED  # NaN where neither has a density
         return bool(np.mean(excess) > UNDERRATED)
 
 
