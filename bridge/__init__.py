@@ -15,8 +15,10 @@ imported when they are first asked for, so that a Stan program is fitted without
 
 from __future__ import annotations
 
-import bridge.namesake  # noqa: F401  # first: it refuses a pymc_ext that is not ours,
-import pymc_ext  # noqa: F401  # and this versions of PyMC and ArviZ that do not fit
+import trusted_posteriors_namesake  # noqa: F401  # refuses a pymc_ext that is not ours
+
+# isort: split
+import pymc_ext  # noqa: F401  # refuses versions of PyMC and ArviZ that do not fit
 from pymc_ext.exports import lazy_exports
 
 __getattr__, __dir__, __all__ = lazy_exports(__name__, __file__)

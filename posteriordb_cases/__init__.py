@@ -16,6 +16,9 @@ keeps draws that ``python -m bridge generate`` has made and admitted.
 ['theta_trans', 'mu', 'tau']
 """
 
+import trusted_posteriors_namesake  # noqa: F401  # refuses a pymc_ext that is not ours
+
+# isort: split
 from posteriordb_cases.case import Case, NoPortError, list_cases, load_case
 from posteriordb_cases.database import EMBEDDED, resolve_database
 from posteriordb_cases.writer import write_reference_draws

@@ -10,6 +10,9 @@ Stan program's say, load neither PyMC nor PyTensor.
 
 from __future__ import annotations
 
+import trusted_posteriors_namesake  # noqa: F401  # refuses a pymc_ext that is not ours
+
+# isort: split
 import pymc_ext.requirements  # noqa: F401  # checks versions before anything imports PyMC
 from pymc_ext.exports import lazy_exports
 

@@ -1,9 +1,8 @@
-"""Refuses, when imported, versions that do not work together; warns of a package of our name."""
+"""Refuses, when imported, versions that do not work together."""
 
 from __future__ import annotations
 
 import re
-import warnings
 from importlib import metadata, util
 
 OLDEST = (5, 28)  # PyMC that is tested, as in setup.cfg
@@ -55,21 +54,4 @@ def check() -> None:
         )
 
 
-def warn_of_namesake() -> None:
-    """Warn if PyPI's pymc-ext is installed too: that this runs shows that ours came last."""
-    try:
-        version = metadata.version("pymc-ext")
-    except metadata.PackageNotFoundError:
-        return
-    warnings.warn(
-        f"PyPI's pymc-ext {version} (exoplanet's) has an import package pymc_ext too, which ours "
-        "replaces: programs that use theirs fail, and uninstalling it deletes a file of ours. "
-        "Keep one: `pip uninstall pymc-ext`, then `pip install --force-reinstall --no-deps "
-        "trusted-posteriors` (in a clone: `.` for its name)",
-        UserWarning,
-        stacklevel=2,
-    )
-
-
 check()
-warn_of_namesake()

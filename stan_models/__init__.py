@@ -22,6 +22,8 @@ import ast
 from importlib import import_module
 from pathlib import Path
 
+import trusted_posteriors_namesake  # noqa: F401  # refuses a pymc_ext that is not ours
+
 _STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
 _HOMES = {
     alias.name: f"{__name__}.{node.module}"

@@ -17,6 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("pymc_ext", "stan_models", "bridge", "posteriordb_cases", "trusted_posteriors")
+NAMESAKE = "trusted_posteriors_namesake"  # a module that all of them import
 BUILD = "import sys; from setuptools import build_meta as b; print(getattr(b, sys.argv[1])(sys.argv[2]))"  # noqa: E501
 MODULES = {
     "arviz_stats": "arviz",
@@ -74,13 +75,15 @@ def built(tmp_path_factory) -> tuple[set[str], set[str], str]:
 
 
 def test_sdist_holds_packages_tests_and_what_builds_them(built) -> None:
-    wanted = tracked(*PACKAGES, "tests", "setup.cfg", "pyproject.toml", "Makefile", "LICENSE")
+    wanted = tracked(
+        *PACKAGES, f"{NAMESAKE}.py", "tests", "setup.cfg", "pyproject.toml", "Makefile", "LICENSE"
+    )
     assert not wanted - built[0]
 
 
 def test_wheel_holds_every_file_of_the_packages_and_nothing_else(built) -> None:
     found = {name for name in built[1] if ".dist-info/" not in name}
-    wanted = tracked(*PACKAGES)
+    wanted = tracked(*PACKAGES, f"{NAMESAKE}.py")
     assert found == wanted
     assert {Path(name).suffix for name in found} >= {".stan", ".c", ".cpp", ".json", ".zip"}
     assert {f"{package}/py.typed" for package in PACKAGES} <= found
@@ -111,7 +114,7 @@ def test_everything_imported_is_declared() -> None:
             imported |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             imported.add(node.module.split(".")[0])
-    outside = imported - set(sys.stdlib_module_names) - set(PACKAGES)
+    outside = imported - set(sys.stdlib_module_names) - {*PACKAGES, NAMESAKE}
     assert {MODULES.get(name, name) for name in outside} <= declared()
 
 

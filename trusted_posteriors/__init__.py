@@ -18,7 +18,10 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-import bridge  # before pymc_ext: it refuses another project's of that name
+import trusted_posteriors_namesake  # noqa: F401  # refuses a pymc_ext that is not ours
+
+# isort: split
+import bridge
 import pymc_ext
 
 _MODULES = {"cases": "posteriordb_cases", "px": "pymc_ext", "stan": "stan_models"}
