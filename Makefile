@@ -1,6 +1,6 @@
 # Two commands do everything: `make compare` and `make test`. Both install what they need into .venv.
-# `make test-pymc6` runs the same suite on PyMC 6, `make test-minimum` on the oldest versions of all
-# dependencies, `make docs` builds the documentation.
+# `make test-pymc6` runs the same suite on PyMC 6, `make test-discrete-pymc6` there what needs pymc-extras,
+# `make test-minimum` on the oldest versions of all dependencies, `make docs` builds the documentation.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,10 +9,14 @@ READY := $(VENV)/.installed
 PYTHON313 ?= $(shell .ci/python313)
 VENV313 := .venv313
 READY313 := $(VENV313)/.installed
+# pymc-extras takes no PyMC from 6.4 on: what needs it is tested on the newest that it takes
+VENV_DISCRETE := .venv-discrete
+READY_DISCRETE := $(VENV_DISCRETE)/.installed
 VENV_MINIMUM := .venv-minimum
 READY_MINIMUM := $(VENV_MINIMUM)/.installed
 # what `make test` tests: all but the peers that are compared with (extra peers), torch and ray
 EXTRAS := stan,report,jax,cluster,bambi,discrete,parquet,test
+EXTRAS313 := stan,report,jax,cluster,bambi,parquet,test
 # what .ci/run runs on PyMC 6: every door, and every place where the versions differ
 PYMC6_SHORT := tests/test_every_door.py tests/test_versions.py tests/pymc_ext/gp/test_model.py \
 	tests/pymc_ext/ops/test_callback.py tests/pymc_ext/variational/gaussian/test_diagonal.py \
@@ -20,7 +24,7 @@ PYMC6_SHORT := tests/test_every_door.py tests/test_versions.py tests/pymc_ext/gp
 	tests/pymc_ext/test_over_draws.py
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: compare test nightly record test-all test-pymc6 test-pymc6-short test-minimum python313 docs docs-links lint clean
+.PHONY: compare test nightly record test-all test-pymc6 test-pymc6-short test-discrete-pymc6 test-minimum python313 docs docs-links lint clean
 
 compare: $(READY)
 	$(BIN)/python -m stan_models setup
@@ -51,6 +55,11 @@ test-pymc6: $(READY313)
 test-pymc6-short: $(READY313)
 	$(VENV313)/bin/python -m stan_models setup
 	$(VENV313)/bin/python -m pytest -n 2 -m "not slow" $(PYMC6_SHORT)
+
+# PyMC 6.3 warns of a name that its PyTensor has moved
+test-discrete-pymc6: $(READY_DISCRETE)
+	$(VENV_DISCRETE)/bin/python -m pytest tests/bridge/test_discrete.py tests/pymc_ext/models \
+		-W "ignore:Importing 'IfElse':DeprecationWarning"
 
 # old packages warn of one another: warnings are no errors here
 test-minimum: $(READY_MINIMUM)
@@ -88,7 +97,15 @@ $(READY313): setup.cfg pyproject.toml
 	@echo "Making $(VENV313) with $(PYTHON313) and installing the project with PyMC 6 ..."
 	$(PYTHON313) -m venv $(VENV313)
 	$(VENV313)/bin/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore::UserWarning $(VENV313)/bin/python -m pip install --quiet --editable ".[$(EXTRAS)]" "pymc>=6"
+	PYTHONWARNINGS=ignore::UserWarning $(VENV313)/bin/python -m pip install --quiet --editable ".[$(EXTRAS313)]" "pymc>=6"
+	@touch $@
+
+$(READY_DISCRETE): setup.cfg pyproject.toml
+	@test -n "$(PYTHON313)" || { echo "PyMC 6 needs Python 3.12 or newer, none runs here: make test-discrete-pymc6 PYTHON313=/path/to/python3.13"; exit 1; }
+	@echo "Making $(VENV_DISCRETE) with $(PYTHON313) and installing the project with pymc-extras ..."
+	$(PYTHON313) -m venv $(VENV_DISCRETE)
+	$(VENV_DISCRETE)/bin/python -m pip install --quiet --upgrade pip
+	PYTHONWARNINGS=ignore::UserWarning $(VENV_DISCRETE)/bin/python -m pip install --quiet --editable ".[discrete,test]" "pymc>=6"
 	@touch $@
 
 $(READY_MINIMUM): setup.cfg pyproject.toml .ci/minimum_versions.py
@@ -98,4 +115,4 @@ $(READY_MINIMUM): setup.cfg pyproject.toml .ci/minimum_versions.py
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV313) $(VENV_MINIMUM) docs/_build results .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV313) $(VENV_DISCRETE) $(VENV_MINIMUM) docs/_build results .pytest_cache .mypy_cache .ruff_cache

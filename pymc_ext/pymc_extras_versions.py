@@ -6,12 +6,14 @@ pymc-extras is optional (extra ``discrete``), and from 0.10 to 0.15 moved what s
 from importlib.metadata import version
 from importlib.util import find_spec
 
+from pymc_ext.requirements import how_to_get_pymc_extras
+
 PACKAGE = "pymc-extras"
 
 if find_spec("pymc_extras") is None:
     raise ModuleNotFoundError(
         "discrete variables are summed out, and recovered, by pymc-extras, which is not installed: "
-        "pip install pymc-extras",
+        f"{how_to_get_pymc_extras()}",
         name="pymc_extras",
     )
 try:

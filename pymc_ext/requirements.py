@@ -10,6 +10,8 @@ PARTNERS = {  # major version of PyMC to the major versions it works with
     5: {"arviz": 0, "pytensor": 2},
     6: {"arviz": 1, "pytensor": 3},
 }
+PYMC_EXTRAS = "0.15.1"  # the newest in November 2026
+PYMC_ABOVE_EXTRAS = (6, 4)  # the first PyMC that it does not take
 
 
 def installed(package: str) -> tuple[str, tuple[int, int]]:
@@ -52,6 +54,17 @@ def check() -> None:
             "pymc_ext needs numba, which comes with PyTensor but is not installed: "
             "pip install numba"
         )
+
+
+def how_to_get_pymc_extras() -> str:
+    """What to type where it is missing; on a newer PyMC than it takes, what pip does then."""
+    version, found = installed("pymc")
+    if found < PYMC_ABOVE_EXTRAS:
+        return "pip install pymc-extras"
+    return (
+        f"pip install pymc-extras, whose {PYMC_EXTRAS} takes PyMC below "
+        f"{'.'.join(map(str, PYMC_ABOVE_EXTRAS))}: pip puts such a one in the place of {version}"
+    )
 
 
 check()

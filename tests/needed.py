@@ -22,7 +22,7 @@ EXTRAS = {  # import name to the extra of setup.cfg that installs it
     "plotly": "report",
     "pyarrow": "parquet",
     "pyarrow.parquet": "parquet",
-    "pymc_extras": "peers",
+    "pymc_extras": "discrete",
     "shtab": "test",
     "sklearn": "test",
 }
@@ -40,5 +40,9 @@ def needs_mark(module: str) -> pytest.MarkDecorator:
 
 def reason(module: str) -> str:
     """Why it is skipped, and what installs the module."""
+    if module == "pymc_extras":
+        from pymc_ext.requirements import how_to_get_pymc_extras
+
+        return f"{module} is not installed: {how_to_get_pymc_extras()}; or make test-discrete-pymc6"
     what = f"-e '.[{EXTRAS[module]}]'" if module in EXTRAS else module
     return f"{module} is not installed: pip install {what}"

@@ -7,10 +7,12 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 import pymc as pm
 
 from pymc_ext.pymc_versions import NotConstantValueError
+from pymc_ext.requirements import how_to_get_pymc_extras
 
 logger = logging.getLogger(__name__)
 MISSING = "_unobserved"  # how PyMC names the missing entries of an observed variable
@@ -43,9 +45,10 @@ def about_discrete(model: pm.Model) -> str | None:
     latent = [name for name in names if not name.endswith(MISSING)]
     ways = []
     if latent:
+        get = "" if find_spec("pymc_extras") else f" ({how_to_get_pymc_extras()})"
         ways.append(
-            f"sum them out by pymc_extras.marginalize(model, {latent}) where they take finitely "
-            "many values, or use pm.sample"
+            f"sum them out by pymc_extras.marginalize(model, {latent}){get} where they take "
+            "finitely many values, or use pm.sample"
         )
     if missing:
         ways.append(f"leave out the rows in which {missing} are missing")

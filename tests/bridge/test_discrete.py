@@ -12,6 +12,8 @@ from scipy.stats import beta, binom, halfnorm, norm
 
 import bridge
 import pymc_ext as px
+from pymc_ext import requirements
+from pymc_ext.models import discrete
 from tests.needed import needs
 from tests.tolerances import monte_carlo
 
@@ -90,6 +92,25 @@ def test_missing_entries_of_counts_are_rows_to_leave_out() -> None:
 def test_a_target_says_the_same(outcomes) -> None:
     with pytest.raises(ValueError, match=SENTENCE):
         bridge.pymc_target(mixture(outcomes))
+
+
+@pytest.mark.parametrize(
+    ("pymc", "said"),
+    [
+        ("6.3.2", r"\(pip install pymc-extras\) where they"),
+        (
+            "6.4.0",
+            r"\(pip install .* 0\.15\.1 takes PyMC below 6\.4: pip .* in the place of 6\.4\.0\)",
+        ),
+    ],
+)
+def test_without_pymc_extras_the_sentence_says_how_to_get_it(monkeypatch, pymc, said) -> None:
+    monkeypatch.setattr(discrete, "find_spec", lambda name: None)
+    monkeypatch.setattr(requirements.metadata, "version", {"pymc": pymc}.__getitem__)
+    with pm.Model() as model:
+        pm.Bernoulli("kind", 0.5)
+    with pytest.raises(ValueError, match=f"{SENTENCE} {said}"):
+        discrete.refuse_discrete(model)
 
 
 # ---------------------------------------------------------------- summed out by pymc-extras
