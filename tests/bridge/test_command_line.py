@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import arviz as az
@@ -360,6 +361,14 @@ def test_groups_are_asked_for_by_options(files, capsys) -> None:
     ):
         assert main([*call, "--overwrite", *words]) == 2
         assert sentence in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_version_is_that_of_what_is_installed(capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    version = metadata.version("trusted-posteriors")
+    assert capsys.readouterr().out == f"trusted-posteriors {version}\n"
 
 
 def test_shells_complete_commands_options_and_choices() -> None:

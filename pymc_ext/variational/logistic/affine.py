@@ -134,7 +134,7 @@ def _categorical_logit(p: TensorVariable, name: str) -> TensorVariable | None:
     classes = p.type.shape[-1]
     if classes is not None and classes != 2:
         raise AffinityError(
-            f"{name!r} is Categorical with {classes} classes; VI-PER covers {COVERED}"
+            f"{name!r} is Categorical with {classes} classes; this family covers {COVERED}"
         )
     if p.owner is not None and isinstance(p.owner.op, Softmax):
         if not over_last_axis(p.owner.op.axis, p.type.ndim):
@@ -166,7 +166,7 @@ def _term(model: pm.Model, rv: TensorVariable) -> LogisticTerm:
         node = node.inputs[0].owner
     if not isinstance(node.op, BernoulliRV | BinomialRV | CategoricalRV):
         kind = getattr(node.op, "_print_name", (str(node.op),))[0]
-        raise AffinityError(f"{name!r} is observed with {kind}; VI-PER covers {COVERED}")
+        raise AffinityError(f"{name!r} is observed with {kind}; this family covers {COVERED}")
     *first, p = model.replace_rvs_by_values(list(node.op.dist_params(node)))
     x = (
         _categorical_logit(p, name)
@@ -193,7 +193,7 @@ def logistic_terms(model: pm.Model) -> list[LogisticTerm]:
         The model has none, another kind of likelihood, or a Potential.
     """
     if not model.observed_RVs:
-        raise AffinityError(f"the model has no observed variable; VI-PER covers {COVERED}")
+        raise AffinityError(f"the model has no observed variable; this family covers {COVERED}")
     refuse_other_densities(model)
     return [_term(model, rv) for rv in model.observed_RVs]
 
@@ -202,7 +202,7 @@ def refuse_other_densities(model: pm.Model) -> None:
     """Raise AffinityError for Potentials and discrete unobserved variables."""
     if model.potentials:
         names = [potential.name for potential in model.potentials]
-        raise AffinityError(f"the model has Potentials {names}, which VI-PER does not cover")
+        raise AffinityError(f"the model has Potentials {names}, which this family does not cover")
     discrete = about_discrete(model)
     if discrete is not None:
         raise AffinityError(discrete)

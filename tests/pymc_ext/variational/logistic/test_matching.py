@@ -229,7 +229,7 @@ def minibatch():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (gaussian_likelihood, "matching covers"),
+        (gaussian_likelihood, "this family covers"),
         (hierarchical, "scale: its support is not the real line.*use ViperVI"),
         (wrong_prior, r"the prior of \['beta'\] is not Gaussian"),
         (mixed_numbers_of_classes, "different numbers of classes"),
