@@ -14,7 +14,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 def blocks(page: str) -> list[str]:
     text = (DOCS / page).read_text(encoding="utf-8")
-    return re.findall(r"^```python\n(.*?)^```", text, flags=re.M | re.S)
+    return re.findall(r"^```(?:python|{code-cell} ipython3)\n(.*?)^```", text, flags=re.M | re.S)
 
 
 def run(page: str) -> dict:

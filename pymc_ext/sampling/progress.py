@@ -19,8 +19,8 @@ _line: ContextVar[tuple[Progress, TaskID] | None] = ContextVar("_line", default=
 def at_work(progressbar: bool) -> Iterator[None]:
     """Context in which :func:`now` shows what is done, with the time; the line goes when it ends.
 
-    Nothing is shown where ``progressbar`` is false, where nobody watches (a file, a pipe), or
-    within another such line.
+    Nothing is shown where ``progressbar`` is false, where nobody watches (a file, a pipe), where a
+    notebook has no ipywidgets, or within another such line.
 
     Examples
     --------
@@ -33,8 +33,10 @@ def at_work(progressbar: bool) -> Iterator[None]:
     from rich import get_console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+    from pymc_ext.variational.core.monitor import can_change
+
     console = get_console()
-    if not (console.is_terminal or console.is_jupyter):
+    if not ((console.is_terminal or console.is_jupyter) and can_change(console)):
         yield
         return
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()

@@ -283,7 +283,9 @@ def test_agrees_with_nuts(name: str) -> None:
 def test_the_page_runs() -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "bambi.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {"__name__": "bambi_page"}
-    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", page, flags=re.M | re.S)):
+    for number, block in enumerate(
+        re.findall(r"^```(?:python|{code-cell} ipython3)\n(.*?)^```", page, flags=re.M | re.S)
+    ):
         exec(compile(block, f"docs/bambi.md, block {number}", "exec"), names)
     assert names["advice"].trusted
     viper = bridge.fit(names["logistic"], methods="viper-full", random_seed=1, progressbar=False)

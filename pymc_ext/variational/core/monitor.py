@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 
 import numpy as np
+from rich import get_console
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pymc_ext.maths.types import Array
@@ -31,6 +34,12 @@ def unfinished(stop: BaseException) -> str:
     return f"{UNFINISHED}: {str(stop) or type(stop).__name__}"
 
 
+def can_change(console: Console) -> bool:
+    """Whether a line that changes can be shown: in a notebook without ipywidgets rich would warn at
+    every change."""
+    return not console.is_jupyter or find_spec("ipywidgets") is not None
+
+
 class Monitor:
     """Collects losses and runs the user's callbacks, as PyMC's own loop does.
 
@@ -45,7 +54,7 @@ class Monitor:
     total
         Upper bound on the iterations, for the bar.
     progressbar
-        Whether to show the bar.
+        Whether to show the bar, where one can be shown.
     show
         Puts a q into ``approx``; called before the callbacks.
     """
@@ -68,7 +77,7 @@ class Monitor:
             BarColumn(),
             TextColumn("iteration {task.completed}, loss {task.fields[loss]}"),
             TimeElapsedColumn(),
-            disable=not progressbar,
+            disable=not (progressbar and can_change(get_console())),
         )
         self._task = self._progress.add_task("Fitting", total=total, loss="")
 

@@ -1,51 +1,36 @@
-"""The line that says what is done: when it is there, what it says, when it gives way."""
+"""In a notebook without ipywidgets no progress is shown, where rich would warn at each change."""
 
-import io
+from __future__ import annotations
+
+import sys
 
 import pytest
 import rich
 from rich.console import Console
 
-from pymc_ext.sampling.progress import at_work, hidden, now
+from pymc_ext.sampling.progress import at_work, now
+from pymc_ext.variational.core.monitor import Monitor, can_change
 
 
 @pytest.fixture
-def screen(monkeypatch):
-    """A terminal of 80 columns whose text can be read."""
-    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+def notebook(monkeypatch) -> Console:
+    console = Console(force_jupyter=True)
     monkeypatch.setattr(rich, "_console", console)
-    return console.file
+    monkeypatch.setitem(sys.modules, "ipywidgets", None)
+    return console
 
 
-def test_the_line_says_what_is_done_and_goes(screen):
-    with at_work(True):
-        now("counting")
-        with at_work(True):  # of something that the first calls
-            now("dividing")
-    shown = screen.getvalue()
-    assert "counting" in shown or "dividing" in shown
-    assert shown.endswith("\x1b[2K")  # the line is erased
-    now("nobody is there")
-    assert screen.getvalue() == shown
+def test_a_fit_and_a_line_show_nothing_and_warn_of_nothing(notebook) -> None:
+    assert not can_change(notebook)
+    with at_work(progressbar=True), Monitor(None, (), 0, 2, True) as monitor:
+        now("fitting")
+        monitor(1.0)
 
 
-def test_what_has_a_progress_of_its_own_is_alone(screen):
-    with at_work(True):
-        now("counting")
-        with hidden():
-            before = screen.getvalue()
-            now("unseen")
-            assert screen.getvalue() == before
-        now("counting on")
-    assert "counting on" in screen.getvalue()
-
-
-def test_nothing_is_shown_where_nobody_asks_or_watches(screen, monkeypatch):
-    with at_work(False), hidden():
-        now("counting")
-    assert screen.getvalue() == ""
-    pipe = Console(file=io.StringIO(), force_terminal=False)
-    monkeypatch.setattr(rich, "_console", pipe)
-    with at_work(True), hidden():
-        now("counting")
-    assert pipe.file.getvalue() == ""
+def test_with_ipywidgets_and_on_a_terminal_it_does(monkeypatch, notebook) -> None:
+    assert can_change(Console(force_terminal=True, force_jupyter=False))
+    monkeypatch.setattr("pymc_ext.variational.core.monitor.find_spec", lambda name: object())
+    assert can_change(notebook)
+    with pytest.warns(UserWarning, match="ipywidgets"):  # as rich cannot import it here
+        with at_work(progressbar=True):
+            now("fitting")
