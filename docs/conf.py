@@ -26,7 +26,9 @@ html_theme_options = {
     # room for code and tables: these pages have next to nothing to list at the side
     "secondary_sidebar_items": {"start": ["page-toc"], "families/*": [], "index": []},
 }
-html_sidebars = {"start": [], "index": []}
+ALONE = """aims bambi calibration clusters extending from_pm_sample index model_kinds papers peers
+start trust"""
+html_sidebars = {page: [] for page in ALONE.split()}  # which have no pages below them
 
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc's parameter lists say the types

@@ -47,8 +47,8 @@ def about_discrete(model: pm.Model) -> str | None:
     if latent:
         get = "" if find_spec("pymc_extras") else f" ({how_to_get_pymc_extras()})"
         ways.append(
-            f"sum them out by pymc_extras.marginalize(model, {latent}){get} where they take "
-            "finitely many values, or use pm.sample"
+            f"sum them out by pymc_extras.marginalize(model, {latent}) where they take finitely "
+            f"many values{get}, or use pm.sample"
         )
     if missing:
         ways.append(f"leave out the rows in which {missing} are missing")
