@@ -218,8 +218,9 @@ def _stays_apart(rhats: list[float]) -> bool:
     """Whether the chains will not meet, by R̂ of each block so far."""
     if len(rhats) <= BLOCKS_TO_MEET:
         return False
-    before, now = rhats[-1 - BLOCKS_TO_MEET], rhats[-1]
-    return now > RHAT_DOUBTFUL and now - 1 > (before - 1) / 2
+    recent = rhats[-1 - BLOCKS_TO_MEET :]
+    # one near 1 is of chains that had not yet left the mode that all began in
+    return min(recent) > RHAT_DOUBTFUL and recent[-1] - 1 > (recent[0] - 1) / 2
 
 
 def _next(run: SamplingRun, chains: Chains, found: Diagnostics | None) -> int:

@@ -384,7 +384,8 @@ def test_two_modes_are_not_trusted_when_chains_see_both():
 @pytest.mark.parametrize(
     ("rhats", "apart"),
     [([1.5, 1.5, 1.5], False), ([1.5, 1.5, 1.5, 1.49], True), ([1.5, 1.4, 1.3, 1.2], False),
-     ([3.0, 1.05, 1.04, 1.06], False), ([1.05, 1.05, 1.05, 1.05, 1.05], False)],
+     ([3.0, 1.05, 1.04, 1.06], False), ([1.05, 1.05, 1.05, 1.05, 1.05], False),
+     ([1.04, 1.03, 1.01, 1.25], False)],  # a chain has just found another mode
 )  # fmt: skip
 def test_chains_that_will_not_meet_are_told_from_slow_ones(rhats, apart):
     assert attempts._stays_apart(rhats) == apart
