@@ -267,11 +267,12 @@ def _of_model(model: pm.Model | bambi.Model | None) -> ModelProblem:
     """Of a PyMC model (None: that of the context), or of the one behind a bambi model."""
     from bridge.targets.pymc import require_samplable
     from pymc_ext.models.context import context
+    from pymc_ext.models.correlations import with_correlations
 
     of_pymc = built_model(model) if is_bambi(model) else model
     own = context(of_pymc, "give a pm.Model, a Stan program or a density")
     require_samplable(own)
-    return BambiProblem(own, model) if is_bambi(model) else ModelProblem(own)
+    return BambiProblem(own, model) if is_bambi(model) else ModelProblem(with_correlations(own))
 
 
 def _is_pymc_model(model: object) -> TypeGuard[pm.Model]:

@@ -16,6 +16,7 @@ import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before 
 from pymc_ext.batched_determinants import mode_for
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.layout import labelled, layout_of, pieces
+from pymc_ext.density.protocol import element_names
 from pymc_ext.models.discrete import chains_of_known_length
 from pymc_ext.models.minibatch import of_batches
 from pymc_ext.models.observed_twice import mend_observed
@@ -60,8 +61,11 @@ class ModelGraph:
     def labels(self, name: str, shape: tuple[int, ...]) -> list[str]:
         """Names of the elements of a variable of the model, of its value or a deterministic."""
         model = self.model
-        of_value = {value.name: rv.name for rv, value in model.rvs_to_values.items()}
-        dims = model.named_vars_to_dims.get(of_value.get(name, name), ())
+        rv = next((rv for rv, value in model.rvs_to_values.items() if value.name == name), None)
+        own = getattr(model.rvs_to_transforms.get(rv), "labels", None)
+        if own is not None:
+            return element_names(name, [*map(range, shape[:-1]), own])
+        dims = model.named_vars_to_dims.get(name if rv is None else rv.name, ())
         return labelled(model, name, shape, dims)
 
     @cached_property

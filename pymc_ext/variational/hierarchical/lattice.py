@@ -256,9 +256,10 @@ def lattice_laplace(
     crossing, adding
         Governors on a lattice, two or three, and those whose terms add up, places in θ.
     """
-    scans = scans_along(density, start, [*crossing, *adding])
-    if scans is None:
+    found = scans_along(density, start, [*crossing, *adding])
+    if found is None:
         return None
+    start, scans = found
     lattice = _filled(density, start.maximum, scans[: len(crossing)])
     if lattice is None:
         return None

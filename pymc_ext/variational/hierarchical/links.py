@@ -120,6 +120,7 @@ class Links:
 
 def readable(name: str) -> str:
     """A coordinate's name for a reader: ``log tau`` for PyMC's ``tau_log__``."""
+    name = name.replace("_sds-and-correlations__", "")  # whose elements have names of their own
     found = _TRANSFORM.search(name)
     if found is None:
         return name

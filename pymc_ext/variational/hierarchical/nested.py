@@ -48,6 +48,9 @@ STEP, FEWEST = 0.5, 4  # first step between places, in sds of the draws; places 
 # Nats below the highest place at which a side ends, for each governor: less than .1 % lies beyond,
 # and a scan has the other governors in their middle, where the tail of this one may be lighter.
 FALL = 8.0
+# Sds between where scans start and their mean, or the binary logarithm of their sd by that of the
+# draws, from which they start again: places in the bulk would be more than an sd apart.
+FAR_OFF = 1.0
 NODES = 16  # between two places, at which the law is known: a thirtieth of an sd in the bulk
 MOST_CELLS = 4_000  # of all governors' values, on each of which p(t) is constant: a Cholesky each
 
@@ -84,13 +87,22 @@ class Scan(ByValue):
         """Values of θ_j at which the law is known, (K,)."""
         return 0.5 * (self.edges[1:] + self.edges[:-1])
 
+    @cached_property
+    def mass(self) -> Array:
+        """p(θ_j) of the nodes' cells, the other governors in their middle, (K,), their sum 1."""
+        log_p = self._between([found.log_p for found in self.maxima])
+        mass = np.exp(log_p - log_p.max()) * np.diff(self.edges)
+        return np.asarray(mass / mass.sum())
+
+    @property
+    def mean(self) -> float:
+        """Of θ_j under p, the other governors in their middle."""
+        return float(self.mass @ self.nodes)
+
     @property
     def sd(self) -> float:
         """Of θ_j under p, the other governors in their middle."""
-        log_p = self._between([found.log_p for found in self.maxima])
-        mass = np.exp(log_p - log_p.max()) * np.diff(self.edges)
-        mass /= mass.sum()
-        return float(np.sqrt(mass @ (self.nodes - mass @ self.nodes) ** 2))
+        return float(np.sqrt(self.mass @ (self.nodes - self.mean) ** 2))
 
     def terms(self, origin: Array) -> Terms:
         """At the nodes, x measured from ``origin`` (k,)."""
@@ -194,9 +206,10 @@ def nested_laplace(
     >>> nested_laplace(normal, start, [0]).sd_along.round(1)
     array([2.])
     """
-    scans = scans_along(density, start, governors)
-    if scans is None:
+    found = scans_along(density, start, governors)
+    if found is None:
         return None
+    start, scans = found
     law = NestedLaplace(start.maximum, scans)
     return law if law.fits(density) else None
 
@@ -256,6 +269,12 @@ class Middle:
         found = maximum_near(density, at, own, others, FIRST_STEPS)
         return None if found is None else cls(found, sds)
 
+    def moved(self, scan: Scan) -> Middle:
+        """To the highest place of a scan, with its sd along it."""
+        sds = self.sds.copy()
+        sds[scan.j] = scan.sd
+        return Middle(max(scan.maxima, key=lambda found: found.log_p), sds)
+
     def holding(self, held: Sequence[int]) -> Middle:
         """With more coordinates held, where they are."""
         return Middle(self.maximum.holding(held), self.sds)
@@ -263,16 +282,35 @@ class Middle:
 
 def scans_along(
     density: CountedDensity, start: Middle, governors: Sequence[int]
-) -> tuple[Scan, ...] | None:
-    """Along each governor all that is neither held; None where one has too few maxima."""
-    scans = []
-    for j in governors:
-        step, fall = STEP * start.sds[j], FALL * len(governors)
-        maxima = maxima_along(density, start.maximum, j, step, fall)
-        if len(maxima) < FEWEST:
-            return None
-        scans.append(Scan(j, maxima))
-    return tuple(scans)
+) -> tuple[Middle, tuple[Scan, ...]] | None:
+    """Along each governor all that is neither held, and from where; None where one has too few
+    maxima.
+
+    Draws may lie where there is little mass, as at the end of a neck: scans start again from the
+    highest place along the governor of which the draws know least, until each has its middle and
+    sd.
+    """
+    scans: list[Scan] = []
+    for _ in range(len(governors) + 1):
+        scans = []
+        for j in governors:
+            step, fall = STEP * start.sds[j], FALL * len(governors)
+            maxima = maxima_along(density, start.maximum, j, step, fall)
+            if len(maxima) < FEWEST:
+                return None
+            scans.append(Scan(j, maxima))
+        off, worst = max((_off(scan, start), k) for k, scan in enumerate(scans))
+        if off < FAR_OFF:
+            break
+        start = start.moved(scans[worst])
+    return start, tuple(scans)
+
+
+def _off(scan: Scan, start: Middle) -> float:
+    """How far a start is from the mean of a scan, in its sds, or its sd from the scan's, as the
+    logarithm of base 2."""
+    shift = abs(scan.mean - start.maximum.theta[scan.j]) / scan.sd
+    return float(max(shift, abs(np.log2(scan.sd / start.sds[scan.j]))))
 
 
 def conditional_sds(theta: Array, places: Coordinates) -> Array:

@@ -237,12 +237,12 @@ def scanned_spreads(
     sds = conditional_sds(theta, others.places)
     others = quadratic_part(density, at, sds, others, np.random.default_rng(0))
     start = Middle.of(density, theta, along, others)
-    scans = None if start is None else scans_along(density, start, along)
-    if scans is None:
+    found = None if start is None else scans_along(density, start, along)
+    if found is None:
         return []
     held = np.setdiff1d(np.arange(q.dimension), others.places)
     spreads = []
-    for scan in scans:
+    for scan in found[1]:
         given = np.column_stack([np.ones(len(theta)), theta[:, held[held != scan.j]]])
         own = theta[:, scan.j]
         own = own - given @ np.linalg.lstsq(given, own, rcond=None)[0]

@@ -144,3 +144,17 @@ def test_without_a_maximum_there_is_none_and_errors_end_a_side() -> None:
     cut = CallableDensity(raising, lambda t: target.log_density_gradient(t)[1], dimension=5)
     found = nested(CountedDensity(cut), draws_of_funnel(), [0], ORDER)
     assert found.scans[0].places[0] >= -2 and found.sd_along[0] < 1
+
+
+def test_scans_from_the_end_of_a_neck_find_the_bulk() -> None:
+    """Draws of a q that lies four sds down the neck, a fifth as wide."""
+    rng = np.random.default_rng(1)
+    t = rng.normal(-4, 0.2, 2000)
+    draws = np.column_stack([t, np.exp(t)[:, None] * rng.standard_normal((2000, 4))])
+    density = CountedDensity(funnel())
+    found = nested(density, draws, [0], ORDER)
+    there = law_of_funnel()
+    assert abs(found.mean_along[0] - there.mean_along[0]) < QUADRATURE
+    assert abs(found.sd_along[0] / there.sd_along[0] - 1) < QUADRATURE
+    gaps = np.diff(found.scans[0].places)
+    assert gaps[np.abs(found.scans[0].places[1:]) < 1].max() < 0.8 * found.sd_along[0]
