@@ -87,16 +87,17 @@ def short_tails(
     the gradients that the look took.
 
     Those along a ``law`` that another fit has found, or along governors of this map that its own
-    law is not along.
+    law is not along, and what lies beyond the end of its own.
     """
     if weights is None or found.weighted is None:
         return (), 0
     theta, w = found.weighted.theta.reshape(-1, found.theta.shape[-1]), weights.ravel()
     w = w / w.sum()
     density = CountedDensity(found.target.density)
-    if found.law is None and law is not None:
+    own = found.law or law
+    if own is not None and (found.law is None or own.open_ends):
         sd = np.sqrt(w @ (theta - w @ theta) ** 2)
-        return tails_not_reached(law, sd, value_names(density)), 0
+        return tails_not_reached(own, sd, value_names(density)), 0
     if not isinstance(found.transport, HierarchicalMap) or is_of_all(found.law, found.transport):
         return (), 0
     drawn = theta[np.random.default_rng([seed, 4]).choice(len(w), size=MOST_FOR_MASS, p=w)]

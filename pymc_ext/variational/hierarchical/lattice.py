@@ -33,8 +33,8 @@ from pymc_ext.variational.hierarchical.law import (
     place_between,
     smooth,
 )
-from pymc_ext.variational.hierarchical.maxima import Maximum, maximum_near
-from pymc_ext.variational.hierarchical.nested import Middle, Scan, cells_along, scans_along
+from pymc_ext.variational.hierarchical.maxima import MOST_ROUNDING, Maximum, maximum_near
+from pymc_ext.variational.hierarchical.nested import Middle, Scan, cells_along, ends_of, scans_along
 from pymc_ext.variational.hierarchical.others import Coordinates
 
 # A scan's place is left out where the gap that this makes is at most so many sds, and the others'
@@ -263,7 +263,7 @@ def lattice_laplace(
     lattice = _filled(density, start.maximum, scans[: len(crossing)])
     if lattice is None:
         return None
-    law = LatticeLaplace(start.maximum, lattice, scans[len(crossing) :])
+    law = LatticeLaplace(start.maximum, ends_of(scans), lattice, scans[len(crossing) :])
     return law if law.fits(density) else None
 
 
@@ -302,7 +302,7 @@ def _filled(density: CountedDensity, middle: Maximum, scans: Sequence[Scan]) -> 
                 at += share * (at - back)
             at[along] = t
             there = maximum_near(density, at, near.sds, others)
-            if there is not None:
+            if there is not None and there.rounding <= MOST_ROUNDING:
                 maxima[nearby] = there
                 highest = max(highest, there.log_p)
                 heapq.heappush(ahead, (-there.log_p, nearby))

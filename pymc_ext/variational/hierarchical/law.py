@@ -95,9 +95,12 @@ class LawAlong(ByValue, ABC):
     ----------
     middle
         The maximum of x from which the search for it started, where x is measured from.
+    open_ends
+        Governors beyond whose last place there is mass, places in θ, and that place.
     """
 
     middle: Maximum
+    open_ends: tuple[tuple[int, float], ...]
 
     @property
     def others(self) -> Others:

@@ -19,11 +19,18 @@ from pymc_ext.variational.hierarchical.others import Coordinates, Others
 GROWTH = 1.25  # of steps, from place to place
 MOST_PLACES = 20  # on one side: a tail of two hundred sds
 NEWTON_STEPS, CLOSE = 8, 0.05  # at one place; decrement (nats) at which they end
+# Steps from where −H is not positive definite though the decrement is small: far down a neck, where
+# curvatures are 1e10 times as large as one another, that is rounding until the differences fit.
+INDEFINITE = 3
 FIRST_STEPS = 40  # at the first place, to which no other has led
-DIFFERENCE = 1e-3  # of a conditional sd, by which scores are differenced
-# Share of the middle's conditional sds at which a side ends: 8.5 down along a log scale, where less
-# than .1 % lies beyond; sums of precisions in the other governors' directions would be rounding.
-SMALLEST = 2e-4
+# Of a conditional sd, by which scores are differenced: a third derivative cancels, a fourth changes
+# curvatures by 1e-4, and less is rounding in a neck than with smaller ones.
+DIFFERENCE = 0.03
+# Share of the middle's conditional sds at which a side ends, 8.5 down along a log scale: sums of
+# precisions in the other governors' directions would be rounding. Share of a pivot that may be.
+# Shares of a step by which it is tried before the side ends.
+SMALLEST, MOST_ROUNDING = 2e-4, 0.05
+SHORTER = 0.7, 0.4
 # Coordinates that are held for log p̃ to be quadratic in the others; the share of curvature that
 # changes along one that is held, and how many times as much as along any other: correlations of
 # effects have .1 to .15 and three times as much, logistic effects about as much as one another.
@@ -70,6 +77,21 @@ class Maximum(ByValue):
         pattern = self.others.pattern
         return pattern.dense(pattern.squared(self.root[:, None])[:, 0])
 
+    @property
+    def rounding(self) -> float:
+        """Share of a pivot of R, of its square, that is rounding of differences of scores.
+
+        An effect's score is rounded by ε |θ_i| H_ii, its difference over h sds by as much as
+        ε |θ_i| H_ii^1.5 / h in H_ii, and what all effects say of their mean is a sum of differences
+        of these.
+        """
+        pattern, root = self.others.pattern, self.root
+        at = np.abs(self.theta[self.others.places])
+        noise = np.finfo(float).eps / DIFFERENCE * at / self.sds**3
+        unit = root / root[pattern.diagonal[pattern.columns]]
+        total = np.bincount(pattern.rows, unit**2 * noise[pattern.columns])
+        return float((total / root[pattern.diagonal] ** 2).max())
+
     def holding(self, held: Sequence[int]) -> Maximum:
         """Of those of x that are not held too, where these are."""
         others = self.others.without(held)
@@ -89,8 +111,7 @@ def maxima_along(
     """From the middle on in both directions along θ_j, in the order of their places.
 
     A side ends where log p(θ_j) has fallen by ``fall`` nats, where sds have shrunk to `SMALLEST`,
-    or where the others have no maximum: what lies beyond is left out, which makes the marginal's sd
-    smaller and raises no alarm.
+    where the others have no maximum or it is rounding: what lies beyond is left out.
 
     Parameters
     ----------
@@ -106,17 +127,28 @@ def maxima_along(
 
     def side(step: float) -> Iterator[Maximum]:
         last, here, highest = None, middle, middle.log_p
-        for k in range(MOST_PLACES):
+
+        def ahead(by: float) -> Maximum | None:
             at = here.theta.copy()
             if last is not None:  # the others go on as they went from the last place to this one
-                at += GROWTH * (here.theta - last.theta)
-            at[j] = here.theta[j] + step * GROWTH**k
+                at += by / (here.theta[j] - last.theta[j]) * (here.theta - last.theta)
+            at[j] = here.theta[j] + by
             found = maximum_near(density, at, here.sds, middle.others)
+            return None if found is None or found.rounding > MOST_ROUNDING else found
+
+        for k in range(MOST_PLACES):
+            by = step * GROWTH**k
+            found = ahead(by)
+            is_last = found is None
+            for share in SHORTER if is_last else ():  # as far as it goes
+                found = found or ahead(share * by)
             if found is None:
                 return
             yield found
             highest = max(highest, found.log_p)
-            if found.log_p < highest - fall or np.any(found.sds < SMALLEST * middle.sds):
+            if is_last or found.log_p < highest - fall:
+                return
+            if np.any(found.sds < SMALLEST * middle.sds):
                 return
             last, here = here, found
 
@@ -146,7 +178,7 @@ def maximum_near(
     steps
         At most.
     """
-    at = start.copy()
+    at, indefinite = start.copy(), 0
     for _ in range(steps):
         found = _curvature(density, at, others, DIFFERENCE * sds)
         if found is None:
@@ -159,10 +191,13 @@ def maximum_near(
         decrement = 0.5 * float(latent @ latent)
         step = root @ latent
         if decrement < CLOSE:
-            if concave is None:
+            if concave is not None:
+                at[others.places] += step
+                root = others.pattern.entries(concave[1].T)
+                return Maximum(at, log_p + decrement, others, root)
+            if indefinite == INDEFINITE:
                 return None
-            at[others.places] += step
-            return Maximum(at, log_p + decrement, others, others.pattern.entries(concave[1].T))
+            indefinite += 1
         longest = LONGEST * np.sqrt(len(others))
         at[others.places] += step * min(1.0, longest / np.sqrt(2 * decrement))
     return None

@@ -49,8 +49,10 @@ STEP, FEWEST = 0.5, 4  # first step between places, in sds of the draws; places 
 # and a scan has the other governors in their middle, where the tail of this one may be lighter.
 FALL = 8.0
 # Sds between where scans start and their mean, or the binary logarithm of their sd by that of the
-# draws, from which they start again: places in the bulk would be more than an sd apart.
-FAR_OFF = 1.0
+# draws, from which they start again: places in the bulk would be more than an sd apart; and how
+# often they do for each governor, as the first scan's sd is rough.
+FAR_OFF, ANEW = 1.0, 2
+MOST_BEYOND = 0.2  # of a variance, by a straight line: more than there is where p falls ever faster
 NODES = 16  # between two places, at which the law is known: a thirtieth of an sd in the bulk
 MOST_CELLS = 4_000  # of all governors' values, on each of which p(t) is constant: a Cholesky each
 
@@ -103,6 +105,23 @@ class Scan(ByValue):
     def sd(self) -> float:
         """Of θ_j under p, the other governors in their middle."""
         return float(np.sqrt(self.mass @ (self.nodes - self.mean) ** 2))
+
+    def open_end(self, fall: float) -> float | None:
+        """θ_j where a side ends before log p has fallen by ``fall`` nats, if what lies beyond, by a
+        straight line through log p, makes the variance `MOST_BEYOND` larger; None: nowhere."""
+        log_p = np.array([found.log_p for found in self.maxima])
+        for last, before in ((0, 1), (-1, -2)):
+            away = abs(self.places[last] - self.mean)
+            rate = (log_p[before] - log_p[last]) / abs(self.places[last] - self.places[before])
+            if log_p[last] < log_p.max() - fall:
+                continue
+            if not rate > 0:
+                return float(self.places[last])
+            here = self.mass[last] / np.diff(self.edges)[last]
+            beyond = here / rate * (away**2 + 2 * away / rate + 2 / rate**2)
+            if beyond > MOST_BEYOND * self.sd**2:
+                return float(self.places[last])
+        return None
 
     def terms(self, origin: Array) -> Terms:
         """At the nodes, x measured from ``origin`` (k,)."""
@@ -210,7 +229,7 @@ def nested_laplace(
     if found is None:
         return None
     start, scans = found
-    law = NestedLaplace(start.maximum, scans)
+    law = NestedLaplace(start.maximum, ends_of(scans), scans)
     return law if law.fits(density) else None
 
 
@@ -290,8 +309,8 @@ def scans_along(
     highest place along the governor of which the draws know least, until each has its middle and
     sd.
     """
-    scans: list[Scan] = []
-    for _ in range(len(governors) + 1):
+    again = ANEW * len(governors)
+    while True:
         scans = []
         for j in governors:
             step, fall = STEP * start.sds[j], FALL * len(governors)
@@ -300,10 +319,15 @@ def scans_along(
                 return None
             scans.append(Scan(j, maxima))
         off, worst = max((_off(scan, start), k) for k, scan in enumerate(scans))
-        if off < FAR_OFF:
-            break
-        start = start.moved(scans[worst])
-    return start, tuple(scans)
+        if off < FAR_OFF or again == 0:
+            return start, tuple(scans)
+        start, again = start.moved(scans[worst]), again - 1
+
+
+def ends_of(scans: Sequence[Scan]) -> tuple[tuple[int, float], ...]:
+    """Governors whose scans end where mass lies beyond, and where."""
+    found = [(scan.j, scan.open_end(FALL)) for scan in scans]
+    return tuple((j, end) for j, end in found if end is not None)
 
 
 def _off(scan: Scan, start: Middle) -> float:

@@ -267,6 +267,9 @@ def missed_tails(law: LawAlong, sd: Array, names: Sequence[str]) -> str | None:
     sd, names
         Of the draws' coordinates, (D,), and what these are called.
     """
+    if law.open_ends:
+        ends = [f"{names[j]} beyond {end:.3g}" for j, end in law.open_ends]
+        return f"a tail of {' and '.join(ends)}, where p falls too slowly for its mass to be known"
     along = zip(law.governors, law.sd_along, strict=True)
     return _in_words([(j, sd[j], of_law) for j, of_law in along], names)
 

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 from scipy import integrate
 
+import bridge
 from posteriordb_cases.zoo import ZOO
 from posteriordb_cases.zoo.rows import simulated
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.hierarchical.law import Conditional, Terms
 from pymc_ext.variational.hierarchical.pattern import Pattern
+from pymc_ext.variational.hierarchical.reach import missed_tails
 from tests.pymc_ext.sampling.targets import gaussian
 from tests.pymc_ext.variational.hierarchical.funnels import draws_of_funnel, funnel
 from tests.pymc_ext.variational.hierarchical.laws import nested
@@ -158,3 +160,41 @@ def test_scans_from_the_end_of_a_neck_find_the_bulk() -> None:
     assert abs(found.sd_along[0] / there.sd_along[0] - 1) < QUADRATURE
     gaps = np.diff(found.scans[0].places)
     assert gaps[np.abs(found.scans[0].places[1:]) < 1].max() < 0.8 * found.sd_along[0]
+
+
+@pytest.mark.parametrize(("sd", "is_open"), [(1.5, False), (5.0, True), (np.inf, True)])
+def test_a_side_that_ends_before_its_mass_does_is_open(sd, is_open) -> None:
+    """Five groups whose log scale has a normal prior: p falls by less than the prior does."""
+    rng, spread = np.random.default_rng(5), 5.0
+    y = rng.standard_normal(5) + 0.3
+
+    def log_density(theta):
+        return log_density_gradient(theta)[0]
+
+    def log_density_gradient(theta):
+        mu, t, x = theta[:, :1], theta[:, 1:2], theta[:, 2:]
+        precision = np.exp(-2 * t)
+        squares = ((x - mu) ** 2).sum(axis=1, keepdims=True) * precision
+        far = (t / sd) ** 2 + (mu / spread) ** 2 + ((y - x) ** 2).sum(axis=1, keepdims=True)
+        pull = (x - mu) * precision
+        score = np.hstack([
+            pull.sum(axis=1, keepdims=True) - mu / spread**2,
+            squares - 5 - t / sd**2,
+            y - x - pull,
+        ])  # fmt: skip
+        return (-0.5 * (far + squares) - 5 * t)[:, 0], score
+
+    density = CountedDensity(
+        CallableDensity(log_density, lambda t: log_density_gradient(t)[1], dimension=7)
+    )
+    t = rng.normal(-0.5, 0.7, 2000)
+    x = np.exp(t)[:, None] * rng.standard_normal((2000, 5))
+    draws = np.column_stack([0.3 * rng.standard_normal(2000), t, x])
+    found = nested(density, draws, [1], np.arange(7)[[1, 0, 2, 3, 4, 5, 6]])
+    assert [j for j, _ in found.open_ends] == ([1] if is_open else [])
+    said = missed_tails(found, np.full(7, 10.0), density.value_names)
+    assert (said is not None) == is_open
+    if is_open:
+        assert "falls too slowly for its mass to be known" in said
+        answer = bridge.fit(density.density, methods="hierarchical", random_seed=1)
+        assert not answer.trusted and "falls too slowly" in str(answer)
