@@ -85,14 +85,16 @@ class ModelProblem:
         require_defined(self.target.density, self.start)
 
     def nuts(self, draws: int, seed: int, progressbar: bool) -> InferenceData:
-        """``draws`` draws of four chains; without a progress bar PyMC says nothing, as the verdict
-        has its warnings."""
+        """``draws`` draws of four chains, of discrete variables from starts far from one another;
+        without a progress bar PyMC says nothing, as the verdict has its warnings."""
         import pymc as pm
+
+        from pymc_ext.models.starts import spread_starts
 
         with self.model:
             return pm.sample(
                 -(-draws // 4), chains=4, random_seed=seed, progressbar=progressbar,
-                quiet=not progressbar,
+                quiet=not progressbar, initvals=spread_starts(self.model, 4, seed),
             )  # fmt: skip
 
 
