@@ -7,7 +7,9 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
+from bridge.measures import limits
 from bridge.measures.khat import pareto_khat, psis
+from pymc_ext.maths.psis import FEWEST_TAIL
 from tests.tolerances import EXACT, monte_carlo
 
 
@@ -170,3 +172,7 @@ def test_a_large_khat_is_a_number_with_a_warning() -> None:
 def test_shapes_are_checked(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     with pytest.raises(ValueError, match=r"must both be \(R, N\) or \(N,\)"):
         pareto_khat(np.zeros(shapes[0]), np.zeros(shapes[1]))
+
+
+def test_the_fewest_ratios_are_stated_alike() -> None:
+    assert limits.KHAT_FEWEST_TAIL == FEWEST_TAIL
