@@ -196,7 +196,7 @@ class DensityProblem:
             require_usable(self.density, origin)
             return origin
         except UndefinedStartError as error:
-            from pymc_ext.sampling.attempts import START_RADIUS, START_TRIES
+            from pymc_ext.sampling.options import START_RADIUS, START_TRIES
 
             shape = START_TRIES, len(origin)
             points = np.random.default_rng(0).uniform(-START_RADIUS, START_RADIUS, shape)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.errors import UndefinedDensityError
-from pymc_ext.sampling.attempts import START_RADIUS, START_TRIES
+from pymc_ext.sampling.options import START_RADIUS, START_TRIES
 from stan_models.data_block import not_finite
 from stan_models.density import as_json
 

@@ -14,7 +14,7 @@ from pymc_ext.interrupts import Interrupts
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.blocks import Chains, Constrain
 from pymc_ext.sampling.diagnostics import ENERGY_FMI_LEAST, TRANSITIONS_TO_TELL, Diagnostics
-from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.options import START_RADIUS, START_TRIES, Sampling
 from pymc_ext.sampling.progress import now
 from pymc_ext.sampling.protocol import Sampler
 
@@ -50,9 +50,6 @@ DIVERGENT_CONDEMNS = 0.01
 # Most by which a block multiplies the draws (an ESS from few draws is not to be extrapolated
 # further), factor on the draws that it predicts, and the fewest draws worth a block.
 GROWTH, MARGIN, FEWEST = 2.0, 1.1, 10
-
-# Random starts as Stan's: uniform on (−2, 2), unconstrained, tried up to 100 times each.
-START_RADIUS, START_TRIES = 2.0, 100
 
 # Blocks after which R̂ − 1, had the chains mixed, would have fallen with the number of draws: to an
 # eighth where draws doubled. Where it has not even halved, more draws will not let them meet.

@@ -11,6 +11,8 @@ from pymc_ext.options import require_number
 # Gradients that a run may take by default: what Stan's default of 4 × 2,000 iterations costs with
 # trajectories of 127 steps.
 BUDGET = 1_000_000
+# Random starts as Stan's: uniform on (−2, 2), unconstrained, tried up to 100 times each.
+START_RADIUS, START_TRIES = 2.0, 100
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from bridge.methods.method import Fit, LogDensity, Method, Problem, RunMethod
 from bridge.methods.options import options_text
 from bridge.targets.target import Target
 from pymc_ext.maths.types import Array
-from pymc_ext.sampling.attempts import START_RADIUS
+from pymc_ext.sampling.options import START_RADIUS
 
 if TYPE_CHECKING:
     from pymc_ext.density.in_jax import JaxLogDensity
