@@ -8,17 +8,20 @@ from collections.abc import Callable
 from pymc import pytensorf
 from pymc.data import MinibatchOp
 from pymc.exceptions import NotConstantValueError
+from pymc.logprob.transforms import Transform
 from pymc.logprob.utils import (
     CheckParameterValue,
     local_check_parameter_to_ninf_switch,
     local_remove_check_parameter,
 )
-from pymc.model.transform.conditioning import remove_value_transforms
+from pymc.model.transform.conditioning import change_value_transforms, remove_value_transforms
 
 __all__ = [
     "CheckParameterValue",
     "MinibatchOp",
     "NotConstantValueError",
+    "Transform",
+    "change_value_transforms",
     "local_check_parameter_to_ninf_switch",
     "local_remove_check_parameter",
     "remove_value_transforms",

@@ -15,10 +15,10 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.transforms import CholeskyCovPacked
-from pymc.logprob.transforms import Transform
-from pymc.model.transform.conditioning import change_value_transforms
 from pymc.pytensorf import constant_fold
 from pytensor.tensor import TensorVariable
+
+from pymc_ext.pymc_versions import Transform, change_value_transforms
 
 _log = logging.getLogger(__name__)
 
