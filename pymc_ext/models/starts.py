@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pymc as pm
 
@@ -11,7 +13,8 @@ DRAWN = 200  # of the prior, among which starts are chosen
 def spread_starts(
     model: pm.Model, chains: int, seed: int
 ) -> list[dict[str, np.ndarray] | None] | None:
-    """Values of the discrete variables for each chain, or None where there are none.
+    """Values of the discrete variables for each chain; None where there are none, or their prior
+    cannot be drawn from.
 
     PyMC starts all chains at the same ones, so that chains that stay there agree: R̂ knows nothing
     of another mode. These are draws of the prior at which the model has a density, each as far as
@@ -28,7 +31,14 @@ def spread_starts(
     discrete = [rv for rv in model.free_RVs if not rv.dtype.startswith("float")]
     if not discrete:
         return None
-    drawn = pm.draw(discrete, draws=DRAWN, random_seed=seed)
+    try:
+        with (
+            warnings.catch_warnings()
+        ):  # of PyMC 6: that is slower, and takes a second all the same
+            warnings.filterwarnings("ignore", "Numba will use object mode", UserWarning)
+            drawn = pm.draw(discrete, draws=DRAWN, random_seed=seed)
+    except NotImplementedError:  # below a variable that has no prior to draw from, as pm.Flat
+        return None
     flat = np.concatenate([np.reshape(x, (DRAWN, -1)) for x in drawn], axis=1).astype(float)
     scaled = (flat - np.median(flat, axis=0)) / np.maximum(flat.std(axis=0), 1e-300)
     nearest, chosen = (scaled**2).sum(axis=1), list[int]()

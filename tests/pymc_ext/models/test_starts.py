@@ -13,6 +13,9 @@ def test_a_continuous_model_has_pymcs_own() -> None:
     with pm.Model() as model:
         pm.Normal("x")
     assert spread_starts(model, 4, 1) is None
+    with pm.Model() as flat:
+        pm.Poisson("count", pm.HalfFlat("rate"))
+    assert spread_starts(flat, 4, 1) is None
 
 
 def test_starts_have_a_density_and_lie_apart() -> None:
