@@ -324,7 +324,7 @@ def _outside(
 ) -> Basin | None:
     """The basin of a Gaussian; None where it is inside the q that is judged."""
     points, log_r = q.forward(rng.standard_normal((DRAWS, density.dimension)))
-    if not misses(points):
+    if not misses(points, log_r):
         return None
     with np.errstate(all="ignore"):
         log_ratios = density.log_density(points) - log_r

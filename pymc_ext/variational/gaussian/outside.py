@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import logsumexp
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
@@ -18,9 +19,10 @@ OUTSIDE_SDS, OUTSIDE_NATS = 5.0, 4.5
 # Nats by which p exceeds q on average over a basin inside q that counts as missed: a factor of 20,
 # far beyond what skewness or tails leave of a fit whose weights serve.
 UNDERRATED = 3.0
-# Nats by which p exceeds q at half of the points outside q, up to which q has that mass all the
-# same: where hundreds of coordinates have a common scale, log q varies by hundreds of nats.
-COVERED = np.log(2)
+# Nats by which the mass of p exceeds that of q over draws outside q, up to which q has it all the
+# same: where hundreds of coordinates have a common scale log q varies by hundreds of nats, and half
+# of a proposal is another's.
+COVERED = 2.0
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,18 @@ class Misses:
     mean: Array
     std: Array
 
-    def __call__(self, points: Array) -> bool:
-        """Of points (M, D)."""
+    def __call__(self, points: Array, log_r: Array | None = None) -> bool:
+        """Of points (M, D); where they are draws of a density r that is known at them, (M,), p has
+        to have more mass there than q."""
         with np.errstate(all="ignore"):
-            excess = self.density.log_density(points) - self.log_density_of_q(points) - self.log_z
-        if is_outside(points, self.log_density_of_q, self.edge):
-            return not np.median(excess) <= COVERED  # NaN where neither has a density
-        return bool(np.mean(excess) > UNDERRATED)
+            log_p = self.density.log_density(points) - self.log_z
+            log_q = self.log_density_of_q(points)
+            if is_outside(points, self.log_density_of_q, self.edge):
+                if log_r is None:
+                    return True
+                more = logsumexp(log_p - log_r) - logsumexp(log_q - log_r)
+                return not more <= COVERED  # NaN where neither has a density
+            return bool(np.mean(log_p - log_q) > UNDERRATED)
 
 
 def edge_of(log_q: Array) -> float:
