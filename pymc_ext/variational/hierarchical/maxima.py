@@ -21,16 +21,17 @@ MOST_PLACES = 20  # on one side: a tail of two hundred sds
 NEWTON_STEPS, CLOSE = 8, 0.05  # at one place; decrement (nats) at which they end
 # Steps from where −H is not positive definite though the decrement is small: far down a neck, where
 # curvatures are 1e10 times as large as one another, that is rounding until the differences fit.
-INDEFINITE = 3
+INDEFINITE = 2
 FIRST_STEPS = 40  # at the first place, to which no other has led
 # Of a conditional sd, by which scores are differenced: a third derivative cancels, a fourth changes
 # curvatures by 1e-4, and less is rounding in a neck than with smaller ones.
 DIFFERENCE = 0.03
 # Share of the middle's conditional sds at which a side ends, 8.5 down along a log scale: sums of
-# precisions in the other governors' directions would be rounding. Share of a pivot that may be.
-# Shares of a step by which it is tried before the side ends.
-SMALLEST, MOST_ROUNDING = 2e-4, 0.05
-SHORTER = 0.7, 0.4
+# precisions in the other governors' directions would be rounding.
+SMALLEST = 2e-4
+# Share of a pivot that may be rounding: it errs log p by a fortieth. And that of a step by which it
+# is tried before the side ends.
+MOST_ROUNDING, SHORTER = 0.05, 0.5
 # Coordinates that are held for log p̃ to be quadratic in the others; the share of curvature that
 # changes along one that is held, and how many times as much as along any other: correlations of
 # effects have .1 to .15 and three times as much, logistic effects about as much as one another.
@@ -140,8 +141,8 @@ def maxima_along(
             by = step * GROWTH**k
             found = ahead(by)
             is_last = found is None
-            for share in SHORTER if is_last else ():  # as far as it goes
-                found = found or ahead(share * by)
+            if found is None:
+                found = ahead(SHORTER * by)
             if found is None:
                 return
             yield found

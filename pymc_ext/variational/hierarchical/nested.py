@@ -106,14 +106,15 @@ class Scan(ByValue):
         """Of θ_j under p, the other governors in their middle."""
         return float(np.sqrt(self.mass @ (self.nodes - self.mean) ** 2))
 
-    def open_end(self, fall: float) -> float | None:
-        """θ_j where a side ends before log p has fallen by ``fall`` nats, if what lies beyond, by a
+    @property
+    def open_end(self) -> float | None:
+        """θ_j where a side ends before log p has fallen by `FALL` nats, if what lies beyond, by a
         straight line through log p, makes the variance `MOST_BEYOND` larger; None: nowhere."""
         log_p = np.array([found.log_p for found in self.maxima])
         for last, before in ((0, 1), (-1, -2)):
             away = abs(self.places[last] - self.mean)
             rate = (log_p[before] - log_p[last]) / abs(self.places[last] - self.places[before])
-            if log_p[last] < log_p.max() - fall:
+            if log_p[last] < log_p.max() - FALL:
                 continue
             if not rate > 0:
                 return float(self.places[last])
@@ -305,28 +306,28 @@ def scans_along(
     """Along each governor all that is neither held, and from where; None where one has too few
     maxima.
 
-    Draws may lie where there is little mass, as at the end of a neck: scans start again from the
-    highest place along the governor of which the draws know least, until each has its middle and
-    sd.
+    Draws may lie where there is little mass, as at the end of a neck: then scans start again from
+    the highest place along that governor, until each has its middle and sd.
     """
+    scans: list[Scan] = []
     again = ANEW * len(governors)
-    while True:
-        scans = []
-        for j in governors:
-            step, fall = STEP * start.sds[j], FALL * len(governors)
-            maxima = maxima_along(density, start.maximum, j, step, fall)
-            if len(maxima) < FEWEST:
-                return None
-            scans.append(Scan(j, maxima))
-        off, worst = max((_off(scan, start), k) for k, scan in enumerate(scans))
-        if off < FAR_OFF or again == 0:
-            return start, tuple(scans)
-        start, again = start.moved(scans[worst]), again - 1
+    while len(scans) < len(governors):
+        j = governors[len(scans)]
+        step, fall = STEP * start.sds[j], FALL * len(governors)
+        maxima = maxima_along(density, start.maximum, j, step, fall)
+        if len(maxima) < FEWEST:
+            return None
+        scan = Scan(j, maxima)
+        if again and _off(scan, start) >= FAR_OFF:
+            start, again, scans = start.moved(scan), again - 1, []  # all begin in the same place
+        else:
+            scans.append(scan)
+    return start, tuple(scans)
 
 
 def ends_of(scans: Sequence[Scan]) -> tuple[tuple[int, float], ...]:
     """Governors whose scans end where mass lies beyond, and where."""
-    found = [(scan.j, scan.open_end(FALL)) for scan in scans]
+    found = [(scan.j, scan.open_end) for scan in scans]
     return tuple((j, end) for j, end in found if end is not None)
 
 

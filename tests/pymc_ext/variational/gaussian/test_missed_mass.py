@@ -11,6 +11,7 @@ from scipy.special import logsumexp, softmax
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.missed_mass import mass_outside, missed_mass
+from pymc_ext.variational.gaussian.outside import Misses
 from pymc_ext.variational.gaussian.path import PathSettings, follow_path
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.starts import ALONG, PARTS, PARTS_ALONG, SCREENED
@@ -297,3 +298,17 @@ def test_climbs_in_the_coordinates_of_a_map_do_not_hide_a_mode(funnel) -> None:
     found = searched_along(BesideAFunnel(weight), funnel, funnel, np.log1p(-weight))
     assert found.basins[0].log_ratio == pytest.approx(np.log(weight / (1 - weight)), abs=0.1)
     np.testing.assert_allclose(found.basins[0].q.mean[1:], 25.0, atol=0.5)
+
+
+def test_a_basin_outside_in_which_q_has_as_much_mass_is_not_missed() -> None:
+    """At one point nobody knows a mass; q of a hundredth of it there does miss it."""
+    D = 3
+    there = Gaussian(np.full(D, 20.0), np.eye(D))
+    points, log_r = there.forward(np.random.default_rng(1).standard_normal((100, D)))
+    density = CountedDensity(CallableDensity(there.log_density, lambda x: -(x - 20.0), dimension=D))
+    for share, missed in ((0.5, False), (0.01, True)):
+        misses = Misses(
+            density, lambda x, s=share: there.log_density(x) + np.log(s), 0.0, 0.0,
+            np.zeros(D), np.ones(D),
+        )  # fmt: skip
+        assert misses(points, log_r) is missed and misses(points[:1])

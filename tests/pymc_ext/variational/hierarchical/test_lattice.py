@@ -49,7 +49,7 @@ def test_its_marginals_are_the_exact_ones() -> None:
     assert along.tolist() == [*SCALES, CORRELATION, SIGMA]
     assert np.all(np.abs(found.mean_along - mean[along]) < 0.06 * sd[along])
     assert np.all(np.abs(found.sd_along / sd[along] - 1) < 0.06)
-    assert scores < 17_000
+    assert scores < 16_000
 
 
 def test_weights_of_its_draws_know_the_evidence_and_every_moment() -> None:
