@@ -27,6 +27,7 @@ __all__ = ["answered"]
 
 _log = logging.getLogger(__name__)
 FLOW = "bernstein"  # where a density is wanted
+CHAINS_AS_WELL = "NUTS did not run, as it would miss that tail as well"
 IMPROPER = "the posterior is improper, so that there are none; NUTS did not run"
 
 
@@ -67,6 +68,8 @@ def answered(
             return _of_weights(search)
         if interrupts.seen:
             return _so_far(search)
+        if search.open_end is not None:
+            return _short_of_a_tail(search, search.open_end)
         answer = _of_chains(search, options, progressbar)
         if interrupts.seen and answer.method == COLD:  # PyMC's sampler says nothing of it
             short = "interrupted before all draws were made"
@@ -83,9 +86,9 @@ def _approximations(
             yield partial(search.attempt, method)
             if method is EARLY and search.ended_early:  # chains want the map, not the law's weights
                 yield partial(search.attempt, METHODS[EARLY.name])
-        if search.trusted or search.modes is not None or search.endless:
+        if search.trusted or search.modes is not None or search.endless or search.open_end:
             break
-    if search.endless:
+    if search.endless or search.open_end:
         return
     if not search.trusted and search.looks_elsewhere():
         yield partial(search.attempt, search.basins())
@@ -117,6 +120,11 @@ def _so_far(search: Search) -> Advice:
     found = f"{search.of_found.method}: {search.of_found.verdict}"
     doubts = ("interrupted: these are weighted draws of the best approximation by then", found)
     return replace(_of_weights(search), doubts=doubts)
+
+
+def _short_of_a_tail(search: Search, open_end: str) -> Advice:
+    """Draws of the best fit, where those of chains could be trusted no more than these."""
+    return replace(_of_weights(search), doubts=(open_end, CHAINS_AS_WELL))
 
 
 def _of_chains(search: Search, options: Sampling, progressbar: bool) -> Advice:

@@ -15,7 +15,7 @@ from bridge.methods.families import FittedBy
 from bridge.methods.method import Fit, Method
 from bridge.methods.problems import GivenProblem, ModelProblem
 from bridge.methods.table import METHODS
-from bridge.trust import forgotten, missed, short_tails
+from bridge.trust import forgotten, missed, open_end, short_tails
 from pymc_ext.density import DensityError, TransportMap
 from pymc_ext.density.check import NoGradientError
 from pymc_ext.maths.types import Array
@@ -69,6 +69,8 @@ class Search:
         Outside an approximation that looked good, or outside the best of those that did not.
     law
         Along what governs others' scales, of the last fit that found one.
+    open_end
+        A tail of such a law whose mass cannot be known, whoever draws, in a sentence.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Search:
         self.of_found: Attempt | None = None
         self.modes: MissedMass | None = None
         self.law: LawAlong | None = None
+        self.open_end: str | None = None
         self.trusted = False
         self._elbo, self._log_z = -np.inf, np.nan  # of `found`
 
@@ -108,6 +111,7 @@ class Search:
             if attempt.good:
                 attempt, outside = self._looked_outside(attempt, found, k)
             self.law = found.law or self.law
+            self.open_end = open_end(found, k.weights) or self.open_end
             self.trusted = attempt.good and outside is None and k.weights is not None
             best = self.found is None or attempt.elbo > self._elbo  # −∞ where p̃ has edges
             if k.weights is not None and (self.trusted or best):
@@ -201,7 +205,7 @@ class Search:
         """Whether the best fit's training ended for weights that did not serve after all."""
         from pymc_ext.variational.hierarchical.algorithm import LAW_SERVES
 
-        if self.trusted or self.modes is not None or self.found is None:
+        if self.trusted or self.modes is not None or self.found is None or self.open_end:
             return False
         return self.found.info.get("stop_reason") == LAW_SERVES
 

@@ -33,7 +33,14 @@ if TYPE_CHECKING:
     from bridge.targets.draws import InferenceData
     from pymc_ext.variational.hierarchical.law import LawAlong
 
-__all__ = ["doubts_of_nuts", "missed", "missed_by_chains", "not_visited", "short_tails"]
+__all__ = [
+    "doubts_of_nuts",
+    "missed",
+    "missed_by_chains",
+    "not_visited",
+    "open_end",
+    "short_tails",
+]
 
 FEWEST_EFFECTIVE = 100  # bulk draws of a quantity below which a mean is not known to .1 sd
 MOST_FOR_MASS = 4_000  # draws by which bridge sampling knows a mass to some percent
@@ -102,6 +109,16 @@ def short_tails(
         return (), 0
     drawn = theta[np.random.default_rng([seed, 4]).choice(len(w), size=MOST_FOR_MASS, p=w)]
     return advised(missed_in_scans(density, found.transport, drawn)), density.gradients
+
+
+def open_end(found: Fit, weights: Array | None) -> str | None:
+    """What lies beyond the end of the fit's own law, in a sentence; None where it has no such end.
+
+    Chains are held to that law as weights are, so that no draws of theirs would be trusted.
+    """
+    if found.law is None or not found.law.open_ends:
+        return None
+    return next(iter(short_tails(found, weights, None, seed=0)[0]), None)
 
 
 def missed_by_chains(found: Fit, seed: int) -> tuple[MissedMass | None, int]:

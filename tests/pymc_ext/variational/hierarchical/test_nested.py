@@ -197,4 +197,6 @@ def test_a_side_that_ends_before_its_mass_does_is_open(sd, is_open) -> None:
     if is_open:
         assert "falls too slowly for its mass to be known" in said
         answer = bridge.fit(density.density, methods="hierarchical", random_seed=1)
-        assert not answer.trusted and "falls too slowly" in str(answer)
+        assert not answer.trusted and "falls too slowly" in answer.doubts[0]
+        assert [a.method for a in answer.attempts] == ["hierarchical"]
+        assert "NUTS did not run" in answer.doubts[1]
