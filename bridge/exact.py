@@ -11,16 +11,17 @@ from bridge.attempt import Attempt, failure
 from bridge.methods.named_draws import NamedDraws, of_chains
 from bridge.methods.problems import DensityProblem, GivenProblem, StanProblem
 from bridge.methods.warm_nuts import FLOW_STEPS, expected_failures, sampled
+from bridge.own_sampler import own_draws
 from bridge.stan.sampler import StanNUTS, takes
 from bridge.targets.draws import InferenceData
-from bridge.trust import doubts_of_nuts, not_visited
+from bridge.trust import not_visited
 from pymc_ext.density import CountedDensity, DensityError, TransportMap
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.interrupts import Interrupts
 from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.heavy import MOST_NAMED, Heavy
 from pymc_ext.sampling.options import Sampling
-from pymc_ext.sampling.progress import hidden, now
+from pymc_ext.sampling.progress import now
 from pymc_ext.sampling.run import BudgetSpentError
 from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
@@ -92,8 +93,8 @@ def exact_answer(
     options
         ESS, budget, chains.
     draws
-        Of the model's own sampler, which runs where this one cannot: nutpie is not installed, or
-        the model is one that no approximation takes, as with discrete variables.
+        Of the model's own sampler, at first, which runs where this one cannot: nutpie is not
+        installed, or no approximation takes the model, as with discrete variables.
     seed, progressbar
         Of the sampler.
     improper
@@ -125,12 +126,11 @@ def exact_answer(
             _log.debug("%s failed", WARM, exc_info=True)
             why = f"{WARM} {failure(error, attempts)}"
     assert not isinstance(problem, DensityProblem)
-    with hidden():
-        idata = problem.nuts(draws, seed, progressbar)
-    elsewhere = () if modes is None else not_visited(modes, problem.target, idata, seed)
     labels = StanDensity.labels if problem.has_program else None
-    doubts = (*elsewhere, *doubts_of_nuts(idata, labels))
-    return Exact(COLD, idata, doubts, f"the sampler's own defaults ({why})", None)
+    own = own_draws(problem, draws, options.ess, seed, progressbar, labels)
+    elsewhere = () if modes is None else not_visited(modes, problem.target, own.idata, seed)
+    doubts = (*elsewhere, *own.doubts(options.ess))
+    return Exact(COLD, own.idata, doubts, f"the sampler's own defaults ({why})", None)
 
 
 def _from_where_it_can(

@@ -1,8 +1,7 @@
-"""What an answer must pass before it is trusted: a search for missed mass, and NUTS's own signs."""
+"""What an answer must pass before it is trusted: a search for mass that it misses."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,13 +9,10 @@ import numpy as np
 
 from bridge.measures.evidence import log_evidence
 from bridge.methods.method import Fit
-from bridge.targets.draws import group_names
 from bridge.targets.target import Target
 from pymc_ext.density import CountedDensity
-from pymc_ext.density.protocol import Labels, value_names
+from pymc_ext.density.protocol import value_names
 from pymc_ext.maths.types import Array
-from pymc_ext.sampling.attempts import DIVERGENT_CONDEMNS
-from pymc_ext.sampling.diagnostics import RHAT_AGREES
 from pymc_ext.sampling.modes import is_visited, left_behind
 from pymc_ext.sampling.progress import now
 from pymc_ext.sampling.tails import advised, tails_not_reached
@@ -34,7 +30,6 @@ if TYPE_CHECKING:
     from pymc_ext.variational.hierarchical.law import LawAlong
 
 __all__ = [
-    "doubts_of_nuts",
     "missed",
     "missed_by_chains",
     "not_visited",
@@ -42,7 +37,6 @@ __all__ = [
     "short_tails",
 ]
 
-FEWEST_EFFECTIVE = 100  # bulk draws of a quantity below which a mean is not known to .1 sd
 MOST_FOR_MASS = 4_000  # draws by which bridge sampling knows a mass to some percent
 
 
@@ -168,41 +162,3 @@ def not_visited(
         if str(name) in target.parameter_names
     }
     return left_behind(modes, np.asarray(target.unconstrain(flat)), seed)
-
-
-def doubts_of_nuts(idata: InferenceData, labels: Labels | None = None) -> tuple[str, ...]:
-    """Why the draws of NUTS are not to be trusted, one sentence each; nothing where they are.
-
-    Parameters
-    ----------
-    idata
-        The draws.
-    labels
-        Names of the elements of arrays; None: ArviZ's, by coords or indices from 0.
-    """
-    import arviz as az
-
-    doubts = []
-    posterior = idata["posterior"]
-    generated = json.loads(posterior.attrs.get("generated_quantities", "[]"))  # no parameters
-    names = [str(name) for name in posterior.data_vars if name not in generated]
-    summary = az.summary(idata, var_names=names, kind="diagnostics", round_to="none")
-    rows = [str(row) for row in summary.index]
-    if labels is not None:
-        rows = [row for name in names for row in labels(name, posterior[name].shape[2:])]
-    rhat = np.asarray(summary["r_hat"], dtype=float)
-    bulk = np.asarray(summary["ess_bulk"], dtype=float)
-    known = np.isfinite(rhat)  # constants, as a Cholesky factor's zeros, have none
-    if known.any():
-        worst = int(np.argmax(np.where(known, rhat, -np.inf)))
-        if rhat[worst] > RHAT_AGREES:
-            doubts.append(f"the chains disagree about {rows[worst]}: R̂ {rhat[worst]:.2f}")
-        fewest = int(np.argmin(np.where(known, bulk, np.inf)))
-        if bulk[fewest] < FEWEST_EFFECTIVE:
-            doubts.append(f"{bulk[fewest]:.0f} effective draws of {rows[fewest]}")
-    # steps of discrete variables do not diverge, and those of Gibbs have no statistics at all
-    statistics = idata["sample_stats"] if "sample_stats" in group_names(idata) else {}
-    diverging = np.asarray(statistics["diverging"]) if "diverging" in statistics else np.zeros(1)
-    if diverging.mean() > DIVERGENT_CONDEMNS:
-        doubts.append(f"{int(diverging.sum())} of {diverging.size} transitions diverged")
-    return tuple(doubts)

@@ -18,7 +18,7 @@ from bridge.methods.problems import DensityProblem, ModelProblem, as_problem
 from bridge.methods.table import METHODS
 from bridge.methods.warm_nuts import sampled
 from bridge.search import Search
-from bridge.trust import doubts_of_nuts, forgotten
+from bridge.trust import forgotten
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity, DensityError
 from pymc_ext.sampling import attempts
@@ -28,8 +28,7 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.missed_mass import Basin, MissedMass, mass_outside
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from stan_models import StanDensity, StanProgram
-from stan_models.inference_data import make_inference_data
+from stan_models import StanProgram
 from tests.needed import needs
 from tests.tolerances import monte_carlo
 
@@ -344,52 +343,6 @@ def test_what_is_no_density_is_refused_in_words(what, message) -> None:
         BatchMatch().fit(what)
 
 
-def chains(apart: float, diverging: float = 0.0):
-    rng = np.random.default_rng(1)
-    x = rng.standard_normal((4, 500)) + apart * np.array([[0], [0], [0], [1]])
-    bad = rng.random((4, 500)) < diverging
-    import xarray as xr
-
-    dims = ("chain", "draw")
-    coords = {"chain": np.arange(4), "draw": np.arange(500)}
-    return make_inference_data(
-        {
-            "posterior": xr.Dataset({"x": (dims, x)}, coords=coords),
-            "sample_stats": xr.Dataset({"diverging": (dims, bad)}, coords=coords),
-        }
-    )
-
-
-@pytest.mark.parametrize(
-    ("apart", "diverging", "doubt"),
-    [(3.0, 0.0, "the chains disagree about x"), (0.0, 0.1, "transitions diverged")],
-)
-def test_nuts_that_did_not_mix_is_doubted(apart, diverging, doubt) -> None:
-    assert any(doubt in text for text in doubts_of_nuts(chains(apart, diverging)))
-
-
-def test_nuts_that_mixed_is_not_doubted() -> None:
-    assert doubts_of_nuts(chains(0.0)) == ()
-
-
-@pytest.mark.parametrize(("labels", "named"), [(None, "x[1]"), (StanDensity.labels, "x[2]")])
-def test_doubts_name_elements_as_the_program_does(labels, named) -> None:
-    import xarray as xr
-
-    x = np.random.default_rng(1).standard_normal((4, 500, 2))
-    x[3, :, 1] += 3
-    found = make_inference_data({"posterior": xr.Dataset({"x": (("chain", "draw", "i"), x)})})
-    assert doubts_of_nuts(found, labels)[0].startswith(f"the chains disagree about {named}: ")
-
-
-def test_generated_quantities_raise_no_doubt() -> None:
-    found = chains(0.0)
-    found["posterior"]["rare"] = 10 * chains(3.0)["posterior"]["x"]
-    assert any("rare" in doubt for doubt in doubts_of_nuts(found))
-    found["posterior"].attrs["generated_quantities"] = '["rare"]'
-    assert doubts_of_nuts(found) == ()
-
-
 def test_a_discrete_variable_goes_to_the_models_own_sampler(caplog, capfd) -> None:
     with pm.Model() as model:
         k = pm.Poisson("k", 3)
@@ -401,7 +354,7 @@ def test_a_discrete_variable_goes_to_the_models_own_sampler(caplog, capfd) -> No
     assert "sum them out by pymc_extras.marginalize(model, ['k'])" in advice.reasons
     assert "laplace: failed for the same reason as hierarchical" in advice.reasons
     assert "(warm-nuts failed for the same reason as hierarchical)" in advice.reasons
-    assert advice.idata["posterior"]["k"].shape == (4, 100)
+    assert advice.idata["posterior"]["k"].shape[0] == 4
     assert not any(record.name.startswith("pymc") for record in caplog.records)
     assert capfd.readouterr() == ("", "")
 

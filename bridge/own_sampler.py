@@ -1,0 +1,130 @@
+"""Draws of the sampler of a model's own package, where none of ours can run, and their doubts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bridge.methods.problems import ModelProblem, StanProblem
+from bridge.targets.draws import InferenceData, group_names
+from pymc_ext.density.protocol import Labels, element_names
+from pymc_ext.sampling.diagnostics import Diagnostics
+from pymc_ext.sampling.progress import hidden
+from pymc_ext.sampling.quantities import columns_of
+
+__all__ = ["OwnDraws", "own_draws"]
+
+# Chains that are short of draws are made again, longer: by what they lack and half as much again,
+# as an ESS is known to some tens of percent; and by no more than this, a quarter of an hour where
+# the first took a minute.
+LONGER, LONGEST = 1.5, 12.0
+# R̂ up to which they may only be short: of 40 effective draws it is 1.1 by chance.
+RHAT_SHORT = 1.2
+
+
+@dataclass(frozen=True)
+class OwnDraws:
+    """What several chains drew, and what it is worth.
+
+    Parameters
+    ----------
+    idata
+        The draws.
+    labels
+        Names of the elements of arrays; None: by the coords of ``idata``, or indices from 0.
+    """
+
+    idata: InferenceData
+    labels: Labels | None = None
+
+    @cached_property
+    def diagnostics(self) -> tuple[Diagnostics, ...]:
+        """Of real variables with the sampler's statistics, and of whole numbers, which are held to
+        R̂ and ESS alone: the sd of a rare one is hardly known, and its mean well."""
+        statistics = self.idata["sample_stats"] if "sample_stats" in group_names(self.idata) else {}
+        told = {
+            name: np.asarray(statistics[name])
+            for name in ("energy", "diverging")
+            if name in statistics  # steps of whole numbers do not diverge, nor do those of Gibbs
+        }
+        found = list(self._judged("f", told))
+        for whole in self._judged("iub", {}):
+            found.append(replace(whole, sd_error=0.0, heavy=()))
+        return tuple(found)
+
+    def _judged(self, kinds: str, statistics: Mapping[str, NDArray]) -> Iterator[Diagnostics]:
+        posterior = self.idata["posterior"]
+        generated = json.loads(posterior.attrs.get("generated_quantities", "[]"))  # no parameters
+        values = {
+            str(name): np.asarray(posterior[name], dtype=float)
+            for name in posterior.data_vars
+            if name not in generated and posterior[name].dtype.kind in kinds
+        }
+        columns, names = columns_of(values, self.labels or self._by_coords)
+        if names:
+            yield Diagnostics.of(np.concatenate(columns, axis=-1), names, statistics)
+
+    def _by_coords(self, name: str, shape: tuple[int, ...]) -> list[str]:
+        variable = self.idata["posterior"][name]
+        axes = [
+            variable.coords[dim].values if dim in variable.coords else range(length)
+            for dim, length in zip(variable.dims[2:], shape, strict=True)
+        ]
+        return element_names(name, axes)
+
+    def doubts(self, ess: float) -> tuple[str, ...]:
+        """Why they are not to be trusted, one sentence each; nothing where they are.
+
+        Parameters
+        ----------
+        ess
+            Effective draws that each quantity must have.
+        """
+        return tuple(doubt for found in self.diagnostics for doubt in found.doubts(ess))
+
+    def longer(self, ess: float) -> float | None:
+        """How many times as long chains would serve; None where they do, or nothing would."""
+        if not self.diagnostics or all(found.enough(ess) for found in self.diagnostics):
+            return None
+        if not max(found.rhat for found in self.diagnostics) <= RHAT_SHORT:
+            return None
+        short = LONGER * max(found.shortage(ess) for found in self.diagnostics)
+        return max(2.0, short) if short <= LONGEST else None
+
+
+def own_draws(
+    problem: ModelProblem | StanProblem,
+    draws: int,
+    ess: float,
+    seed: int,
+    progressbar: bool,
+    labels: Labels | None = None,
+) -> OwnDraws:
+    """Draws of the model's own sampler; once more, of longer chains, where they are short.
+
+    Parameters
+    ----------
+    problem
+        Whose posterior it is.
+    draws
+        Of all chains, at first.
+    ess
+        Effective draws that each quantity must have.
+    seed, progressbar
+        Of the sampler.
+    labels
+        As of :class:`OwnDraws`.
+    """
+
+    def made(draws: int) -> OwnDraws:
+        with hidden():
+            return OwnDraws(problem.nuts(draws, seed, progressbar), labels)
+
+    found = made(draws)
+    longer = found.longer(ess)
+    return found if longer is None else made(int(np.ceil(longer * draws)))
