@@ -41,6 +41,11 @@ from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 __all__ = ["Check", "Diagnosis", "diagnose"]
 
 DRAWS = 20_000  # as `bridge.fit` judges by: a tail of 424
+EXACT = "make exact draws by px.sample(approx), best from a map"
+OF_ANOTHER = (  # px.sample takes approximations of this package alone
+    "fit the model by bridge.fit(model), which samples where no approximation serves, or "
+    "px.HierarchicalVI() by pm.fit, and make exact draws by px.sample of that"
+)
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,8 @@ class Diagnosis:
         Whether ``fresh`` is of a proposal beside q.
     elbo
         q's own, nats.
+    instead
+        How to have draws of the posterior where it is not trusted.
     """
 
     checks: tuple[Check, ...]
@@ -109,6 +116,7 @@ class Diagnosis:
     gradients: int = 0
     of_proposal: bool = False
     elbo: float = -np.inf
+    instead: str = EXACT
 
     @property
     def trusted(self) -> bool:
@@ -152,10 +160,7 @@ class Diagnosis:
         if self.trusted:
             lines.append("trusted: weighted draws of q may be taken for the posterior")
         else:
-            lines.append(
-                "not trusted: make exact draws by px.sample(approx), best from a map; "
-                "where modes are missed fit px.BasinsVI()"
-            )
+            lines.append(f"not trusted: {self.instead}; where modes are missed fit px.BasinsVI()")
         return "\n".join(lines)
 
 
@@ -249,6 +254,7 @@ def diagnose(
         gradients=counted.gradients,
         of_proposal=weighted is not q,
         elbo=elbo,
+        instead=EXACT if isinstance(approx, VectorisedApproximation) else OF_ANOTHER,
     )
 
 

@@ -46,6 +46,9 @@ def test_pymcs_own_are_judged_in_the_right_coordinates(method: str) -> None:
     if method == "advi":
         assert not found.trusted and not found.checks[0].passed
         assert np.all(found.summary()["q_sd_ratio"] < 0.8) and "NOT PASSED, k̂ = " in str(found)
+        # px.sample takes no approximation of PyMC's own
+        assert "not trusted: fit the model by bridge.fit(model)" in str(found)
+        assert "px.sample(approx)" not in str(found)
 
 
 def test_a_missed_mode_is_found() -> None:
