@@ -146,7 +146,13 @@ def _of_bambi(problem: BambiProblem, requested: Requested, draws: int, seed: int
         )
     prior = None
     if requested.prior:
-        prior = as_dataset(formula.prior_predictive(draws, random_seed=seed)["prior"])
+        from pymc_ext.models.prior import drawing_from_prior
+
+        # without the response, whose draws of a wide prior are beyond what NumPy's counts hold
+        names = [str(variable.name) for variable in problem.model.unobserved_RVs]
+        with drawing_from_prior():
+            drawn = formula.prior_predictive(draws, var_names=names, random_seed=seed)
+        prior = as_dataset(drawn["prior"])
 
     def finish(idata: InferenceData) -> InferenceData:
         if requested.log_likelihood:

@@ -192,6 +192,17 @@ def test_groups_that_are_asked_for() -> None:
         bridge.fit(model("normal"), log_prior=True)
 
 
+def test_a_prior_is_drawn_without_the_response(caplog: pytest.LogCaptureFixture) -> None:
+    """Of counts whose prior means are beyond what NumPy draws; PyMC does not list what it draws."""
+    counts = pd.DataFrame({"x": 10 + data()["x"], "count": data()["count"]})
+    wide = bmb.Model("count ~ x", counts, family="negativebinomial")
+    with caplog.at_level("INFO"):
+        prior = bridge.fit(wide, prior=True, random_seed=1, progressbar=False).idata["prior"]
+    assert "count" not in prior.data_vars and prior["x"].shape == (1, 4_000)
+    assert np.exp(prior["Intercept"]).max() > 1e18
+    assert "Sampling" not in caplog.text
+
+
 def test_bambis_plots_take_it() -> None:
     idata = answer("normal").idata
     bmb.interpret.plot_predictions(model("normal"), idata, "x")

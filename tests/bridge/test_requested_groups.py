@@ -98,6 +98,12 @@ def test_a_prior_without_draws_is_refused_before_any_fit(monkeypatch: Any) -> No
         pm.Normal("y", pm.CustomDist("level", logp=lambda v: -(v**2)), 1, observed=Y)
     with pytest.raises(ValueError, match=r"'CustomDist_level'.* not been .*leave out prior"):
         bridge.fit(custom, prior=True)
+    if int(pm.__version__.partition(".")[0]) < 6:  # numba's draws wrap around instead
+        with pm.Model() as wide:
+            count = pm.Poisson("count", pm.LogNormal("rate", 0, 50))
+            pm.Normal("y", count, 1, observed=Y)
+        with pytest.raises(ValueError, match=r"lam value too large, of some .*leave out prior"):
+            bridge.fit(wide, prior=True)
     with line() as potential:
         pm.Potential("more", -(potential["mu"] ** 2))
     with pytest.raises(ValueError, match=r"ignore the model's potentials \['more'\]"):
