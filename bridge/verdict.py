@@ -20,7 +20,7 @@ from bridge.measures.limits import (
     KHAT_WITHOUT_MEAN,
 )
 from bridge.methods.method import Fit, WeightedDraws
-from pymc_ext.density.protocol import coordinate_names, labels_of
+from pymc_ext.density.protocol import labels_of, spoken_names
 from pymc_ext.sampling.diagnostics import Diagnostics
 from pymc_ext.sampling.quantities import scalars
 from pymc_ext.variational.core.precision import Precision, weighted_precision
@@ -158,7 +158,7 @@ def of_chains(chains: Fit, ess: float) -> tuple[bool, str]:
         return bool(chains.info["trusted"]), str(chains.info.get("verdict"))
     theta, target = chains.theta, chains.target
     derived = scalars(target.constrain(theta.reshape(-1, theta.shape[-1])), theta.shape[:2])
-    names = coordinate_names(target.density)
+    names = spoken_names(target.density)
     found = Diagnostics.of_draws(
         theta, chains.lp, names, derived, chains.statistics, labels=labels_of(target.density)
     )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from typing import Protocol
 
 from pymc_ext.maths.types import Array
 
+# PyMC's names of transforms, as they end the name of a variable's unconstrained value
+_TRANSFORM = re.compile(
+    r"_(log|logodds|interval|lowerbound|upperbound|log_exp_m1|simplex|ordered|circular|zerosum"
+    r"|cholesky-cov-packed)__"
+)
 Labels = Callable[[str, tuple[int, ...]], list[str]]  # name and shape -> names of the elements
 
 
@@ -60,10 +66,26 @@ def coordinate_names(density: Density) -> list[str]:
 
 
 def value_names(density: Density) -> list[str]:
-    """Names of the D coordinates beside numbers: Stan's coordinate of a positive ``tau`` is called
-    ``tau``, and is its logarithm."""
+    """Names of the D coordinates beside numbers: ``log tau`` of a positive ``tau``, which PyMC
+    calls ``tau_log__``, and Stan ``tau``."""
     names = getattr(density, "value_names", None)
-    return coordinate_names(density) if names is None else list(names)
+    return spoken_names(density) if names is None else list(names)
+
+
+def spoken_names(density: Density) -> list[str]:
+    """Names of the D coordinates in messages: :func:`readable` ones."""
+    return [readable(name) for name in coordinate_names(density)]
+
+
+def readable(name: str) -> str:
+    """A coordinate's name for a reader: PyMC's own end with the transform.
+
+    >>> readable("tau_log__"), readable("p_simplex__[0]"), readable("theta[3]")
+    ('log tau', 'simplex p[0]', 'theta[3]')
+    """
+    name = name.replace("_sds-and-correlations__", "")  # whose elements have names of their own
+    found = _TRANSFORM.search(name)
+    return name if found is None else f"{found.group(1)} {_TRANSFORM.sub('', name)}"
 
 
 def element_names(name: str, axes: Sequence[Iterable[object]]) -> list[str]:

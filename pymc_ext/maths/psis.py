@@ -59,7 +59,9 @@ def tail_khat(log_values: Array) -> Array:
 
     That of |h| p̃/q says whether a weighted mean of h has an error that can be known (Vehtari et
     al. 2024, section 2.4): its moments of order 1/k̂ exist. Nothing is smoothed, so that it costs
-    O(N) a row. Infinite where no Pareto distribution can be fitted.
+    O(N) a row. Values that equal the threshold, as of draws that are there twice, are no part of
+    the tail. Infinite where no Pareto distribution can be fitted: fewer than six values are left,
+    or a quarter of them equal the smallest.
 
     Examples
     --------
@@ -74,7 +76,8 @@ def tail_khat(log_values: Array) -> Array:
         top = np.sort(np.partition(row, -size - 1)[-size - 1 :])
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             excess = np.expm1(top[1:] - top[0])  # in units of the threshold
-            enough = size >= FEWEST_TAIL and excess[0] > 0
+            excess = excess[~(excess <= 0)]  # NaN stays, of a threshold of zero
+            enough = len(excess) >= FEWEST_TAIL and excess[0] > 0
             khat[i] = generalised_pareto(excess)[0] if enough else np.inf
     return khat
 

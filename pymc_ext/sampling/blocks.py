@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.density import Density, TransportMap
-from pymc_ext.density.protocol import coordinate_names, labels_of
+from pymc_ext.density.protocol import labels_of, spoken_names
 from pymc_ext.interrupts import Interrupts
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.diagnostics import Diagnostics
@@ -56,7 +56,7 @@ class Chains:
         self.points, self.theta = np.empty((M, 0, D)), np.empty((M, 0, D))
         self.lp = np.empty((M, 0))
         self.statistics: dict[str, NDArray] = {}
-        self.names = coordinate_names(density)
+        self.names = spoken_names(density)
         self._derived: dict[str, Array] = {}
         self._judged: Diagnostics | None = None
         self._watched: frozenset[str] | None = None

@@ -10,7 +10,7 @@ import numpy as np
 
 from pymc_ext.density.protocol import Labels, numbered
 from pymc_ext.maths.convergence import sd_error
-from pymc_ext.maths.psis import tail_khat
+from pymc_ext.maths.psis import FEWEST_TAIL, tail_khat
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.quantities import columns_of
 from pymc_ext.variational.core.weights import KHAT_USABLE
@@ -52,6 +52,8 @@ class Heavy:
     khat: float
 
     def __str__(self) -> str:
+        if np.isinf(self.khat):
+            return f"mean and sd of {self.name} (a few draws hold its variance)"
         if self.khat >= NO_MEAN:
             return f"mean and sd of {self.name} (tail k̂ {self.khat:.2f})"
         infinite = ": infinite" if self.khat >= NO_SD else ""
@@ -113,13 +115,21 @@ def take_quantiles(unknown: Sequence[str]) -> str:
 
 
 def khat_of_squares(quantities: Array) -> Array:
-    """k̂ of (x − m)² of each quantity, (chains, draws, K) -> (K,); −∞ of a constant, and of what is
-    not always finite, which R̂ and ESS refuse."""
+    """k̂ of (x − m)² of each quantity, (chains, draws, K) -> (K,).
+
+    −∞ of a constant, of what is not always finite, which R̂ and ESS refuse, and of a tail of a few
+    values, as of counts, or of a chain that is stuck, which these refuse too: that is no long tail.
+    ∞ of one so long that fewer draws than a tail must have hold the variance.
+    """
     x = quantities.reshape(-1, quantities.shape[-1]).T
     x = np.where(np.isfinite(x).all(axis=1, keepdims=True), x, 0.0)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # of draws of 1e308
         apart = np.abs(x - x.mean(axis=1, keepdims=True))
         varies = apart.max(axis=1) > 0
-        khat = np.full(len(x), -np.inf)
-        khat[varies] = tail_khat(2 * np.log(apart[varies]))
+        apart = apart[varies]
+        found = tail_khat(2 * np.log(apart))
+        held = (apart / apart.max(axis=1, keepdims=True)) ** 2
+        fits = np.isfinite(found) | ~(held.sum(axis=1) > FEWEST_TAIL)
+    khat = np.full(len(x), -np.inf)
+    khat[varies] = np.where(fits, found, -np.inf)
     return khat

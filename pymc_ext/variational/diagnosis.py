@@ -24,7 +24,7 @@ import pymc as pm
 from pymc_ext.density import CountedDensity, Density
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.density.model import PyMCDensity
-from pymc_ext.density.protocol import coordinate_names
+from pymc_ext.density.protocol import coordinate_names, value_names
 from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_integer, require_memory, require_number
@@ -240,7 +240,7 @@ def diagnose(
     return Diagnosis(
         checks=(
             _of_weights(fresh, ess),
-            _of_quantities(precision, names, ess, exact=fresh.khat == -np.inf),
+            _of_quantities(precision, value_names(density), ess, exact=fresh.khat == -np.inf),
             Check("missed mass", not missed.matters, missed.sentence),
         ),
         fresh=fresh,

@@ -62,10 +62,10 @@ class Precision:
         for what, shapes in (("mean", self.mean_khat), ("sd", self.sd_khat)):
             worst = int(np.argmax(shapes))
             if not shapes[worst] < khat:
-                return (
-                    f"the {what} of {names[worst]} is not known: k̂ of its own = "
-                    f"{shapes[worst]:.2f} >= {khat:g}"
-                )
+                its = f"k̂ of its own = {shapes[worst]:.2f} >= {khat:g}"
+                if not np.isfinite(shapes[worst]):
+                    its = "too few of its draws have a weight for a k̂ of its own"
+                return f"the {what} of {names[worst]} is not known: {its}"
         limit = 1 / np.sqrt(ess)
         for what, errors in (("mean", self.mean_error), ("sd", self.sd_error)):
             worst = int(np.argmax(errors))

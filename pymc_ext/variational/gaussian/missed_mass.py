@@ -163,9 +163,15 @@ class MissedMass:
         most = np.argsort(-np.abs((place - self.mean) / self.std))[:3]
         where = ", ".join(f"{self.names[i]} = {place[i]:.3g}" for i in most)
         share = np.exp(min(heaviest.log_ratio, 700.0))
+        paths = f"({self.paths} paths of {self.starts} ended outside it)"
+        if share * NEGLIGIBLE > 1:  # it is no further mode: q is where there is next to nothing
+            return (
+                f"{self.covered} at most {1 / share:.1g} of the mass that paths found, the most "
+                f"of it around {where} {paths}"
+            )
         return (
             f"a mode at {where}, worth at least {share:.2g} times the mass that {self.covered} "
-            f"({self.paths} paths of {self.starts} ended outside it)"
+            f"{paths}"
         )
 
 

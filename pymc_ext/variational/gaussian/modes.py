@@ -294,8 +294,8 @@ class LaplaceSearch:
             if drop < SLOW_DECAY * 2:
                 side = "lower" if sign < 0 else "upper"
                 notes.append(
-                    f"the posterior of {name} hardly falls towards its {side} end (log p̃ drops "
-                    f"{drop:.2g} over two sd, a Gaussian 2): the mode is near a boundary and "
-                    "Laplace misplaces q; use MixedVI, or a flow"
+                    f"the posterior of {self.density.value_names[i]} hardly falls towards its "
+                    f"{side} end (log p̃ drops {drop:.2g} over two sd, a Gaussian 2): the mode is "
+                    "near a boundary and Laplace misplaces q; use MixedVI, or a flow"
                 )
         return notes

@@ -42,7 +42,7 @@ def refuse_runaway(q: Posterior, density: CountedDensity, random_seed: int | Non
     rng = stream(random_seed, Purpose.FRESH)
     with np.errstate(all="ignore"):  # a scale that ran away to the largest number there is
         theta, _ = q.forward(rng.standard_normal((DRAWS, q.latent_dimension)))
-    _refuse_flat(density, names, theta)
+    _refuse_flat(density, density.value_names, theta)
     with np.errstate(all="ignore"):
         location, sd = np.abs(theta.mean(axis=0)), theta.std(axis=0)
         size = np.maximum(location, sd)
@@ -51,10 +51,10 @@ def refuse_runaway(q: Posterior, density: CountedDensity, random_seed: int | Non
         if large.any():
             absurd |= large & np.isin(names, density.bounded_names)
     if absurd.any():
-        i = int(np.argmax(absurd))
+        i, shown = int(np.argmax(absurd)), density.value_names
         raise RunawayError(
-            f"the ELBO kept rising along {[n for n, a in zip(names, absurd, strict=True) if a]}: "
-            f"{density.value_names[i]} has mean about {theta[:, i].mean():.3g} and sd {sd[i]:.3g}; "
+            f"the ELBO kept rising along {[shown[i] for i in np.flatnonzero(absurd)]}: "
+            f"{shown[i]} has mean about {theta[:, i].mean():.3g} and sd {sd[i]:.3g}; "
             "the posterior is improper or unbounded there: give these variables proper priors; "
             f"{RESCALE}"
         )

@@ -132,7 +132,7 @@ class TrustRegionMatching(Generic[N]):
         wider = self.q.std / self.first_std
         wide = np.flatnonzero(wider > RUNAWAY)
         if len(wide) > 1 or (len(wide) and wider[wide[0]] > RUNAWAY_ALONE):
-            names = [self.density.unconstrained_names[i] for i in wide]
+            names = [self.density.value_names[i] for i in wide]
             raise RunawayError(
                 f"q kept widening along {names} (sd {self.q.std[wide[0]]:.2g} from "
                 f"{self.first_std[wide[0]]:.2g}): the posterior is improper there, or known in a "

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pymc_ext.density.protocol import readable
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.moments import Moments
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_TRANSFORM = re.compile(r"_(log|logodds|interval|simplex|ordered|circular|zerosum)__")
 _STEM = re.compile(r"[\[.].*")
 
 
@@ -116,15 +116,6 @@ class Links:
         ax.set(xlabel="governor", ylabel="governed")
         ax.figure.colorbar(image, ax=ax, label="slope of the log scale")
         return ax
-
-
-def readable(name: str) -> str:
-    """A coordinate's name for a reader: ``log tau`` for PyMC's ``tau_log__``."""
-    name = name.replace("_sds-and-correlations__", "")  # whose elements have names of their own
-    found = _TRANSFORM.search(name)
-    if found is None:
-        return name
-    return f"{found.group(1)} {_TRANSFORM.sub('', name)}"
 
 
 def _sentence(group: list[Link]) -> str:

@@ -180,4 +180,4 @@ def test_chains_that_miss_a_governors_tail_are_not_trusted(monkeypatch):
         pm.Normal("y", theta, 0.5, observed=rng.normal(size=6))
         approx = pm.fit(method=px.HierarchicalVI(random_seed=1), progressbar=False)
     attrs = px.sample(approx, ess=50, random_seed=1, progressbar=False)["posterior"].attrs
-    assert attrs["trusted"] == 0 and "the draws miss a tail of tau_log__ (sd" in attrs["reasons"]
+    assert attrs["trusted"] == 0 and "the draws miss a tail of log tau (sd" in attrs["reasons"]

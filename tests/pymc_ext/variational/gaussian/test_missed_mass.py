@@ -204,6 +204,14 @@ def test_what_is_missed_is_named() -> None:
     assert "worth at least 0.4" in text
 
 
+def test_q_without_mass_of_its_own_is_called_so() -> None:
+    """Not a mode worth 2e8 times as much as it: 20 nats beside the whole."""
+    density, q = mixture(2, 12, 0.3), Gaussian(np.zeros(2), np.eye(2))
+    text = search(density, q, np.log(0.7) - 20, 1)[0].sentence
+    assert text.startswith("mass is missed: the approximation covers at most ")
+    assert "e-09 of the mass that paths found, the most of it around" in text
+
+
 def test_with_fewer_draws_than_dimensions_the_second_component_is_found() -> None:
     """The draws' covariance is then singular. Of 20 seeds 19 find it."""
     D, weight = 400, 0.4

@@ -187,7 +187,7 @@ def test_a_flat_direction_is_refused_without_a_mode_search_too(variant):
 
 def test_an_improper_posterior_is_refused_without_a_mode_search_too():
     for variant in ("diagonal", "eig"):
-        with pytest.raises(ValueError, match=r"kept rising along \['scale_log__'\].*proper priors"):
+        with pytest.raises(ValueError, match=r"kept rising along \['log scale'\].*proper priors"):
             fit(variant, spike_at_zero(), base="unit")
 
 

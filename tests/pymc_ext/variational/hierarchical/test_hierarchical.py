@@ -11,6 +11,7 @@ import pymc_ext as px
 from posteriordb_cases import load_case
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity, PyMCDensity
+from pymc_ext.density.protocol import readable
 from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.course import Candidate, Ended
 from pymc_ext.variational.core.monitor import Monitor
@@ -19,7 +20,7 @@ from pymc_ext.variational.gaussian.natural_gradient import Batch
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical import algorithm
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical, new_growth
-from pymc_ext.variational.hierarchical.links import Link, Links, readable
+from pymc_ext.variational.hierarchical.links import Link, Links
 from tests.tolerances import monte_carlo
 
 
