@@ -16,3 +16,5 @@ from .stan.stan_to_pymc import stan_model as stan_model
 from .targets.pymc import pymc_target as pymc_target
 from .targets.stan import stan_target as stan_target
 from .targets.target import Target as Target
+
+__version__: str

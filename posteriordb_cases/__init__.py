@@ -32,3 +32,11 @@ __all__ = [
     "resolve_database",
     "write_reference_draws",
 ]
+
+
+def __getattr__(name: str) -> str:
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import metadata  # takes 20 ms, which an import need not
+
+    return metadata.version("trusted-posteriors")

@@ -45,3 +45,5 @@ from .variational.logistic.viper import ViperVI as ViperVI
 from .variational.plugin.inference import AlgorithmVI as AlgorithmVI
 from .variational.plugin.load import load as load
 from .variational.prior import prior_from as prior_from
+
+__version__: str

@@ -35,6 +35,8 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return import_module("importlib.metadata").version("trusted-posteriors")
     if name not in _HOMES:
         raise AttributeError(f"module 'stan_models' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -13,3 +13,5 @@ from .errors import ToolchainError as ToolchainError
 from .program import StanProgram as StanProgram
 from .programs import program_names as program_names
 from .programs import program_path as program_path
+
+__version__: str

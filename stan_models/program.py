@@ -71,6 +71,11 @@ class StanProgram:
             raise ValueError(
                 f"Stan program {self.name!r} is empty: give its source or a .stan path"
             )
+        if self.path is None and "{" not in self._text and "#include" not in self._text:
+            raise ValueError(
+                "a Stan program must be its source text, which has a block such as `model { ... }`,"
+                f" or the path of a .stan file, got {self._text!r:.60}: give one of these"
+            )
 
     def __repr__(self) -> str:
         return f"StanProgram(name={self.name!r}, path={str(self.path) if self.path else None!r})"

@@ -29,6 +29,17 @@ def test_it_has_every_public_name_of_the_packages_it_stands_for() -> None:
     assert (tp.stan, tp.cases, tp.px) == (stan_models, posteriordb_cases, pymc_ext)
 
 
+def test_each_package_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    said = capsys.readouterr().out.split()[-1]
+    for package in (tp, bridge, pymc_ext, stan_models, posteriordb_cases):
+        assert package.__version__ == said
+    for package in (pymc_ext, stan_models, posteriordb_cases):
+        with pytest.raises(AttributeError, match="no attribute '__versions__'"):
+            package.__versions__  # noqa: B018
+
+
 def test_fit_is_the_one_that_judges() -> None:
     assert set(bridge.__all__) & set(pymc_ext.__all__) == {"fit"}
     assert tp.fit is bridge.fit and tp.px.fit is pymc_ext.fit

@@ -165,6 +165,9 @@ def test_bridge_compare_says_it(tmp_path, options, message) -> None:
 
 
 WRONG = [
+    (bridge.pymc_target, (pm.Model,), "got the class Model: give a model of it"),
+    (bridge.pymc_target, (list(range(99)),), "for that .*, got list$"),
+    (StanProgram, ("my model",), "its source text, .* or the path of a .stan file, got 'my model'"),
     (bridge.pymc_target, (3,), "model must be a pm.Model, or None for that .*, got 3"),
     (bridge.pymc_target, (None,), "no model: pass model=, or call inside `with model:`"),
     (bridge.stan_target, (3,), "density must be a compiled Stan log density, got int without dim"),

@@ -35,6 +35,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return bridge.__version__
     if name in _MODULES:
         return import_module(_MODULES[name])
     for package in (bridge, pymc_ext):

@@ -8,3 +8,5 @@ from pymc_ext import *  # type: ignore[assignment] # noqa: F403
 cases = posteriordb_cases
 px = pymc_ext
 stan = stan_models
+
+__version__: str

@@ -241,9 +241,9 @@ def as_problem(
     StanCompileError, StanDataError, UndefinedDensityError
         Of a Stan program that no method can run on.
     TypeError
-        There is no model, given or of the context.
+        There is no model, given or of the context, or it is none of these.
     DensityError
-        Neither of them, or a density that lacks a member.
+        A density that lacks a member.
     """
     if isinstance(model, GivenProblem):
         return model
@@ -254,6 +254,7 @@ def as_problem(
             )
         return _of_model(model)
     if not isinstance(model, StanProgram | str | os.PathLike):
+        _require_posterior(model)
         require_density(model)
         if data is not None:
             raise ValueError("data belong to a Stan program: a density already holds its own")
@@ -263,6 +264,23 @@ def as_problem(
     problem = StanProblem(model if isinstance(model, StanProgram) else StanProgram(model), data)
     _ = problem.start  # what is wrong with program or data is said at once, not by every method
     return problem
+
+
+def _require_posterior(model: object) -> None:
+    """Raise TypeError for a class, and for what has nothing of a density and is no function."""
+    members = "dimension", "log_density", "log_density_gradient"
+    what, instead = type(model).__name__, "give one of these"
+    if isinstance(model, type):
+        what = f"the class {model.__name__}"
+        instead = "give one that was made, such as the m of `with pm.Model() as m:`"
+    elif callable(model) or any(hasattr(model, name) for name in members):
+        return
+    elif isinstance(model, int | float):
+        what += f" {model}"
+    raise TypeError(
+        "a posterior must be a pm.Model, a bambi model, a Stan program (its source, or the path of "
+        f"a .stan file) or a density with {', '.join(members)}, got {what}: {instead}"
+    )
 
 
 def _of_model(model: pm.Model | bambi.Model | None) -> ModelProblem:

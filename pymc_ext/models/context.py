@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pymc as pm
 
+LONGEST = 80  # characters of what is shown of something else
 TO_THE_FAMILY = "pass model= to the family, and to pm.fit as well, which do not share it"
 
 
@@ -23,6 +24,20 @@ def context(model: pm.Model | None, give: str = "pass model=") -> pm.Model:
         raise TypeError(f"no model: {give}, or call inside `with model:`") from error
     if not isinstance(found, pm.Model):
         raise TypeError(
-            f"model must be a pm.Model, or None for that of `with model:`, got {found!r}"
+            f"model must be a pm.Model, or None for that of `with model:`, got {_in_words(found)}"
         )
     return found
+
+
+def _in_words(model: object) -> str:
+    """What was given in its place, in one line; of a bambi model how to give its own."""
+    kind = type(model)
+    if kind.__name__ == "Model" and kind.__module__.partition(".")[0] == "bambi":
+        return (
+            "a bambi model: after its build() give its backend.model, or call bridge.fit, which "
+            "takes it as it is"
+        )
+    if isinstance(model, type):
+        return f"the class {model.__name__}: give a model of it"
+    text = repr(model)
+    return text if len(text) < LONGEST and "\n" not in text else kind.__name__

@@ -262,6 +262,11 @@ def test_another_form_of_draws_is_refused_before_the_fit(monkeypatch: pytest.Mon
         bridge.fit(model("normal"))
 
 
+def test_a_family_says_what_to_give_in_its_place() -> None:
+    with pytest.raises(TypeError, match=r"got a bambi model: after its build\(\) give its backend"):
+        px.fit("laplace", model=model("normal"))
+
+
 def test_other_classes_are_not_taken_for_it() -> None:
     class Model:
         pass

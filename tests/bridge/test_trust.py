@@ -332,7 +332,6 @@ def test_a_narrow_mode_beside_a_wide_one_is_not_missed() -> None:
     ("what", "message"),
     [
         (lambda t: -(t**2).sum(1), "wrap a function with its gradient in px.CallableDensity"),
-        (3, "expected a density, .* got int without dimension"),
         (type("Half", (), {"dimension": 1, "log_density": 1})(), "add log_density_gradient"),
     ],
 )
@@ -341,6 +340,24 @@ def test_what_is_no_density_is_refused_in_words(what, message) -> None:
         bridge.fit(what, random_seed=1)
     with pytest.raises(DensityError, match=message):
         BatchMatch().fit(what)
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        (3, "must be a pm.Model, a bambi model, .* got int 3: give one of these"),
+        ([1, 2], "got list: give one of these"),
+        (pm.Model, "got the class Model: give one that was made"),
+    ],
+)
+def test_what_is_no_posterior_is_refused_in_words(what, message) -> None:
+    with pytest.raises(TypeError, match=message):
+        bridge.fit(what, random_seed=1)
+
+
+def test_an_algorithm_takes_densities_alone() -> None:
+    with pytest.raises(DensityError, match=r"expected a density, .* got int without dimension"):
+        BatchMatch().fit(3)
 
 
 def test_a_discrete_variable_goes_to_the_models_own_sampler(caplog, capfd) -> None:
