@@ -47,7 +47,9 @@ def judge(problem: CaseProblem, fit: Fit, *, repetitions: int, seed: int = 1) ->
         ``log_evidence``, the bridge-sampling log Z of the same target; errors of moments are in
         posterior standard deviations, ``*_mcse`` in Monte Carlo standard errors of the reference;
         ``sd_ratio`` is the sd over the reference's farthest from 1.
-        What does not apply is None, with the reason in ``notes``.
+        ``ess_per_gradient`` is of chains alone, warm-up and the approximation in whose coordinates
+        they run included: draws of an approximation take none. What does not apply is None, with
+        the reason in ``notes``.
 
         ``trusted`` and ``verdict`` are what `bridge.fit` would say of it, which knows no reference
         (`bridge.verdict`): where weights make draws of the posterior of it, and where chains pass
@@ -84,9 +86,12 @@ def judge(problem: CaseProblem, fit: Fit, *, repetitions: int, seed: int = 1) ->
 
 def _sampler_diagnostics(fit: Fit) -> Record:
     theta = az.convert_to_dataset({"theta": fit.theta})
+    ess = float(az.ess(theta, method="bulk")["theta"].min())
+    spent = fit.gradient_evaluations
     return {
-        "ess": float(az.ess(theta, method="bulk")["theta"].min()),
+        "ess": ess,
         "rhat": float(az.rhat(theta)["theta"].max()),
+        "ess_per_gradient": ess / spent if spent else None,
     }
 
 

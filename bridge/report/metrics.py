@@ -119,6 +119,7 @@ METRICS: tuple[Metric, ...] = (
         Shown.NOWHERE,
     ),
     Metric("ess", "ESS", 0, "effective draws"),
+    Metric("ess_per_gradient", "ESS/grad", 4, "effective draws of chains a gradient", HTML),
     Metric("gradient_evaluations", "grads", 0, "gradient evaluations", TERMINAL | HTML | BEST),
     Metric("density_evaluations", "log p̃", 0, "evaluations of log p̃", Shown.NOWHERE),
     Metric("seconds", "s", 1, "wall time of a fit without compilation (s)", TERMINAL),

@@ -156,6 +156,14 @@ def test_chains_are_judged_by_their_own_signs(apart, statistics, trusted, words)
     assert (record["search_gradients"] > 0) is trusted and (record["rhat"] > 1.4) is (apart > 0)
 
 
+def test_chains_tell_effective_draws_a_gradient() -> None:
+    """As far as their sampler counts gradients; draws of an approximation take none."""
+    fit = chains(NORMAL, 0.0)
+    record = judged(replace(fit, gradient_evaluations=8 * N), NORMAL)
+    assert record["ess_per_gradient"] == record["ess"] / (8 * N)
+    assert judged(fit, NORMAL)["ess_per_gradient"] is None
+
+
 @pytest.mark.parametrize("mode", [0, 1])
 @pytest.mark.parametrize("name", ["modes-1", "modes-5", "modes-20", "labels-3"])
 def test_chains_of_one_mode_agree_and_are_not_trusted(name: str, mode: int) -> None:
