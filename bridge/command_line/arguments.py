@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from math import nan
 from pathlib import Path
+from typing import NoReturn
 
 DESCRIPTION = "Approximate posteriors of PyMC and Stan models, judged against the truth."
 Adder = Callable[..., argparse.ArgumentParser]  # adds a command by its name
@@ -23,7 +24,7 @@ def parse(argv: Sequence[str] | None, program: str) -> argparse.Namespace:
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=program, description=DESCRIPTION)
+    parser = _Parser(prog=program, description=DESCRIPTION)
     parser.add_argument("--verbose", action="store_true", help="say what is being done")
     parser.add_argument("--version", action=_PrintVersion, nargs=0, help="print it and exit")
     parser.add_argument(
@@ -39,6 +40,33 @@ def _parser(program: str) -> argparse.ArgumentParser:
     ):  # fmt: skip
         add(commands.add_parser)
     return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says the near word where one is wrong, as Python 3.14's does."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(message + self._meant(message))
+
+    def _meant(self, message: str) -> str:
+        """What to write instead, as far as argparse's own message tells."""
+        choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if choice:
+            return _near(choice[1], [word.strip("'") for word in choice[2].split(", ")])
+        if message.startswith("unrecognized arguments: "):
+            wrong = [word for word in message.split() if word.startswith("--")]
+            known = [o for p in _with_commands(self) for a in p._actions for o in a.option_strings]
+            return "".join(_near(word, known) for word in wrong)
+        if "required: program" in message:
+            return "; write it first, as an option such as --methods takes all words after it"
+        return ""
+
+
+def _near(word: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches  # takes 10 ms, which --help need not
+
+    near = get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 class _PrintVersion(argparse.Action):

@@ -81,6 +81,21 @@ def test_a_number_out_of_range_names_the_option(arguments, message, capsys) -> N
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["ft", "a.stan"], "; did you mean fit?"),
+        (["compare", "--methds", "laplace"], "; did you mean --methods?"),
+        (["fit", "a.stan", "--want", "densty"], "; did you mean density?"),
+        (["fit", "--methods", "laplace", "a.stan"], "; write it first, as an option such as"),
+    ],
+)
+def test_a_wrong_word_is_answered_with_the_near_one(words, said, capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(words)
+    assert said in capsys.readouterr().err
+
+
 def test_list_names_cases_and_methods(capsys) -> None:
     assert main(["list"]) == 0
     printed = capsys.readouterr().out
