@@ -68,6 +68,10 @@ INFLUENCE = 0.2
 # The mirrored mode of a factor model in 45 dimensions, as heavy as q, had a bound of −8.9.
 ROUGH = 0.5
 BATCHES = 40  # of a basin's Gaussian fitted on, after which it rests or stays undecided
+# Draws of a basin that matters at which log p̃ is held against its score, the step to beside each as
+# a share of its distance from the middle, and the nats by which they may differ: by rounding, as of
+# lgamma(1e18), log p̃ is any number, and a path ends where that is the largest.
+PROBES, ASIDE, ROUNDED = 20, 1e-3, 0.5
 SEARCHED = 2_000  # draws that a verdict's search is told: enough for q's mean, spread and edge
 
 
@@ -166,8 +170,8 @@ class MissedMass:
         paths = f"({self.paths} paths of {self.starts} ended outside it)"
         if share * NEGLIGIBLE > 1:  # it is no further mode: q is where there is next to nothing
             return (
-                f"{self.covered} at most {1 / share:.1g} of the mass that paths found, the most "
-                f"of it around {where} {paths}"
+                f"most of the mass that paths found, around {where}, of which {self.covered} at "
+                f"most {1 / share:.1g} times as much {paths}"
             )
         return (
             f"a mode at {where}, worth at least {share:.2g} times the mass that {self.covered} "
@@ -328,7 +332,7 @@ def _outside(
     misses: Misses,
     rng: np.random.Generator,
 ) -> Basin | None:
-    """The basin of a Gaussian; None where it is inside the q that is judged."""
+    """The basin of a Gaussian; None where it is inside the q that is judged, or mere rounding."""
     points, log_r = q.forward(rng.standard_normal((DRAWS, density.dimension)))
     if not misses(points, log_r):
         return None
@@ -336,7 +340,20 @@ def _outside(
         log_ratios = density.log_density(points) - log_r
         error = float(np.std(log_ratios) / np.sqrt(DRAWS))
         distance = float(np.max(np.abs(q.mean - misses.mean) / misses.std))
-    return Basin(q, float(np.mean(log_ratios)) - misses.log_z, error, distance)
+    basin = Basin(q, float(np.mean(log_ratios)) - misses.log_z, error, distance)
+    if basin.matters and _is_rounding(density, points[:PROBES], ASIDE * (points[:PROBES] - q.mean)):
+        return None
+    return basin
+
+
+def _is_rounding(density: CountedDensity, theta: Array, steps: Array) -> bool:
+    """Whether log p̃ changes along most ``steps`` from ``theta``, both (N, D), by something else
+    than the integral of its score, by the trapezoidal rule."""
+    with np.errstate(all="ignore"):
+        before, scores = density.log_density_gradient(theta)
+        after, there = density.log_density_gradient(theta + steps)
+        off = np.abs(after - before - 0.5 * ((scores + there) * steps).sum(axis=1))
+    return bool(np.median(np.where(np.isfinite(off), off, 0.0)) > ROUNDED)
 
 
 def _matched(
