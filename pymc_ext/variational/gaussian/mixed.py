@@ -14,17 +14,16 @@ from scipy.linalg import qr
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.trust_region import NoModeError
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.algorithm import Fitted, run_algorithm
+from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.elbo.fixed_draws import FixedDrawsAlgorithm, Prepared
 from pymc_ext.variational.elbo.objective import DrawsObjective
 from pymc_ext.variational.gaussian.laplace import Laplace, find_laplace
+from pymc_ext.variational.gaussian.matched import Matched
 from pymc_ext.variational.gaussian.modes import LaplaceFit
 from pymc_ext.variational.gaussian.noise import LowRank, Noise, NoNoise, Scales
-from pymc_ext.variational.gaussian.numbers import cholesky
-from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.gaussian.whitened import WhitenedDiagonal, WhitenedGaussian
 
@@ -36,26 +35,6 @@ RANDOM_START = 20  # dimension up to which the random start is tried too: it nev
 POWER_STEPS = 4  # towards the directions in which the covariance gains most
 STRETCH = 0.1  # nats per factor e in the size of u above which a fit has not converged
 NARROW = 1e-2  # second start of VI-diag: σ² = 1e-4, as in the paper
-
-
-@dataclass(frozen=True)
-class Matched:
-    """The Gaussian from scores alone as a base: θ = μ + C z, as a :class:`LaplaceFit` has it."""
-
-    theta: Array
-    factor: Array
-    factor_inverse: Array
-    notes: tuple[str, ...] = ()
-
-    @classmethod
-    def to(cls, density: CountedDensity, start: Array, seed: int | None) -> Matched:
-        """Fitted to ``density``; its effort is counted there."""
-        from pymc_ext.variational.gaussian.batch_match import BatchMatch  # where it is wanted
-
-        with Monitor.silent() as monitor:
-            q = run_algorithm(BatchMatch(), density, start, random_seed=seed, monitor=monitor).q
-        root = q.root if isinstance(q, Gaussian) else cholesky(q.cov)
-        return cls(q.mean, root, np.linalg.inv(root))
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,14 @@
 r"""Mixture of Laplace approximations at several modes, re-weighted and re-fitted by the ELBO.
 
-The outlook of Gianniotis' paper (section VI). Component k, in coordinates whitened by its own
-Laplace fit: θ = μ_k + C_k(m_k + A_k z). Shapes: K components, N draws, D parameters.
+The outlook of Gianniotis' paper (section VI). Where there is no mode, or none is wanted, Gaussians
+from scores alone take their place, one for every basin (:mod:`.matched`). Component k, in
+coordinates whitened by its own base: θ = μ_k + C_k(m_k + A_k z). Shapes: K components, N draws, D
+parameters.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,12 +17,13 @@ from scipy.special import log_softmax, logsumexp
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.maths.trust_region import NoModeError
 from pymc_ext.maths.types import Array
-from pymc_ext.options import require_type
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.elbo.fixed_draws import FixedDrawsAlgorithm, Prepared
 from pymc_ext.variational.elbo.objective import Family
+from pymc_ext.variational.gaussian.matched import Matched, matched_basins
 from pymc_ext.variational.gaussian.mixed import (
     LOW_RANK_SD,
     check_variant,
@@ -30,6 +34,9 @@ from pymc_ext.variational.gaussian.noise import LowRank
 from pymc_ext.variational.gaussian.posteriors import GaussianMixture
 from pymc_ext.variational.gaussian.whitened import WhitenedGaussian
 
+logger = logging.getLogger(__name__)
+MATCH = "match"
+NO_MODE = "Gaussians from scores alone, as there is no Laplace approximation"
 LEAST_LOG_WEIGHT = -10.0  # start of a component whose Laplace evidence is negligible
 SEARCH = ModeSearch(starts=20, spread=4.0)  # wider than Laplace's: it is after every mode
 
@@ -113,8 +120,11 @@ class Mixture(FixedDrawsAlgorithm):
     variant, rank
         What is free in each component, as in :class:`~.mixed.Mixed`.
     components
-        At most so many modes are kept, those of highest Laplace evidence.
-    search, fixed_draws
+        At most so many are kept, those of highest Laplace evidence, or ELBO.
+    search
+        From where modes are looked for; ``"match"``: Gaussians from scores alone in their place,
+        which a search is, with a warning, where it finds no mode.
+    fixed_draws
         As :class:`~.mixed.Mixed`.
     """
 
@@ -122,11 +132,12 @@ class Mixture(FixedDrawsAlgorithm):
     variant: str = "eig"
     rank: int = 1
     components: int = field(default=8, kw_only=True)
-    search: ModeSearch = field(default=SEARCH, kw_only=True)
+    search: ModeSearch | str = field(default=SEARCH, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_type("search", self.search, ModeSearch)
+        if not isinstance(self.search, ModeSearch) and self.search != MATCH:
+            raise ValueError(f"search must be a ModeSearch or {MATCH!r}, got {self.search!r}")
         check_variant(self.variant, self.rank)
         if not isinstance(self.components, int | np.integer) or self.components < 1:
             raise ValueError(f"components must be an integer >= 1, got {self.components!r}")
@@ -134,17 +145,34 @@ class Mixture(FixedDrawsAlgorithm):
     def prepare(
         self, density: CountedDensity, start: Array, seed: int | None, budget: int, monitor: Monitor
     ) -> Prepared:
-        search = LaplaceSearch(density, start, self.search, seed)
-        fits = sorted(search.modes(budget, monitor), key=lambda fit: -fit.log_marginal)
-        kept = fits[: self.components]
-        evidence = np.array([fit.log_marginal for fit in kept])
-        weights = np.maximum(evidence - evidence.max(), LEAST_LOG_WEIGHT)
+        bases, notes = self._bases(density, start, seed, budget, monitor)
+        kept = sorted(bases, key=lambda base: -base.log_marginal)[: self.components]
+        evidence = np.array([base.log_marginal for base in kept])
+        # of a single one whose draws have no density it is −∞
+        weights = np.nan_to_num(np.maximum(evidence - evidence.max(), LEAST_LOG_WEIGHT))
         rng = stream(seed, Purpose.INITIAL)
-        family = WhitenedMixture([self._component(fit, rng) for fit in kept], weights)
-        note = f"{len(kept)} of {len(fits)} modes found from {self.search.starts} starts"
-        return Prepared(family, [family.x], (note,))
+        family = WhitenedMixture([self._component(base, rng) for base in kept], weights)
+        first, *more = notes
+        return Prepared(family, [family.x], (f"{len(kept)} of {len(bases)} {first}", *more))
 
-    def _component(self, fit: LaplaceFit, rng: np.random.Generator) -> WhitenedGaussian:
+    def _bases(
+        self, density: CountedDensity, start: Array, seed: int | None, budget: int, monitor: Monitor
+    ) -> tuple[Sequence[LaplaceFit | Matched], tuple[str, ...]]:
+        """What components start at; what these are, and why."""
+        no_mode: tuple[str, ...] = ()
+        search = SEARCH
+        if isinstance(self.search, ModeSearch):
+            search, starts = self.search, self.search.starts
+            try:
+                modes = LaplaceSearch(density, start, search, seed).modes(budget, monitor)
+                return modes, (f"modes found from {starts} starts",)
+            except NoModeError as error:
+                no_mode = (f"{NO_MODE}: {error}",)
+                logger.warning(no_mode[0])
+        basins = matched_basins(density, search.points(start, seed), seed)
+        return basins, ("basins found by fits from scores alone", *no_mode)
+
+    def _component(self, fit: LaplaceFit | Matched, rng: np.random.Generator) -> WhitenedGaussian:
         D = len(fit.theta)
         component = WhitenedGaussian(make_noise(self.variant, D, self.rank), fit.theta)
         component.set_base(fit.theta, *component.noise.root(fit.factor, fit.factor_inverse))

@@ -20,7 +20,9 @@ class MixtureVI(AlgorithmVI):
 
     Modes are found from many starts; each gives a Laplace approximation; weights and the part of
     each component that ``variant`` frees then maximise the ELBO on fixed draws, stratified over
-    the components. log q is the exact mixture density.
+    the components. log q is the exact mixture density. Where no start reaches a mode, as in a
+    centred hierarchy, components are Gaussians from scores alone, one for every basin that fits
+    from the starts end in, and the result says so.
 
     Parameters
     ----------
@@ -31,14 +33,15 @@ class MixtureVI(AlgorithmVI):
     components
         At most so many modes are kept, those of highest Laplace evidence.
     search
-        From how many points modes are looked for (20), and how far from the initial one (4).
+        From how many points modes are looked for (20), and how far from the initial one (4);
+        ``"match"``: Gaussians from scores alone at once, as :class:`BatchMatchVI` has them.
     fixed_draws, model, start, random_seed
         As :class:`MixedVI`.
 
     Raises
     ------
-    NoModeError
-        From ``fit``, if no start reaches a mode.
+    RunawayError
+        From ``fit``, if there is no mode and the posterior is improper.
 
     Examples
     --------
@@ -58,7 +61,7 @@ class MixtureVI(AlgorithmVI):
         *,
         rank: int = 1,
         components: int = 8,
-        search: ModeSearch = SEARCH,
+        search: ModeSearch | str = SEARCH,
         fixed_draws: FixedDraws | None = None,
         model: pm.Model | None = None,
         start: Start | None = None,

@@ -4,6 +4,7 @@ import pytest
 from scipy import stats
 
 import pymc_ext as px
+from pymc_ext.variational.gaussian.natural_gradient import NaturalGradient
 from tests.pymc_ext.variational.grouped import grouped
 from tests.pymc_ext.variational.targets import (
     MEAN,
@@ -70,9 +71,45 @@ def test_number_of_components_is_bounded_and_reported():
     assert approx.q.log_weights == pytest.approx(0)
 
 
-def test_no_mode_is_refused():
-    with pytest.raises(px.NoModeError, match="no mode found"):
-        fit(eight_schools(centred=True), "mu", search=px.ModeSearch(starts=2))
+@pytest.mark.parametrize("search", [px.ModeSearch(starts=6, spread=4.0), "match"])
+def test_without_a_mode_components_are_gaussians_from_scores_alone(search):
+    """On a centred hierarchy two of them are .5 nats above the best single Gaussian."""
+    approx = fit(eight_schools(centred=True), "eig", search=search)
+    assert approx.result.notes[0] == "2 of 2 basins found by fits from scores alone"
+    assert any("there is no Laplace" in note for note in approx.result.notes) == (search != "match")
+    single = pm.fit(
+        method=px.BatchMatchVI(model=approx.model, random_seed=1),
+        model=approx.model,
+        progressbar=False,
+    ).result
+    assert approx.result.elbo > single.elbo + 0.3
+
+
+def test_basins_are_found_by_fits_from_scores_alone():
+    with pm.Model() as model:
+        u, v = pm.Normal("u", 0, 2), pm.Normal("v", 0, 2)
+        pm.Normal("y", u * v, 1, observed=3.0)
+    approx = fit(model, "eig", search="match")
+    np.testing.assert_allclose(np.exp(approx.q.log_weights), [0.5, 0.5], atol=0.02)
+    signs = {tuple(np.sign(part.mean)) for part in approx.q.components}
+    assert signs == {(1.0, 1.0), (-1.0, -1.0)}
+
+
+def test_an_improper_posterior_is_refused():
+    with pm.Model() as model:
+        a, b = pm.Flat("a"), pm.Flat("b")
+        pm.Normal("y", a + b, 1, observed=np.ones(3))
+    with pytest.raises(ValueError, match="improper"):
+        fit(model, "eig", search=px.ModeSearch(starts=2))
+
+
+def test_ctrl_c_while_a_basin_is_fitted_ends_the_fit(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NaturalGradient, "advance", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="before there was any approximation"):
+        fit(two_gaussians(), "eig", search="match")
 
 
 @pytest.mark.parametrize(
@@ -80,6 +117,7 @@ def test_no_mode_is_refused():
     [
         ({"variant": "full"}, "variant must be one of"),
         ({"components": 0}, "components must be an integer >= 1, got 0"),
+        ({"search": "mode"}, "search must be a ModeSearch or 'match', got 'mode'"),
         ({"spread": 0.0}, "spread must be > 0"),
         ({"spread": np.inf}, "spread must be > 0 and finite, got inf"),
         ({"starts": 0}, "starts must be an integer >= 1"),
