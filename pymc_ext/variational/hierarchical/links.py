@@ -16,6 +16,7 @@ from pymc_ext.variational.hierarchical.moments import Moments
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+DIGIT = 0.01  # the last one of a slope that is shown
 _STEM = re.compile(r"[\[.].*")
 
 
@@ -33,10 +34,12 @@ class Link:
         effects under a log standard deviation, 1/2 under a log variance, −1/2 under a log
         precision, where the data say little of the effect; nearer 0 where they say much.
     error
-        Of the slope in the middle of the posterior: Monte Carlo noise of the last training, and how
-        far its residuals show one layer to be from the posterior's law there (a few hundredths
-        where data are few). It does not say how far the posterior of these data is from the model's
-        exponent. None where no training tells it.
+        Of the slope in the middle of the posterior: Monte Carlo noise of the last training, how far
+        its residuals show one layer to be from the posterior's law there, and by how much slopes
+        one sd to either side differ from it (hundredths where data are few or scales multiply).
+        Three of them hold the exact slope of 96 % of links and more, of each of eight simulated
+        models. It does not say how far the posterior of these data is from the model's exponent.
+        None where no training tells it.
     """
 
     governor: str
@@ -121,7 +124,8 @@ class Links:
 def _sentence(group: list[Link]) -> str:
     first, last = group[0], group[-1]
     errors = [link.error for link in group if link.error is not None]
-    known = f" ± {np.median(errors):.2f}" if errors else ""
+    # rounded up: no slope is known to ± 0.00
+    known = f" ± {max(DIGIT, float(np.median(errors))):.2f}" if errors else ""
     if len(group) == 1:
         return f"{first.governor} governs {first.governed}: slope {first.slope:.2f}{known}"
     slopes = [link.slope for link in group]

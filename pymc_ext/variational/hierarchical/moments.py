@@ -68,9 +68,16 @@ class Moments:
 
     @property
     def scale_off(self) -> Array:
-        """By how much the slopes of log scales are off in the middle, and their noise, (D, k)."""
+        """By how much the slopes of log scales are off in the middle, and how far those one sd to
+        either side differ where p has one that bends and q has not; with their noise, (D, k).
+
+        What one layer cannot say, as of coefficients with two scales each, is in the difference:
+        with T alone it is .001 where slopes are off by .01.
+        """
         in_the_middle = self.scale - self.scale_change / 2
-        return np.hypot(self.scale_error, in_the_middle) / OF_SCALE
+        off = np.hypot(self.scale_error, in_the_middle) / OF_SCALE
+        between_sides = 2 * np.hypot(self.scale_curve, self.scale_curve_error) / OF_SCALE
+        return np.hypot(off, between_sides)
 
     @property
     def scales(self) -> Mask:

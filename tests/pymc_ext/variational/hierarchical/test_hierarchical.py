@@ -217,6 +217,7 @@ def test_links_are_summed_up_by_variable() -> None:
         "log tau governs theta[0] … theta[2]: slopes 0.90 … 1.00, each ± 0.03",
         "log tau governs mu: slope -0.50 ± 0.10",
     ]
+    assert str(Links((Link("log tau", "mu", 0.5, 0.001),))).endswith("slope 0.50 ± 0.01")
     assert str(Links()) == "no coordinate governs the scale of another"
 
 

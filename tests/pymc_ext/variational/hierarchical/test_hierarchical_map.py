@@ -272,6 +272,15 @@ def test_a_slope_in_the_middle_may_be_off_where_its_mean_is_not() -> None:
     assert moments.scale_off[1, 0] == pytest.approx(1.5 * c, rel=0.1)
 
 
+def test_a_slope_that_differs_between_sides_is_not_known_better() -> None:
+    """E[r₁ z₁ | z₀] = c (z₀² − 1) is twice a log scale's residual, whose slope at ±1 is ± c."""
+    c, rng = 0.01, np.random.default_rng(1)
+    z = antithetic(rng, 200_000, 2)
+    sums = MomentSums()
+    sums.add(np.stack([0 * z[:, 0], c * z[:, 1] * (z[:, 0] ** 2 - 1)], axis=1), z)
+    assert sums.moments().scale_off[1, 0] == pytest.approx(2 * c, rel=0.1)
+
+
 def test_a_links_slope_is_that_of_the_log_scale_in_the_middle(q) -> None:
     """There w is not zero where a governor has a bend or a governor itself, as place 1 has."""
     names = "abcde"
