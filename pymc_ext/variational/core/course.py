@@ -27,6 +27,7 @@ LEAST_GAIN = 0.002
 # A doubling that closes less of what is missing to log Z than this share does not pay either: the
 # next doubling would close less still, and weights or a sampler are cheaper by then.
 LEAST_SHARE = 0.1
+MUCH = 1.0  # nats: after such a gain nothing has converged, however small a share it is of the rest
 # Relative ESS below which a block that does not pay may be a bad draw: one more is tried.
 POOR = 0.5
 # Effective draws that anyone asks of a fit, enough for 0.1 % quantiles. At a relative ESS e they
@@ -205,6 +206,11 @@ class Ended(Generic[Q]):
     error: float
     why: str
     paid: bool = False
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether q has converged: the last block neither paid nor gained a nat or its error."""
+        return not self.paid and self.gain <= max(self.error, MUCH)
 
 
 class Averaged(ABC, Generic[Q]):

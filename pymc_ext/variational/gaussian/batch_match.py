@@ -185,7 +185,7 @@ class BatchMatch(Algorithm[Gaussian | LowRankGaussian]):
         try:
             with nullcontext() if rank is None else one_thread():
                 ended = self._ended(density, start, seed, course, rank, state)
-            q, converged, why = course.settled(ended.best).q, not ended.paid, ended.why
+            q, converged, why = course.settled(ended.best).q, ended.at_rest, ended.why
         except (FitStopped, KeyboardInterrupt) as stop:
             if course.best is None:
                 raise nothing_yet(stop) from None

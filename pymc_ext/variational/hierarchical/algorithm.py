@@ -74,6 +74,9 @@ NEARLY_ALL = 0.95  # relative ESS beyond which another order has too little to g
 SURE = 2.0  # standard errors by which another order must be better than who governs first
 NO_ARROW = "no few coordinates leave the others independent: the Gaussian alone was fitted"
 OF_TAIL = "draws of q miss {}; weights of its proposal have it: approx.weighted_draws, bridge.fit"
+OF_OPEN_TAIL = (
+    "draws of q miss {}; with a flat prior there the posterior is improper: give a proper one"
+)
 LAW_SERVES = "weights of a law along its governors serve"
 ADVICE = "its conditional laws are not a hierarchy's; use a flow, or NUTS in q's coordinates"
 
@@ -124,7 +127,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
     ...     return np.stack([square - 1 - t[:, 0], -t[:, 1] * np.exp(-2 * t[:, 0])], axis=1)
     >>> density = CallableDensity(log_density, score, dimension=2, names=["log_tau", "x"])
     >>> print(Hierarchical().fit(density, random_seed=1).result.links)
-    log_tau governs x: slope 1.00 ± 0.01
+    log_tau governs x: slope 1.00 ± 0.02
     """
 
     name = "hierarchical"
@@ -166,7 +169,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
                     serves = ended.why == LAW_SERVES
                 else:
                     ended, links = self._arrow(density, start, seed, course)
-                q, converged, why = course.settled(ended.best).q, not ended.paid, ended.why
+                q, converged, why = course.settled(ended.best).q, ended.at_rest, ended.why
         except (FitStopped, KeyboardInterrupt) as stop:
             if course.best is None:
                 raise nothing_yet(stop) from None
@@ -196,7 +199,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
             fresh_proposal=reached.fresh,
             notes=notes_on(reached.fresh or fresh, ADVICE)
             + ((NO_ARROW,) if why.startswith(NO_ARROW) else ())
-            + (() if reached.missed is None else (OF_TAIL.format(reached.missed),)),
+            + note_on(reached),
             links=links,
             law=reached.law,
             missed=reached.missed,
@@ -262,6 +265,14 @@ class Hierarchical(Algorithm[MapOrGaussian]):
             return replace(gaussian, why=why), Links()
         links = Links.of(growth.best.q, growth.moments, growth.density.unconstrained_names)
         return Ended(growth.best, 0.0, 0.0, why, growth.paid), links
+
+
+def note_on(reached: Reached) -> tuple[str, ...]:
+    """What to say of a tail that draws miss."""
+    if reached.missed is None:
+        return ()
+    is_open = reached.law is not None and bool(reached.law.open_ends)
+    return ((OF_OPEN_TAIL if is_open else OF_TAIL).format(reached.missed),)
 
 
 def resumed(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pymc_ext.density import CallableDensity, CountedDensity
-from pymc_ext.variational.core.course import Course
+from pymc_ext.variational.core.course import Course, Ended
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
 
@@ -21,3 +21,10 @@ def test_a_q_that_overflows_at_one_draw_is_never_the_best():
     far = course.offer(DiagonalGaussian(np.array([-1e308]), np.array([1e308 / 2])))
     assert np.isfinite(near.elbo) and far.elbo == -np.inf
     assert course.best is near
+
+
+def test_a_fit_that_still_gains_nats_has_not_converged():
+    """A block that gained 3,500 nats of half a million pays for no other one, and is no end."""
+    assert Ended(None, 0.1, 0.5, "").at_rest and Ended(None, 0.9, 0.1, "").at_rest
+    assert not Ended(None, 3500.0, 300.0, "").at_rest
+    assert not Ended(None, 0.0, 0.0, "", paid=True).at_rest

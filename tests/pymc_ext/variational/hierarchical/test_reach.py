@@ -1,6 +1,7 @@
 """Weights that reach the tails of governors which a map lacks."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,11 +14,12 @@ from pymc_ext.variational.core.attributes import attributes_of
 from pymc_ext.variational.core.mixture import PosteriorMixture
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.hierarchical import reach
-from pymc_ext.variational.hierarchical.algorithm import LAW_SERVES, Hierarchical
+from pymc_ext.variational.hierarchical.algorithm import LAW_SERVES, Hierarchical, note_on
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.maxima import quadratic_part
 from pymc_ext.variational.hierarchical.others import Others
 from pymc_ext.variational.hierarchical.reach import (
+    Reached,
     governors,
     is_of_all,
     law_of_governors,
@@ -210,3 +212,12 @@ def test_a_law_of_hundreds_of_effects_takes_few_scores() -> None:
     found = result.fresh_proposal
     assert found.khat < 0.5 and found.ess > 0.4 * found.draws
     assert abs(found.log_marginal_is - target.log_z) < 4 * found.log_marginal_is_se
+
+
+def test_weights_are_not_advised_where_a_tail_never_ends() -> None:
+    """As under a flat prior of a log scale: its proposal has no more of such a tail than q."""
+    closed, opened = (SimpleNamespace(open_ends=ends) for ends in ((), ((0, -6.5),)))
+    said = [note_on(Reached(law, None, None, "a tail of t"))[0] for law in (closed, opened)]
+    assert "weights of its proposal have it" in said[0]
+    assert "the posterior is improper" in said[1] and "weights" not in said[1]
+    assert note_on(Reached(None, None, None)) == ()
