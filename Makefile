@@ -22,6 +22,7 @@ PYMC6_SHORT := tests/test_every_door.py tests/test_versions.py tests/pymc_ext/gp
 	tests/pymc_ext/ops/test_callback.py tests/pymc_ext/variational/gaussian/test_diagonal.py \
 	tests/posteriordb_cases/test_case.py tests/bridge/measures/test_moments.py tests/bridge/measures/test_khat.py \
 	tests/pymc_ext/test_over_draws.py
+COMMA := ,
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: compare test nightly record test-all test-pymc6 test-pymc6-short test-discrete-pymc6 test-minimum python313 docs docs-links lint clean
@@ -83,30 +84,31 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# $(call environment,folder,Python,extras,other requirements)
+define environment
+	@echo "Making $(1) with $(2) and installing the project (a minute or two) ..."
+	$(2) -m venv $(1)
+	$(1)/bin/python -m pip install --quiet --upgrade pip
+	PYTHONWARNINGS=ignore::UserWarning $(1)/bin/python -m pip install --quiet --editable ".[$(3)]" $(4)
+	@touch $(1)/.installed
+endef
+
+define python313_needed
+	@test -n "$(PYTHON313)" || { echo "PyMC 6 needs Python 3.12 or newer, none runs here: make $(1) PYTHON313=/path/to/python3.13"; exit 1; }
+endef
+
 $(READY): setup.cfg pyproject.toml
 	@command -v g++ >/dev/null || { echo "A C++ compiler is needed: install g++ (Debian/Ubuntu: apt-get install g++; macOS: xcode-select --install)."; exit 1; }
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install python3 and python3-venv."; exit 1; }
-	@echo "Making $(VENV) with $(PYTHON) and installing the project (a minute or two) ..."
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore::UserWarning $(BIN)/python -m pip install --quiet --editable ".[$(EXTRAS)]"
-	@touch $@
+	$(call environment,$(VENV),$(PYTHON),$(EXTRAS))
 
 $(READY313): setup.cfg pyproject.toml
-	@test -n "$(PYTHON313)" || { echo "PyMC 6 needs Python 3.12 or newer, none runs here: make test-pymc6 PYTHON313=/path/to/python3.13"; exit 1; }
-	@echo "Making $(VENV313) with $(PYTHON313) and installing the project with PyMC 6 ..."
-	$(PYTHON313) -m venv $(VENV313)
-	$(VENV313)/bin/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore::UserWarning $(VENV313)/bin/python -m pip install --quiet --editable ".[$(EXTRAS313)]" "pymc>=6"
-	@touch $@
+	$(call python313_needed,test-pymc6)
+	$(call environment,$(VENV313),$(PYTHON313),$(EXTRAS313),"pymc>=6")
 
 $(READY_DISCRETE): setup.cfg pyproject.toml
-	@test -n "$(PYTHON313)" || { echo "PyMC 6 needs Python 3.12 or newer, none runs here: make test-discrete-pymc6 PYTHON313=/path/to/python3.13"; exit 1; }
-	@echo "Making $(VENV_DISCRETE) with $(PYTHON313) and installing the project with pymc-extras ..."
-	$(PYTHON313) -m venv $(VENV_DISCRETE)
-	$(VENV_DISCRETE)/bin/python -m pip install --quiet --upgrade pip
-	PYTHONWARNINGS=ignore::UserWarning $(VENV_DISCRETE)/bin/python -m pip install --quiet --editable ".[discrete,test]" "pymc>=6"
-	@touch $@
+	$(call python313_needed,test-discrete-pymc6)
+	$(call environment,$(VENV_DISCRETE),$(PYTHON313),discrete$(COMMA)test,"pymc>=6")
 
 $(READY_MINIMUM): setup.cfg pyproject.toml .ci/minimum_versions.py
 	$(PYTHON) -m venv --clear $(VENV_MINIMUM)

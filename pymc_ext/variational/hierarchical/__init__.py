@@ -7,6 +7,11 @@ marginals lack there, `growth` decides what is free, `structure` and `arrow` ser
 dimensions, `links` tells a reader, `algorithm` puts them in a row, `vi` is the method of
 ``pm.fit``.
 
+Beside the map stands a `law` by Laplace's method along the governors. `maxima` finds where all
+others are highest (`others` says which these are, `columns` how few scores their Hessian takes,
+`pattern` factors it), `nested` adds up what governors say one by one, `lattice` serves those that
+do not add up, and `reach` asks whether draws reach as far, else makes the law part of a proposal.
+
 To let the map do more, give `training.Free` a mask, `training.Training` the step of what it frees,
 and `growth.Growth` the round that tries it.
 
