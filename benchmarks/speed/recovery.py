@@ -7,8 +7,9 @@ its log scales (and correlation), each model is Gaussian in all else, its locati
 true law is known: in the map's order the conditional sd of a location depends on the log scales by
 the Cholesky factor of a covariance, whose derivative in the middle of q is the exact slope. A link
 is true where that slope is at least .1, strong where it is at least .25, false where its governor
-is a location, or where the exact slope is below .01. A link's slope is compared with the exact one
-in its standard errors, and in absolute terms.
+is a location, or where the exact slope is below .01. A governor is a log scale with a strong link;
+those of a data set are all found where each governs something in the fit. A link's slope is
+compared with the exact one in its standard errors, and in absolute terms.
 """
 
 from __future__ import annotations
@@ -231,6 +232,7 @@ def one(name: str, seed: int) -> dict[str, Any]:
         {pair for pair, slope in exact.items() if abs(slope) >= least} for least in (TRUE, STRONG)
     )
     known = {pair: (link, exact[pair]) for pair, link in links.items() if pair in exact}
+    governors = {governor for governor, _ in strong}
     D, H = simulated.density.dimension, len(simulated.scales)
     false = [
         pair
@@ -242,6 +244,8 @@ def one(name: str, seed: int) -> dict[str, Any]:
         "found": sum(pair in links for pair in true),
         "strong": len(strong),
         "strong_found": sum(pair in links for pair in strong),
+        "governors": len(governors),
+        "all_governors_found": int(governors <= {governor for governor, _ in links}),
         "false": len(false),
         "pairs": (D * (D - 1) - H * (H - 1)) // 2 - len(true),
         "compared": len(known),
@@ -255,7 +259,8 @@ def one(name: str, seed: int) -> dict[str, Any]:
 def table(made: dict[str, dict[str, Any]]) -> str:
     """A line a model."""
     lines = [
-        "model          sets  true links  found  false links  ± 3 errors  ± 0.05  grads  ESS/N"
+        "model          sets  all governors   true  found    strong  found  false links  "
+        "± 3 errors  ± 0.05  gradients  ESS/N"
     ]
     for name in MODELS:
         rows = [row for key, row in made.items() if key.split("/")[0] == name]
@@ -266,8 +271,10 @@ def table(made: dict[str, dict[str, Any]]) -> str:
             np.median([row[k] for row in rows]) for k in ("gradients", "relative_ess")
         )
         lines.append(
-            f"{name:14} {len(rows):4} {total['true']:5} {share(total['found'], total['true'])} "
-            f"{total['strong']:8} {share(total['strong_found'], total['strong'])} "
+            f"{name:14} {len(rows):4} "
+            f"{share(total['all_governors_found'], len(rows) if total['governors'] else 0):>14} "
+            f"{total['true']:6} {share(total['found'], total['true'])} "
+            f"{total['strong']:9} {share(total['strong_found'], total['strong'])} "
             f"{total['false'] / total['pairs']:12.2%} "
             f"{share(total['within_errors'], total['compared']):>11} "
             f"{share(total['close'], total['compared']):>7} {gradients:10,.0f} {ess:6.2f}"
