@@ -77,6 +77,7 @@ def test_a_family_has_them() -> None:
     asked = {"log_likelihood": True, "log_prior": True, "prior": True}
     idata = px.fit("laplace", model=line(), random_seed=1, progressbar=False, **asked)
     require_all(idata, 1_000)
+    assert idata["posterior"].attrs["verdict"].endswith("q itself are not corrected by weights")
     with line():
         approx = pm.fit(method=px.LaplaceVI(random_seed=1), progressbar=False)
     first, again = (approx.sample(50, chains=2, prior=True, random_seed=3) for _ in range(2))

@@ -7,6 +7,9 @@ from importlib.metadata import version
 from typing import Any
 
 from pymc_ext.variational.core.result import FitResult
+from pymc_ext.variational.core.weights import EXACT
+
+UNCORRECTED = "draws of q itself are not corrected by weights"
 
 __all__ = ["attributes_of", "notes_of"]
 
@@ -26,7 +29,7 @@ def notes_of(result: FitResult) -> dict[str, Any]:
 
 
 def attributes_of(result: FitResult, options: str) -> dict[str, str | int | float]:
-    """The same with what was spent, as NetCDF holds it: truth as 1 and 0.
+    """The same with what was spent, as NetCDF holds it: truth as 1 and 0; and that draws are q's.
 
     Parameters
     ----------
@@ -44,6 +47,8 @@ def attributes_of(result: FitResult, options: str) -> dict[str, str | int | floa
         "notes": json.dumps(result.notes, ensure_ascii=False),
         **{name: getattr(result, name) for name in spent},
     }
+    if result.verdict != EXACT:
+        found["verdict"] = f"{notes['verdict']}; {UNCORRECTED}"
     if result.random_seed is not None:
         found["random_seed"] = result.random_seed
     if result.elbo is not None and result.elbo_se is not None:  # in closed form, where it is known

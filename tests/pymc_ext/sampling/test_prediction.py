@@ -38,5 +38,5 @@ def test_what_makes_it_dearer() -> None:
 
 
 def test_a_prediction_is_a_range_of_two_digits() -> None:
-    assert in_words(22_608) == "23,000 to 230,000"
-    assert in_words(950) == "950 to 9,500"
+    assert in_words(22_608) == "roughly 23,000 to 230,000"
+    assert in_words(950) == "roughly 950 to 9,500"
