@@ -159,9 +159,10 @@ class Advice:
             "method": self.method,
             "trusted": int(self.trusted),
             "reasons": self.reasons,
-            "gradient_evaluations": self.gradients,
             "seconds": sum(attempt.seconds for attempt in self.attempts),
         }
+        if self._taken.gradients is not None:  # a model's own sampler does not count them
+            found["gradient_evaluations"] = self.gradients
         if self.options:
             found["options"] = self.options
         if self.unknown:

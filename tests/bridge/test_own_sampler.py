@@ -122,4 +122,5 @@ def test_a_switch_point_is_sampled_until_it_is_known() -> None:
     answer = bridge.fit(model, random_seed=1, progressbar=False)
     draws = answer.idata["posterior"]
     assert answer.trusted and draws.sizes["draw"] > 1000
+    assert "gradient_evaluations" not in draws.attrs  # nobody has counted them
     assert OwnDraws(answer.idata).diagnostics[-1].ess >= ESS
