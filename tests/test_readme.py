@@ -28,6 +28,24 @@ def test_python_blocks_run_in_order(tmp_path, monkeypatch) -> None:
         exec(compile(block, f"README.md, Python block {number}", "exec"), namespace)
 
 
+@pytest.mark.slow
+def test_the_answer_that_is_not_trusted_says_what_is_shown() -> None:
+    (block,) = (block for block in BLOCKS if "doubtful = " in block)
+    shown = README.split(block)[1].split("```")[2].strip().splitlines()
+    names: dict = {}
+    exec("import pymc as pm\nimport trusted_posteriors as tp\n" + block, names)
+    doubtful = names["doubtful"]
+    assert shown[:2] == [str(doubtful.trusted), doubtful.method]
+    assert [_without_numbers(line) for line in shown[2:]] == [
+        _without_numbers(doubt) for doubt in doubtful.doubts
+    ]
+
+
+def _without_numbers(text: str) -> str:
+    """They differ from one processor to another."""
+    return re.sub(r"\d[\d.,]*", "#", text)
+
+
 @pytest.mark.parametrize("command", ["bridge compare", "bridge list", "bridge generate"])
 def test_commands_shown_exist(command: str, capsys) -> None:
     from bridge.__main__ import main
