@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from pymc_ext.maths.types import Array
 from pymc_ext.maths.walled import walled
 from pymc_ext.options import require_type
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
-from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.monitor import UNFINISHED, Monitor, nothing_yet, unfinished
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
@@ -79,11 +79,17 @@ class Optimum:
     iterations: int
     x: Array = field(repr=False)
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended it."""
+        return self.stop_reason.startswith(UNFINISHED)
+
 
 def maximise(
     objective: DrawsObjective, z: Array, n: int, monitor: Monitor, optimizer: str = "lbfgs"
 ) -> Optimum:
-    """Optimise on the draws z (S, K) from where the family is, at most n iterations."""
+    """Optimise on the draws z (S, K) from where the family is, at most n iterations; Ctrl-C ends it
+    where it is."""
     with np.errstate(all="ignore"):
         start, slope = objective.value_and_gradient(objective.x, z)
     if not (np.isfinite(start) and np.all(np.isfinite(slope))):
@@ -91,17 +97,23 @@ def maximise(
             f"the ELBO on the fixed draws is {-start} at the start, or its gradient not finite: "
             "q reaches points where the log density is not; pass another start or a narrower base"
         )
-    losses = [start]
+    losses, seen = [start], [objective.x]
 
     def report(intermediate_result: OptimizeResult) -> None:
-        objective.x = intermediate_result.x
+        objective.x = seen[0] = intermediate_result.x.copy()
         losses.append(float(intermediate_result.fun))
         monitor(float(intermediate_result.fun), objective.family.posterior)
 
     loss = walled(lambda x: objective.value_and_gradient(x, z))
-    out = minimize(
-        loss, objective.x, jac=True, callback=report, **_method(objective, z, n, optimizer, start)
-    )
+    method = _method(objective, z, n, optimizer, start)
+    try:
+        out = minimize(loss, objective.x, jac=True, callback=report, **method)
+    except KeyboardInterrupt as stop:
+        if len(losses) == 1:
+            raise nothing_yet(stop) from None
+        objective.x = seen[0]
+        taken = len(losses) - 1
+        return Optimum(-losses[-1], np.array(losses), False, unfinished(stop), taken, seen[0])
     objective.x = out.x
     return Optimum(
         elbo=-float(out.fun),
@@ -234,6 +246,8 @@ class _Search:
         draws = fixed_draws.draws
         optimum, fresh = self._best(draws), self._fresh()
         while overfits(optimum.elbo, fresh) and 4 * draws <= fixed_draws.max_draws:
+            if optimum.interrupted:
+                break
             draws *= 4
             logger.info("training ELBO %.4f, fresh %.4f: %d draws", optimum.elbo, fresh.elbo, draws)
             # not from where the overfit ended
@@ -266,6 +280,10 @@ class _Search:
         for x in self.starts:
             objective.x = x
             optima.append(maximise(objective, z, self.budget, self.monitor, optimizer))
+            if optima[-1].interrupted:
+                break
         best = max(optima, key=lambda optimum: optimum.elbo)
+        if optima[-1].interrupted:  # what another start reached may not be the best
+            best = replace(best, converged=False, stop_reason=optima[-1].stop_reason)
         objective.x = best.x
         return best

@@ -103,6 +103,18 @@ def test_an_improper_posterior_is_refused():
         fit(model, "eig", search=px.ModeSearch(starts=2))
 
 
+def test_ctrl_c_leaves_the_best_so_far():
+    def interrupt(approx, losses, iteration):
+        if iteration == 3:
+            raise KeyboardInterrupt
+
+    model = two_gaussians()
+    method = px.MixtureVI("eig", search="match", model=model, random_seed=1)
+    approx = pm.fit(method=method, model=model, callbacks=[interrupt], progressbar=False)
+    assert approx.result.stop_reason == "unfinished: KeyboardInterrupt"
+    assert not approx.result.converged and np.isfinite(approx.result.elbo)
+
+
 def test_ctrl_c_while_a_basin_is_fitted_ends_the_fit(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
