@@ -36,6 +36,9 @@ METHODS: dict[str, Method] = {
 }
 
 
+OF_NUTS = ("nuts", "hmc", "mcmc")  # as users of PyMC ask for it
+
+
 def find_methods(chosen: Sequence[str | Method] | str | Method | None = None) -> list[Method]:
     """The methods asked for; for None those of ours that run by default.
 
@@ -79,13 +82,18 @@ def find_methods(chosen: Sequence[str | Method] | str | Method | None = None) ->
 
 def find_approximations(chosen: Sequence[str | Method] | str | Method) -> list[Method]:
     """`find_methods` of what `bridge.fit` tries before NUTS; ValueError if one is a sampler."""
+    if isinstance(chosen, str) and chosen.lower() in OF_NUTS:  # the near names are samplers
+        raise _no_approximation([chosen])
     found = find_methods(chosen)
     if not found or any(method.sampler for method in found):
-        raise ValueError(
-            f"methods must name approximations, got {[method.name for method in found]}: NUTS runs "
-            "by itself if all fail"
-        )
+        raise _no_approximation([method.name for method in found])
     return found
+
+
+def _no_approximation(names: list[str]) -> ValueError:
+    return ValueError(
+        f"methods must name approximations, got {names}: NUTS runs by itself if all fail"
+    )
 
 
 def installed_methods() -> dict[str, Method | BrokenMethodError]:

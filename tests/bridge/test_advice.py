@@ -323,6 +323,8 @@ def test_keywords_of_samplers_have_a_sentence(keyword, sentence):
 def test_unknown_method():
     with pytest.raises(UnknownMethodError, match="laplace"):
         bridge.fit(gaussian_model(), methods=["laplac"])
+    with pytest.raises(ValueError, match=r"got \['nuts'\]: NUTS runs by itself"):
+        bridge.fit(gaussian_model(), methods="nuts")
 
 
 def failing(error: Exception) -> Method:
