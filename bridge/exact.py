@@ -130,6 +130,9 @@ def exact_answer(
     own = own_draws(problem, draws, options.ess, seed, progressbar, labels)
     elsewhere = () if modes is None else not_visited(modes, problem.target, own.idata, seed)
     doubts = (*elsewhere, *own.doubts(options.ess))
+    advice = own.advice(options.ess)
+    if advice is not None:
+        doubts = (*doubts, advice)
     return Exact(COLD, own.idata, doubts, f"the sampler's own defaults ({why})", None)
 
 

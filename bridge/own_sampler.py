@@ -87,6 +87,18 @@ class OwnDraws:
         """
         return tuple(doubt for found in self.diagnostics for doubt in found.doubts(ess))
 
+    def advice(self, ess: float) -> str | None:
+        """What would serve where they are not trusted, in a sentence; None where they are."""
+        if not self.doubts(ess):
+            return None
+        rhat = max(found.rhat for found in self.diagnostics)
+        short = max(found.shortage(ess) for found in self.diagnostics)
+        if rhat <= RHAT_SHORT and np.isfinite(short) and short > 1:
+            draws = self.idata["posterior"].sizes
+            count = int(np.ceil(LONGER * short * draws["chain"] * draws["draw"]))
+            return f"the chains are too short: draws={count:,} would do, as far as they tell"
+        return "compare the chains, or write the model so that they mix: draws alone do not mend it"
+
     def longer(self, ess: float) -> float | None:
         """How many times as long chains would serve; None where they do, or nothing would."""
         if not self.diagnostics or all(found.enough(ess) for found in self.diagnostics):

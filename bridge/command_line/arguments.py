@@ -174,9 +174,7 @@ def _add_calibrate(add_command: Adder) -> None:
         "--method", default="answer", metavar="METHOD", help="default: all that `fit` does"
     )
     command.add_argument("--simulations", type=_at_least(1), default=1_000, help="default 1000")
-    command.add_argument(
-        "--seed", type=_at_least(0), default=1, help="of all random numbers (default 1)"
-    )
+    _seed_argument(command, "of all random numbers (default 1)")
     command.add_argument(
         "--out", type=Path, default=Path("results/calibrate"),
         help="folder of one model and one method (default results/calibrate)",
@@ -243,9 +241,7 @@ def _add_fit(add_command: Adder) -> None:
         default=[],
         help="generated quantities that are draws of the prior: a group of that name has them",
     )
-    command.add_argument(
-        "--seed", type=_at_least(0), default=1, help="of all random numbers (default 1)"
-    )
+    _seed_argument(command, "of all random numbers (default 1)")
     command.add_argument(
         "--out", type=Path, default=Path("posterior.nc"), help="NetCDF file (default posterior.nc)"
     )
@@ -258,9 +254,7 @@ def _add_list_and_generate(add_command: Adder) -> None:
 
     command = add_command("generate", help="make reference draws of a case with Stan NUTS")
     command.add_argument("name", help="a case of the database")
-    command.add_argument(
-        "--seed", type=_at_least(0), default=1, help="of Stan's sampler (default 1)"
-    )
+    _seed_argument(command, "of Stan's sampler (default 1)")
     _database_argument(command)
 
 
@@ -301,6 +295,14 @@ def _database_argument(command: argparse.ArgumentParser) -> None:
         help="a posteriordb (its root or its posterior_database folder), or 'github'; "
         "default $POSTERIORDB_PATH, else the embedded cases",
     )
+
+
+def _seed_argument(command: argparse.ArgumentParser, what: str) -> None:
+    command.add_argument("--seed", type=_at_least(0), default=1, help=what)
+    command.add_argument(  # as Python has it
+        "--random-seed", dest="seed", type=_at_least(0), default=argparse.SUPPRESS,
+        help=argparse.SUPPRESS,
+    )  # fmt: skip
 
 
 def _at_least(fewest: int) -> Callable[[str], int]:

@@ -111,16 +111,23 @@ def test_no_chains_are_made_again_where_they_serve_or_nothing_would(draws, apart
     assert walk.asked == [draws]
 
 
-def test_a_switch_point_is_sampled_until_it_is_known() -> None:
-    """Whose first thousand draws a chain are worth 300."""
-    rng = np.random.default_rng(1)
-    y = np.concatenate([rng.poisson(3, 50), rng.poisson(1.5, 50)])
+def test_a_population_is_sampled_until_it_is_known() -> None:
+    """Whose first thousand draws a chain are worth 170."""
     with pm.Model() as model:
-        k = pm.DiscreteUniform("k", 0, 100)
-        early, late = (pm.Exponential(name, 1) for name in ("early", "late"))
-        pm.Poisson("y", pm.math.switch(np.arange(100) < k, early, late), observed=y)
+        animals = pm.Poisson("animals", 50)
+        caught = pm.Beta("caught", 5, 5)
+        pm.Binomial("y", animals, caught, observed=[20, 25, 22])
     answer = bridge.fit(model, random_seed=1, progressbar=False)
     draws = answer.idata["posterior"]
     assert answer.trusted and draws.sizes["draw"] > 1000
     assert "gradient_evaluations" not in draws.attrs  # nobody has counted them
     assert OwnDraws(answer.idata).diagnostics[-1].ess >= ESS
+
+
+@pytest.mark.parametrize(
+    ("apart", "draws", "says"), [(0.0, 600, "draws="), (5.0, 4000, "compare the chains")]
+)
+def test_what_would_serve_is_said(apart, draws, says) -> None:
+    found = own_draws(Walk(apart), draws, ESS, 1, False)
+    assert says in found.advice(ESS)
+    assert own_draws(Walk(), 16_000, ESS, 1, False).advice(ESS) is None

@@ -19,6 +19,7 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.trust_region import NoModeError
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_type
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.elbo.fixed_draws import FixedDrawsAlgorithm, Prepared
@@ -136,8 +137,8 @@ class Mixture(FixedDrawsAlgorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.search, ModeSearch) and self.search != MATCH:
-            raise ValueError(f"search must be a ModeSearch or {MATCH!r}, got {self.search!r}")
+        if self.search != MATCH:
+            require_type("search", self.search, ModeSearch)
         check_variant(self.variant, self.rank)
         if not isinstance(self.components, int | np.integer) or self.components < 1:
             raise ValueError(f"components must be an integer >= 1, got {self.components!r}")

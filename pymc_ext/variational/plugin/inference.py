@@ -115,7 +115,8 @@ class AlgorithmVI(RefusesKeywords, Inference):
 
         ``n`` of None is :attr:`default_budget`. ``callbacks`` are called as
         ``callback(approx, losses, i)`` after each iteration and may raise StopIteration.
-        ``score=False`` keeps no loss history.
+        ``score=False`` keeps no loss history. ValueError where the model of the context is not
+        that of the family; ``model=`` of :func:`pymc.fit` does not reach an instance.
         """
         if "rows" in unsupported:
             raise TypeError(
@@ -127,6 +128,11 @@ class AlgorithmVI(RefusesKeywords, Inference):
             raise TypeError(
                 f"{type(self).__name__}.fit optimises deterministically and does not take "
                 f"{sorted(unsupported)}: these belong to PyMC's stochastic loop"
+            )
+        if pm.Model.get_context(error_if_none=False) not in (None, self.approx.model):
+            raise ValueError(
+                f"{type(self).__name__} was made for another model than the one of this "
+                "`with model:`: make one for each model"
             )
         n = self.default_budget if n is None else n
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:

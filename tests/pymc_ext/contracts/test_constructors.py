@@ -110,6 +110,13 @@ def test_what_all_families_take_is_refused_in_words(method, options, message):
         getattr(px, method)(**{"model": logistic(), **options})
 
 
+@pytest.mark.parametrize("method", ALIKE)
+def test_a_family_fits_the_model_it_was_made_for_and_no_other(method):
+    inference = getattr(px, method)(model=logistic())
+    with logistic(), pytest.raises(ValueError, match=f"{method} was made for another model than"):
+        pm.fit(method=inference)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

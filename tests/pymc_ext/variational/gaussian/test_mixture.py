@@ -129,7 +129,6 @@ def test_ctrl_c_while_a_basin_is_fitted_ends_the_fit(monkeypatch):
     [
         ({"variant": "full"}, "variant must be one of"),
         ({"components": 0}, "components must be an integer >= 1, got 0"),
-        ({"search": "mode"}, "search must be a ModeSearch or 'match', got 'mode'"),
         ({"spread": 0.0}, "spread must be > 0"),
         ({"spread": np.inf}, "spread must be > 0 and finite, got inf"),
         ({"starts": 0}, "starts must be an integer >= 1"),
