@@ -152,7 +152,8 @@ def _of_chains(search: Search, options: Sampling, progressbar: bool) -> Advice:
         answer = _of_weights(search)
         assert search.of_found is not None
         refused = f"{answer.method}: {search.of_found.verdict}"
-        return replace(answer, doubts=(refused, *last.doubts))
+        of_chains = (f"{last.method}: {doubt}" for doubt in last.doubts)
+        return replace(answer, doubts=(refused, *of_chains))
     attempts = tuple(search.attempts)
     return Advice(last.method, attempts, None, last.draws, last.doubts, last.heavy)
 

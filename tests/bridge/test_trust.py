@@ -470,6 +470,7 @@ def test_where_chains_keep_to_their_modes_the_weighed_basins_are_handed_back() -
     advice = bridge.fit(density, random_seed=1)
     assert not advice.trusted and advice.method == "basins", advice.reasons
     assert advice.doubts[0].startswith("basins: refused: ") and "k̂" in advice.doubts[0]
+    assert all(doubt.startswith("warm-nuts: ") for doubt in advice.doubts[1:])
     assert any("R̂" in doubt for doubt in advice.doubts)
     assert advice.attempts[-1].method == "warm-nuts"
     draws = density.draws(20_000, np.random.default_rng(1))
