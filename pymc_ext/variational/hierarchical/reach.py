@@ -110,7 +110,8 @@ def joined(density: CountedDensity, start: Middle, theta: Array, along: list[int
     if 2 * min(MOST_SHARED, len(others)) * (2 * len(others.columns) + 1) > MOST_LOOK:
         return along
     shifted = with_shifted_modes(density, start.maximum).tolist()
-    more = along + shifted[: MOST_GOVERNORS - len(along)]
+    most = min(MOST_GOVERNORS - len(along), len(others) - 1)  # something has to be left to move
+    more = along + shifted[:most]
     crossing = crossings(density, theta, more)
     while len(more) > len(along) and crossing[: len(more), : len(more)][-1].any():
         more.pop()
@@ -140,7 +141,7 @@ def law_of_crossing(density: CountedDensity, q: HierarchicalMap, theta: Array) -
             continue
         shifted = with_shifted_modes(density, start.maximum).tolist()
         along += shifted
-        if len(along) > MOST_CROSSING:
+        if len(along) > MOST_CROSSING or len(shifted) == len(kept):  # nothing is left to move
             continue
         crossing = crossings(density, theta, along)
         _, group = connected_components(crossing, directed=False)

@@ -17,11 +17,14 @@ from pymc_ext.variational.hierarchical import reach
 from pymc_ext.variational.hierarchical.algorithm import LAW_SERVES, Hierarchical, note_on
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.maxima import quadratic_part
+from pymc_ext.variational.hierarchical.nested import Middle
 from pymc_ext.variational.hierarchical.others import Others
 from pymc_ext.variational.hierarchical.reach import (
     Reached,
     governors,
     is_of_all,
+    joined,
+    law_of_crossing,
     law_of_governors,
     missed_in_scans,
     reaching,
@@ -128,7 +131,8 @@ def test_draws_that_miss_a_tail_are_not_called_usable() -> None:
     fitted = Hierarchical().fit(ZOO["rows-12"].make(), random_seed=1)
     told = replace(fitted.result, missed="a tail of log tau")
     attributes = attributes_of(told, "")
-    assert attributes["usable"] == 0 and attributes["verdict"] == "its draws miss a tail of log tau"
+    assert attributes["usable"] == 0
+    assert str(attributes["verdict"]).startswith("its draws miss a tail of log tau; ")
     assert attributes_of(replace(told, missed=None), "")["usable"] == int(told.fresh.usable)
 
 
@@ -221,3 +225,19 @@ def test_weights_are_not_advised_where_a_tail_never_ends() -> None:
     assert "weights of its proposal have it" in said[0]
     assert "the posterior is improper" in said[1] and "weights" not in said[1]
     assert note_on(Reached(None, None, None)) == ()
+
+
+@pytest.mark.parametrize("cross", [False, True])
+def test_something_is_left_to_move_though_every_mode_is_shifted(monkeypatch, cross) -> None:
+    """As of three parameters each of which narrows the others: there is no law of none."""
+    monkeypatch.setattr(
+        reach, "with_shifted_modes", lambda density, found: np.sort(found.others.places)
+    )
+    monkeypatch.setattr(
+        reach, "crossings", lambda density, theta, along: np.full((len(along),) * 2, cross)
+    )
+    density, theta = CountedDensity(funnel(2)), draws_of_funnel(2000, groups=2)
+    start = Middle.of(density, theta, [0], np.array([2]))
+    assert joined(density, start, theta, [0]) == [0]
+    q = Hierarchical(necks=False).fit(funnel(2), random_seed=1).q
+    assert law_of_crossing(density, q, theta) is None
