@@ -349,7 +349,8 @@ def reaching(
         What `early_law` found.
     """
     weighted, judged = proposal or q, fresh_proposal or fresh
-    if judged.ess == 0:  # no draw has a weight
+    # no draw has a weight; or there are no laws, and all draws at once would be hundreds of MB
+    if judged.ess == 0 or q.dimension > MOST_DIMENSIONS:
         return Reached(None, proposal, fresh_proposal)
     drawn = DrawnAgain(weighted, judged)
     theta, w = np.concatenate(list(drawn.theta())), drawn.weights

@@ -241,3 +241,12 @@ def test_something_is_left_to_move_though_every_mode_is_shifted(monkeypatch, cro
     assert joined(density, start, theta, [0]) == [0]
     q = Hierarchical(necks=False).fit(funnel(2), random_seed=1).q
     assert law_of_crossing(density, q, theta) is None
+
+
+def test_beyond_most_dimensions_draws_are_not_held_at_once(monkeypatch) -> None:
+    """There is no law to hold them to; in ten thousand dimensions they took half a gigabyte."""
+    q, density = narrow_map(), CountedDensity(funnel())
+    fresh = fresh_draws(q, density, np.random.default_rng(1))
+    monkeypatch.setattr(reach, "MOST_DIMENSIONS", q.dimension - 1)
+    monkeypatch.setattr(reach, "DrawnAgain", None)
+    assert reaching(q, density, fresh, None, None, seed=1) == Reached(None, None, None)
