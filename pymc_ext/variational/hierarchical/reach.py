@@ -365,10 +365,12 @@ def reaching(
     mean = w @ theta
     sd = np.sqrt(w @ (theta - mean) ** 2)
     short = serves or np.any(sd[law.governors] < NEARLY * law.sd_along)
+    missed = missed_tails(law, sd, value_names(density))
+    beyond = missed if law.open_ends else None  # whose mass no draws tell, of whatever spread
     if not short and (known if crossed else judged.khat <= KHAT_USABLE):
-        return Reached(law, proposal, fresh_proposal)
+        return Reached(law, proposal, fresh_proposal, beyond)
     mixture = PosteriorMixture(np.log([0.5, 0.5]), (q, law))
     found = fresh_draws(mixture, density, stream(seed, Purpose.NECKS))
     if short or found.khat < judged.khat:  # of what q lacks its own draws know nothing
-        return Reached(law, mixture, found, missed_tails(law, sd, value_names(density)))
-    return Reached(law, proposal, fresh_proposal)
+        return Reached(law, mixture, found, missed)
+    return Reached(law, proposal, fresh_proposal, beyond)

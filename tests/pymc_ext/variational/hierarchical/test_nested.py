@@ -9,6 +9,7 @@ from posteriordb_cases.zoo import ZOO
 from posteriordb_cases.zoo.rows import simulated
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.result import FreshDraws
+from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from pymc_ext.variational.hierarchical.law import Conditional, Terms
 from pymc_ext.variational.hierarchical.pattern import Pattern
 from pymc_ext.variational.hierarchical.reach import missed_tails
@@ -197,6 +198,9 @@ def test_a_side_that_ends_before_its_mass_does_is_open(sd, is_open) -> None:
     if is_open:
         assert "falls too slowly for its mass to be known" in said
         answer = bridge.fit(density.density, methods="hierarchical", random_seed=1)
+        result = Hierarchical().fit(density.density, random_seed=1).result
+        assert result.usable is False and "falls too slowly" in result.verdict
+        assert any("falls too slowly" in note for note in result.notes)
         assert not answer.trusted and "falls too slowly" in answer.doubts[0]
         assert [a.method for a in answer.attempts] == ["hierarchical"]
         assert "NUTS did not run" in answer.doubts[1]
