@@ -91,11 +91,10 @@ class OwnDraws:
         """What would serve where they are not trusted, in a sentence; None where they are."""
         if not self.doubts(ess):
             return None
-        rhat = max(found.rhat for found in self.diagnostics)
-        short = max(found.shortage(ess) for found in self.diagnostics)
-        if rhat <= RHAT_SHORT and np.isfinite(short) and short > 1:
-            draws = self.idata["posterior"].sizes
-            count = int(np.ceil(LONGER * short * draws["chain"] * draws["draw"]))
+        short = self._shortage(ess)
+        if self._rhat <= RHAT_SHORT and 1 < short < np.inf:
+            sizes = self.idata["posterior"].sizes
+            count = int(np.ceil(LONGER * short * sizes["chain"] * sizes["draw"]))
             return f"the chains are too short: draws={count:,} would do, as far as they tell"
         return "compare the chains, or write the model so that they mix: draws alone do not mend it"
 
@@ -103,10 +102,16 @@ class OwnDraws:
         """How many times as long chains would serve; None where they do, or nothing would."""
         if not self.diagnostics or all(found.enough(ess) for found in self.diagnostics):
             return None
-        if not max(found.rhat for found in self.diagnostics) <= RHAT_SHORT:
-            return None
-        short = LONGER * max(found.shortage(ess) for found in self.diagnostics)
-        return max(2.0, short) if short <= LONGEST else None
+        short = LONGER * self._shortage(ess)
+        return max(2.0, short) if self._rhat <= RHAT_SHORT and short <= LONGEST else None
+
+    @property
+    def _rhat(self) -> float:
+        return max(found.rhat for found in self.diagnostics)
+
+    def _shortage(self, ess: float) -> float:
+        """By what factor draws are too few."""
+        return max(found.shortage(ess) for found in self.diagnostics)
 
 
 def own_draws(
