@@ -39,6 +39,12 @@ def add_group(idata: ArvizData, name: str, group: xr.Dataset) -> None:
         idata[name] = xr.DataTree(group)
 
 
+def add_variables(idata: ArvizData, group: str, variables: Mapping[str, xr.Variable]) -> None:
+    """Add variables to a group that there is, in place; what is not loaded stays so."""
+    for name, variable in variables.items():
+        idata[group][name] = variable
+
+
 def moved(idata: ArvizData, names: Mapping[str, str], to: str) -> ArvizData:
     """The draws, in place, with variables of ``posterior`` in the group ``to`` instead.
 

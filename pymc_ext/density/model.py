@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density.check import NoGradientError
@@ -185,6 +188,29 @@ class PyMCDensity(ModelGraph):
         if rows.ndim != 2 or rows.shape[1] != self.dimension:
             raise ValueError(f"theta must have shape (N, {self.dimension}), got {rows.shape}")
         return rows
+
+    # ---- what the graph reads from elsewhere -----------------------------------------------
+
+    def shared_values(self) -> dict[SharedVariable, Any]:
+        """Present values of all shared variables of log p̃: data, dims, hyperparameters.
+
+        Data are not copied: ``pm.set_data`` puts another array there and leaves this one alone.
+        """
+        shared = (x for x in graph_inputs([self.logp]) if isinstance(x, SharedVariable))
+        return {x: x.get_value(borrow=x not in self.extras) for x in shared}
+
+    @contextmanager
+    def with_shared(self, values: Mapping[SharedVariable, Any]) -> Iterator[None]:
+        """These values in shared variables, in the block alone and in no other thread's calls."""
+        with _ONE_AT_A_TIME:
+            before = {x: x.get_value(borrow=True) for x in values}
+            try:
+                for x, value in values.items():
+                    x.set_value(value, borrow=True)
+                yield
+            finally:
+                for x, value in before.items():
+                    x.set_value(value, borrow=True)
 
     # ---- parameters beside θ ---------------------------------------------------------------
 

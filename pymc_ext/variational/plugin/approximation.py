@@ -13,9 +13,8 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
-from pymc_ext.arviz_versions import add_group
+from pymc_ext.arviz_versions import add_group, add_variables
 from pymc_ext.density.counted import noise_of
-from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_count, require_flag, require_memory
 from pymc_ext.seeds import check_seed
@@ -166,9 +165,11 @@ class VectorisedApproximation(GraphApproximation):
         random_seed
             None, an integer from 0 to 2³² − 1, or a NumPy Generator.
         logs
-            Whether log p̃ of each draw is wanted: on a million rows it takes a tenth of a second,
-            and the draw next to nothing. ``lp`` and ``log_weight`` are left out with
-            ``pm.Minibatch`` data, too, where they would be noisy estimates.
+            Whether ``lp`` and ``log_weight`` are wanted. They are evaluated when either is first
+            read, or written to a file: on a million rows log p̃ of a draw takes a tenth of a second,
+            and the draw next to nothing. They are of the data that the model has now, whatever
+            ``pm.set_data`` does until then. With ``pm.Minibatch`` data, where they would be noisy
+            estimates, they are left out, too.
         prior
             Whether to draw from the model's prior, too, as many: the group ``prior``, in one chain.
         return_inferencedata
@@ -205,13 +206,20 @@ class VectorisedApproximation(GraphApproximation):
             )
         theta, log_q = self.q.forward(self.latent_draws(chains * draws, random_seed))
         stats = {"lq": log_q.reshape(chains, -1)}
+        theta = theta.reshape(chains, -1, theta.shape[-1])
+        deferred = None
         if logs and not self.density.noisy:
-            stats["lp"] = self.density.log_density(theta).reshape(chains, -1)
-            stats["log_weight"] = log_weights(stats["lp"] - stats["lq"])
-        trace = self.trace_of(theta.reshape(chains, -1, theta.shape[-1]), stats)
+            from pymc_ext.variational.plugin.deferred import DeferredLogs  # not a file of a fit's
+
+            deferred = DeferredLogs(self.density, theta, stats["lq"])
         if not return_inferencedata:
-            return trace
+            if deferred is not None:
+                stats |= {"lp": deferred.lp, "log_weight": deferred.log_weight}
+            return self.trace_of(theta, stats)
+        trace = self.trace_of(theta, stats)
         idata = pm.to_inference_data(trace, model=self.model, **{"log_likelihood": False, **kwargs})
+        if deferred is not None:
+            add_variables(idata, "sample_stats", deferred.variables())
         if self.result is not None:
             idata["posterior"].attrs.update(attributes_of(self.result, self.options))
         if prior:
@@ -272,11 +280,3 @@ class VectorisedApproximation(GraphApproximation):
     def _constrain(self, theta: Array) -> list[Array]:
         parts = [self._constrained(theta[i : i + CHUNK]) for i in range(0, len(theta), CHUNK)]
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
-
-
-def log_weights(log_ratios: Array) -> Array:
-    """Log weights, Pareto-smoothed, (chains, draws) -> (chains, draws), summing to 1 over all."""
-    ratios = np.where(np.isnan(log_ratios), -np.inf, log_ratios).ravel()  # an undefined one is none
-    if not np.isfinite(ratios.max()):  # no draw where the posterior is
-        return np.full_like(log_ratios, np.nan)
-    return psislw(ratios)[0].reshape(log_ratios.shape)
