@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 
 OPTIMIZERS = ("lbfgs", "trust-krylov")
 TOLERANCE = 1e-5  # nats gained in one iteration below which the optimiser stops
+# Nats gained in the last iteration above which an optimiser that stopped is not at rest: its own
+# tolerance is relative, and lets pass a nat where −ELBO goes from 1 to −100,000.
+AT_REST = 1e-3
 GRADIENT_TOLERANCE = 1e-4  # nats per unit of the whitened parameters
 GAP_TOLERANCE = 0.02  # nats by which train and fresh ELBO may always differ
 
@@ -105,22 +108,28 @@ def maximise(
         monitor(float(intermediate_result.fun), objective.family.posterior)
 
     loss = walled(lambda x: objective.value_and_gradient(x, z))
-    method = _method(objective, z, n, optimizer, start)
+    iterations = 0
     try:
-        out = minimize(loss, objective.x, jac=True, callback=report, **method)
+        while True:
+            method = _method(objective, z, n - iterations, optimizer, losses[-1])
+            out = minimize(loss, objective.x, jac=True, callback=report, **method)
+            objective.x = out.x
+            iterations += int(out.nit)
+            still_gains = out.nit > 0 and losses[-2] - losses[-1] > AT_REST
+            if not (out.success and still_gains and iterations < n):
+                break
     except KeyboardInterrupt as stop:
         if len(losses) == 1:
             raise nothing_yet(stop) from None
         objective.x = seen[0]
         taken = len(losses) - 1
         return Optimum(-losses[-1], np.array(losses), False, unfinished(stop), taken, seen[0])
-    objective.x = out.x
     return Optimum(
         elbo=-float(out.fun),
         losses=np.array(losses),
-        converged=bool(out.success),
+        converged=bool(out.success) and not still_gains,
         stop_reason=str(out.message),
-        iterations=int(out.nit),
+        iterations=iterations,
         x=objective.x,
     )
 

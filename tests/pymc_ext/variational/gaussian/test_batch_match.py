@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.gaussian import batch_match
 from pymc_ext.variational.gaussian.batch_match import BatchMatch, new_course
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.natural_gradient import NaturalGradient
@@ -228,6 +231,20 @@ def test_an_interrupt_leaves_the_best_so_far() -> None:
     assert not fitted.result.converged
     assert fitted.result.stop_reason == "unfinished: KeyboardInterrupt"
     assert np.isfinite(fitted.result.elbo)
+
+
+def test_a_fit_whose_last_block_gained_nats_is_not_called_converged(monkeypatch) -> None:
+    mean, cov = badly_scaled(4)
+    root = np.linalg.cholesky(cov)
+    found = batch_match.in_doubling_blocks
+    for gain, converged in ((0.5, True), (3500.0, False)):
+        monkeypatch.setattr(
+            batch_match,
+            "in_doubling_blocks",
+            lambda *a, gain=gain: replace(found(*a), gain=gain, error=0.1),
+        )
+        fitted = BatchMatch().fit(gaussian(mean, cov), random_seed=1, state=Gaussian(mean, root))
+        assert fitted.result.converged is converged
 
 
 def test_few_iterations_are_said_to_be_unfinished() -> None:

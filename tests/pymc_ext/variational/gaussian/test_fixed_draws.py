@@ -2,13 +2,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pymc_ext.density import CountedDensity, PyMCDensity
+from pymc_ext.density import CallableDensity, CountedDensity, PyMCDensity
+from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.elbo.fixed_draws import overfits
+from pymc_ext.variational.elbo.fixed_draws import OPTIMIZERS, FixedDraws, overfits
 from pymc_ext.variational.elbo.normals import fixed_normals
 from pymc_ext.variational.elbo.objective import DrawsObjective
-from pymc_ext.variational.gaussian.mixed import make_noise
+from pymc_ext.variational.gaussian.mixed import Mixed, make_noise
 from pymc_ext.variational.gaussian.mixture import WhitenedMixture
 from pymc_ext.variational.gaussian.noise import LowRank, NoNoise, Scales, Triangle
 from pymc_ext.variational.gaussian.whitened import WhitenedDiagonal, WhitenedGaussian
@@ -121,3 +122,56 @@ def test_gradient_and_hessian_products_against_finite_differences(objective):
 def test_overfits_needs_more_than_chance():
     fresh = FreshDraws(-10.0, 0.1, -9.9, 0.1, 100.0, 1000)
     assert overfits(-9.6, fresh) and not overfits(-9.75, fresh) and not overfits(-11.0, fresh)
+
+
+def narrow_and_wide(constant=0.0, dimension=10):
+    """A Gaussian with sds from .001 to 1 around .5, and ``constant`` nats; log Z beside it."""
+    sd = np.logspace(-3, 0, dimension)
+    density = CallableDensity(
+        lambda t: constant - 0.5 * np.sum(((t - 0.5) / sd) ** 2, axis=1),
+        lambda t: -(t - 0.5) / sd**2,
+        dimension=dimension,
+    )
+    return density, constant + np.sum(np.log(sd)) + dimension / 2 * np.log(2 * np.pi)
+
+
+def far_above_its_start():
+    """−ELBO is about zero where a fit starts and −800,000 where it ends."""
+    density, _ = narrow_and_wide()
+    z = np.random.default_rng(0).standard_normal((10_000, 10))
+    return narrow_and_wide(-density.log_density(z).mean())
+
+
+def test_a_fit_goes_on_while_an_iteration_gains_nats():
+    """The optimiser's tolerance is relative: it ended 30 nats lower, and was called converged."""
+    density, log_z = far_above_its_start()
+    result = Mixed("eig", base="unit").fit(density, random_seed=1).result
+    assert result.converged
+    assert result.train_elbo == pytest.approx(log_z, abs=0.2)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("make", [narrow_and_wide, far_above_its_start])
+def test_a_fit_that_still_gains_nats_is_not_called_converged(make, optimizer):
+    density, log_z = make()
+    algorithm = Mixed("eig", base="unit", fixed_draws=FixedDraws(optimizer=optimizer))
+    result = algorithm.fit(density, n=5, random_seed=1).result
+    assert result.train_elbo < log_z - 1
+    assert not result.converged
+
+
+def test_a_fit_that_a_callback_ended_is_not_called_converged():
+    def stop(approx, losses, iteration):
+        if iteration == 3:
+            raise StopIteration
+
+    density, log_z = far_above_its_start()
+    counted = CountedDensity(density)
+    for optimizer in OPTIMIZERS:
+        algorithm = Mixed("eig", base="unit", fixed_draws=FixedDraws(optimizer=optimizer))
+        with Monitor(None, [stop], 0, 100, False) as monitor:
+            result = algorithm.run(
+                counted, np.zeros(10), seed=1, budget=100, monitor=monitor
+            ).result
+        assert result.train_elbo < log_z - 1
+        assert result.iterations == 3 and not result.converged
