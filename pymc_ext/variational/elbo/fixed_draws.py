@@ -161,11 +161,15 @@ def overfits(train_elbo: float, fresh: FreshDraws) -> bool:
 
 
 class Prepared(NamedTuple):
-    """The family in place for a fit, vectors x (P,) to start from, and what to say of it."""
+    """The family in place for a fit, vectors x (P,) to start from, and what to say of it.
+
+    ``interrupted`` where Ctrl-C ended the search for them: the fit ends at the start.
+    """
 
     family: Family
     starts: list[Array]
     notes: tuple[str, ...] = ()
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)
@@ -216,7 +220,10 @@ class FixedDrawsAlgorithm(Algorithm[Posterior]):
         objective = DrawsObjective(family, density)
         starts = [np.concatenate([x, density.extra]) for x in prepared.starts]
         search = _Search(self, objective, starts, seed, budget, monitor)
-        optimum, draws, fresh = search.maximise()
+        if prepared.interrupted:
+            optimum, draws, fresh = search.at_the_start()
+        else:
+            optimum, draws, fresh = search.maximise()
         if overfits(optimum.elbo, fresh):
             notes += (
                 f"the training ELBO {optimum.elbo:.4g} exceeds the fresh one {fresh.elbo:.4g} with "
@@ -235,7 +242,8 @@ class FixedDrawsAlgorithm(Algorithm[Posterior]):
             fresh=fresh,
             notes=notes,
         )
-        return Fitted(family.posterior(), result, prepared._replace(starts=[family.x]))
+        state = prepared._replace(starts=[family.x], interrupted=False)
+        return Fitted(family.posterior(), result, state)
 
 
 @dataclass(frozen=True)
@@ -262,6 +270,16 @@ class _Search:
             # not from where the overfit ended
             optimum, fresh = self._best(draws), self._fresh()
         return optimum, draws, fresh
+
+    def at_the_start(self) -> tuple[Optimum, int, FreshDraws]:
+        """As :meth:`maximise` without a step, after Ctrl-C."""
+        objective, draws = self.objective, self.algorithm.fixed_draws.draws
+        z = self.algorithm.normals(draws, objective.family.latent_dimension, self.seed)
+        x = self.starts[0]
+        with np.errstate(all="ignore"):
+            loss = objective.value_and_gradient(x, z)[0]
+        why = unfinished(KeyboardInterrupt())
+        return Optimum(-loss, np.array([loss]), False, why, 0, x), draws, self._fresh()
 
     def take_back(self, fresh: FreshDraws) -> tuple[FreshDraws, tuple[str, ...]]:
         """The start with the highest fresh ELBO where an overfitted optimum is below it."""

@@ -11,7 +11,7 @@ by hundredths of a nat; basins with a wall between them by several.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,8 +81,8 @@ class Matched:
 
 def matched_basins(
     density: CountedDensity, starts: Iterable[Array], seed: int | None
-) -> list[Matched]:
-    """One Gaussian for every basin that fits from ``starts`` (D,) end in.
+) -> Iterator[Matched]:
+    """One Gaussian for every basin that fits from ``starts`` (D,) end in, as they are found.
 
     The first of them has paths from dispersed points of its own, the others one path each.
 
@@ -120,4 +120,4 @@ def matched_basins(
         elif np.isfinite(fit.log_marginal) or not basins:
             basins.append(fit)
             misses = 0
-    return basins
+            yield fit

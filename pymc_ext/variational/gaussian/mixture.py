@@ -20,7 +20,7 @@ from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.trust_region import NoModeError
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_type
-from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.monitor import Monitor, nothing_yet
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.elbo.fixed_draws import FixedDrawsAlgorithm, Prepared
 from pymc_ext.variational.elbo.objective import Family
@@ -38,6 +38,7 @@ from pymc_ext.variational.gaussian.whitened import WhitenedGaussian
 logger = logging.getLogger(__name__)
 MATCH = "match"
 NO_MODE = "Gaussians from scores alone, as there is no Laplace approximation"
+INTERRUPTED = ", before Ctrl-C ended the search: there may be more"
 LEAST_LOG_WEIGHT = -10.0  # start of a component whose Laplace evidence is negligible
 SEARCH = ModeSearch(starts=20, spread=4.0)  # wider than Laplace's: it is after every mode
 
@@ -146,7 +147,7 @@ class Mixture(FixedDrawsAlgorithm):
     def prepare(
         self, density: CountedDensity, start: Array, seed: int | None, budget: int, monitor: Monitor
     ) -> Prepared:
-        bases, notes = self._bases(density, start, seed, budget, monitor)
+        bases, notes, interrupted = self._bases(density, start, seed, budget, monitor)
         kept = sorted(bases, key=lambda base: -base.log_marginal)[: self.components]
         evidence = np.array([base.log_marginal for base in kept])
         # of a single one whose draws have no density it is −∞
@@ -154,24 +155,37 @@ class Mixture(FixedDrawsAlgorithm):
         rng = stream(seed, Purpose.INITIAL)
         family = WhitenedMixture([self._component(base, rng) for base in kept], weights)
         first, *more = notes
-        return Prepared(family, [family.x], (f"{len(kept)} of {len(bases)} {first}", *more))
+        said = f"{len(kept)} of {len(bases)} {first}{INTERRUPTED if interrupted else ''}"
+        return Prepared(family, [family.x], (said, *more), interrupted)
 
     def _bases(
         self, density: CountedDensity, start: Array, seed: int | None, budget: int, monitor: Monitor
-    ) -> tuple[Sequence[LaplaceFit | Matched], tuple[str, ...]]:
-        """What components start at; what these are, and why."""
+    ) -> tuple[Sequence[LaplaceFit | Matched], tuple[str, ...], bool]:
+        """What components start at; what these are, and why; whether Ctrl-C left others unseen."""
         no_mode: tuple[str, ...] = ()
-        search = SEARCH
+        options = SEARCH
         if isinstance(self.search, ModeSearch):
-            search, starts = self.search, self.search.starts
+            options = self.search
+            search = LaplaceSearch(density, start, options, seed)
+            of_modes = (f"modes found from {options.starts} starts",)
             try:
-                modes = LaplaceSearch(density, start, search, seed).modes(budget, monitor)
-                return modes, (f"modes found from {starts} starts",)
+                return search.modes(budget, monitor), of_modes, False
+            except KeyboardInterrupt as stop:
+                if not search.found:
+                    raise nothing_yet(stop) from None
+                return search.found, of_modes, True
             except NoModeError as error:
                 no_mode = (f"{NO_MODE}: {error}",)
                 logger.warning(no_mode[0])
-        basins = matched_basins(density, search.points(start, seed), seed)
-        return basins, ("basins found by fits from scores alone", *no_mode)
+        basins: list[Matched] = []
+        notes = ("basins found by fits from scores alone", *no_mode)
+        try:
+            basins.extend(matched_basins(density, options.points(start, seed), seed))
+        except KeyboardInterrupt as stop:
+            if not basins:
+                raise nothing_yet(stop) from None
+            return basins, notes, True
+        return basins, notes, False
 
     def _component(self, fit: LaplaceFit | Matched, rng: np.random.Generator) -> WhitenedGaussian:
         D = len(fit.theta)

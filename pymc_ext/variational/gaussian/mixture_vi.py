@@ -22,7 +22,8 @@ class MixtureVI(AlgorithmVI):
     each component that ``variant`` frees then maximise the ELBO on fixed draws, stratified over
     the components. log q is the exact mixture density. Where no start reaches a mode, as in a
     centred hierarchy, components are Gaussians from scores alone, one for every basin that fits
-    from the starts end in, and the result says so.
+    from the starts end in, and the result says so. Ctrl-C while they are looked for leaves the
+    mixture of those found by then, if there is one, unfinished.
 
     Parameters
     ----------
@@ -31,7 +32,8 @@ class MixtureVI(AlgorithmVI):
     rank
         Columns of U_k and V_k, for ``"lr"``.
     components
-        At most so many modes are kept, those of highest Laplace evidence.
+        At most so many are kept: of modes those of highest Laplace evidence, of Gaussians from
+        scores alone those of highest ELBO.
     search
         From how many points modes are looked for (20), and how far from the initial one (4);
         ``"match"``: Gaussians from scores alone at once, as :class:`BatchMatchVI` has them.

@@ -141,6 +141,7 @@ class LaplaceSearch:
         self.starts = options.points(start, random_seed)
         self.names = density.unconstrained_names
         self.notes: list[str] = []
+        self.found: list[LaplaceFit] = []  # modes by now, which Ctrl-C leaves
         self.warnings: list[str] = []  # of the climb in progress
 
     def run(self, max_iterations: int, monitor: Monitor | None = None) -> LaplaceFit:
@@ -177,7 +178,7 @@ class LaplaceSearch:
         from absurd points, where log p̃ is −1e14, the climb can take for ever.
         """
         starts = self.starts if starts is None else starts
-        fits: list[LaplaceFit] = []
+        fits = self.found = []
         failures: list[str] = []
         limit, longest = max_iterations, 0
         tried = 0

@@ -4,6 +4,8 @@ import pytest
 from scipy import stats
 
 import pymc_ext as px
+from pymc_ext.variational.gaussian.matched import Matched
+from pymc_ext.variational.gaussian.modes import LaplaceSearch
 from pymc_ext.variational.gaussian.natural_gradient import NaturalGradient
 from tests.pymc_ext.variational.grouped import grouped
 from tests.pymc_ext.variational.targets import (
@@ -14,7 +16,7 @@ from tests.pymc_ext.variational.targets import (
     eight_schools,
     two_gaussians,
 )
-from tests.tolerances import EXACT, monte_carlo
+from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 LOG_EVIDENCE_CAUCHY = -21.430686  # quadrature
 
@@ -95,6 +97,20 @@ def test_basins_are_found_by_fits_from_scores_alone():
     assert signs == {(1.0, 1.0), (-1.0, -1.0)}
 
 
+def test_the_distance_of_two_gaussians_is_that_of_their_overlap():
+    """−log ∫ √(q₁ q₂), by quadrature; that of a Gaussian from itself is zero."""
+
+    def base(mean, sd):
+        return Matched(np.array([mean]), np.array([[sd]]), np.array([[1 / sd]]), 0.0)
+
+    x = np.linspace(-40, 40, 200_001)
+    for first, second in (((0.0, 1.0), (3.0, 0.2)), ((1.0, 4.0), (1.0, 0.5))):
+        both = stats.norm(*first).pdf(x) * stats.norm(*second).pdf(x)
+        overlap = np.sum(np.sqrt(both)) * (x[1] - x[0])
+        assert base(*first).distance(base(*second)) == pytest.approx(-np.log(overlap), rel=NUMERIC)
+        assert base(*first).distance(base(*first)) == pytest.approx(0, abs=EXACT)
+
+
 def test_an_improper_posterior_is_refused():
     with pm.Model() as model:
         a, b = pm.Flat("a"), pm.Flat("b")
@@ -122,6 +138,49 @@ def test_ctrl_c_while_a_basin_is_fitted_ends_the_fit(monkeypatch):
     monkeypatch.setattr(NaturalGradient, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt, match="before there was any approximation"):
         fit(two_gaussians(), "eig", search="match")
+
+
+def found_before_ctrl_c(monkeypatch, owner, method, count, **options):
+    """A fit of two narrow modes, Ctrl-C in the ``count``-th call of a method; and its model."""
+    calls, exact = [], getattr(owner, method)
+
+    def interrupted(*args, **kwargs):
+        calls.append(method)
+        if len(calls) == count:
+            raise KeyboardInterrupt
+        return exact(*args, **kwargs)
+
+    monkeypatch.setattr(owner, method, interrupted)
+    model = cauchy_location()
+    inference = px.MixtureVI("eig", model=model, random_seed=1, **options)
+    return inference, pm.fit(method=inference, model=model, progressbar=False)
+
+
+MODES = LaplaceSearch, "_climb", {"search": px.ModeSearch(starts=8, spread=4.0)}
+BASINS = Matched, "to", {"search": "match"}
+
+
+@pytest.mark.parametrize(("owner", "method", "options"), [MODES, BASINS], ids=["modes", "basins"])
+def test_ctrl_c_while_components_are_looked_for_leaves_those_found(
+    monkeypatch, owner, method, options
+):
+    inference, approx = found_before_ctrl_c(monkeypatch, owner, method, 2, **options)
+    result = approx.result
+    assert result.stop_reason == "unfinished: KeyboardInterrupt" and not result.converged
+    assert result.notes[0].startswith("1 of 1 ")
+    assert result.notes[0].endswith("before Ctrl-C ended the search: there may be more")
+    assert np.isfinite(result.elbo) and len(approx.q.components) == 1
+    error = monte_carlo(result.elbo_se)
+    assert approx.hist[-1] == pytest.approx(-result.train_elbo)
+    inference.refine(500, progressbar=False)  # goes on from what there is
+    assert approx.result.converged
+    assert approx.result.elbo > result.elbo - error
+
+
+@pytest.mark.parametrize(("owner", "method", "options"), [MODES, BASINS], ids=["modes", "basins"])
+def test_ctrl_c_before_any_component_is_found_ends_the_fit(monkeypatch, owner, method, options):
+    with pytest.raises(KeyboardInterrupt, match="before there was any approximation"):
+        found_before_ctrl_c(monkeypatch, owner, method, 1, **options)
 
 
 @pytest.mark.parametrize(
