@@ -293,6 +293,21 @@ def test_a_links_slope_is_that_of_the_log_scale_in_the_middle(q) -> None:
     assert abs(at.w[0, 1]) > 0.03
 
 
+def test_the_error_of_a_links_slope_grows_with_how_far_its_sides_differ(q) -> None:
+    """A residual log scale of c (z₀² − 1)/2 has slopes of c and −c one sd to either side."""
+    z, names, found = antithetic(np.random.default_rng(1), 100_000, D), "abcde", []
+    linked = names[q.order[0]], names[q.order[2]]
+    for c in (0.0, 0.02, 0.04):
+        sums, r = MomentSums(q.governors), 0.001 * np.abs(z)
+        r[:, 2] += c * z[:, 2] * (z[:, 0] ** 2 - 1)
+        sums.add(r, z)
+        links = Links.of(q, sums.moments(), names).links
+        found += [link.error for link in links if (link.governor, link.governed) == linked]
+    noise, *grown = np.array(found) * q.root.diagonal[0]
+    np.testing.assert_allclose(grown, [2 * 0.02, 2 * 0.04], rtol=0.1)
+    assert noise < 0.002
+
+
 def test_moments_of_batches_add_up() -> None:
     rng = np.random.default_rng(2)
     batches = [(rng.standard_normal((8, 2)), antithetic(rng, 8, 2)) for _ in range(3)]
