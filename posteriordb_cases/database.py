@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 EMBEDDED = Path(__file__).resolve().parent / "database"
 ENVIRONMENT_VARIABLE = "POSTERIORDB_PATH"
+FEW = 10  # cases of a database that are all named where none is like the one asked for
 GITHUB = "github"
 GITHUB_REPOSITORY = "stan-dev/posteriordb"
 _REQUIRED_FOLDERS = ("posteriors", "models/info", "data/info")
@@ -82,9 +83,15 @@ def match_name(name: str, names: list[str], aliases: dict[str, str], where: str)
     found = name if name in names else aliases.get(name)
     if found in names:
         return found
-    near = difflib.get_close_matches(name, [*names, *aliases], n=5, cutoff=0.4)
+    # a name is that of data and that of a model, of which users may have one
+    halves = {half: whole for whole in names for half in whole.split("-")}
+    meant = {**halves, **{known: known for known in [*names, *aliases]}}
+    found_near = difflib.get_close_matches(name, meant, n=5)
+    near = list(dict.fromkeys(meant[known] for known in found_near))
     near += [n for n in sorted(names) if name.lower() in n.lower() and n not in near][:5]
     hint = f"did you mean {', '.join(near)}? " if near else ""
+    if not near and len(names) <= FEW:
+        hint = f"it has {', '.join(sorted(names))}; "
     raise ValueError(
         f"no case {name!r} among the {len(names)} of {where}: {hint}"
         "list_cases() (python -m bridge list) names them all"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 
 def refuse_keywords(
@@ -12,6 +12,7 @@ def refuse_keywords(
     name: str,
     unknown: Mapping[str, object],
     instead: Mapping[str, str],
+    otherwise: str = "",
 ) -> None:
     """TypeError where there are any.
 
@@ -23,6 +24,8 @@ def refuse_keywords(
         Keywords that it does not take.
     instead
         What to write in place of some, such as those of ``pm.sample``.
+    otherwise
+        What to say of one that is like none, beside what there is.
     """
     if not unknown:
         return
@@ -32,6 +35,20 @@ def refuse_keywords(
         for name, parameter in inspect.signature(function).parameters.items()
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD
     ]
-    near = difflib.get_close_matches(first, known, n=1)
-    advice = instead.get(first) or (f"did you mean {near[0]}=?" if near else f"it takes {known}")
+    meant = did_you_mean([first], known, "{}=")
+    advice = instead.get(first) or meant or f"it takes {known}{otherwise and f'; {otherwise}'}"
     raise TypeError(f"{name} takes no {first}=: {advice}")
+
+
+def did_you_mean(unknown: Iterable[str], known: Iterable[str], shown: str = "{}") -> str:
+    """A question that names what is like something unknown; empty where nothing is.
+
+    >>> did_you_mean(["egi"], ["mu", "eig", "lr"], "{!r}")
+    "did you mean 'eig'?"
+    >>> did_you_mean(["nosuch"], ["cauchy"])
+    ''
+    """
+    known = list(known)
+    near = [name for word in unknown for name in difflib.get_close_matches(word, known, n=1)]
+    names = ", ".join(shown.format(name) for name in dict.fromkeys(near))
+    return f"did you mean {names}?" if near else ""

@@ -44,6 +44,11 @@ OF_FIT = [
     ({"chains": 0}, r"px.fit takes no chains=: chains are run by pm.sample\(\)"),
     ({"tune": -1}, "px.fit takes no tune=: chains are run"),
     ({"seed": 1}, "px.fit takes no seed=: give random_seed="),
+    (
+        {"search": px.ModeSearch(1)},
+        r"no search=: .*; for options of the family give an instance: px.fit\(px.Laplace",
+    ),
+    ({"method": "mixed-eig", "base": "unit"}, r"no base=: .* px.fit\(px.MixedVI\(...\)\)$"),
     ({"drows": 1}, "px.fit takes no drows=: did you mean draws="),
     ({"method": px.HierarchicalVI}, r"the class HierarchicalVI: write px.HierarchicalVI\(\)"),
     ({"method": pm.ADVI}, "got the class ADVI: what PyMC has of its own goes to pm.fit"),
@@ -67,6 +72,11 @@ def test_px_fit_says_it(model, options, message) -> None:
         ),
         ({"log_prior": ["y"]}, r"must name free variables .*, got \['y'\]; it has \['mu'\]"),
         ({"logs": "no"}, f"logs {BOOL}, got 'no'"),
+        (
+            {"log_liklihood": True},
+            r"does not take \['log_liklihood'\]: did you mean log_likelihood=\? beside its own",
+        ),
+        ({"chain": 2}, r"does not take \['chain'\]: did you mean chains=\? beside its own"),
         ({"tune": -1}, r"approx.sample does not take \['tune'\] \(for chains call px.sample"),
     ],
     ids=str,

@@ -154,7 +154,7 @@ def require_shapes(
 
 def _near(unknown: Sequence[str], known: Sequence[str]) -> str:
     """A question, where names are like those that are known."""
-    near = [name for x in unknown for name in difflib.get_close_matches(x, known, n=1, cutoff=0.4)]
+    near = [name for x in unknown for name in difflib.get_close_matches(x, known, n=1)]
     return f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else ""
 
 

@@ -114,7 +114,7 @@ def _named(name: str) -> Method:
     if name in registered:
         return _load(registered[name])
     names = [*METHODS, *registered]
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.4)
+    near = difflib.get_close_matches(name, names, n=3)
     meant = f"; did you mean {', '.join(near)}?" if near else ":"
     raise UnknownMethodError(
         f"unknown method {name!r}{meant} `python -m bridge list` shows all {len(names)}"

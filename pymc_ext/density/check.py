@@ -26,13 +26,19 @@ def require_density(density: object) -> None:
     missing = [name for name in members if not hasattr(density, name)]
     if not missing:
         return
-    advice = f"add {', '.join(missing)}"
     if callable(density):
-        advice = "wrap a function with its gradient in px.CallableDensity(f, gradient, dimension=D)"
+        raise DensityError(
+            f"expected a posterior (a pm.Model, a StanProgram or a Stan file, where these are "
+            f"taken) or a density, got {getattr(density, '__name__', density)}, which can be "
+            "called and no more: wrap a function with its gradient in px.CallableDensity(f, "
+            "gradient, dimension=D), or a function of JAX in px.CallableDensity(f, dimension=D, "
+            "jax=True)"
+        )
     raise DensityError(
         f"expected a density, with dimension, log_density and log_density_gradient, got "
-        f"{type(density).__name__} without {', '.join(missing)}: {advice}; posteriors may also be "
-        "a pm.Model, a StanProgram or a Stan file where these are taken"
+        f"{type(density).__name__} without {', '.join(missing)}: add "
+        f"{', '.join(missing)}; posteriors may also be a pm.Model, a StanProgram or "
+        "a Stan file where these are taken"
     )
 
 

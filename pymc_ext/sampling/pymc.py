@@ -118,7 +118,7 @@ def sample(
         )
     check_seed(random_seed)
     approx.require_exact_logp()
-    check_conversion("px.sample", kwargs, "ess=400 says how much is drawn")
+    check_conversion("px.sample", kwargs, "ess=400 says how much is drawn", sample)
     asked = (kwargs.get(group, False) for group in ("log_likelihood", "log_prior"))
     check_log_names(approx.model, *asked)
     require_flag("search", search)

@@ -27,7 +27,7 @@ from pymc_ext.density.model import PyMCDensity
 from pymc_ext.density.protocol import coordinate_names, value_names
 from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
-from pymc_ext.options import require_integer, require_memory, require_number
+from pymc_ext.options import require_count, require_integer, require_memory, require_number
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws, moment
 from pymc_ext.variational.core.precision import Precision, weighted_precision
@@ -210,6 +210,7 @@ def diagnose(
     check_seed(random_seed)
     require_number("ess", ess)
     require_integer("draws", draws)
+    require_count("draws", draws)
     if not 0 < ess < np.inf or draws < ess:
         raise ValueError(f"need ess > 0 and draws >= ess, got ess={ess!r}, draws={draws!r}")
     q, weighted, density = _opened(approx)

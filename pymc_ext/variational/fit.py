@@ -16,7 +16,7 @@ from pymc_ext.variational.core.attributes import attributes_of
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
-from pymc_ext.variational.names import ELSEWHERE, family
+from pymc_ext.variational.names import ELSEWHERE, class_name, family
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 from pymc_ext.variational.plugin.inference import AlgorithmVI
 from pymc_ext.variational.plugin.traces import check_log_groups
@@ -117,7 +117,7 @@ def fit(
     >>> idata["posterior"].attrs["verdict"]
     'exact wherever it draws: its log ratios to the posterior are constant there'
     """
-    refuse_keywords(fit, "px.fit", unknown, INSTEAD)
+    refuse_keywords(fit, "px.fit", unknown, INSTEAD, _where_options_go(method))
     require_count("draws", draws)
     require_flag("prior", prior)
     check_log_groups(log_likelihood, log_prior)
@@ -138,6 +138,12 @@ def fit(
             group.attrs.update(attributes_of(approx.result, approx.options))
             add_group(idata, name, group)
     return idata
+
+
+def _where_options_go(method: object) -> str:
+    """What to say of an option of a family."""
+    name = class_name(method) if isinstance(method, str) else None
+    return f"for options of the family give an instance: px.fit(px.{name or 'LaplaceVI'}(...))"
 
 
 def _inference(

@@ -87,6 +87,15 @@ def family(
     return made
 
 
+def class_name(name: str) -> str | None:
+    """The class of the family of this name; None where there is none.
+
+    >>> class_name("mixed-eig")
+    'MixedVI'
+    """
+    return VARIANTS[name][0] if name in VARIANTS else _classes().get(name)
+
+
 def _classes() -> dict[str, str]:
     """Names of exported classes by the names of their families."""
     exported = homes_of(PACKAGE / "__init__.pyi")
@@ -106,6 +115,6 @@ def _unknown(name: str) -> str:
         return f"{name!r} is no family of px: {elsewhere.format(name=name.lower())}; px has {known}"
     # users come with names of classes, and with underscores
     asked = _hyphenated(name.removesuffix(SUFFIX)).replace("_", "-")
-    near = difflib.get_close_matches(asked, known, n=3, cutoff=0.4)
+    near = difflib.get_close_matches(asked, known, n=3)
     instead = f"did you mean {', '.join(map(repr, near))}?" if near else f"px has {known}"
     return f"no family has the name {name!r}: {instead}"

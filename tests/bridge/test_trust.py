@@ -332,6 +332,10 @@ def test_a_narrow_mode_beside_a_wide_one_is_not_missed() -> None:
     ("what", "message"),
     [
         (lambda t: -(t**2).sum(1), "wrap a function with its gradient in px.CallableDensity"),
+        (
+            np.sum,
+            "expected a posterior .a pm.Model, a StanProgram or a Stan file.*, got sum, which",
+        ),
         (type("Half", (), {"dimension": 1, "log_density": 1})(), "add log_density_gradient"),
     ],
 )

@@ -63,8 +63,11 @@ def test_unknown_case_lists_near_names() -> None:
         load_case("eight_shools")
     with pytest.raises(ValueError, match=r"did you mean .*toy_6x2-linear_regression"):
         load_case("regression")
-    with pytest.raises(ValueError, match=r"no case 'zzz' among the 7 .*list_cases"):
-        load_case("zzz")
+    for unlike in ("zzz", "nosuch"):
+        with pytest.raises(ValueError, match=rf"no case '{unlike}' among the 7 .*list_cases") as e:
+            load_case(unlike)
+        assert "did you mean" not in str(e.value)
+        assert all(name in str(e.value) for name in list_cases())
 
 
 @pytest.mark.parametrize("inside", ["", "posterior_database"])

@@ -219,7 +219,12 @@ VARIANTS = ("mu", "eig", "lr")
 def check_variant(variant: str, rank: int) -> None:
     """Raise ValueError for an unknown variant, or a rank where it does not apply."""
     if variant not in VARIANTS:
-        raise ValueError(f"variant must be one of {VARIANTS}, got {variant!r}")
+        from pymc_ext.keywords import did_you_mean  # not a file of a fit's
+
+        meant = did_you_mean([str(variant)], VARIANTS, "{!r}")
+        raise ValueError(
+            f"variant must be one of {VARIANTS}, got {variant!r}{meant and f': {meant}'}"
+        )
     if rank != 1 and variant != "lr":
         raise ValueError(f"rank applies to variant 'lr' only, got rank={rank} with {variant!r}")
 

@@ -194,7 +194,7 @@ class VectorisedApproximation(GraphApproximation):
         require_flag("logs", logs)
         require_flag("prior", prior)
         require_flag("return_inferencedata", return_inferencedata)
-        check_conversion("approx.sample", kwargs, "for chains call px.sample(approx)")
+        check_conversion("approx.sample", kwargs, "for chains call px.sample(approx)", self.sample)
         asked = (kwargs.get(group, False) for group in ("log_likelihood", "log_prior"))
         check_log_names(self.model, *asked)
         if self.density.noisy and kwargs.get("log_likelihood"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pymc as pm
@@ -71,7 +71,9 @@ def _one_chain(
     return trace
 
 
-def check_conversion(caller: str, given: Mapping[str, object], instead: str) -> None:
+def check_conversion(
+    caller: str, given: Mapping[str, object], instead: str, function: Callable[..., object]
+) -> None:
     """TypeError for keywords that ``pm.to_inference_data`` does not take, or would misread.
 
     Parameters
@@ -82,24 +84,31 @@ def check_conversion(caller: str, given: Mapping[str, object], instead: str) -> 
         By name.
     instead
         What to say of ``draws``, ``tune`` and the like, which ``pm.sample`` has.
+    function
+        The caller, whose own keywords may be meant.
     """
     known = set(inspect.signature(pm.to_inference_data).parameters) - {"trace", "model"}
     unknown = sorted(set(given) - known)
     if unknown:
+        from pymc_ext.keywords import did_you_mean  # not a file of a fit's
+
+        own = inspect.signature(function).parameters
+        meant = did_you_mean(unknown, [*known, *own], "{}=")
+        said = f"{meant} " if meant else ""
         of_chains = f" ({instead})" if {"draws", "tune", "cores"} & set(unknown) else ""
         raise TypeError(
-            f"{caller} does not take {unknown}{of_chains}: beside its own keywords it takes those "
-            f"of pm.to_inference_data, {sorted(known)}"
+            f"{caller} does not take {unknown}{of_chains}: {said}beside its own keywords it takes "
+            f"those of pm.to_inference_data, {sorted(known)}"
         )
     check_log_groups(given.get("log_likelihood", False), given.get("log_prior", False))
-    for group, function in (
+    for group, sampler in (
         ("prior", "pm.sample_prior_predictive"),
         ("posterior_predictive", "pm.sample_posterior_predictive"),
     ):
         if not isinstance(given.get(group), Mapping | None):
             raise TypeError(
                 f"{group} must be a mapping of draws by name, got {given[group]!r}: leave it out, "
-                f"and call {function}"
+                f"and call {sampler}"
             )
 
 

@@ -111,6 +111,9 @@ def test_bad_input() -> None:
         px.diagnose(empirical)
     with pytest.raises(ValueError, match="draws >= ess, got ess=400, draws=100"):
         px.diagnose(approx, draws=100)
+    for draws in (-1, 0):
+        with pytest.raises(ValueError, match=rf"^draws must be an integer >= 1, got {draws}$"):
+            px.diagnose(approx, draws=draws)
     with pytest.raises(ValueError, match="ess > 0"):
         px.diagnose(approx, ess=0)
     data = pm.Minibatch(np.zeros(100), batch_size=10)

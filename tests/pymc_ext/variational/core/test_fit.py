@@ -135,6 +135,8 @@ def test_a_covariance_too_large_to_write_out_is_left_out(model, monkeypatch) -> 
     ("name", "message"),
     [
         ("laplas", "no family has the name 'laplas': did you mean 'laplace'"),
+        ("hierachical", r"did you mean 'hierarchical'\?$"),
+        ("nosuch", r"no family has the name 'nosuch': px has \['basins', .*'viper-full'\]"),
         ("BatchMatchVI", "did you mean 'batch-match'"),
         ("batch_match", "did you mean 'batch-match'"),
         ("advi", r"'advi' is no family of px: call pm.fit\(method='advi'\), PyMC's own"),

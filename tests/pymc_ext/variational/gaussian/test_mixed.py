@@ -214,6 +214,7 @@ def test_hyperparameters_maximise_the_evidence_of_a_conjugate_model(variant, ran
     ("options", "message"),
     [
         ({"variant": "full"}, r"variant must be one of \('mu', 'eig', 'lr'\), got 'full'"),
+        ({"variant": "egi"}, r"got 'egi': did you mean 'eig'\?$"),
         ({"variant": "lr", "rank": 3}, "rank must be between 1 and the dimension 2, got 3"),
         ({"variant": "lr", "rank": 0}, "rank must be between 1 and the dimension 2, got 0"),
         ({"variant": "mu", "rank": 2}, "rank applies to variant 'lr' only"),
