@@ -79,7 +79,7 @@ def fit(
     .. math:: \\hat k(\\log \\tilde p - \\log q) < \\texttt{khat}\\ \\text{(median over batches)},
 
     or by weights that hardly differ (98 % of the draws are effective), where k̂ says nothing;
-    all of them must be worth ``ess`` draws, and every mean and sd known to 1/√``ess`` sds, with
+    all of them must be worth ``ess`` draws, and every mean and sd known to ``1/√ess`` sds, with
     a k̂ of its own. Before one is trusted, paths from 34 points search for mass outside it,
     which k̂ cannot see; where they find more than 1 %, or less that is so far away that it
     makes an sd 10 % larger, a mixture of all basins is tried. The draws returned are resampled
