@@ -1,7 +1,10 @@
 """Sphinx configuration: `make docs` builds the site with warnings as errors."""
 
+import inspect
 import re
 from importlib.metadata import version as installed
+
+from sphinx.util.inspect import signature, stringify_signature
 
 project = "Approximate posteriors you can trust"
 author = copyright = "the contributors"
@@ -61,5 +64,16 @@ def escape_stars(app, what, name, obj, options, lines):
         lines[i] = "``".join(parts)
 
 
+def signature_of_init(app, what, name, obj, options, shown, returned):
+    """Classes with what one gives them, not `*args, **kwargs` of a base's `__new__`."""
+    if not inspect.isclass(obj) or "(*args, **kwargs)" not in (shown or ""):
+        return None
+    if getattr(obj, "_is_protocol", False):
+        return "", None  # nobody makes one
+    text = stringify_signature(signature(obj), show_annotation=False)
+    return re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text), None
+
+
 def setup(app):
+    app.connect("autodoc-process-signature", signature_of_init)
     app.connect("autodoc-process-docstring", escape_stars, priority=100)  # before numpydoc
