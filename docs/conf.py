@@ -20,6 +20,7 @@ extensions = [
     "myst_nb",
 ]
 exclude_patterns = ["_build"]
+smartquotes = False  # what is in tables is to be copied as it is
 templates_path = ["_templates"]
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
