@@ -31,7 +31,7 @@ def test_python_blocks_run_in_order(tmp_path, monkeypatch) -> None:
 @pytest.mark.slow
 def test_the_answer_that_is_not_trusted_says_what_is_shown() -> None:
     (block,) = (block for block in BLOCKS if "doubtful = " in block)
-    shown = README.split(block)[1].split("```")[2].strip().splitlines()
+    shown = README.split(block)[1].split("```text\n")[1].split("```")[0].strip().splitlines()
     names: dict = {}
     exec("import pymc as pm\nimport trusted_posteriors as tp\n" + block, names)
     doubtful = names["doubtful"]
