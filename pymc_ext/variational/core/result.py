@@ -151,7 +151,7 @@ class FitResult:
     notes
         What a user must know about this fit, one sentence each.
     unjudged
-        Why there are no fresh draws, where there are none.
+        Why there are no fresh draws, where there are none; else None.
     missed
         What draws of q are known to miss and those of its proposal have.
     """
@@ -172,8 +172,12 @@ class FitResult:
     exact_elbo: float | None = None
     log_marginal_laplace: float | None = None
     notes: tuple[str, ...] = ()
-    unjudged: str = "no fresh draws were taken"
+    unjudged: str | None = None
     missed: str | None = None
+
+    def __post_init__(self) -> None:
+        why = None if self.weighted else self.unjudged or "no fresh draws were taken"
+        object.__setattr__(self, "unjudged", why)
 
     def __str__(self) -> str:
         """What a reader asks first: did it end well, how good is it, what did it cost."""

@@ -1,7 +1,7 @@
 """The PyMC layer on a two-line family: everything the other families inherit."""
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cloudpickle
 import numpy as np
@@ -290,6 +290,15 @@ def test_a_result_prints_what_a_reader_asks_first() -> None:
     assert verdict == f"as a posterior: {fresh.verdict}" and note == "note: a thing to know"
     bare = str(FitResult("mine", True, "done", 1)).splitlines()
     assert bare[1:] == ["as a posterior: not judged: no fresh draws were taken"]
+
+
+def test_a_result_says_why_there_are_no_fresh_draws_where_there_are_none_alone() -> None:
+    fresh = FreshDraws.from_log_ratios(np.random.default_rng(1).normal(-2, 0.1, 1000))
+    bare = FitResult("mine", True, "done", 1)
+    assert bare.unjudged == "no fresh draws were taken"
+    assert FitResult("mine", True, "done", 1, unjudged="too many").unjudged == "too many"
+    assert replace(bare, fresh=fresh).unjudged is None
+    assert FitResult("mine", True, "done", 1, fresh=fresh, unjudged="too many").unjudged is None
 
 
 @pytest.mark.parametrize(
