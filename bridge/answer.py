@@ -27,6 +27,17 @@ class Advice:
 
     Attributes
     ----------
+    trusted
+    reasons
+    idata
+        The draws as ArviZ holds them, equally weighted, with the verdict in the attributes of
+        ``posterior``.
+    unresampled
+        The same before resampling, with ``lp``, ``lq`` and log weights; None for chains.
+    log_evidence
+        log Z and its standard error; None for chains, and where the answer is not trusted.
+    unknown
+    gradients
     method
         The name of the method of the draws; ``"warm-nuts"`` for chains in the coordinates of an
         approximation, ``"flow-nuts"`` in those of a flow, ``"nuts"`` for the sampler of the model's

@@ -69,11 +69,15 @@ def escape_stars(app, what, name, obj, options, lines):
 
 def signature_of_init(app, what, name, obj, options, shown, returned):
     """Classes with what one gives them, not `*args, **kwargs` of a base's `__new__`."""
-    if not inspect.isclass(obj) or "(*args, **kwargs)" not in (shown or ""):
+    if not inspect.isclass(obj):
         return None
     if getattr(obj, "_is_protocol", False):
         return "", None  # nobody makes one
-    text = stringify_signature(signature(obj), show_annotation=False)
+    if not re.search(r"\(\*args, \*\*kwargs\)|\b_\w+=", shown or ""):
+        return None
+    found = signature(obj)
+    public = [p for name, p in found.parameters.items() if not name.startswith("_")]
+    text = stringify_signature(found.replace(parameters=public), show_annotation=False)
     return re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text), None
 
 
