@@ -10,9 +10,9 @@ from pymc_ext.variational.plugin.types import Start
 
 
 class BatchMatchVI(AlgorithmVI):
-    r"""The Gaussian of the highest ELBO: ``pm.fit(method=BatchMatchVI())``.
+    r"""A Gaussian whose ELBO is raised until it gains no more: ``pm.fit(method=BatchMatchVI())``.
 
-    .. math:: q = N(\mu, \Sigma) \text{ at the maximum of } E_q[\log\tilde p - \log q]
+    .. math:: q = N(\mu, \Sigma), \quad \mathrm{ELBO} = E_q[\log\tilde p - \log q]
 
     on the **unconstrained** space, log-Jacobian included. Paths of an optimiser give a start, batch
     and match inside a trust region brings it near, natural gradients of the ELBO end it; no mode,

@@ -23,7 +23,7 @@ class HierarchicalVI(AlgorithmVI):
     governs whose scale. No priors are read, and of the model only the order in which its variables
     depend on one another, as one order of conditioning among those tried. Scales, gates and
     marginals are added one by one and kept only where the ELBO of fresh draws rises by more than
-    its error; where nothing is found, q is the Gaussian. Some hundred to some thousand scores.
+    its error; where nothing is found, q is the Gaussian. Some hundred to some ten thousand scores.
     Beyond 300 parameters rows of locals hold the globals and their own group only, both found from
     scores, and time and memory grow as D; where there is no such structure q is the low-rank
     Gaussian.
