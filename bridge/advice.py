@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Never
 
@@ -17,7 +18,7 @@ from bridge.methods.families import EARLY
 from bridge.methods.method import Method
 from bridge.methods.named_groups import finish_of, in_turn
 from bridge.methods.options import options_text
-from bridge.methods.problems import GivenProblem, as_problem
+from bridge.methods.problems import GivenProblem, ModelProblem, as_problem
 from bridge.methods.requested_groups import Requested, requests_of
 from bridge.methods.table import METHODS, find_approximations
 from bridge.rungs import answered
@@ -211,8 +212,11 @@ def fit(
         finish_of(problem, posterior_predictive, observed_data),
         requests_of(problem, Requested(log_likelihood, log_prior, prior), draws, seed),
     )
+    as_it_was = problem.as_it_is() if isinstance(problem, ModelProblem) else nullcontext
     answer = answered(search, chosen, options, want == "density", progressbar)
-    return replace(answer, random_seed=random_seed, options=given, _finish=finish)
+    return replace(
+        answer, random_seed=random_seed, options=given, _finish=finish, _as_it_was=as_it_was
+    )
 
 
 def _check(khat: float, draws: int, fresh_draws: int, effort: float | None, want: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
@@ -75,6 +76,9 @@ class Advice:
     _finish: Callable[[InferenceData], InferenceData] | None = field(
         default=None, repr=False, compare=False
     )
+    _as_it_was: Callable[[], AbstractContextManager[None]] = field(
+        default=nullcontext, repr=False, compare=False
+    )
 
     def __str__(self) -> str:
         return self.reasons
@@ -113,13 +117,15 @@ class Advice:
         ``model.compute_log_likelihood`` and ``bmb.interpret``. Of a Stan program with its generated
         quantities; ``log_lik``, where there is one, is the group ``log_likelihood``.
         ``sample_stats`` has ``lp``, and of chains what the sampler says. The attributes of
-        ``posterior`` are those of :attr:`attributes`.
+        ``posterior`` are those of :attr:`attributes`. Made when first asked for, of the data that
+        the model was fitted to, whatever ``pm.set_data`` has done since.
         """
-        if isinstance(self.draws, NamedDraws):
-            idata = self.draws.inference_data()
-        else:
-            idata = self.draws
-        return self._finished(idata)
+        with self._as_it_was():
+            if isinstance(self.draws, NamedDraws):
+                idata = self.draws.inference_data()
+            else:
+                idata = self.draws
+            return self._finished(idata)
 
     @cached_property
     def unresampled(self) -> InferenceData | None:
@@ -127,11 +133,12 @@ class Advice:
 
         ``sample_stats`` has ``lp``, ``lq`` and ``log_weight``, normalised and Pareto-smoothed, for
         ``az.loo_approximate_posterior`` and for weighted means without the noise of resampling.
-        Made when first asked for; a plot or a summary of it is of the approximation.
+        Made when first asked for, as :attr:`idata`; a plot or a summary is of the approximation.
         """
         if self._weighted is None:
             return None
-        return self._finished(self._weighted().inference_data())
+        with self._as_it_was():
+            return self._finished(self._weighted().inference_data())
 
     def _finished(self, idata: InferenceData) -> InferenceData:
         """In the form of those who wrote the model, with what is known of the draws."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeGuard
@@ -77,6 +79,12 @@ class ModelProblem:
         from bridge.targets.pymc import model_start
 
         return model_start(self.model)
+
+    def as_it_is(self) -> Callable[[], AbstractContextManager[None]]:
+        """Contexts in which the model has the data of now, whatever ``pm.set_data`` does."""
+        from pymc_ext.models.as_it_was import AsItWas
+
+        return AsItWas(self.model)
 
     def require_defined(self) -> None:
         """DensityError where log p̃ is finite nowhere near the start; it names the variables."""

@@ -29,6 +29,7 @@ from pymc_ext.variational.plugin.traces import check_conversion, check_log_names
 if TYPE_CHECKING:
     from pymc.backends.base import MultiTrace
     from pytensor.compile import Function
+    from pytensor.tensor import TensorVariable
 
     from pymc_ext.variational.core.saved.posterior import SavedPosterior
 
@@ -271,12 +272,19 @@ class VectorisedApproximation(GraphApproximation):
         return dict(zip(names, self._constrain(theta), strict=True))
 
     @cached_property
-    def _constrained(self) -> Function:
+    def _constrained(self) -> tuple[list[TensorVariable], Function]:
+        """What the model had when it was compiled, and that as a function of rows."""
+        asked = list(self.model.unobserved_value_vars)
         with self.building():
             rows = pt.matrix("rows", shape=(None, self.group.ddim))
-            nodes = self._at_point(self.to_flat_input(list(self.model.unobserved_value_vars)))
-            return self.compile([rows], self.over_draws(nodes, rows), on_unused_input="ignore")
+            nodes = self._at_point(self.to_flat_input(asked))
+            f = self.compile([rows], self.over_draws(nodes, rows), on_unused_input="ignore")
+            return asked, f
 
     def _constrain(self, theta: Array) -> list[Array]:
-        parts = [self._constrained(theta[i : i + CHUNK]) for i in range(0, len(theta), CHUNK)]
+        if "_constrained" in self.__dict__:
+            if self._constrained[0] != self.model.unobserved_value_vars:
+                del self._constrained  # a pm.Deterministic has come since
+        f = self._constrained[1]
+        parts = [f(theta[i : i + CHUNK]) for i in range(0, len(theta), CHUNK)]
         return [np.concatenate(column) for column in zip(*parts, strict=True)]

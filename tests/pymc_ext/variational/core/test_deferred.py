@@ -99,3 +99,15 @@ def test_an_error_comes_when_it_is_read_and_leaves_the_data(fitted, monkeypatch)
             idata["sample_stats"]["lp"].load()
     np.testing.assert_array_equal(model["x"].get_value(), new)
     assert np.isfinite(idata["sample_stats"]["lp"].values).all()
+
+
+def test_a_deterministic_that_has_come_since_is_among_the_draws(fitted):
+    model, approx = fitted
+    before = approx.sample(5, random_seed=2)
+    with model:
+        pm.Deterministic("twice", 2 * model["beta"])
+    after = approx.sample(5, random_seed=2)
+    assert "twice" not in before["posterior"]
+    np.testing.assert_array_equal(
+        after["posterior"]["twice"].values, 2 * before["posterior"]["beta"].values
+    )

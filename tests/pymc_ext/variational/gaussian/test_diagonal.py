@@ -42,7 +42,9 @@ def test_starts_are_the_laplace_diagonal_and_1e_4():
         lambda x: -0.5 * np.einsum("ni,ij,nj->n", x, P, x), lambda x: -x @ P, dimension=2
     )
     with Monitor.silent() as monitor:
-        family, starts, *_ = Diagonal().prepare(CountedDensity(density), np.ones(2), 1, 100, monitor)
+        family, starts, *_ = Diagonal().prepare(
+            CountedDensity(density), np.ones(2), 1, 100, monitor
+        )
     variances = []
     for x in starts:
         family.x = x
