@@ -30,9 +30,10 @@ class AsItWas:
     >>> with model:
     ...     pm.set_data({"x": [3.0]})
     >>> with before():
-    ...     print(x.get_value(), end=" ")
+    ...     print(x.get_value())
+    [1. 2.]
     >>> print(x.get_value())
-    [1. 2.] [3.]
+    [3.]
     """
 
     def __init__(self, model: pm.Model) -> None:
