@@ -63,6 +63,7 @@ class VectorisedApproximation(GraphApproximation):
     def __init__(self, family: type[FittedGroup], **options: Any) -> None:
         super().__init__(family, **options)
         self.hist: Array = np.asarray(())
+        self._terms = terms_of(self.model)
 
     @property
     def q(self) -> Posterior:
@@ -86,8 +87,17 @@ class VectorisedApproximation(GraphApproximation):
         z = np.random.default_rng(random_seed).standard_normal((n, K))
         return z.astype(pytensor.config.floatX)
 
+    def require_same_model(self) -> None:
+        """Raise ValueError where the model has got or lost a variable or a potential."""
+        if changed := sorted(terms_of(self.model) ^ self._terms):
+            raise ValueError(
+                f"the model has changed since it was fitted ({', '.join(changed)}), so that these "
+                "are not draws of its posterior: fit it again"
+            )
+
     def require_exact_logp(self) -> None:
-        """Raise ValueError where the model's data are ``pm.Minibatch``."""
+        """Raise ValueError where the model's data are ``pm.Minibatch``, or it has changed."""
+        self.require_same_model()
         if self.density.noisy:
             raise ValueError(
                 f"{noise_of(self.density)}: build the model on all data to evaluate it"
@@ -185,7 +195,8 @@ class VectorisedApproximation(GraphApproximation):
             ``log_likelihood`` is asked for and the model's data are ``pm.Minibatch``; ``prior``
             is, and cannot be drawn from (``pm.Flat``, a ``pm.CustomDist`` without ``random=``,
             potentials); ``log_likelihood`` or ``log_prior`` names what the model has not; or
-            ``draws`` or ``chains`` is not a positive integer.
+            ``draws`` or ``chains`` is not a positive integer; or the model has got or lost a
+            variable or a potential since.
         TypeError
             A flag is no bool, ``log_likelihood`` or ``log_prior`` neither a bool nor names, or a
             keyword is unknown.
@@ -195,6 +206,7 @@ class VectorisedApproximation(GraphApproximation):
         require_flag("logs", logs)
         require_flag("prior", prior)
         require_flag("return_inferencedata", return_inferencedata)
+        self.require_same_model()
         check_conversion("approx.sample", kwargs, "for chains call px.sample(approx)", self.sample)
         asked = (kwargs.get(group, False) for group in ("log_likelihood", "log_prior"))
         check_log_names(self.model, *asked)
@@ -288,3 +300,8 @@ class VectorisedApproximation(GraphApproximation):
         f = self._constrained[1]
         parts = [f(theta[i : i + CHUNK]) for i in range(0, len(theta), CHUNK)]
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def terms_of(model: pm.Model) -> frozenset[str]:
+    """Names of what its density is made of."""
+    return frozenset(str(term.name) for term in (*model.basic_RVs, *model.potentials))

@@ -111,3 +111,18 @@ def test_a_deterministic_that_has_come_since_is_among_the_draws(fitted):
     np.testing.assert_array_equal(
         after["posterior"]["twice"].values, 2 * before["posterior"]["beta"].values
     )
+
+
+@pytest.mark.parametrize("use", ["sample", "diagnose", "log_p", "px.sample"])
+def test_a_model_that_has_another_likelihood_since_is_refused(fitted, use):
+    model, approx = fitted
+    with model:
+        pm.Normal("more", model["beta"][0], 0.1, observed=3.0)
+    does = {
+        "sample": lambda: approx.sample(5),
+        "diagnose": lambda: px.diagnose(approx),
+        "log_p": lambda: approx.log_p(np.zeros((1, 2))),
+        "px.sample": lambda: px.sample(approx, progressbar=False),
+    }
+    with pytest.raises(ValueError, match=r"has changed since it was fitted \(more\)"):
+        does[use]()
