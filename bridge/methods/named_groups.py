@@ -6,7 +6,6 @@ predictions of them; neither is guessed from names. ``az.from_cmdstanpy`` asks f
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ import numpy as np
 
 from bridge.methods.problems import BambiProblem, GivenProblem, ModelProblem, StanProblem
 from bridge.targets.draws import InferenceData
+from pymc_ext.keywords import did_you_mean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -154,8 +154,8 @@ def require_shapes(
 
 def _near(unknown: Sequence[str], known: Sequence[str]) -> str:
     """A question, where names are like those that are known."""
-    near = [name for x in unknown for name in difflib.get_close_matches(x, known, n=1)]
-    return f"; did you mean {', '.join(dict.fromkeys(near))}?" if near else ""
+    meant = did_you_mean(unknown, known)
+    return meant and f"; {meant}"
 
 
 def _predicts(problem: GivenProblem) -> str:

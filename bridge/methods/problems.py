@@ -82,7 +82,7 @@ class ModelProblem:
 
     def as_it_is(self) -> Callable[[], AbstractContextManager[None]]:
         """Contexts in which the model has the data of now, whatever ``pm.set_data`` does."""
-        from pymc_ext.models.as_it_was import AsItWas
+        from pymc_ext.density.as_it_was import AsItWas
 
         return AsItWas(self.model)
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
-from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density.check import NoGradientError
@@ -45,7 +42,7 @@ VALUE_ROWS = 50_000  # values asked for from which on compiling them without the
 HESSIAN_ROWS = 256  # directions differentiated together: bounds memory at 256 gradients
 # Two threads in one compiled function give wrong numbers or end the process: a sampler's thread may
 # still be in it where Ctrl-C has ended the sampler.
-_ONE_AT_A_TIME = threading.RLock()
+ONE_AT_A_TIME = threading.RLock()
 
 
 class PyMCDensity(ModelGraph):
@@ -168,15 +165,15 @@ class PyMCDensity(ModelGraph):
         self._rows_seen += len(rows)
         alone = "_value" in self.__dict__ or self._rows_seen > VALUE_ROWS or self._updates
         if alone:
-            with _ONE_AT_A_TIME:
+            with ONE_AT_A_TIME:
                 return self._value(rows)[0]
-        with _ONE_AT_A_TIME:
+        with ONE_AT_A_TIME:
             return self._both(rows, *self._unit_weights(rows))[0]
 
     def log_density_gradient(self, theta: Array) -> tuple[Array, Array]:
         """log p̃ and its gradient in θ, (N, D) -> (N,), (N, D)."""
         rows = self._points(theta)
-        with _ONE_AT_A_TIME:
+        with ONE_AT_A_TIME:
             lp, gradient = self._both(rows, *self._unit_weights(rows))[:2]
         return lp, gradient
 
@@ -188,29 +185,6 @@ class PyMCDensity(ModelGraph):
         if rows.ndim != 2 or rows.shape[1] != self.dimension:
             raise ValueError(f"theta must have shape (N, {self.dimension}), got {rows.shape}")
         return rows
-
-    # ---- what the graph reads from elsewhere -----------------------------------------------
-
-    def shared_values(self) -> dict[SharedVariable, Any]:
-        """Present values of all shared variables of log p̃: data, dims, hyperparameters.
-
-        Data are not copied: ``pm.set_data`` puts another array there and leaves this one alone.
-        """
-        shared = (x for x in graph_inputs([self.logp]) if isinstance(x, SharedVariable))
-        return {x: x.get_value(borrow=x not in self.extras) for x in shared}
-
-    @contextmanager
-    def with_shared(self, values: Mapping[SharedVariable, Any]) -> Iterator[None]:
-        """These values in shared variables, in the block alone and in no other thread's calls."""
-        with _ONE_AT_A_TIME:
-            before = {x: x.get_value(borrow=True) for x in values}
-            try:
-                for x, value in values.items():
-                    x.set_value(value, borrow=True)
-                yield
-            finally:
-                for x, value in before.items():
-                    x.set_value(value, borrow=True)
 
     # ---- parameters beside θ ---------------------------------------------------------------
 
@@ -234,7 +208,7 @@ class PyMCDensity(ModelGraph):
 
     def weighted_gradients(self, theta: Array, weights: Array) -> tuple[Array, Array, Array]:
         """log p̃ (N,), scores (N, D), ∂ Σ_n w_n log p̃_n / ∂ extra (H,) at θ (N, D) for w (N,)."""
-        with _ONE_AT_A_TIME:
+        with ONE_AT_A_TIME:
             lp, scores, *sums = self._both(self._points(theta), weights)
         return lp, scores, np.concatenate([np.ravel(s) for s in sums]).astype(float)
 
@@ -265,7 +239,7 @@ class PyMCDensity(ModelGraph):
         """∇² log p̃, (D,) -> (D, D), exact and symmetrised; compiled when first asked for."""
         eye = np.eye(self.dimension)
         blocks = range(0, self.dimension, HESSIAN_ROWS)
-        with _ONE_AT_A_TIME:
+        with ONE_AT_A_TIME:
             H = np.concatenate([self._products(theta, eye[i : i + HESSIAN_ROWS]) for i in blocks])
         return (H + H.T) / 2
 

@@ -294,10 +294,10 @@ class VectorisedApproximation(GraphApproximation):
             return asked, f
 
     def _constrain(self, theta: Array) -> list[Array]:
-        if "_constrained" in self.__dict__:
-            if self._constrained[0] != self.model.unobserved_value_vars:
-                del self._constrained  # a pm.Deterministic has come since
-        f = self._constrained[1]
+        asked, f = self._constrained
+        if asked != self.model.unobserved_value_vars:  # a pm.Deterministic has come since
+            del self._constrained
+            f = self._constrained[1]
         parts = [f(theta[i : i + CHUNK]) for i in range(0, len(theta), CHUNK)]
         return [np.concatenate(column) for column in zip(*parts, strict=True)]
 

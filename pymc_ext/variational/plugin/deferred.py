@@ -12,6 +12,7 @@ from xarray.backends import BackendArray
 from xarray.core import indexing
 
 from pymc_ext.density.model import PyMCDensity
+from pymc_ext.density.shared_values import SharedValues
 from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
 
@@ -34,12 +35,12 @@ class DeferredLogs:
 
     def __init__(self, density: PyMCDensity, theta: Array, log_q: Array) -> None:
         self._density, self._theta, self._log_q = density, theta, log_q
-        self._values = density.shared_values()
+        self._as_it_was = SharedValues([density.logp], copied=density.extras)
 
     @cached_property
     def lp(self) -> Array:
         """log p̃ on the unconstrained space, (chains, draws)."""
-        with self._density.with_shared(self._values):
+        with self._as_it_was():
             lp = self._density.log_density(self._theta.reshape(-1, self._theta.shape[-1]))
         self._theta = np.empty(0)  # not needed again, and as large as the draws
         return lp.reshape(self._log_q.shape)
