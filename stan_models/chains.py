@@ -33,7 +33,7 @@ class _Settings(ctypes.Structure):
         ("seed", ctypes.c_uint),
         ("chain", ctypes.c_uint),
         ("step_size", ctypes.c_double),
-        ("target_acceptance", ctypes.c_double),
+        ("target_accept", ctypes.c_double),
         ("max_depth", ctypes.c_int),
         ("adapt_metric", ctypes.c_int),
         ("inverse_metric", _DOUBLES),
@@ -78,7 +78,7 @@ class StanChain:
         Whether warm-up estimates a diagonal metric, in Stan's windows, or the step size alone.
     inverse_metric
         The diagonal it starts from, (D,), positive; needs ``adapt_metric``.
-    step_size, target_acceptance, max_depth
+    step_size, target_accept, max_depth
         As Stan's ``stepsize``, ``delta`` and ``max_depth``.
 
     Raises
@@ -115,14 +115,14 @@ class StanChain:
         adapt_metric: bool = False,
         inverse_metric: ArrayLike | None = None,
         step_size: float = 1.0,
-        target_acceptance: float = 0.8,
+        target_accept: float = 0.8,
         max_depth: int = 10,
     ) -> None:
         positive(max_depth=max_depth, chain=chain)
-        if not (0 < target_acceptance < 1 and 0 < step_size < np.inf):
+        if not (0 < target_accept < 1 and 0 < step_size < np.inf):
             raise ValueError(
-                "need 0 < target_acceptance < 1 and a positive step_size, got "
-                f"{target_acceptance} and {step_size}"
+                "need 0 < target_accept < 1 and a positive step_size, got "
+                f"{target_accept} and {step_size}"
             )
         self.density, self.dimension = density, density.dimension
         self._library, model = _library(density)
@@ -133,7 +133,7 @@ class StanChain:
             )
         metric = _metric(inverse_metric, self.dimension, adapt_metric)
         settings = _Settings(
-            seed, chain, step_size, target_acceptance, max_depth, adapt_metric,
+            seed, chain, step_size, target_accept, max_depth, adapt_metric,
             None if metric is None else metric.ctypes.data_as(_DOUBLES),
         )  # fmt: skip
         message = ctypes.c_char_p()

@@ -11,6 +11,7 @@ import ctypes
 import json
 import time
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -71,8 +72,9 @@ class StanDensity:
 
     def __init__(self, program: Compilable, data: Data = None) -> None:
         self.program = program
-        self.data = data
         self._model = _load(program, as_json(data))
+        # a mapping as it is now: a loop over data sets writes the next ones into the same arrays
+        self.data = deepcopy(dict(data)) if isinstance(data, Mapping) else data
         self._threads = thread_count()
         self._seconds = dict[str, float]()  # of a point, by function: it decides on threads alone
         if self.dimension == 0:

@@ -103,7 +103,7 @@ class NutpieDefault:
                     chains=self.chains,
                     draws=self.draws,
                     tune=self.sampler.tune,
-                    target_accept=options.target_acceptance,
+                    target_accept=options.target_accept,
                     maxdepth=options.max_depth,
                 ),
             },

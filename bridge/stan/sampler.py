@@ -97,7 +97,7 @@ class StanNUTS:
         chain = StanChain(
             density, start, seed=seed, coordinates=coordinates, adapt_metric=alone,
             inverse_metric=np.square(scale) if alone and scale is not None else None,
-            target_acceptance=options.target_acceptance, max_depth=options.max_depth,
+            target_accept=options.target_accept, max_depth=options.max_depth,
         )  # fmt: skip
         return Warmed(chain, self.warm_up if alone else self.warm_up_in_map)
 

@@ -105,10 +105,10 @@ def in_map(run: SamplingRun, transport: TransportMap, starts: Array) -> tuple[Ch
     options = replace(run.options, max_depth=min(run.options.max_depth, MAP_DEPTH))
     chains, why = _warmed_in_map(run, transport, starts, options)
     for acceptance in CAREFUL:
-        if why == DIVERGES and acceptance > options.target_acceptance:
+        if why == DIVERGES and acceptance > options.target_accept:
             before = chains
             run.given_up += chains.gradients
-            options = replace(options, target_acceptance=acceptance)
+            options = replace(options, target_accept=acceptance)
             # from the same starts: a chain that was stuck would begin where it stuck
             chains, why = _warmed_in_map(run, transport, starts, options)
             if why == INTERRUPTED and chains.draws < before.draws:
@@ -136,7 +136,7 @@ def _warmed_in_map(
             return CONDEMNED
         if not found.diverges:
             return None
-        if options.target_acceptance < CAREFUL[-1]:
+        if options.target_accept < CAREFUL[-1]:
             return DIVERGES
         share = found.divergences / found.transitions
         return CONDEMNED if share > DIVERGENT_CONDEMNS else None

@@ -112,7 +112,7 @@ class NutpieChain:
         self._nutpie: _Sampler = nutpie.sample(
             model, draws=draws, tune=tune, chains=1, cores=1, seed=seed, blocking=False,
             progress_bar=False, return_raw_trace=True, save_warmup=True,
-            target_accept=options.target_acceptance, maxdepth=options.max_depth,
+            target_accept=options.target_accept, maxdepth=options.max_depth,
         )  # fmt: skip
 
     def _without_zero_scores(self, point: Array, seed: int) -> Array:

@@ -28,7 +28,7 @@ class Sampling:
         a warm-up that takes more ends there, and nothing is drawn.
     chains
         From weighted draws of the approximation; chains from starts of your own come on top.
-    target_acceptance, max_depth
+    target_accept, max_depth
         Of NUTS: the acceptance rate that step sizes are adapted to, and the largest depth of a
         tree.
 
@@ -46,19 +46,17 @@ class Sampling:
     ess: float = 400
     budget: int = BUDGET
     chains: int = 4
-    target_acceptance: float = 0.8
+    target_accept: float = 0.8
     max_depth: int = 10
 
     def __post_init__(self) -> None:
         require_number("ess", self.ess)
-        require_number("target_acceptance", self.target_acceptance)
+        require_number("target_accept", self.target_accept)
         if not 0 < self.ess < np.inf:
             raise ValueError(f"ess must be a positive number, got {self.ess!r}")
         for name, least in (("budget", 1), ("chains", 2), ("max_depth", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
                 raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
-        if not 0 < self.target_acceptance < 1:
-            raise ValueError(
-                f"target_acceptance must be between 0 and 1, got {self.target_acceptance!r}"
-            )
+        if not 0 < self.target_accept < 1:
+            raise ValueError(f"target_accept must be between 0 and 1, got {self.target_accept!r}")

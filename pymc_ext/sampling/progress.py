@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from pymc_ext.options import require_flag
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -20,13 +22,14 @@ def at_work(progressbar: bool) -> Iterator[None]:
     """Context in which :func:`now` shows what is done, with the time; the line goes when it ends.
 
     Nothing is shown where ``progressbar`` is false, where nobody watches (a file, a pipe), where a
-    notebook has no ipywidgets, or within another such line.
+    notebook has no ipywidgets, or within another such line. TypeError where it is no bool.
 
     Examples
     --------
     >>> with at_work(progressbar=True):
     ...     now("counting")
     """
+    require_flag("progressbar", progressbar)
     if not progressbar or _line.get() is not None:
         yield
         return

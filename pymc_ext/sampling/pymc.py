@@ -127,7 +127,7 @@ def sample(
             f"sampler must make chains, as pymc_ext.sampling.nutpie.NutpieNUTS() does, got "
             f"{sampler!r}: give one, or leave it out"
         )
-    options = Sampling(ess=ess, budget=budget, chains=chains, target_acceptance=target_accept)
+    options = Sampling(ess=ess, budget=budget, chains=chains, target_accept=target_accept)
     with at_work(progressbar):
         now("looking for modes outside the approximation")
         modes = modes_outside(approx.density, approx.q, random_seed) if search else None

@@ -79,13 +79,13 @@ def prior_from(
     >>> float(values.mean().round(1))  # 2.5 / 3.01, with an sd of 0.58
     0.8
     """
-    model = context(None, "a prior belongs to one")
     saved = source.as_law() if isinstance(source, VectorisedApproximation) else source
     if not isinstance(saved, SavedPosterior):
         raise TypeError(
             "source must be what pm.fit gave with a method of this package, or what px.load gave, "
             f"got {type(source).__name__}"
         )
+    model = context(None, "a prior belongs to one")
     q = saved.q
     if not hasattr(q, "pullback") or q.latent_dimension != q.dimension:
         raise TypeError(

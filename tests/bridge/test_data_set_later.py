@@ -52,6 +52,15 @@ def test_what_is_read_after_set_data_is_of_the_fit(model, rows) -> None:
     assert predicted["posterior_predictive"]["y"].shape[-1] == rows
 
 
+def test_data_of_a_program_are_those_of_the_fit() -> None:
+    data = {"N": 3, "y": np.array([1.0, 2.0, 0.5])}
+    source = """data { int N; vector[N] y; }
+    parameters { real mu; } model { mu ~ normal(0, 1); y ~ normal(mu, 1); }"""
+    advice = bridge.fit(source, data, observed_data="y", random_seed=1, progressbar=False)
+    data["y"][:] = 9.0
+    np.testing.assert_array_equal(advice.idata["observed_data"]["y"].values, [1.0, 2.0, 0.5])
+
+
 def test_log_likelihood_of_discrete_variables_too() -> None:
     with pm.Model() as model:
         y = pm.Data("observed", [1.0, 2.0, 0.5])

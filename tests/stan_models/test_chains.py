@@ -257,7 +257,7 @@ def test_an_improper_density_is_stans_own_error(gaussian: Callable[..., StanDens
     [
         ({"start": np.zeros(3)}, "start must be 5 finite numbers, got shape"),
         ({"start": np.full(5, np.nan)}, "start must be 5 finite numbers"),
-        ({"target_acceptance": 1.0}, "need 0 < target_acceptance < 1"),
+        ({"target_accept": 1.0}, "need 0 < target_accept < 1"),
         ({"step_size": -1.0}, "a positive step_size"),
         ({"max_depth": 0}, "max_depth must be an integer >= 1"),
         ({"inverse_metric": np.ones(5)}, "needs adapt_metric=True"),

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_flag
 from pymc_ext.variational.core.posterior import Posterior
 
 Callback = Callable[..., object]  # callback(approx, losses, i), as PyMC's own loop calls it
@@ -68,6 +69,7 @@ class Monitor:
         progressbar: bool,
         show: Callable[[Posterior], None] = lambda q: None,
     ) -> None:
+        require_flag("progressbar", progressbar)
         self.approx, self.callbacks, self.first, self.show = approx, callbacks, first, show
         self.stopped = False  # by a callback: what comes after it stops at once
         self._losses: list[float] = []

@@ -118,17 +118,10 @@ class AlgorithmVI(RefusesKeywords, Inference):
         ``score=False`` keeps no loss history. ValueError where the model of the context is not
         that of the family; ``model=`` of :func:`pymc.fit` does not reach an instance.
         """
-        if "rows" in unsupported:
-            raise TypeError(
-                f"{type(self).__name__} takes no rows of a file: fit px.ViperVI or px.JaakkolaVI "
-                "where the model is a logistic regression; else give the model's pm.Data the rows, "
-                "or a pm.Minibatch of them to px.BernsteinVI or px.MonteCarloVI"
-            )
         if unsupported:
-            raise TypeError(
-                f"{type(self).__name__}.fit optimises deterministically and does not take "
-                f"{sorted(unsupported)}: these belong to PyMC's stochastic loop"
-            )
+            from pymc_ext.variational.plugin.fit_keywords import refuse_fit_keywords
+
+            refuse_fit_keywords(self, unsupported)
         if pm.Model.get_context(error_if_none=False) not in (None, self.approx.model):
             raise ValueError(
                 f"{type(self).__name__} was made for another model than the one of this "

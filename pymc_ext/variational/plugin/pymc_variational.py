@@ -7,7 +7,7 @@ file imports that package. To use another of its names in a family, add it here.
 from pymc.variational.inference import Inference
 from pymc.variational.minibatch_rv import MinibatchRandomVariable, get_scaling
 from pymc.variational.operators import KL
-from pymc.variational.opvi import Approximation, Group, node_property
+from pymc.variational.opvi import Approximation, Group, ObjectiveFunction, node_property
 
 __all__ = [
     "KL",
@@ -15,6 +15,7 @@ __all__ = [
     "Group",
     "Inference",
     "MinibatchRandomVariable",
+    "ObjectiveFunction",
     "get_scaling",
     "node_property",
 ]

@@ -146,7 +146,7 @@ class Puppeteer:
         depth = self.depth if transport is not None else 3
         self.starts.append(start)
         self.scales.append(scale)
-        diverges = options.target_acceptance < self.diverges_below
+        diverges = options.target_accept < self.diverges_below
         self.made.append(Told(density.dimension, offset, self.steps, depth,
                               np.random.default_rng(seed), self.wait, diverges))  # fmt: skip
         return self.made[-1]

@@ -281,7 +281,7 @@ def test_coordinates_of_no_law_are_refused(root):
         ({"budget": 1e6}, "budget must be an integer"),
         ({"chains": 1}, "chains must be an integer >= 2"),
         ({"max_depth": True}, "max_depth must be an integer"),
-        ({"target_acceptance": 1.0}, "between 0 and 1, got 1"),
+        ({"target_accept": 1.0}, "between 0 and 1, got 1"),
     ],
 )
 def test_bad_options_are_named(options, words):

@@ -449,6 +449,8 @@ def test_other_arguments_of_fit():
             fit(normals(), **bad)
     with pytest.raises(TypeError, match="does not take"):
         fit(normals(), tf_n_mc=3)
+    with pytest.raises(TypeError, match=r"fit takes no bakend=: did you mean backend="):
+        fit(normals(), bakend="jax")
 
 
 def test_fixed_draws_make_the_fit_deterministic():

@@ -336,6 +336,12 @@ def test_other_bad_input_is_refused(model, approx):
         approx.log_q(np.zeros((2, 2)))
     with pytest.raises(TypeError, match="does not take \\['obj_optimizer'\\]"):
         AlgorithmVI(Halving(), model=model).fit(1, obj_optimizer=pm.adam())
+    with pytest.raises(TypeError, match=r"fit takes no calbacks=: did you mean callbacks="):
+        AlgorithmVI(Halving(), model=model).fit(1, calbacks=[])
+    with pytest.raises(TypeError, match=r"fit takes no draws=: give them to approx.sample"):
+        AlgorithmVI(Halving(), model=model).fit(1, draws=100)
+    with pytest.raises(TypeError, match="progressbar must be True or False, got 'no'"):
+        AlgorithmVI(Halving(), model=model).fit(1, progressbar="no")
     with pytest.raises(ValueError, match="n must be an integer >= 0, got -1"):
         AlgorithmVI(Halving(), model=model).fit(-1)
     with pytest.raises(TypeError, match="call fit before refine"):
