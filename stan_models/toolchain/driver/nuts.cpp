@@ -24,7 +24,7 @@ extern "C" {
 // inverse_metric: length D, the diagonal to start from, or null for ones.
 struct ext_nuts_settings {
   unsigned int seed, chain;
-  double step_size, target_accept;
+  double step_size, target_acceptance;
   int max_depth, adapt_metric;
   const double* inverse_metric;
 };
@@ -73,7 +73,7 @@ struct Chain final : ext_chain {
     sampler.set_max_depth(s.max_depth);
     auto& adaptation = sampler.get_stepsize_adaptation();
     adaptation.set_mu(std::log(10 * s.step_size));
-    adaptation.set_delta(s.target_accept);
+    adaptation.set_delta(s.target_acceptance);
     adaptation.set_gamma(gamma_);
     adaptation.set_kappa(kappa);
     adaptation.set_t0(t0);
