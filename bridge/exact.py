@@ -79,6 +79,7 @@ def exact_answer(
     progressbar: bool,
     improper: str | None = None,
     attempts: Sequence[Attempt] = (),
+    basin: TransportMap | None = None,
 ) -> Exact:
     """Chains until their ESS is enough, from q and from every mode that is known.
 
@@ -101,6 +102,8 @@ def exact_answer(
         Why the posterior looks improper, which is the first doubt of chains that fail as well.
     attempts
         Those before, whose reasons are not said again.
+    basin
+        q of one mode, in which chains run where all are images of that one.
 
     Raises
     ------
@@ -110,7 +113,7 @@ def exact_answer(
     why = _no_sampler(problem)
     if why is None:
         try:
-            found = _from_where_it_can(problem, transport, modes, options, seed)
+            found = _from_where_it_can(problem, transport, modes, options, seed, basin)
             if improper is None or not found.doubts:
                 return found
             return replace(found, doubts=(improper, *found.doubts))
@@ -128,7 +131,7 @@ def exact_answer(
     assert not isinstance(problem, DensityProblem)
     labels = StanDensity.labels if problem.has_program else None
     own = own_draws(problem, draws, options.ess, seed, progressbar, labels)
-    elsewhere = () if modes is None else not_visited(modes, problem.target, own.idata, seed)
+    elsewhere = () if modes is None else not_visited(modes, problem.target, own.idata, seed, basin)
     doubts = (*elsewhere, *own.doubts(options.ess))
     advice = own.advice(options.ess)
     if advice is not None:
@@ -142,10 +145,11 @@ def _from_where_it_can(
     modes: MissedMass | None,
     options: Sampling,
     seed: int,
+    basin: TransportMap | None,
 ) -> Exact:
     """Chains from q and the modes; from random starts where log p̃ is flat or undefined there."""
     try:
-        return _warm(problem, transport, modes, options, seed)
+        return _warm(problem, transport, modes, options, seed, basin=basin)
     except DensityError:
         if transport is None and modes is None:
             raise
@@ -154,7 +158,7 @@ def _from_where_it_can(
     if modes is None:
         return found
     assert isinstance(found.draws, NamedDraws)
-    elsewhere = not_visited(modes, problem.target, found.draws.inference_data(), seed)
+    elsewhere = not_visited(modes, problem.target, found.draws.inference_data(), seed, basin)
     return replace(found, doubts=(*elsewhere, *found.doubts))
 
 
@@ -216,9 +220,10 @@ def _warm(
     seed: int,
     fall_back: bool = True,
     hierarchy: TransportMap | None = None,
+    basin: TransportMap | None = None,
 ) -> Exact:
     target = problem.target
-    found = sampled(target, transport, modes, options, seed, fall_back, hierarchy)
+    found = sampled(target, transport, modes, options, seed, fall_back, hierarchy, basin)
     on = "Stan's NUTS" if found.sampler == StanNUTS.name else found.sampler
     how = "in the approximation's coordinates" if found.in_map else "with its own adaptation"
     verdict = f"{on} {how}: {found.theta.shape[0]} chains, {found.stop_reason}"

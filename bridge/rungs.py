@@ -140,7 +140,7 @@ def _of_chains(search: Search, options: Sampling, progressbar: bool) -> Advice:
         last = exact_answer(
             search.problem, search.coordinates, search.modes, search.within(options),
             draws=search.draws, seed=search.seed, progressbar=progressbar,
-            improper=search.improper, attempts=search.attempts,
+            improper=search.improper, attempts=search.attempts, basin=search.basin,
         )  # fmt: skip
     except EXPECTED_FAILURES as error:
         raise NoAnswerError(str(error), tuple(search.attempts)) from error

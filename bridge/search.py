@@ -67,6 +67,8 @@ class Search:
         Whether the last one may be taken for the posterior.
     modes
         Outside an approximation that looked good, or outside the best of those that did not.
+    basin
+        q of the fit of highest ELBO that has coordinates: of one mode where there are several.
     law
         Along what governs others' scales, of the last fit that found one.
     open_end
@@ -90,10 +92,12 @@ class Search:
         self.weights: Array = np.empty(0)
         self.of_found: Attempt | None = None
         self.modes: MissedMass | None = None
+        self.basin: TransportMap | None = None
         self.law: LawAlong | None = None
         self.open_end: str | None = None
         self.trusted = False
         self._elbo, self._log_z = -np.inf, np.nan  # of `found`
+        self._elbo_of_basin = -np.inf
 
     def attempt(self, method: Method) -> None:
         """Fit, judge by k̂, and look for mass outside before it is trusted.
@@ -110,6 +114,8 @@ class Search:
             outside = None
             if attempt.good:
                 attempt, outside = self._looked_outside(attempt, found, k)
+            if found.transport is not None and attempt.elbo > self._elbo_of_basin:
+                self.basin, self._elbo_of_basin = found.transport, attempt.elbo
             self.law = found.law or self.law
             self.open_end = open_end(found, k.weights) or self.open_end
             self.trusted = attempt.good and outside is None and k.weights is not None

@@ -27,6 +27,7 @@ from pymc_ext.variational.hierarchical.reach import is_of_all, missed_in_scans
 
 if TYPE_CHECKING:
     from bridge.targets.draws import InferenceData
+    from pymc_ext.variational.core.posterior import Posterior
     from pymc_ext.variational.hierarchical.law import LawAlong
 
 __all__ = [
@@ -152,7 +153,7 @@ def missed_by_chains(found: Fit, seed: int) -> tuple[MissedMass | None, int]:
 
 
 def not_visited(
-    modes: MissedMass, target: Target, idata: InferenceData, seed: int
+    modes: MissedMass, target: Target, idata: InferenceData, seed: int, q: Posterior | None = None
 ) -> tuple[str, ...]:
     """:func:`left_behind` of constrained draws."""
     posterior = idata["posterior"]
@@ -161,4 +162,4 @@ def not_visited(
         for name in posterior.data_vars
         if str(name) in target.parameter_names
     }
-    return left_behind(modes, np.asarray(target.unconstrain(flat)), seed)
+    return left_behind(modes, np.asarray(target.unconstrain(flat)), seed, q)

@@ -70,10 +70,13 @@ def sampled(
     seed: int,
     fall_back: bool = True,
     hierarchy: TransportMap | None = None,
+    basin: TransportMap | None = None,
 ) -> Sampled:
     """Chains from q and from every mode that is known outside it.
 
-    ``hierarchy`` is a map that knows who governs whose scale; by default q.
+    ``hierarchy`` is a map that knows who governs whose scale; by default q. ``basin`` is a map of
+    one of several modes: where these are its images, as the labellings of a mixture are, chains run
+    in it alone, and each draw gets one of the orders at random.
 
     They are not trusted where they have left one behind: started in two, all may drift to one, and
     agree; nor where they miss a tail of what governs others' scales.
@@ -86,16 +89,33 @@ def sampled(
     from pymc_ext.sampling.tails import with_tails
 
     hierarchy = transport if hierarchy is None else hierarchy
-    if modes is not None and not hasattr(transport, "inverse"):
+    images = None
+    if modes is not None and basin is not None:
+        from pymc_ext.sampling.images import images_among
+
+        images = images_among(modes, target, basin, seed)
+    if images is not None:
+        transport = hierarchy = basin
+        modes = images.others
+    places = None if modes is None or not modes.matters else modes.places[:MOST_IN_MODES]
+    if places is not None and not hasattr(transport, "inverse"):
         transport = None  # chains that start in other modes need their places in v
     if find_spec("nutpie") is None and not takes(target.density, transport):
         transport = None  # Stan's sampler, which is all there is, does not know these coordinates
+    if places is not None and transport is None and basin is not None:
+        middle = basin.forward(np.zeros((1, basin.latent_dimension)))[0]
+        places = np.concatenate([middle, places])  # random starts may all leave that mode
     found = sample(
         target.density, transport, sampler_for(target.density, transport), options, seed=seed,
-        extra_starts=None if modes is None else modes.places[:MOST_IN_MODES],
-        constrain=target.constrain, fall_back=fall_back,
+        extra_starts=places, constrain=target.constrain, fall_back=fall_back,
+        fold=None if images is None else images.symmetry.one_order,
     )  # fmt: skip
-    return with_tails(through_modes(found, modes, seed), target.density, hierarchy)
+    found = through_modes(found, modes, seed)
+    if (
+        images is not None
+    ):  # before a look at tails: a scan along a coordinate meets the other modes
+        found = images.of_all(found, seed)
+    return with_tails(found, target.density, hierarchy)
 
 
 @dataclass(frozen=True)
@@ -135,7 +155,7 @@ class WarmNUTS:
         if modes is not None and not modes.matters:
             modes = None
         transport = None if q is None else as_transport(q)
-        found = sampled(target, transport, modes, self.options, seed)
+        found = sampled(target, transport, modes, self.options, seed, basin=transport)
         spent = effort.spent()
         return Fit(
             target=target,

@@ -12,7 +12,7 @@ from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.density.check import DensityError
 from pymc_ext.interrupts import Interrupts
 from pymc_ext.maths.types import Array
-from pymc_ext.sampling.blocks import Chains, Constrain
+from pymc_ext.sampling.blocks import Chains, Constrain, Fold
 from pymc_ext.sampling.diagnostics import ENERGY_FMI_LEAST, TRANSITIONS_TO_TELL, Diagnostics
 from pymc_ext.sampling.options import START_RADIUS, START_TRIES, Sampling
 from pymc_ext.sampling.progress import now
@@ -71,6 +71,7 @@ class SamplingRun:
     options: Sampling
     constrain: Constrain | None
     rng: np.random.Generator
+    fold: Fold | None = None
     interrupts: Interrupts = field(default_factory=Interrupts)
     given_up: int = 0  # gradients of an attempt whose draws are not used
     notes: tuple[str, ...] = ()
@@ -92,8 +93,11 @@ class SamplingRun:
             for start in starts
         ]  # fmt: skip
         now(f"NUTS: {len(made)} chains warm up")
-        self.made.append(Chains(made, self.density, transport, self.constrain, self.interrupts))
-        return self.made[-1]
+        chains = Chains(
+            made, self.density, transport, self.constrain, self.interrupts, self.fold
+        )  # fmt: skip
+        self.made.append(chains)
+        return chains
 
     def spent(self, chains: Chains) -> int:
         """Gradients so far."""

@@ -21,6 +21,7 @@ Answer = TypeVar("Answer")
 LOOK = 0.1  # seconds between looks at what a warm-up has spent
 LAST = 10  # transitions of a warm-up whose trajectories are as long as those after it
 Constrain = Callable[[Array], Mapping[str, NDArray]]  # θ (N, D) -> values by name, (N, *shape)
+Fold = Callable[[Array], Array]  # θ (N, D) -> images of the same density, (N, D)
 
 
 class Chains:
@@ -38,6 +39,9 @@ class Chains:
         What else must have its ESS: values of θ by name.
     interrupts
         Notes Ctrl-C, which Python may have raised where nobody hears it, as in a ``__del__``.
+    fold
+        Puts draws into one of the orders of labels that log p̃ does not tell apart; they are kept
+        and judged so.
     """
 
     def __init__(
@@ -47,9 +51,10 @@ class Chains:
         transport: TransportMap | None = None,
         constrain: Constrain | None = None,
         interrupts: Interrupts | None = None,
+        fold: Fold | None = None,
     ) -> None:
         self.chains, self.density, self.transport = list(chains), density, transport
-        self.constrain, self.interrupts = constrain, interrupts
+        self.constrain, self.interrupts, self.fold = constrain, interrupts, fold
         self.interrupted = False
         self.warm_up_gradients, self.steps = 0, 1.0  # steps: mean of the last transitions
         D, M = int(density.dimension), len(self.chains)
@@ -87,6 +92,7 @@ class Chains:
         new = np.stack([block.points[:made] for block in blocks])
         flat = new.reshape(-1, new.shape[-1])
         theta = flat if self.transport is None else self.transport.forward(flat)[0]
+        theta = theta if self.fold is None else self.fold(theta)
         lp = self.density.log_density(theta)
         derived = {} if self.constrain is None else scalars(self.constrain(theta), new.shape[:2])
         self._judged = None

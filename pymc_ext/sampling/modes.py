@@ -46,11 +46,13 @@ def modes_outside(density: Density, q: Posterior, random_seed: int | None) -> Mi
     return mass_outside(counted, theta, log_p, log_density, fresh.log_marginal_is, rng, along)
 
 
-def through_modes(found: Sampled, modes: MissedMass | None, seed: int | None) -> Sampled:
+def through_modes(
+    found: Sampled, modes: MissedMass | None, seed: int | None, q: Posterior | None = None
+) -> Sampled:
     """The answer of chains that started in q and in ``modes``, with what these make of it.
 
-    A doubt where chains have hardly been in one, or where all together are not to be trusted; else
-    a note.
+    A doubt where chains have hardly been in one, or in q, or where all together are not to be
+    trusted; else a note.
     """
     if modes is None or not modes.matters:
         return found
@@ -61,14 +63,16 @@ def through_modes(found: Sampled, modes: MissedMass | None, seed: int | None) ->
             f"is not known: {ONE_MODE}, or compare the chains",
         )
     else:
-        doubts = left_behind(modes, found.theta.reshape(-1, found.theta.shape[-1]), seed)
+        doubts = left_behind(modes, found.theta.reshape(-1, found.theta.shape[-1]), seed, q)
     if doubts:
         return replace(found, trusted=False, reasons=(*doubts, *found.reasons))
     return replace(found, notes=(*found.notes, said))
 
 
-def left_behind(modes: MissedMass, theta: Array, seed: int | None) -> tuple[str, ...]:
-    """A sentence where chains have hardly a draw (N, D) in a mode that is known.
+def left_behind(
+    modes: MissedMass, theta: Array, seed: int | None, q: Posterior | None = None
+) -> tuple[str, ...]:
+    """A sentence where chains have hardly a draw (N, D) in a mode that is known, that of q too.
 
     Chains that start there and all drift to one mode agree: R̂ then says nothing of the others.
     """
@@ -81,10 +85,22 @@ def left_behind(modes: MissedMass, theta: Array, seed: int | None) -> tuple[str,
         for basin, share in zip(counting, shares, strict=True)
         if not is_visited(basin, theta, rng, share)
     ]
-    if not unseen:
-        return ()
-    missed = replace(modes, basins=tuple(unseen))
-    return (f"there is mass that chains hardly visited: {missed.mode}; {ONE_MODE}",)
+    if unseen:
+        missed = replace(modes, basins=tuple(unseen))
+        return (f"there is mass that chains hardly visited: {missed.mode}; {ONE_MODE}",)
+    log_density = getattr(q, "log_density", None)
+    if log_density is not None and counting:
+        with np.errstate(all="ignore"):
+            elsewhere = np.max([basin.q.log_density(theta) for basin in counting], axis=0)
+            of_q = np.mean(log_density(theta) >= elsewhere)
+        if not of_q >= SELDOM * (1 - shares.sum()):
+            most = np.argsort(-np.abs(theta.mean(axis=0) - modes.mean) / modes.std)[:3]
+            where = ", ".join(f"{modes.names[i]} = {modes.mean[i]:.3g}" for i in most)
+            return (
+                "there is mass that chains hardly visited: that of the approximation, around "
+                f"{where}; {ONE_MODE}",
+            )
+    return ()
 
 
 def is_visited(

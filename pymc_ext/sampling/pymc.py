@@ -137,7 +137,7 @@ def sample(
             extra_starts=_with_modes(extra_starts, modes, approx.density.dimension),
         )  # fmt: skip
     found = with_tails(
-        through_modes(found, modes, random_seed), approx.density, as_transport(approx.q)
+        through_modes(found, modes, random_seed, approx.q), approx.density, as_transport(approx.q)
     )
     if not found.trusted:
         logger.warning("%s", found.verdict)

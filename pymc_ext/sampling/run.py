@@ -9,7 +9,7 @@ import numpy as np
 from pymc_ext.density import CountedDensity, Density, TransportMap
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling import attempts
-from pymc_ext.sampling.blocks import Chains, Constrain
+from pymc_ext.sampling.blocks import Chains, Constrain, Fold
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
@@ -40,6 +40,7 @@ def sample(
     extra_starts: Array | None = None,
     constrain: Constrain | None = None,
     fall_back: bool = True,
+    fold: Fold | None = None,
 ) -> Sampled:
     r"""Draw from p̃ by NUTS in the coordinates of an approximation.
 
@@ -68,6 +69,9 @@ def sample(
         θ (N, D) -> values by name, (N, *shape): quantities that must have their ESS too.
     fall_back
         False: where the map does not serve the run ends, for who has run the sampler without one.
+    fold
+        θ (N, D) -> images under changes that leave p as it is, the same for all images of one
+        point, as :meth:`.symmetry.Symmetry.one_order`: draws are judged, and handed back, so.
 
     Returns
     -------
@@ -98,7 +102,7 @@ def sample(
     begin, counted = time.perf_counter(), CountedDensity(density)
     compiled = counted.clock.seconds
     rng = np.random.default_rng(seed)
-    run = attempts.SamplingRun(counted, sampler, options or Sampling(), constrain, rng)
+    run = attempts.SamplingRun(counted, sampler, options or Sampling(), constrain, rng, fold)
     try:
         with run.interrupts, threads_for(counted.dimension):
             chains, why = _attempts(run, transport, extra_starts, fall_back)

@@ -23,7 +23,7 @@ from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity, DensityError
 from pymc_ext.sampling import attempts
 from pymc_ext.sampling.heavy import Heavy
-from pymc_ext.sampling.modes import left_behind
+from pymc_ext.sampling.modes import left_behind, modes_outside
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.missed_mass import Basin, MissedMass, mass_outside
@@ -501,7 +501,30 @@ def test_chains_that_all_left_a_known_mode_are_not_trusted() -> None:
     assert modes.matters
     (doubt,) = left_behind(modes, draws[first], seed=1)
     assert doubt.startswith("there is mass that chains hardly visited: a mode at theta[")
-    assert left_behind(modes, draws, seed=1) == ()
+    assert left_behind(modes, draws, seed=1, q=q) == ()
+    (doubt,) = left_behind(modes, draws[~first], seed=1, q=q)
+    assert doubt.startswith("there is mass that chains hardly visited: that of the approximation")
+    assert left_behind(modes, draws[~first], seed=1) == ()  # where nobody knows of it
+
+
+def test_chains_without_coordinates_start_in_every_mode(monkeypatch) -> None:
+    """From random starts all four may end in one of two modes, as those of a factor model did."""
+    density = ZOO["modes-2-far"].make()
+    draws = density.draws(2_000, np.random.default_rng(1))
+    q = Gaussian.of_draws(draws[density.mode_of(draws) == 0])
+    modes = modes_outside(density, q, 1)
+    given = {}
+
+    def recorded(*args, **options):
+        given.update(options)
+        raise RuntimeError("enough")
+
+    monkeypatch.setattr("pymc_ext.sampling.run.sample", recorded)
+    with pytest.raises(RuntimeError, match="enough"):
+        sampled(as_problem(density, None).target, None, modes, Sampling(), 1, basin=q)
+    at = given["extra_starts"]
+    np.testing.assert_allclose(at[0], q.mean)
+    np.testing.assert_array_equal(density.mode_of(at), [0, 1])
 
 
 def test_modes_of_a_later_search_are_known_too() -> None:

@@ -1,0 +1,90 @@
+"""Modes that are images of one: chains in that one, and an image at random of each draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pymc_ext.density import TransportMap
+from pymc_ext.maths.types import Array
+from pymc_ext.sampling.result import Sampled
+from pymc_ext.sampling.symmetry import Named, Symmetry, find_symmetry
+from pymc_ext.variational.gaussian.missed_mass import SEARCHED, Basin, MissedMass
+from pymc_ext.variational.gaussian.outside import edge_of, is_outside
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+
+__all__ = ["Images", "images_among"]
+
+BROKEN = (
+    "chains met points whose log density changes with the order of labels, or the sign, that it "
+    "does not depend on elsewhere"
+)
+
+
+@dataclass(frozen=True)
+class Images:
+    """What is left to sample where modes are images of one.
+
+    Parameters
+    ----------
+    symmetry
+        The changes that make them.
+    others
+        Modes that are none, each in the order of labels of the one.
+    """
+
+    symmetry: Symmetry
+    others: MissedMass
+
+    @property
+    def places(self) -> Array | None:
+        """Middles of the other modes that matter (M, D); None where there are none."""
+        return self.others.places if self.others.matters else None
+
+    def of_all(self, found: Sampled, seed: int) -> Sampled:
+        """The answer of chains in one mode, each draw with an image at random."""
+        theta = found.theta
+        rng = np.random.default_rng([seed, 5])
+        flat = self.symmetry.at_random(theta.reshape(-1, theta.shape[-1]), rng)
+        if not self.symmetry.is_kept(flat, found.lp.ravel()):
+            return replace(found, trusted=False, reasons=(BROKEN, *found.reasons))
+        said = (
+            f"the posterior does not depend on {self.symmetry}: chains are judged in one of "
+            f"{self.symmetry.order} modes that are images of each other, and each draw is in one "
+            "of these at random"
+        )
+        return replace(found, theta=flat.reshape(theta.shape), notes=(*found.notes, said))
+
+
+def images_among(modes: MissedMass, target: Named, basin: TransportMap, seed: int) -> Images | None:
+    """Which known modes are images of the one that ``basin`` covers; None where none is.
+
+    Parameters
+    ----------
+    modes
+        Outside q.
+    target
+        The posterior.
+    basin
+        q of one mode, with its log density.
+    seed
+        Of q's draws.
+    """
+    log_density = getattr(basin, "log_density", None)
+    if log_density is None or not hasattr(basin, "inverse"):
+        return None
+    rng = np.random.default_rng([seed, 4])
+    theta, log_q = basin.forward(rng.standard_normal((SEARCHED, basin.latent_dimension)))
+    symmetry = find_symmetry(target, theta, np.array([mode.q.mean for mode in modes.basins]))
+    if symmetry is None:
+        return None
+    others, edge = list[Basin](), edge_of(log_q)
+    for mode in modes.basins:
+        points = mode.q.forward(rng.standard_normal((SEARCHED, mode.q.latent_dimension)))[0]
+        points = symmetry.one_order(points)
+        if is_outside(points, log_density, edge):
+            others.append(replace(mode, q=Gaussian.of_draws(points)))
+    if len(others) == len(modes.basins):
+        return None
+    return Images(symmetry, replace(modes, basins=tuple(others)))
