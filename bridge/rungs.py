@@ -91,7 +91,7 @@ def _approximations(
     if search.endless or search.open_end:
         return
     if not search.trusted and search.looks_elsewhere():
-        yield partial(search.attempt, search.basins())
+        yield partial(search.attempt, search.images() or search.basins())
     if not search.trusted and density:
         yield partial(search.attempt, METHODS[FLOW])
 

@@ -12,6 +12,7 @@ from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted, is_expected
 from bridge.measures.khat import KHat, pareto_khat
 from bridge.measures.limits import KHAT_WITHOUT_MEAN
 from bridge.methods.families import FittedBy
+from bridge.methods.images import IMAGES, images_of
 from bridge.methods.method import Fit, Method
 from bridge.methods.problems import GivenProblem, ModelProblem
 from bridge.methods.table import METHODS
@@ -19,6 +20,7 @@ from bridge.trust import forgotten, missed, open_end, short_tails
 from pymc_ext.density import DensityError, TransportMap
 from pymc_ext.density.check import NoGradientError
 from pymc_ext.maths.types import Array
+from pymc_ext.sampling.images import images_among
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import NORMAL_KURTOSIS, in_words, nuts_gradients
 from pymc_ext.sampling.progress import now
@@ -67,8 +69,8 @@ class Search:
         Whether the last one may be taken for the posterior.
     modes
         Outside an approximation that looked good, or outside the best of those that did not.
-    basin
-        q of the fit of highest ELBO that has coordinates: of one mode where there are several.
+    of_one_mode
+        The fit of highest ELBO that has coordinates, where there are several modes.
     law
         Along what governs others' scales, of the last fit that found one.
     open_end
@@ -92,12 +94,12 @@ class Search:
         self.weights: Array = np.empty(0)
         self.of_found: Attempt | None = None
         self.modes: MissedMass | None = None
-        self.basin: TransportMap | None = None
+        self.of_one_mode: Fit | None = None
         self.law: LawAlong | None = None
         self.open_end: str | None = None
         self.trusted = False
         self._elbo, self._log_z = -np.inf, np.nan  # of `found`
-        self._elbo_of_basin = -np.inf
+        self._elbo_of_one = -np.inf
 
     def attempt(self, method: Method) -> None:
         """Fit, judge by k̂, and look for mass outside before it is trusted.
@@ -114,8 +116,8 @@ class Search:
             outside = None
             if attempt.good:
                 attempt, outside = self._looked_outside(attempt, found, k)
-            if found.transport is not None and attempt.elbo > self._elbo_of_basin:
-                self.basin, self._elbo_of_basin = found.transport, attempt.elbo
+            if found.transport is not None and attempt.elbo > self._elbo_of_one:
+                self.of_one_mode, self._elbo_of_one = found, attempt.elbo
             self.law = found.law or self.law
             self.open_end = open_end(found, k.weights) or self.open_end
             self.trusted = attempt.good and outside is None and k.weights is not None
@@ -195,6 +197,14 @@ class Search:
             self.attempts[-1] = replace(last, search_gradients=last.search_gradients + cost)
         return self.modes is not None and BASINS not in {a.method for a in self.attempts}
 
+    def images(self) -> Method | None:
+        """The fit of one mode for all modes that are known, where these are its images."""
+        fit, basin = self.of_one_mode, self.basin
+        if fit is None or fit.log_q is None or basin is None or self.modes is None:
+            return None
+        found = images_among(self.modes, fit.target, basin, self.seed)
+        return None if found is None or found.others.matters else images_of(fit, found.symmetry)
+
     def basins(self) -> Method:
         """A map for every basin: the best so far and what is known outside it are the first."""
         method = METHODS[BASINS]
@@ -229,7 +239,9 @@ class Search:
     def weighs_basins(self) -> bool:
         """Whether the best fit covers several basins, and its weights have a mean at least."""
         best = self.of_found
-        return best is not None and best.method == BASINS and best.khat < KHAT_WITHOUT_MEAN
+        if best is None or best.method not in (BASINS, IMAGES):
+            return False
+        return best.khat < KHAT_WITHOUT_MEAN
 
     def within(self, options: Sampling) -> Sampling:
         """Options of chains, with a budget by what they are predicted to take where every fit ran
@@ -237,6 +249,11 @@ class Search:
         if self.improper is None or self.found is not None or self.predicted is None:
             return options
         return replace(options, budget=min(options.budget, PATIENCE * self.predicted))
+
+    @property
+    def basin(self) -> TransportMap | None:
+        """q of one mode."""
+        return None if self.of_one_mode is None else self.of_one_mode.transport
 
     @property
     def coordinates(self) -> TransportMap | None:

@@ -73,7 +73,7 @@ def forgotten(found: Fit, modes: MissedMass, seed: int) -> MissedMass | None:
     What each is worth is known beside an earlier approximation only, of one mode of many perhaps.
     """
     rng = np.random.default_rng([seed, 5])
-    theta = found.theta.reshape(-1, found.theta.shape[-1])
+    theta = found.at_random(found.theta.reshape(-1, found.theta.shape[-1]), seed)
     left = [
         basin
         for basin in modes.basins

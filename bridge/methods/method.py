@@ -18,6 +18,7 @@ from pymc_ext.maths.types import Array
 if TYPE_CHECKING:
     import pymc as pm
 
+    from pymc_ext.sampling.symmetry import Symmetry
     from pymc_ext.variational.hierarchical.law import LawAlong
     from stan_models import StanProgram
     from stan_models.density import Data
@@ -102,6 +103,9 @@ class Fit:
     law
         Along what governs others' scales, as a hierarchical map knows it, whose tails the weights
         reach; None where there is none.
+    symmetry
+        Changes of labels and signs that leave log p̃ as it is, where the draws are of one mode of
+        several that are its images: :meth:`at_random` puts them into all.
     transport
         θ = T(v) of q, in whose coordinates NUTS can run; None where q has no pullback.
     seconds
@@ -132,6 +136,7 @@ class Fit:
     log_q: LogDensity | None = None
     proposal: WeightedDraws | None = None
     law: LawAlong | None = None
+    symmetry: Symmetry | None = None
     transport: TransportMap | None = None
     compile_seconds: float | None = None
     density_evaluations: int | None = None
@@ -148,6 +153,15 @@ class Fit:
         if self.proposal is not None or self.lq is None:
             return self.proposal
         return WeightedDraws(self.theta, self.lp, self.lq, self.log_q)
+
+    def at_random(self, theta: Array, seed: int) -> Array:
+        """Draws of this fit, each in any of the modes that are images of its own, (..., D) ->
+        (..., D), unconstrained."""
+        if self.symmetry is None:
+            return theta
+        flat = theta.reshape(-1, theta.shape[-1])
+        rng = np.random.default_rng([seed, 6])
+        return self.symmetry.at_random(flat, rng).reshape(theta.shape)
 
 
 RunMethod = Callable[[Problem, int, int], Fit]

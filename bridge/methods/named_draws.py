@@ -114,7 +114,7 @@ def resampled(
     rows = systematic(weights.ravel(), draws, rng).reshape(chains, -1)
     own = found.weighted
     assert own is not None, "draws of a sampler have no weights"
-    theta = own.theta.reshape(-1, own.theta.shape[-1])[rows]
+    theta = found.at_random(own.theta.reshape(-1, own.theta.shape[-1])[rows], seed)
     return _named(problem, found.target, theta, {"lp": own.lp.ravel()[rows]}, seed)
 
 
@@ -162,7 +162,7 @@ def weighted(problem: Problem, found: Fit, weights: np.ndarray, seed: int) -> Na
     with np.errstate(divide="ignore"):  # a draw outside the support has no weight
         log_weights = np.log(weights.ravel())
     logs = {"lp": own.lp.ravel(), "lq": own.lq.ravel(), "log_weight": log_weights}
-    theta = own.theta.reshape(1, -1, own.theta.shape[-1])
+    theta = found.at_random(own.theta.reshape(1, -1, own.theta.shape[-1]), seed)
     return _named(problem, found.target, theta, {k: x[None] for k, x in logs.items()}, seed)
 
 

@@ -146,8 +146,9 @@ class Symmetry:
         return images[nearest, np.arange(len(theta))]
 
     def at_random(self, theta: Array, rng: np.random.Generator) -> Array:
-        """Of each point (N, D) an image at random; itself on an edge of the support."""
-        chosen = rng.integers(self.order, size=len(theta))
+        """Of each point (N, D) an image at random, of all as many; itself on an edge of the
+        support."""
+        chosen = rng.permutation(np.arange(len(theta)) % self.order)
         image = self.images(theta)[chosen, np.arange(len(theta))]
         return np.where(np.isfinite(image).all(axis=1, keepdims=True), image, theta)
 
