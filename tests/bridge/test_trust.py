@@ -17,7 +17,7 @@ from bridge.exact import exact_answer
 from bridge.methods.problems import DensityProblem, ModelProblem, as_problem
 from bridge.methods.table import METHODS
 from bridge.methods.warm_nuts import sampled
-from bridge.search import Search
+from bridge.search import Search, of_several_modes
 from bridge.trust import forgotten
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity, DensityError
@@ -527,6 +527,22 @@ def test_chains_without_coordinates_start_in_every_mode(monkeypatch) -> None:
     at = given["extra_starts"]
     np.testing.assert_allclose(at[0], q.mean)
     np.testing.assert_array_equal(density.mode_of(at), [0, 1])
+
+
+def test_several_modes_without_a_proposal_are_held_to_more() -> None:
+    """Their weights are good below k̂ .5, or where they hardly differ."""
+    search = Search(as_problem(ZOO["modes-1"].make(), None), 0.7, 400, 1, 20_000, 4_000, 1)
+    search.attempt(METHODS["basins"])
+    good = replace(search.attempts[0], khat=0.55, good=True)
+    spread = np.concatenate([np.full(50, 3.0), np.full(50, 1.0)]) / 200  # worth 80 of 100
+    alike = np.full(100, 0.01)
+    refused = of_several_modes(good, False, spread)
+    assert not refused.good
+    assert refused.verdict.startswith("refused: k̂ = 0.55 >= 0.5, with no proposal")
+    assert of_several_modes(good, False, alike) is good
+    assert of_several_modes(good, True, spread) is good
+    better = replace(good, khat=0.45)
+    assert of_several_modes(better, False, spread) is better
 
 
 def test_modes_of_a_later_search_are_known_too() -> None:
