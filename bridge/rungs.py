@@ -91,7 +91,11 @@ def _approximations(
     if search.endless or search.open_end:
         return
     if not search.trusted and search.looks_elsewhere():
-        yield partial(search.attempt, search.images() or search.basins())
+        images = search.images()
+        if images is not None:
+            yield partial(search.attempt, images)
+        if not search.trusted and (images is None or search.misses_more):
+            yield partial(search.attempt, search.basins())
     if not search.trusted and density:
         yield partial(search.attempt, METHODS[FLOW])
 

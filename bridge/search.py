@@ -35,6 +35,7 @@ __all__ = ["Search"]
 
 _log = logging.getLogger(__name__)
 UNSEARCHED = "interrupted while mass outside it was looked for"
+MASS_IS_MISSED = "mass is missed"  # as :attr:`.MissedMass.sentence` has it
 BASINS = "basins"  # what is tried where a mode is missed
 # Of predicted gradients, that chains may take on a posterior that looks improper: most take fewer
 # where the posterior is proper, and no number of draws settles an improper one.
@@ -207,6 +208,13 @@ class Search:
             return None
         found = images_among(self.modes, fit.target, basin, self.seed)
         return None if found is None or found.others.matters else images_of(fit, found.symmetry)
+
+    @property
+    def misses_more(self) -> bool:
+        """Whether the last attempt failed, or a search found mass outside it: no chains in its
+        coordinates mend that."""
+        last = self.attempts[-1].verdict
+        return last.startswith("failed") or MASS_IS_MISSED in last
 
     def basins(self) -> Method:
         """A map for every basin: the best so far and what is known outside it are the first."""

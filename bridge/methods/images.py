@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 from bridge.methods.method import Fit, LogDensity, Method, Problem, WeightedDraws
 from pymc_ext.maths.types import Array
+from pymc_ext.sampling.images import BROKEN
 from pymc_ext.sampling.symmetry import Symmetry
 
 __all__ = ["IMAGES", "images_of"]
@@ -65,17 +66,27 @@ class ImagesOf:
         )
 
     def _drawn(self, drawn: WeightedDraws) -> WeightedDraws:
+        """ValueError where log p̃ is another at an image at random of any draw."""
         assert drawn.log_q is not None
         log_q = partial(self._log_q, drawn.log_q)
-        flat = drawn.theta.reshape(-1, drawn.theta.shape[-1])
+        flat, lp = drawn.theta.reshape(-1, drawn.theta.shape[-1]), drawn.lp.ravel()
+        inside = np.isfinite(lp)
+        scattered = self.symmetry.at_random(flat[inside], np.random.default_rng(0))
+        if not self.symmetry.is_kept(scattered, lp[inside]):
+            raise ValueError(BROKEN)
         return replace(drawn, lq=log_q(flat).reshape(drawn.lp.shape), log_q=log_q)
 
     def _log_q(self, log_q: LogDensity, theta: Array) -> Array:
         """log q̄, (N, D) -> (N,)."""
-        images = self.symmetry.images(theta)
-        with np.errstate(all="ignore"):
-            each = log_q(images.reshape(-1, theta.shape[1])).reshape(images.shape[:2])
-        return logsumexp(np.where(np.isnan(each), -np.inf, each), axis=0) - np.log(len(images))
+        parts = list[Array]()
+        for images in self.symmetry.in_parts(theta):
+            flat = images.reshape(-1, theta.shape[1])
+            each, inside = np.full(len(flat), -np.inf), np.isfinite(flat).all(axis=1)
+            with np.errstate(all="ignore"):
+                each[inside] = log_q(flat[inside])
+            by_image = np.where(np.isnan(each), -np.inf, each).reshape(images.shape[:2])
+            parts.append(logsumexp(by_image, axis=0) - np.log(len(images)))
+        return np.concatenate([np.empty(0), *parts])
 
 
 def images_of(fit: Fit, symmetry: Symmetry) -> Method:

@@ -5,20 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import logsumexp
 
-from pymc_ext.density import TransportMap
+from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.maths.types import Array
+from pymc_ext.sampling.modes import left_behind
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.symmetry import Named, Symmetry, find_symmetry
 from pymc_ext.variational.gaussian.missed_mass import SEARCHED, Basin, MissedMass
-from pymc_ext.variational.gaussian.outside import edge_of, is_outside
+from pymc_ext.variational.gaussian.outside import Misses, edge_of
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 __all__ = ["Images", "images_among"]
 
 BROKEN = (
-    "chains met points whose log density changes with the order of labels, or the sign, that it "
-    "does not depend on elsewhere"
+    "log p̃ is the same for other orders of labels, or signs, around one mode, not at all draws: "
+    "the other modes are no images of that one"
 )
 
 
@@ -30,11 +32,14 @@ class Images:
     ----------
     symmetry
         The changes that make them.
+    modes
+        All that are known.
     others
         Modes that are none, each in the order of labels of the one.
     """
 
     symmetry: Symmetry
+    modes: MissedMass
     others: MissedMass
 
     @property
@@ -49,6 +54,9 @@ class Images:
         flat = self.symmetry.at_random(theta.reshape(-1, theta.shape[-1]), rng)
         if not self.symmetry.is_kept(flat, found.lp.ravel()):
             return replace(found, trusted=False, reasons=(BROKEN, *found.reasons))
+        if found.trusted:
+            doubts = left_behind(self.modes, flat, seed, copies=self.symmetry.order)
+            found = replace(found, trusted=not doubts, reasons=doubts)
         said = (
             f"the posterior does not depend on {self.symmetry}: chains are judged in one of "
             f"{self.symmetry.order} modes that are images of each other, and each draw is in one "
@@ -79,12 +87,19 @@ def images_among(modes: MissedMass, target: Named, basin: TransportMap, seed: in
     symmetry = find_symmetry(target, theta, np.array([mode.q.mean for mode in modes.basins]))
     if symmetry is None:
         return None
-    others, edge = list[Basin](), edge_of(log_q)
+    with np.errstate(all="ignore"):
+        log_ratios = target.log_density(theta) - log_q
+    log_z = float(logsumexp(log_ratios[np.isfinite(log_ratios)]) - np.log(len(log_ratios)))
+    missed = Misses(
+        CountedDensity(target.density), log_density, edge_of(log_q), log_z,
+        theta.mean(axis=0), theta.std(axis=0),
+    )  # fmt: skip
+    others = list[Basin]()
     for mode in modes.basins:
         points = mode.q.forward(rng.standard_normal((SEARCHED, mode.q.latent_dimension)))[0]
         points = symmetry.one_order(points)
-        if is_outside(points, log_density, edge):
+        if missed(points):  # outside q, or a spike inside it
             others.append(replace(mode, q=Gaussian.of_draws(points)))
     if len(others) == len(modes.basins):
         return None
-    return Images(symmetry, replace(modes, basins=tuple(others)))
+    return Images(symmetry, modes, replace(modes, basins=tuple(others)))

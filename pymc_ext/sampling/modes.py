@@ -70,16 +70,22 @@ def through_modes(
 
 
 def left_behind(
-    modes: MissedMass, theta: Array, seed: int | None, q: Posterior | None = None
+    modes: MissedMass,
+    theta: Array,
+    seed: int | None,
+    q: Posterior | None = None,
+    copies: int = 1,
 ) -> tuple[str, ...]:
     """A sentence where chains have hardly a draw (N, D) in a mode that is known, that of q too.
+
+    ``copies`` are the images of q's mode, itself with them, known or not.
 
     Chains that start there and all drift to one mode agree: R̂ then says nothing of the others.
     """
     rng = np.random.default_rng(None if seed is None else [seed, 3])
     counting = [basin for basin in modes.basins if basin.matters]
     masses = np.exp([min(basin.log_ratio, MOST_LOG_RATIO) for basin in counting])
-    shares = masses / (1 + masses.sum())
+    shares = masses / max(1 + masses.sum(), copies)
     unseen = [
         basin
         for basin, share in zip(counting, shares, strict=True)

@@ -30,17 +30,23 @@ from typing import Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_ext.density import Density
 from pymc_ext.maths.types import Array
 
 __all__ = ["Change", "Named", "Symmetry", "find_symmetry"]
 
 MOST_IMAGES = 120  # the orders of five labels: every draw is compared with all of its images
 MOST_TRIED = 4096  # changes that are looked at, each for a value of log p̃
-POINTS = 4  # at which log p̃ must be the same
+MOST_LABELS = 5  # of an axis: the orders of six are more than MOST_IMAGES
+# Draws that each part of a change must leave in the support; and at which log p̃ must be the same
+# after it, and after all that changes generate: 100 find what is none on 3 % of the mass.
+POINTS, MORE_POINTS = 4, 100
 APART = 2.0  # sds of a coordinate by which an image of a mode is another: chains mix nearer ones
 MOST_DIMENSIONS = 300  # a volume takes 2 D points
-# Rounding of log p̃ and of a change's volume, the latter by differences with steps of that size.
-SAME_LOG_DENSITY, SAME_VOLUME, STEP = 1e-8, 1e-3, 1e-4
+# Rounding of log p̃, relative and in nats at most; and of a change's volume, with the steps of the
+# differences that tell it.
+SAME_LOG_DENSITY, MOST_ROUNDING, SAME_VOLUME, STEP = 1e-8, 1e-2, 1e-3, 1e-4
+NUMBERS_TOGETHER = 2**20  # of images that are made at once: 8 MB
 SIGN, COMPLEMENT = "sign", "complement"  # x -> −x, x -> 1 − x
 
 Part = TypeVar("Part")
@@ -52,6 +58,10 @@ class Named(Protocol):
     @property
     def parameter_names(self) -> tuple[str, ...]:
         """Of the constrained parameters."""
+
+    @property
+    def density(self) -> Density:
+        """log p̃ with its score."""
 
     def log_density(self, theta: Array) -> Array:
         """log p̃, (N, D) -> (N,)."""
@@ -138,19 +148,48 @@ class Symmetry:
             images.append(_changed(self.target, self.changes[change], images[element]))
         return np.stack(images)
 
+    def in_parts(self, theta: Array) -> Iterator[Array]:
+        """:meth:`images` of some points after the other, (order, n, D) each."""
+        rows = max(1, NUMBERS_TOGETHER // (self.order * theta.shape[1]))
+        return (self.images(theta[n : n + rows]) for n in range(0, len(theta), rows))
+
     def one_order(self, theta: Array) -> Array:
         """Of each point (N, D) the image that is next to the mode's mean, in sds."""
-        images = self.images(theta)
-        distances = (((images - self.mean) / self.sd) ** 2).sum(axis=2)
-        nearest = np.where(np.isnan(distances), np.inf, distances).argmin(axis=0)
-        return images[nearest, np.arange(len(theta))]
+        folded = [theta[:0]]
+        for images in self.in_parts(theta):
+            distances = (((images - self.mean) / self.sd) ** 2).sum(axis=2)
+            nearest = np.where(np.isnan(distances), np.inf, distances).argmin(axis=0)
+            folded.append(images[nearest, np.arange(images.shape[1])])
+        return np.concatenate(folded)
 
     def at_random(self, theta: Array, rng: np.random.Generator) -> Array:
         """Of each point (N, D) an image at random, of all as many; itself on an edge of the
         support."""
         chosen = rng.permutation(np.arange(len(theta)) % self.order)
-        image = self.images(theta)[chosen, np.arange(len(theta))]
-        return np.where(np.isfinite(image).all(axis=1, keepdims=True), image, theta)
+        scattered = theta.copy()
+        for element in range(1, self.order):
+            rows = np.flatnonzero(chosen == element)
+            scattered[rows] = self._element(element, theta[rows])
+        on_edge = ~np.isfinite(scattered).all(axis=1)
+        scattered[on_edge] = theta[on_edge]
+        return scattered
+
+    def _element(self, element: int, theta: Array) -> Array:
+        """One image of each point (N, D)."""
+        if element == 0:
+            return theta
+        before, change = self.words[element - 1]
+        return _changed(self.target, self.changes[change], self._element(before, theta))
+
+    def keeps_all(self, theta: Array) -> bool:
+        """Whether log p̃ is that of points (N, D) at all of their images."""
+        lp = self.target.log_density(theta)
+        theta, lp = theta[np.isfinite(lp)], lp[np.isfinite(lp)]
+        for image in self.images(theta):
+            inside = np.isfinite(image).all(axis=1)
+            if not self.is_kept(image[inside], lp[inside]):
+                return False
+        return True
 
     def is_kept(self, theta: Array, lp: Array) -> bool:
         """Whether images (N, D) have the log p̃ (N,) of what they are images of."""
@@ -187,8 +226,8 @@ def find_symmetry(target: Named, theta: Array, elsewhere: Array | None = None) -
     """
     if theta.shape[1] > MOST_DIMENSIONS:
         return None
-    points = theta[:POINTS]
-    values = _parameters(target, points)
+    points = theta[:MORE_POINTS]
+    values = _parameters(target, theta[:POINTS])
     if elsewhere is not None:
         points = np.concatenate([points, elsewhere])
     tried = list(islice(_tried(target, values), MOST_TRIED + 1))
@@ -212,7 +251,8 @@ def find_symmetry(target: Named, theta: Array, elsewhere: Array | None = None) -
     ]
     changes.sort(key=lambda change: len(change.reflected))  # of two for one element the plainer
     words = _words(target, changes, points[:1])
-    return Symmetry(target, changes, words, mean, sd) if words else None
+    found = Symmetry(target, changes, words, mean, sd)
+    return found if words and found.keeps_all(theta[:MORE_POINTS]) else None
 
 
 def _tried(target: Named, values: Mapping[str, NDArray]) -> Iterator[Change]:
@@ -226,7 +266,7 @@ def _tried(target: Named, values: Mapping[str, NDArray]) -> Iterator[Change]:
         for kind in (SIGN, COMPLEMENT)
     )
     yield from (Change(reflected=some) for some in _choices(signs) if some)
-    lengths = {length for value in values.values() for length in value.shape[1:] if length > 1}
+    lengths = {n for value in values.values() for n in value.shape[1:] if 1 < n <= MOST_LABELS}
     for length in sorted(lengths):
         for pair in combinations(range(length), 2):
             exchanges = [
@@ -287,7 +327,8 @@ def _changed(target: Named, change: Change, theta: Array) -> Array:
 
 def _same(lp: Array, other: Array) -> NDArray[np.bool_]:
     """Whether log densities differ by their rounding alone; NaN differs."""
-    return np.abs(lp - other) <= SAME_LOG_DENSITY * (1 + np.abs(other))
+    rounding = np.minimum(SAME_LOG_DENSITY * (1 + np.abs(other)), MOST_ROUNDING)
+    return np.asarray(np.abs(lp - other) <= rounding)
 
 
 def _log_volume(target: Named, change: Change, point: Array) -> float:

@@ -15,7 +15,7 @@ from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity
-from pymc_ext.sampling.symmetry import find_symmetry
+from pymc_ext.sampling.symmetry import Change, Symmetry, find_symmetry
 
 CENTRES = np.array([-6.0, 0.0, 7.0])
 LOG_Z = np.log(6) + 1.5 * np.log(2 * np.pi)
@@ -73,6 +73,15 @@ def test_a_proposal_is_of_all_images_too_or_left_out(of_one) -> None:
     unknown = replace(unknown, more=lambda draws: unknown)
     found = images_of(unknown, symmetry).run(problem, 2_000, 1)
     assert found.proposal is None and found.more is None
+
+
+def test_images_of_another_log_density_are_refused(of_one) -> None:
+    """A change that is none, of the sign: no draws are handed out."""
+    fit, symmetry, problem = of_one
+    wrong = Change(reflected=(("theta", "sign"),))
+    broken = Symmetry(problem.target, [wrong], [(0, 0)], symmetry.mean, symmetry.sd)
+    with pytest.raises(ValueError, match="the other modes are no images of that one"):
+        images_of(fit, broken).run(problem, 2_000, 1)
 
 
 def test_orders_of_labels_are_trusted_for_the_cost_of_one() -> None:

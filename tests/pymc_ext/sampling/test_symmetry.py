@@ -14,9 +14,10 @@ from bridge.targets.pymc import pymc_target
 from pymc_ext.density import CallableDensity
 from pymc_ext.sampling import symmetry
 from pymc_ext.sampling.images import images_among
-from pymc_ext.sampling.modes import modes_outside
+from pymc_ext.sampling.modes import left_behind, modes_outside
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.symmetry import find_symmetry
+from pymc_ext.variational.gaussian.missed_mass import Basin, MissedMass
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 EXACT = 1e-9
@@ -224,6 +225,66 @@ def test_a_change_that_chains_find_broken_is_not_trusted() -> None:
     assert found.is_kept(found.images(theta)[-1], density.log_density(theta))
     there = one_of(density, [20.0, 20.0])
     assert not found.is_kept(-there, density.log_density(there))
+
+
+def gated():
+    """Two orders of (−6, 6), of which the second is impossible where a third coordinate is > .5."""
+
+    def log_density(x):
+        both = logsumexp(-0.5 * ((x[:, None, :2] - [[-6.0, 6.0], [6.0, -6.0]]) ** 2).sum(2), axis=1)
+        impossible = (x[:, 0] > x[:, 1]) & (x[:, 2] > 0.5)
+        return np.where(impossible, -np.inf, both - 0.5 * x[:, 2] ** 2)
+
+    return DensityTarget(CallableDensity(log_density, lambda x: -x, dimension=3))
+
+
+def test_a_change_that_is_none_on_a_part_of_the_mass_is_seen_by_more_draws() -> None:
+    target = gated()
+    rng = np.random.default_rng(1)
+    theta = np.array([-6.0, 6.0, 0.0]) + rng.standard_normal((500, 3))
+    theta[:4, 2] = -0.5  # where it is one
+    assert find_symmetry(target, theta) is None
+    theta[:, 2] = -np.abs(theta[:, 2])
+    found = find_symmetry(target, theta)
+    assert found.order == 2
+    assert not found.keeps_all(np.array([[-6.0, 6.0, 1.0]]))
+
+
+def test_a_large_log_density_does_not_hide_that_labels_differ() -> None:
+    """Weights of .27 and .73 are a nat of 1e8, eight digits of it."""
+    places, log_w = np.array([[-6.0, 6.0], [6.0, -6.0]]), np.log([0.27, 0.73])
+
+    def log_density(x):
+        squares = ((x[:, None] - places) ** 2).sum(axis=2)
+        return logsumexp(log_w - 0.5 * squares, axis=1) - 1e8
+
+    target = DensityTarget(CallableDensity(log_density, lambda x: -x, dimension=2))
+    assert find_symmetry(target, one_of(target.density, places[0])) is None
+
+
+def test_a_spike_inside_an_image_is_no_image() -> None:
+    places = np.array([[-6.0, 7.0], [7.0, -6.0], [-6.7, 7.5], [7.5, -6.7]])
+    sds, log_w = np.array([1.0, 1.0, 0.01, 0.01]), np.log([0.35, 0.35, 0.15, 0.15])
+
+    def log_density(x):
+        squares = ((x[:, None] - places) ** 2).sum(axis=2) / sds**2
+        return logsumexp(log_w - 2 * np.log(sds) - 0.5 * squares, axis=1)
+
+    density = CallableDensity(log_density, lambda x: -x, dimension=2)
+    basin = Gaussian(places[0], np.eye(2))
+    found = tuple(
+        Basin(Gaussian(place, sd * np.eye(2)), ratio, 0.01, 13.0)
+        for place, sd, ratio in ((places[1], 1.0, 0.0), (places[3], 0.01, -0.85))
+    )
+    names, mean = ("theta[0]", "theta[1]"), basin.mean
+    modes = MissedMass(found, 2, 34, 0, names, mean, np.ones(2))
+    images = images_among(modes, DensityTarget(density), basin, 1)
+    assert images.symmetry.order == 2
+    np.testing.assert_allclose(images.places, [places[2]], atol=0.01)
+    draws = places[0] + np.random.default_rng(1).standard_normal((4_000, 2))
+    both = images.symmetry.at_random(draws, np.random.default_rng(2))
+    (doubt,) = left_behind(modes, both, 1, copies=2)  # of the spike
+    assert "theta[1] = -6.7" in doubt
 
 
 def test_modes_that_are_not_images_are_left_alone() -> None:
