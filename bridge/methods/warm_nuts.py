@@ -110,12 +110,8 @@ def sampled(
         extra_starts=places, constrain=target.constrain, fall_back=fall_back,
         fold=None if images is None else images.symmetry.one_order,
     )  # fmt: skip
-    found = through_modes(found, modes, seed)
-    if (
-        images is not None
-    ):  # before a look at tails: a scan along a coordinate meets the other modes
-        found = images.of_all(found, seed)
-    return with_tails(found, target.density, hierarchy)
+    found = with_tails(through_modes(found, modes, seed, basin), target.density, hierarchy)
+    return found if images is None else images.of_all(found, seed)
 
 
 @dataclass(frozen=True)

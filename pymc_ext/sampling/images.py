@@ -8,7 +8,6 @@ import numpy as np
 from scipy.special import logsumexp
 
 from pymc_ext.density import CountedDensity, TransportMap
-from pymc_ext.maths.types import Array
 from pymc_ext.sampling.modes import left_behind
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.symmetry import Named, Symmetry, find_symmetry
@@ -41,11 +40,6 @@ class Images:
     symmetry: Symmetry
     modes: MissedMass
     others: MissedMass
-
-    @property
-    def places(self) -> Array | None:
-        """Middles of the other modes that matter (M, D); None where there are none."""
-        return self.others.places if self.others.matters else None
 
     def of_all(self, found: Sampled, seed: int) -> Sampled:
         """The answer of chains in one mode, each draw with an image at random."""

@@ -529,6 +529,23 @@ def test_chains_without_coordinates_start_in_every_mode(monkeypatch) -> None:
     np.testing.assert_array_equal(density.mode_of(at), [0, 1])
 
 
+def test_chains_that_all_left_the_approximation_are_not_trusted(monkeypatch) -> None:
+    """All end in the other of two modes, and agree: that of q is asked after too."""
+    needs("nutpie")
+    density = ZOO["modes-2-far"].make()
+    draws = density.draws(4_000, np.random.default_rng(1))
+    first = density.mode_of(draws) == 0
+    q, other = Gaussian.of_draws(draws[first]), draws[~first]
+    modes = modes_outside(density, q, 1)
+    target = as_problem(density, None).target
+    found = sampled(target, Gaussian.of_draws(other), None, Sampling(), 1)
+    assert found.trusted and (density.mode_of(found.theta.reshape(-1, 2)) == 1).all()
+    monkeypatch.setattr("pymc_ext.sampling.run.sample", lambda *_, **options: found)
+    again = sampled(target, q, modes, Sampling(), 1, basin=q)
+    assert not again.trusted
+    assert "hardly visited: that of the approximation" in again.reasons[0]
+
+
 def test_several_modes_without_a_proposal_are_held_to_more() -> None:
     """Their weights are good below k̂ .5, or where they hardly differ."""
     search = Search(as_problem(ZOO["modes-1"].make(), None), 0.7, 400, 1, 20_000, 4_000, 1)

@@ -210,7 +210,7 @@ def test_a_mode_that_is_no_image_has_chains_of_its_own() -> None:
     modes = modes_outside(density, basin, 1)
     images = images_among(modes, target, basin, 1)
     assert images.symmetry.order == 2
-    np.testing.assert_allclose(images.places, [[20.0, 20.0]], atol=1)
+    np.testing.assert_allclose(images.others.places, [[20.0, 20.0]], atol=1)
     found = sampled(target, basin, modes, Sampling(), 1, basin=basin)
     assert found.theta.shape[0] == 5
     assert not found.trusted  # chains do not go between that mode and the two
@@ -280,7 +280,7 @@ def test_a_spike_inside_an_image_is_no_image() -> None:
     modes = MissedMass(found, 2, 34, 0, names, mean, np.ones(2))
     images = images_among(modes, DensityTarget(density), basin, 1)
     assert images.symmetry.order == 2
-    np.testing.assert_allclose(images.places, [places[2]], atol=0.01)
+    np.testing.assert_allclose(images.others.places, [places[2]], atol=0.01)
     draws = places[0] + np.random.default_rng(1).standard_normal((4_000, 2))
     both = images.symmetry.at_random(draws, np.random.default_rng(2))
     (doubt,) = left_behind(modes, both, 1, copies=2)  # of the spike
