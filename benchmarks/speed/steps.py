@@ -5,7 +5,7 @@
 The density is a standard normal, so that all but some hundredths of a millisecond are the step's
 own. ``match`` is a batch of batch and match in a trust region, ``natural`` a natural-gradient step
 on all of a dense covariance, ``map`` a step of a hierarchical map in which one log scale governs
-eight others.
+eight others, and ``averaged`` one in the second half of a block, which keeps moments too.
 """
 
 from __future__ import annotations
@@ -38,10 +38,13 @@ def steps(dimension: int) -> dict[str, Callable[[], float]]:
     scales = np.zeros((dimension, dimension))
     scales[1 : 1 + GOVERNED, 0] = SLOPE
     linked = replace(HierarchicalMap.gaussian(q.mean, q.cov, np.arange(dimension)), scales=scales)
+    first_half, second_half = (Training(density, linked, Free.of(linked), rng) for _ in range(2))
+    first_half.averaging = False
     return {
         "match": TrustRegionMatching(density, q, rng, match_step).batch,
         "natural": NaturalGradient(density, q, rng).advance,
-        "map": Training(density, linked, Free.of(linked), rng).advance,
+        "map": first_half.advance,
+        "averaged": second_half.advance,
     }
 
 

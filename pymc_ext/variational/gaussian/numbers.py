@@ -53,6 +53,12 @@ def whole_pairs(usable: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.concatenate([both, both])
 
 
+def median(values: Array) -> float:
+    """Of finite values (N,); a third of the time that ``numpy.median`` takes for some hundred."""
+    n = len(values)
+    return float(np.sort(values)[(n - 1) // 2 : n // 2 + 1].mean())
+
+
 def shorten_outliers(rows: Array) -> Array:
     """Rows longer than ten medians, cut to that length: single draws far out, where log p̃ breaks.
 
@@ -62,12 +68,12 @@ def shorten_outliers(rows: Array) -> Array:
     array([ 1., -1.,  2., 15.])
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        length, n = np.linalg.norm(rows, axis=1), len(rows)
+        length = np.linalg.norm(rows, axis=1)
     beyond = ~np.isfinite(length)
     if beyond.any():  # a row longer than numbers go is cut to nothing
         length = np.where(beyond, np.inf, length)
         rows = np.where(beyond[:, None], 0.0, rows)
-    longest = OUTLIER * np.sort(length)[(n - 1) // 2 : n // 2 + 1].mean()  # faster than np.median
+    longest = OUTLIER * median(length)
     if not np.isfinite(longest):
         raise OverflowError("scores times the scale of q overflow at half of its draws or more")
     if length.max() <= longest:

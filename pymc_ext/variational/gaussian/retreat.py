@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.course import LEAST_GAIN
-from pymc_ext.variational.gaussian.numbers import OUTLIER
+from pymc_ext.variational.gaussian.numbers import OUTLIER, median
 
 S = TypeVar("S")
 ERRORS = 3.0  # standard errors by which the ELBO of a batch must have fallen
@@ -34,10 +34,11 @@ class Retreat(Generic[S]):
         Else ``state`` is kept where it is the best. Values far from the median count as ten median
         distances: a single one of −1e43 would have an error that hides all that others show.
         """
-        off = log_ratios - np.median(log_ratios)
-        farthest = OUTLIER * np.median(np.abs(off))
+        middle = median(log_ratios)
+        off = log_ratios - middle
+        farthest = OUTLIER * median(np.abs(off))
         near = np.clip(off, -farthest, farthest)
-        elbo = float(np.median(log_ratios) + np.mean(near))
+        elbo = middle + float(np.mean(near))
         error = float(np.std(near) / np.sqrt(len(near)))
         if elbo < self.elbo - ERRORS * (error + self.error) - LEAST_GAIN:
             self._next *= SLOWER

@@ -130,7 +130,6 @@ class MomentSums:
     def __init__(self, governors: int | None = None) -> None:
         self.governors, self.pairs = governors, 0
         self._sums: list[Array] = []
-        self._scale_change: Array | float = 0.0
 
     def add(self, r: Array, z: Array) -> None:
         """One batch in mirrored pairs, residuals (outliers shortened) and draws (N, D)."""
@@ -140,25 +139,32 @@ class MomentSums:
         square = z * z
         bend, tail, scale = square - 1, odd * z * (square - 3), even * z
         skew, curve, first = even * bend, odd * z, slice(self.governors)
+        along, bent = z[:, first], bend[:, first]
+        of_square, of_bend = square[:, first], bent * bent
         new = [
-            curve.T @ bend[:, first], (curve * curve).T @ (bend * bend)[:, first],
-            scale.T @ z[:, first], (scale * scale).T @ square[:, first],
-            even.T @ bend[:, first], (even**2).T @ bend[:, first] ** 2,
-            skew.sum(axis=0), (skew**2).sum(axis=0),
-            tail.sum(axis=0), (tail**2).sum(axis=0),
+            scale.T @ (along * (of_square - 3)),
+            curve.T @ bent, (curve * curve).T @ of_bend,
+            scale.T @ along, (scale * scale).T @ of_square,
+            even.T @ bent, (even * even).T @ of_bend,
+            skew.sum(axis=0), (skew * skew).sum(axis=0),
+            tail.sum(axis=0), (tail * tail).sum(axis=0),
         ]  # fmt: skip
-        self._scale_change = self._scale_change + scale.T @ (z * (square - 3))[:, first]
         self.pairs += half
-        self._sums = [a + b for a, b in zip(self._sums, new, strict=True)] if self._sums else new
+        if not self._sums:
+            self._sums = new
+            return
+        for total, more in zip(self._sums, new, strict=True):
+            total += more
 
     def moments(self) -> Moments:
         """Means with their standard errors."""
-        n, out = self.pairs, []
-        for total, squares in zip(self._sums[::2], self._sums[1::2], strict=True):
+        n, out = self.pairs, list[Array]()
+        scale_change, *pairs = self._sums
+        for total, squares in zip(pairs[::2], pairs[1::2], strict=True):
             mean = total / n
             variance = np.maximum(squares / n - mean**2, np.finfo(float).tiny)
             out += [mean, np.sqrt(variance / n)]
-        return Moments(np.asarray(self._scale_change / n), *out)
+        return Moments(scale_change / n, *out)
 
 
 def _counts(moment: Array, error: Array) -> Mask:
