@@ -21,6 +21,7 @@ from posteriordb_cases.zoo.schools import Groups, Schools
 from posteriordb_cases.zoo.series import Frequency, MovingAverage
 from posteriordb_cases.zoo.shells import Shell
 from posteriordb_cases.zoo.student import MultivariateT
+from posteriordb_cases.zoo.walls import Walled
 from posteriordb_cases.zoo.warped import Warped
 
 __all__ = ["ZOO", "ZooTarget"]
@@ -88,6 +89,8 @@ _TARGETS = (
     ),
     ZooTarget("modes-2-nine", "nine modes", lambda: mixtures.on_a_grid(3, 8.0, 1.0)),
     ZooTarget("modes-2-many", "25 modes", lambda: mixtures.on_a_grid(5, 6.0, 0.6)),
+    ZooTarget("walled-2", "a mode cut by a steep slope", lambda: Walled(2, 10, 0.3, 0.0, 40.0)),
+    ZooTarget("walled-5", "a mode cut by an edge", lambda: Walled(5, 15, 0.4, -0.5, np.inf)),
     ZooTarget(
         "narrow-1", "a spike beside a wide mode", lambda: mixtures.two(1, 4, 0.3, [1.0, 0.02])
     ),

@@ -7,8 +7,10 @@ lower bound of the basin's log mass, so that
 .. math:: E_r[\log\tilde p - \log r] - \log Z_q \le \log \frac{\text{mass of the basin}}{\text{mass
     that } q \text{ covers}}
 
-up to Monte Carlo error, with log Z_q from q's importance weights. The Gaussian of a path may be
-many nats below its basin, some for each coordinate: where its bound does not settle whether the
+up to Monte Carlo error, with log Z_q from q's importance weights. Where r is beyond a wall of p̃ in
+part that bound is far too low, and the mean of p̃/r over draws of r outside q, less three of its
+standard errors, may be a better one: of a single heavy draw nothing is left. The Gaussian of a path
+may be many nats below its basin, some for each coordinate: where neither bound settles whether the
 basin matters it is fitted on, by :mod:`.trust_region_matching`, and counts if it stays outside q.
 A basin inside q counts as well where q is far below p there, as of a spike on top of a wide mode:
 chains of one step size pass it.
@@ -47,6 +49,7 @@ from pymc_ext.variational.gaussian.low_rank_match import matched_low_rank, patch
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.outside import (
     OUTSIDE_NATS,
+    AnyGaussian,
     Misses,
     edge_of,
     is_inside,
@@ -60,6 +63,7 @@ from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatch
 
 SETTINGS = PathSettings(iterations=60, draws=20)  # a choice; of climbs not at rest by themselves
 DRAWS = 100  # of a basin's Gaussian: they know its ELBO to a tenth of the log ratios' sd
+WEIGHTS_ERRORS = 3.0  # of the mean weight of these draws, by which it is lowered to be a bound
 NEGLIGIBLE = 0.01  # share of q's mass below which a basin nearby does not matter
 # Share of q's mass times squared distance, in q's sds, from which a basin matters however light it
 # is: with it the sd of that coordinate is 10 % larger.
@@ -84,12 +88,13 @@ class Basin:
     q
         The best Gaussian of a path that ended there, or one fitted on from it.
     log_ratio, error
-        Lower bound of log(its mass / the mass that q covers) and its standard error.
+        Lower bound of log(its mass / the mass that q covers), by the ELBO or by weights, whichever
+        is the higher, and its standard error.
     distance
         Of its middle from q's, in q's sds, of the coordinate in which it is the farthest.
     """
 
-    q: LowRankGaussian | Gaussian
+    q: AnyGaussian
     log_ratio: float
     error: float
     distance: float
@@ -278,11 +283,33 @@ def _met(
         if path is None:
             continue
         followed.append(path)
-        basin = _outside(density, path.q, misses, rng)
-        if basin is not None and np.isfinite(basin.log_ratio):
+        basin = _basin_of(density, path, scales, misses, rng)
+        if basin is not None:
             found.append(basin)
             ended_outside.add(len(followed) - 1)
     return found, sum(i in ended_outside for i in again)
+
+
+def _basin_of(
+    density: CountedDensity,
+    path: Path,
+    scales: Gaussian | DiagonalGaussian,
+    misses: Misses,
+    rng: np.random.Generator,
+) -> Basin | None:
+    """The basin a path ended in, by its Gaussian; where that does not say that it matters, by the
+    same or one as wide as q about the path's end, if one of them gives a higher bound: at a wall
+    that Gaussian may lie beyond it, or be as narrow as the wall is steep. None where it is inside
+    q."""
+    best: Basin | None = None
+    at_end = (replace(q, mean=path.end) for q in (path.q, scales))
+    for q in (path.q, *at_end):
+        basin = _outside(density, q, misses, rng)
+        if basin is not None and np.isfinite(basin.log_ratio):
+            best = basin if best is None or basin.log_ratio > best.log_ratio else best
+        if basin is None or (best is not None and best.matters):
+            break
+    return best
 
 
 def mass_outside(
@@ -328,7 +355,7 @@ def _fitted_on(
 
 def _outside(
     density: CountedDensity,
-    q: LowRankGaussian | Gaussian,
+    q: AnyGaussian,
     misses: Misses,
     rng: np.random.Generator,
 ) -> Basin | None:
@@ -338,12 +365,26 @@ def _outside(
         return None
     with np.errstate(all="ignore"):
         log_ratios = density.log_density(points) - log_r
-        error = float(np.std(log_ratios) / np.sqrt(DRAWS))
+        by_elbo = float(np.mean(log_ratios)), float(np.std(log_ratios) / np.sqrt(DRAWS))
+        by_weights = _bound_by_weights(np.where(misses.are_outside(points), log_ratios, -np.inf))
         distance = float(np.max(np.abs(q.mean - misses.mean) / misses.std))
-    basin = Basin(q, float(np.mean(log_ratios)) - misses.log_z, error, distance)
+    bound, error = by_weights if by_weights[0] > by_elbo[0] else by_elbo
+    basin = Basin(q, bound - misses.log_z, error, distance)
     if basin.matters and _is_rounding(density, points[:PROBES], ASIDE * (points[:PROBES] - q.mean)):
         return None
     return basin
+
+
+def _bound_by_weights(log_ratios: Array) -> tuple[float, float]:
+    """Log of the mean of weights (N,) less three standard errors of it, and the error of that log;
+    −∞ where nothing is left."""
+    highest = float(np.max(log_ratios))
+    if not np.isfinite(highest):
+        return -np.inf, 0.0
+    weights = np.exp(log_ratios - highest)
+    error = float(np.std(weights) / np.sqrt(len(weights)))
+    bound = float(np.mean(weights)) - WEIGHTS_ERRORS * error
+    return (highest + float(np.log(bound)), error / bound) if bound > 0 else (-np.inf, 0.0)
 
 
 def _is_rounding(density: CountedDensity, theta: Array, steps: Array) -> bool:
@@ -356,9 +397,7 @@ def _is_rounding(density: CountedDensity, theta: Array, steps: Array) -> bool:
     return bool(np.median(np.where(np.isfinite(off), off, 0.0)) > ROUNDED)
 
 
-def _matched(
-    density: CountedDensity, q: LowRankGaussian | Gaussian, rng: np.random.Generator
-) -> LowRankGaussian | Gaussian:
+def _matched(density: CountedDensity, q: AnyGaussian, rng: np.random.Generator) -> AnyGaussian:
     """q after some batches."""
     D = q.dimension
     course: Course = Course(density, np.empty((0, D)), BATCHES + 1, Monitor.silent())

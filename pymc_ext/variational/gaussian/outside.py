@@ -6,12 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
-from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
+
+AnyGaussian = LowRankGaussian | Gaussian | DiagonalGaussian
 
 # sds of log q below its mean, and nats more for small D, beyond which a point is outside q: those
 # of a Gaussian's squared distance D + 5 √(2 D) + 9.
@@ -64,6 +67,10 @@ class Misses:
                 return not more <= COVERED  # NaN where neither has a density
             return bool(np.mean(log_p - log_q) > UNDERRATED)
 
+    def are_outside(self, points: Array) -> NDArray[np.bool_]:
+        """Of points (M, D) those outside q, (M,)."""
+        return ~(self.log_density_of_q(points) >= self.edge)
+
 
 def edge_of(log_q: Array) -> float:
     """log q below which a point is outside q, from log q of its draws (N,)."""
@@ -76,12 +83,12 @@ def is_outside(points: Array, log_density_of_q: Callable[[Array], Array], edge: 
         return bool(np.mean(~(log_density_of_q(points) >= edge)) > 0.5)
 
 
-def is_inside(point: Array, q: LowRankGaussian | Gaussian) -> bool:
+def is_inside(point: Array, q: AnyGaussian) -> bool:
     """Whether a point (D,) is where a Gaussian has its mass, with the edge of `edge_of`."""
     D = q.dimension
     return squared_distance(q, point) <= D + OUTSIDE_SDS * np.sqrt(2 * D) + 2 * OUTSIDE_NATS
 
 
-def squared_distance(q: LowRankGaussian | Gaussian, point: Array) -> float:
+def squared_distance(q: AnyGaussian, point: Array) -> float:
     """(θ − μ)ᵀ Σ⁻¹ (θ − μ)."""
     return float(2 * (q.log_density(q.mean[None]) - q.log_density(point[None]))[0])

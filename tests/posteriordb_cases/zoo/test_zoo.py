@@ -15,7 +15,12 @@ from tests.tolerances import monte_carlo
 
 DRAWS = 20_000
 PROPER = [name for name in ZOO if "improper" not in ZOO[name].kind]
-EDGED = {"half-exponential-2", "ordered-2", "box-2"}  # Stein's identity has a term of the edge
+EDGED = {
+    "half-exponential-2",
+    "ordered-2",
+    "box-2",
+    "walled-5",
+}  # Stein's identity has a term of the edge
 # Where no Gaussian or t matched to the draws overlaps enough for a bridge; their draws are held to
 # Stein's identity alone, and log Z is in closed form or of the law that the draws come from.
 WITHOUT_BRIDGE = {

@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 from scipy.special import digamma, gammaln, logsumexp, softmax
 
+from posteriordb_cases.zoo.walls import Walled
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
-from pymc_ext.variational.gaussian.missed_mass import _outside, mass_outside, missed_mass
+from pymc_ext.variational.gaussian.missed_mass import (
+    _bound_by_weights,
+    _outside,
+    mass_outside,
+    missed_mass,
+)
 from pymc_ext.variational.gaussian.outside import Misses
 from pymc_ext.variational.gaussian.path import PathSettings, follow_path
 from pymc_ext.variational.gaussian.posteriors import Gaussian
@@ -68,6 +74,31 @@ def test_a_mirrored_mode_is_seen_for_what_it_is_worth(seed) -> None:
     assert found.matters
     assert -1.5 < found.basins[0].log_ratio < 0.5
     np.testing.assert_allclose(found.basins[0].q.mean[:4], -fit.q.mean[:4], atol=0.2)
+
+
+@pytest.mark.parametrize("D", [2, 5])
+@pytest.mark.parametrize("slope", [40.0, 400.0, np.inf])
+@pytest.mark.parametrize("edge", [1.0, 0.0, -1.0])
+def test_a_mode_that_ends_at_a_wall_is_seen(D, slope, edge) -> None:
+    """Its path's Gaussian lies beyond the wall in part, where p̃ has next to nothing: the ELBO of
+    that is many nats too low, or −∞."""
+    density, q = Walled(D, 12.0, 0.3, edge, slope), Gaussian(np.zeros(D), np.eye(D))
+    for seed in range(3):
+        found, _ = search(density, q, np.log(0.7), seed)
+        assert found.matters
+        basin = found.heaviest
+        assert np.log(0.01) < basin.log_ratio < np.log(0.3 / 0.7) + 3 * basin.error
+
+
+def test_one_heavy_weight_is_no_bound() -> None:
+    log_ratios = np.full(100, -20.0)
+    log_ratios[7] = 0.0
+    assert _bound_by_weights(log_ratios)[0] == -np.inf
+    assert _bound_by_weights(np.full(100, -np.inf))[0] == -np.inf
+    log_ratios[:50] = 1.0  # as of a wall through the middle
+    bound, error = _bound_by_weights(log_ratios)
+    assert bound == pytest.approx(1 + np.log(0.5 * 0.7), abs=0.05)
+    assert error == pytest.approx(0.1 / 0.7, rel=0.05)
 
 
 @pytest.mark.parametrize("D", [1, 5, 20])
