@@ -53,7 +53,7 @@ def at_home(
             rests = known & (square < AT_REST**2 * D)
             if rests.any():
                 ends = transport.forward(v[rests])[0]
-                home[left[rests]] = [not misses(end[None]) for end in ends]
+                home[left[rests]] = ~misses.of_each(ends)
             climbs = known & ~rests
             if step == STEPS or not climbs.any():
                 break

@@ -19,6 +19,7 @@ AnyGaussian = LowRankGaussian | Gaussian | DiagonalGaussian
 # sds of log q below its mean, and nats more for small D, beyond which a point is outside q: those
 # of a Gaussian's squared distance D + 5 √(2 D) + 9.
 OUTSIDE_SDS, OUTSIDE_NATS = 5.0, 4.5
+MOST = 0.5  # share of points that have to be outside for all of them to count so
 # Nats by which p exceeds q on average over a basin inside q that counts as missed: a factor of 20,
 # far beyond what skewness or tails leave of a fit whose weights serve.
 UNDERRATED = 3.0
@@ -60,16 +61,27 @@ class Misses:
         with np.errstate(all="ignore"):
             log_p = self.density.log_density(points) - self.log_z
             log_q = self.log_density_of_q(points)
-            if is_outside(points, self.log_density_of_q, self.edge):
+            if np.mean(self._beyond_edge(log_q)) > MOST:
                 if log_r is None:
                     return True
                 more = logsumexp(log_p - log_r) - logsumexp(log_q - log_r)
                 return not more <= COVERED  # NaN where neither has a density
             return bool(np.mean(log_p - log_q) > UNDERRATED)
 
+    def of_each(self, points: Array) -> NDArray[np.bool_]:
+        """Of points (M, D), each alone, (M,)."""
+        with np.errstate(all="ignore"):
+            log_p = self.density.log_density(points) - self.log_z
+            log_q = self.log_density_of_q(points)
+            return self._beyond_edge(log_q) | (log_p - log_q > UNDERRATED)
+
     def are_outside(self, points: Array) -> NDArray[np.bool_]:
         """Of points (M, D) those outside q, (M,)."""
-        return ~(self.log_density_of_q(points) >= self.edge)
+        with np.errstate(all="ignore"):
+            return self._beyond_edge(self.log_density_of_q(points))
+
+    def _beyond_edge(self, log_q: Array) -> NDArray[np.bool_]:
+        return ~(log_q >= self.edge)  # NaN, which no draw of q has, is outside
 
 
 def edge_of(log_q: Array) -> float:
@@ -80,7 +92,7 @@ def edge_of(log_q: Array) -> float:
 def is_outside(points: Array, log_density_of_q: Callable[[Array], Array], edge: float) -> bool:
     """Whether more than half of the points (N, D) are outside q."""
     with np.errstate(all="ignore"):
-        return bool(np.mean(~(log_density_of_q(points) >= edge)) > 0.5)
+        return bool(np.mean(~(log_density_of_q(points) >= edge)) > MOST)
 
 
 def is_inside(point: Array, q: AnyGaussian) -> bool:
