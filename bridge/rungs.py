@@ -96,6 +96,8 @@ def _approximations(
             yield partial(search.attempt, images)
         if not search.trusted and (images is None or search.misses_more):
             yield partial(search.attempt, search.basins())
+            while search.more_basins:
+                yield partial(search.attempt, search.basins())
     if not search.trusted and density:
         yield partial(search.attempt, METHODS[FLOW])
 

@@ -37,6 +37,7 @@ _log = logging.getLogger(__name__)
 UNSEARCHED = "interrupted while mass outside it was looked for"
 MASS_IS_MISSED = "mass is missed"  # as :attr:`.MissedMass.sentence` has it
 BASINS = "basins"  # what is tried where a mode is missed
+MOST_TRIES = 3  # of basins, each with what the one before missed
 # Of predicted gradients, that chains may take on a posterior that looks improper: most take fewer
 # where the posterior is proper, and no number of draws settles an improper one.
 PATIENCE = 4
@@ -216,13 +217,21 @@ class Search:
         last = self.attempts[-1].verdict
         return last.startswith("failed") or MASS_IS_MISSED in last
 
+    @property
+    def more_basins(self) -> bool:
+        """Whether the last attempt were basins, outside which a search found more: these are known
+        now."""
+        last = self.attempts[-1]
+        tried = sum(attempt.method == BASINS for attempt in self.attempts)
+        return last.method == BASINS and MASS_IS_MISSED in last.verdict and tried < MOST_TRIES
+
     def basins(self) -> Method:
         """A map for every basin: the best so far and what is known outside it are the first."""
         method = METHODS[BASINS]
         assert isinstance(method.run, FittedBy)
         from pymc_ext.variational.basins.algorithm import Explored
 
-        state: object = self.coordinates
+        state: object = self.coordinates or self.basin
         if state is not None and self.modes is not None:
             state = Explored(cast("Component", state), self.modes)
         return replace(method, run=replace(method.run, state=state))

@@ -19,7 +19,7 @@ from bridge.methods.table import METHODS
 from bridge.methods.warm_nuts import sampled
 from bridge.search import Search, of_several_modes
 from bridge.trust import forgotten
-from posteriordb_cases.zoo import ZOO
+from posteriordb_cases.zoo import ZOO, truth_of
 from pymc_ext.density import CallableDensity, CountedDensity, DensityError
 from pymc_ext.sampling import attempts
 from pymc_ext.sampling.heavy import Heavy
@@ -630,3 +630,16 @@ def test_a_neck_that_neither_map_nor_chains_enter_is_answered() -> None:
     log_tau = np.log(advice.idata["posterior"]["tau"].values)
     assert advice.trusted and advice.method == "hierarchical"
     assert log_tau.std() / 0.885 == pytest.approx(1, abs=0.06)  # by quadrature; of 4,000 draws
+
+
+def test_basins_are_tried_again_with_what_they_missed() -> None:
+    """Of eight modes of a frequency at whole times the first paths find some, and a search beside
+    these the others."""
+    density = ZOO["frequency-aliased"].make()
+    advice = bridge.fit(density, random_seed=2, progressbar=False)
+    first, again = (a.verdict for a in advice.attempts if a.method == "basins")
+    assert "mass is missed" in first and "good enough" in again
+    assert advice.trusted and advice.method == "basins"
+    truth, theta = truth_of(density), advice.draws.values["theta"].reshape(-1, density.dimension)
+    off = (theta.mean(axis=0) - truth.mean) / truth.sd
+    assert np.all(np.abs(off) < monte_carlo(1 / np.sqrt(advice.effective_draws)))

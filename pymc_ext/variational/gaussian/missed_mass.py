@@ -30,6 +30,7 @@ dimensions.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
@@ -40,7 +41,7 @@ from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.density.coordinates import InvertibleMap
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.course import Course
-from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.monitor import FitStopped, Monitor
 from pymc_ext.variational.core.threads import one_thread
 from pymc_ext.variational.gaussian.batch_match_low_rank import resolved_rank
 from pymc_ext.variational.gaussian.descents import at_home, into_basin, scales_of
@@ -400,13 +401,18 @@ def _is_rounding(density: CountedDensity, theta: Array, steps: Array) -> bool:
 def _matched(density: CountedDensity, q: AnyGaussian, rng: np.random.Generator) -> AnyGaussian:
     """q after some batches."""
     D = q.dimension
-    course: Course = Course(density, np.empty((0, D)), BATCHES + 1, Monitor.silent())
+    course: Course = Course(density, np.empty((0, D)), BATCHES, Monitor.silent())
     rank = resolved_rank(None, D)
+    matching: TrustRegionMatching
     if rank is not None and isinstance(q, LowRankGaussian):
         step = partial(matched_low_rank, rank=rank)
-        return TrustRegionMatching(density, patched(q, rank), rng, step).run(course, BATCHES)
-    first = Gaussian(q.mean, cholesky(q.cov))
-    return TrustRegionMatching(density, first, rng, match_step).run(course, BATCHES)
+        matching = TrustRegionMatching(density, patched(q, rank), rng, step)
+    else:
+        first = Gaussian(q.mean, cholesky(q.cov))
+        matching = TrustRegionMatching(density, first, rng, match_step)
+    with suppress(FitStopped):  # the course is at its end, as where most batches stepped back
+        matching.run(course)
+    return matching.q
 
 
 def _most_underrated(theta: Array, log_ratios: Array) -> Array:

@@ -12,7 +12,9 @@ from posteriordb_cases.zoo.walls import Walled
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.missed_mass import (
+    BATCHES,
     _bound_by_weights,
+    _matched,
     _outside,
     mass_outside,
     missed_mass,
@@ -88,6 +90,22 @@ def test_a_mode_that_ends_at_a_wall_is_seen(D, slope, edge) -> None:
         assert found.matters
         basin = found.heaviest
         assert np.log(0.01) < basin.log_ratio < np.log(0.3 / 0.7) + 3 * basin.error
+
+
+def test_a_basin_fitted_on_ends_where_batches_step_back() -> None:
+    """Such batches are none of those that know an ELBO, of which so many end it."""
+    call = iter(range(10_000))
+
+    def log_density(t):
+        n = next(call)  # every other one has fallen, and all together rise
+        return -0.5 * (t**2).sum(1) + 1000.0 * n - 1500.0 * (n % 2)
+
+    density = CallableDensity(log_density, lambda t: -t, dimension=2)
+    q = _matched(
+        CountedDensity(density), Gaussian(np.zeros(2), np.eye(2)), np.random.default_rng(1)
+    )
+    assert next(call) >= BATCHES
+    assert np.isfinite(q.cov).all()
 
 
 def test_one_heavy_weight_is_no_bound() -> None:
