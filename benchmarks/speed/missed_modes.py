@@ -1,12 +1,13 @@
 """How often the search for missed mass finds a mode, and what it takes: modes narrow, far, or both.
 
-    python -m benchmarks.speed.missed_modes [--seeds 20] [--dimensions 1 2 3 5 10] [--along]
+    python -m benchmarks.speed.missed_modes [--seeds 20] [--dimensions 1 2 3 5 10] [--along|--walls]
 
 q is one mode, exactly: a normal, or independent t of four degrees. Beside it lies half of the mass
 in N(m, w² I), m so many of q's sds away, in a random direction or along a coordinate. Given are the
-share of seeds that find it, in per cent, by w and distance, and the median gradients; then targets
-of the zoo with nothing beside q, where whatever is found is a false alarm. There are no fits: some
-minutes.
+share of seeds that find it, in per cent, by w and distance, and the median gradients; with
+``--walls`` of 30 % of the mass in a mode as wide as q that a wall cuts, by where it is and how
+steep. Then targets of the zoo with nothing beside q, where whatever is found is a false alarm.
+There are no fits: some minutes.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from posteriordb_cases.zoo import ZOO, ZooDensity
-from posteriordb_cases.zoo.gaussians import of_condition
+from posteriordb_cases.zoo.gaussians import CorrelatedNormal, of_condition
 from posteriordb_cases.zoo.marginals import Mixed, StudentT
+from posteriordb_cases.zoo.walls import Walled
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.missed_mass import SEARCHED, MissedMass, mass_outside
 
 WIDTHS, DISTANCES = (0.1, 0.2, 0.4, 1.0), (5, 15, 30, 100, 500)
+EDGES, SLOPES = (1.0, 0.0, -1.0, -2.0, -3.0), (5.0, 40.0, 400.0, np.inf)
 MAIN = {"normal": lambda D: of_condition(D, 1.0), "t": lambda D: Mixed(StudentT(4.0), D)}
 ALONE = (
     "gaussian-1", "scales-50", "banana-10", "funnel-10", "skewed-5", "warped-heavy-5", "laplace-4",
@@ -96,6 +99,22 @@ def table(kind: str, D: int, seeds: int, along: bool = False) -> str:
     return "\n".join(lines)
 
 
+def behind_walls(D: int, seeds: int) -> str:
+    """A line a slope of the wall: shares in per cent by its place in the mode's sds, and median
+    gradients."""
+    main = CorrelatedNormal(np.zeros(D), np.eye(D))
+    lines = [f"a mode cut by a wall, in {D} dimensions; the wall at {EDGES} sds of its middle"]
+    for slope in SLOPES:
+        found = [
+            [searched(main, Walled(D, 12.0, 0.3, edge, slope), 0.7, seed) for seed in range(seeds)]
+            for edge in EDGES
+        ]
+        shares = " ".join(f"{100 * np.mean([f.matters for f in row]):4.0f}" for row in found)
+        spent = " ".join(f"{np.median([f.gradients for f in row]):6,.0f}" for row in found)
+        lines.append(f"  {slope:3g} nats a sd {shares}   | {spent} gradients")
+    return "\n".join(lines)
+
+
 def alarms(name: str, seeds: int) -> str:
     """A line of a target of one mode, whose law q is."""
     main = ZOO[name].make()
@@ -111,9 +130,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--dimensions", type=int, nargs="+", default=[1, 2, 3, 5, 10])
     parser.add_argument("--main", nargs="*", choices=MAIN, default=list(MAIN))
-    parser.add_argument("--along", action="store_true", help="modes along coordinates")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--along", action="store_true", help="modes along coordinates")
+    where.add_argument("--walls", action="store_true", help="modes that end at a wall")
     options = parser.parse_args(arguments)
-    for kind in options.main:
+    if options.walls:
+        for D in options.dimensions:
+            if D > 1:  # a wall is along another coordinate than the modes
+                print(behind_walls(D, options.seeds), flush=True)
+    for kind in () if options.walls else options.main:
         for D in options.dimensions:
             print(table(kind, D, options.seeds, options.along), flush=True)
     for name in ALONE:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
-from benchmarks.speed.missed_modes import ALONE, MAIN, Beside, alarms, beside, table
+from benchmarks.speed.missed_modes import ALONE, MAIN, Beside, alarms, behind_walls, beside, table
 from posteriordb_cases.zoo import ZOO
 
 
@@ -27,6 +27,11 @@ def test_a_mode_is_found_and_counted() -> None:
     assert found.matters and found.heaviest.log_ratio == pytest.approx(0, abs=0.1)
     lines = table("normal", 1, seeds=1).splitlines()
     assert len(lines) == 5 and lines[3].startswith("  0.4 as wide  100  100  100  100  100")
+
+
+def test_modes_behind_walls_are_counted() -> None:
+    lines = behind_walls(2, seeds=1).splitlines()
+    assert len(lines) == 5 and lines[1].startswith("    5 nats a sd  100  100")
 
 
 def test_alone_are_targets_whose_mass_is_known() -> None:
