@@ -103,6 +103,7 @@ class Search:
         self.trusted = False
         self._elbo, self._log_z = -np.inf, np.nan  # of `found`
         self._elbo_of_one = -np.inf
+        self._new_modes = False  # whether the last search found any that were not known
 
     def attempt(self, method: Method) -> None:
         """Fit, judge by k̂, and look for mass outside before it is trusted.
@@ -144,7 +145,9 @@ class Search:
             if outside is None and self.modes is not None:
                 outside = forgotten(found, self.modes, self.seed)
             if outside is not None:
+                before = 0 if self.modes is None else len(self.modes.basins)
                 self.modes = outside if self.modes is None else self.modes.and_more(outside)
+                self._new_modes = len(self.modes.basins) > before
                 return replace(attempt, verdict=f"refused: {outside.sentence}"), outside
             tails, more = short_tails(found, k.weights, self.law, self.seed)
         except KeyboardInterrupt:
@@ -223,7 +226,12 @@ class Search:
         now."""
         last = self.attempts[-1]
         tried = sum(attempt.method == BASINS for attempt in self.attempts)
-        return last.method == BASINS and MASS_IS_MISSED in last.verdict and tried < MOST_TRIES
+        return (
+            last.method == BASINS
+            and MASS_IS_MISSED in last.verdict
+            and self._new_modes
+            and tried < MOST_TRIES
+        )
 
     def basins(self) -> Method:
         """A map for every basin: the best so far and what is known outside it are the first."""

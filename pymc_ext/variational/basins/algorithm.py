@@ -19,7 +19,7 @@ from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
-from pymc_ext.variational.gaussian.missed_mass import MissedMass, missed_mass
+from pymc_ext.variational.gaussian.missed_mass import Basin, MissedMass, missed_mass
 from pymc_ext.variational.gaussian.outside import Misses, edge_of, is_outside
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.algorithm import (
@@ -34,6 +34,7 @@ MOST = 24  # components: the labellings of four groups
 # Fits in a row that end in basins known before, after which the other paths of a search are left:
 # they ended in flanks of what is known, as in the neck of a funnel.
 MISSES = 2
+MOST_BESIDE = 20  # draws of a basin's Gaussian, which may lie beyond an edge but for a part
 SEARCH_DRAWS = 2_000  # of a q, for its mean, spread and edge
 ADVICE = "weights cannot repair it; use NUTS with chains in every basin"
 
@@ -196,6 +197,16 @@ class _OneByOne:
                 q, log_z = weighted_mixture(self.density, self.components, rng)
         return q
 
+    def _beside(self, basin: Basin, rng: np.random.Generator) -> Array:
+        """A draw (D,) of the basin's Gaussian, of a few the first at which p̃ has a density; not its
+        mean: a path that starts at a mode shows no curvature."""
+        for _ in range(MOST_BESIDE):
+            beside = basin.q.forward(rng.standard_normal((1, basin.q.latent_dimension)))[0]
+            with np.errstate(all="ignore"):
+                if np.isfinite(self.density.log_density(beside)[0]):
+                    break
+        return beside[0]
+
     def _fit_in(
         self, found: MissedMass, missed_by: Misses, most: int, rng: np.random.Generator
     ) -> bool:
@@ -206,8 +217,7 @@ class _OneByOne:
                 break
             if misses == MISSES:
                 break
-            # not its mean: a path that starts at a mode shows no curvature
-            beside = basin.q.forward(rng.standard_normal((1, basin.q.latent_dimension)))[0][0]
+            beside = self._beside(basin, rng)
             # a path may have led where p̃ has no top, and a fit runs away until it is refused
             with np.errstate(over="ignore", invalid="ignore"):
                 new, links = self.fitted(beside, Hierarchical(paths=1, necks=False))
