@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import TypeVar
 
-__all__ = ["Interrupts", "is_interrupt"]
+__all__ = ["Interrupts", "is_interrupt", "through_one"]
+
+T = TypeVar("T")
 
 
 class Interrupts:
@@ -53,6 +57,26 @@ class Interrupts:
         self.seen = True
         assert callable(self._before)
         self._before(number, frame)
+
+
+def through_one(make: Callable[[], T]) -> T:
+    """What ``make()`` gives, begun once more where a Ctrl-C came in its middle.
+
+    For what a fit needs after its last step: one Ctrl-C ends a fit, and leaves what it found; the
+    next is raised.
+
+    Examples
+    --------
+    >>> presses = iter([True, False])
+    >>> through_one(lambda: signal.raise_signal(signal.SIGINT) if next(presses) else "found")
+    'found'
+    """
+    try:
+        return make()
+    except (KeyboardInterrupt, SystemError) as error:
+        if not is_interrupt(error):
+            raise
+    return make()
 
 
 def is_interrupt(error: BaseException | None) -> bool:

@@ -19,6 +19,7 @@ from bridge.methods.method import Fit, Method, Problem, WeightedDraws, engine_of
 from bridge.methods.options import options_text
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.coordinates import as_transport
+from pymc_ext.interrupts import through_one
 from pymc_ext.maths.types import Array
 
 if TYPE_CHECKING:
@@ -70,9 +71,12 @@ class FittedBy:
             )  # fmt: skip
         losses = monitor.history
         result = fitted.result
-        own, proposal = _Drawn(fitted.q, density, result.fresh, seed), None
-        if fitted.proposal is not None:
-            proposal = _Drawn(fitted.proposal, density, result.fresh_proposal, seed)
+        own = through_one(lambda: _Drawn(fitted.q, density, result.fresh, seed))
+        proposal, of_proposal = None, fitted.proposal
+        if of_proposal is not None:
+            proposal = through_one(
+                lambda: _Drawn(of_proposal, density, result.fresh_proposal, seed)
+            )
 
         def with_draws(draws: int, of_q: int) -> Fit:
             drawn = own.first(of_q)
@@ -100,7 +104,7 @@ class FittedBy:
                 more=lambda n: with_draws(n, n if proposal is None else of_q),
             )
 
-        return with_draws(draws, draws)
+        return through_one(lambda: with_draws(draws, draws))
 
 
 class _Drawn:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.interrupts import through_one
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.core.course import (
@@ -34,8 +35,8 @@ from pymc_ext.variational.core.monitor import (
     unfinished,
 )
 from pymc_ext.variational.core.notes import notes_on
-from pymc_ext.variational.core.posterior import fresh_draws
-from pymc_ext.variational.core.result import FitResult
+from pymc_ext.variational.core.posterior import Posterior, fresh_draws
+from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.threads import one_thread
 from pymc_ext.variational.gaussian.batch_match_low_rank import find_low_rank, resolved_rank
@@ -191,10 +192,14 @@ class BatchMatch(Algorithm[Gaussian | LowRankGaussian]):
                 raise nothing_yet(stop) from None
             q, converged = course.best.q, False
             why = unfinished(stop)
-        refuse_runaway(q, density, seed)
-        fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
-        refuse_endless(density, q, fresh, start)
-        proposal, fresh_proposal = defended(q, density, fresh, seed)
+
+        def judged() -> tuple[FreshDraws, Posterior | None, FreshDraws | None]:
+            refuse_runaway(q, density, seed)
+            fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
+            refuse_endless(density, q, fresh, start)
+            return fresh, *defended(q, density, fresh, seed)
+
+        fresh, proposal, fresh_proposal = through_one(judged)
         result = FitResult(
             method=self.name,
             converged=converged,

@@ -40,7 +40,7 @@ import numpy as np
 from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.density.coordinates import InvertibleMap
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.course import Course
+from pymc_ext.variational.core.course import DRAWS_WANTED, Course
 from pymc_ext.variational.core.monitor import FitStopped, Monitor
 from pymc_ext.variational.core.threads import one_thread
 from pymc_ext.variational.gaussian.batch_match_low_rank import resolved_rank
@@ -102,10 +102,11 @@ class Basin:
 
     @property
     def matters(self) -> bool:
-        """Whether it is beyond 1 % of q's mass, or so far away that less changes an sd by 10 %."""
-        return self.log_ratio > min(
-            np.log(NEGLIGIBLE), np.log(INFLUENCE) - 2 * np.log(max(self.distance, 1.0))
-        )
+        """Whether it is beyond 1 % of q's mass, or so far away that less changes an sd by 10 %; not
+        where it is worth less than one of all draws that anyone asks for."""
+        influence = np.log(INFLUENCE) - 2 * np.log(max(self.distance, 1.0))
+        least = max(influence, -np.log(DRAWS_WANTED))
+        return bool(self.log_ratio > min(np.log(NEGLIGIBLE), least))
 
 
 # What to do where chains do not go between modes, so that nobody knows what each is worth.

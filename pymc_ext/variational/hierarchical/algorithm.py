@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.interrupts import through_one
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.core.course import (
@@ -25,7 +26,7 @@ from pymc_ext.variational.core.course import (
     in_doubling_blocks,
     repaired_by_weights,
 )
-from pymc_ext.variational.core.defensive import defended
+from pymc_ext.variational.core.defensive import DefensiveMixture, defended
 from pymc_ext.variational.core.monitor import (
     FitStopped,
     Monitor,
@@ -34,7 +35,7 @@ from pymc_ext.variational.core.monitor import (
 )
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
-from pymc_ext.variational.core.result import FitResult
+from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.threads import one_thread
 from pymc_ext.variational.core.variable_order import blocks_of, variable_order
@@ -194,17 +195,11 @@ class Hierarchical(Algorithm[MapOrGaussian]):
             why = unfinished(stop)
         if dense and isinstance(q, HierarchicalMap) and q.is_gaussian:
             q = q.as_gaussian()
-        refuse_runaway(q, density, seed)
-        fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
-        refuse_endless(density, q, fresh, start)
-        known = None
-        if isinstance(q, HierarchicalMap):
-            known = lacking(density, q, stream(seed, Purpose.DEFENCE))
-        proposal, judged = defended(q, density, fresh, seed, known)
-        reached = Reached(None, proposal, judged)
+        fresh, proposal, of_proposal = through_one(lambda: _judged(q, density, seed, start))
+        reached = Reached(None, proposal, of_proposal)
         if isinstance(q, HierarchicalMap) and self.necks:
             try:
-                reached = reaching(q, density, fresh, proposal, judged, seed, law, serves)
+                reached = reaching(q, density, fresh, proposal, of_proposal, seed, law, serves)
             except KeyboardInterrupt as stop:
                 converged, why = False, unfinished(stop)
         result = HierarchicalResult(
@@ -282,6 +277,19 @@ class Hierarchical(Algorithm[MapOrGaussian]):
             return replace(gaussian, why=why), Links()
         links = Links.of(growth.best.q, growth.moments, growth.density.unconstrained_names)
         return Ended(growth.best, 0.0, 0.0, why, growth.paid), links
+
+
+def _judged(
+    q: MapOrGaussian, density: CountedDensity, seed: int | None, start: Array
+) -> tuple[FreshDraws, DefensiveMixture | None, FreshDraws | None]:
+    """q by its fresh draws; a proposal beside it and how that is judged, where there is one."""
+    refuse_runaway(q, density, seed)
+    fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
+    refuse_endless(density, q, fresh, start)
+    known = None
+    if isinstance(q, HierarchicalMap):
+        known = lacking(density, q, stream(seed, Purpose.DEFENCE))
+    return fresh, *defended(q, density, fresh, seed, known)
 
 
 def note_on(reached: Reached) -> tuple[str, ...]:
