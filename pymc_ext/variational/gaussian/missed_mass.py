@@ -50,7 +50,6 @@ from pymc_ext.variational.gaussian.low_rank_match import matched_low_rank, patch
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.outside import (
     OUTSIDE_NATS,
-    AnyGaussian,
     Misses,
     edge_of,
     is_inside,
@@ -95,7 +94,7 @@ class Basin:
         Of its middle from q's, in q's sds, of the coordinate in which it is the farthest.
     """
 
-    q: AnyGaussian
+    q: LowRankGaussian | Gaussian
     log_ratio: float
     error: float
     distance: float
@@ -304,8 +303,10 @@ def _basin_of(
     that Gaussian may lie beyond it, or be as narrow as the wall is steep. None where it is inside
     q."""
     best: Basin | None = None
-    at_end = (replace(q, mean=path.end) for q in (path.q, scales))
-    for q in (path.q, *at_end):
+    tried: list[LowRankGaussian | Gaussian] = [path.q, replace(path.q, mean=path.end)]
+    if isinstance(scales, Gaussian):  # up to some 300 dimensions
+        tried.append(replace(scales, mean=path.end))
+    for q in tried:
         basin = _outside(density, q, misses, rng)
         if basin is not None and np.isfinite(basin.log_ratio):
             best = basin if best is None or basin.log_ratio > best.log_ratio else best
@@ -357,7 +358,7 @@ def _fitted_on(
 
 def _outside(
     density: CountedDensity,
-    q: AnyGaussian,
+    q: LowRankGaussian | Gaussian,
     misses: Misses,
     rng: np.random.Generator,
 ) -> Basin | None:
@@ -399,7 +400,9 @@ def _is_rounding(density: CountedDensity, theta: Array, steps: Array) -> bool:
     return bool(np.median(np.where(np.isfinite(off), off, 0.0)) > ROUNDED)
 
 
-def _matched(density: CountedDensity, q: AnyGaussian, rng: np.random.Generator) -> AnyGaussian:
+def _matched(
+    density: CountedDensity, q: LowRankGaussian | Gaussian, rng: np.random.Generator
+) -> LowRankGaussian | Gaussian:
     """q after some batches."""
     D = q.dimension
     course: Course = Course(density, np.empty((0, D)), BATCHES, Monitor.silent())

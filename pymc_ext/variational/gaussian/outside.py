@@ -12,9 +12,7 @@ from scipy.special import logsumexp
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
-from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
-
-AnyGaussian = LowRankGaussian | Gaussian | DiagonalGaussian
+from pymc_ext.variational.gaussian.posteriors import Gaussian
 
 # sds of log q below its mean, and nats more for small D, beyond which a point is outside q: those
 # of a Gaussian's squared distance D + 5 √(2 D) + 9.
@@ -95,12 +93,12 @@ def is_outside(points: Array, log_density_of_q: Callable[[Array], Array], edge: 
         return bool(np.mean(~(log_density_of_q(points) >= edge)) > MOST)
 
 
-def is_inside(point: Array, q: AnyGaussian) -> bool:
+def is_inside(point: Array, q: LowRankGaussian | Gaussian) -> bool:
     """Whether a point (D,) is where a Gaussian has its mass, with the edge of `edge_of`."""
     D = q.dimension
     return squared_distance(q, point) <= D + OUTSIDE_SDS * np.sqrt(2 * D) + 2 * OUTSIDE_NATS
 
 
-def squared_distance(q: AnyGaussian, point: Array) -> float:
+def squared_distance(q: LowRankGaussian | Gaussian, point: Array) -> float:
     """(θ − μ)ᵀ Σ⁻¹ (θ − μ)."""
     return float(2 * (q.log_density(q.mean[None]) - q.log_density(point[None]))[0])
