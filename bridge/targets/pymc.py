@@ -9,7 +9,6 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
@@ -27,6 +26,7 @@ from pymc_ext.models.improper import refuse_periodic, refuse_unobserved_flat
 from pymc_ext.models.minibatch import refuse_batches
 from pymc_ext.models.no_coordinates import refuse_simulators, refuse_wishart
 from pymc_ext.models.observed_twice import mend_observed
+from pymc_ext.models.unconstrain import flat_unconstrained, unconstrain_function
 from pymc_ext.over_draws import over_draws
 
 if TYPE_CHECKING:
@@ -127,9 +127,7 @@ class PyMCTarget:
         shapes = {rv.name: s for rv, s in zip(self.model.free_RVs, self._rv_shapes(), strict=True)}
         _check_shapes(given, shapes)
         parts = self._function("unconstrain", self._make_unconstrain)(*given.values())
-        for name, part in zip(self.parameter_names, parts, strict=True):
-            _check_support(name, part)
-        return np.concatenate([np.asarray(part, float) for part in parts], axis=1)
+        return flat_unconstrained(self.parameter_names, parts)
 
     def _function(self, key: str, make: Callable[[], Function]) -> Function:
         if key not in self._compiled:
@@ -147,16 +145,7 @@ class PyMCTarget:
         return pytensor.function([self._theta], batched, on_unused_input="ignore")
 
     def _make_unconstrain(self) -> Function:
-        rvs = self.model.free_RVs
-        inputs = {rv: rv.type.clone()(name=rv.name) for rv in rvs}
-        values = [_forward(rv, self.model.rvs_to_transforms[rv]) for rv in rvs]
-        values = clone_replace(values, inputs)
-        # not by pt.tensor, which takes a name such as 1|group for a type that is misspelt
-        batched = {x: x.type.clone(shape=(None, *x.type.shape))(name=f"{x.name}_draws")
-                   for x in inputs.values()}  # fmt: skip
-        rows = next(iter(batched.values())).shape[0]
-        flat = [v.reshape((rows, -1)) for v in over_draws(values, batched, rows)]
-        return pytensor.function(list(batched.values()), flat, on_unused_input="ignore")
+        return unconstrain_function(self.model)
 
     def _outputs(self) -> list:
         derived = [v for v in self.model.deterministics if v.name not in self.leave_out]
@@ -220,10 +209,6 @@ def _block(theta: Any, columns: slice, shape: tuple[int, ...], value: Any) -> An
     return pt.specify_shape(block, (None, *shape))
 
 
-def _forward(rv: Any, transform: Any) -> Any:
-    return rv if transform is None else transform.forward(rv, *rv.owner.inputs)
-
-
 def _check_shapes(draws: Draws, shapes: Mapping[str, tuple[int, ...]]) -> None:
     rows = {value.shape[:1] for value in draws.values()}
     if len(rows) > 1 or () in rows:
@@ -232,9 +217,3 @@ def _check_shapes(draws: Draws, shapes: Mapping[str, tuple[int, ...]]) -> None:
         if draws[name].shape[1:] != shape:
             expected = ("N", *shape)
             raise ValueError(f"draws of {name} must have shape {expected}, got {draws[name].shape}")
-
-
-def _check_support(name: str, part: np.ndarray) -> None:
-    bad = int(np.sum(~np.isfinite(part).all(axis=1)))
-    if bad:
-        raise ValueError(f"{bad} of {len(part)} draws of {name} lie outside its support")

@@ -13,7 +13,9 @@ from pymc_ext.density import TransportMap
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_flag
+from pymc_ext.sampling.images import images_among
 from pymc_ext.sampling.modes import modes_outside, through_modes
+from pymc_ext.sampling.named import OfApproximation
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import BUDGET, Sampling
 from pymc_ext.sampling.prediction import nuts_gradients
@@ -57,7 +59,9 @@ def sample(
     variable and of log p̃ reach ``ess``; see `pymc_ext.sampling.run.sample`. A q that does not serve
     as coordinates lends its mean and covariance: mixtures, and flows with bounded tails or a
     Student-t latent law. Chains from one q agree on the mode that q has, whatever lies elsewhere:
-    paths from 34 points search for more, and a chain starts in each mode that they find.
+    paths from 34 points search for more, and a chain starts in each mode that they find. Where
+    these are images of q's, as the orders of a mixture's labels are, chains run in that one, and
+    each draw is put into one of the orders at random.
 
     Parameters
     ----------
@@ -128,17 +132,28 @@ def sample(
             f"{sampler!r}: give one, or leave it out"
         )
     options = Sampling(ess=ess, budget=budget, chains=chains, target_accept=target_accept)
+    seed = (
+        random_seed
+        if random_seed is not None
+        else int(np.random.SeedSequence().generate_state(1)[0])
+    )
     with at_work(progressbar):
         now("looking for modes outside the approximation")
-        modes = modes_outside(approx.density, approx.q, random_seed) if search else None
+        modes = outside = modes_outside(approx.density, approx.q, random_seed) if search else None
+        transport, images = coordinates_of(approx.q, random_seed), None
+        if outside is not None and outside.matters:
+            images = images_among(outside, OfApproximation(approx), transport, seed)
+            outside = outside if images is None else images.others
         found = sample_density(
-            approx.density, coordinates_of(approx.q, random_seed), sampler or NutpieNUTS(), options,
+            approx.density, transport, sampler or NutpieNUTS(), options,
             seed=random_seed, constrain=approx.constrain,
-            extra_starts=_with_modes(extra_starts, modes, approx.density.dimension),
+            extra_starts=_with_modes(extra_starts, outside, approx.density.dimension),
+            fold=None if images is None else images.symmetry.one_order,
         )  # fmt: skip
     found = with_tails(
-        through_modes(found, modes, random_seed, approx.q), approx.density, as_transport(approx.q)
+        through_modes(found, outside, random_seed, approx.q), approx.density, as_transport(approx.q)
     )
+    found = found if images is None else images.of_all(found, seed)
     if not found.trusted:
         logger.warning("%s", found.verdict)
     trace = approx.trace_of(found.theta, {"lp": found.lp, **found.statistics})

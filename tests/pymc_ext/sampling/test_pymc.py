@@ -144,6 +144,23 @@ def test_a_mode_that_chains_reach_is_a_note():
     assert abs(left - 0.3) < monte_carlo(np.sqrt(0.3 * 0.7 / 400))  # of the ESS asked for
 
 
+def test_orders_of_labels_are_images_of_one_mode():
+    rng = np.random.default_rng(1)
+    counts = np.concatenate([rng.poisson(3, 60), rng.poisson(12, 40)])
+    with pm.Model(coords={"group": ["a", "b"]}):
+        share = pm.Dirichlet("share", np.ones(2), dims="group")
+        rate = pm.Exponential("rate", 0.1, dims="group")
+        pm.Mixture("y", w=share, comp_dists=pm.Poisson.dist(rate, shape=2), observed=counts)
+        approx = pm.fit(method=px.HierarchicalVI(random_seed=1), progressbar=False)
+    idata = px.sample(approx, random_seed=1)
+    posterior = idata["posterior"]
+    rate = posterior["rate"].values.reshape(-1, 2)
+    assert posterior.attrs["trusted"] and posterior["rate"].dims == ("chain", "draw", "group")
+    assert "the order of the entries of rate, share" in posterior.attrs["notes"]
+    assert abs(np.mean(rate[:, 0] > rate[:, 1]) - 0.5) < 1e-3  # of all draws as many in each
+    assert px.sample(approx, random_seed=1)["posterior"].equals(posterior)
+
+
 def test_minibatches_are_refused():
     with pm.Model():
         mu = pm.Normal("mu")
