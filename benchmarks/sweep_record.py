@@ -4,7 +4,8 @@
         [--out results/record] [--results FOLDER] [--table]
 
 It says how long the missing runs take, by the record before, and keeps each run in ``--out`` as it
-ends, so that the same command goes on where it stopped. The record is ``records.parquet``, one row
+ends, so that the same command goes on where it stopped. What the record has of other methods than
+these stays. The record is ``records.parquet``, one row
 a run; beside it lie ``methods.csv``, the table, ``khat.csv``, the median k̂ of each posterior and
 method, and where and with what it was made. ``--table`` prints the table of what is stored.
 """
@@ -36,7 +37,7 @@ METHOD_NAMES = (
     "stan-nuts", "stan-advi-diagonal", "stan-advi-full", "stan-laplace", "stan-pathfinder",
     "laplace", "mixed-eig", "batch-match", "hierarchical", "bernstein", "warm-nuts",
 )  # fmt: skip
-NOT_KEPT = ("traceback",)
+NOT_KEPT, ENVIRONMENT = ("traceback",), "environment.json"
 
 
 def methods_of(frame: pd.DataFrame) -> pd.DataFrame:
@@ -116,15 +117,27 @@ def hours_of(missing: pd.DataFrame, before: pd.DataFrame, jobs: int) -> float:
 
 
 def store(frame: pd.DataFrame, folder: Path) -> None:
-    """Write the record and what follows from it."""
+    """Write the record and what follows from it; rows of other methods stay, with their dates."""
     folder.mkdir(parents=True, exist_ok=True)
+    before, today = stored(folder), record.environment()["date"]
+    dates = dict.fromkeys(frame["method"].unique().tolist(), today)
+    if before is not None:
+        others = before[~before["method"].isin(list(dates))]
+        known = json.loads((folder / ENVIRONMENT).read_text(encoding="utf-8"))
+        of_all = known["environment"]["date"]
+        dates |= {
+            name: known["results"].get("dates", {}).get(name, of_all)
+            for name in others["method"].unique().tolist()
+        }
+        frame = pd.concat([frame, others], ignore_index=True)
     kept = frame.drop(columns=[c for c in NOT_KEPT if c in frame]).copy()
     for column in kept:
         kept[column] = kept[column].map(_as_a_column_has_it)
     kept.to_parquet(folder / "records.parquet", index=False)
     methods_of(frame).to_csv(folder / "methods.csv")
     khats(frame).to_csv(folder / "khat.csv")
-    record.write(folder / "environment.json", {"runs": len(frame)}, "cmdstanpy", "pyarrow")
+    results = {"runs": len(frame), "dates": dates}
+    record.write(folder / ENVIRONMENT, results, "cmdstanpy", "pyarrow")
 
 
 def _as_a_column_has_it(value: object) -> object:

@@ -1,12 +1,13 @@
 """The sweep of record resumes, says how long it takes, and gives README its table."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from benchmarks import sweep_record
-from benchmarks.sweep_record import RESULTS, hours_of, main, markdown, methods_of, stored
+from benchmarks import record, sweep_record
+from benchmarks.sweep_record import RESULTS, hours_of, main, markdown, methods_of, store, stored
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -67,8 +68,21 @@ def test_a_second_call_runs_nothing_and_keeps_the_table(tmp_path, capsys):
     assert capsys.readouterr().out == first.split("\n", 1)[1]
 
 
+def test_methods_that_are_not_run_again_stay_with_their_date(tmp_path):
+    store(pd.DataFrame([row("a", "laplace"), row("a", "stan-nuts")]), tmp_path)
+    path = tmp_path / "environment.json"
+    path.write_text(path.read_text().replace(record.environment()["date"], "2026-01-02"))
+    store(pd.DataFrame([row("a", "laplace", khat=0.1), row("a", "nutpie")]), tmp_path)
+    frame = stored(tmp_path)
+    assert frame is not None
+    assert sorted(frame["method"]) == ["laplace", "nutpie", "stan-nuts"]
+    assert frame.set_index("method")["khat"]["laplace"] == 0.1
+    dates = json.loads(path.read_text())["results"]["dates"]
+    assert dates["stan-nuts"] == "2026-01-02" < dates["nutpie"] == dates["laplace"]
+
+
 def test_readme_has_the_table_of_the_record():
-    record = stored(RESULTS)
-    assert record is not None
-    assert markdown(methods_of(record)) in README.read_text(encoding="utf-8")
-    assert set(sweep_record.METHOD_NAMES) <= set(record["method"])
+    kept = stored(RESULTS)
+    assert kept is not None
+    assert markdown(methods_of(kept)) in README.read_text(encoding="utf-8")
+    assert set(sweep_record.METHOD_NAMES) <= set(kept["method"])
