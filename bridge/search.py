@@ -26,6 +26,7 @@ from pymc_ext.sampling.prediction import NORMAL_KURTOSIS, in_words, nuts_gradien
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.core.weights import ESS_SHARE_ENOUGH
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
+from pymc_ext.variational.gaussian.outside import is_inside
 
 if TYPE_CHECKING:
     from pymc_ext.variational.core.mixture import Component
@@ -103,7 +104,7 @@ class Search:
         self.trusted = False
         self._elbo, self._log_z = -np.inf, np.nan  # of `found`
         self._elbo_of_one = -np.inf
-        self._new_modes = False  # whether the last search found any that were not known
+        self._new_mode = False  # whether the heaviest that the last search found was not known
 
     def attempt(self, method: Method) -> None:
         """Fit, judge by k̂, and look for mass outside before it is trusted.
@@ -145,9 +146,10 @@ class Search:
             if outside is None and self.modes is not None:
                 outside = forgotten(found, self.modes, self.seed)
             if outside is not None:
-                before = 0 if self.modes is None else len(self.modes.basins)
+                known = () if self.modes is None else self.modes.basins
+                place = outside.heaviest.q.mean
+                self._new_mode = not any(is_inside(place, basin.q) for basin in known)
                 self.modes = outside if self.modes is None else self.modes.and_more(outside)
-                self._new_modes = len(self.modes.basins) > before
                 return replace(attempt, verdict=f"refused: {outside.sentence}"), outside
             tails, more = short_tails(found, k.weights, self.law, self.seed)
         except KeyboardInterrupt:
@@ -229,7 +231,7 @@ class Search:
         return (
             last.method == BASINS
             and MASS_IS_MISSED in last.verdict
-            and self._new_modes
+            and self._new_mode
             and tried < MOST_TRIES
         )
 

@@ -207,6 +207,16 @@ class _OneByOne:
                     break
         return beside[0]
 
+    def _is_new(
+        self, q: Component, missed_by: Misses, before: int, rng: np.random.Generator
+    ) -> bool:
+        """Whether it lies where neither the mixture nor a component from ``before`` on has mass."""
+        points = _draws(q, rng)[0]
+        return missed_by(points) and all(
+            is_outside(points, c.log_density, edge_of(_draws(c, rng)[1]))
+            for c in self.components[before:]
+        )
+
     def _fit_in(
         self, found: MissedMass, missed_by: Misses, most: int, rng: np.random.Generator
     ) -> bool:
@@ -221,12 +231,11 @@ class _OneByOne:
             # a path may have led where p̃ has no top, and a fit runs away until it is refused
             with np.errstate(over="ignore", invalid="ignore"):
                 new, links = self.fitted(beside, Hierarchical(paths=1, necks=False))
-            points = _draws(new, rng)[0]
-            if missed_by(points) and all(
-                is_outside(points, c.log_density, edge_of(_draws(c, rng)[1]))
-                for c in self.components[before:]
-            ):
+            if self._is_new(new, missed_by, before, rng):
                 self.take(new, links)
+                misses = 0
+            elif self._is_new(basin.q, missed_by, before, rng):
+                self.take(basin.q)  # the map left it, as a basin that ends at a wall has no top
                 misses = 0
             else:
                 misses += 1

@@ -8,6 +8,7 @@ import pytest
 from scipy.special import logsumexp
 
 import pymc_ext as px
+from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.basins.algorithm import Basins, Explored
 from pymc_ext.variational.basins.weights import DRAWS, weighted_mixture
@@ -192,3 +193,15 @@ def test_a_basin_that_is_known_is_fitted_though_the_search_would_not_meet_it() -
     outside = MissedMass((basin,), 1, 1, 0, names, np.zeros(D), np.ones(D))
     both = Basins().fit(density, random_seed=1, state=Explored(q, outside)).q
     np.testing.assert_allclose(np.exp(both.log_weights), [0.5, 0.5], atol=0.02)
+
+
+def test_a_basin_that_ends_at_a_wall_is_covered_by_the_gaussian_it_was_found_by() -> None:
+    """No map stays there: half of its Gaussian lies where there is no such mode."""
+    density = ZOO["walled-5"].make()
+    q = Basins().fit(density, random_seed=1).q
+    theta, log_q = q.forward(np.random.default_rng(1).standard_normal((20_000, q.latent_dimension)))
+    weights = np.exp(density.log_density(theta) - log_q)
+    share = np.average(density.mode_of(theta), weights=weights)
+    error = weights.std() / weights.mean() / np.sqrt(len(weights))
+    assert abs(share - 0.4) < monte_carlo(error)
+    assert abs(np.log(weights.mean())) < monte_carlo(error)
