@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ from pymc_ext.variational.plugin.traces import check_conversion, check_log_names
 
 logger = logging.getLogger(__name__)
 
+UNSEARCHED = "modes outside the approximation were not looked for (search=False)"
 # Draws behind the moments of a q that has no pullback: a covariance of D scalars needs several
 # times D.
 FEWEST_MOMENT_DRAWS, DRAWS_A_DIMENSION = 4_000, 20
@@ -154,6 +156,8 @@ def sample(
         through_modes(found, outside, random_seed, approx.q), approx.density, as_transport(approx.q)
     )
     found = found if images is None else images.of_all(found, seed)
+    if not search:
+        found = replace(found, notes=(*found.notes, UNSEARCHED))
     if not found.trusted:
         logger.warning("%s", found.verdict)
     trace = approx.trace_of(found.theta, {"lp": found.lp, **found.statistics})

@@ -76,6 +76,7 @@ BATCHES = 40  # of a basin's Gaussian fitted on, after which it rests or stays u
 # a share of its distance from the middle, and the nats by which they may differ: by rounding, as of
 # lgamma(1e18), log p̃ is any number, and a path ends where that is the largest.
 PROBES, ASIDE, ROUNDED = 20, 1e-3, 0.5
+SHOWN = 1e-3  # of q's sds: places nearer to zero are said to be 0
 SEARCHED = 2_000  # draws that a verdict's search is told: enough for q's mean, spread and edge
 
 
@@ -169,7 +170,7 @@ class MissedMass:
     def mode(self) -> str:
         """The heaviest, in words."""
         heaviest = self.heaviest
-        place = heaviest.q.mean
+        place = np.where(np.abs(heaviest.q.mean) < SHOWN * self.std, 0.0, heaviest.q.mean)
         most = np.argsort(-np.abs((place - self.mean) / self.std))[:3]
         where = ", ".join(f"{self.names[i]} = {place[i]:.3g}" for i in most)
         share = np.exp(min(heaviest.log_ratio, 700.0))

@@ -159,6 +159,9 @@ def test_orders_of_labels_are_images_of_one_mode():
     assert "the order of the entries of rate, share" in posterior.attrs["notes"]
     assert abs(np.mean(rate[:, 0] > rate[:, 1]) - 0.5) < 1e-3  # of all draws as many in each
     assert px.sample(approx, random_seed=1)["posterior"].equals(posterior)
+    one = px.sample(approx, random_seed=1, search=False)["posterior"]
+    assert "not looked for" in one.attrs["notes"]
+    assert len(np.unique(np.argmax(one["rate"].values, axis=-1))) == 1
 
 
 def test_minibatches_are_refused():
