@@ -224,8 +224,7 @@ class Search:
 
     @property
     def more_basins(self) -> bool:
-        """Whether the last attempt were basins, outside which a search found more: these are known
-        now."""
+        """Whether a search found a mode outside the basins just tried that was not known before."""
         last = self.attempts[-1]
         tried = sum(attempt.method == BASINS for attempt in self.attempts)
         return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,7 +127,9 @@ class PyMCTarget:
         given = select(draws, self.parameter_names)
         shapes = {rv.name: s for rv, s in zip(self.model.free_RVs, self._rv_shapes(), strict=True)}
         _check_shapes(given, shapes)
-        parts = self._function("unconstrain", self._make_unconstrain)(*given.values())
+        parts = self._function("unconstrain", partial(unconstrain_function, self.model))(
+            *given.values()
+        )
         return flat_unconstrained(self.parameter_names, parts)
 
     def _function(self, key: str, make: Callable[[], Function]) -> Function:
@@ -143,9 +146,6 @@ class PyMCTarget:
         }
         batched = over_draws(outputs, values, self._theta.shape[0])
         return pytensor.function([self._theta], batched, on_unused_input="ignore")
-
-    def _make_unconstrain(self) -> Function:
-        return unconstrain_function(self.model)
 
     def _outputs(self) -> list:
         derived = [v for v in self.model.deterministics if v.name not in self.leave_out]

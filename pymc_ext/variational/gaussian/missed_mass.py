@@ -51,6 +51,7 @@ from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.outside import (
     OUTSIDE_NATS,
     Misses,
+    beyond,
     edge_of,
     is_inside,
     squared_distance,
@@ -365,15 +366,17 @@ def _outside(
 ) -> Basin | None:
     """The basin of a Gaussian; None where it is inside the q that is judged, or mere rounding."""
     points, log_r = q.forward(rng.standard_normal((DRAWS, density.dimension)))
-    if not misses(points, log_r):
+    log_p, log_q = misses.at(points)
+    if not misses.of_values(log_p, log_q, log_r):
         return None
     with np.errstate(all="ignore"):
-        log_ratios = density.log_density(points) - log_r
+        log_ratios = log_p - log_r
         by_elbo = float(np.mean(log_ratios)), float(np.std(log_ratios) / np.sqrt(DRAWS))
-        by_weights = _bound_by_weights(np.where(misses.are_outside(points), log_ratios, -np.inf))
+        outside = beyond(misses.edge, log_q)
+        by_weights = _bound_by_weights(np.where(outside, log_ratios, -np.inf))
         distance = float(np.max(np.abs(q.mean - misses.mean) / misses.std))
     bound, error = by_weights if by_weights[0] > by_elbo[0] else by_elbo
-    basin = Basin(q, bound - misses.log_z, error, distance)
+    basin = Basin(q, bound, error, distance)
     if basin.matters and _is_rounding(density, points[:PROBES], ASIDE * (points[:PROBES] - q.mean)):
         return None
     return basin

@@ -56,10 +56,18 @@ class Misses:
     def __call__(self, points: Array, log_r: Array | None = None) -> bool:
         """Of points (M, D); where they are draws of a density r that is known at them, (M,), p has
         to have more mass there than q."""
+        return self.of_values(*self.at(points), log_r)
+
+    def at(self, points: Array) -> tuple[Array, Array]:
+        """log p, normalised by what q covers, and log q at points (M, D), (M,) each."""
         with np.errstate(all="ignore"):
             log_p = self.density.log_density(points) - self.log_z
-            log_q = self.log_density_of_q(points)
-            if np.mean(self._beyond_edge(log_q)) > MOST:
+            return log_p, self.log_density_of_q(points)
+
+    def of_values(self, log_p: Array, log_q: Array, log_r: Array | None = None) -> bool:
+        """The same of points at which these are known."""
+        with np.errstate(all="ignore"):
+            if np.mean(beyond(self.edge, log_q)) > MOST:
                 if log_r is None:
                     return True
                 more = logsumexp(log_p - log_r) - logsumexp(log_q - log_r)
@@ -68,18 +76,14 @@ class Misses:
 
     def of_each(self, points: Array) -> NDArray[np.bool_]:
         """Of points (M, D), each alone, (M,)."""
+        log_p, log_q = self.at(points)
         with np.errstate(all="ignore"):
-            log_p = self.density.log_density(points) - self.log_z
-            log_q = self.log_density_of_q(points)
-            return self._beyond_edge(log_q) | (log_p - log_q > UNDERRATED)
+            return beyond(self.edge, log_q) | (log_p - log_q > UNDERRATED)
 
-    def are_outside(self, points: Array) -> NDArray[np.bool_]:
-        """Of points (M, D) those outside q, (M,)."""
-        with np.errstate(all="ignore"):
-            return self._beyond_edge(self.log_density_of_q(points))
 
-    def _beyond_edge(self, log_q: Array) -> NDArray[np.bool_]:
-        return ~(log_q >= self.edge)  # NaN, which no draw of q has, is outside
+def beyond(edge: float, log_q: Array) -> NDArray[np.bool_]:
+    """Of points with log q (M,) those outside q; NaN, which no draw of q has, is."""
+    return ~(log_q >= edge)
 
 
 def edge_of(log_q: Array) -> float:
@@ -90,7 +94,7 @@ def edge_of(log_q: Array) -> float:
 def is_outside(points: Array, log_density_of_q: Callable[[Array], Array], edge: float) -> bool:
     """Whether more than half of the points (N, D) are outside q."""
     with np.errstate(all="ignore"):
-        return bool(np.mean(~(log_density_of_q(points) >= edge)) > MOST)
+        return bool(np.mean(beyond(edge, log_density_of_q(points))) > MOST)
 
 
 def is_inside(point: Array, q: LowRankGaussian | Gaussian) -> bool:
