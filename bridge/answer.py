@@ -18,6 +18,9 @@ from bridge.methods.method import Fit
 from bridge.methods.named_draws import NamedDraws
 from bridge.targets.draws import InferenceData
 from pymc_ext.sampling.heavy import Heavy, take_quantiles
+from pymc_ext.variational.core.attributes import notes_of_draws
+from pymc_ext.variational.core.result import FreshDraws
+from pymc_ext.variational.core.saved.posterior import SavedPosterior, law_of
 
 __all__ = ["Advice", "NoAnswerError"]
 
@@ -37,6 +40,7 @@ class Advice:
         The same before resampling, with ``lp``, ``lq`` and log weights; None for chains.
     log_evidence
         log Z and its standard error; None for chains, and where the answer is not trusted.
+    law
     unknown
     gradients
     method
@@ -160,6 +164,28 @@ class Advice:
         if self.fit is None or not self.trusted:
             return None
         return self._taken.log_marginal_is, self._taken.log_marginal_is_se
+
+    @cached_property
+    def law(self) -> SavedPosterior | None:
+        """The approximation itself as a law of SciPy's kind over unconstrained θ: ``rvs``,
+        ``logpdf``, ``mean``, ``cov``; ``px.save`` keeps it, ``px.prior_from`` makes it a prior.
+
+        Its draws are q's own, without the weights that those of ``idata`` had: ``law.notes`` has
+        q's ELBO and k̂, and whether weights of it would serve. None for chains, of a method that
+        hands back no law (Stan's and PyMC's own), and where modes are images of one by a change
+        that is not linear in θ, as of Stan's simplex. ``want="density"`` tries a flow before
+        chains.
+        """
+        if self.fit is None or self.fit.q is None:
+            return None
+        assert self.fit.lq is not None  # it is of a density
+        fresh = FreshDraws.from_log_ratios((self.fit.lp - self.fit.lq).ravel())
+        notes = {"method": self.method, **notes_of_draws(fresh)}
+        if not self.trusted:
+            notes |= {"usable": False, "verdict": "; ".join(self.doubts)}
+        target = self.fit.target
+        with self._as_it_was():
+            return law_of(self.fit.q, target.density, notes, getattr(target, "model", None))
 
     @property
     def _taken(self) -> Attempt:

@@ -245,7 +245,14 @@ def _add_fit(add_command: Adder) -> None:
     command.add_argument(
         "--out", type=Path, default=Path("posterior.nc"), help="NetCDF file (default posterior.nc)"
     )
-    command.add_argument("--overwrite", action="store_true", help="replace the file --out")
+    command.add_argument(
+        "--save-density",
+        type=Path,
+        metavar="FILE",
+        help="keep the normalised q as well, for px.load; with --want density chains are the last "
+        "that is tried",
+    )
+    command.add_argument("--overwrite", action="store_true", help="replace files that exist")
 
 
 def _add_list_and_generate(add_command: Adder) -> None:

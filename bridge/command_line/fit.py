@@ -10,9 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from bridge.advice import LADDER, NoAnswerError, fit
+from bridge.answer import Advice
 from bridge.command_line.requests import by_name, prior_names
 from bridge.measures.limits import KHAT_USABLE
 from bridge.methods.named_draws import NamedDraws
+from pymc_ext.variational.core.saved.posterior import save
 from stan_models import StanDensity
 
 NOT_TRUSTED = 3  # exit status where the draws of NUTS are not to be trusted, or there are none
@@ -20,7 +22,8 @@ MOST_ROWS = 40  # of a summary on the terminal, but that every scalar has one
 
 
 def fit_command(arguments: argparse.Namespace, console: Console) -> int:
-    """The first approximation to trust; 3 where not even the draws of NUTS are."""
+    """The first approximation to trust; 3 where not even the draws of NUTS are, or there is no
+    density to save."""
     try:
         advice = fit(
             arguments.program,
@@ -50,7 +53,23 @@ def fit_command(arguments: argparse.Namespace, console: Console) -> int:
     of_file = "; indices above are the program's, from 1, and the file's count from 0"
     arrays = any(value.ndim > 2 for value in values.values())
     console.print(f"draws written to {arguments.out}{of_file if arrays else ''}")
-    return 0 if advice.trusted else NOT_TRUSTED
+    has_all = arguments.save_density is None or _save_density(advice, arguments, console)
+    return 0 if advice.trusted and has_all else NOT_TRUSTED
+
+
+def _save_density(advice: Advice, arguments: argparse.Namespace, console: Console) -> bool:
+    """Keep q, and say what it is worth; whether there is one."""
+    law = advice.law
+    if law is None:
+        way_out = "" if arguments.want == "density" else ": try --want density"
+        console.print(f"no density to save: {advice.method} gave draws alone{way_out}")
+        return False
+    console.print(f"density written to {save(arguments.save_density, law)}", highlight=False)
+    elbo = law.notes["elbo"]
+    divergence = max(law.notes["log_marginal_is"] - elbo, 0.0)  # the estimate may be less
+    text = f" its own draws, unweighted: ELBO {elbo:.3f}, KL(q‖p) {divergence:.3f}"
+    console.print(f"{text}; {law.notes['verdict']}", highlight=False, markup=False)
+    return True
 
 
 def _print_summary(draws: NamedDraws, file: Path, console: Console) -> None:

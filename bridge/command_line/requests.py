@@ -34,16 +34,17 @@ def _fit(arguments: argparse.Namespace) -> None:
     by_name(arguments.posterior_predictive, "--posterior-predictive")
     prior_names(arguments.prior)
     _approximations(arguments.methods)
-    out = arguments.out
-    if out.suffix != ".nc" or not out.absolute().parent.is_dir() or out.is_dir():
-        raise ValueError(f"--out must name a .nc file in an existing folder, got {out}")
-    if out.exists() and not arguments.overwrite:
-        raise ValueError(f"{out} exists: give --overwrite, or another file with --out")
-    _require_writable(out)
+    _require_writable("--out", arguments.out, ".nc", arguments.overwrite)
+    if arguments.save_density is not None:
+        _require_writable("--save-density", arguments.save_density, ".npz", arguments.overwrite)
 
 
-def _require_writable(out: Path) -> None:
+def _require_writable(option: str, out: Path, suffix: str, overwrite: bool) -> None:
     """Before hours are spent on what cannot be kept."""
+    if out.suffix != suffix or not out.absolute().parent.is_dir() or out.is_dir():
+        raise ValueError(f"{option} must name a {suffix} file in an existing folder, got {out}")
+    if out.exists() and not overwrite:
+        raise ValueError(f"{out} exists: give --overwrite, or another file with {option}")
     try:
         with TemporaryFile(dir=out.absolute().parent):
             pass
@@ -51,7 +52,8 @@ def _require_writable(out: Path) -> None:
             out.open("ab").close()
     except OSError as error:
         raise ValueError(
-            f"--out cannot be written, got {out}: {error.strerror}; give a file in another folder"
+            f"{option} cannot be written, got {out}: {error.strerror}; "
+            "give a file in another folder"
         ) from error
 
 

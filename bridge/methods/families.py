@@ -89,6 +89,7 @@ class FittedBy:
                 lq=drawn.lq,
                 log_q=drawn.log_q,
                 law=getattr(result, "law", None),
+                q=fitted.q,
                 transport=as_transport(fitted.q),
                 proposal=weighted,
                 losses=losses if len(losses) else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 import numpy as np
 from scipy.special import logsumexp
@@ -12,7 +13,9 @@ from scipy.special import logsumexp
 from bridge.methods.method import Fit, LogDensity, Method, Problem, WeightedDraws
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.images import BROKEN
-from pymc_ext.sampling.symmetry import Symmetry
+from pymc_ext.sampling.symmetry import MORE_POINTS, Symmetry
+from pymc_ext.variational.core.linear_image import LinearImage
+from pymc_ext.variational.core.mixture import Component, PosteriorMixture
 
 __all__ = ["IMAGES", "images_of"]
 
@@ -56,6 +59,7 @@ class ImagesOf:
             lq=own.lq,
             log_q=own.log_q,
             proposal=proposal,
+            q=self._q(),
             symmetry=self.symmetry,
             seconds=time.perf_counter() - begin,
             compile_seconds=0.0,
@@ -64,6 +68,19 @@ class ImagesOf:
             losses=None,
             more=None if more is None else lambda n: self._of(more(n)),
         )
+
+    def _q(self) -> PosteriorMixture | None:
+        """q̄ itself; None where its images are not linear, so that no file could keep them."""
+        fit = self.fit
+        if not hasattr(fit.q, "log_density"):
+            return None
+        points = fit.theta.reshape(-1, fit.theta.shape[-1])[:MORE_POINTS]
+        matrices = self.symmetry.matrices(points)
+        if matrices is None:
+            return None
+        q = cast(Component, fit.q)
+        log_weights = np.full(len(matrices), -np.log(len(matrices)))
+        return PosteriorMixture(log_weights, tuple(LinearImage(q, matrix) for matrix in matrices))
 
     def _drawn(self, drawn: WeightedDraws) -> WeightedDraws:
         """ValueError where log p̃ is another at an image at random of any draw."""

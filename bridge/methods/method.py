@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pymc as pm
 
     from pymc_ext.sampling.symmetry import Symmetry
+    from pymc_ext.variational.core.posterior import Posterior
     from pymc_ext.variational.hierarchical.law import LawAlong
     from stan_models import StanProgram
     from stan_models.density import Data
@@ -106,6 +107,9 @@ class Fit:
     symmetry
         Changes of labels and signs that leave log p̃ as it is, where the draws are of one mode of
         several that are its images: :meth:`at_random` puts them into all.
+    q
+        The approximation itself, as the families of `pymc_ext` have it in numbers, to be kept
+        (:attr:`bridge.Advice.law`); None where the method has no such thing.
     transport
         θ = T(v) of q, in whose coordinates NUTS can run; None where q has no pullback.
     seconds
@@ -137,6 +141,7 @@ class Fit:
     proposal: WeightedDraws | None = None
     law: LawAlong | None = None
     symmetry: Symmetry | None = None
+    q: Posterior | None = None
     transport: TransportMap | None = None
     compile_seconds: float | None = None
     density_evaluations: int | None = None

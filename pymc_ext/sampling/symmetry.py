@@ -46,6 +46,9 @@ MOST_DIMENSIONS = 300  # a volume takes 2 D points
 # Rounding of log p̃, relative and in nats at most; and of a change's volume, with the steps of the
 # differences that tell it.
 SAME_LOG_DENSITY, MOST_ROUNDING, SAME_VOLUME, STEP = 1e-8, 1e-2, 1e-3, 1e-4
+# Digits of a linear change's entries, which are 0 and ±1 of labels and signs; and how near, in sds,
+# its images are to those of the change itself.
+ENTRIES, SAME_IMAGE = 8, 1e-6
 NUMBERS_TOGETHER = 2**20  # of images that are made at once: 8 MB
 SIGN, COMPLEMENT = "sign", "complement"  # x -> −x, x -> 1 − x
 
@@ -180,6 +183,17 @@ class Symmetry:
             return theta
         before, change = self.words[element - 1]
         return _changed(self.target, self.changes[change], self._element(before, theta))
+
+    def matrices(self, theta: Array) -> Array | None:
+        """A of g θ = A θ for each element, (order, D, D), where all are linear as far as points
+        (N, D) tell; None where one is not, as of Stan's simplex."""
+        steps = np.diag(self.sd)
+        up, down = np.split(self.images(np.r_[self.mean + steps, self.mean - steps]), 2, axis=1)
+        rows = np.round((up - down) / (2 * self.sd[:, None]), ENTRIES)
+        images = self.images(theta)
+        rounding = SAME_IMAGE * images.std(axis=1, keepdims=True)
+        same = np.abs(theta @ rows - images) <= rounding
+        return np.swapaxes(rows, 1, 2) if same.all() else None
 
     def keeps_all(self, theta: Array) -> bool:
         """Whether log p̃ is that of points (N, D) at all of their images."""

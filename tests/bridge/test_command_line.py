@@ -12,6 +12,7 @@ import arviz as az
 import numpy as np
 import pytest
 
+import pymc_ext as px
 from bridge.__main__ import main
 from bridge.advice import LADDER, Advice, Attempt
 from bridge.measures.limits import KHAT_USABLE
@@ -153,6 +154,13 @@ def test_a_file_that_exists_is_said_before_anything_is_compiled(files, capsys) -
     (files / "folder.nc").mkdir()
     assert main(["fit", "good.stan", "--out", "folder.nc", "--overwrite"]) == 2
     assert "must name a .nc file in an existing folder, got folder.nc" in capsys.readouterr().err
+    density = ["fit", "good.stan", "--out", "draws.nc", "--save-density"]
+    assert main([*density, "q.nc"]) == 2
+    assert "--save-density must name a .npz file in an existing folder" in capsys.readouterr().err
+    (files / "q.npz").touch()
+    assert main([*density, "q.npz"]) == 2
+    expected = "q.npz exists: give --overwrite, or another file with --save-density"
+    assert expected in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_written_is_said_before_the_fit(files, monkeypatch, capsys) -> None:
@@ -291,6 +299,28 @@ def test_parameters_of_length_zero_are_left_out(files, capsys) -> None:
     assert main(["fit", "good.stan", "good.json", "--overwrite", "--draws", "100"]) == 0
     printed = capsys.readouterr().out
     assert "mu" in printed and "beta" not in printed and "twice" not in printed
+
+
+@pytest.mark.stan
+def test_the_density_is_kept_on_request(files, capsys) -> None:
+    call = ["fit", "good.stan", "--overwrite", "--save-density", "q.npz"]
+    assert main(call) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "density written to q.npz its own draws, unweighted: ELBO 0.000, KL(q‖p) 0.000" in said
+    law = px.load("q.npz")
+    np.testing.assert_allclose(law.logpdf([[0.0]]), -0.5 * np.log(2 * np.pi))
+
+
+def test_where_chains_answered_there_is_no_density(files, monkeypatch, capsys) -> None:
+    draws = NamedDraws({"x": np.zeros((4, 5))}, {})
+    answer = Advice("warm-nuts", (Attempt.without_answer("warm-nuts", "made up"),), None, draws)
+    monkeypatch.setattr("bridge.command_line.fit.fit", lambda *args, **options: answer)
+    call = ["fit", "good.stan", "--overwrite", "--save-density", "q.npz"]
+    assert main(call) == 3 and not (files / "q.npz").exists()
+    said = "no density to save: warm-nuts gave draws alone"
+    assert f"{said}: try --want density" in capsys.readouterr().out
+    assert main([*call, "--want", "density"]) == 3
+    assert f"{said}\n" in capsys.readouterr().out
 
 
 @pytest.mark.stan

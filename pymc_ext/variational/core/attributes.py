@@ -6,26 +6,30 @@ import json
 from importlib.metadata import version
 from typing import Any
 
-from pymc_ext.variational.core.result import FitResult
+from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.weights import EXACT
 
 UNCORRECTED = "draws of q itself are not corrected by weights"
 
-__all__ = ["attributes_of", "notes_of"]
+__all__ = ["attributes_of", "notes_of", "notes_of_draws"]
 
 
 def notes_of(result: FitResult) -> dict[str, Any]:
     """What it says of q itself, not of a proposal beside it, as JSON holds it."""
-    judged = result.verdict if result.fresh is None else result.fresh.verdict
     notes: dict[str, Any] = {"method": result.method, "converged": bool(result.converged)}
-    notes["verdict"] = judged
-    if result.fresh is not None:
-        kept = ("elbo", "elbo_se", "khat", "log_marginal_is", "log_marginal_is_se")
-        notes |= {name: float(getattr(result.fresh, name)) for name in kept}
-        notes["usable"] = bool(result.fresh.usable) and result.missed is None
-        if result.missed is not None:  # its own weights know nothing of it
-            notes["verdict"] = f"its draws miss {result.missed}"
+    if result.fresh is None:
+        return notes | {"verdict": result.verdict}
+    notes |= notes_of_draws(result.fresh)
+    if result.missed is not None:  # its own weights know nothing of it
+        notes |= {"usable": False, "verdict": f"its draws miss {result.missed}"}
     return notes
+
+
+def notes_of_draws(fresh: FreshDraws) -> dict[str, Any]:
+    """What fresh draws say of q."""
+    kept = ("elbo", "elbo_se", "khat", "log_marginal_is", "log_marginal_is_se")
+    notes: dict[str, Any] = {name: float(getattr(fresh, name)) for name in kept}
+    return notes | {"usable": bool(fresh.usable), "verdict": fresh.verdict}
 
 
 def attributes_of(result: FitResult, options: str) -> dict[str, str | int | float]:

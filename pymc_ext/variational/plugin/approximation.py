@@ -255,16 +255,10 @@ class VectorisedApproximation(GraphApproximation):
                 f"q is a law given the hyperparameters {sorted(self.hyperparameters)}, which a "
                 "file does not keep: fix them in the model and fit again"
             )
-        from pymc_ext.variational.core.saved.posterior import SavedPosterior
-        from pymc_ext.variational.core.saved.variables import variables_of
+        from pymc_ext.variational.core.saved.posterior import law_of
 
-        value_names = [entry.name for entry in self.density.layout]
-        return SavedPosterior(
-            self.q,
-            tuple(self.density.unconstrained_names),
-            variables_of(self.model, value_names),
-            {} if self.result is None else notes_of(self.result),
-        )
+        notes = {} if self.result is None else notes_of(self.result)
+        return law_of(self.q, self.density, notes, self.model)
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Keep q in a file, from which :func:`pymc_ext.load` takes it; see `pymc_ext.save`."""

@@ -64,6 +64,23 @@ def test_its_density_is_that_of_all_images(of_one) -> None:
     np.testing.assert_allclose(found.log_q(everywhere), found.lq[0], atol=1e-8)
 
 
+def test_its_law_is_there_where_images_are_linear(of_one) -> None:
+    fit, symmetry, problem = of_one
+    found = images_of(fit, symmetry).run(problem, 2_000, 1)
+    theta = symmetry.at_random(found.theta[0], np.random.default_rng(1))
+    np.testing.assert_allclose(found.q.log_density(theta), found.log_q(theta), atol=1e-8)
+    drawn, log_q = found.q.forward(np.random.default_rng(1).standard_normal((500, 4)))
+    assert len(np.unique(np.argsort(drawn, axis=1), axis=0)) == 6
+    np.testing.assert_allclose(found.log_q(drawn), log_q, atol=1e-8)
+    about_a_half = Symmetry(
+        problem.target, [Change(reflected=(("theta", "complement"),))], [(0, 0)],
+        symmetry.mean, symmetry.sd,
+    )  # fmt: skip
+    assert about_a_half.matrices(found.theta[0]) is None
+    unknown = images_of(replace(fit, q=None, more=None), symmetry)
+    assert unknown.run(problem, 2_000, 1).q is None
+
+
 def test_a_proposal_is_of_all_images_too_or_left_out(of_one) -> None:
     fit, symmetry, problem = of_one
     wide = WeightedDraws(fit.theta, fit.lp, fit.lq, fit.log_q)

@@ -29,6 +29,7 @@ CLASSES: dict[str, str] = {  # by name in files, which outlives where a class li
     "GaussianMixture": _HOME + "gaussian.posteriors",
     "HierarchicalMap": _HOME + "hierarchical.map",
     "Hierarchy": _HOME + "bernstein.base",
+    "LinearImage": _HOME + "core.linear_image",
     "Logistic": _HOME + "bernstein.latents",
     "LowRankGaussian": _HOME + "gaussian.low_rank",
     "Marginal": _HOME + "hierarchical.marginal",

@@ -6,17 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pymc_ext.density import Density
+from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.posterior import Posterior, moment
 from pymc_ext.variational.core.saved.file import write
-from pymc_ext.variational.core.saved.variables import Variable
+from pymc_ext.variational.core.saved.variables import Variable, variables_of
 
-__all__ = ["SavedPosterior", "save"]
+if TYPE_CHECKING:
+    import pymc as pm
+
+__all__ = ["SavedPosterior", "law_of", "save"]
 
 Seed = int | np.random.Generator | None
 
@@ -127,6 +132,29 @@ class SavedPosterior:
         begin = 0
         for variable in self.variables:
             yield variable, slice(begin, begin := begin + variable.size)
+
+
+def law_of(
+    q: Posterior, density: Density, notes: Mapping[str, Any], model: pm.Model | None = None
+) -> SavedPosterior:
+    """q with the names of what it is of: coordinates of ``density``, and variables of ``model``.
+
+    Parameters
+    ----------
+    q
+        Fitted to the density.
+    density
+        Of the model, where there is one.
+    notes
+        As in :class:`SavedPosterior`.
+    model
+        None: the density is of none.
+    """
+    names = tuple(coordinate_names(density))
+    if model is None:
+        return SavedPosterior(q, names, notes=notes)
+    value_names = [entry.name for entry in density.layout]  # type: ignore[attr-defined]
+    return SavedPosterior(q, names, variables_of(model, value_names), notes)
 
 
 def save(

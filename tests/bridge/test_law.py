@@ -1,0 +1,120 @@
+"""The approximation of an answer, to be kept, evaluated, and made a prior."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import bridge
+import pymc_ext as px
+from posteriordb_cases import load_case
+from pymc_ext.variational.core.linear_image import LinearImage
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+from stan_models import StanProgram
+from tests.needed import needs
+from tests.tolerances import EXACT
+
+PROGRAM = "data { real y; } parameters { real mu; } model { mu ~ normal(0, 2); y ~ normal(mu, 1); }"
+
+
+def test_it_is_the_law_of_the_draws_and_a_file_keeps_it(tmp_path) -> None:
+    with load_case("eight_schools-eight_schools_noncentered").model() as model:
+        advice = bridge.fit(random_seed=1)
+    law = px.load(px.save(tmp_path / "q.npz", advice.law))
+    theta = law.rvs(20_000, random_state=1)
+    np.testing.assert_allclose(law.logpdf(theta), advice.fit.log_q(theta), rtol=EXACT)
+    ratios = bridge.pymc_target(model).log_density(theta) - law.logpdf(theta)
+    k = bridge.pareto_khat(ratios.reshape(5, -1), np.zeros((5, 4000)))
+    log_z, error = advice.log_evidence
+    assert abs(k.log_marginal_is - log_z) < 5 * np.hypot(error, k.log_marginal_is_se)
+    assert law.notes["usable"] and law.notes["method"] == advice.method
+    assert abs(law.notes["elbo"] - ratios.mean()) < 5 * np.hypot(
+        law.notes["elbo_se"], ratios.std() / np.sqrt(ratios.size)
+    )
+    assert law.by_variable(theta)["theta_trans"].shape == (20_000, 8)
+    with pm.Model():
+        old = px.prior_from(advice.law, "old")
+        assert set(old) == {"mu", "tau", "theta_trans"}
+
+
+@pytest.mark.stan
+def test_that_of_a_program_has_the_names_of_its_coordinates(tmp_path) -> None:
+    advice = bridge.fit(StanProgram(PROGRAM), {"y": 1.0}, random_seed=1)
+    law = px.load(px.save(tmp_path / "q.npz", advice.law))
+    assert law.names == ("mu",) and law.notes["khat"] == -np.inf
+    np.testing.assert_allclose(law.mean(), [0.8], atol=1e-6)
+    np.testing.assert_allclose(law.std(), [np.sqrt(0.8)], atol=1e-6)
+
+
+def test_shared_data_set_later_leave_it_as_it_was() -> None:
+    with pm.Model() as model:
+        x = pm.Data("x", np.zeros(3))
+        mu = pm.Normal("mu", 0, 1, shape=x.shape[0])
+        pm.Normal("y", mu, 1, observed=np.ones(3))
+        advice = bridge.fit(random_seed=1)
+        pm.set_data({"x": np.zeros(3) + 1})
+    assert advice.law.variables[0].shape == (3,) and model["mu"].eval().shape == (3,)
+
+
+def labels(kind: str):
+    """Two Poisson rates whose labels are free."""
+    y = np.concatenate([np.full(20, 2), np.full(15, 12), [1, 0, 3, 10, 14, 9, 4]])
+    if kind == "stan":
+        return StanProgram("""
+            data { int N; array[N] int y; }
+            parameters { simplex[2] w; vector<lower=0>[2] rate; }
+            model {
+              rate ~ gamma(2, 0.2);
+              for (n in 1:N)
+                target += log_sum_exp(log(w[1]) + poisson_lpmf(y[n] | rate[1]),
+                                      log(w[2]) + poisson_lpmf(y[n] | rate[2]));
+            }"""), {"N": len(y), "y": y}
+    with pm.Model() as model:
+        w, rate = pm.Dirichlet("w", np.ones(2)), pm.Gamma("rate", 2, 0.2, shape=2)
+        pm.Mixture("y", w, pm.Poisson.dist(rate), observed=y)
+    return model, None
+
+
+@pytest.mark.parametrize("kind", ["pymc", pytest.param("stan", marks=pytest.mark.stan)])
+def test_that_of_one_mode_and_its_images_is_of_all(kind, tmp_path) -> None:
+    advice = bridge.fit(*labels(kind), random_seed=1)
+    assert (advice.trusted, advice.method) == (True, "images"), advice.reasons
+    law = px.load(px.save(tmp_path / "q.npz", advice.law))
+    theta = law.rvs(4_000, random_state=1)
+    first = theta[:, list(law.names).index(law.names[-1])] > theta[:, -2]
+    assert abs(first.mean() - 0.5) < 4 * 0.5 / np.sqrt(4_000)  # both orders, equally often
+    np.testing.assert_allclose(law.logpdf(theta), advice.fit.log_q(theta), rtol=1e-8)
+    np.testing.assert_allclose(law.mean()[-1], law.mean()[-2], atol=1e-6)
+    ratios = advice.fit.target.log_density(theta) - law.logpdf(theta)
+    log_z, error = advice.log_evidence
+    ours = np.log(np.mean(np.exp(ratios - ratios.max()))) + ratios.max()
+    assert abs(ours - log_z) < 5 * error + 5 * ratios.std() / np.sqrt(ratios.size)
+
+
+def test_the_image_of_a_gaussian_is_a_gaussian() -> None:
+    rng = np.random.default_rng(1)
+    a, root = rng.normal(size=(3, 3)), np.tril(rng.normal(size=(3, 3))) + 2 * np.eye(3)
+    image = LinearImage(Gaussian(np.arange(3.0), root), a)
+    exact = Gaussian(a @ np.arange(3.0), np.linalg.cholesky(a @ root @ root.T @ a.T))
+    theta, log_q = image.forward(rng.normal(size=(5, 3)))
+    np.testing.assert_allclose(log_q, exact.log_density(theta), rtol=1e-8)
+    np.testing.assert_allclose(image.log_density(theta), log_q, rtol=1e-8)
+    np.testing.assert_allclose(image.mean, exact.mean)
+    np.testing.assert_allclose(image.cov, exact.cov)
+    with pytest.raises(ValueError, match="matrix must have an inverse"):
+        LinearImage(Gaussian(np.zeros(2), np.eye(2)), np.ones((2, 2)))
+
+
+def test_there_is_none_of_chains_nor_of_what_hands_back_none() -> None:
+    needs("nutpie")
+    with pm.Model():
+        pm.Gumbel("x", 0, 1, shape=3)
+        of_chains = bridge.fit(methods="batch-match", khat=0.01, effort=1e-3, random_seed=1)
+        of_weights = bridge.fit(methods="batch-match", random_seed=1)
+    assert of_chains.method == "warm-nuts" and of_chains.law is None
+    assert replace(of_weights, fit=replace(of_weights.fit, q=None)).law is None
+    doubtful = replace(of_weights, doubts=("made up",)).law
+    assert doubtful.notes["usable"] is False and doubtful.notes["verdict"] == "made up"
