@@ -1,0 +1,105 @@
+"""NUTS in a flow's coordinates beside NUTS in a map's and nutpie alone, where no weights serve.
+
+    python -m benchmarks.speed.bent_nuts [--targets NAME ...] [--seeds 3] [--budget 2000000]
+        [--out FILE]
+
+Bananas, Neal's funnels and horseshoes of the zoo, whose truth is known. Three runs on each,
+to ESS 400 of every quantity, R̂ <= 1.02 and sds as well known as means: ``flow-nuts`` (Hoffman et
+al. 2019, arXiv:1903.03704; a short flow on the map), ``warm-nuts`` (the map alone), ``nutpie``
+(its default adaptation from random starts). Gradients count all: fit, warm-up, draws. Each run is
+kept as it ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.record import Runs
+from bridge.methods.problems import as_problem
+from bridge.methods.table import METHODS
+from bridge.methods.warm_nuts import WarmNUTS
+from bridge.zoo.judge import judged
+from posteriordb_cases.zoo import ZOO, ZooDensity, truth_of
+from pymc_ext.maths.types import Array
+from pymc_ext.sampling.nutpie import NutpieNUTS
+from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.run import sample
+
+RESULTS = Path(__file__).parent / "results" / "bent_nuts.json"
+TARGETS = ("banana-2", "banana-10", "funnel-2", "funnel-10", "funnel-100", "horseshoe",
+           "horseshoe-centred", "product-0")  # fmt: skip
+RUNS = ("flow-nuts", "warm-nuts", "nutpie")
+Numbers = dict[str, float | int | str | bool | None]
+
+
+def made(name: str, run: str, seed: int, budget: int) -> Numbers:
+    """One run."""
+    density, begin = ZOO[name].make(), time.process_time()
+    numbers, theta = _drawn(density, run, seed, budget)
+    numbers["cpu_s"] = round(time.process_time() - begin, 2)
+    found = judged(density, truth_of(density), theta.reshape(-1, density.dimension))
+    return numbers | {"mean_error": found.mean_error, "sd_ratio": found.sd_ratio,
+                      "dimension": density.dimension}  # fmt: skip
+
+
+def _drawn(density: ZooDensity, run: str, seed: int, budget: int) -> tuple[Numbers, Array]:
+    options = Sampling(budget=budget)
+    if run == "nutpie":
+        chains = sample(density, None, NutpieNUTS(), options, seed=seed)
+        return {
+            "gradients": chains.gradient_evaluations,
+            "trusted": chains.trusted,
+            "verdict": chains.verdict,
+            "divergences": chains.diagnostics.divergences,
+        }, chains.theta
+    method = METHODS[run].run
+    assert isinstance(method, WarmNUTS)
+    fit = replace(method, options=options)(as_problem(density, None), 0, seed)
+    kept = ("trusted", "verdict", "divergences", "approximation_gradients", "in_map")
+    return {"gradients": fit.gradient_evaluations} | {k: fit.info[k] for k in kept}, fit.theta
+
+
+def report(runs: Mapping[str, Numbers]) -> None:
+    """A row a target: medians of gradients, how many of the runs are trusted, the worst error."""
+    names = dict.fromkeys(key.split("/")[0] for key in runs)
+    print(f"{'target':20}" + "".join(f"{run:>38}" for run in RUNS))
+    for name in names:
+        row = f"{name:20}"
+        for run in RUNS:
+            own = [n for key, n in runs.items() if key.startswith(f"{name}/{run}/")]
+            if own:
+                gradients = np.median([float(n["gradients"] or 0) for n in own])
+                trusted = sum(bool(n["trusted"]) for n in own)
+                sds = [float(n["sd_ratio"] or 0) for n in own]
+                most = max(int(n["divergences"] or 0) for n in own)
+                row += f"{gradients:12,.0f} {trusted}/{len(own)}"
+                row += f" sd {min(sds):4.2f}–{max(sds):4.2f} div {most:5}"
+        print(row)
+
+
+def main() -> None:
+    """Make what is missing, then print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--targets", nargs="+", default=list(TARGETS), choices=list(ZOO))
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--budget", type=int, default=2_000_000)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.ERROR)
+    runs = Runs(arguments.out, "runs", budget=arguments.budget)
+    for name in arguments.targets:
+        for seed in range(1, arguments.seeds + 1):
+            for run in RUNS:
+                runs(f"{name}/{run}/{seed}", made, name, run, seed, arguments.budget)
+    report(runs.made)
+
+
+if __name__ == "__main__":
+    main()
