@@ -124,7 +124,7 @@ def fit(
         ``methods`` that you name are tried.
     want
         ``"draws"``, or ``"density"``: a normalised q, for the evidence or to be evaluated and kept
-        (``Advice.law``), for which a flow is tried before NUTS, whatever it takes.
+        (``Advice.density``), for which a flow is tried before NUTS, whatever it takes.
     posterior_predictive
         Generated quantities of a Stan program that are predictions of its data, such as
         ``["y_rep"]``: they go to the group ``posterior_predictive``, as in

@@ -40,7 +40,7 @@ class Advice:
         The same before resampling, with ``lp``, ``lq`` and log weights; None for chains.
     log_evidence
         log Z and its standard error; None for chains, and where the answer is not trusted.
-    law
+    density
     unknown
     gradients
     method
@@ -166,15 +166,15 @@ class Advice:
         return self._taken.log_marginal_is, self._taken.log_marginal_is_se
 
     @cached_property
-    def law(self) -> SavedPosterior | None:
+    def density(self) -> SavedPosterior | None:
         """The approximation itself as a law of SciPy's kind over unconstrained θ: ``rvs``,
         ``logpdf``, ``mean``, ``cov``; ``px.save`` keeps it, ``px.prior_from`` makes it a prior.
 
-        Its draws are q's own, without the weights that those of ``idata`` had: ``law.notes`` has
-        q's ELBO and k̂, and whether weights of it would serve. None for chains, of a method that
+        Its draws are q's own, without the weights that those of ``idata`` had: ``notes`` has q's
+        ELBO and k̂, and whether weights of it would serve. None for chains, of a method that
         hands back no law (Stan's and PyMC's own), and where modes are images of one by a change
-        that is not linear in θ, as of Stan's simplex. ``want="density"`` tries a flow before
-        chains.
+        that is not linear in θ, as of Stan's simplex of three. ``want="density"`` tries a flow
+        before chains.
         """
         if self.fit is None or self.fit.q is None:
             return None

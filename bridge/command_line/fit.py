@@ -59,7 +59,7 @@ def fit_command(arguments: argparse.Namespace, console: Console) -> int:
 
 def _save_density(advice: Advice, arguments: argparse.Namespace, console: Console) -> bool:
     """Keep q, and say what it is worth; whether there is one."""
-    law = advice.law
+    law = advice.density
     if law is None:
         way_out = "" if arguments.want == "density" else ": try --want density"
         console.print(f"no density to save: {advice.method} gave draws alone{way_out}")

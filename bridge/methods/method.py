@@ -109,7 +109,7 @@ class Fit:
         several that are its images: :meth:`at_random` puts them into all.
     q
         The approximation itself, as the families of `pymc_ext` have it in numbers, to be kept
-        (:attr:`bridge.Advice.law`); None where the method has no such thing.
+        (:attr:`bridge.Advice.density`); None where the method has no such thing.
     transport
         θ = T(v) of q, in whose coordinates NUTS can run; None where q has no pullback.
     seconds

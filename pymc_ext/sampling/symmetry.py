@@ -186,7 +186,7 @@ class Symmetry:
 
     def matrices(self, theta: Array) -> Array | None:
         """A of g θ = A θ for each element, (order, D, D), where all are linear as far as points
-        (N, D) tell; None where one is not, as of Stan's simplex."""
+        (N, D) tell; None where one is not, as of Stan's simplex of three."""
         steps = np.diag(self.sd)
         up, down = np.split(self.images(np.r_[self.mean + steps, self.mean - steps]), 2, axis=1)
         rows = np.round((up - down) / (2 * self.sd[:, None]), ENTRIES)

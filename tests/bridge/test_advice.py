@@ -183,8 +183,8 @@ def test_a_flow_comes_before_nuts_where_a_density_is_wanted(monkeypatch) -> None
     at = np.array([[0.0, 0.0], [1.0, 1.0]])
     exact = -np.log(np.pi) - np.array([0.0, 0.5])
     np.testing.assert_allclose(advice.fit.log_q(at), exact, atol=0.3)
-    np.testing.assert_array_equal(advice.law.logpdf(at), advice.fit.log_q(at))
-    assert advice.law.notes["method"] == "bernstein" and advice.law.notes["usable"]
+    np.testing.assert_array_equal(advice.density.logpdf(at), advice.fit.log_q(at))
+    assert advice.density.notes["method"] == "bernstein" and advice.density.notes["usable"]
 
 
 def test_what_is_tried_in_vain_is_bounded_by_what_nuts_would_take() -> None:

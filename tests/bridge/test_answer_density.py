@@ -23,7 +23,7 @@ PROGRAM = "data { real y; } parameters { real mu; } model { mu ~ normal(0, 2); y
 def test_it_is_the_law_of_the_draws_and_a_file_keeps_it(tmp_path) -> None:
     with load_case("eight_schools-eight_schools_noncentered").model() as model:
         advice = bridge.fit(random_seed=1)
-    law = px.load(px.save(tmp_path / "q.npz", advice.law))
+    law = px.load(px.save(tmp_path / "q.npz", advice.density))
     theta = law.rvs(20_000, random_state=1)
     np.testing.assert_allclose(law.logpdf(theta), advice.fit.log_q(theta), rtol=EXACT)
     ratios = bridge.pymc_target(model).log_density(theta) - law.logpdf(theta)
@@ -36,14 +36,14 @@ def test_it_is_the_law_of_the_draws_and_a_file_keeps_it(tmp_path) -> None:
     )
     assert law.by_variable(theta)["theta_trans"].shape == (20_000, 8)
     with pm.Model():
-        old = px.prior_from(advice.law, "old")
+        old = px.prior_from(advice.density, "old")
         assert set(old) == {"mu", "tau", "theta_trans"}
 
 
 @pytest.mark.stan
 def test_that_of_a_program_has_the_names_of_its_coordinates(tmp_path) -> None:
     advice = bridge.fit(StanProgram(PROGRAM), {"y": 1.0}, random_seed=1)
-    law = px.load(px.save(tmp_path / "q.npz", advice.law))
+    law = px.load(px.save(tmp_path / "q.npz", advice.density))
     assert law.names == ("mu",) and law.notes["khat"] == -np.inf
     np.testing.assert_allclose(law.mean(), [0.8], atol=1e-6)
     np.testing.assert_allclose(law.std(), [np.sqrt(0.8)], atol=1e-6)
@@ -56,7 +56,7 @@ def test_shared_data_set_later_leave_it_as_it_was() -> None:
         pm.Normal("y", mu, 1, observed=np.ones(3))
         advice = bridge.fit(random_seed=1)
         pm.set_data({"x": np.zeros(3) + 1})
-    assert advice.law.variables[0].shape == (3,) and model["mu"].eval().shape == (3,)
+    assert advice.density.variables[0].shape == (3,) and model["mu"].eval().shape == (3,)
 
 
 def labels(kind: str):
@@ -82,7 +82,7 @@ def labels(kind: str):
 def test_that_of_one_mode_and_its_images_is_of_all(kind, tmp_path) -> None:
     advice = bridge.fit(*labels(kind), random_seed=1)
     assert (advice.trusted, advice.method) == (True, "images"), advice.reasons
-    law = px.load(px.save(tmp_path / "q.npz", advice.law))
+    law = px.load(px.save(tmp_path / "q.npz", advice.density))
     theta = law.rvs(4_000, random_state=1)
     first = theta[:, list(law.names).index(law.names[-1])] > theta[:, -2]
     assert abs(first.mean() - 0.5) < 4 * 0.5 / np.sqrt(4_000)  # both orders, equally often
@@ -114,7 +114,7 @@ def test_there_is_none_of_chains_nor_of_what_hands_back_none() -> None:
         pm.Gumbel("x", 0, 1, shape=3)
         of_chains = bridge.fit(methods="batch-match", khat=0.01, effort=1e-3, random_seed=1)
         of_weights = bridge.fit(methods="batch-match", random_seed=1)
-    assert of_chains.method == "warm-nuts" and of_chains.law is None
-    assert replace(of_weights, fit=replace(of_weights.fit, q=None)).law is None
-    doubtful = replace(of_weights, doubts=("made up",)).law
+    assert of_chains.method == "warm-nuts" and of_chains.density is None
+    assert replace(of_weights, fit=replace(of_weights.fit, q=None)).density is None
+    doubtful = replace(of_weights, doubts=("made up",)).density
     assert doubtful.notes["usable"] is False and doubtful.notes["verdict"] == "made up"
