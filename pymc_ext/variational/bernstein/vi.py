@@ -47,10 +47,10 @@ class BernsteinVI(StochasticVI):
     on the ELBO of the **unconstrained** posterior (with the log-Jacobian) by Adam. On a fitted
     base: no step where that leaves less than .002 nats to gain, else 250 steps and then as many
     again as were taken, half at full rate, half with a cosine decay whose average is kept, until
-    such a block gains less than .002 nats, a tenth of what is left, or its error on the same unseen
-    draws (two in a row, where more than .02 are left). From the identity, full rate until the ELBO
-    levels off, then the decay; on ``pm.Minibatch`` data all ``n`` steps, .7 of them at full rate,
-    as the losses of batches do not tell when it is level. ``n`` of ``pm.fit`` bounds the steps;
+    such a block gains less than .002 nats or its error on the same unseen draws (two in a row,
+    where more than .02 are left). From the identity, full rate until the ELBO levels off, then the
+    decay; on ``pm.Minibatch`` data all ``n`` steps, .7 of them at full rate, as the losses of
+    batches do not tell when it is level. ``n`` of ``pm.fit`` bounds the steps;
     ``obj_n_mc`` (10) is the number of draws in each. Gradients are path gradients (Roeder et al.
     2017, arXiv:1703.09194), whose noise vanishes as q comes close; their triangular solve costs
     some D times a hidden layer's products, and makes the flow's share of a step 1.5 to 2.5 times as

@@ -3,7 +3,9 @@
 A base that is nearly right leaves nothing to gain, and no step is taken. Else blocks of steps are
 judged by the same draws, which no step has seen, as those of the base's own training
 (:mod:`pymc_ext.variational.core.course`, whose thresholds these are). A flow is wanted for its
-density, which importance weights do not mend: it is no end that they would be cheaper.
+density, which importance weights do not mend: it is no end that they would be cheaper, nor that a
+block closes a small share of what is left. A logistic regression of 61 weights gains .03 of .57
+nats in the first 500 steps, and .13 in 20,000; a Brownian motion of 32 places .06 of .43, and .25.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.training.trainer import Trainer
-from pymc_ext.variational.core.course import LEAST_GAIN, LEAST_SHARE, Candidate
+from pymc_ext.variational.core.course import LEAST_GAIN, Candidate
 from pymc_ext.variational.core.steps import NonFiniteError
 
 # Steps of the first block: the rate takes 100 to rise, and the second half is averaged. On 8 of
@@ -86,7 +88,6 @@ class Depth:
                 self.settle()
                 return False, f"all {budget} steps done before the ELBO levelled off: raise n"
             count = min(done or FIRST_BLOCK, budget - done)
-            missing = self.best.gap
             try:
                 self.trainer.block(count)
             except NonFiniteError as error:
@@ -94,8 +95,7 @@ class Depth:
                 break
             done += count
             gain, of_gain = self._offer(self.trainer.loop.vector)
-            share = LEAST_SHARE * missing if np.isfinite(missing) else 0.0
-            paid = gain > max(of_gain, LEAST_GAIN, share)
+            paid = gain > max(of_gain, LEAST_GAIN)
             # the first block also has to make up for what an untrained flow lacks of its base
             another = done == count or self.best.gap > MUCH
             misses = 0 if paid else misses + 1
