@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import logging
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,42 @@ def measured(name: str, seed: int) -> Row | None:
     return answer(model, seed) | density(model, seed)
 
 
+def markdown(results: Mapping[str, Any]) -> str:
+    """A row a target: medians over seeds, the largest CPU seconds."""
+    lines = [
+        "| target | D | ELBO, their best | ELBO, a flow | log Z, ours | log Z, exact "
+        "| k̂ of the flow | trusted | CPU s: answer, flow |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, best in results["best"].items():
+        rows = [r for key, r in results["runs"].items() if key.startswith(f"{name}/") and r]
+        if not rows:
+            continue
+        median = {
+            key: float(
+                np.median([row[key] for row in rows if row.get(key) is not None] or [np.nan])
+            )
+            for key in ("elbo", "log_z", "log_z_se", "khat")
+        }
+        D = COX_CELLS**2 if name == "cox" else suite.TARGETS[name].dimension
+        asked = [row for row in rows if "trusted" in row]
+        took = [max((row[key] for row in rows if key in row), default=np.nan)
+                for key in ("answer_s", "flow_s")]  # fmt: skip
+        known = not np.isnan(median["log_z"])
+        lines.append(
+            f"| {name} | {D:,} | {_number(best)} | {median['elbo']:.3f} | "
+            + (f"{median['log_z']:.3f} ± {median['log_z_se']:.3f}" if known else "–, chains")
+            + f" | {_number(results['exact'].get(name))} | {median['khat']:.2f} | "
+            + (f"{sum(row['trusted'] for row in asked)} of {len(asked)}" if asked else "–")
+            + f" | {', '.join('–' if np.isnan(s) else f'{s:.0f}' for s in took)} |"
+        )
+    return "\n".join(lines)
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}".rstrip("0").rstrip(".")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names = (*suite.TARGETS, "cox")
@@ -112,6 +149,7 @@ def main() -> None:
         for seed in range(1, given.seeds + 1):
             row = runs(f"{name}/{seed}", measured, name, seed)
             print(name, seed, row or "left out: its data are not here", flush=True)
+    print(markdown(runs.others | {"runs": runs.made}))
 
 
 if __name__ == "__main__":
