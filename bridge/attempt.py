@@ -14,8 +14,10 @@ from bridge.errors import BridgeError
 from bridge.measures.khat import KHat
 from bridge.methods.families import FittedBy
 from bridge.methods.method import Fit, Method
-from bridge.methods.problems import GivenProblem
+from bridge.methods.problems import GivenProblem, ModelProblem
 from bridge.verdict import Judgement, by_weights
+from pymc_ext.density import DensityError
+from pymc_ext.density.check import NoGradientError
 from pymc_ext.density.protocol import value_names
 from pymc_ext.interrupts import is_interrupt
 from pymc_ext.sampling.prediction import in_words
@@ -24,7 +26,14 @@ from pymc_ext.variational.core.posterior import FRESH_DRAWS
 from pymc_ext.variational.gaussian.runaway import EndlessError, RunawayError
 from stan_models import StanError
 
-__all__ = ["EXPECTED_FAILURES", "Attempt", "attempted", "failure", "is_expected"]
+__all__ = [
+    "EXPECTED_FAILURES",
+    "Attempt",
+    "attempted",
+    "failure",
+    "is_expected",
+    "require_defined",
+]
 
 _log = logging.getLogger(__name__)
 FIRST_BLOCK = FRESH_DRAWS  # that a fit has judged itself by, so that they cost no values
@@ -247,3 +256,17 @@ def _judgement(method: Method, found: Fit, limit: float, ess: float) -> Judgemen
             "as sampler=True, or let its Fit have lq"
         )
     return by_weights(weighted, value_names(found.target.density), limit, ess)
+
+
+def require_defined(problem: ModelProblem) -> None:
+    """DensityError where a method failed because log p̃ is not finite; programs and densities are
+    asked before any method runs, which for a model would be to compile it."""
+    try:
+        problem.require_defined()
+    except NoGradientError:
+        return  # the model's own sampler may have steps that need none
+    except DensityError:
+        raise
+    except Exception as error:  # there is none, of a discrete variable say, as the method said
+        if not is_expected(error):
+            raise

@@ -8,23 +8,21 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted, is_expected
+from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted, require_defined
 from bridge.measures.khat import KHat, pareto_khat
-from bridge.measures.limits import KHAT_GOOD, KHAT_WITHOUT_MEAN
+from bridge.measures.limits import KHAT_WITHOUT_MEAN
 from bridge.methods.families import FittedBy
 from bridge.methods.images import IMAGES, images_of
 from bridge.methods.method import Fit, Method
 from bridge.methods.problems import GivenProblem, ModelProblem
 from bridge.methods.table import METHODS
-from bridge.trust import forgotten, missed, open_end, short_tails
-from pymc_ext.density import DensityError, TransportMap
-from pymc_ext.density.check import NoGradientError
+from bridge.trust import forgotten, missed, of_several_modes, open_end, short_tails
+from pymc_ext.density import TransportMap
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.images import images_among
 from pymc_ext.sampling.options import Sampling
-from pymc_ext.sampling.prediction import NORMAL_KURTOSIS, in_words, nuts_gradients
+from pymc_ext.sampling.prediction import in_words, nuts_gradients, weighted_kurtosis
 from pymc_ext.sampling.progress import now
-from pymc_ext.variational.core.weights import ESS_SHARE_ENOUGH
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
 from pymc_ext.variational.gaussian.outside import is_inside
 
@@ -133,7 +131,7 @@ class Search:
                 self.found, self.weights, self.of_found = found, k.weights, attempt
                 self._elbo, self._log_z = attempt.elbo, k.log_marginal_is
         elif isinstance(self.problem, ModelProblem):
-            _require_defined(self.problem)
+            require_defined(self.problem)
         self.attempts.append(attempt)
 
     def _looked_outside(
@@ -196,7 +194,7 @@ class Search:
             return nuts_gradients(dimension, self.ess, None)
         w = weights.ravel()
         columns = self.found.theta.reshape(w.size, -1).T
-        kurtosis = max(_kurtosis(x, w) for x in columns)
+        kurtosis = max(weighted_kurtosis(x, w) for x in columns)
         return nuts_gradients(dimension, self.ess, 1 / (w.size * float(w @ w)), kurtosis)
 
     def looks_elsewhere(self) -> bool:
@@ -288,41 +286,3 @@ class Search:
     def coordinates(self) -> TransportMap | None:
         """The best fit as coordinates of chains."""
         return None if self.found is None else self.found.transport
-
-
-def of_several_modes(attempt: Attempt, has_proposal: bool, weights: Array | None) -> Attempt:
-    """An attempt at several modes, held to k̂ < .5 where it has no proposal with heavier tails.
-
-    Beside one mode's fit there is such a proposal from there on. A mixture of two normals whose
-    labels are free was trusted with k̂ .55 and sds of .76 of the true ones: no draw was where one
-    component has hardly a row and follows its prior, which 1 % of the mass does. Weights that
-    hardly differ leave no such room.
-    """
-    if not attempt.good or has_proposal or weights is None or attempt.khat < KHAT_GOOD:
-        return attempt
-    w = weights.ravel()
-    if 1 / (w.size * float(w @ w)) >= ESS_SHARE_ENOUGH:
-        return attempt
-    why = f"refused: k̂ = {attempt.khat:.2f} >= {KHAT_GOOD:g}, with no proposal of heavier tails"
-    return replace(attempt, good=False, verdict=f"{why} for several modes")
-
-
-def _require_defined(problem: ModelProblem) -> None:
-    """DensityError where a method failed because log p̃ is not finite; programs and densities are
-    asked before any method runs, which for a model would be to compile it."""
-    try:
-        problem.require_defined()
-    except NoGradientError:
-        return  # the model's own sampler may have steps that need none
-    except DensityError:
-        raise
-    except Exception as error:  # there is none, of a discrete variable say, as the method said
-        if not is_expected(error):
-            raise
-
-
-def _kurtosis(x: Array, weights: Array) -> float:
-    """Of weighted draws (N,); a normal's where one draw has all the weight."""
-    squares = (x - weights @ x) ** 2
-    variance = float(weights @ squares)
-    return float(weights @ squares**2) / variance**2 if variance > 0 else NORMAL_KURTOSIS

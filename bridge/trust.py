@@ -1,4 +1,4 @@
-"""What an answer must pass before it is trusted: a search for mass that it misses."""
+"""What an answer must pass before it is trusted, beside its weights: what it may miss."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bridge.attempt import Attempt
 from bridge.measures.evidence import log_evidence
+from bridge.measures.limits import KHAT_GOOD
 from bridge.methods.method import Fit
 from bridge.targets.target import Target
 from pymc_ext.density import CountedDensity
@@ -16,6 +18,7 @@ from pymc_ext.maths.types import Array
 from pymc_ext.sampling.modes import is_visited, left_behind
 from pymc_ext.sampling.progress import now
 from pymc_ext.sampling.tails import advised, tails_not_reached
+from pymc_ext.variational.core.weights import ESS_SHARE_ENOUGH
 from pymc_ext.variational.gaussian.missed_mass import (
     NEGLIGIBLE,
     SEARCHED,
@@ -34,6 +37,7 @@ __all__ = [
     "missed",
     "missed_by_chains",
     "not_visited",
+    "of_several_modes",
     "open_end",
     "short_tails",
 ]
@@ -114,6 +118,23 @@ def open_end(found: Fit, weights: Array | None) -> str | None:
     if found.law is None or not found.law.open_ends:
         return None
     return next(iter(short_tails(found, weights, None, seed=0)[0]), None)
+
+
+def of_several_modes(attempt: Attempt, has_proposal: bool, weights: Array | None) -> Attempt:
+    """An attempt at several modes, held to k̂ < .5 where it has no proposal with heavier tails.
+
+    Beside one mode's fit there is such a proposal from there on. A mixture of two normals whose
+    labels are free was trusted with k̂ .55 and sds of .76 of the true ones: no draw was where one
+    component has hardly a row and follows its prior, which 1 % of the mass does. Weights that
+    hardly differ leave no such room.
+    """
+    if not attempt.good or has_proposal or weights is None or attempt.khat < KHAT_GOOD:
+        return attempt
+    w = weights.ravel()
+    if 1 / (w.size * float(w @ w)) >= ESS_SHARE_ENOUGH:
+        return attempt
+    why = f"refused: k̂ = {attempt.khat:.2f} >= {KHAT_GOOD:g}, with no proposal of heavier tails"
+    return replace(attempt, good=False, verdict=f"{why} for several modes")
 
 
 def missed_by_chains(found: Fit, seed: int) -> tuple[MissedMass | None, int]:

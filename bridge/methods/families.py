@@ -7,20 +7,17 @@ own defaults.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, TypedDict
 
-import numpy as np
-
-from bridge.methods.method import Fit, Method, Problem, WeightedDraws, engine_of
+from bridge.methods.drawn import Drawn
+from bridge.methods.method import Fit, Method, Problem, engine_of
 from bridge.methods.options import options_text
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.interrupts import through_one
-from pymc_ext.maths.types import Array
 
 if TYPE_CHECKING:
     from pymc_ext.variational.core.algorithm import Algorithm
@@ -61,22 +58,23 @@ class FittedBy:
         from pymc_ext.variational.core.algorithm import run_algorithm
         from pymc_ext.variational.core.monitor import Monitor
 
-        algorithm = made(self.algorithm)
-        target = problem.target
+        algorithm, target = made(self.algorithm), problem.target
         density = CountedDensity(target.density)
         with Monitor.silent() as monitor:
             fitted = run_algorithm(
                 algorithm, density, problem.start, self.n,
                 random_seed=seed, monitor=monitor, state=self.state,
             )  # fmt: skip
-        losses = monitor.history
-        result = fitted.result
-        own = through_one(lambda: _Drawn(fitted.q, density, result.fresh, seed))
-        proposal, of_proposal = None, fitted.proposal
-        if of_proposal is not None:
-            proposal = through_one(
-                lambda: _Drawn(of_proposal, density, result.fresh_proposal, seed)
-            )
+        losses, result = monitor.history, fitted.result
+        options = options_text(n=algorithm.checked_budget(self.n), algorithm=algorithm)
+
+        def drawn_from(q: Posterior, fresh: FreshDraws | None) -> Drawn:
+            return through_one(lambda: Drawn(q, density, fresh, seed))
+
+        own = drawn_from(fitted.q, result.fresh)
+        proposal = None
+        if fitted.proposal is not None:
+            proposal = drawn_from(fitted.proposal, result.fresh_proposal)
 
         def with_draws(draws: int, of_q: int) -> Fit:
             drawn = own.first(of_q)
@@ -84,13 +82,8 @@ class FittedBy:
             undefined = (own if proposal is None else proposal).undefined
             return Fit(
                 target=target,
-                theta=drawn.theta,
-                lp=drawn.lp,
-                lq=drawn.lq,
-                log_q=drawn.log_q,
-                law=getattr(result, "law", None),
-                q=fitted.q,
-                transport=as_transport(fitted.q),
+                theta=drawn.theta, lp=drawn.lp, lq=drawn.lq, log_q=drawn.log_q,
+                law=getattr(result, "law", None), q=fitted.q, transport=as_transport(fitted.q),
                 proposal=weighted,
                 losses=losses if len(losses) else None,
                 **_effort(result),
@@ -98,80 +91,12 @@ class FittedBy:
                     **engine_of("pymc_ext", target),
                     **_course(result),
                     **({"undefined": undefined} if undefined else {}),
-                    "options": options_text(
-                        n=algorithm.checked_budget(self.n), algorithm=algorithm
-                    ),
+                    "options": options,
                 },
                 more=lambda n: with_draws(n, n if proposal is None else of_q),
-            )
+            )  # fmt: skip
 
         return through_one(lambda: with_draws(draws, draws))
-
-
-class _Drawn:
-    """Draws of q, the first of them those that the fit was judged by: their log p̃ is known.
-
-    Where log p̃ is undefined, as where an ODE's solver gives up, a draw has no weight, which is how
-    samplers take it. How many these are is told.
-
-    Parameters
-    ----------
-    q, density
-        The approximation and log p̃.
-    fresh
-        How the fit judged this q; None where it did not.
-    seed
-        Of draws beyond those.
-
-    Raises
-    ------
-    AssertionError
-        From :meth:`first`: ``fresh`` is of another q than this.
-    """
-
-    def __init__(
-        self, q: Posterior, density: CountedDensity, fresh: FreshDraws | None, seed: int
-    ) -> None:
-        self.q, self.density = q, density
-        self.rng, self.undefined = np.random.default_rng(seed), 0
-        self.parts = list[tuple[Array, Array, Array]]()
-        if fresh is not None and fresh.log_ratios is not None and fresh.generator is not None:
-            self._again(fresh.log_ratios, copy.deepcopy(fresh.generator))
-
-    def first(self, draws: int) -> WeightedDraws:
-        """As many draws, those that were made before among them."""
-        from pymc_ext.variational.core.posterior import draws_of
-
-        missing = draws - sum(len(lq) for *_, lq in self.parts)
-        for theta, lq in draws_of(self.q, self.rng, missing):
-            self.parts.append((theta, self._log_density(theta), lq))
-        theta, lp, lq = (np.concatenate(x) for x in zip(*self.parts, strict=True))
-        self.undefined += int(np.isnan(lp).sum())
-        lp = np.where(np.isnan(lp), -np.inf, lp)
-        self.parts = [(theta, lp, lq)]
-        log_q = getattr(self.q, "log_density", None)
-        return WeightedDraws(theta[None, :draws], lp[None, :draws], lq[None, :draws], log_q)
-
-    def _again(self, log_ratios: Array, generator: np.random.Generator) -> None:
-        from pymc_ext.variational.core.posterior import draws_of
-
-        done = 0
-        for theta, lq in draws_of(self.q, generator, len(log_ratios)):
-            with np.errstate(invalid="ignore"):  # no weight where either is infinite
-                lp = log_ratios[done : done + len(lq)] + lq
-            if done == 0:
-                own = self._log_density(theta[:1])
-                if not np.allclose(own, lp[:1], rtol=1e-6, atol=1e-6, equal_nan=True):
-                    raise AssertionError(
-                        f"log p̃ of a fresh draw is {own[0]}, and was {lp[0]} when the fit was "
-                        "judged: an algorithm must return the q that its fresh draws are of"
-                    )
-            self.parts.append((theta, lp, lq))
-            done += len(lq)
-
-    def _log_density(self, theta: Array) -> Array:
-        with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
-            return self.density.log_density(theta)
 
 
 @dataclass(frozen=True)

@@ -10,22 +10,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeGuard
 
-import numpy as np
-
 from bridge.errors import NoModelError
 from bridge.stan.start import stan_start
 from bridge.targets.bambi import built_model, is_bambi, left_out, tidied
-from bridge.targets.density import DensityTarget
+from bridge.targets.density import DensityTarget, density_start
 from bridge.targets.draws import InferenceData
 from bridge.targets.stan import stan_target
 from bridge.targets.target import Target
-from pymc_ext.density import Density, require_usable
-from pymc_ext.density.check import (
-    DensityError,
-    UndefinedStartError,
-    require_density,
-    require_scores,
-)
+from pymc_ext.density import Density
+from pymc_ext.density.check import require_density, require_scores
 from pymc_ext.maths.types import Array
 from stan_models import StanProgram
 
@@ -193,32 +186,9 @@ class DensityProblem:
 
     @cached_property
     def start(self) -> Array:
-        start = self._usable_start()
+        start = density_start(self.density)
         require_scores(self.density, start)
         return start
-
-    def _usable_start(self) -> Array:
-        """The origin; where log p̃ has no value there a random point, as of Stan's own starts."""
-        origin = np.zeros(self.density.dimension)
-        try:
-            require_usable(self.density, origin)
-            return origin
-        except UndefinedStartError as error:
-            from pymc_ext.sampling.options import START_RADIUS, START_TRIES
-
-            shape = START_TRIES, len(origin)
-            points = np.random.default_rng(0).uniform(-START_RADIUS, START_RADIUS, shape)
-            with np.errstate(all="ignore"):
-                lp, score = self.density.log_density_gradient(points)
-            usable = np.flatnonzero(np.isfinite(lp) & np.isfinite(score).all(axis=1))
-            if len(usable):
-                return points[usable[0]]
-            raise DensityError(
-                "log p̃ and its score are finite neither at the origin nor at any of "
-                f"{START_TRIES} points of (−{START_RADIUS:g}, {START_RADIUS:g})^{len(origin)}: "
-                "move and scale the coordinates so that typical values are of order 1, and let "
-                "log p̃ be defined on all of R^D, as by logarithms of what is positive"
-            ) from error
 
 
 GivenProblem = ModelProblem | StanProblem | DensityProblem

@@ -1,13 +1,15 @@
-"""The target of any density: points are what they are, unconstrained."""
+"""The target of any density, and where fits of it start: points are what they are."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from bridge.targets.target import Draws, as_points, select
-from pymc_ext.density import Density
+from pymc_ext.density import Density, require_usable
+from pymc_ext.density.check import DensityError, UndefinedStartError
+from pymc_ext.maths.types import Array
 
-__all__ = ["DensityTarget"]
+__all__ = ["DensityTarget", "density_start"]
 
 
 class DensityTarget:
@@ -43,3 +45,33 @@ class DensityTarget:
         if self._single:
             return values["theta"]
         return np.stack([values[name] for name in self.parameter_names], axis=1)
+
+
+def density_start(density: Density) -> Array:
+    """The origin; where log p̃ has no value there a random point, as of Stan's own starts.
+
+    Raises
+    ------
+    DensityError
+        It is finite at none of them.
+    """
+    origin = np.zeros(density.dimension)
+    try:
+        require_usable(density, origin)
+        return origin
+    except UndefinedStartError as error:
+        from pymc_ext.sampling.options import START_RADIUS, START_TRIES
+
+        shape = START_TRIES, len(origin)
+        points = np.random.default_rng(0).uniform(-START_RADIUS, START_RADIUS, shape)
+        with np.errstate(all="ignore"):
+            lp, score = density.log_density_gradient(points)
+        usable = np.flatnonzero(np.isfinite(lp) & np.isfinite(score).all(axis=1))
+        if len(usable):
+            return points[usable[0]]
+        raise DensityError(
+            "log p̃ and its score are finite neither at the origin nor at any of "
+            f"{START_TRIES} points of (−{START_RADIUS:g}, {START_RADIUS:g})^{len(origin)}: "
+            "move and scale the coordinates so that typical values are of order 1, and let "
+            "log p̃ be defined on all of R^D, as by logarithms of what is positive"
+        ) from error

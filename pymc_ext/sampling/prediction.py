@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["NORMAL_KURTOSIS", "in_words", "nuts_gradients"]
+from pymc_ext.maths.types import Array
+
+__all__ = ["in_words", "nuts_gradients", "weighted_kurtosis"]
 
 NORMAL_KURTOSIS = 3.0
 
@@ -64,6 +66,13 @@ def nuts_gradients(
     draws = DRAWS_BY_ESS * ess * max(share, LEAST_SHARE) ** -BY_SHARE
     draws *= max(1.0, (kurtosis - 1) / 4)
     return round(steps * (WARM_UP + draws))
+
+
+def weighted_kurtosis(x: Array, weights: Array) -> float:
+    """Of weighted draws (N,); a normal's where one draw has all the weight."""
+    squares = (x - weights @ x) ** 2
+    variance = float(weights @ squares)
+    return float(weights @ squares**2) / variance**2 if variance > 0 else NORMAL_KURTOSIS
 
 
 def in_words(least: int) -> str:

@@ -17,8 +17,8 @@ from bridge.exact import exact_answer
 from bridge.methods.problems import DensityProblem, ModelProblem, as_problem
 from bridge.methods.table import METHODS
 from bridge.methods.warm_nuts import sampled
-from bridge.search import Search, of_several_modes
-from bridge.trust import forgotten
+from bridge.search import Search
+from bridge.trust import forgotten, of_several_modes
 from posteriordb_cases.zoo import ZOO, truth_of
 from pymc_ext.density import CallableDensity, CountedDensity, DensityError
 from pymc_ext.sampling import attempts
