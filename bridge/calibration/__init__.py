@@ -3,7 +3,8 @@
 `calibrate.calibrate` draws parameters from the prior, data given them, fits each data set, and asks
 where the parameters lie among the fit's draws. `of_pymc` and `of_stan` make parameters and data
 (`files` reads models), `study` lets a model compiled once take other data, `run` is one simulation,
-`bands` tests ranks (simultaneous ECDF bands, symmetry), `result` holds and shows what was found.
+`on_record` the file of them, `bands` tests ranks (simultaneous ECDF bands, symmetry), `result`
+holds what was found and `figure` shows it.
 
 Add a test quantity: a line in `run.quantities`. Add a kind of model: a class with the members of
 `study.Study`.

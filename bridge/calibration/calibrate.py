@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import tempfile
@@ -17,18 +16,18 @@ import pandas as pd
 from joblib import delayed
 
 from bridge.advice import fit
+from bridge.calibration.on_record import FILE, key_of, opened, seed_of
 from bridge.calibration.result import Calibration
-from bridge.calibration.run import ANSWER, MOST, Task, run_one
+from bridge.calibration.run import ANSWER, Task, run_one
 from bridge.calibration.study import Prior, Simulated, Simulator, Study, Values
 from bridge.comparison.cluster import finished, within
 from bridge.comparison.records import Record, Records
-from bridge.errors import RecordsError
 from bridge.measures.limits import KHAT_FEWEST_DRAWS
 from bridge.methods.families import FittedBy
 from bridge.methods.method import Method
 from bridge.methods.named_draws import NamedDraws
-from bridge.methods.options import options_text
 from bridge.methods.table import find_methods
+from bridge.verdict import REPETITIONS
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.algorithm import Algorithm
 from stan_models import StanProgram
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["calibrate"]
 
 _log = logging.getLogger(__name__)
-FILE = "calibration.sqlite"
 
 
 def calibrate(
@@ -142,11 +140,11 @@ def calibrate(
     with nullcontext(out) if out is not None else tempfile.TemporaryDirectory() as folder:
         assert folder is not None
         path = Path(folder) / FILE
-        seed = _seed(path, random_seed)
+        seed = seed_of(path, random_seed)
         pairs, study = _pairs(study, simulations, data, prior, simulator, seed)
-        key = _key(study, chosen, fresh_draws, seed, data is not None)
+        key = key_of(study, chosen, fresh_draws, seed, data is not None)
         task = Task(cloudpickle.dumps(study), cloudpickle.dumps(chosen), key, fresh_draws, seed)
-        records = _opened(path, key)
+        records = opened(path, key)
         frame = _filled(records, task, pairs, retry_failed, budget, on_record)
     return Calibration.of_records(frame, simulations, posterior=data is not None)
 
@@ -178,7 +176,7 @@ def _filled(
 def _check(simulations: int, fresh_draws: int, budget: float | None) -> None:
     if isinstance(simulations, bool) or not isinstance(simulations, int) or simulations < 1:
         raise ValueError(f"simulations must be an integer >= 1, got {simulations!r}")
-    fewest = 5 * KHAT_FEWEST_DRAWS
+    fewest = KHAT_FEWEST_DRAWS * REPETITIONS
     if fresh_draws < fewest:
         raise ValueError(f"fresh_draws must be at least {fewest}, got {fresh_draws}")
     if budget is not None and not budget > 0:
@@ -261,46 +259,3 @@ def _pairs(
     rows = np.linspace(0, len(next(iter(flat.values()))) - 1, simulations).astype(int)
     drawn = [{name: x[row] for name, x in flat.items()} for row in rows]
     return study.simulate_again(drawn, simulator, seed), study.conditioned(data)
-
-
-def _key(
-    study: Study, method: Method | None, fresh_draws: int, seed: int, posterior: bool
-) -> tuple[tuple[str, str], ...]:
-    settings = {
-        "model": study.fingerprint,
-        "options": None if method is None else options_text(run=method.run),
-        "draws": MOST,
-        "fresh_draws": fresh_draws,
-        "posterior": posterior,
-        "random_seed": seed,
-    }
-    return (
-        ("case_name", study.name),
-        ("method", ANSWER if method is None else method.name),
-        ("settings", json.dumps(settings, sort_keys=True)),
-    )
-
-
-def _seed(path: Path, given: int | None) -> int:
-    """That given, that of the runs on record, or any."""
-    if given is not None:
-        return given
-    if path.exists():
-        frame = Records(path).frame()
-        if not frame.empty:
-            return int(json.loads(frame["settings"].iloc[0])["random_seed"])
-    return int(np.random.default_rng().integers(2**31))
-
-
-def _opened(path: Path, key: tuple[tuple[str, str], ...]) -> Records:
-    """The records, if they are of this model, method and seed."""
-    records = Records(path)
-    frame = records.frame()
-    for column, wanted in key:
-        others = [] if frame.empty else sorted(set(frame[column]) - {wanted})
-        if others:
-            raise RecordsError(
-                f"{path.parent} holds the simulations of another calibration, {column} "
-                f"{others[0]}, expected {wanted}: give another folder with out="
-            )
-    return records

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bridge.calibration.bands import ecdf, ecdf_band, holm, symmetry_p_values, uniformity_p_values
+from bridge.calibration.bands import holm, symmetry_p_values, uniformity_p_values
+from bridge.calibration.figure import ecdf_figure
 from bridge.calibration.run import KINDS, LOG_LIK, LP, MOST
 from bridge.targets.draws import InferenceData
 
@@ -25,7 +26,6 @@ __all__ = ["Calibration"]
 Kind = Literal["plain", "psis"]
 Fits = Literal["all", "trusted"]
 LEVELS = (0.5, 0.95)  # of central intervals whose coverage is told: a box plot's, and the usual one
-NAMED = 5  # lines outside the band that a legend has room for
 
 
 @dataclass(frozen=True)
@@ -210,32 +210,12 @@ class Calibration:
         axis
             Where to draw; None: in a figure of its own.
         """
-        from matplotlib.figure import Figure
-
         rows, table = self._rows(draws, fits), self.table(draws, fits)
         if not len(rows):
             raise ValueError(f"no fit of {self.method} has ranks to be shown")
-        if axis is None:
-            axis = Figure(figsize=(5.2, 3.4), layout="constrained").subplots()
-        z, lower, upper = ecdf_band(len(rows), MOST, level)
-        axis.fill_between(z, lower - z, upper - z, color="0.85", lw=0, label=f"{level:.0%} band")
-        outside = table.index[table["p_holm"] < 1 - level]
-        lines = ecdf(rows, MOST) / len(rows) - z[:, None]
-        farthest = dict(zip(self.quantities, np.abs(lines).max(axis=0), strict=True))
-        named = sorted(outside, key=lambda name: -farthest[name])[:NAMED]
-        for name, line in zip(self.quantities, lines.T, strict=True):
-            if name in named:
-                axis.plot(z, line, lw=1.4, label=name)
-            else:
-                axis.plot(z, line, lw=0.7, color="0.1" if name in outside else "0.5", zorder=1)
-        axis.set(xlabel="rank / 200", ylabel="ECDF − uniform", xlim=(0, 1))
-        axis.set_title(f"{self.method}, {draws}, {len(rows)} fits", fontsize=10)
-        axis.legend(  # below, as lines may be anywhere inside
-            frameon=False, fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.2)
-        )
-        figure = axis.figure
-        assert isinstance(figure, Figure)
-        return figure
+        outside = list(table.index[table["p_holm"] < 1 - level])
+        title = f"{self.method}, {draws}, {len(rows)} fits"
+        return ecdf_figure(rows, self.quantities, outside, level, title, axis)
 
     def write(self, folder: Path) -> list[Path]:
         """``runs.csv``, ``quantities.csv`` and, where anything was ranked, ``ecdf.png``."""
