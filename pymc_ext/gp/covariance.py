@@ -84,3 +84,15 @@ def cholesky(K: np.ndarray, jitter: float) -> np.ndarray | None:
     A[np.diag_indices_from(A)] += jitter
     L, info = lapack.dpotrf(A, lower=1, overwrite_a=1)
     return None if info else L
+
+
+def weighted_gram(A: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """A diag(weights) Aᵀ, by sign: a matrix times its own transpose is half a product's cost."""
+    total = np.zeros((len(A), len(A)))
+    for sign in (1.0, -1.0):
+        part = sign * weights > 0
+        if part.any():
+            half = A if part.all() else A[:, part]
+            half = half * np.sqrt(np.abs(weights[part]))
+            total += sign * (half @ half.T)
+    return total

@@ -23,6 +23,7 @@ from pymc_ext.variational.core.monitor import Monitor
 logger = logging.getLogger(__name__)
 
 METHODS = ("l-bfgs", "alternating", "minibatch")
+Bounds = Mapping[str, tuple[float | None, float | None]]
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def fit_hyperparameters(
     gp: Approximate,
     method: str = "l-bfgs",
     start: Point | None = None,
-    bounds: Mapping[str, tuple[float | None, float | None]] | None = None,
+    bounds: Bounds | None = None,
     max_iterations: int = 500,
     e_steps: int = 20,
     m_steps: int = 20,
@@ -139,14 +140,7 @@ def fit_hyperparameters(
     _check_rates(learning_rate=learning_rate, tolerance=tolerance)
     model = context(model)
     _check_model(gp, method, model)
-    graph = gp.graph(model)
-    refuse_other_observations(gp.observed, model)
-    values = start_values(graph, start or {})
-    box = box_of(graph, bounds or {}, values)
-    theta = np.clip(graph.flatten(values), *box)
-    log_prior = graph.forward(theta)[1]
-    if not np.isfinite(log_prior):
-        raise ValueError(f"the log prior is {log_prior} at the start: pass start= inside it")
+    graph, theta, box = _first(gp, model, start or {}, bounds or {})
     begin = time.perf_counter()
     adam = Adam(learning_rate, box)
     with Monitor(gp, (), 0, max_iterations, progressbar) as monitor:
@@ -176,6 +170,21 @@ def fit_hyperparameters(
         active_bounds=active,
         seconds=time.perf_counter() - begin,
     )
+
+
+def _first(
+    gp: Approximate, model: pm.Model, start: Point, bounds: Bounds
+) -> tuple[HyperparameterGraph, np.ndarray, np.ndarray]:
+    """The graph, where the search in it starts, unconstrained (D,), and its bounds (2, D)."""
+    graph = gp.graph(model)
+    refuse_other_observations(gp.observed, model)
+    values = start_values(graph, start)
+    box = box_of(graph, bounds, values)
+    theta = np.clip(graph.flatten(values), *box)
+    log_prior = graph.forward(theta)[1]
+    if not np.isfinite(log_prior):
+        raise ValueError(f"the log prior is {log_prior} at the start: pass start= inside it")
+    return graph, theta, box
 
 
 def _check_method(gp: Approximate, method: str) -> None:

@@ -14,10 +14,11 @@ from scipy.sparse.linalg import LinearOperator, gmres
 
 from pymc_ext.gp.errors import ConvergenceError, HyperparameterError, ImproperPosteriorError
 from pymc_ext.gp.evidence import FORMULAS, Correction
+from pymc_ext.gp.full import FullPrior
 from pymc_ext.gp.likelihoods.likelihood import Likelihood, Parameters
 from pymc_ext.gp.posterior import Arrays, Posterior, Prior
 from pymc_ext.gp.rules.rule import FixedPoint, Rule, Slopes
-from pymc_ext.gp.sites import FullPrior, GaussianSites
+from pymc_ext.gp.sites import GaussianSites
 from pymc_ext.gp.sparse import SparsePrior
 
 logger = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 Notation: inducing inputs z with K_mm = L Lᵀ, V = L⁻¹ K_mn (m, n); the sites act on the projected
 latents g = m + Vᵀ(whitened u), whose prior covariance is Q = VᵀV; f_i given g_i has the residual
 variance d_i = k_ii − Q_ii. With T = diag τ of any sign, B = I + V T Vᵀ must be positive definite.
-The same numbers come out as in `sites.FullPosterior` with Q for K, at cost n m².
+The same numbers come out as in `full.FullPosterior` with Q for K, at cost n m².
 
 References: Titsias (2009), Variational learning of inducing variables in sparse Gaussian processes;
 Adam, Chang, Khan & Solin (2021), Dual parameterization of sparse variational Gaussian processes,
@@ -17,9 +17,10 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
-from pymc_ext.gp.covariance import jittered_cholesky
+from pymc_ext.gp.covariance import jittered_cholesky, weighted_gram
 from pymc_ext.gp.errors import ImproperPosteriorError
-from pymc_ext.gp.sites import GaussianSites, StackedPosterior, _columns, weighted_gram
+from pymc_ext.gp.sites import GaussianSites
+from pymc_ext.gp.stacked import StackedPosterior
 
 
 class SparsePrior:
@@ -56,7 +57,7 @@ class SparsePrior:
     def condition(self, sites: GaussianSites) -> SparsePosterior | StackedPosterior:
         """Posterior under the sites; raises ImproperPosteriorError if there is none."""
         if sites.linear.ndim == 2:
-            return StackedPosterior([SparsePosterior(self, s) for s in _columns(sites)], sites)
+            return StackedPosterior([SparsePosterior(self, s) for s in sites.by_latent()], sites)
         return SparsePosterior(self, sites)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:

@@ -8,7 +8,8 @@ import pytest
 from pymc_ext.gp import CVI, Gaussian
 from pymc_ext.gp.covariance import JITTER, SMALL_JITTER, jittered_cholesky
 from pymc_ext.gp.errors import ImproperPosteriorError
-from pymc_ext.gp.sites import FullPrior, GaussianSites
+from pymc_ext.gp.full import FullPrior
+from pymc_ext.gp.sites import GaussianSites
 from pymc_ext.gp.solver import Solver
 from pymc_ext.gp.sparse import SparsePrior
 from tests.pymc_ext.gp.problems import covariance, prior, sparse
