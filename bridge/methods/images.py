@@ -13,7 +13,8 @@ from scipy.special import logsumexp
 from bridge.methods.method import Fit, LogDensity, Method, Problem, WeightedDraws
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.images import BROKEN
-from pymc_ext.sampling.symmetry import MORE_POINTS, Symmetry
+from pymc_ext.sampling.symmetry import Symmetry
+from pymc_ext.sampling.symmetry_search import MORE_POINTS
 from pymc_ext.variational.core.linear_image import LinearImage
 from pymc_ext.variational.core.mixture import Component, PosteriorMixture
 

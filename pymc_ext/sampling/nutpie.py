@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pymc_ext.density import Density, DensityInCoordinates, TransportMap
 from pymc_ext.density.check import DensityError
 from pymc_ext.maths.types import Array
+from pymc_ext.sampling.gate import Gate
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Chain
 
@@ -34,7 +35,6 @@ NAMES = {  # ours, ArviZ's, to nutpie's
 # most; 10⁷ draws of 353 dimensions were refused on a machine of 24 GB.
 MOST_DRAWS, MOST_NUMBERS = 10**7, 2**28
 NUDGE = 1e-3  # of a start where a score is zero, in the chain's coordinates: far less than an sd
-PATIENCE = 1.0  # seconds between looks whether nutpie has given up; no result depends on it
 
 # A compiled function may not be entered by two threads at once, and Python is not faster so.
 _ONE_AT_A_TIME = threading.Lock()
@@ -99,7 +99,7 @@ class NutpieChain:
     def __init__(
         self, density: Density, start: Array, tune: int, seed: int, options: Sampling
     ) -> None:
-        self._density, self._tune, self._gate = density, tune, _Gate()
+        self._density, self._tune, self._gate = density, tune, Gate()
         self._calls, self._taken = 0, 0
         nutpie, D = _import_nutpie(), int(density.dimension)
         point = self._without_zero_scores(np.array(start, dtype=float), seed)
@@ -239,60 +239,6 @@ class _Table(Protocol):
     """Columns by name."""
 
     def column(self, name: str) -> NDArray: ...
-
-
-class _Gate:
-    """Where a chain waits after each draw until further ones are allowed.
-
-    The statistics of a draw are there once the next one is made, which hence waits here.
-    """
-
-    def __init__(self) -> None:
-        self._turn = threading.Condition()
-        self.points: list[Array] = []
-        self.allowed = 0
-        self.closed = False
-        self.error: Exception | None = None
-
-    def pass_through(self, point: Array) -> None:
-        """In nutpie's thread: keep the draw, and wait."""
-        with self._turn:
-            self.points.append(np.array(point, dtype=float))
-            self._turn.notify_all()
-            while len(self.points) > self.allowed and not self.closed:
-                self._turn.wait()
-
-    def advance(self, draws: int, require_alive: Callable[[], None]) -> None:
-        """In ours: allow so many more, and wait until they are made."""
-        with self._turn:
-            self.allowed += draws
-            self._turn.notify_all()
-            while len(self.points) <= self.allowed:
-                if self.error is not None:
-                    raise self.error
-                if not self._turn.wait(PATIENCE):
-                    require_alive()
-
-    def stop(self) -> None:
-        """Allow no more than what is complete once nutpie's thread is here again.
-
-        It is waited for: until then it evaluates the density, which others are about to.
-        """
-        with self._turn:
-            self.allowed = min(self.allowed, len(self.points))
-            self._turn.notify_all()
-
-    def fail(self, error: Exception) -> None:
-        """Keep what the density raised, for :meth:`advance`."""
-        with self._turn:
-            self.error = self.error or error
-            self._turn.notify_all()
-
-    def close(self) -> None:
-        """Let the chain run out."""
-        with self._turn:
-            self.closed = True
-            self._turn.notify_all()
 
 
 def _import_nutpie() -> ModuleType:

@@ -15,7 +15,8 @@ from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity
-from pymc_ext.sampling.symmetry import Change, Symmetry, find_symmetry
+from pymc_ext.sampling.symmetry import Change, Symmetry
+from pymc_ext.sampling.symmetry_search import find_symmetry
 
 CENTRES = np.array([-6.0, 0.0, 7.0])
 LOG_Z = np.log(6) + 1.5 * np.log(2 * np.pi)

@@ -12,11 +12,11 @@ from bridge.methods.warm_nuts import sampled
 from bridge.targets.density import DensityTarget
 from bridge.targets.pymc import pymc_target
 from pymc_ext.density import CallableDensity
-from pymc_ext.sampling import symmetry
+from pymc_ext.sampling import symmetry_search
 from pymc_ext.sampling.images import images_among
 from pymc_ext.sampling.modes import left_behind, modes_outside
 from pymc_ext.sampling.options import Sampling
-from pymc_ext.sampling.symmetry import find_symmetry
+from pymc_ext.sampling.symmetry_search import find_symmetry
 from pymc_ext.variational.gaussian.missed_mass import Basin, MissedMass
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 
@@ -161,13 +161,13 @@ def test_too_many_images_are_none(monkeypatch) -> None:
     target = DensityTarget(labels())
     theta = one_of(target.density, CENTRES)
     assert find_symmetry(target, theta).order == 6
-    monkeypatch.setattr(symmetry, "MOST_IMAGES", 5)
+    monkeypatch.setattr(symmetry_search, "MOST_IMAGES", 5)
     assert find_symmetry(target, theta) is None
     monkeypatch.undo()
-    monkeypatch.setattr(symmetry, "MOST_TRIED", 2)
+    monkeypatch.setattr(symmetry_search, "MOST_TRIED", 2)
     assert find_symmetry(target, theta) is None
     monkeypatch.undo()
-    monkeypatch.setattr(symmetry, "MOST_DIMENSIONS", 2)
+    monkeypatch.setattr(symmetry_search, "MOST_DIMENSIONS", 2)
     assert find_symmetry(target, theta) is None
 
 
