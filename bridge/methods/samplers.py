@@ -19,7 +19,6 @@ from pymc_ext.sampling.options import Sampling
 if TYPE_CHECKING:
     import xarray as xr
 
-    from pymc_ext.sampling import attempts
     from pymc_ext.sampling.blocks import Chains
 
 __all__ = ["SAMPLER_METHODS", "NutpieDefault", "PyMCNUTS"]
@@ -66,23 +65,12 @@ class NutpieDefault:
         KeyboardInterrupt
             It was interrupted: fewer draws are another sampler's.
         """
-        from pymc_ext.sampling import attempts
         from pymc_ext.variational.core.effort import Effort
-        from pymc_ext.variational.core.threads import threads_for
 
         target = problem.target
         counted = CountedDensity(target.density)
-        effort = Effort(counted)
-        options = Sampling(chains=self.chains)
-        run = attempts.SamplingRun(
-            counted, self.sampler, options, None, np.random.default_rng(seed)
-        )
-        try:
-            with threads_for(counted.dimension):
-                found = self._drawn(run)
-        finally:
-            for made in run.made:
-                made.close()
+        effort, options = Effort(counted), Sampling(chains=self.chains)
+        found = self._drawn(counted, options, seed)
         if found.interrupted:
             raise KeyboardInterrupt("interrupted before nutpie had made all draws")
         spent = effort.spent()
@@ -109,14 +97,22 @@ class NutpieDefault:
             },
         )
 
-    def _drawn(self, run: attempts.SamplingRun) -> Chains:
+    def _drawn(self, counted: CountedDensity, options: Sampling, seed: int) -> Chains:
         from pymc_ext.sampling import attempts
+        from pymc_ext.variational.core.threads import threads_for
 
-        chains = run.chains(attempts.random_starts(run, self.chains), run.options)
-        chains.warm_up(np.inf)
-        if not chains.interrupted:
-            chains.extend(self.draws)
-        return chains
+        rng = np.random.default_rng(seed)
+        run = attempts.SamplingRun(counted, self.sampler, options, None, rng)
+        try:
+            with threads_for(counted.dimension):
+                chains = run.chains(attempts.random_starts(run, self.chains), options)
+                chains.warm_up(np.inf)
+                if not chains.interrupted:
+                    chains.extend(self.draws)
+                return chains
+        finally:
+            for made in run.made:
+                made.close()
 
 
 @dataclass(frozen=True)

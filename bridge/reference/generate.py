@@ -15,6 +15,7 @@ from bridge.errors import NoModelError
 from bridge.reference.admission import (
     KEPT_DRAWS,
     AdmissionError,
+    Diagnostics,
     admission_checks,
     diagnose,
     require_admitted,
@@ -126,16 +127,7 @@ def generate(
         _log.info("%s: not admitted with %s, trying again", case.name, settings)
         thins, deltas = thins[thin_more:], deltas[step_less:]
     require_admitted(case.name, checks, diagnostics)
-    info = {
-        "name": case.name,
-        "inference": {"method": "stan_sampling", "method_arguments": settings},
-        "diagnostics": diagnostics,
-        "checks_made": checks,
-        "comments": _comments(case),
-        "added_by": "python -m bridge generate",
-        "added_date": datetime.date.today().isoformat(),
-        "versions": _versions(fit),
-    }
+    info = _info(case, settings, diagnostics, checks, fit)
     path = write_reference_draws(case.database, kept, info)
     _log.info("reference draws of %s pass all checks, written to %s", case.name, path)
     return path
@@ -213,6 +205,26 @@ def _kept(case: Case, fit: InferenceData, thin: int) -> dict[str, np.ndarray]:
             f"{case.name}: dimensions name {', '.join(missing)}, which the Stan program has not"
         )
     return {name: posterior[name].values[:, thin - 1 :: thin] for name in case.dimensions}
+
+
+def _info(
+    case: Case,
+    settings: Settings,
+    diagnostics: Diagnostics,
+    checks: dict[str, bool],
+    fit: InferenceData,
+) -> dict[str, object]:
+    """posteriordb's info file of reference draws."""
+    return {
+        "name": case.name,
+        "inference": {"method": "stan_sampling", "method_arguments": settings},
+        "diagnostics": diagnostics,
+        "checks_made": checks,
+        "comments": _comments(case),
+        "added_by": "python -m bridge generate",
+        "added_date": datetime.date.today().isoformat(),
+        "versions": _versions(fit),
+    }
 
 
 def _comments(case: Case) -> str | None:

@@ -117,22 +117,7 @@ def sample(
     ...     approx = pm.fit(method=px.LaplaceVI(random_seed=1))
     >>> idata = px.sample(approx, random_seed=1)
     """
-    if not isinstance(approx, VectorisedApproximation):
-        raise TypeError(
-            "px.sample takes what pm.fit gave with a method of this package, got "
-            f"{type(approx).__name__}: fit with method=px.BatchMatchVI() or px.HierarchicalVI()"
-        )
-    check_seed(random_seed)
-    approx.require_exact_logp()
-    check_conversion("px.sample", kwargs, "ess=400 says how much is drawn", sample)
-    asked = (kwargs.get(group, False) for group in ("log_likelihood", "log_prior"))
-    check_log_names(approx.model, *asked)
-    require_flag("search", search)
-    if not callable(getattr(sampler or NutpieNUTS, "chain", None)):
-        raise TypeError(
-            f"sampler must make chains, as pymc_ext.sampling.nutpie.NutpieNUTS() does, got "
-            f"{sampler!r}: give one, or leave it out"
-        )
+    _check(approx, random_seed, search, sampler, kwargs)
     options = Sampling(ess=ess, budget=budget, chains=chains, target_accept=target_accept)
     seed = (
         random_seed
@@ -164,6 +149,31 @@ def sample(
     idata = pm.to_inference_data(trace, model=approx.model, **{"log_likelihood": False, **kwargs})
     idata["posterior"].attrs.update(_attributes(found, approx, modes, ess))
     return idata
+
+
+def _check(
+    approx: object,
+    random_seed: int | None,
+    search: bool,
+    sampler: Sampler | None,
+    kwargs: dict[str, Any],
+) -> None:
+    if not isinstance(approx, VectorisedApproximation):
+        raise TypeError(
+            "px.sample takes what pm.fit gave with a method of this package, got "
+            f"{type(approx).__name__}: fit with method=px.BatchMatchVI() or px.HierarchicalVI()"
+        )
+    check_seed(random_seed)
+    approx.require_exact_logp()
+    check_conversion("px.sample", kwargs, "ess=400 says how much is drawn", sample)
+    asked = (kwargs.get(group, False) for group in ("log_likelihood", "log_prior"))
+    check_log_names(approx.model, *asked)
+    require_flag("search", search)
+    if not callable(getattr(sampler or NutpieNUTS, "chain", None)):
+        raise TypeError(
+            f"sampler must make chains, as pymc_ext.sampling.nutpie.NutpieNUTS() does, got "
+            f"{sampler!r}: give one, or leave it out"
+        )
 
 
 def coordinates_of(q: Posterior, random_seed: int | None = None) -> TransportMap:
