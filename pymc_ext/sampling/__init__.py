@@ -4,7 +4,8 @@
 (:class:`pymc_ext.density.TransportMap`), block by block, until the draws are worth what was asked;
 where these coordinates do not serve, the chains go on with the sampler's own adaptation.
 `options.Sampling` holds the options, `result.Sampled` the answer, `diagnostics` the limits it is
-judged by, `heavy` what no draws tell, `starts` where chains begin. `pymc.sample` is ``px.sample``,
+judged by, `heavy` what no draws tell, `starts` where chains begin, `symmetry` what orders of labels
+leave the same (`symmetry_search` finds them). `pymc.sample` is ``px.sample``,
 for what ``pm.fit`` gave.
 
 A sampler is an object with ``chain(...)`` that returns a chain (`protocol`); `nutpie` runs on any

@@ -25,7 +25,7 @@ LONGEST_FACTOR = 0.5  # Frobenius norm, in q's coordinates, of a step of one fac
 
 
 class LowRankGradient(Averaged[LowRankGaussian]):
-    """Steps on (μ, Λ, log ψ) from a Gaussian made by :meth:`.LowRankGaussian.from_factor`."""
+    """Steps on (μ, Λ, log ψ) from a Gaussian made by :meth:`LowRankGaussian.from_factor`."""
 
     def __init__(
         self, density: CountedDensity, q: LowRankGaussian, rng: np.random.Generator

@@ -2,6 +2,6 @@
 
 A loop takes optimiser steps on fresh draws: :class:`~.loops.DensityLoop` asks any density for
 scores and pulls them back through q; :class:`~.jax_loop.JaxLoop` compiles whole blocks of steps for
-a PyMC model that JAX can trace. To add one, give ``run``, ``vector``, ``average`` and ``draws``
-(:class:`~.loops.Loop`).
+a PyMC model that JAX can trace. To add one, give ``run``, ``fork``, ``vector``, ``average``,
+``draws`` and ``flow`` (:class:`~.loops.Loop`).
 """
