@@ -22,8 +22,9 @@ from pymc_ext.variational.gaussian.natural_gradient import NaturalGradient
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.score_matching import match_step
 from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatching
+from pymc_ext.variational.hierarchical.free import Free
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.training import Free, Training
+from pymc_ext.variational.hierarchical.training import Training
 
 GOVERNED, SLOPE = 8, 0.5
 

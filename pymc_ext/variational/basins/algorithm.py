@@ -22,13 +22,10 @@ from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.missed_mass import Basin, MissedMass, missed_mass
 from pymc_ext.variational.gaussian.outside import Misses, edge_of, is_outside
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.hierarchical.algorithm import (
-    Hierarchical,
-    HierarchicalResult,
-    MapOrGaussian,
-)
+from pymc_ext.variational.hierarchical.algorithm import Hierarchical, MapOrGaussian
 from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
+from pymc_ext.variational.hierarchical.result import HierarchicalResult
 
 MOST = 24  # components: the labellings of four groups
 # Fits in a row that end in basins known before, after which the other paths of a search are left:

@@ -2,17 +2,18 @@
 
 `moments` reads from one batch who governs whom, `map` is the map with its inverse and pullback,
 `roots` its linear part, dense or of arrow form, `marginal` its monotone maps of single coordinates,
-`training` the steps and `rows` what they solve, `necks` the same far out, `slices` what governors'
-marginals lack there, `growth` decides what is free, `structure` and `arrow` serve models beyond 300
-dimensions, `links` tells a reader, `algorithm` puts them in a row, `vi` is the method of
-``pm.fit``.
+`training` the steps, `free` what they may move and `rows` what they solve, `necks` the same far
+out, `slices` what governors' marginals lack there, `orders` says which coordinate comes first,
+`growth` what is free, `structure` and `arrow` serve models beyond 300 dimensions, `links` and
+`result` tell a reader, `algorithm` puts them in a row, `vi` is the method of ``pm.fit``.
 
 Beside the map stands a `law` by Laplace's method along the governors. `maxima` finds where all
 others are highest (`others` says which these are, `columns` how few scores their Hessian takes,
-`pattern` factors it), `nested` adds up what governors say one by one, `lattice` serves those that
-do not add up, and `reach` asks whether draws reach as far, else makes the law part of a proposal.
+`pattern` factors it), `scan` goes so along one governor, `nested` adds up what governors say one by
+one, `lattice` serves those that do not add up, and `reach` asks whether draws reach as far, else
+makes the law part of a proposal.
 
-To let the map do more, give `training.Free` a mask, `training.Training` the step of what it frees,
+To let the map do more, give `free.Free` a mask, `training.Training` the step of what it frees,
 and `growth.Growth` the round that tries it.
 
 >>> from pymc_ext.variational.hierarchical.algorithm import Hierarchical

@@ -7,9 +7,8 @@ another; elsewhere q is the low-rank Gaussian, and a note says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -35,13 +34,11 @@ from pymc_ext.variational.core.monitor import (
 )
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
-from pymc_ext.variational.core.result import FitResult, FreshDraws
+from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.threads import one_thread
-from pymc_ext.variational.core.variable_order import blocks_of, variable_order
 from pymc_ext.variational.gaussian.batch_match import (
     PATHS,
-    Found,
     find_gaussian,
     new_course,
     steps_from,
@@ -50,29 +47,23 @@ from pymc_ext.variational.gaussian.batch_match_low_rank import DENSE, first_low_
 from pymc_ext.variational.gaussian.endless import refuse_endless
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_gradient import LowRankGradient
-from pymc_ext.variational.gaussian.natural_gradient import Batch, NaturalGradient, step_draws
+from pymc_ext.variational.gaussian.natural_gradient import NaturalGradient, step_draws
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.hierarchical.arrow import arrow_found
+from pymc_ext.variational.hierarchical.free import Free
 from pymc_ext.variational.hierarchical.growth import FIRST_BLOCK, ROUNDS, Growth
 from pymc_ext.variational.hierarchical.law import LawAlong
 from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.moments import (
-    Moments,
-    completed,
-    governors_first,
-    moments_in,
-)
+from pymc_ext.variational.hierarchical.orders import new_growth, promised_gain
 from pymc_ext.variational.hierarchical.reach import Reached, early_law, reaching
+from pymc_ext.variational.hierarchical.result import HierarchicalResult
 from pymc_ext.variational.hierarchical.slices import lacking
 from pymc_ext.variational.hierarchical.structure import find_structure
-from pymc_ext.variational.hierarchical.training import Free, Training
+from pymc_ext.variational.hierarchical.training import Training
 
 MapOrGaussian = Gaussian | LowRankGaussian | HierarchicalMap
-AS_MUCH = 0.5  # of what the other order promises, from which on an order is worth a block
-NEARLY_ALL = 0.95  # relative ESS beyond which another order has too little to gain for its block
-SURE = 2.0  # standard errors by which another order must be better than who governs first
 NO_ARROW = "no few coordinates leave the others independent: the Gaussian alone was fitted"
 OF_TAIL = "draws of q miss {}; weights of its proposal have it: approx.weighted_draws, bridge.fit"
 OF_OPEN_TAIL = (
@@ -80,38 +71,6 @@ OF_OPEN_TAIL = (
 )
 LAW_SERVES = "weights of a law along its governors serve"
 ADVICE = "its conditional laws are not a hierarchy's; use a flow, or NUTS in q's coordinates"
-
-
-@dataclass(frozen=True)
-class HierarchicalResult(FitResult):
-    """How a fit went, with its :class:`~.links.Links`: who governs whose scale.
-
-    ``law`` is that of :mod:`.nested` along what governs most, whose tails weights reach; None where
-    nothing governs, in more than 300 dimensions, or where it was not looked for.
-    """
-
-    links: Links = field(default_factory=Links)
-    law: LawAlong | None = field(default=None, repr=False)
-
-    @property
-    def ends_before_its_mass(self) -> bool:
-        """Whether a tail of the law has mass beyond where it is known, so that no draws are."""
-        return self.law is not None and bool(self.law.open_ends)
-
-    @property
-    def usable(self) -> bool | None:
-        """As of any fit, and False where a tail's mass is not known."""
-        return False if self.ends_before_its_mass else super().usable
-
-    @property
-    def verdict(self) -> str:
-        """The same in words."""
-        if self.ends_before_its_mass and self.missed is not None:
-            return f"its draws miss {self.missed}"
-        return super().verdict
-
-    def __str__(self) -> str:
-        return f"{super().__str__()}\n{self.links}"
 
 
 @dataclass(frozen=True)
@@ -179,14 +138,8 @@ class Hierarchical(Algorithm[MapOrGaussian]):
             # a q that runs away overflows: the ELBO tells
             ignored = np.errstate(over="ignore", invalid="ignore")
             with nullcontext() if dense else one_thread(), ignored:
-                if isinstance(state, Gaussian | LowRankGaussian | HierarchicalMap):
-                    steps = resumed(density, state, stream(seed, Purpose.TRAIN))
-                    ended = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK)
-                elif dense:
-                    ended, links, law = self._dense(density, start, seed, course)
-                    serves = ended.why == LAW_SERVES
-                else:
-                    ended, links = self._arrow(density, start, seed, course)
+                ended, links, law = self._trained(density, start, seed, course, state)
+                serves = ended.why == LAW_SERVES
                 q, converged, why = course.settled(ended.best).q, ended.at_rest, ended.why
         except (FitStopped, KeyboardInterrupt) as stop:
             if course.best is None:
@@ -218,11 +171,27 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         )
         return Fitted(q, result, state=q, proposal=reached.proposal)
 
+    def _trained(
+        self,
+        density: CountedDensity,
+        start: Array,
+        seed: int | None,
+        course: Course,
+        state: object | None,
+    ) -> tuple[Ended[MapOrGaussian], Links, LawAlong | None]:
+        """How training ended, the links of what was kept, and a law found early."""
+        if isinstance(state, Gaussian | LowRankGaussian | HierarchicalMap):
+            steps = resumed(density, state, stream(seed, Purpose.TRAIN))
+            ended = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK)
+            return ended, Links(), None
+        if density.dimension <= DENSE:
+            return self._dense(density, start, seed, course)
+        return *self._arrow(density, start, seed, course), None
+
     def _dense(
         self, density: CountedDensity, start: Array, seed: int | None, course: Course
     ) -> tuple[Ended[MapOrGaussian], Links, LawAlong | None]:
-        """A Gaussian, then what links promise; how it ended, the links of what was kept, and a law
-        found early."""
+        """A Gaussian, then what links promise."""
         promised = partial(promised_gain, density)
         found = find_gaussian(density, start, seed, course, paths=self.paths, promised=promised)
         gaussian = found.ended.best
@@ -307,60 +276,3 @@ def resumed(
     if isinstance(q, Gaussian | LowRankGaussian):
         return steps_from(density, q, rng)
     return Training(density, q, Free.of(q), rng)
-
-
-def new_growth(
-    density: CountedDensity, course: Course[HierarchicalMap], found: Found, seed: int | None
-) -> Growth | None:
-    """The Gaussian as a map, in the best order of coordinates.
-
-    None where q has no draws with scores, as one that ran away.
-
-    Third derivatives are symmetric: a governor after what it governs may promise as much, as a bend
-    of its mean. Where orders promise about as much by links that contradict one another, the ELBO
-    after a first block in each decides.
-    """
-    rng = stream(seed, Purpose.INITIAL)
-    batch = completed(found.batch, density, rng)
-    if not len(batch.theta):
-        return None
-    first, *others = (Growth(density, course, rng, *begun) for begun in in_orders(batch, density))
-    enough = AS_MUCH * max(growth.moments.promised for growth in (first, *others))
-    if first.moments.promised < enough:
-        first, others = others[0], others[1:]
-    for other in others:
-        if other.moments.promised < enough:
-            continue
-        if not (first.contradicts(other) or other.contradicts(first)):
-            continue
-        begun = first.begin()
-        if begun.relative_ess > NEARLY_ALL:
-            break
-        gain, error = other.begin().gain_over(begun)
-        first = other if gain > SURE * error else first
-    return first
-
-
-def in_orders(batch: Batch, density: CountedDensity) -> Iterator[tuple[HierarchicalMap, Moments]]:
-    """The batch's Gaussian, with its moments, in orders that may be right.
-
-    Who governs, from the scores alone; variables with few elements before those with many; and
-    of a PyMC model its own, in which all that a variable's prior depends on comes before it.
-    """
-    blocks = blocks_of(density.density)
-    variable = np.repeat(np.arange(len(blocks)), [block.size for block in blocks])
-    orders = [governors_first(batch, variable), variable_order(blocks, None)[0]]
-    if getattr(density.density, "parents_first", False):
-        orders.append(np.arange(density.dimension))
-    for k, order in enumerate(orders):
-        if any(np.array_equal(order, earlier) for earlier in orders[:k]):
-            continue
-        q = HierarchicalMap.gaussian(batch.q.mean, batch.q.cov, order)
-        yield q, moments_in(batch, q)
-
-
-def promised_gain(density: CountedDensity, batch: Batch) -> float:
-    """Nats that links and marginals would gain, from a batch of the Gaussian's own steps."""
-    if not len(batch.theta):
-        return 0.0
-    return max(moments.promised for _, moments in in_orders(batch, density))

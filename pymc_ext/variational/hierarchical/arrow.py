@@ -14,11 +14,12 @@ from pymc_ext.variational.core.course import Course, Ended, block_of, in_doublin
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
 from pymc_ext.variational.hierarchical.arrow_root import ArrowRoot, globals_root
+from pymc_ext.variational.hierarchical.free import Free
 from pymc_ext.variational.hierarchical.growth import FIRST_BLOCK
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.moments import MomentSums
 from pymc_ext.variational.hierarchical.structure import Structure
-from pymc_ext.variational.hierarchical.training import Free, Training
+from pymc_ext.variational.hierarchical.training import Training
 
 ORDER_DRAWS, TOGETHER = 1000, 100  # behind who governs, as up to 40 dimensions; and at once
 SEEKING_BLOCK = 40  # steps whose second half, 1,000 draws, shows the first links

@@ -28,11 +28,12 @@ from pymc_ext.variational.core.course import (
     in_doubling_blocks,
     repaired_by_weights,
 )
+from pymc_ext.variational.hierarchical.free import Free
 from pymc_ext.variational.hierarchical.map import HierarchicalMap, initial_offset
 from pymc_ext.variational.hierarchical.moments import Moments
 from pymc_ext.variational.hierarchical.necks import NeckTraining
 from pymc_ext.variational.hierarchical.slices import Slices, governors_of
-from pymc_ext.variational.hierarchical.training import Free, Training
+from pymc_ext.variational.hierarchical.training import Training
 
 Mask = NDArray[np.bool_]
 Begun = tuple[Free, Training, Candidate[HierarchicalMap]]  # a round after its first block

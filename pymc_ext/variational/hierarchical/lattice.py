@@ -34,8 +34,9 @@ from pymc_ext.variational.hierarchical.law import (
     smooth,
 )
 from pymc_ext.variational.hierarchical.maxima import MOST_ROUNDING, Maximum, maximum_near
-from pymc_ext.variational.hierarchical.nested import Middle, Scan, cells_along, ends_of, scans_along
+from pymc_ext.variational.hierarchical.nested import cells_along
 from pymc_ext.variational.hierarchical.others import Coordinates
+from pymc_ext.variational.hierarchical.scan import Middle, Scan, ends_of, scans_along
 
 # A scan's place is left out where the gap that this makes is at most so many sds, and the others'
 # sds given all else change at most so much by it, as a logarithm.

@@ -13,8 +13,9 @@ import numpy as np
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.numbers import antithetic
+from pymc_ext.variational.hierarchical.free import Free
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.training import FEWEST, Free, Training
+from pymc_ext.variational.hierarchical.training import FEWEST, Training
 
 WIDER = 2.0  # times a governor's normal: at four sds of q there are as many draws as at two
 # Draws of a step, for each governor and in all: so many that full steps are taken, as a law that is

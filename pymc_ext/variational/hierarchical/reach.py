@@ -35,14 +35,14 @@ from pymc_ext.variational.hierarchical.maxima import (
     quadratic_part,
     with_shifted_modes,
 )
-from pymc_ext.variational.hierarchical.nested import (
+from pymc_ext.variational.hierarchical.nested import nested_laplace
+from pymc_ext.variational.hierarchical.others import Coordinates
+from pymc_ext.variational.hierarchical.scan import (
     Middle,
     conditional_sds,
     middle_of,
-    nested_laplace,
     scans_along,
 )
-from pymc_ext.variational.hierarchical.others import Coordinates
 from pymc_ext.variational.hierarchical.slices import governors_of
 
 MOST_DIMENSIONS = 300  # a maximum's Hessian is dense, and which of its entries are zero is looked

@@ -8,7 +8,8 @@ import numpy as np
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.hierarchical.lattice import LatticeLaplace, lattice_laplace
-from pymc_ext.variational.hierarchical.nested import Middle, NestedLaplace, nested_laplace
+from pymc_ext.variational.hierarchical.nested import NestedLaplace, nested_laplace
+from pymc_ext.variational.hierarchical.scan import Middle
 
 
 def middle(density: CountedDensity, draws, along: Sequence[int], order) -> Middle | None:

@@ -18,9 +18,10 @@ from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.gaussian.batch_match import BatchMatch, Found, new_course
 from pymc_ext.variational.gaussian.natural_gradient import Batch
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.hierarchical import algorithm
-from pymc_ext.variational.hierarchical.algorithm import Hierarchical, new_growth
+from pymc_ext.variational.hierarchical import orders
+from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from pymc_ext.variational.hierarchical.links import Link, Links
+from pymc_ext.variational.hierarchical.orders import new_growth
 from tests.tolerances import monte_carlo
 
 
@@ -261,7 +262,7 @@ def test_the_order_of_a_models_variables_is_taken_where_its_elbo_is_higher(monke
     with pm.Model() as model:
         s = pm.Normal("s", 0, 0.5, shape=2)
         pm.Normal("x", 0, pm.math.exp(s.sum()))
-    monkeypatch.setattr(algorithm, "governors_first", lambda *_: np.array([2, 1, 0]))
+    monkeypatch.setattr(orders, "governors_first", lambda *_: np.array([2, 1, 0]))
     governs = {}
     for parents_first in (True, False):
         monkeypatch.setattr(PyMCDensity, "parents_first", parents_first)

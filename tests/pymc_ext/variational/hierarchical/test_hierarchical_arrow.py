@@ -13,12 +13,13 @@ from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.hierarchical.algorithm import NO_ARROW, Hierarchical
 from pymc_ext.variational.hierarchical.arrow import arrow_gaussian, in_order_of_governors
 from pymc_ext.variational.hierarchical.arrow_root import ArrowRoot, globals_root
+from pymc_ext.variational.hierarchical.free import Free
 from pymc_ext.variational.hierarchical.growth import means_into_gate
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.marginal import Marginal
 from pymc_ext.variational.hierarchical.roots import DenseRoot
 from pymc_ext.variational.hierarchical.structure import Structure, find_structure
-from pymc_ext.variational.hierarchical.training import Free, Training
+from pymc_ext.variational.hierarchical.training import Training
 from tests.pymc_ext.variational.hierarchical.test_hierarchical import normal_hierarchy
 from tests.tolerances import NUMERIC
 

@@ -11,13 +11,14 @@ from pymc_ext.density import CallableDensity, CountedDensity, DensityInCoordinat
 from pymc_ext.variational.gaussian.numbers import antithetic
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.arrow_root import ArrowRoot
+from pymc_ext.variational.hierarchical.free import Free
 from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap, Point
 from pymc_ext.variational.hierarchical.marginal import Marginal
 from pymc_ext.variational.hierarchical.moments import Moments, MomentSums
 from pymc_ext.variational.hierarchical.roots import DenseRoot
 from pymc_ext.variational.hierarchical.rows import slope_equations
-from pymc_ext.variational.hierarchical.training import Free, Training
+from pymc_ext.variational.hierarchical.training import Training
 from tests.tolerances import EXACT, NUMERIC
 
 D, N, STEP = 5, 7, 1e-6

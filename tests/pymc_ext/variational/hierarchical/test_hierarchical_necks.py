@@ -15,6 +15,7 @@ from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
 from pymc_ext.variational.hierarchical import rows as rows_module
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+from pymc_ext.variational.hierarchical.free import Free
 from pymc_ext.variational.hierarchical.growth import Growth, with_other_law
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.marginal import Marginal
@@ -22,7 +23,6 @@ from pymc_ext.variational.hierarchical.necks import NeckTraining
 from pymc_ext.variational.hierarchical.roots import DenseRoot
 from pymc_ext.variational.hierarchical.rows import LONGEST_MEAN, mean_steps
 from pymc_ext.variational.hierarchical.slices import PLACES, Slices, governors_of, lacking
-from pymc_ext.variational.hierarchical.training import Free
 from tests.tolerances import EXACT
 
 Y, SIGMA = np.array([3.0, -1.0, 8.0]), np.array([4.0, 5.0, 3.0])

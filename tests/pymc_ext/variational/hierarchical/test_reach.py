@@ -17,7 +17,6 @@ from pymc_ext.variational.hierarchical import reach
 from pymc_ext.variational.hierarchical.algorithm import LAW_SERVES, Hierarchical, note_on
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.maxima import quadratic_part
-from pymc_ext.variational.hierarchical.nested import Middle
 from pymc_ext.variational.hierarchical.others import Others
 from pymc_ext.variational.hierarchical.reach import (
     Reached,
@@ -30,6 +29,7 @@ from pymc_ext.variational.hierarchical.reach import (
     reaching,
     scanned_spreads,
 )
+from pymc_ext.variational.hierarchical.scan import Middle
 from tests.pymc_ext.variational.hierarchical.funnels import draws_of_funnel, funnel
 
 LOG_Z = 2.5 * np.log(2 * np.pi)
