@@ -67,11 +67,7 @@ class Check:
     found: str
 
     def __str__(self) -> str:
-        return (
-            f"{self.name}: {self.found}"
-            if self.passed
-            else f"{self.name}: NOT PASSED, {self.found}"
-        )
+        return f"{self.name}: {'' if self.passed else 'NOT PASSED, '}{self.found}"
 
 
 @dataclass(frozen=True)
@@ -208,32 +204,22 @@ def diagnose(
     ['weights', 'means and sds', 'missed mass']
     """
     check_seed(random_seed)
-    require_number("ess", ess)
-    require_integer("draws", draws)
-    require_count("draws", draws)
-    if not 0 < ess < np.inf or draws < ess:
-        raise ValueError(f"need ess > 0 and draws >= ess, got ess={ess!r}, draws={draws!r}")
+    _check_counts(ess, draws)
     q, weighted, density = _opened(approx)
     require_memory("draws", draws, weighted.latent_dimension)
     counted = CountedDensity(density)
     counted.require_exact()
     rng = stream(random_seed, Purpose.FRESH)
-    theta, log_q = weighted.forward(rng.standard_normal((draws, weighted.latent_dimension)))
-    with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
-        log_p = counted.log_density(theta)
-        log_ratios = log_p - log_q
-    log_ratios = np.where(np.isfinite(log_ratios), log_ratios, -np.inf)
+    theta, log_p, log_ratios = _drawn(weighted, counted, rng, draws)
     fresh = FreshDraws.from_log_ratios(log_ratios)
-    elbo = fresh.elbo
-    if weighted is not q:  # whose heavy tails may have any ELBO
-        elbo = fresh_draws(q, counted, rng, draws).elbo
+    # heavy tails of a proposal may have any ELBO
+    elbo = fresh.elbo if weighted is q else fresh_draws(q, counted, rng, draws).elbo
     if fresh.ess == 0:
         raise ValueError(f"{fresh.verdict}: there is nothing to judge; fit it again elsewhere")
     weights = np.exp(psislw(log_ratios)[0])
     mean = weights @ theta
     sd = np.sqrt(weights @ (theta - mean) ** 2)
     precision = weighted_precision(theta, log_ratios, weights)
-    names = coordinate_names(density)
     log_density = getattr(weighted, "log_density", None)
     missed = mass_outside(
         counted, theta, log_p, log_density, fresh.log_marginal_is, rng, as_transport(q)
@@ -246,7 +232,7 @@ def diagnose(
         ),
         fresh=fresh,
         missed=missed,
-        names=tuple(names),
+        names=tuple(coordinate_names(density)),
         mean=mean,
         sd=sd,
         q_mean=moment(q, "mean"),
@@ -257,6 +243,25 @@ def diagnose(
         elbo=elbo,
         instead=EXACT if isinstance(approx, VectorisedApproximation) else OF_ANOTHER,
     )
+
+
+def _check_counts(ess: float, draws: int) -> None:
+    require_number("ess", ess)
+    require_integer("draws", draws)
+    require_count("draws", draws)
+    if not 0 < ess < np.inf or draws < ess:
+        raise ValueError(f"need ess > 0 and draws >= ess, got ess={ess!r}, draws={draws!r}")
+
+
+def _drawn(
+    q: Posterior, density: Density, rng: np.random.Generator, draws: int
+) -> tuple[Array, Array, Array]:
+    """Draws of q (N, D), log p̃ there and log p̃ − log q, (N,) each; −∞ where one has no weight."""
+    theta, log_q = q.forward(rng.standard_normal((draws, q.latent_dimension)))
+    with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
+        log_p = density.log_density(theta)
+        log_ratios = log_p - log_q
+    return theta, log_p, np.where(np.isfinite(log_ratios), log_ratios, -np.inf)
 
 
 def _opened(approx: pm.Approximation) -> tuple[Posterior, Posterior, Density]:
