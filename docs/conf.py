@@ -30,7 +30,12 @@ html_theme_options = {
     "show_toc_level": 2,
     "navigation_with_keys": False,
     # room for code and tables: these pages have next to nothing to list at the side
-    "secondary_sidebar_items": {"start": ["page-toc"], "families/*": [], "index": []},
+    "secondary_sidebar_items": {
+        "start": ["page-toc"],
+        "families/*": [],
+        "gallery/*": [],
+        "index": [],
+    },
 }
 ALONE = """aims bambi calibration clusters extending from_pm_sample index model_kinds papers peers
 start trust words"""
