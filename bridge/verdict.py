@@ -129,7 +129,7 @@ def _of_khat(k: KHat, limit: float, ess: float) -> tuple[bool, str]:
     if np.isnan(k.value):
         return False, f"refused: no k̂ ({k.reason})"
     draws, share = k.draws * len(k.per_repetition), k.ess / k.draws
-    worth = f"draws worth {share:.2g} of as many"
+    worth = f"draws worth {share:#.2g} of as many"
     if np.isinf(k.value) and share < ESS_SHARE_NEGLIGIBLE:
         return False, f"refused: no k̂, as a few draws have all the weight; {worth}"
     if k.value >= limit and share < ESS_SHARE_NEGLIGIBLE:

@@ -6,7 +6,7 @@ Notation: prior N(m, K) over the n latents, C independent chains at once, arrays
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import logsumexp
@@ -40,7 +40,7 @@ class AnnealedEvidence:
     log_mean: float
     geometric_mean: float
     standard_error: float
-    latents: np.ndarray
+    latents: np.ndarray = field(repr=False)
 
 
 def elliptical_slice_step(

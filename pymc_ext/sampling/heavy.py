@@ -56,7 +56,7 @@ class Heavy:
             return f"mean and sd of {self.name} (a few draws hold its variance)"
         if self.khat >= NO_MEAN:
             return f"mean and sd of {self.name} (tail k̂ {self.khat:.2f})"
-        infinite = ": infinite" if self.khat >= NO_SD else ""
+        infinite = ": infinite unless bounded" if self.khat >= NO_SD else ""
         return f"sd of {self.name} (tail k̂ {self.khat:.2f}{infinite})"
 
 
@@ -132,4 +132,7 @@ def khat_of_squares(quantities: Array) -> Array:
         fits = np.isfinite(found) | ~(held.sum(axis=1) > FEWEST_TAIL)
     khat = np.full(len(x), -np.inf)
     khat[varies] = np.where(fits, found, -np.inf)
+    for i in np.flatnonzero(khat >= NO_VARIANCE):
+        if len(np.unique(x[i])) <= FEWEST_TAIL:  # such as a state, most often the same
+            khat[i] = -np.inf
     return khat

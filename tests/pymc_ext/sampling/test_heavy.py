@@ -25,6 +25,13 @@ def test_a_few_values_have_no_long_tail() -> None:
     assert khat_of_squares(counts)[0] == -np.inf
 
 
+def test_a_state_that_is_most_often_the_same_has_no_long_tail() -> None:
+    states = np.ones((4, 1000, 1))
+    states[:3, 0], states[3, :2] = 2.0, 3.0
+    assert khat_of_squares(states)[0] == -np.inf
+    assert unknown_moments({"state": states[..., 0]}, 400) == ()
+
+
 def test_a_tail_of_a_few_huge_draws_is_named_in_words() -> None:
     """All others are as far from the mean, so that no Pareto distribution fits."""
     x = np.exp(100 * np.random.default_rng(1).standard_normal((4, 1_000, 1)))
