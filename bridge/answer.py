@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -16,7 +17,9 @@ from bridge.attempt import Attempt
 from bridge.errors import BridgeError
 from bridge.methods.method import Fit
 from bridge.methods.named_draws import NamedDraws
+from bridge.own_draws import own_error
 from bridge.targets.draws import InferenceData
+from pymc_ext.maths.types import Array
 from pymc_ext.sampling.heavy import Heavy, take_quantiles
 from pymc_ext.variational.core.attributes import notes_of_draws
 from pymc_ext.variational.core.result import FreshDraws
@@ -76,6 +79,7 @@ class Advice:
     random_seed: int | None = None
     options: str = ""
     effective_draws: float | None = None
+    _weights: Array | None = field(default=None, repr=False, compare=False)
     _weighted: Callable[[], NamedDraws] | None = field(default=None, repr=False, compare=False)
     _finish: Callable[[InferenceData], InferenceData] | None = field(
         default=None, repr=False, compare=False
@@ -170,19 +174,27 @@ class Advice:
         """The approximation itself as a law of SciPy's kind over unconstrained θ: ``rvs``,
         ``logpdf``, ``mean``, ``cov``; ``px.save`` keeps it, ``px.prior_from`` makes it a prior.
 
-        Its draws are q's own, without the weights that those of ``idata`` had: ``notes`` has q's
-        ELBO and k̂, and whether weights of it would serve. None for chains, of a method that
-        hands back no law (Stan's and PyMC's own), and where modes are images of one by a change
-        that is not linear in θ, as of Stan's simplex of three. ``want="density"`` tries a flow
-        before chains.
+        Its draws are q's own, without the weights that those of ``idata`` had, which may be of a
+        proposal beside q, and q half as wide as the posterior: ``notes`` has q's ELBO and k̂, the
+        log evidence of the answer, and whether q is ``usable``, which it is where weights of it
+        serve and no mean or sd is off by more than false trust is (`bridge.measures.limits`);
+        ``verdict`` says what is. ``want="density"`` then trains a flow, and takes it where its ELBO
+        is higher. Names are of unconstrained coordinates; for a Stan program's values,
+        ``program.density(data).constrain(law.rvs(1000))``.
+
+        None for chains, of a method that hands back no law (Stan's and PyMC's own), and where modes
+        are images of one by a change that is not linear in θ, as of Stan's simplex of three.
         """
         if self.fit is None or self.fit.q is None:
             return None
         assert self.fit.lq is not None  # it is of a density
         fresh = FreshDraws.from_log_ratios((self.fit.lp - self.fit.lq).ravel())
         notes = {"method": self.method, **notes_of_draws(fresh)}
-        if not self.trusted:
-            notes |= {"usable": False, "verdict": "; ".join(self.doubts)}
+        if self.log_evidence is not None:
+            notes["log_marginal_is"], notes["log_marginal_is_se"] = self.log_evidence
+        wrong = None if self._weights is None else own_error(self.fit, self._weights)
+        if doubts := [*self.doubts, *([wrong] if wrong else [])]:
+            notes |= {"usable": False, "verdict": "; ".join(doubts)}
         target = self.fit.target
         with self._as_it_was():
             return law_of(self.fit.q, target.density, notes, getattr(target, "model", None))
@@ -246,7 +258,18 @@ class Advice:
             lines.append(take_quantiles([str(quantity) for quantity in self.heavy]))
         if self.log_evidence is not None:
             lines.append("log evidence: {:.3f} ± {:.3f}".format(*self.log_evidence))
+        if self.options and json.loads(self.options)["want"] == "density":
+            lines.append(f"density: {self._of_density}")
         return lines
+
+    @property
+    def _of_density(self) -> str:
+        """What :attr:`density` is worth, in words."""
+        if self.density is None:
+            return "none"
+        notes = self.density.notes
+        worth = f"ELBO {notes['elbo']:.3f}; {notes['verdict']}"
+        return worth if notes["usable"] else f"not usable: {worth}"
 
 
 class NoAnswerError(BridgeError, RuntimeError):

@@ -98,8 +98,8 @@ def _approximations(
             yield partial(search.attempt, search.basins())
             while search.more_basins:
                 yield partial(search.attempt, search.basins())
-    if not search.trusted and density:
-        yield partial(search.attempt, METHODS[FLOW])
+    if density and (not search.trusted or search.own_error is not None):
+        yield partial(search.attempt_density, METHODS[FLOW])
 
 
 def _of_weights(search: Search) -> Advice:
@@ -115,6 +115,7 @@ def _of_weights(search: Search) -> Advice:
         taken,
         heavy=heavy,
         effective_draws=float(w.sum() ** 2 / (w**2).sum()),
+        _weights=w,
         _weighted=partial(weighted, search.problem, found, w, search.seed),
     )
 

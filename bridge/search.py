@@ -16,6 +16,7 @@ from bridge.methods.images import IMAGES, images_of
 from bridge.methods.method import Fit, Method
 from bridge.methods.problems import GivenProblem, ModelProblem
 from bridge.methods.table import METHODS
+from bridge.own_draws import own_error
 from bridge.trust import forgotten, missed, of_several_modes, open_end, short_tails
 from pymc_ext.density import TransportMap
 from pymc_ext.maths.types import Array
@@ -133,6 +134,19 @@ class Search:
         elif isinstance(self.problem, ModelProblem):
             require_defined(self.problem)
         self.attempts.append(attempt)
+
+    def attempt_density(self, method: Method) -> None:
+        """The same where a normalised q is wanted: what was trusted before stays, unless this is
+        trusted too and has the higher ELBO."""
+        before = self.trusted, self.found, self.weights, self.of_found, self._elbo, self._log_z
+        self.attempt(method)
+        if before[0] and not (self.trusted and self._elbo > before[4]):
+            self.trusted, self.found, self.weights, self.of_found, self._elbo, self._log_z = before
+
+    @property
+    def own_error(self) -> str | None:
+        """What is wrong with draws of the best q itself, without weights."""
+        return None if self.found is None else own_error(self.found, self.weights)
 
     def _looked_outside(
         self, attempt: Attempt, found: Fit, k: KHat

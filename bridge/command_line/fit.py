@@ -13,6 +13,7 @@ from bridge.advice import LADDER, NoAnswerError, fit
 from bridge.answer import Advice
 from bridge.command_line.requests import by_name, prior_names
 from bridge.measures.limits import KHAT_USABLE
+from bridge.methods.images import IMAGES
 from bridge.methods.named_draws import NamedDraws
 from pymc_ext.variational.core.saved.posterior import save
 from stan_models import StanDensity
@@ -61,8 +62,7 @@ def _save_density(advice: Advice, arguments: argparse.Namespace, console: Consol
     """Keep q, and say what it is worth; whether there is one."""
     law = advice.density
     if law is None:
-        way_out = "" if arguments.want == "density" else ": try --want density"
-        console.print(f"no density to save: {advice.method} gave draws alone{way_out}")
+        console.print(f"no density to save: {_why_none(advice, arguments.want)}", highlight=False)
         return False
     console.print(f"density written to {save(arguments.save_density, law)}", highlight=False)
     elbo = law.notes["elbo"]
@@ -70,6 +70,17 @@ def _save_density(advice: Advice, arguments: argparse.Namespace, console: Consol
     text = f" its own draws, unweighted: ELBO {elbo:.3f}, KL(q‖p) {divergence:.3f}"
     console.print(f"{text}; {law.notes['verdict']}", highlight=False, markup=False)
     return True
+
+
+def _why_none(advice: Advice, want: str) -> str:
+    """What kept the answer from having a law that a file holds, and the way out."""
+    if advice.method == IMAGES:
+        return (
+            "the labellings are images of one fit by a change that is not linear in its "
+            "coordinates, which no file keeps: give the components an order, as by ordered[K]"
+        )
+    way_out = "" if want == "density" else ": try --want density"
+    return f"{advice.method} gave draws alone{way_out}"
 
 
 def _print_summary(draws: NamedDraws, file: Path, console: Console) -> None:

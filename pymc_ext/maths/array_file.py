@@ -32,10 +32,18 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray]) -> None:
             np.savez(file, allow_pickle=False, **arrays)
             file.flush()
             os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # as any other file, not for its owner alone
         os.replace(temporary, path)
     except BaseException:  # an interrupt too must not leave the temporary file behind
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _umask() -> int:
+    """Of this process, which can only be read by setting it."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask
 
 
 def read_arrays(path: Path) -> dict[str, NDArray]:

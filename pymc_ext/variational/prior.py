@@ -45,8 +45,8 @@ def prior_from(
     source
         What ``pm.fit`` gave with a method of this package, or ``px.load`` of its file.
     name
-        Of the prior in the new model; its variables are ``{name}_z`` and the deterministics
-        ``{name}_{variable}``.
+        Of the prior in the new model; its variables are ``{name}_z`` (``{name}_z_`` where the fit
+        has a ``z``) and the deterministics ``{name}_{variable}``.
     variables
         Names of those to be returned and recorded; all by default.
     constrained
@@ -63,7 +63,7 @@ def prior_from(
         q has no map of D normals: a mixture, or a flow with a Student-t latent law. There is no
         ``with model:``.
     ValueError
-        An unknown variable, or a transform that no file keeps.
+        An unknown variable, a transform that no file keeps, or a name that the model has already.
 
     Examples
     --------
@@ -90,7 +90,8 @@ def prior_from(
     if not hasattr(q, "pullback") or q.latent_dimension != q.dimension:
         raise TypeError(
             f"a {type(q).__name__} has no map of {q.dimension} normals, which a prior needs: fit "
-            "with HierarchicalVI, BatchMatchVI, or a flow whose latent law is normal"
+            "with HierarchicalVI, BatchMatchVI, or a flow whose latent law is normal; of several "
+            "modes take draws"
         )
     if not saved.variables:
         raise ValueError("the q kept is of no model, so that it has no variables: use its names")
@@ -103,8 +104,14 @@ def prior_from(
         logger.warning(
             "the prior is as far from the posterior as its fit: %s", saved.notes["verdict"]
         )
+    latent = f"{name}_z"
+    while latent in {f"{name}_{own}" for own in wanted}:  # a variable of the fit is called z
+        latent += "_"
+    taken = sorted({latent, *(f"{name}_{own}" for own in wanted)} & set(model.named_vars))
+    if taken:
+        raise ValueError(f"the model has {taken} already: give the prior another name")
     with model:
-        z = pm.Normal(f"{name}_z", 0.0, 1.0, shape=q.dimension)
+        z = pm.Normal(latent, 0.0, 1.0, shape=q.dimension)
         theta = _mapped(cast(TransportMap, q), z)
         values = _by_variable(saved, theta, constrained)
         return {own: pm.Deterministic(f"{name}_{own}", values[own]) for own in wanted}

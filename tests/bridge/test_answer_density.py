@@ -10,6 +10,10 @@ import pytest
 
 import bridge
 import pymc_ext as px
+from bridge.methods.method import Fit, WeightedDraws
+from bridge.methods.problems import as_problem
+from bridge.methods.table import METHODS
+from bridge.own_draws import own_error
 from posteriordb_cases import load_case
 from pymc_ext.variational.core.linear_image import LinearImage
 from pymc_ext.variational.gaussian.posteriors import Gaussian
@@ -117,4 +121,81 @@ def test_there_is_none_of_chains_nor_of_what_hands_back_none() -> None:
     assert of_chains.method == "warm-nuts" and of_chains.density is None
     assert replace(of_weights, fit=replace(of_weights.fit, q=None)).density is None
     doubtful = replace(of_weights, doubts=("made up",)).density
-    assert doubtful.notes["usable"] is False and doubtful.notes["verdict"] == "made up"
+    assert doubtful.notes["usable"] is False and doubtful.notes["verdict"].startswith("made up")
+
+
+def test_a_covariance_is_the_prior_of_the_next_data() -> None:
+    """`bridge.fit` has it by log scales and correlations, not by the factor's entries."""
+    y = np.random.default_rng(1).multivariate_normal([0, 0], [[1.0, 0.5], [0.5, 2.0]], 60)
+
+    def rows(chol, y):
+        L = pm.expand_packed_triangular(2, chol)
+        pm.MvNormal(f"y{len(y)}", np.zeros(2), chol=L, observed=y)
+
+    def first(y):
+        with pm.Model() as model:
+            sd = pm.HalfNormal.dist(2.0, shape=2)
+            rows(pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=sd, compute_corr=False), y)
+        return bridge.fit(model, random_seed=1)
+
+    with pm.Model():
+        rows(px.prior_from(first(y[:40]).density, "old")["chol"], y[40:])
+        second = bridge.fit(random_seed=1).idata["posterior"]["old_chol"]
+    once = first(y).idata["posterior"]["chol"]
+    one, two = (x.values.reshape(-1, 3) for x in (once, second))
+    assert np.abs((two.mean(axis=0) - one.mean(axis=0)) / one.std(axis=0)).max() < 0.15
+    assert np.abs(np.log(two.std(axis=0) / one.std(axis=0))).max() < 0.15
+
+
+def narrow(scale: float):
+    """An answer whose weights are of the exact law, beside a q that is ``scale`` as wide."""
+    rng, root = np.random.default_rng(1), np.eye(2)
+    density = px.CallableDensity(lambda x: -0.5 * (x**2).sum(1), lambda x: -x, dimension=2)
+    target = as_problem(density, None).target
+    q, exact = Gaussian(np.array([0.1, 0.0]), scale * root), Gaussian(np.zeros(2), root)
+    drawn = []
+    for law in (q, exact):
+        theta, lq = law.forward(rng.standard_normal((8_000, 2)))
+        drawn.append((theta[None], density.log_density(theta)[None], lq[None], law.log_density))
+    theta, lp, lq, log_q = drawn[0]
+    proposal = WeightedDraws(*drawn[1])
+    return Fit(target, theta, lp, 0.0, lq, log_q, proposal=proposal, q=q)
+
+
+@pytest.mark.parametrize(("scale", "wrong"), [(1.0, None), (0.75, "0.7"), (1.4, "1.4")])
+def test_whether_its_own_draws_are_the_posteriors_is_told(scale, wrong) -> None:
+    found = own_error(narrow(scale), np.full((1, 8_000), 1 / 8_000))
+    if wrong is None:
+        assert found is None
+    else:
+        assert "its own draws have an sd of theta[" in found and f"of {wrong}" in found
+    moved = narrow(1.0)
+    moved = replace(moved, theta=moved.theta + np.array([0.0, 0.3]))
+    assert "have a mean of theta[1] +0." in own_error(moved, np.full((1, 8_000), 1 / 8_000))
+
+
+def test_a_flow_is_tried_where_weights_are_trusted_and_q_is_not_the_posterior(monkeypatch) -> None:
+    """Weights of a proposal repair the map of a few groups' spread, not the map."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(6), 10)
+    y = rng.normal(size=60) + rng.normal(size=6)[group]
+    with pm.Model():
+        mu, spread = pm.Normal("mu", 0, 3), pm.HalfNormal("spread", 3)
+        z = pm.Normal("z", 0, 1, shape=6)
+        pm.Normal("y", mu + spread * z[group], pm.HalfNormal("sd", 3), observed=y)
+        short = replace(METHODS["bernstein"], run=replace(METHODS["bernstein"].run, n=250))
+        monkeypatch.setitem(METHODS, "bernstein", short)
+        advice = bridge.fit(want="density", random_seed=1)
+    assert advice.trusted and "bernstein" in [attempt.method for attempt in advice.attempts]
+    notes = advice.density.notes
+    assert notes["log_marginal_is"] == advice.log_evidence[0] > notes["elbo"]
+    last = advice.reasons.splitlines()[-1]
+    if notes["usable"]:
+        assert last.startswith("density: ELBO")
+    else:
+        assert last.startswith("density: not usable: ELBO") and "its own draws have" in last
+    with pm.Model() as second:
+        px.prior_from(advice.density, "old")
+        assert {"old_z", "old_z_"} <= set(second.named_vars)  # its own z, and the normals behind
+        with pytest.raises(ValueError, match=r"the model has \['old_mu', .*another name"):
+            px.prior_from(advice.density, "old")

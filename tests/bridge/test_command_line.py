@@ -321,6 +321,12 @@ def test_where_chains_answered_there_is_no_density(files, monkeypatch, capsys) -
     assert f"{said}: try --want density" in capsys.readouterr().out
     assert main([*call, "--want", "density"]) == 3
     assert f"{said}\n" in capsys.readouterr().out
+    images = Advice("images", (Attempt.without_answer("images", "made up"),), None, draws)
+    monkeypatch.setattr("bridge.command_line.fit.fit", lambda *args, **options: images)
+    assert main(call) == 3
+    assert "images of one fit by a change that is not linear" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 @pytest.mark.stan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["Variable", "variables_of"]
 
 Spec = Mapping[str, Any]  # {"name": "interval", "lower": 0.0, "upper": None}
+# Of `pm.LKJCholeskyCov`: PyMC's transform, and that of `pymc_ext.models.correlations`.
+PACKED = ("cholesky-cov-packed", "sds-and-correlations")
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Variable:
         if self.transform is None:
             return value
         try:
-            transform = _transform(self.transform)
+            transform = _transform(self.transform, self.shape)
         except KeyError:
             raise ValueError(
                 f"the transform {self.transform['name']!r} of {self.name} depends on the model it "
@@ -121,14 +124,14 @@ def _constant(bound: Any) -> Any:
     return None if value is None else np.asarray(value, dtype=float).tolist()
 
 
-def _transform(spec: Spec) -> Any:
-    """PyMC's own; KeyError where there is none of that name."""
+def _transform(spec: Spec, shape: tuple[int, ...]) -> Any:
+    """PyMC's own, or ours, of values of that shape; KeyError where there is none of that name."""
     import pytensor.tensor as pt
     from pymc.distributions import transforms
 
     name = spec["name"]
     if name == "chain":
-        return transforms.Chain([_transform(own) for own in spec["of"]])
+        return transforms.Chain([_transform(own, shape) for own in spec["of"]])
     if name == "interval":
         bounds = [None if spec[k] is None else pt.constant(spec[k]) for k in ("lower", "upper")]
         return transforms.Interval(bounds_fn=lambda *inputs: tuple(bounds))
@@ -136,6 +139,12 @@ def _transform(spec: Spec) -> Any:
         return transforms.Ordered(positive=spec["positive"], ascending=spec["ascending"])
     if name == "zerosum":
         return transforms.ZeroSumTransform(spec["axes"])
+    if name in PACKED:
+        from pymc_ext.models.correlations import ScalesAndCorrelations
+
+        n = math.isqrt(2 * shape[-1])  # of n (n + 1) / 2 entries
+        is_ours = name == ScalesAndCorrelations.name
+        return ScalesAndCorrelations(n) if is_ours else transforms.CholeskyCovPacked(n)
     plain = {t.name: t for t in (transforms.log, transforms.log_exp_m1, transforms.logodds,
                                  transforms.simplex, transforms.circular)}  # fmt: skip
     return plain[name]
