@@ -258,7 +258,7 @@ class Advice:
             lines.append(take_quantiles([str(quantity) for quantity in self.heavy]))
         if self.log_evidence is not None:
             lines.append("log evidence: {:.3f} ± {:.3f}".format(*self.log_evidence))
-        if self.options and json.loads(self.options)["want"] == "density":
+        if self.options and json.loads(self.options).get("want") == "density":
             lines.append(f"density: {self._of_density}")
         return lines
 
