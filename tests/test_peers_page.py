@@ -15,7 +15,7 @@ PAGE = (Path(__file__).resolve().parents[1] / "docs" / "peers.md").read_text(enc
 JOINED = PAGE.replace("\\\n", " ")
 (COMMAND,) = re.findall(r"python -m bridge compare (.*?)\n```", JOINED, flags=re.S)
 NAMED, METHODS_ASKED_FOR = COMMAND.split("--methods")
-TABLES = PAGE.split("\n## Measured")[1].split("\n### ")[1:]
+TABLES = PAGE.split("\n## Measured")[1].split("\n## ")[0].split("\n### ")[1:]
 COLUMNS = 9
 
 

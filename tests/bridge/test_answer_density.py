@@ -129,7 +129,7 @@ def test_a_covariance_is_the_prior_of_the_next_data() -> None:
     y = np.random.default_rng(1).multivariate_normal([0, 0], [[1.0, 0.5], [0.5, 2.0]], 60)
 
     def rows(chol, y):
-        L = pm.expand_packed_triangular(2, chol)
+        L = pm.math.expand_packed_triangular(2, chol)
         pm.MvNormal(f"y{len(y)}", np.zeros(2), chol=L, observed=y)
 
     def first(y):
