@@ -13,9 +13,8 @@ from pymc_ext.maths.walled import WALL, walled
 def test_an_optimiser_gets_past_points_without_a_value(D: int) -> None:
     """Σ c (x − 0.1 log x) of x > 0: from 5 the first long step is beyond the wall.
 
-    From a few dimensions on a line search gives up at times, by which start is a matter of
-    rounding, and so of the processor: 29 or 30 of 30 came through in 5 dimensions, 26 in 20, and
-    none where the wall is of one height.
+    None comes through where the wall is of one height, and in 20 dimensions 4 of 5 where it is no
+    higher than the last point before it.
     """
     c, beyond, through = np.linspace(1, 50, D), [], 0
 
@@ -30,7 +29,7 @@ def test_an_optimiser_gets_past_points_without_a_value(D: int) -> None:
         found = minimize(walled(loss), start, jac=True, method="L-BFGS-B", options={"maxiter": 300})
         through += bool(np.abs(found.x - 0.1).max() < 1e-3)
     assert len(beyond) >= 30
-    assert through >= {1: 30, 5: 27, 20: 20}[D]
+    assert through == 30
 
 
 def test_what_is_impossible_is_a_wall_and_other_errors_are_not() -> None:
