@@ -101,7 +101,6 @@ class Search:
         self.law: LawAlong | None = None
         self.open_end: str | None = None
         self.trusted = False
-        self._elbo, self._log_z = -np.inf, np.nan  # of `found`
         self._elbo_of_one = -np.inf
         self._new_mode = False  # whether the heaviest that the last search found was not known
 
@@ -127,10 +126,9 @@ class Search:
             self.law = found.law or self.law
             self.open_end = open_end(found, k.weights) or self.open_end
             self.trusted = attempt.good and outside is None and k.weights is not None
-            best = self.found is None or attempt.elbo > self._elbo  # −∞ where p̃ has edges
+            best = self.of_found is None or attempt.elbo > self.of_found.elbo  # −∞ by p̃'s edges
             if k.weights is not None and (self.trusted or best):
                 self.found, self.weights, self.of_found = found, k.weights, attempt
-                self._elbo, self._log_z = attempt.elbo, k.log_marginal_is
         elif isinstance(self.problem, ModelProblem):
             require_defined(self.problem)
         self.attempts.append(attempt)
@@ -138,10 +136,13 @@ class Search:
     def attempt_density(self, method: Method) -> None:
         """The same where a normalised q is wanted: what was trusted before stays, unless this is
         trusted too and has the higher ELBO."""
-        before = self.trusted, self.found, self.weights, self.of_found, self._elbo, self._log_z
+        before, best = (self.found, self.weights), self.of_found if self.trusted else None
         self.attempt(method)
-        if before[0] and not (self.trusted and self._elbo > before[4]):
-            self.trusted, self.found, self.weights, self.of_found, self._elbo, self._log_z = before
+        if best is None:
+            return
+        assert self.of_found is not None
+        if not (self.trusted and self.of_found.elbo > best.elbo):
+            self.trusted, self.of_found, (self.found, self.weights) = True, best, before
 
     @property
     def own_error(self) -> str | None:
@@ -213,8 +214,8 @@ class Search:
 
     def looks_elsewhere(self) -> bool:
         """Whether modes are known outside the best fit; looks for them where none did so far."""
-        if self.modes is None and self.found is not None:
-            self.modes, cost = missed(self.found, self._log_z, self.seed)
+        if self.modes is None and self.found is not None and self.of_found is not None:
+            self.modes, cost = missed(self.found, self.of_found.log_marginal_is, self.seed)
             last = self.attempts[-1]
             self.attempts[-1] = replace(last, search_gradients=last.search_gradients + cost)
         return self.modes is not None and BASINS not in {a.method for a in self.attempts}
