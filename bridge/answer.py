@@ -15,14 +15,13 @@ import numpy as np
 from bridge.answer_html import as_html
 from bridge.attempt import Attempt
 from bridge.errors import BridgeError
+from bridge.kept_law import KeptLaw, kept_law
 from bridge.methods.method import Fit
 from bridge.methods.named_draws import NamedDraws
-from bridge.own_draws import own_error
 from bridge.targets.draws import InferenceData
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.heavy import Heavy, take_quantiles
 from pymc_ext.variational.core.attributes import notes_of_draws
-from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.saved.posterior import SavedPosterior, law_of
 
 __all__ = ["Advice", "NoAnswerError"]
@@ -175,8 +174,10 @@ class Advice:
         ``logpdf``, ``mean``, ``cov``; ``px.save`` keeps it, ``px.prior_from`` makes it a prior.
 
         Its draws are q's own, without the weights that those of ``idata`` had, which may be of a
-        proposal beside q, and q half as wide as the posterior: ``notes`` has q's ELBO and k̂, the
-        log evidence of the answer, and whether q is ``usable``, which it is where weights of it
+        proposal beside q, and q half as wide as the posterior: then it is the law by Laplace's
+        method along the log scales that q falls short of (named in ``notes["along"]``), where that
+        has the posterior's means and sds and a higher ELBO. ``notes`` has the law's ELBO and k̂, the
+        log evidence of the answer, and whether it is ``usable``, which it is where weights of it
         serve and no mean or sd is off by more than false trust is (`bridge.measures.limits`);
         ``verdict`` says what is. ``want="density"`` then trains a flow, and takes it where its ELBO
         is higher. Names are of unconstrained coordinates; for a Stan program's values,
@@ -185,19 +186,24 @@ class Advice:
         None for chains, of a method that hands back no law (Stan's and PyMC's own), and where modes
         are images of one by a change that is not linear in θ, as of Stan's simplex of three.
         """
-        if self.fit is None or self.fit.q is None:
+        kept = self._kept
+        if self.fit is None or kept is None:
             return None
-        assert self.fit.lq is not None  # it is of a density
-        fresh = FreshDraws.from_log_ratios((self.fit.lp - self.fit.lq).ravel())
-        notes = {"method": self.method, **notes_of_draws(fresh)}
+        notes = {"method": self.method, **notes_of_draws(kept.fresh)}
+        if kept.along:
+            notes["along"] = list(kept.along)
         if self.log_evidence is not None:
             notes["log_marginal_is"], notes["log_marginal_is_se"] = self.log_evidence
-        wrong = None if self._weights is None else own_error(self.fit, self._weights)
-        if doubts := [*self.doubts, *([wrong] if wrong else [])]:
+        if doubts := [*self.doubts, *([kept.wrong] if kept.wrong else [])]:
             notes |= {"usable": False, "verdict": "; ".join(doubts)}
         target = self.fit.target
         with self._as_it_was():
-            return law_of(self.fit.q, target.density, notes, getattr(target, "model", None))
+            return law_of(kept.q, target.density, notes, getattr(target, "model", None))
+
+    @property
+    def _kept(self) -> KeptLaw | None:
+        """The law that :attr:`density` is of."""
+        return None if self.fit is None else kept_law(self.fit, self._weights)
 
     @property
     def _taken(self) -> Attempt:
@@ -269,6 +275,8 @@ class Advice:
             return "none"
         notes = self.density.notes
         worth = f"ELBO {notes['elbo']:.3f}; {notes['verdict']}"
+        if "along" in notes:
+            worth = f"by Laplace's method along {' and '.join(notes['along'])}: {worth}"
         return worth if notes["usable"] else f"not usable: {worth}"
 
 

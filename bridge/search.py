@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted, require_defined
+from bridge.kept_law import kept_law
 from bridge.measures.khat import KHat, pareto_khat
 from bridge.measures.limits import KHAT_WITHOUT_MEAN
 from bridge.methods.families import FittedBy
@@ -16,7 +17,6 @@ from bridge.methods.images import IMAGES, images_of
 from bridge.methods.method import Fit, Method
 from bridge.methods.problems import GivenProblem, ModelProblem
 from bridge.methods.table import METHODS
-from bridge.own_draws import own_error
 from bridge.trust import forgotten, missed, of_several_modes, open_end, short_tails
 from pymc_ext.density import TransportMap
 from pymc_ext.maths.types import Array
@@ -146,8 +146,9 @@ class Search:
 
     @property
     def own_error(self) -> str | None:
-        """What is wrong with draws of the best q itself, without weights."""
-        return None if self.found is None else own_error(self.found, self.weights)
+        """What is wrong with draws of the law that would be kept, without weights."""
+        kept = None if self.found is None else kept_law(self.found, self.weights)
+        return None if kept is None else kept.wrong
 
     def _looked_outside(
         self, attempt: Attempt, found: Fit, k: KHat

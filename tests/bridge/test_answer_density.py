@@ -10,12 +10,14 @@ import pytest
 
 import bridge
 import pymc_ext as px
+from bridge.kept_law import KeptLaw
 from bridge.methods.method import Fit, WeightedDraws
 from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
 from bridge.own_draws import own_error
 from posteriordb_cases import load_case
 from pymc_ext.variational.core.linear_image import LinearImage
+from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from stan_models import StanProgram
 from tests.needed import needs
@@ -174,17 +176,50 @@ def test_whether_its_own_draws_are_the_posteriors_is_told(scale, wrong) -> None:
     assert "have a mean of theta[1] +0." in own_error(moved, np.full((1, 8_000), 1 / 8_000))
 
 
-def test_a_flow_is_tried_where_weights_are_trusted_and_q_is_not_the_posterior(monkeypatch) -> None:
+def few_groups() -> pm.Model:
     """Weights of a proposal repair the map of a few groups' spread, not the map."""
     rng = np.random.default_rng(0)
     group = np.repeat(np.arange(6), 10)
     y = rng.normal(size=60) + rng.normal(size=6)[group]
-    with pm.Model():
+    with pm.Model() as model:
         mu, spread = pm.Normal("mu", 0, 3), pm.HalfNormal("spread", 3)
         z = pm.Normal("z", 0, 1, shape=6)
         pm.Normal("y", mu + spread * z[group], pm.HalfNormal("sd", 3), observed=y)
+    return model
+
+
+def test_where_the_map_is_not_the_posterior_the_law_along_scales_is_kept(tmp_path) -> None:
+    with few_groups():
+        advice = bridge.fit(want="density", random_seed=1)
+    assert [attempt.method for attempt in advice.attempts] == ["hierarchical"] and advice.trusted
+    assert "an sd of" in own_error(advice.fit, advice._weights)  # the map's
+    law = px.load(px.save(tmp_path / "q.npz", advice.density))
+    notes = law.notes
+    assert notes["usable"] and "log spread" in notes["along"]
+    log_z, error = advice.log_evidence
+    assert -0.1 < notes["elbo"] - log_z < 5 * error
+    assert advice.reasons.splitlines()[-1].startswith("density: by Laplace's method along log ")
+    theta = law.rvs(20_000, random_state=1)
+    drawn = advice.fit.target.constrain(theta)
+    for name in ("mu", "spread", "z", "sd"):
+        values = advice.idata["posterior"][name].values
+        values = values.reshape(-1, *values.shape[2:])
+        sd = values.std(axis=0)
+        off = np.abs((drawn[name].mean(axis=0) - values.mean(axis=0)) / sd)
+        assert off.max() < 0.1 and np.abs(drawn[name].std(axis=0) / sd - 1).max() < 0.1
+    with pm.Model():
+        with pytest.raises(TypeError, match=r"has no map of 9 normals.* law by Laplace's method"):
+            px.prior_from(law, "old")
+
+
+def test_a_flow_is_tried_where_weights_are_trusted_and_no_law_is_the_posterior(monkeypatch) -> None:
+    with few_groups():
         short = replace(METHODS["bernstein"], run=replace(METHODS["bernstein"].run, n=250))
         monkeypatch.setitem(METHODS, "bernstein", short)
+        monkeypatch.setattr(
+            "bridge.kept_law._judged",
+            lambda fit, law, weights: KeptLaw(law, FreshDraws.from_log_ratios(-fit.lq[0]), "off"),
+        )
         advice = bridge.fit(want="density", random_seed=1)
     assert advice.trusted and "bernstein" in [attempt.method for attempt in advice.attempts]
     notes = advice.density.notes

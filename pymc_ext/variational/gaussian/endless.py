@@ -1,4 +1,4 @@
-r"""Directions in which log p̃ never falls: what an improper posterior is known by, after a poor fit.
+r"""Directions in which log p̃ never falls: what an improper posterior is known by, after a fit.
 
 Along a ray θ + t u the integral of p̃ diverges where
 
@@ -7,11 +7,13 @@ Along a ray θ + t u the integral of p̃ diverges where
 
 and where that holds from every draw θ of q, so does the integral over the tube around the ray. A
 Normal prior, however wide, falls as −t², a Student's t with slope −(ν + 1), so that at 10¹⁰⁰ sds
-only what has no proper prior is left. The rays lead to the draws of the largest weights, along
-coordinates (of more than 256 those in which draws of large weights are far out), and to where a
-climb of log p̃ runs: with data that a line separates and flat priors these lie in the cone of all
-lines that do. A ridge of a combination such as a + b is too narrow for them: there q widens without
-end (:mod:`.trust_region_matching`).
+only what has no proper prior is left. The rays lead along coordinates, whatever q's own k̂: weights
+of an improper posterior have no mean, but draws of q may never come where they show it (of
+(1 + θ²)^{−1/2} a Gaussian's k̂ is −.1 to 1.2). Where k̂ says that q is poor they lead to the draws of
+the largest weights too, and to where a climb of log p̃ runs: with data that a line separates and
+flat priors these lie in the cone of all lines that do. Of more than 256 coordinates only those of a
+poor q are looked at in which draws of large weights are far out. A ridge of a combination such as
+a + b is too narrow for rays: there q widens without end (:mod:`.trust_region_matching`).
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.defensive import DrawnAgain
+from pymc_ext.variational.core.defensive import MOST_LOOKED_AT, DrawnAgain
 from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER, Posterior
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.weights import KHAT_GOOD
@@ -50,7 +53,8 @@ SHARE, MOST_NAMED = 0.1, 5  # of the longest component, in sds, from which a coo
 
 
 def refuse_endless(density: CountedDensity, q: Posterior, fresh: FreshDraws, start: Array) -> None:
-    """Raise `EndlessError` where log p̃ never falls in a direction that q's draws or a climb show.
+    """Raise `EndlessError` where log p̃ never falls along a coordinate, or where a poor q's draws or
+    a climb lead.
 
     Ctrl-C ends the looking, and leaves the fit.
 
@@ -65,15 +69,19 @@ def refuse_endless(density: CountedDensity, q: Posterior, fresh: FreshDraws, sta
     start
         Of the fit, (D,), where climbs begin; there are none where the weights of draws serve.
     """
-    if fresh.khat < KHAT_GOOD or fresh.log_ratios is None or fresh.generator is None:
-        return  # weights of an improper posterior have no mean: a k̂ of 1 at least
-    if fresh.ess == 0:
+    if fresh.ess == 0 or fresh.log_ratios is None or fresh.generator is None:
+        return
+    good = fresh.khat < KHAT_GOOD
+    if good and q.dimension > MOST_LOOKED_AT:  # some tenth of what the fit took
         return
     # far out anything overflows, and is then no ray
     with np.errstate(all="ignore"), suppress(KeyboardInterrupt):
-        rays = _Rays(density, DrawnAgain(q, fresh))
-        rays.refuse(rays.of_weights())
-        for directions in rays.along_coordinates():
+        drawn = DrawnAgain(q, fresh)
+        rays = _Rays(density, drawn)
+        if not good:
+            rays.refuse(rays.of_weights())
+        places = np.arange(q.dimension) if good else drawn.looked_at()
+        for directions in rays.along_coordinates(places):
             rays.refuse(directions)
         if fresh.usable:
             return
@@ -116,13 +124,13 @@ class _Rays:
             heaviest.append(theta[is_heaviest[own]])
         return np.vstack([*heaviest, weighted]) - self.middle
 
-    def along_coordinates(self) -> Iterator[Array]:
+    def along_coordinates(self, places: NDArray[np.integer]) -> Iterator[Array]:
         """By an sd, both ways, (K, D), some coordinates at a time: all 2 D may be gigabytes."""
-        D, looked_at = len(self.sd), self.drawn.looked_at()
+        D = len(self.sd)
         together = max(1, NUMBERS_TOGETHER // D)
-        for places in np.split(looked_at, range(together, len(looked_at), together)):
-            along = np.zeros((len(places), D))
-            along[np.arange(len(places)), places] = self.sd[places]
+        for some in np.split(places, range(together, len(places), together)):
+            along = np.zeros((len(some), D))
+            along[np.arange(len(some)), some] = self.sd[some]
             yield np.vstack([along, -along])
 
     def refuse(self, directions: Array) -> None:
@@ -132,23 +140,27 @@ class _Rays:
         if not known.any():  # compiled functions need not take an empty batch
             return
         directions = directions[known] / longest[known, None]
-        for u in directions[self._may(directions)]:
+        for u in directions[self._high(FARTHEST[0] * directions)]:
             if self._never_falls(u):
                 raise EndlessError(self._sentence(u))
+        logs = np.sign(directions[[self._is_log(u) for u in directions]])
+        if not len(logs):
+            return
+        for u in logs[self._high(FARTHEST_LOG[0] * logs)]:
+            if self._never_falls_by_log(u):
+                raise EndlessError(self._sentence(self.sd * u))
 
-    def _may(self, directions: Array) -> np.ndarray:
-        """Which are still high at the first place far out, or log scales, (K,)."""
-        at = _far_out(self.density, self.tube[0] + FARTHEST[0] * directions)
-        return (at >= self.lowest[0]) | np.array([self._is_log(u) for u in directions], bool)
+    def _high(self, moved: Array) -> NDArray[np.bool_]:
+        """Whether there is mass at the first draw moved so far (K, D): no ray is begun else."""
+        return _far_out(self.density, self.tube[0] + moved) >= self.lowest[0]
 
     def _never_falls(self, u: Array) -> bool:
         log_p = self._along(u, FARTHEST)
         slopes = np.diff(log_p, axis=1) / np.diff(np.log(FARTHEST))
-        if (log_p[:, 0] >= self.lowest).all() and (slopes >= SLOPE).all():
-            return True
-        if not self._is_log(u):
-            return False
-        log_p = self._along(np.sign(u), FARTHEST_LOG)
+        return bool((log_p[:, 0] >= self.lowest).all() and (slopes >= SLOPE).all())
+
+    def _never_falls_by_log(self, u: Array) -> bool:
+        log_p = self._along(u, FARTHEST_LOG)
         return bool((log_p[:, -1] >= np.maximum(log_p[:, 0] - FALL_LOG, self.lowest)).all())
 
     def _along(self, u: Array, distances: Array) -> Array:

@@ -11,10 +11,11 @@ residual's sd do, have their scans beside the lattice.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,13 @@ from pymc_ext.variational.hierarchical.law import (
     place_between,
     smooth,
 )
-from pymc_ext.variational.hierarchical.maxima import MOST_ROUNDING, Maximum, maximum_near
+from pymc_ext.variational.hierarchical.maxima import (
+    MOST_ROUNDING,
+    Maximum,
+    maximum_near,
+    stacked,
+    unstacked,
+)
 from pymc_ext.variational.hierarchical.nested import cells_along
 from pymc_ext.variational.hierarchical.others import Coordinates
 from pymc_ext.variational.hierarchical.scan import Middle, Scan, ends_of, scans_along
@@ -70,6 +77,16 @@ class Lattice(ByValue):
     axes: tuple[Array, ...]
     places: Coordinates
     maxima: tuple[Maximum, ...]
+
+    def to_parts(self) -> dict[str, object]:
+        """For a file."""
+        own = {"along": self.along, "axes": self.axes, "places": self.places}
+        return {**own, **stacked(self.maxima)}
+
+    @classmethod
+    def of_parts(cls, parts: Mapping[str, Any]) -> Lattice:
+        """What :meth:`to_parts` gave."""
+        return cls(parts["along"], parts["axes"], parts["places"], unstacked(parts))
 
     def unit(self, t: Array) -> Array:
         """Values (N, g) with each axis from −1 to 1."""

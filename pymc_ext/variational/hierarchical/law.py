@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -88,8 +88,7 @@ def smooth(maxima: Sequence[Maximum], origin: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class LawAlong(ByValue, ABC):
-    """q of all coordinates: draws, log q anywhere, and the marginals of the governors; its tails
-    along these are longer than those of p.
+    """q of all coordinates: draws, log q anywhere, and the marginals of the governors.
 
     Parameters
     ----------
@@ -97,10 +96,13 @@ class LawAlong(ByValue, ABC):
         The maximum of x from which the search for it started, where x is measured from.
     open_ends
         Governors beyond whose last place there is mass, places in θ, and that place.
+    widened
+        Whether it has longer tails along governors than p, as importance weights want them.
     """
 
     middle: Maximum
     open_ends: tuple[tuple[int, float], ...]
+    widened: bool = field(default=True, kw_only=True)
 
     @property
     def others(self) -> Others:
@@ -166,11 +168,13 @@ class LawAlong(ByValue, ABC):
 
     @cached_property
     def masses(self) -> Array:
-        """q(t) of the cells: p times one plus the mean of squared distances in sds, by two.
+        """q(t) of the cells: p, widened by the factor (1 + mean of squared distances in sds) / 2.
 
         So that squares times weights are bounded. Under p itself few draws are far out in a tail,
         and the sd rests on these few.
         """
+        if not self.widened:
+            return self.marginal
         return np.asarray(self.marginal * (1 + self._moments[2].mean(axis=1)) / 2)
 
     @cached_property

@@ -5,9 +5,10 @@ Notation of :mod:`.nested`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -25,6 +26,8 @@ from pymc_ext.variational.hierarchical.maxima import (
     coupled,
     maxima_along,
     maximum_near,
+    stacked,
+    unstacked,
 )
 from pymc_ext.variational.hierarchical.others import Coordinates, Others
 
@@ -54,6 +57,15 @@ class Scan(ByValue):
 
     j: int
     maxima: tuple[Maximum, ...]
+
+    def to_parts(self) -> dict[str, object]:
+        """For a file."""
+        return {"j": self.j, **stacked(self.maxima)}
+
+    @classmethod
+    def of_parts(cls, parts: Mapping[str, Any]) -> Scan:
+        """What :meth:`to_parts` gave."""
+        return cls(parts["j"], unstacked(parts))
 
     @cached_property
     def places(self) -> Array:

@@ -1,10 +1,12 @@
 """A law on a lattice of correlated effects' scales, against the exact posterior."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
 
+import pymc_ext as px
 from posteriordb_cases.zoo.effects import simulated
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.maths.psis import psislw
@@ -50,6 +52,19 @@ def test_its_marginals_are_the_exact_ones() -> None:
     assert np.all(np.abs(found.mean_along - mean[along]) < 0.06 * sd[along])
     assert np.all(np.abs(found.sd_along / sd[along] - 1) < 0.06)
     assert scores < 16_000
+
+
+def test_not_widened_its_draws_are_the_posteriors_and_a_file_keeps_it(tmp_path) -> None:
+    kept = replace(law()[0], widened=False)
+    z = np.random.default_rng(3).standard_normal((8_000, kept.latent_dimension))
+    theta, log_q = kept.forward(z)
+    ratios = target().log_density(theta) - log_q
+    assert 0 < target().log_z - ratios.mean() < 0.1  # nats, of cells a third of an sd wide
+    np.testing.assert_allclose(theta.std(axis=0), exact().std(axis=0), rtol=0.08)
+    loaded = px.load(px.save(tmp_path / "q.npz", kept))
+    np.testing.assert_array_equal(loaded.rvs(8_000, random_state=3), theta)
+    np.testing.assert_array_equal(loaded.logpdf(theta), kept.log_density(theta))
+    np.testing.assert_allclose(loaded.logpdf(theta), log_q, rtol=1e-8)
 
 
 def test_weights_of_its_draws_know_the_evidence_and_every_moment() -> None:

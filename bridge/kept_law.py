@@ -1,0 +1,80 @@
+"""Which normalised law an answer keeps: q, or the law along governors where q's draws are not the
+posterior's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from bridge.methods.method import Fit
+from bridge.own_draws import own_error
+from pymc_ext.density.protocol import value_names
+from pymc_ext.maths.types import Array
+from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.core.result import FreshDraws
+from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.hierarchical.law import LawAlong
+
+__all__ = ["KeptLaw", "kept_law"]
+
+
+@dataclass(frozen=True)
+class KeptLaw:
+    """A law and what its own draws, without weights, are worth.
+
+    Parameters
+    ----------
+    q
+        The law.
+    fresh
+        How they judge it.
+    wrong
+        What is wrong with them, as `own_error` has it; None: nothing.
+    along
+        Quantities along which Laplace's method made it; none of a fitted q.
+    """
+
+    q: Posterior
+    fresh: FreshDraws
+    wrong: str | None
+    along: tuple[str, ...] = ()
+
+
+def kept_law(fit: Fit, weights: Array | None) -> KeptLaw | None:
+    """Of a fit and the weights that its :attr:`Fit.weighted` draws have, None where these are not
+    trusted; None where the fit hands back no q.
+
+    A map is fitted by KL(q‖p), and where a log scale has a tail to zero it may be half as wide as
+    the posterior there. Given what governs scales the others are close to a normal: the law along
+    governors, by which the map's weights are judged, is then the posterior's in all but name.
+
+    Parameters
+    ----------
+    fit
+        Of a density.
+    weights
+        As for `own_error`.
+    """
+    if fit.q is None or fit.lq is None:
+        return None
+    own = FreshDraws.from_log_ratios((fit.lp - fit.lq).ravel())
+    wrong = None if weights is None else own_error(fit, weights)
+    of_q = KeptLaw(fit.q, own, wrong)
+    if weights is None or wrong is None or fit.law is None or fit.law.open_ends or fit.symmetry:
+        return of_q
+    law = replace(fit.law, widened=False)
+    of_law = _judged(fit, law, weights)
+    better = of_law.wrong is None and of_law.fresh.elbo > own.elbo
+    return of_law if better else of_q
+
+
+def _judged(fit: Fit, law: LawAlong, weights: Array) -> KeptLaw:
+    """The law by as many draws as q has, always the same: it is no random one."""
+    z = stream(0, Purpose.NECKS).standard_normal((fit.lp.size, law.latent_dimension))
+    theta, lq = law.forward(z)
+    lp = fit.target.log_density(theta)
+    drawn = replace(
+        fit, theta=theta[None], lp=lp[None], lq=lq[None], proposal=fit.weighted, more=None
+    )
+    names = value_names(fit.target.density)
+    along = tuple(names[j] for j in law.governors)
+    return KeptLaw(law, FreshDraws.from_log_ratios(lp - lq), own_error(drawn, weights), along)
