@@ -16,11 +16,33 @@ from pymc_ext.variational.bernstein.latents import Latent, Normal, resolve_laten
 
 T = TypeVar("T")
 TAILS = {"bounded": 0, "linear": 2, "quadratic": 4}  # slopes of each component
-CONDITIONING = ("latent", "squashed", "hierarchical")
 QUADRATIC_START = 0.02  # curvature of a quadratic tail at the start, in units of y per x²
 TAIL_SHARE = 0.5  # share of the identity that the tails carry at the start
 ONE, SHUT = float(inverse_softplus(np.array(1.0))), -100.0  # softplus 1, and 4e-44
 NARROWEST, WIDEST = 10, 32  # units of a hidden layer by the rule below
+
+
+@dataclass(frozen=True)
+class Conditioning:
+    """What networks see.
+
+    Parameters
+    ----------
+    squashed
+        σ(x) − ½ in place of x.
+    split
+        A network of its own for what follows the leading scalars, which sees their values.
+    """
+
+    squashed: bool = False
+    split: bool = False
+
+
+CONDITIONING = {
+    "latent": Conditioning(),
+    "squashed": Conditioning(squashed=True),
+    "hierarchical": Conditioning(split=True),
+}
 
 
 def default_hidden(dimension: int) -> tuple[int, int]:
@@ -86,7 +108,7 @@ class FlowShape:
             unbounded = "quadratic" if isinstance(self.latent, Normal) else "linear"
             object.__setattr__(self, "tails", "bounded" if self.map.law else unbounded)
         one_of("tails", self.tails, tuple(TAILS))
-        one_of("conditioning", self.conditioning, CONDITIONING)
+        one_of("conditioning", self.conditioning, tuple(CONDITIONING))
         if isinstance(self.ordering, str) or not isinstance(self.ordering, Iterable | None):
             raise ValueError(f"ordering must be a sequence of names, got {self.ordering!r}")
         if self.ordering is not None:
@@ -107,7 +129,7 @@ class FlowShape:
     @property
     def squashed(self) -> bool:
         """Whether the network sees σ(x) − ½ in place of x."""
-        return self.conditioning == "squashed"
+        return CONDITIONING[self.conditioning].squashed
 
     @property
     def slopes(self) -> int:
@@ -131,7 +153,7 @@ class Layout:
     def __init__(self, shape: FlowShape, dimension: int, leading: int) -> None:
         self.shape, self.dimension, self.leading = shape, dimension, leading
         D = dimension
-        split = shape.conditioning == "hierarchical" and 0 < leading < D
+        split = CONDITIONING[shape.conditioning].split and 0 < leading < D
         heads = {"raw": shape.order, "local": 1 + shape.slopes + self.scaled}
         hidden = default_hidden(D) if shape.hidden is None else shape.hidden
         spans = [(0, leading), (leading, D)] if split else [(0, D)]

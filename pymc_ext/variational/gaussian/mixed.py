@@ -213,7 +213,7 @@ class Diagonal(LaplaceBasedAlgorithm):
         return Prepared(family, starts, () if base is None else base.notes)
 
 
-VARIANTS = ("mu", "eig", "lr")
+VARIANTS: dict[str, type[Noise]] = {"mu": NoNoise, "eig": Scales, "lr": LowRank}
 
 
 def check_variant(variant: str, rank: int) -> None:
@@ -221,19 +221,18 @@ def check_variant(variant: str, rank: int) -> None:
     if variant not in VARIANTS:
         from pymc_ext.keywords import did_you_mean  # not a file of a fit's
 
-        meant = did_you_mean([str(variant)], VARIANTS, "{!r}")
+        meant = did_you_mean([str(variant)], tuple(VARIANTS), "{!r}")
         raise ValueError(
-            f"variant must be one of {VARIANTS}, got {variant!r}{meant and f': {meant}'}"
+            f"variant must be one of {tuple(VARIANTS)}, got {variant!r}{meant and f': {meant}'}"
         )
-    if rank != 1 and variant != "lr":
+    if rank != 1 and VARIANTS[variant] is not LowRank:
         raise ValueError(f"rank applies to variant 'lr' only, got rank={rank} with {variant!r}")
 
 
 def make_noise(variant: str, dimension: int, rank: int = 1) -> Noise:
     """What ``variant`` leaves free in the scale."""
-    if variant == "lr":
-        return LowRank(dimension, rank)
-    return Scales(dimension) if variant == "eig" else NoNoise(dimension)
+    kind = VARIANTS[variant]
+    return LowRank(dimension, rank) if kind is LowRank else kind(dimension)
 
 
 def _orthonormal(x: Array) -> Array:
