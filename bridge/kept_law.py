@@ -13,6 +13,7 @@ from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.hierarchical.law import LawAlong
+from pymc_ext.variational.hierarchical.law_map import LawMap
 
 __all__ = ["KeptLaw", "kept_law"]
 
@@ -61,20 +62,20 @@ def kept_law(fit: Fit, weights: Array | None) -> KeptLaw | None:
     of_q = KeptLaw(fit.q, own, wrong)
     if weights is None or wrong is None or fit.law is None or fit.law.open_ends or fit.symmetry:
         return of_q
-    law = replace(fit.law, widened=False)
-    of_law = _judged(fit, law, weights)
+    of_law = _judged(fit, fit.law, weights)
     better = of_law.wrong is None and of_law.fresh.elbo > own.elbo
     return of_law if better else of_q
 
 
 def _judged(fit: Fit, law: LawAlong, weights: Array) -> KeptLaw:
     """The law by as many draws as q has, always the same: it is no random one."""
-    z = stream(0, Purpose.NECKS).standard_normal((fit.lp.size, law.latent_dimension))
-    theta, lq = law.forward(z)
+    q = LawMap(law)
+    z = stream(0, Purpose.NECKS).standard_normal((fit.lp.size, q.latent_dimension))
+    theta, lq = q.forward(z)
     lp = fit.target.log_density(theta)
     drawn = replace(
         fit, theta=theta[None], lp=lp[None], lq=lq[None], proposal=fit.weighted, more=None
     )
     names = value_names(fit.target.density)
     along = tuple(names[j] for j in law.governors)
-    return KeptLaw(law, FreshDraws.from_log_ratios(lp - lq), own_error(drawn, weights), along)
+    return KeptLaw(q, FreshDraws.from_log_ratios(lp - lq), own_error(drawn, weights), along)

@@ -60,8 +60,8 @@ def prior_from(
     Raises
     ------
     TypeError
-        q has no map of D normals: a mixture, a law by Laplace's method, or a flow with a Student-t
-        latent law. There is no ``with model:``.
+        q has no map of D normals: a mixture, or a flow with a Student-t latent law. There is no
+        ``with model:``.
     ValueError
         An unknown variable, a transform that no file keeps, or a name that the model has already.
 
@@ -91,7 +91,7 @@ def prior_from(
         raise TypeError(
             f"a {type(q).__name__} has no map of {q.dimension} normals, which a prior needs: fit "
             "with HierarchicalVI, BatchMatchVI, or a flow whose latent law is normal; of several "
-            "modes, and of a law by Laplace's method, take draws, or fit all data at once"
+            "modes take draws"
         )
     if not saved.variables:
         raise ValueError("the q kept is of no model, so that it has no variables: use its names")

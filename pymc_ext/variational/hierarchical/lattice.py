@@ -11,7 +11,7 @@ residual's sd do, have their scans beside the lattice.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -196,8 +196,15 @@ class LatticeLaplace(LawAlong):
     @cached_property
     def _of_scans(self) -> tuple[Terms, ...]:
         """At their nodes, less those of the middle."""
-        middle = Terms.of_maxima([self.middle], self.origin)
-        return tuple(scan.terms(self.origin).plus(middle, -1) for scan in self.scans)
+        return tuple(scan.terms(self.origin).plus(self._of_middle, -1) for scan in self.scans)
+
+    @cached_property
+    def _between(self) -> tuple[Callable[[Array], Terms], ...]:
+        return tuple(scan.between(self.origin) for scan in self.scans)
+
+    @cached_property
+    def _of_middle(self) -> Terms:
+        return Terms.of_maxima([self.middle], self.origin)
 
     def _with_scans(self, terms: Terms, t: Array) -> Terms:
         """Terms of the lattice and of scans at values (N, G − g) of these."""
@@ -230,8 +237,20 @@ class LatticeLaplace(LawAlong):
     def terms_at(self, t: Array) -> Terms:
         """At values (N, G) in cells, x measured from the middle."""
         g = len(self.lattice.along)
-        numbers = self.lattice.between(self._at_places, t[:, :g])
-        return self._with_scans(Terms.of_smooth(self.others.pattern, numbers), t[:, g:])
+        return self._with_scans(self._of_lattice(t[:, :g]), t[:, g:])
+
+    def _of_lattice(self, t: Array) -> Terms:
+        """At values (N, g) of its governors alone."""
+        return Terms.of_smooth(self.others.pattern, self.lattice.between(self._at_places, t))
+
+    def terms_between(self, t: Array) -> Terms:
+        """The same at any values, without steps from node to node."""
+        g = len(self.lattice.along)
+        lower, upper = np.array([[axis[0], axis[-1]] for axis in self.lattice.axes]).T
+        total = self._of_lattice(np.clip(t[:, :g], lower, upper))
+        for k, between in enumerate(self._between):
+            total = total.plus(between(t[:, g + k])).plus(self._of_middle, -1)
+        return total
 
 
 def _cubic(axis: Array, t: Array) -> tuple[Coordinates, Array]:

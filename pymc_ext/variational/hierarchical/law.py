@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -88,7 +88,8 @@ def smooth(maxima: Sequence[Maximum], origin: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class LawAlong(ByValue, ABC):
-    """q of all coordinates: draws, log q anywhere, and the marginals of the governors.
+    """q of all coordinates: draws, log q anywhere, and the marginals of the governors; its tails
+    along these are longer than those of p, as importance weights want them.
 
     Parameters
     ----------
@@ -96,13 +97,10 @@ class LawAlong(ByValue, ABC):
         The maximum of x from which the search for it started, where x is measured from.
     open_ends
         Governors beyond whose last place there is mass, places in θ, and that place.
-    widened
-        Whether it has longer tails along governors than p, as importance weights want them.
     """
 
     middle: Maximum
     open_ends: tuple[tuple[int, float], ...]
-    widened: bool = field(default=True, kw_only=True)
 
     @property
     def others(self) -> Others:
@@ -131,6 +129,10 @@ class LawAlong(ByValue, ABC):
     @abstractmethod
     def terms_at(self, t: Array) -> Terms:
         """At values (N, G) in cells, x measured from the middle."""
+
+    @abstractmethod
+    def terms_between(self, t: Array) -> Terms:
+        """The same at any values, without steps from cell to cell; beyond the last as there."""
 
     @property
     def dimension(self) -> int:
@@ -168,13 +170,11 @@ class LawAlong(ByValue, ABC):
 
     @cached_property
     def masses(self) -> Array:
-        """q(t) of the cells: p, widened by the factor (1 + mean of squared distances in sds) / 2.
+        """q(t) of the cells: p times one plus the mean of squared distances in sds, by two.
 
         So that squares times weights are bounded. Under p itself few draws are far out in a tail,
         and the sd rests on these few.
         """
-        if not self.widened:
-            return self.marginal
         return np.asarray(self.marginal * (1 + self._moments[2].mean(axis=1)) / 2)
 
     @cached_property

@@ -16,7 +16,7 @@ posterior; of others it is nearly exact in necks, where the governor outweighs t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -79,9 +79,16 @@ class NestedLaplace(LawAlong):
     @cached_property
     def terms(self) -> tuple[Terms, ...]:
         """Of each scan, at its nodes, less those of the middle but for one."""
-        middle = Terms.of_maxima([self.middle], self.origin)
         first, *more = (scan.terms(self.origin) for scan in self.scans)
-        return first, *(terms.plus(middle, -1) for terms in more)
+        return first, *(terms.plus(self._of_middle, -1) for terms in more)
+
+    @cached_property
+    def _between(self) -> tuple[Callable[[Array], Terms], ...]:
+        return tuple(scan.between(self.origin) for scan in self.scans)
+
+    @cached_property
+    def _of_middle(self) -> Terms:
+        return Terms.of_maxima([self.middle], self.origin)
 
     def terms_at(self, t: Array) -> Terms:
         """At values (N, G) in cells, x measured from the middle."""
@@ -89,6 +96,13 @@ class NestedLaplace(LawAlong):
         total, *more = (terms[at] for terms, at in zip(self.terms, nodes, strict=True))
         for terms in more:
             total = total.plus(terms)
+        return total
+
+    def terms_between(self, t: Array) -> Terms:
+        """The same at any values, without steps from node to node."""
+        total, *more = (between(t[:, k]) for k, between in enumerate(self._between))
+        for terms in more:
+            total = total.plus(terms).plus(self._of_middle, -1)
         return total
 
 

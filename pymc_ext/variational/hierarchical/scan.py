@@ -5,7 +5,7 @@ Notation of :mod:`.nested`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -123,6 +123,14 @@ class Scan(ByValue):
         """At the nodes, x measured from ``origin`` (k,)."""
         pattern = self.maxima[0].others.pattern
         return Terms.of_smooth(pattern, self._between(smooth(self.maxima, origin)))
+
+    def between(self, origin: Array) -> Callable[[Array], Terms]:
+        """Terms at values (N,), x measured from ``origin``; beyond the last place as there."""
+        pattern = self.maxima[0].others.pattern
+        spline = CubicSpline(self.places, smooth(self.maxima, origin))
+        return lambda t: Terms.of_smooth(
+            pattern, spline(np.clip(t, self.places[0], self.places[-1]))
+        )
 
     def _between(self, values: Sequence[float] | Array) -> Array:
         """Of maxima, at the nodes."""

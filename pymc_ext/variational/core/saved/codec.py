@@ -31,6 +31,7 @@ CLASSES: dict[str, str] = {  # by name in files, which outlives where a class li
     "Hierarchy": _HOME + "bernstein.base",
     "Lattice": _HOME + "hierarchical.lattice",
     "LatticeLaplace": _HOME + "hierarchical.lattice",
+    "LawMap": _HOME + "hierarchical.law_map",
     "LinearImage": _HOME + "core.linear_image",
     "Logistic": _HOME + "bernstein.latents",
     "LowRankGaussian": _HOME + "gaussian.low_rank",

@@ -1,7 +1,5 @@
 """Laws by Laplace's method along governors: exact cases, log q against its own draws."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy import integrate
@@ -13,6 +11,7 @@ from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from pymc_ext.variational.hierarchical.law import Conditional, Terms
+from pymc_ext.variational.hierarchical.law_map import LawMap
 from pymc_ext.variational.hierarchical.pattern import Pattern
 from pymc_ext.variational.hierarchical.reach import missed_tails
 from tests.pymc_ext.sampling.targets import gaussian
@@ -77,7 +76,7 @@ def test_two_scales_of_a_normal_hierarchy_are_the_posterior_itself() -> None:
     sd = exact[:, [1, 14]].std(axis=0)
     np.testing.assert_allclose(found.sd_along, sd, rtol=0.04)
     np.testing.assert_allclose(found.mean_along, exact[:, [1, 14]].mean(axis=0), atol=0.04)
-    theta, log_q = drawn(replace(found, widened=False), 8192)  # a law to keep, not one for weights
+    theta, log_q = drawn(LawMap(found), 8192)  # a law to keep, not one for weights
     fresh = FreshDraws.from_log_ratios(target.log_density(theta) - log_q)
     assert fresh.ess > 0.98 * fresh.draws and 0 < target.log_z - fresh.elbo < 0.01
     np.testing.assert_allclose(theta.std(axis=0), exact.std(axis=0), rtol=0.04)

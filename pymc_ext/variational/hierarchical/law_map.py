@@ -1,0 +1,218 @@
+r"""A law along governors as a continuous map of D normals: a posterior to keep, and a prior.
+
+The law itself is constant on cells of its governors t, ends where they do, and has longer tails
+than p for weights. Here each governor follows from a normal of its own by the quantiles of p(t)
+given those before it,
+
+.. math:: t_k = Q_k(\Phi(z_k) \mid t_1, \dots, t_{k-1}), \qquad
+    x = m(t) + R(t)^{-\top} v, \quad R R^\top = \Lambda(t),
+
+a triangular map (Rosenblatt 1952, doi:10.1214/aoms/1177729394): Q_k is monotone and smooth in z_k
+between quantiles of the cells, linear in the earlier t between their middles, and so is q, which is
+that of the map, not of the cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+from scipy.interpolate import PchipInterpolator
+from scipy.special import ndtr
+
+from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.maths.types import Array
+from pymc_ext.variational.hierarchical.law import Conditional, LawAlong
+from pymc_ext.variational.hierarchical.others import Coordinates
+
+__all__ = ["LawMap"]
+
+# Normals at which quantiles are tabled: a cell is a third of an sd wide. Cells end where .1 % of
+# the mass is beyond, so that quantiles go on in a straight line where 2e-4 is: a normal's tail.
+KNOTS = np.linspace(-3.5, 3.5, 36)
+WIDTH = KNOTS[1] - KNOTS[0]
+FLATTEST = 0.1  # of the smaller rise beside a knot, as the slope there
+HALVINGS = 50  # of a knot's width: to its last digit
+LEAST = 1e-12  # of the heaviest cell: every cell has a quantile, where no maximum was found too
+STEP = 1e-5  # by which a governor's normal is moved for derivatives: errors of 1e-10 of these
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Q of one governor, given those before it.
+
+    Parameters
+    ----------
+    middles
+        Of the cells of each governor before it.
+    values, slopes
+        Q and its derivative at `KNOTS` for each combination of these, (n_1, …, K).
+    """
+
+    middles: tuple[Array, ...]
+    values: Array
+    slopes: Array
+
+    @classmethod
+    def of(cls, middles: tuple[Array, ...], edges: Array, mass: Array) -> Quantiles:
+        """Of cells between ``edges``, with masses (n_1, …, n)."""
+        share = np.cumsum(mass, axis=-1)
+        share = np.insert(share / share[..., -1:], 0, 0.0, axis=-1)
+        rows = share.reshape(-1, share.shape[-1])
+        values = np.array([np.interp(ndtr(KNOTS), row, edges) for row in rows])
+        slopes = np.array([_slopes(row) for row in values])
+        shape = (*share.shape[:-1], len(KNOTS))
+        return cls(middles, values.reshape(shape), slopes.reshape(shape))
+
+    def __call__(self, z: Array, before: Array) -> tuple[Array, Array]:
+        """t and its derivative at normals z (N,), given those before it, (N, k)."""
+        table, inside = self._given(before), np.clip(z, KNOTS[0], KNOTS[-1])
+        i = np.minimum((inside - KNOTS[0]) // WIDTH, len(KNOTS) - 2).astype(int)
+        t, slope = _cubic(table, i, (inside - KNOTS[i]) / WIDTH)
+        return t + (z - inside) * slope, slope  # a straight line beyond the knots
+
+    def inverse(self, t: Array, before: Array) -> Array:
+        """z of t (N,), by bisection."""
+        at, slope = table = self._given(before)
+        i = np.clip((at <= t[:, None]).sum(axis=1) - 1, 0, len(KNOTS) - 2)
+        low, high = np.zeros(len(t)), np.ones(len(t))
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            below = _cubic(table, i, middle)[0] <= t
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        z = KNOTS[i] + WIDTH * (low + high) / 2
+        for end in (0, -1):
+            off = (t - at[:, end]) / slope[:, end]
+            z = np.where(off < 0 if end == 0 else off > 0, KNOTS[end] + off, z)
+        return z
+
+    def _given(self, before: Array) -> tuple[Array, Array]:
+        """Tables (N, K), linear between the middles of earlier governors' cells."""
+        along = [_between(axis, before[:, k]) for k, axis in enumerate(self.middles)]
+        at, slope = np.zeros((2, len(before), len(KNOTS)))
+        for corner in product(range(2), repeat=len(along)):
+            where = tuple(i + c for (i, _), c in zip(along, corner, strict=True))
+            w = np.prod(
+                [u if c else 1 - u for (_, u), c in zip(along, corner, strict=True)], axis=0
+            )
+            at += np.reshape(w, (-1, 1)) * self.values[where]
+            slope += np.reshape(w, (-1, 1)) * self.slopes[where]
+        return at, slope
+
+
+def _slopes(values: Array) -> Array:
+    """Of a cubic through rising values at `KNOTS` that rises everywhere; at an end the rule of
+    Fritsch and Carlson may give 0, where q would have no density."""
+    rise = np.diff(values) / WIDTH
+    least = FLATTEST * np.minimum(np.append(rise, rise[-1]), np.insert(rise, 0, rise[0]))
+    return np.maximum(PchipInterpolator(KNOTS, values).derivative()(KNOTS), least)
+
+
+def _cubic(table: tuple[Array, Array], i: Coordinates, u: Array) -> tuple[Array, Array]:
+    """Hermite's cubic after knots i, at shares u of the way to the next, and its derivative by z,
+    (N,) each."""
+    rows = np.arange(len(u))
+    at, slope = table
+    a, c, d = at[rows, i], WIDTH * slope[rows, i], WIDTH * slope[rows, i + 1]
+    rise = at[rows, i + 1] - a
+    square, cube = 3 * rise - 2 * c - d, c + d - 2 * rise
+    return a + u * (c + u * (square + u * cube)), (c + u * (2 * square + 3 * u * cube)) / WIDTH
+
+
+def _between(axis: Array, t: Array) -> tuple[Coordinates, Array]:
+    """The place before values (N,) and the share of the way to the next, within the axis."""
+    i = np.clip(np.searchsorted(axis, t, side="right") - 1, 0, len(axis) - 2)
+    return i, np.clip((t - axis[i]) / (axis[i + 1] - axis[i]), 0, 1)
+
+
+@dataclass(frozen=True)
+class LawMap:
+    """θ = T(z) of z ~ N(0, I), the governors' normals first.
+
+    Parameters
+    ----------
+    law
+        Whose p(t) and conditional laws it has.
+    """
+
+    law: LawAlong
+
+    @property
+    def dimension(self) -> int:
+        """D."""
+        return self.law.dimension
+
+    latent_dimension = dimension
+
+    @cached_property
+    def quantiles(self) -> tuple[Quantiles, ...]:
+        """Of each governor, in their order."""
+        lower, upper = self.law.edges
+        G = lower.shape[1]
+        edges = [np.append(np.unique(lower[:, k]), upper[:, k].max()) for k in range(G)]
+        mass = np.zeros([len(own) - 1 for own in edges])
+        mass[tuple(np.searchsorted(edges[k], lower[:, k]) for k in range(G))] = self.law.marginal
+        mass = np.maximum(mass, LEAST * mass.max())
+        middles = [(own[1:] + own[:-1]) / 2 for own in edges]
+        return tuple(
+            Quantiles.of(tuple(middles[:k]), edges[k], mass.sum(axis=tuple(range(k + 1, G))))
+            for k in range(G)
+        )
+
+    def _governors(self, z: Array) -> tuple[Array, Array]:
+        """t (N, G) and log |∂t/∂z| (N,)."""
+        t, log_det = np.empty_like(z), np.zeros(len(z))
+        for k, quantile in enumerate(self.quantiles):
+            t[:, k], slope = quantile(z[:, k], t[:, :k])
+            log_det += np.log(slope)
+        return t, log_det
+
+    def inverse(self, theta: Array) -> Array:
+        """z with T(z) = θ, (N, D) -> (N, D)."""
+        law, G = self.law, len(self.quantiles)
+        z, t = np.empty_like(theta), theta[:, law.governors]
+        for k, quantile in enumerate(self.quantiles):
+            z[:, k] = quantile.inverse(t[:, k], t[:, :k])
+        given = Conditional.of(law.others.pattern, law.terms_between(t))
+        z[:, G:] = given.normals(theta[:, law.others.places] - law.origin)
+        return z
+
+    def log_density(self, theta: Array) -> Array:
+        """Normalised log q at any θ, (N, D) -> (N,)."""
+        return self.forward(self.inverse(theta))[1]
+
+    def _at(self, z: Array) -> tuple[Array, Array, Conditional]:
+        """θ, log |∂T/∂z| and the law of x, at z (N, D)."""
+        law, G = self.law, len(self.quantiles)
+        t, log_det = self._governors(z[:, :G])
+        given = Conditional.of(law.others.pattern, law.terms_between(t))
+        theta = np.empty_like(z)
+        theta[:, law.governors] = t
+        theta[:, law.others.places] = law.origin + given.draws(z[:, G:])
+        return theta, log_det - given.log_det, given
+
+    def forward(self, z: Array) -> tuple[Array, Array]:
+        """Draws θ and log q, (N, D) -> (N, D), (N,)."""
+        theta, log_det, _ = self._at(z)
+        return theta, standard_normal_logp(z) - log_det
+
+    def pullback(self, z: Array, score: Array) -> Array:
+        """Score in z of log p̃(T(z)) + log|det ∂T/∂z|, from that of log p̃ at T(z); all (N, D).
+
+        Along the few normals of governors by central differences of T.
+        """
+        law, G, N = self.law, len(self.quantiles), len(z)
+        moved = np.tile(z, (1 + 2 * G, 1, 1))  # where it is, then along each governor both ways
+        for k in range(G):
+            moved[1 + 2 * k, :, k] += STEP
+            moved[2 + 2 * k, :, k] -= STEP
+        theta, log_det, given = self._at(moved.reshape(-1, z.shape[1]))
+        along = np.einsum("snd,nd->sn", theta.reshape(moved.shape), score)
+        along += log_det.reshape(-1, N)
+        by_z = np.empty_like(z)
+        by_z[:, :G] = (along[1::2] - along[2::2]).T / (2 * STEP)
+        root, of_x = given.root[:, :N], score[:, law.others.places].T
+        by_z[:, G:] = law.others.pattern.solve(root, of_x).T
+        return by_z
