@@ -144,6 +144,19 @@ def test_a_density_that_takes_no_large_numbers_is_fitted_as_before():
     assert BatchMatch().fit(density, random_seed=1).result.fresh.khat > 0.7
 
 
+@pytest.mark.parametrize("error", [AssertionError, KeyError, np.linalg.LinAlgError])
+def test_whatever_is_raised_far_out_a_good_fit_stays(error):
+    def small(t):
+        if np.abs(t).max() > 1e3:
+            raise error("a number that nobody thought of")
+        return t
+
+    density = CallableDensity(
+        lambda t: -0.5 * (small(t) ** 2).sum(axis=1), lambda t: -small(t), dimension=3
+    )
+    assert BatchMatch().fit(density, random_seed=1).result.fresh.khat < 0.5
+
+
 def test_a_log_density_that_overflows_to_infinity_is_no_endless_one():
     """As a truncated Gamma's, whose mass above the bound underflows for small means."""
 
