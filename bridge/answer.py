@@ -21,7 +21,6 @@ from bridge.methods.named_draws import NamedDraws
 from bridge.targets.draws import InferenceData
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.heavy import Heavy, take_quantiles
-from pymc_ext.variational.core.attributes import notes_of_draws
 from pymc_ext.variational.core.saved.posterior import SavedPosterior, law_of
 
 __all__ = ["Advice", "NoAnswerError"]
@@ -176,11 +175,13 @@ class Advice:
         Its draws are q's own, without the weights that those of ``idata`` had, which may be of a
         proposal beside q, and q half as wide as the posterior: then it is the law by Laplace's
         method along the log scales that q falls short of (named in ``notes["along"]``), where that
-        has the posterior's means and sds and a higher ELBO. ``notes`` has the law's ELBO and k̂, the
-        log evidence of the answer, and whether it is ``usable``, which it is where weights of it
-        serve and no mean or sd is off by more than false trust is (`bridge.measures.limits`);
-        ``verdict`` says what is. ``want="density"`` then trains a flow, and takes it where its ELBO
-        is higher. Names are of unconstrained coordinates; for a Stan program's values,
+        is nearer and has a higher ELBO. Of ``notes`` ``elbo``, ``khat`` and ``log_marginal_is``
+        (log Z by its own weights, with ``_se``) are the law's, ``log_evidence`` the answer's;
+        ``mean_error`` (sds) and ``sd_ratio`` are the worst of its coordinates beside the weighted
+        draws. It is ``usable`` where the answer is trusted, that error is at most .2 and that ratio
+        within .8 to 1.25; ``verdict`` says it in words. Where it is not usable ``want="density"``
+        trains a flow, and takes it where its ELBO is higher. Names are of unconstrained
+        coordinates, as the model's density has them; for a Stan program's values,
         ``program.density(data).constrain(law.rvs(1000))``.
 
         None for chains, of a method that hands back no law (Stan's and PyMC's own), and where modes
@@ -189,11 +190,9 @@ class Advice:
         kept = self._kept
         if self.fit is None or kept is None:
             return None
-        notes = {"method": self.method, **notes_of_draws(kept.fresh)}
-        if kept.along:
-            notes["along"] = list(kept.along)
+        notes = {"method": self.method, **kept.notes}
         if self.log_evidence is not None:
-            notes["log_marginal_is"], notes["log_marginal_is_se"] = self.log_evidence
+            notes["log_evidence"], notes["log_evidence_se"] = self.log_evidence
         if doubts := [*self.doubts, *([kept.wrong] if kept.wrong else [])]:
             notes |= {"usable": False, "verdict": "; ".join(doubts)}
         target = self.fit.target

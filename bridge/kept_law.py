@@ -1,14 +1,15 @@
-"""Which normalised law an answer keeps: q, or the law along governors where q's draws are not the
-posterior's."""
+"""Which normalised law an answer keeps: q, or the law along governors where that is nearer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from bridge.methods.method import Fit
-from bridge.own_draws import own_error
+from bridge.own_draws import OwnError, own_error
 from pymc_ext.density.protocol import value_names
 from pymc_ext.maths.types import Array
+from pymc_ext.variational.core.attributes import notes_of_draws
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
@@ -28,16 +29,37 @@ class KeptLaw:
         The law.
     fresh
         How they judge it.
-    wrong
-        What is wrong with them, as `own_error` has it; None: nothing.
+    error
+        How far they are from weighted ones; None where no weights are trusted.
     along
         Quantities along which Laplace's method made it; none of a fitted q.
     """
 
     q: Posterior
     fresh: FreshDraws
-    wrong: str | None
+    error: OwnError | None
     along: tuple[str, ...] = ()
+
+    @property
+    def wrong(self) -> str | None:
+        """What is wrong with its own draws; None: nothing, or nobody knows."""
+        return None if self.error is None else self.error.wrong
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What goes with it into a file.
+
+        Where weights are trusted they tell what its own draws are worth, whatever k̂ of its own
+        weights says of its tails.
+        """
+        notes = notes_of_draws(self.fresh)
+        if self.error is not None:
+            notes |= {
+                "usable": self.wrong is None,
+                "verdict": f"{self.fresh.verdict}; {self.error}",
+            }
+            notes |= {"mean_error": abs(self.error.mean), "sd_ratio": self.error.sd_ratio}
+        return notes | ({"along": list(self.along)} if self.along else {})
 
 
 def kept_law(fit: Fit, weights: Array | None) -> KeptLaw | None:
@@ -57,14 +79,17 @@ def kept_law(fit: Fit, weights: Array | None) -> KeptLaw | None:
     """
     if fit.q is None or fit.lq is None:
         return None
-    own = FreshDraws.from_log_ratios((fit.lp - fit.lq).ravel())
-    wrong = None if weights is None else own_error(fit, weights)
-    of_q = KeptLaw(fit.q, own, wrong)
-    if weights is None or wrong is None or fit.law is None or fit.law.open_ends or fit.symmetry:
+    fresh = FreshDraws.from_log_ratios((fit.lp - fit.lq).ravel())
+    if weights is None:
+        return KeptLaw(fit.q, fresh, None)
+    error = own_error(fit, weights)
+    of_q = KeptLaw(fit.q, fresh, error)
+    if error.is_small or fit.law is None or fit.law.open_ends or fit.symmetry:
         return of_q
     of_law = _judged(fit, fit.law, weights)
-    better = of_law.wrong is None and of_law.fresh.elbo > own.elbo
-    return of_law if better else of_q
+    assert of_law.error is not None
+    nearer = of_law.error.size < error.size and of_law.fresh.elbo > fresh.elbo
+    return of_law if nearer else of_q
 
 
 def _judged(fit: Fit, law: LawAlong, weights: Array) -> KeptLaw:

@@ -2,19 +2,74 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from bridge.measures.limits import MEAN_WRONG, RATIO_WRONG
+from bridge.measures.limits import MEAN_WRONG, RATIO_WRONG, SMALL_ERROR
 from bridge.methods.method import Fit
 from pymc_ext.density.protocol import value_names
 from pymc_ext.maths.types import Array
 
-__all__ = ["own_error"]
+__all__ = ["OwnError", "own_error"]
 
 
-def own_error(found: Fit, weights: Array) -> str | None:
-    """What is wrong with q's own draws, in words; None where no mean is more than ``MEAN_WRONG``
-    sds off, and no sd by more than ``RATIO_WRONG``.
+@dataclass(frozen=True)
+class OwnError:
+    """Of the coordinates whose mean, and whose sd, is farthest from that of weighted draws.
+
+    Parameters
+    ----------
+    mean, mean_of
+        Error of the mean in weighted sds, and what it is of.
+    sd_ratio, sd_of
+        The sd by the weighted one, and what it is of.
+    """
+
+    mean: float
+    mean_of: str
+    sd_ratio: float
+    sd_of: str
+
+    @property
+    def size(self) -> float:
+        """The larger of |mean| and |log sd_ratio|; infinite where either is not known."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            size = max(abs(self.mean), abs(float(np.log(self.sd_ratio))), key=_nan_last)
+        return size if np.isfinite(size) else np.inf
+
+    @property
+    def is_small(self) -> bool:
+        """Whether nobody would see it: below `SMALL_ERROR`."""
+        return self.size < SMALL_ERROR
+
+    @property
+    def wrong(self) -> str | None:
+        """In words, where a mean is more than ``MEAN_WRONG`` sds off, or an sd by more than
+        ``RATIO_WRONG``; None else."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            wide = abs(np.log(self.sd_ratio)) <= np.log(RATIO_WRONG)
+        if not wide:
+            what, times = f"an sd of {self.sd_of}", f"{self.sd_ratio:.2f} times"
+            return f"its own draws have {what} of {times} the weighted ones'"
+        if not abs(self.mean) <= MEAN_WRONG:
+            what = f"a mean of {self.mean_of} {self.mean:+.2f} sds"
+            return f"its own draws have {what} from the weighted ones'"
+        return None
+
+    def __str__(self) -> str:
+        return (
+            f"its own means are within {abs(self.mean):.2f} sds of the weighted ones' "
+            f"({self.mean_of}), its sds {self.sd_ratio:.2f} times theirs at worst ({self.sd_of})"
+        )
+
+
+def _nan_last(x: float) -> float:
+    return np.inf if np.isnan(x) else x
+
+
+def own_error(found: Fit, weights: Array) -> OwnError:
+    """How far means and sds of q's own draws are from those of weighted ones.
 
     Weights repair q, and are often of a proposal with heavier tails beside it: the draws that they
     give may be trusted where q is half as wide as the posterior.
@@ -37,8 +92,4 @@ def own_error(found: Fit, weights: Array) -> str | None:
         widths = np.abs(np.log(ratio))
     names = value_names(found.target.density)
     i, j = int(np.argmax(np.abs(off))), int(np.argmax(widths))
-    if not widths[j] <= np.log(RATIO_WRONG):
-        return f"its own draws have an sd of {names[j]} of {ratio[j]:.2f} times the weighted ones'"
-    if not abs(off[i]) <= MEAN_WRONG:
-        return f"its own draws have a mean of {names[i]} {off[i]:+.2f} sds from the weighted ones'"
-    return None
+    return OwnError(float(off[i]), names[i], float(ratio[j]), names[j])

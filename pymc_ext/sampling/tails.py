@@ -31,17 +31,19 @@ UNSEEN = "interrupted before it was known whether draws reach the tails of what 
 
 def tails_not_reached(law: LawAlong, sd: Array, names: Sequence[str]) -> tuple[str, ...]:
     """`missed_tails` in a sentence of what to do."""
-    return advised(missed_tails(law, sd, names))
+    return advised(missed_tails(law, sd, names), ENDLESS if law.open_ends else NECK)
 
 
-def advised(missed: str | None) -> tuple[str, ...]:
+NECK = "write that level non-centred, or give its scale a prior that keeps it from there"
+ENDLESS = (
+    "give it a prior with a lighter tail there (with a flat one the posterior may have no "
+    "integral), or, where it is the scale of others, write that level non-centred"
+)
+
+
+def advised(missed: str | None, what_to_do: str = NECK) -> tuple[str, ...]:
     """What draws miss, in a sentence of what to do."""
-    if missed is None:
-        return ()
-    return (
-        f"the draws miss {missed}: write that level non-centred, or give its scale a prior that "
-        "keeps it from there",
-    )
+    return () if missed is None else (f"the draws miss {missed}: {what_to_do}",)
 
 
 def with_tails(found: Sampled, density: Density, q: TransportMap | None) -> Sampled:

@@ -15,8 +15,10 @@ from pytensor.graph.op import Op
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density.coordinates import TransportMap
+from pymc_ext.maths.types import Array
 from pymc_ext.models.context import context
 from pymc_ext.ops.callback import register_numba
+from pymc_ext.pytensor_versions import _vectorize_node
 from pymc_ext.variational.core.saved.posterior import SavedPosterior
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
@@ -102,7 +104,8 @@ def prior_from(
         raise ValueError(f"unknown variables {unknown}: the fit has {known}")
     if saved.notes.get("usable") is False:
         logger.warning(
-            "the prior is as far from the posterior as its fit: %s", saved.notes["verdict"]
+            "the fit is not usable, and the prior made of it is off by as much: %s",
+            saved.notes["verdict"],
         )
     latent = f"{name}_z"
     while latent in {f"{name}_{own}" for own in wanted}:  # a variable of the fit is called z
@@ -136,22 +139,43 @@ def _mapped(q: TransportMap, z: TensorVariable) -> TensorVariable:
     return cast(TensorVariable, TransportOp(q)(z))
 
 
-class TransportOp(Op):
-    """θ = T(z) of one point, (D,) -> (D,)."""
+class OfPoints(Op):
+    """Of points (..., D), all at once: those of a batch are no loop over points.
 
-    gufunc_signature = "(d)->(d)"
+    Parameters
+    ----------
+    q
+        The map.
+    """
 
     def __init__(self, q: TransportMap) -> None:
         self.q = q
 
     def make_node(self, *inputs: Variable) -> Apply:
-        return Apply(self, [pt.as_tensor_variable(inputs[0])], [pt.dvector()])
+        points = [pt.as_tensor_variable(x) for x in inputs]
+        most = max(x.type.ndim for x in points)
+        return Apply(self, points, [pt.tensor(dtype="float64", shape=(None,) * most)])
+
+    def perform(self, node: Any, inputs: Any, output_storage: Any) -> None:
+        points = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in inputs))
+        flat = (x.reshape(-1, x.shape[-1]) for x in points)
+        output_storage[0][0] = self.of_rows(*flat).reshape(points[0].shape)
+
+    def of_rows(self, *rows: Array) -> Array:
+        """Of points (N, D)."""
+        raise NotImplementedError
+
+
+class TransportOp(OfPoints):
+    """θ = T(z), (..., D) -> (..., D)."""
+
+    gufunc_signature = "(d)->(d)"
 
     def infer_shape(self, *args: Any) -> list[Any]:
         return list(args[-1])  # (fgraph, node, shapes) in PyTensor 2, (node, shapes) in 3
 
-    def perform(self, node: Any, inputs: Any, output_storage: Any) -> None:
-        output_storage[0][0] = self.q.forward(np.asarray(inputs[0], dtype=float)[None])[0][0]
+    def of_rows(self, *rows: Array) -> Array:
+        return self.q.forward(*rows)[0]
 
     def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
         """Cotangent of z from that of θ."""
@@ -165,25 +189,21 @@ class TransportOp(Op):
         return self.pullback(inputs, outputs, output_grads)
 
 
-class TransportPullbackOp(Op):
-    """(∂T/∂z)ᵀ g of one point: the pullback of a score g less that of none, which is ∂ log|det|."""
+class TransportPullbackOp(OfPoints):
+    """(∂T/∂z)ᵀ g: the pullback of a score g less that of none, which is ∂ log|det|."""
 
     gufunc_signature = "(d),(d)->(d)"
 
-    def __init__(self, q: TransportMap) -> None:
-        self.q = q
-
-    def make_node(self, *inputs: Variable) -> Apply:
-        return Apply(self, [pt.as_tensor_variable(x) for x in inputs], [pt.dvector()])
-
     def infer_shape(self, *args: Any) -> list[Any]:
-        return list(args[-1][:1])
+        *_, (z, g) = args
+        return [tuple(pt.broadcast_shape(z, g, arrays_are_shapes=True))]
 
-    def perform(self, node: Any, inputs: Any, output_storage: Any) -> None:
-        z, g = (np.asarray(x, dtype=float) for x in inputs)
-        both = self.q.pullback(np.stack([z, z]), np.stack([g, np.zeros_like(g)]))
-        output_storage[0][0] = both[0] - both[1]
+    def of_rows(self, *rows: Array) -> Array:
+        z, g = rows
+        both = self.q.pullback(np.concatenate([z, z]), np.concatenate([g, np.zeros_like(g)]))
+        return both[: len(z)] - both[len(z) :]
 
 
-register_numba(TransportOp)
-register_numba(TransportPullbackOp)
+for op_type in (TransportOp, TransportPullbackOp):
+    register_numba(op_type)
+    _vectorize_node.register(op_type, lambda op, node, *points: op.make_node(*points))

@@ -14,7 +14,7 @@ from bridge.kept_law import KeptLaw
 from bridge.methods.method import Fit, WeightedDraws
 from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
-from bridge.own_draws import own_error
+from bridge.own_draws import OwnError, own_error
 from posteriordb_cases import load_case
 from pymc_ext.variational.core.linear_image import LinearImage
 from pymc_ext.variational.core.result import FreshDraws
@@ -166,14 +166,14 @@ def narrow(scale: float):
 
 @pytest.mark.parametrize(("scale", "wrong"), [(1.0, None), (0.75, "0.7"), (1.4, "1.4")])
 def test_whether_its_own_draws_are_the_posteriors_is_told(scale, wrong) -> None:
-    found = own_error(narrow(scale), np.full((1, 8_000), 1 / 8_000))
+    found = own_error(narrow(scale), np.full((1, 8_000), 1 / 8_000)).wrong
     if wrong is None:
         assert found is None
     else:
         assert "its own draws have an sd of theta[" in found and f"of {wrong}" in found
     moved = narrow(1.0)
     moved = replace(moved, theta=moved.theta + np.array([0.0, 0.3]))
-    assert "have a mean of theta[1] +0." in own_error(moved, np.full((1, 8_000), 1 / 8_000))
+    assert "have a mean of theta[1] +0." in own_error(moved, np.full((1, 8_000), 1 / 8_000)).wrong
 
 
 def few_groups() -> pm.Model:
@@ -192,7 +192,7 @@ def test_where_the_map_is_not_the_posterior_the_law_along_scales_is_kept(tmp_pat
     with few_groups():
         advice = bridge.fit(want="density", random_seed=1)
     assert [attempt.method for attempt in advice.attempts] == ["hierarchical"] and advice.trusted
-    assert "an sd of" in own_error(advice.fit, advice._weights)  # the map's
+    assert "an sd of" in own_error(advice.fit, advice._weights).wrong  # the map's
     law = px.load(px.save(tmp_path / "q.npz", advice.density))
     notes = law.notes
     assert notes["usable"] and "log spread" in notes["along"]
@@ -211,18 +211,22 @@ def test_where_the_map_is_not_the_posterior_the_law_along_scales_is_kept(tmp_pat
         assert set(px.prior_from(law, "old")) == {"mu", "spread", "z", "sd"}
 
 
+def fresh(fit: Fit) -> FreshDraws:
+    return FreshDraws.from_log_ratios((fit.lp - fit.lq).ravel())
+
+
 def test_a_flow_is_tried_where_weights_are_trusted_and_no_law_is_the_posterior(monkeypatch) -> None:
     with few_groups():
         short = replace(METHODS["bernstein"], run=replace(METHODS["bernstein"].run, n=250))
         monkeypatch.setitem(METHODS, "bernstein", short)
         monkeypatch.setattr(
             "bridge.kept_law._judged",
-            lambda fit, law, weights: KeptLaw(law, FreshDraws.from_log_ratios(-fit.lq[0]), "off"),
+            lambda fit, law, weights: KeptLaw(law, fresh(fit), OwnError(9.0, "mu", 9.0, "mu")),
         )
         advice = bridge.fit(want="density", random_seed=1)
     assert advice.trusted and "bernstein" in [attempt.method for attempt in advice.attempts]
     notes = advice.density.notes
-    assert notes["log_marginal_is"] == advice.log_evidence[0] > notes["elbo"]
+    assert notes["log_evidence"] == advice.log_evidence[0] > notes["elbo"]
     last = advice.reasons.splitlines()[-1]
     if notes["usable"]:
         assert last.startswith("density: ELBO")

@@ -171,17 +171,21 @@ class Growth:
             training, candidate, free = gated
         if not candidate.beats(start):
             return "more freedom did not pay"
-        self.best, self.free, self.moments = candidate, free, training.moments.moments()
+        self.best, self.free, self.moments = candidate, free, self._moments_of(training)
         training = self._in_the_other_law(law_tried) or training
         while True:
             ended = self._rested(training)
             self.paid = ended.paid
             if ended.best is not self.best:
-                self.best, self.moments = ended.best, training.moments.moments()
+                self.best, self.moments = ended.best, self._moments_of(training)
             other = self._in_the_other_law(law_tried)
             if other is None:
                 return ended.why
             training = other
+
+    def _moments_of(self, training: Training) -> Moments:
+        """What its averaged steps have seen; what was known before where each stepped back."""
+        return training.moments.moments() if training.moments.pairs else self.moments
 
     def _in_the_other_law(self, tried: Mask) -> Training | None:
         """Scales that fall to a floor in place of rising to a ceiling, or the reverse, where the

@@ -40,6 +40,9 @@ FALL = 8.0
 # often they do for each governor, as the first scan's sd is rough.
 FAR_OFF, ANEW = 1.0, 2
 MOST_BEYOND = 0.2  # of a variance, by a straight line: more than there is where p falls ever faster
+# Share of the middle's conditional sds from which on a neck is none, and the power of t by which p
+# falls from which on it has an integral: a Cauchy's is 2, that of a flat log scale 0.
+NARROW, POWER = 0.5, 1.5
 NODES = 16  # between two places, at which the law is known: a thirtieth of an sd in the bulk
 
 
@@ -102,9 +105,18 @@ class Scan(ByValue):
         return float(np.sqrt(self.mass @ (self.nodes - self.mean) ** 2))
 
     @property
+    def highest(self) -> Maximum:
+        """Where log p(t) is highest."""
+        return max(self.maxima, key=lambda found: found.log_p)
+
+    @property
     def open_end(self) -> float | None:
         """θ_j where a side ends before log p has fallen by `FALL` nats, if what lies beyond, by a
-        straight line through log p, makes the variance `MOST_BEYOND` larger; None: nowhere."""
+        straight line through log p, makes the variance `MOST_BEYOND` larger; None: nowhere.
+
+        Not where the others' scales stay as wide as in the middle and p falls as a power that has
+        an integral: no neck keeps chains from there, as of a slope under a Cauchy prior.
+        """
         log_p = np.array([found.log_p for found in self.maxima])
         for last, before in ((0, 1), (-1, -2)):
             away = abs(self.places[last] - self.mean)
@@ -113,6 +125,9 @@ class Scan(ByValue):
                 continue
             if not rate > 0:
                 return float(self.places[last])
+            is_neck = np.min(self.maxima[last].sds / self.highest.sds) < NARROW
+            if not is_neck and rate * away > POWER:
+                continue
             here = self.mass[last] / np.diff(self.edges)[last]
             beyond = here / rate * (away**2 + 2 * away / rate + 2 / rate**2)
             if beyond > MOST_BEYOND * self.sd**2:
@@ -196,7 +211,7 @@ class Middle:
         """To the highest place of a scan, with its sd along it."""
         sds = self.sds.copy()
         sds[scan.j] = scan.sd
-        return Middle(max(scan.maxima, key=lambda found: found.log_p), sds)
+        return Middle(scan.highest, sds)
 
     def holding(self, held: Sequence[int]) -> Middle:
         """With more coordinates held, where they are."""

@@ -303,6 +303,10 @@ def test_the_prior_is_q_with_its_gradient(name):
         (logp({"old_z": z[0] + e}) - logp({"old_z": z[0] - e})) / (2 * h) for e in h * np.eye(8)
     ]
     np.testing.assert_allclose(slope({"old_z": z[0]}), numeric, rtol=1e-5, atol=1e-6)
+    many = np.random.default_rng(5).standard_normal((4, 8))  # all in one call
+    values, scores = px.PyMCDensity(model).log_density_gradient(many)
+    np.testing.assert_allclose(values, [logp({"old_z": row}) for row in many], rtol=1e-10)
+    np.testing.assert_allclose(scores, [slope({"old_z": row}) for row in many], rtol=1e-8)
 
 
 def test_every_transform_that_a_file_keeps_is_the_models(tmp_path):
@@ -361,4 +365,4 @@ def test_a_poor_fit_makes_a_prior_with_a_warning(caplog):
     assert not approx.result.fresh.usable
     with pm.Model(), caplog.at_level(logging.WARNING):
         px.prior_from(approx, "old", variables=["mu"])
-    assert "the prior is as far from the posterior as its fit: k̂" in caplog.text
+    assert "the fit is not usable, and the prior made of it is off by as much: k̂" in caplog.text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -20,7 +22,9 @@ from pymc_ext.variational.gaussian.natural_gradient import Batch
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical import orders
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+from pymc_ext.variational.hierarchical.growth import Growth
 from pymc_ext.variational.hierarchical.links import Link, Links
+from pymc_ext.variational.hierarchical.moments import Moments, MomentSums
 from pymc_ext.variational.hierarchical.orders import new_growth
 from tests.tolerances import monte_carlo
 
@@ -271,3 +275,13 @@ def test_the_order_of_a_models_variables_is_taken_where_its_elbo_is_higher(monke
     assert governs[True][0] == {"s[0]", "s[1]"}
     assert governs[False][0] != governs[True][0]
     assert governs[True][1] > governs[False][1]
+
+
+def test_steps_that_all_went_back_leave_what_was_seen_before() -> None:
+    """As of a posterior that runs off: no batch of the averaged half counts."""
+    growth = object.__new__(Growth)
+    growth.moments = before = object()
+    assert growth._moments_of(SimpleNamespace(moments=MomentSums(2))) is before
+    seen = MomentSums(2)
+    seen.add(*np.random.default_rng(1).standard_normal((2, 8, 2)))
+    assert isinstance(growth._moments_of(SimpleNamespace(moments=seen)), Moments)

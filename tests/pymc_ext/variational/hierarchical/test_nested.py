@@ -209,3 +209,21 @@ def test_a_side_that_ends_before_its_mass_does_is_open(sd, is_open) -> None:
         assert not answer.trusted and "falls too slowly" in answer.doubts[0]
         assert [a.method for a in answer.attempts] == ["hierarchical"]
         assert "NUTS did not run" in answer.doubts[1]
+
+
+def test_a_slope_with_a_cauchy_prior_ends_in_no_neck() -> None:
+    """Gelman's priors, of data that a point separates: chains go where p falls as a square."""
+    x = np.concatenate([np.linspace(-2, -0.3, 8), np.linspace(0.3, 2, 8)])
+    scale, signed = np.array([10.0, 2.5]), np.sign(x)[:, None] * np.stack([np.ones(16), x], axis=1)
+
+    def both(t):
+        margin = t @ signed.T
+        square = (t / scale) ** 2
+        log_p = -np.logaddexp(0, -margin).sum(axis=1) - np.log1p(square).sum(axis=1)
+        pull = (1 / (1 + np.exp(np.minimum(margin, 700)))) @ signed
+        return log_p, pull - 2 * t / scale**2 / (1 + square)
+
+    density = CallableDensity(lambda t: both(t)[0], lambda t: both(t)[1], dimension=2)
+    laws = [Hierarchical().fit(density, random_seed=seed).result.law for seed in (1, 2, 3)]
+    assert any(law is not None for law in laws)  # or nothing was looked at
+    assert all(law is None or not law.open_ends for law in laws)
