@@ -14,12 +14,14 @@ that of the map, not of the cells.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
+from scipy.ndimage import distance_transform_edt
 from scipy.special import ndtr
 
 from pymc_ext.maths.normal import standard_normal_logp
@@ -35,7 +37,8 @@ KNOTS = np.linspace(-3.5, 3.5, 36)
 WIDTH = KNOTS[1] - KNOTS[0]
 FLATTEST = 0.1  # of the smaller rise beside a knot, as the slope there
 HALVINGS = 50  # of a knot's width: to its last digit
-LEAST = 1e-12  # of the heaviest cell: every cell has a quantile, where no maximum was found too
+LEAST = 1e-12  # of the heaviest cell given the earlier governors: every one has a quantile
+MOST_ROWS = 4_000  # of a table: quantiles vary smoothly with the earlier governors
 STEP = 1e-5  # by which a governor's normal is moved for derivatives: errors of 1e-10 of these
 
 
@@ -57,14 +60,19 @@ class Quantiles:
 
     @classmethod
     def of(cls, middles: tuple[Array, ...], edges: Array, mass: Array) -> Quantiles:
-        """Of cells between ``edges``, with masses (n_1, …, n)."""
+        """Of cells between ``edges``, with masses (n_1, …, n); where no cell has any, as where the
+        earlier governors are next."""
+        if middles:
+            empty = ~(mass.sum(axis=-1) > 0)
+            near = distance_transform_edt(empty, return_distances=False, return_indices=True)
+            mass = mass[tuple(near)]
+        mass = np.maximum(mass, LEAST * mass.max(axis=-1, keepdims=True))
         share = np.cumsum(mass, axis=-1)
         share = np.insert(share / share[..., -1:], 0, 0.0, axis=-1)
         rows = share.reshape(-1, share.shape[-1])
         values = np.array([np.interp(ndtr(KNOTS), row, edges) for row in rows])
-        slopes = np.array([_slopes(row) for row in values])
         shape = (*share.shape[:-1], len(KNOTS))
-        return cls(middles, values.reshape(shape), slopes.reshape(shape))
+        return cls(middles, values.reshape(shape), _slopes(values).reshape(shape))
 
     def __call__(self, z: Array, before: Array) -> tuple[Array, Array]:
         """t and its derivative at normals z (N,), given those before it, (N, k)."""
@@ -103,11 +111,23 @@ class Quantiles:
 
 
 def _slopes(values: Array) -> Array:
-    """Of a cubic through rising values at `KNOTS` that rises everywhere; at an end the rule of
+    """Of cubics through rising values (R, K) at `KNOTS` that rise everywhere; at an end the rule of
     Fritsch and Carlson may give 0, where q would have no density."""
-    rise = np.diff(values) / WIDTH
-    least = FLATTEST * np.minimum(np.append(rise, rise[-1]), np.insert(rise, 0, rise[0]))
-    return np.maximum(PchipInterpolator(KNOTS, values).derivative()(KNOTS), least)
+    rise = np.diff(values, axis=1) / WIDTH
+    least = FLATTEST * np.minimum(np.c_[rise, rise[:, -1]], np.c_[rise[:, 0], rise])
+    return np.maximum(PchipInterpolator(KNOTS, values, axis=1).derivative()(KNOTS), least)
+
+
+def _few(sizes: Sequence[int]) -> list[Coordinates]:
+    """Of places along each of several axes so many that there are `MOST_ROWS` in all."""
+    counts = list(sizes)
+    while np.prod(counts) > MOST_ROWS:
+        longest = int(np.argmax(counts))
+        counts[longest] = -(-counts[longest] // 2)
+    return [
+        np.linspace(0, size - 1, count).round().astype(int)
+        for size, count in zip(sizes, counts, strict=True)
+    ]
 
 
 def _cubic(table: tuple[Array, Array], i: Coordinates, u: Array) -> tuple[Array, Array]:
@@ -154,12 +174,14 @@ class LawMap:
         edges = [np.append(np.unique(lower[:, k]), upper[:, k].max()) for k in range(G)]
         mass = np.zeros([len(own) - 1 for own in edges])
         mass[tuple(np.searchsorted(edges[k], lower[:, k]) for k in range(G))] = self.law.marginal
-        mass = np.maximum(mass, LEAST * mass.max())
-        middles = [(own[1:] + own[:-1]) / 2 for own in edges]
-        return tuple(
-            Quantiles.of(tuple(middles[:k]), edges[k], mass.sum(axis=tuple(range(k + 1, G))))
-            for k in range(G)
-        )
+        middles, found = [(own[1:] + own[:-1]) / 2 for own in edges], list[Quantiles]()
+        for k in range(G):
+            own = mass.sum(axis=tuple(range(k + 1, G)))
+            few = _few(own.shape[:k])
+            before = tuple(middles[j][places] for j, places in enumerate(few))
+            own = own[np.ix_(*few, np.arange(own.shape[k]))]
+            found.append(Quantiles.of(before, edges[k], own))
+        return tuple(found)
 
     def _governors(self, z: Array) -> tuple[Array, Array]:
         """t (N, G) and log |∂t/∂z| (N,)."""

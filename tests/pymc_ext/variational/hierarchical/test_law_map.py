@@ -35,6 +35,15 @@ def test_quantiles_of_cells_of_a_normal_are_the_identity() -> None:
     np.testing.assert_allclose(quantiles.inverse(found, t[:, None]), z, atol=1e-10)
 
 
+def test_where_no_cell_has_mass_it_is_as_where_the_earlier_governor_is_next() -> None:
+    edges, middles = np.linspace(-5, 5, 101), np.arange(4.0)
+    mass = np.tile(np.diff(stats.norm.cdf(edges)), (4, 1))
+    mass[3] = 0.0
+    quantiles = Quantiles.of((middles,), edges, mass)
+    z = np.linspace(-2, 2, 9)
+    np.testing.assert_allclose(quantiles(z, np.full((9, 1), 3.0))[0], z, atol=0.01)
+
+
 def test_tails_go_on_in_a_straight_line() -> None:
     edges = np.linspace(-1, 1, 3)
     quantiles = Quantiles.of((), edges, np.array([0.5, 0.5]))
