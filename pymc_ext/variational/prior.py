@@ -40,7 +40,9 @@ def prior_from(
     Today's model has z ~ N(0, I), D independent normals named ``{name}_z``, and θ = T(z) with the
     map T of q, so that θ ~ q exactly, correlations and all; each variable of the fit is what its
     transform makes of its part of θ. A sampler moves in z, where a posterior that q knows well
-    already is easy. On JAX's samplers only Gaussians run: the other maps call back to Python.
+    already is easy. On JAX's samplers only Gaussians run: the other maps call back to Python, for
+    all points at once where a method of this package asks, for one at a time where `pm.sample`
+    does (some tenths of a millisecond; with a law by Laplace's method one or two).
 
     Parameters
     ----------
