@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -163,9 +164,9 @@ class OfPoints(Op):
         flat = (x.reshape(-1, x.shape[-1]) for x in points)
         output_storage[0][0] = self.of_rows(*flat).reshape(points[0].shape)
 
+    @abstractmethod
     def of_rows(self, *rows: Array) -> Array:
         """Of points (N, D)."""
-        raise NotImplementedError
 
 
 class TransportOp(OfPoints):

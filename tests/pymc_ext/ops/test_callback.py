@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 
 import numpy as np
@@ -42,7 +43,8 @@ def own_ops() -> list[type]:
     while todo:
         children = todo.pop().__subclasses__()
         todo += children
-        found += [c for c in children if c.__module__.startswith("pymc_ext.")]
+        own = [c for c in children if c.__module__.startswith("pymc_ext.")]
+        found += [c for c in own if not inspect.isabstract(c)]
     return sorted({c for c in found if not c.__name__.startswith("_")}, key=lambda c: c.__name__)
 
 
