@@ -15,7 +15,7 @@ import numpy as np
 from bridge.answer_html import as_html
 from bridge.attempt import Attempt
 from bridge.errors import BridgeError
-from bridge.kept_law import KeptLaw, kept_law
+from bridge.kept_law import kept_law
 from bridge.methods.method import Fit
 from bridge.methods.named_draws import NamedDraws
 from bridge.targets.draws import InferenceData
@@ -187,7 +187,7 @@ class Advice:
         None for chains, of a method that hands back no law (Stan's and PyMC's own), and where modes
         are images of one by a change that is not linear in θ, as of Stan's simplex of three.
         """
-        kept = self._kept
+        kept = None if self.fit is None else kept_law(self.fit, self._weights)
         if self.fit is None or kept is None:
             return None
         notes = {"method": self.method, **kept.notes}
@@ -198,11 +198,6 @@ class Advice:
         target = self.fit.target
         with self._as_it_was():
             return law_of(kept.q, target.density, notes, getattr(target, "model", None))
-
-    @property
-    def _kept(self) -> KeptLaw | None:
-        """The law that :attr:`density` is of."""
-        return None if self.fit is None else kept_law(self.fit, self._weights)
 
     @property
     def _taken(self) -> Attempt:

@@ -34,9 +34,13 @@ class OwnError:
     @property
     def size(self) -> float:
         """The larger of |mean| and |log sd_ratio|; infinite where either is not known."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            size = max(abs(self.mean), abs(float(np.log(self.sd_ratio))), key=_nan_last)
+        size = float(np.max(np.abs([self.mean, self._log_ratio])))
         return size if np.isfinite(size) else np.inf
+
+    @property
+    def _log_ratio(self) -> float:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return float(np.log(self.sd_ratio))
 
     @property
     def is_small(self) -> bool:
@@ -47,9 +51,7 @@ class OwnError:
     def wrong(self) -> str | None:
         """In words, where a mean is more than ``MEAN_WRONG`` sds off, or an sd by more than
         ``RATIO_WRONG``; None else."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            wide = abs(np.log(self.sd_ratio)) <= np.log(RATIO_WRONG)
-        if not wide:
+        if not abs(self._log_ratio) <= np.log(RATIO_WRONG):
             what, times = f"an sd of {self.sd_of}", f"{self.sd_ratio:.2f} times"
             return f"its own draws have {what} of {times} the weighted ones'"
         if not abs(self.mean) <= MEAN_WRONG:
@@ -62,10 +64,6 @@ class OwnError:
             f"its own means are within {abs(self.mean):.2f} sds of the weighted ones' "
             f"({self.mean_of}), its sds {self.sd_ratio:.2f} times theirs at worst ({self.sd_of})"
         )
-
-
-def _nan_last(x: float) -> float:
-    return np.inf if np.isnan(x) else x
 
 
 def own_error(found: Fit, weights: Array) -> OwnError:

@@ -11,7 +11,7 @@ residual's sd do, have their scans beside the lattice.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -25,6 +25,7 @@ from scipy.ndimage import distance_transform_edt
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.types import Array
+from pymc_ext.variational.hierarchical.added import Added
 from pymc_ext.variational.hierarchical.law import (
     Conditional,
     LawAlong,
@@ -194,23 +195,8 @@ class LatticeLaplace(LawAlong):
         return np.where(inside, cell * len(self._beside[1]) + beside, -1)
 
     @cached_property
-    def _of_scans(self) -> tuple[Terms, ...]:
-        """At their nodes, less those of the middle."""
-        return tuple(scan.terms(self.origin).plus(self._of_middle, -1) for scan in self.scans)
-
-    @cached_property
-    def _between(self) -> tuple[Callable[[Array], Terms], ...]:
-        return tuple(scan.between(self.origin) for scan in self.scans)
-
-    @cached_property
-    def _of_middle(self) -> Terms:
-        return Terms.of_maxima([self.middle], self.origin)
-
-    def _with_scans(self, terms: Terms, t: Array) -> Terms:
-        """Terms of the lattice and of scans at values (N, G − g) of these."""
-        for k, (scan, own) in enumerate(zip(self.scans, self._of_scans, strict=True)):
-            terms = terms.plus(own[place_between(t[:, k], scan.edges)])
-        return terms
+    def _added(self) -> Added:
+        return Added(self.scans, self.middle, self.origin)
 
     @cached_property
     def marginal(self) -> Array:
@@ -227,7 +213,7 @@ class LatticeLaplace(LawAlong):
     def _log_p(self, found: Maximum, beside: Array) -> Array:
         """At one place and all values (S, G − g) of what adds up, (S,)."""
         terms = Terms.of_maxima([found] * len(beside), self.origin)
-        return Conditional.of(self.others.pattern, self._with_scans(terms, beside)).log_p
+        return Conditional.of(self.others.pattern, self._added.at(beside, terms)).log_p
 
     @cached_property
     def _at_places(self) -> Array:
@@ -237,7 +223,7 @@ class LatticeLaplace(LawAlong):
     def terms_at(self, t: Array) -> Terms:
         """At values (N, G) in cells, x measured from the middle."""
         g = len(self.lattice.along)
-        return self._with_scans(self._of_lattice(t[:, :g]), t[:, g:])
+        return self._added.at(t[:, g:], self._of_lattice(t[:, :g]))
 
     def _of_lattice(self, t: Array) -> Terms:
         """At values (N, g) of its governors alone."""
@@ -247,10 +233,7 @@ class LatticeLaplace(LawAlong):
         """The same at any values, without steps from node to node."""
         g = len(self.lattice.along)
         lower, upper = np.array([[axis[0], axis[-1]] for axis in self.lattice.axes]).T
-        total = self._of_lattice(np.clip(t[:, :g], lower, upper))
-        for k, between in enumerate(self._between):
-            total = total.plus(between(t[:, g + k])).plus(self._of_middle, -1)
-        return total
+        return self._added.between(t[:, g:], self._of_lattice(np.clip(t[:, :g], lower, upper)))
 
 
 def _cubic(axis: Array, t: Array) -> tuple[Coordinates, Array]:

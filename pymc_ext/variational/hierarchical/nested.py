@@ -24,6 +24,7 @@ import numpy as np
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
+from pymc_ext.variational.hierarchical.added import Added
 from pymc_ext.variational.hierarchical.law import (
     LawAlong,
     Terms,
@@ -77,33 +78,26 @@ class NestedLaplace(LawAlong):
         return cell_in(t, self._cells[0])
 
     @cached_property
-    def terms(self) -> tuple[Terms, ...]:
-        """Of each scan, at its nodes, less those of the middle but for one."""
-        first, *more = (scan.terms(self.origin) for scan in self.scans)
-        return first, *(terms.plus(self._of_middle, -1) for terms in more)
+    def _added(self) -> Added:
+        """By all scans but the first, which has the terms of the middle too."""
+        return Added(self.scans[1:], self.middle, self.origin)
 
     @cached_property
-    def _between(self) -> tuple[Callable[[Array], Terms], ...]:
-        return tuple(scan.between(self.origin) for scan in self.scans)
+    def _at_nodes(self) -> Terms:
+        return self.scans[0].terms(self.origin)
 
     @cached_property
-    def _of_middle(self) -> Terms:
-        return Terms.of_maxima([self.middle], self.origin)
+    def _between(self) -> Callable[[Array], Terms]:
+        return self.scans[0].between(self.origin)
 
     def terms_at(self, t: Array) -> Terms:
         """At values (N, G) in cells, x measured from the middle."""
-        nodes = [place_between(t[:, k], scan.edges) for k, scan in enumerate(self.scans)]
-        total, *more = (terms[at] for terms, at in zip(self.terms, nodes, strict=True))
-        for terms in more:
-            total = total.plus(terms)
-        return total
+        nodes = place_between(t[:, 0], self.scans[0].edges)
+        return self._added.at(t[:, 1:], self._at_nodes[nodes])
 
     def terms_between(self, t: Array) -> Terms:
         """The same at any values, without steps from node to node."""
-        total, *more = (between(t[:, k]) for k, between in enumerate(self._between))
-        for terms in more:
-            total = total.plus(terms).plus(self._of_middle, -1)
-        return total
+        return self._added.between(t[:, 1:], self._between(t[:, 0]))
 
 
 def cells_along(scans: Sequence[Scan], most: int) -> tuple[tuple[Array, ...], Array]:
