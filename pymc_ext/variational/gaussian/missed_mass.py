@@ -29,7 +29,7 @@ dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -60,11 +60,15 @@ from pymc_ext.variational.gaussian.path import Path, PathSettings, follow_path
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.gaussian.score_matching import match_step
 from pymc_ext.variational.gaussian.starts import starts_of
-from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatching
+from pymc_ext.variational.gaussian.trust_region_matching import (
+    WINDOW,
+    Estimate,
+    TrustRegionMatching,
+)
 
 SETTINGS = PathSettings(iterations=60, draws=20)  # a choice; of climbs not at rest by themselves
 DRAWS = 100  # of a basin's Gaussian: they know its ELBO to a tenth of the log ratios' sd
-WEIGHTS_ERRORS = 3.0  # of the mean weight of these draws, by which it is lowered to be a bound
+ERRORS = 3.0  # standard errors by which a mean weight is lowered to be a bound, or a gain is higher
 NEGLIGIBLE = 0.01  # share of q's mass below which a basin nearby does not matter
 # Share of q's mass times squared distance, in q's sds, from which a basin matters however light it
 # is: with it the sd of that coordinate is 10 % larger.
@@ -72,7 +76,7 @@ INFLUENCE = 0.2
 # Nats a coordinate by which a path's Gaussian may be below its basin: sds wrong by a factor of 2.5.
 # The mirrored mode of a factor model in 45 dimensions, as heavy as q, had a bound of −8.9.
 ROUGH = 0.5
-BATCHES = 40  # of a basin's Gaussian fitted on, after which it rests or stays undecided
+BATCHES = 40  # of a basin's Gaussian fitted on, at most, after which it stays undecided
 # Draws of a basin that matters at which log p̃ is held against its score, the step to beside each as
 # a share of its distance from the middle, and the nats by which they may differ: by rounding, as of
 # lgamma(1e18), log p̃ is any number, and a path ends where that is the largest.
@@ -351,7 +355,7 @@ def _fitted_on(
     if basin.log_ratio < np.log(NEGLIGIBLE) - ROUGH * density.dimension - OUTSIDE_NATS:
         return basin
     try:
-        q = _matched(density, basin.q, rng)
+        q = _matched(density, basin.q, rng, misses.log_z - np.log(DRAWS_WANTED))
     except (ValueError, np.linalg.LinAlgError):  # it ran away: there is no basin to speak of
         return basin
     better = _outside(density, q, misses, rng)
@@ -390,7 +394,7 @@ def _bound_by_weights(log_ratios: Array) -> tuple[float, float]:
         return -np.inf, 0.0
     weights = np.exp(log_ratios - highest)
     error = float(np.std(weights) / np.sqrt(len(weights)))
-    bound = float(np.mean(weights)) - WEIGHTS_ERRORS * error
+    bound = float(np.mean(weights)) - ERRORS * error
     return (highest + float(np.log(bound)), error / bound) if bound > 0 else (-np.inf, 0.0)
 
 
@@ -405,9 +409,9 @@ def _is_rounding(density: CountedDensity, theta: Array, steps: Array) -> bool:
 
 
 def _matched(
-    density: CountedDensity, q: LowRankGaussian | Gaussian, rng: np.random.Generator
+    density: CountedDensity, q: LowRankGaussian | Gaussian, rng: np.random.Generator, least: float
 ) -> LowRankGaussian | Gaussian:
-    """q after some batches."""
+    """q after some batches, no more than show that its ELBO does not come to ``least``."""
     D = q.dimension
     course: Course = Course(density, np.empty((0, D)), BATCHES, Monitor.silent())
     rank = resolved_rank(None, D)
@@ -419,8 +423,21 @@ def _matched(
         first = Gaussian(q.mean, cholesky(q.cov))
         matching = TrustRegionMatching(density, first, rng, match_step)
     with suppress(FitStopped):  # the course is at its end, as where most batches stepped back
-        matching.run(course)
+        while not (matching.rests() or _stays_below(least, matching.estimates)):
+            matching.run(course, most=len(matching.estimates) + WINDOW)
     return matching.q
+
+
+def _stays_below(least: float, estimates: Sequence[Estimate]) -> bool:
+    """Whether an ELBO that went on rising as in its last batches, at most by what they know of it,
+    would be lower at the end: it rises ever more slowly."""
+    if len(estimates) < 2 * WINDOW:
+        return False
+    elbo, error = np.array([(e.elbo, e.error) for e in estimates[-2 * WINDOW :]]).T
+    before, now = elbo[:WINDOW].mean(), elbo[WINDOW:].mean()
+    gain = now - before + ERRORS * np.sqrt(np.sum(error**2)) / WINDOW
+    left = BATCHES - len(estimates) + WINDOW / 2  # from the middle of the last ones
+    return bool(now + gain / WINDOW * left < least)
 
 
 def _most_underrated(theta: Array, log_ratios: Array) -> Array:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import digamma, gammaln, logsumexp, softmax
 
+from posteriordb_cases.zoo.funnels import Funnel
 from posteriordb_cases.zoo.walls import Walled
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
@@ -102,10 +103,25 @@ def test_a_basin_fitted_on_ends_where_batches_step_back() -> None:
 
     density = CallableDensity(log_density, lambda t: -t, dimension=2)
     q = _matched(
-        CountedDensity(density), Gaussian(np.zeros(2), np.eye(2)), np.random.default_rng(1)
+        CountedDensity(density), Gaussian(np.zeros(2), np.eye(2)), np.random.default_rng(1), -np.inf
     )
     assert next(call) >= BATCHES
     assert np.isfinite(q.cov).all()
+
+
+@pytest.mark.parametrize(("place", "is_hopeless"), [(-8.0, False), (-20.0, True)])
+def test_a_basin_is_fitted_on_only_as_long_as_it_may_come_to_matter(place, is_hopeless) -> None:
+    """Around a place in a funnel's neck, whose best Gaussian is e^-7 or e^-25 of the whole: batches
+    rise ever more slowly."""
+    density, D = Funnel(200), 200
+    sds = np.exp(place / 2 + np.random.default_rng(0).standard_normal(D - 1))
+    begin = Gaussian(np.r_[place, np.zeros(D - 1)], np.diag(np.r_[0.3, sds]))
+    spent = []
+    for least in (-np.inf, density.log_z + np.log(1e-5)):
+        counted = CountedDensity(density)
+        _matched(counted, begin, np.random.default_rng(1), least)
+        spent.append(counted.gradients)
+    assert (spent[1] < 0.75 * spent[0]) if is_hopeless else (spent[1] == spent[0])
 
 
 def test_one_heavy_weight_is_no_bound() -> None:
