@@ -1,13 +1,14 @@
 """NUTS in a flow's coordinates beside NUTS in a map's and nutpie alone, where no weights serve.
 
     python -m benchmarks.speed.bent_nuts [--targets NAME ...] [--seeds 3] [--budget 2000000]
-        [--out FILE]
+        [--databases PATH ... --posteriors NAME ...] [--out FILE]
 
-Bananas, Neal's funnels and horseshoes of the zoo, whose truth is known. Three runs on each,
-to ESS 400 of every quantity, R̂ <= 1.02 and sds as well known as means: ``flow-nuts`` (Hoffman et
-al. 2019, arXiv:1903.03704; a short flow on the map), ``warm-nuts`` (the map alone), ``nutpie``
-(its default adaptation from random starts). Gradients count all: fit, warm-up, draws. Each run is
-kept as it ends.
+Bananas, Neal's funnels and horseshoes of the zoo, whose truth is known, and posteriors of databases
+in the layout of posteriordb, held against their reference draws. Three runs on each, to ESS 400 of
+every quantity, R̂ <= 1.02 and sds as well known as means: ``flow-nuts`` (Hoffman et al. 2019,
+arXiv:1903.03704; a short flow on the map), ``warm-nuts`` (the map alone), ``nutpie`` (its default
+adaptation from random starts). Gradients count all: fit, warm-up, draws. Each run is kept as it
+ends.
 """
 
 from __future__ import annotations
@@ -22,11 +23,15 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.record import Runs
+from benchmarks.speed.flows import found
+from bridge.comparison.problem import CaseProblem
+from bridge.methods.method import Problem
 from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
 from bridge.methods.warm_nuts import WarmNUTS
 from bridge.zoo.judge import judged
-from posteriordb_cases.zoo import ZOO, ZooDensity, truth_of
+from posteriordb_cases.zoo import ZOO, truth_of
+from pymc_ext.density import Density
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import Sampling
@@ -40,16 +45,32 @@ Numbers = dict[str, float | int | str | bool | None]
 
 
 def made(name: str, run: str, seed: int, budget: int) -> Numbers:
-    """One run."""
+    """One run on a target of the zoo."""
     density, begin = ZOO[name].make(), time.process_time()
-    numbers, theta = _drawn(density, run, seed, budget)
+    numbers, theta = _drawn(as_problem(density, None), density, run, seed, budget)
     numbers["cpu_s"] = round(time.process_time() - begin, 2)
-    found = judged(density, truth_of(density), theta.reshape(-1, density.dimension))
-    return numbers | {"mean_error": found.mean_error, "sd_ratio": found.sd_ratio,
+    judgement = judged(density, truth_of(density), theta.reshape(-1, density.dimension))
+    return numbers | {"mean_error": judgement.mean_error, "sd_ratio": judgement.sd_ratio,
                       "dimension": density.dimension}  # fmt: skip
 
 
-def _drawn(density: ZooDensity, run: str, seed: int, budget: int) -> tuple[Numbers, Array]:
+def made_on(problem: CaseProblem, run: str, seed: int, budget: int) -> Numbers:
+    """One run on a posterior with reference draws."""
+    target = problem.stan_target
+    truth = problem.reference_theta(target)
+    truth, begin = truth.reshape(-1, truth.shape[-1]), time.process_time()
+    numbers, theta = _drawn(problem, target.density, run, seed, budget)
+    numbers["cpu_s"] = round(time.process_time() - begin, 2)
+    theta = theta.reshape(-1, theta.shape[-1])
+    ratios = theta.std(axis=0) / truth.std(axis=0)
+    errors = np.abs(theta.mean(axis=0) - truth.mean(axis=0)) / truth.std(axis=0)
+    return numbers | {"mean_error": float(errors.max()), "dimension": theta.shape[1],
+                      "sd_ratio": float(ratios[np.argmax(np.abs(np.log(ratios)))])}  # fmt: skip
+
+
+def _drawn(
+    problem: Problem, density: Density, run: str, seed: int, budget: int
+) -> tuple[Numbers, Array]:
     options = Sampling(budget=budget)
     if run == "nutpie":
         chains = sample(density, None, NutpieNUTS(), options, seed=seed)
@@ -61,7 +82,7 @@ def _drawn(density: ZooDensity, run: str, seed: int, budget: int) -> tuple[Numbe
         }, chains.theta
     method = METHODS[run].run
     assert isinstance(method, WarmNUTS)
-    fit = replace(method, options=options)(as_problem(density, None), 0, seed)
+    fit = replace(method, options=options)(problem, 0, seed)
     kept = ("trusted", "verdict", "divergences", "approximation_gradients", "in_map")
     return {"gradients": fit.gradient_evaluations} | {k: fit.info[k] for k in kept}, fit.theta
 
@@ -87,7 +108,9 @@ def report(runs: Mapping[str, Numbers]) -> None:
 def main() -> None:
     """Make what is missing, then print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--targets", nargs="+", default=list(TARGETS), choices=list(ZOO))
+    parser.add_argument("--targets", nargs="*", default=list(TARGETS), choices=list(ZOO))
+    parser.add_argument("--posteriors", nargs="*", default=[])
+    parser.add_argument("--databases", nargs="*", type=Path, default=[])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--budget", type=int, default=2_000_000)
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -98,6 +121,13 @@ def main() -> None:
         for seed in range(1, arguments.seeds + 1):
             for run in RUNS:
                 runs(f"{name}/{run}/{seed}", made, name, run, seed, arguments.budget)
+    for name in arguments.posteriors:
+        problem = found(name, arguments.databases)
+        if problem is None:
+            parser.error(f"no database of --databases has a Stan program of {name}")
+        for seed in range(1, arguments.seeds + 1):
+            for run in RUNS:
+                runs(f"{name}/{run}/{seed}", made_on, problem, run, seed, arguments.budget)
     report(runs.made)
 
 
