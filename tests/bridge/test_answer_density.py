@@ -126,6 +126,7 @@ def test_there_is_none_of_chains_nor_of_what_hands_back_none() -> None:
     assert doubtful.notes["usable"] is False and doubtful.notes["verdict"].startswith("made up")
 
 
+@pytest.mark.slow
 def test_a_covariance_is_the_prior_of_the_next_data() -> None:
     """`bridge.fit` has it by log scales and correlations, not by the factor's entries."""
     y = np.random.default_rng(1).multivariate_normal([0, 0], [[1.0, 0.5], [0.5, 2.0]], 60)

@@ -166,6 +166,7 @@ def test_presence_in_an_occupancy_model_is_recovered(pmx, seen) -> None:
     assert np.all(abs(recovered(pmx, occupancy(seen), "there") - truth) < NEAR)
 
 
+@pytest.mark.slow
 def test_a_hidden_markov_model_is_fitted_without_its_states(pmx) -> None:
     """Evidence and mean as of the forward algorithm."""
     P, steps = np.array([[0.9, 0.1], [0.2, 0.8]]), 30

@@ -222,6 +222,7 @@ def stan_data(parameters, rng) -> dict[str, object]:
 class TestStan:
     """A program compiled once, its data and its prior by functions."""
 
+    @pytest.mark.slow
     def test_a_program_is_calibrated(self) -> None:
         options = {"prior": stan_prior, "simulator": stan_data, "random_seed": 1}
         found = bridge.calibrate(PROGRAM, "hierarchical", 60, fresh_draws=4_000, **options)

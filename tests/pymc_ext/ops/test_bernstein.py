@@ -117,6 +117,7 @@ def test_gradients_match_the_pure_graph_far_out_and_at_zero():
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_second_derivatives_are_those_of_the_pure_graph():
     x, raw = np.array([-0.4, 0.9]), increments(5, 2)
     v, r = pt.vector("v"), pt.matrix("r", shape=(None, 5))
