@@ -357,6 +357,15 @@ class StanDensity:
         except RuntimeError:
             return -np.inf, np.full(self.dimension, np.nan)
 
+    def refusal(self, theta: Array) -> str | None:
+        """What Stan says against a point θ (D,), of a rejected count say; None where it has a log
+        density, or none without a word."""
+        try:
+            self._model.log_density_gradient(np.asarray(theta, float), propto=False, jacobian=True)
+        except RuntimeError as error:
+            return str(error).strip()
+        return None
+
     def _each(
         self, symbol: str, flags: tuple[object, ...], rows: Array, outputs: Array, *last: object
     ) -> None:

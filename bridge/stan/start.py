@@ -30,6 +30,8 @@ def stan_start(density: StanDensity) -> NDArray[np.float64]:
     if not defined.any():
         culprits = not_finite(density.program, as_json(density.data))
         named = f"; not finite in the data: {', '.join(culprits)}" if culprits else ""
+        if not culprits and (said := density.refusal(starts[0])) is not None:
+            named = f"; Stan said: {said}"
         raise UndefinedDensityError(
             f"{label} has no finite log density at the origin or at {START_TRIES - 1} random "
             f"points of (-{START_RADIUS:g}, {START_RADIUS:g})^{density.dimension} of its "

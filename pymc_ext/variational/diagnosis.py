@@ -34,7 +34,7 @@ from pymc_ext.variational.core.precision import Precision, weighted_precision
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.weights import KHAT_USABLE
-from pymc_ext.variational.gaussian.missed_mass import MissedMass, mass_outside
+from pymc_ext.variational.gaussian.missed_mass import SEARCHED, MissedMass, mass_outside
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 
@@ -221,6 +221,9 @@ def diagnose(
     sd = np.sqrt(weights @ (theta - mean) ** 2)
     precision = weighted_precision(theta, log_ratios, weights)
     log_density = getattr(weighted, "log_density", None)
+    if log_density is None and hasattr(q, "log_density"):  # a proposal is known at its draws alone
+        log_density = q.log_density
+        theta, log_p, _ = _drawn(q, counted, rng, SEARCHED)
     missed = mass_outside(
         counted, theta, log_p, log_density, fresh.log_marginal_is, rng, as_transport(q)
     )

@@ -146,7 +146,8 @@ class _Rays:
         logs = np.sign(directions[[self._is_log(u) for u in directions]])
         if not len(logs):
             return
-        for u in logs[self._high(FARTHEST_LOG[0] * logs)]:
+        # at the end: where p rises with a Jacobian it may be low before
+        for u in logs[self._high(FARTHEST_LOG[-1] * logs)]:
             if self._never_falls_by_log(u):
                 raise EndlessError(self._sentence(self.sd * u))
 

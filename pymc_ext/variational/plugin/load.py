@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.variational.core.saved.file import read
 from pymc_ext.variational.core.saved.posterior import SavedPosterior
 from pymc_ext.variational.core.saved.variables import variables_of
@@ -36,7 +37,7 @@ def load(path: str | PathLike[str], model: pm.Model | None = None) -> Any:
     FileError
         It is damaged, of another version, or something else.
     ValueError
-        The model has other variables than the one that was fitted.
+        The model has other variables than the one that was fitted, or other labels.
     TypeError
         ``path`` is no path.
     """
@@ -58,6 +59,14 @@ def _joined(found: SavedPosterior, model: pm.Model) -> VectorisedApproximation:
             "the q kept is of another model: it has the unconstrained values "
             f"{_shapes(theirs)}, this one {_shapes(ours)} (shape, transform or order of "
             f"{unlike or list(ours)} differ): load it without a model, or use px.prior_from"
+        )
+    labels = tuple(coordinate_names(approx.density))
+    if labels != found.names:
+        first = next(i for i, name in enumerate(labels) if name != found.names[i])
+        raise ValueError(
+            f"the q kept is of a model with other labels: its coordinate {first} is "
+            f"{found.names[first]}, this model's is {labels[first]}: give the model the coords of "
+            "the one that was fitted, in that order, or load it without a model"
         )
     approx.group.hold(found.q)
     return approx

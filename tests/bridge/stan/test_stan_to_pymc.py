@@ -295,7 +295,8 @@ def test_bad_input(random_program):
 
 @pytest.mark.parametrize(
     ("statement", "message"),
-    [("target += log(-1 - square(x));", "no finite log density"),
+    [("target += log(-1 - square(x));", r"no finite log density.*or the declared constraints$"),
+     ('reject("no count of ", x);', r"constraints; Stan said: .*no count of 0 .*line 2, column"),
      ("target += -x^2 + atan2(0 * x, 0 * x);", "no finite gradient with respect to x")],
 )  # fmt: skip
 def test_undefined_densities_are_refused(statement, message):

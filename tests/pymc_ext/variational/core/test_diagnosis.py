@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from scipy import stats
 
 import pymc_ext as px
 from pymc_ext.variational.core.defensive import DefensiveMixture
@@ -81,6 +82,34 @@ def test_the_gap_is_qs_own_where_a_proposal_of_heavy_tails_stands_beside_it() ->
     assert found.of_proposal and found.fresh.elbo < -20
     assert found.elbo == pytest.approx(approx.result.elbo, abs=0.1)
     assert abs(found.gap) < 0.1
+
+
+class Bent:
+    """x ~ N(0, 4), y | x ~ N(x², .09)."""
+
+    dimension = latent_dimension = 2
+
+    def forward(self, z):
+        theta = np.column_stack([2 * z[:, 0], 4 * z[:, 0] ** 2 + 0.3 * z[:, 1]])
+        return theta, self.log_density(theta)
+
+    def log_density(self, theta):
+        x, y = theta.T
+        return stats.norm.logpdf(x, 0, 2) + stats.norm.logpdf(y, x**2, 0.3)
+
+
+def test_a_bent_q_with_a_proposal_beside_it_is_no_mode_of_its_own() -> None:
+    """A proposal is known at its draws alone, and the Gaussian of these says nothing of where a
+    bent q has its mass."""
+    with pm.Model():
+        x = pm.Normal("x", 0, 2)
+        pm.Normal("y", x**2, 0.3)
+        approx = pm.fit(2, method=px.LaplaceVI(random_seed=1), progressbar=False)
+    approx.group.hold(Bent())
+    approx.proposal = DefensiveMixture(approx.q, np.array([[0.0, 1.0]]))
+    for seed in range(3):
+        found = px.diagnose(approx, random_seed=seed)
+        assert found.of_proposal and not found.missed.matters, found.missed.sentence
 
 
 @pytest.mark.parametrize("sd", [1.0, 1.2, 2.0])

@@ -23,8 +23,8 @@ GROUP = np.arange(24) % 6
 Y = np.random.default_rng(1).normal(1.0, 1.0, 24) + np.linspace(-1, 1, 6)[GROUP]
 
 
-def hierarchy():
-    with pm.Model(coords={"group": range(6)}) as model:
+def hierarchy(groups=range(6)):
+    with pm.Model(coords={"group": groups}) as model:
         mu = pm.Normal("mu", 0, 3)
         tau = pm.HalfNormal("tau", 1)
         theta = pm.Normal("theta", mu, tau, dims="group")
@@ -193,6 +193,13 @@ def test_another_model_is_refused_with_what_differs(tmp_path):
         pm.Normal("theta", mu, pm.HalfNormal("tau", 1), shape=5)
     with pytest.raises(ValueError, match=r"another model.*'theta': \(6,\).*\['theta'\] differ"):
         px.load(path, model=other)
+
+
+def test_labels_in_another_order_are_refused(tmp_path):
+    """Else the first group would have the effect of the last."""
+    path = fitted("batch-match").save(tmp_path / "q.npz")
+    with pytest.raises(ValueError, match=r"coordinate 2 is theta\[0\], this model's is theta\[5\]"):
+        px.load(path, model=hierarchy(range(5, -1, -1)))
 
 
 def test_a_q_of_ones_own_is_not_kept(tmp_path):

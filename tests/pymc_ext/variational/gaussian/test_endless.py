@@ -120,6 +120,24 @@ def test_a_log_scale_that_its_prior_hardly_bounds_is_proper():
     assert proper.result.fresh.khat > 0.5
 
 
+def test_a_log_scale_along_which_p_rises_from_far_below_is_improper():
+    """As of the φ of a negative binomial without a prior: Poisson rows are e^-90 as likely, and the
+    Jacobian e^u has no end. At u = 50 log p̃ is 40 below the mode."""
+    density = CallableDensity(
+        lambda t: np.where(
+            t[:, 0] > 700, np.nan, np.logaddexp(-2 * (t[:, 0] - 1) ** 2, t[:, 0] - 90)
+        ),
+        lambda t: np.where(t > 20, 1.0, -4 * (t - 1)),
+        dimension=1,
+        names=["phi_log__"],
+    )
+    density.bounded_names = ["phi_log__"]
+    with pytest.raises(EndlessError, match="however far log phi to ∞"):
+        BatchMatch(finish=None).fit(density, random_seed=1)
+    density.bounded_names = []  # nor are there draws that show it
+    assert BatchMatch(finish=None).fit(density, random_seed=1).result.fresh.khat < 0.5
+
+
 def test_a_climb_that_begins_at_the_mode_is_no_direction():
     """Independent Cauchy laws, whose draws' weights do not serve."""
     density = CallableDensity(
