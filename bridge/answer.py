@@ -265,8 +265,13 @@ class Advice:
     @property
     def _of_density(self) -> str:
         """What :attr:`density` is worth, in words."""
+        if self.fit is None:
+            return (
+                "none, as chains are draws alone: train a q by pm.fit(method=px.BernsteinVI()) and "
+                "hold it against these, or by px.diagnose"
+            )
         if self.density is None:
-            return "none"
+            return f"none, as {self.method} hands back no law: choose another of methods"
         notes = self.density.notes
         worth = f"ELBO {notes['elbo']:.3f}; {notes['verdict']}"
         if "along" in notes:

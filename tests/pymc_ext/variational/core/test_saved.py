@@ -87,6 +87,15 @@ def test_a_loaded_q_is_an_approximation_of_its_model(tmp_path):
     assert again.evaluate(random_seed=1).elbo == approx.evaluate(random_seed=1).elbo
 
 
+def test_a_law_without_its_model_says_how_it_gets_it(tmp_path):
+    law = px.load(fitted("batch-match").save(tmp_path / "q.npz"))
+    for call in (px.sample, px.diagnose):
+        with pytest.raises(TypeError, match=r"got SavedPosterior: px\.load\(path, model=model\)"):
+            call(law)
+    with pytest.raises(TypeError, match=r"got NoneType: bridge\.fit gave no density"):
+        px.save(tmp_path / "none.npz", None)
+
+
 def test_a_law_of_any_density_is_kept_with_names(tmp_path):
     fit = BatchMatch().fit(ZOO["singular-10"].make(), random_seed=1)
     names = [f"x{i}" for i in range(fit.q.dimension)]
