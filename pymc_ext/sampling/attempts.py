@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
@@ -40,17 +39,12 @@ RHAT_CONDEMNS, RHAT_DOUBTFUL = 1.5, 1.1
 MAP_DEPTH, DEEP_SHARE = 6, 0.1
 
 # Acceptance rates that step sizes are adapted to anew, one after the other, where more transitions
-# diverge than draws that are trusted may have: Stan's own advice. In a map .95 was enough for
-# centred eight schools, where .9 was not always. Alone in θ a sampler has to make up for what
-# coordinates do not do: of a regression under a regularised horseshoe none diverge from .95 on.
-CAREFUL, CAREFUL_ALONE = (0.9, 0.95), (0.95, 0.99)
-
-# Transitions of a sampler alone of which a few must have diverged before it warms up anew, which
-# costs it more than these: two of the first 200 are chance where one in 1,000 diverges.
-TRANSITIONS_TO_WARM_UP = 1_600
+# diverge than draws that are trusted may have: Stan's own advice, and enough on centred eight
+# schools, where 0.9 was not always.
+CAREFUL = (0.9, 0.95)
 
 # Share of divergent transitions, ten times what is trusted, from which on the shortest steps of
-# these do not help: a map is given up, and so is a sampler alone.
+# these do not help: the sampler is given its own adaptation.
 DIVERGENT_CONDEMNS = 0.01
 
 # Most by which a block multiplies the draws (an ESS from few draws is not to be extrapolated
@@ -66,8 +60,6 @@ INTERRUPTED = "interrupted"
 APART = "R̂ no longer falls with more draws, as where chains stay in basins of their own"
 DIVERGENT = "more than 1 % of the transitions diverge, which more of them would not mend"
 CONDEMNED, DIVERGES = "the map does not serve", "steps are too long"
-
-Attempt = Callable[[Sampling], tuple[Chains, str]]
 
 
 @dataclass
@@ -115,35 +107,15 @@ class SamplingRun:
 def in_map(run: SamplingRun, transport: TransportMap, starts: Array) -> tuple[Chains, str]:
     """Chains in v from ``starts`` (M, D), and why they ended: `CONDEMNED` where v does not do."""
     options = replace(run.options, max_depth=min(run.options.max_depth, MAP_DEPTH))
-    return _carefully(run, partial(_warmed_in_map, run, transport, starts), options, CAREFUL)
-
-
-def alone(run: SamplingRun, starts: Array, after: Chains | None) -> tuple[Chains, str]:
-    """Chains in θ from ``starts`` (M, D), with the sampler's own adaptation, and why they ended;
-    of the scale of those of a map that did not serve, and careful at once where these diverged."""
-    options, scale = run.options, None
-    if after is not None:
-        scale = after.theta.std(axis=(0, 1))
-        if after.diagnostics().diverges:
-            least = max(options.target_accept, CAREFUL_ALONE[0])
-            options = replace(options, target_accept=least)
-    return _carefully(run, partial(_warmed_alone, run, starts, scale), options, CAREFUL_ALONE)
-
-
-def _carefully(
-    run: SamplingRun, attempt: Attempt, options: Sampling, acceptances: Sequence[float]
-) -> tuple[Chains, str]:
-    """An attempt, made once more with shorter steps as long as too many diverge.
-
-    Each from the same starts: a chain that was stuck would begin where it stuck."""
-    chains, why = attempt(options)
-    for acceptance in acceptances:
+    chains, why = _warmed_in_map(run, transport, starts, options)
+    for acceptance in CAREFUL:
         if why == DIVERGES and acceptance > options.target_accept:
             before = chains
             run.given_up += chains.gradients
             options = replace(options, target_accept=acceptance)
-            chains, why = attempt(options)
-            if why in (INTERRUPTED, SPENT) and chains.draws < before.draws:
+            # from the same starts: a chain that was stuck would begin where it stuck
+            chains, why = _warmed_in_map(run, transport, starts, options)
+            if why == INTERRUPTED and chains.draws < before.draws:
                 return kept_instead(run, before, chains), why
     return chains, why
 
@@ -176,17 +148,13 @@ def _warmed_in_map(
     return chains, _draw(run, chains, verdict)
 
 
-def _warmed_alone(
-    run: SamplingRun, starts: Array, scale: Array | None, options: Sampling
-) -> tuple[Chains, str]:
-    chains = run.chains(starts, options, scale=scale)
+def alone(run: SamplingRun, starts: Array, scale: Array | None) -> tuple[Chains, str]:
+    """Chains in θ from ``starts`` (M, D), with the sampler's own adaptation, and why they ended."""
+    chains = run.chains(starts, run.options, scale=scale)
     chains.warm_up(run.options.budget - run.given_up)
 
     def verdict(found: Diagnostics) -> str | None:
         many = found.divergences > DIVERGENT_CONDEMNS * found.transitions
-        if options.target_accept < CAREFUL_ALONE[-1]:
-            told = many or found.transitions >= TRANSITIONS_TO_WARM_UP
-            return DIVERGES if found.diverges and told else None
         return DIVERGENT if many and found.transitions >= TRANSITIONS_TO_TELL else None
 
     return chains, _draw(run, chains, verdict)

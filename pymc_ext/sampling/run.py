@@ -121,7 +121,7 @@ def _attempts(
     if transport is not None:
         require_law(transport)
     extra, extra_in_map = own_starts(run.density, extra, transport)
-    starts, condemned = None, None
+    starts, scale, condemned = None, None, None
     if transport is not None:
         v = weighted_starts(run.density, transport, run.options.chains, run.rng)
         if v is not None:
@@ -129,12 +129,13 @@ def _attempts(
             if why != attempts.CONDEMNED or not fall_back:
                 return chains, why
             run.given_up += chains.gradients
-            starts, condemned = chains.theta[:, -1], chains
+            starts, scale = chains.theta[:, -1], chains.theta.std(axis=(0, 1))
+            condemned = chains
         note = "the approximation's coordinates did not serve: the sampler adapted by itself"
         run.notes = (*run.notes, note)
     if starts is None:
         starts = np.concatenate([attempts.random_starts(run, run.options.chains), extra])
-    chains, why = attempts.alone(run, starts, condemned)
+    chains, why = attempts.alone(run, starts, scale)
     if condemned is not None and (
         (why == attempts.SPENT and chains.draws < FEWEST_DRAWS)
         or (why == attempts.INTERRUPTED and chains.draws < condemned.draws)
