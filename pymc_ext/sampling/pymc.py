@@ -28,7 +28,7 @@ from pymc_ext.sampling.starts import MOST_IN_MODES
 from pymc_ext.sampling.tails import with_tails
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.posterior import Posterior
-from pymc_ext.variational.core.saved.posterior import SavedPosterior
+from pymc_ext.variational.core.saved.posterior import TO_ITS_MODEL, SavedPosterior
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
@@ -162,7 +162,7 @@ def _check(
     if not isinstance(approx, VectorisedApproximation):
         what = "fit with method=px.BatchMatchVI() or px.HierarchicalVI()"
         if isinstance(approx, SavedPosterior):
-            what = "px.load(path, model=model) gives it its model"
+            what = TO_ITS_MODEL
         raise TypeError(
             "px.sample takes what pm.fit gave with a method of this package, got "
             f"{type(approx).__name__}: {what}"

@@ -32,7 +32,7 @@ from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws, moment
 from pymc_ext.variational.core.precision import Precision, weighted_precision
 from pymc_ext.variational.core.result import FreshDraws
-from pymc_ext.variational.core.saved.posterior import SavedPosterior
+from pymc_ext.variational.core.saved.posterior import TO_ITS_MODEL, SavedPosterior
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.weights import KHAT_USABLE
 from pymc_ext.variational.gaussian.missed_mass import SEARCHED, MissedMass, mass_outside
@@ -281,11 +281,10 @@ def _opened(approx: pm.Approximation) -> tuple[Posterior, Posterior, Density]:
         else:
             q = Gaussian(mean, np.linalg.cholesky(approx.cov.eval()))
         return q, q, density
-    of_file = isinstance(approx, SavedPosterior)
+    more = f": {TO_ITS_MODEL}" if isinstance(approx, SavedPosterior) else ""
     raise TypeError(
         "px.diagnose takes what pm.fit gave with a method of this package, with 'advi' or with "
-        f"'fullrank_advi', got {type(approx).__name__}"
-        + (": px.load(path, model=model) gives it its model" if of_file else "")
+        f"'fullrank_advi', got {type(approx).__name__}{more}"
     )
 
 

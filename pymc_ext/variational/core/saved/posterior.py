@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SavedPosterior", "law_of", "save"]
 
 Seed = int | np.random.Generator | None
+TO_ITS_MODEL = "px.load(path, model=model) gives it its model"  # what it lacks to be judged
 
 
 @dataclass(frozen=True)
@@ -193,12 +194,8 @@ def save(
     if not hasattr(q, "forward") and not isinstance(q, SavedPosterior):
         raise TypeError(
             "q must be a law in numbers, such as fitted.q or what px.load gives, got "
-            f"{type(q).__name__}: "
-            + (
-                "bridge.fit gave no density, and says why in reasons with want='density'"
-                if q is None
-                else "of what pm.fit gave call approx.save(path)"
-            )
+            f"{type(q).__name__}: of what pm.fit gave call approx.save(path); where bridge.fit "
+            "gave None its reasons say why, with want='density'"
         )
     if not isinstance(q, SavedPosterior):
         every = [f"theta[{i}]" for i in range(q.dimension)] if names is None else list(names)
