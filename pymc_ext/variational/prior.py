@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Variable as Node
 from pytensor.graph.op import Op
 from pytensor.tensor import TensorVariable
 
@@ -20,7 +21,16 @@ from pymc_ext.maths.types import Array
 from pymc_ext.models.context import context
 from pymc_ext.ops.callback import register_numba
 from pymc_ext.pytensor_versions import _vectorize_node
+from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.core.saved.dims import Dim
 from pymc_ext.variational.core.saved.posterior import SavedPosterior
+from pymc_ext.variational.core.saved.variables import (
+    CARRIES,
+    Carried,
+    Variable,
+    values_by_name,
+    variables_by_name,
+)
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 
@@ -53,22 +63,26 @@ def prior_from(
         Of the prior in the new model; its variables are ``{name}_z`` (``{name}_z_`` where the fit
         has a ``z``) and the deterministics ``{name}_{variable}``.
     variables
-        Names of those to be returned and recorded; all by default.
+        Names of those to be returned and recorded; all by default. Where the fit's own model had
+        such a prior, the variables of the fit before it are among them by their own names (``mu``,
+        not ``monday_mu``, unless two fits have one), and not its normals.
     constrained
         False: unconstrained values, as where a transform depends on the model it was in.
 
     Returns
     -------
     dict
-        Tensors by the names that the variables had, each of its own shape.
+        Tensors by the names that the variables had, each of its own shape and dims; the model
+        gets the coords of dims that it does not have.
 
     Raises
     ------
     TypeError
-        q has no map of D normals: a mixture, or a flow with a Student-t latent law. There is no
-        ``with model:``.
+        q has no map of D normals: a mixture, or a flow with a Student-t latent law; ``name`` is no
+        text, or ``variables`` one. There is no ``with model:``.
     ValueError
-        An unknown variable, a transform that no file keeps, or a name that the model has already.
+        An unknown variable, a transform that no file keeps, a name that the model has already, or
+        a dim with other labels there.
 
     Examples
     --------
@@ -90,6 +104,12 @@ def prior_from(
             "source must be what pm.fit gave with a method of this package, or what px.load gave, "
             f"got {type(source).__name__}"
         )
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"name must be a text that is not empty, got {name!r}")
+    if isinstance(variables, str):
+        raise TypeError(
+            f"variables must be a list of names, got {variables!r}: write [{variables!r}]"
+        )
     model = context(None, "a prior belongs to one")
     q = saved.q
     if not hasattr(q, "pullback") or q.latent_dimension != q.dimension:
@@ -100,11 +120,8 @@ def prior_from(
         )
     if not saved.variables:
         raise ValueError("the q kept is of no model, so that it has no variables: use its names")
-    known = [variable.name for variable in saved.variables]
-    wanted = known if variables is None else list(variables)
-    unknown = [own for own in wanted if own not in known]
-    if unknown:
-        raise ValueError(f"unknown variables {unknown}: the fit has {known}")
+    known = variables_by_name(saved.variables)
+    wanted = _wanted(known, variables)
     if saved.notes.get("usable") is False:
         logger.warning(
             "the fit is not usable, and the prior made of it is off by as much: %s",
@@ -116,30 +133,51 @@ def prior_from(
     taken = sorted({latent, *(f"{name}_{own}" for own in wanted)} & set(model.named_vars))
     if taken:
         raise ValueError(f"the model has {taken} already: give the prior another name")
+    for own in wanted:
+        for dim in _dims(known[own], constrained):
+            dim.into(model, own)
     with model:
         z = pm.Normal(latent, 0.0, 1.0, shape=q.dimension)
-        theta = _mapped(cast(TransportMap, q), z)
-        values = _by_variable(saved, theta, constrained)
-        return {own: pm.Deterministic(f"{name}_{own}", values[own]) for own in wanted}
+        setattr(z.tag, CARRIES, Carried(name, q, saved.variables))
+        values = values_by_name(saved.variables, _mapped(q, z), _mapped)
+        return {
+            own: pm.Deterministic(
+                f"{name}_{own}",
+                _of_its_shape(*values[own], constrained),
+                dims=[dim.name for dim in _dims(known[own], constrained)] or None,
+            )
+            for own in wanted
+        }
 
 
-def _by_variable(
-    saved: SavedPosterior, theta: TensorVariable, constrained: bool
-) -> dict[str, TensorVariable]:
-    found = {}
-    for variable, where in saved.places():
-        value = theta[where].reshape(variable.shape)
-        found[variable.name] = variable.constrained(value) if constrained else value
-    return found
+def _wanted(known: Mapping[str, Variable], asked: Sequence[str] | None) -> list[str]:
+    if asked is None:  # the normals of an earlier prior say nothing: what they stand for does
+        return [own for own, variable in known.items() if variable.carries is None]
+    unknown = [own for own in asked if own not in known]
+    if unknown:
+        raise ValueError(f"unknown variables {unknown}: the fit has {list(known)}")
+    return list(asked)
 
 
-def _mapped(q: TransportMap, z: TensorVariable) -> TensorVariable:
+def _dims(variable: Variable, constrained: bool) -> tuple[Dim, ...]:
+    """Those of its values, of which a simplex has one less where they are unconstrained."""
+    dims = variable.dims
+    fit = constrained or variable.shape == tuple(dim.length for dim in dims)
+    return dims if fit else ()
+
+
+def _of_its_shape(variable: Variable, value: TensorVariable, constrained: bool) -> TensorVariable:
+    value = value.reshape(variable.shape)
+    return variable.constrained(value) if constrained else value
+
+
+def _mapped(q: Posterior, z: TensorVariable) -> TensorVariable:
     """θ = T(z) as a graph; of its own Ops where q is linear."""
     if isinstance(q, Gaussian):
         return pt.as_tensor(q.mean) + pt.as_tensor(q.root) @ z
     if isinstance(q, DiagonalGaussian):
         return pt.as_tensor(q.mean) + pt.as_tensor(q.std) * z
-    return cast(TensorVariable, TransportOp(q)(z))
+    return cast(TensorVariable, TransportOp(cast(TransportMap, q))(z))
 
 
 class OfPoints(Op):
@@ -154,7 +192,7 @@ class OfPoints(Op):
     def __init__(self, q: TransportMap) -> None:
         self.q = q
 
-    def make_node(self, *inputs: Variable) -> Apply:
+    def make_node(self, *inputs: Node) -> Apply:
         points = [pt.as_tensor_variable(x) for x in inputs]
         most = max(x.type.ndim for x in points)
         return Apply(self, points, [pt.tensor(dtype="float64", shape=(None,) * most)])
@@ -180,14 +218,14 @@ class TransportOp(OfPoints):
     def of_rows(self, *rows: Array) -> Array:
         return self.q.forward(*rows)[0]
 
-    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Node]:
         """Cotangent of z from that of θ."""
         (g,) = cotangents
         if isinstance(g.type, DisconnectedType):
             return [inputs[0].zeros_like()]
-        return [cast(Variable, TransportPullbackOp(self.q)(inputs[0], g))]
+        return [cast(Node, TransportPullbackOp(self.q)(inputs[0], g))]
 
-    def L_op(self, inputs: Any, outputs: Any, output_grads: Any) -> list[Variable]:
+    def L_op(self, inputs: Any, outputs: Any, output_grads: Any) -> list[Node]:
         """PyTensor 2's name of the same."""
         return self.pullback(inputs, outputs, output_grads)
 

@@ -72,13 +72,23 @@ class Misses:
                     return True
                 more = logsumexp(log_p - log_r) - logsumexp(log_q - log_r)
                 return not more <= COVERED  # NaN where neither has a density
-            return bool(np.mean(log_p - log_q) > UNDERRATED)
+            more = log_p - log_q
+            if not np.mean(more) > UNDERRATED:
+                return False
+            return log_r is None or _mean_by_mass(more, log_p - log_r) > UNDERRATED
 
     def of_each(self, points: Array) -> NDArray[np.bool_]:
         """Of points (M, D), each alone, (M,)."""
         log_p, log_q = self.at(points)
         with np.errstate(all="ignore"):
             return beyond(self.edge, log_q) | (log_p - log_q > UNDERRATED)
+
+
+def _mean_by_mass(values: Array, log_ratios: Array) -> float:
+    """Mean over p of values at draws (M,) of another density: a few of its draws may be where p
+    has next to nothing, and q even less."""
+    weights = np.exp(log_ratios - logsumexp(log_ratios))
+    return float(np.sum(np.where(weights > 0, weights * values, 0.0)))
 
 
 def beyond(edge: float, log_q: Array) -> NDArray[np.bool_]:

@@ -36,7 +36,7 @@ def write(
         "version": VERSION,
         "q": encode(q, arrays),
         "names": names,
-        "variables": [variable.as_json() for variable in variables],
+        "variables": [variable.to_parts(arrays) for variable in variables],
         "notes": notes,
     }
     write_arrays(Path(path), {HEADER: np.array(json.dumps(header)), **arrays})
@@ -83,7 +83,7 @@ def read(
     q = decode(header["q"], arrays)
     try:
         names = tuple(str(name) for name in header["names"])
-        variables = tuple(Variable.of_json(entry) for entry in header["variables"])
+        variables = tuple(Variable.of_parts(entry, arrays) for entry in header["variables"])
         sizes = {len(names), sum(variable.size for variable in variables) or len(names)}
         notes = dict(header["notes"])
     except (KeyError, TypeError, ValueError) as error:

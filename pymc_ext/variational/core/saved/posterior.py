@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -16,7 +16,7 @@ from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.posterior import Posterior, moment
 from pymc_ext.variational.core.saved.file import write
-from pymc_ext.variational.core.saved.variables import Variable, variables_of
+from pymc_ext.variational.core.saved.variables import Variable, values_by_name, variables_of
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -115,6 +115,8 @@ class SavedPosterior:
     def by_variable(self, theta: ArrayLike) -> dict[str, Array]:
         """θ (..., D) by name of its variable, (..., *shape), unconstrained.
 
+        Where a variable is the normals of an earlier fit's prior, that fit's variables as well.
+
         Raises
         ------
         ValueError
@@ -123,16 +125,15 @@ class SavedPosterior:
         if not self.variables:
             raise ValueError("the q kept is of no model: it has coordinates, see names")
         rows = np.asarray(theta, dtype=float)
+        flat = values_by_name(self.variables, rows.reshape(-1, rows.shape[-1]), _image)
         return {
-            variable.name: rows[..., where].reshape(*rows.shape[:-1], *variable.shape)
-            for variable, where in self.places()
+            name: value.reshape(*rows.shape[:-1], *variable.shape)
+            for name, (variable, value) in flat.items()
         }
 
-    def places(self) -> Iterator[tuple[Variable, slice]]:
-        """Each variable with its part of θ."""
-        begin = 0
-        for variable in self.variables:
-            yield variable, slice(begin, begin := begin + variable.size)
+
+def _image(q: Posterior, z: Array) -> Array:
+    return q.forward(z)[0]
 
 
 def law_of(

@@ -1,22 +1,36 @@
-"""A model's free variables as a file keeps them: names, shapes, and the transforms by name."""
+"""A model's free variables as a file keeps them: names, shapes, dims, the transforms by name."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.core.saved.codec import Arrays, decode, encode
+from pymc_ext.variational.core.saved.dims import Dim, dims_of
 
 if TYPE_CHECKING:
     import pymc as pm
     from pytensor.tensor import TensorVariable
 
-__all__ = ["Variable", "variables_of"]
+__all__ = [
+    "CARRIES",
+    "Carried",
+    "Variable",
+    "places",
+    "values_by_name",
+    "variables_by_name",
+    "variables_of",
+]
 
 Spec = Mapping[str, Any]  # {"name": "interval", "lower": 0.0, "upper": None}
 # Of `pm.LKJCholeskyCov`: PyMC's transform, and that of `pymc_ext.models.correlations`.
+CARRIES = "trusted_posteriors_carries"  # of a model's normals: the tag that holds a `Carried`
 PACKED = ("cholesky-cov-packed", "sds-and-correlations")
 
 
@@ -32,27 +46,48 @@ class Variable:
         Of these values.
     transform
         From them to the variable; None is the identity.
+    dims
+        Of the variable; empty where it has none.
+    carries
+        What it stands for, where it is the normals of an earlier fit's prior.
     """
 
     name: str
     value_name: str
     shape: tuple[int, ...]
     transform: Spec | None
+    dims: tuple[Dim, ...] = ()
+    carries: Carried | None = None
 
     @property
     def size(self) -> int:
         """Scalars in θ."""
         return int(np.prod(self.shape))
 
-    def as_json(self) -> dict[str, Any]:
-        """For :meth:`of_json`."""
-        return asdict(self)
+    def to_parts(self, arrays: Arrays) -> dict[str, Any]:
+        """As JSON holds it, for :meth:`of_parts`; arrays of what it carries go into ``arrays``."""
+        return {
+            "name": self.name,
+            "value_name": self.value_name,
+            "shape": self.shape,
+            "transform": self.transform,
+            "dims": [dim.as_json() for dim in self.dims],
+            "carries": None if self.carries is None else self.carries.to_parts(arrays),
+        }
 
     @classmethod
-    def of_json(cls, entry: Mapping[str, Any]) -> Variable:
+    def of_parts(cls, entry: Mapping[str, Any], arrays: Arrays) -> Variable:
         """From what a file holds."""
         shape = tuple(int(n) for n in entry["shape"])
-        return cls(str(entry["name"]), str(entry["value_name"]), shape, entry["transform"])
+        dims, carries = entry.get("dims", ()), entry.get("carries")  # older files have none
+        return cls(
+            str(entry["name"]),
+            str(entry["value_name"]),
+            shape,
+            entry["transform"],
+            tuple(Dim.of_json(dim) for dim in dims),
+            None if carries is None else Carried.of_parts(carries, arrays),
+        )
 
     def constrained(self, value: TensorVariable) -> TensorVariable:
         """The variable of unconstrained values, as graphs.
@@ -74,14 +109,95 @@ class Variable:
         return transform.backward(value)
 
 
+@dataclass(frozen=True)
+class Carried:
+    """The fit that normals of a model stand for: `pymc_ext.prior_from` made its law their image.
+
+    Parameters
+    ----------
+    name
+        Of that prior.
+    q
+        Its map.
+    variables
+        Of the fit.
+    """
+
+    name: str
+    q: Posterior
+    variables: tuple[Variable, ...]
+
+    def to_parts(self, arrays: Arrays) -> dict[str, Any]:
+        """As JSON holds it, for :meth:`of_parts`."""
+        variables = [variable.to_parts(arrays) for variable in self.variables]
+        return {"name": self.name, "q": encode(self.q, arrays), "variables": variables}
+
+    @classmethod
+    def of_parts(cls, entry: Mapping[str, Any], arrays: Arrays) -> Carried:
+        """From what a file holds."""
+        variables = tuple(Variable.of_parts(own, arrays) for own in entry["variables"])
+        return cls(str(entry["name"]), decode(entry["q"], arrays), variables)
+
+
 def variables_of(model: pm.Model, value_names: list[str]) -> tuple[Variable, ...]:
     """Those whose unconstrained values are named, in that order."""
     rvs = {model.rvs_to_values[rv].name: rv for rv in model.free_RVs}
     point = model.initial_point()
     return tuple(
-        Variable(rvs[name].name, name, np.shape(point[name]), _spec(model, rvs[name]))
+        Variable(
+            rvs[name].name,
+            name,
+            np.shape(point[name]),
+            _spec(model, rvs[name]),
+            dims_of(model, rvs[name]),
+            getattr(rvs[name].tag, CARRIES, None),
+        )
         for name in value_names
     )
+
+
+def places(variables: Sequence[Variable]) -> Iterator[tuple[Variable, slice]]:
+    """Each variable with its part of θ."""
+    begin = 0
+    for variable in variables:
+        yield variable, slice(begin, begin := begin + variable.size)
+
+
+def variables_by_name(variables: Sequence[Variable]) -> dict[str, Variable]:
+    """All that :func:`values_by_name` names."""
+    no_values = np.zeros(sum(variable.size for variable in variables))
+    named = values_by_name(variables, no_values, lambda q, z: z)  # θ has the shape of z
+    return {name: variable for name, (variable, _) in named.items()}
+
+
+def values_by_name(
+    variables: Sequence[Variable], theta: Any, mapped: Callable[[Posterior, Any], Any]
+) -> dict[str, tuple[Variable, Any]]:
+    """Each variable with its part of θ (..., D), unconstrained, (..., size), and those of earlier
+    fits that normals stand for, however many days ago.
+
+    These have the names they had in their own fit; where that is ambiguous, that of the prior
+    before it, as in the model.
+
+    Parameters
+    ----------
+    variables
+        Of θ.
+    theta
+        An array or a graph.
+    mapped
+        T(z) of a law's normals.
+    """
+    found = {variable.name: (variable, theta[..., where]) for variable, where in places(variables)}
+    carried = []
+    for variable, z in list(found.values()):
+        if (fit := variable.carries) is not None:
+            inner = values_by_name(fit.variables, mapped(fit.q, z), mapped)
+            carried += [(fit.name, own, value) for own, value in inner.items()]
+    times = Counter([*found, *(own for _, own, _ in carried)])
+    for name, own, value in carried:
+        found[own if times[own] == 1 else f"{name}_{own}"] = value
+    return found
 
 
 def _spec(model: pm.Model, rv: TensorVariable) -> Spec | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -98,6 +99,36 @@ def test_a_flow_is_trained_where_it_gains_and_stops_where_it_no_longer_does():
     assert result.gradient_evaluations == base.result.gradient_evaluations + 10 * result.iterations
 
 
+@pytest.mark.parametrize(
+    ("elbos", "blocks", "converged"),
+    [
+        # a base that has draws far out in a tail: the first steps lose there, and it comes back
+        ([-0.4, -0.7, -0.5, -0.015, -0.0151], 4, True),
+        ([-0.4, -5.0, -2.5, -0.45, -0.015, -0.0151], 5, True),
+        ([-0.4, -5.0, -4.9], 2, False),  # at this pace it would not
+        ([-0.4, -5.0, -5.5], 2, False),
+        ([-0.01, -0.02, -0.02], 2, True),  # little was to be gained
+        ([-0.4, -0.1, -0.1005, -0.1005], 3, True),  # two that gain nothing: it is level
+    ],
+)
+def test_a_flow_goes_on_while_it_comes_back_to_its_base(elbos, blocks, converged, monkeypatch):
+    """Judged at given ELBOs, log Z = 0, with a spread of draws that is nearly the same in all."""
+    values = iter(elbos)
+
+    def candidate(self, x):
+        elbo = next(values)
+        spread = np.random.default_rng(1).choice([-1.0, 1.0], 2000) * np.sqrt(-2 * elbo)
+        return Candidate(SimpleNamespace(x=x), elbo + spread - np.mean(spread))
+
+    monkeypatch.setattr(Depth, "candidate", candidate)
+    loop = SimpleNamespace(vector=np.zeros(1))
+    trainer = SimpleNamespace(loop=loop, block=lambda count: None)
+    depth = Depth(trainer, None, np.zeros((2000, 1)))
+    level, why = depth.run(20_000, [np.zeros(1)])
+    assert level is converged
+    assert why.endswith(f"{FIRST_BLOCK * 2 ** (blocks - 1)} steps in all")
+
+
 def test_the_same_seed_chooses_the_same():
     first, again, other = (
         Bernstein(SMALL, base="match").fit(log_gamma(), random_seed=seed) for seed in (1, 1, 2)
@@ -174,6 +205,7 @@ def test_a_training_that_ran_away_leaves_the_base(monkeypatch):
     base = BatchMatch().fit(log_gamma(), random_seed=1)
     fitted = Bernstein(SMALL, base=base.q, polish=None).fit(log_gamma(), random_seed=1)
     assert "worse than its base" in fitted.result.notes[0]
+    assert not fitted.result.converged  # the base leaves .06 nats
     assert fitted.result.iterations == 2 * FIRST_BLOCK  # one more block may make up for the first
     z = np.random.default_rng(1).standard_normal((100, 2))
     np.testing.assert_allclose(fitted.q.forward(z)[1], base.q.forward(z)[1], rtol=EXACT, atol=EXACT)
@@ -187,6 +219,7 @@ def test_a_training_without_finite_losses_leaves_the_base(monkeypatch):
     monkeypatch.setattr(algorithm.Trainer, "block", nowhere)
     fitted = Bernstein(SMALL, base="match", polish=None).fit(log_gamma(), random_seed=1)
     assert "the loss was not finite" in fitted.result.stop_reason
+    assert not fitted.result.converged
     assert "worse than its base" in fitted.result.notes[0]
 
 

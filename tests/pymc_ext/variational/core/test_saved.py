@@ -367,6 +367,11 @@ def test_what_is_no_prior_is_refused():
     with pm.Model():
         with pytest.raises(ValueError, match=r"unknown variables \['tua'\]: the fit has"):
             px.prior_from(approx, "old", variables=["tua"])
+        with pytest.raises(TypeError, match=r"list of names, got 'mu': write \['mu'\]"):
+            px.prior_from(approx, "old", variables="mu")
+        for name in ("", 3):
+            with pytest.raises(TypeError, match=f"name must be a text .*, got {name!r}"):
+                px.prior_from(approx, name)
         with pytest.raises(ValueError, match="of no model"):
             px.prior_from(law, "old")
         with pytest.raises(TypeError, match=r"what px\.load gave, got Gaussian"):
@@ -382,3 +387,74 @@ def test_a_poor_fit_makes_a_prior_with_a_warning(caplog):
     with pm.Model(), caplog.at_level(logging.WARNING):
         px.prior_from(approx, "old", variables=["mu"])
     assert "the fit is not usable, and the prior made of it is off by as much: k̂" in caplog.text
+
+
+def test_a_third_day_has_the_variables_of_the_first(tmp_path):
+    """Three days of a normal mean, each a prior of the next, against the sum in closed form."""
+    days = np.random.default_rng(2).normal(1.5, 1.0, (3, 8))
+
+    def fit():
+        return pm.fit(method=px.BatchMatchVI(random_seed=1), progressbar=False)
+
+    with pm.Model():
+        mu, _ = pm.Normal("mu", 0, 2), pm.Normal("shift")
+        pm.Normal("y", mu, 1, observed=days[0])
+        monday = fit()
+    with pm.Model():
+        prior = px.prior_from(monday, "monday")
+        pm.Normal("y", prior["mu"] + pm.Normal("shift"), 1, observed=days[1])
+        path = fit().save(tmp_path / "tuesday.npz")
+    kept = px.load(path)
+    theta = kept.rvs(4, random_state=1)
+    values = kept.by_variable(theta)
+    assert set(values) == {"monday_z", "shift", "mu", "monday_shift"}
+    first = monday.q.forward(values["monday_z"])[0]
+    np.testing.assert_array_equal(values["mu"], first[:, 0])
+    np.testing.assert_array_equal(values["monday_shift"], first[:, 1])
+    with pm.Model() as model:
+        prior = px.prior_from(kept, "tuesday")
+        assert set(prior) == {"shift", "mu", "monday_shift"}
+        assert model["tuesday_mu"] is prior["mu"]
+        pm.Normal("y", prior["mu"], 1, observed=days[2])
+        wednesday = fit()
+    draws = wednesday.sample(4000, random_seed=1).posterior["tuesday_mu"].values
+    # of mu, that its second day has a shift of its own: 8 rows worth 1 / (1 / 8 + 1)
+    weights = np.array([8.0, 1 / (1 / 8 + 1), 8.0])
+    precision = 1 / 4 + weights.sum()
+    mean = weights @ days.mean(axis=1) / precision
+    assert abs(draws.mean() - mean) < 4 * precision**-0.5 / np.sqrt(4000)
+    assert abs(draws.std() * precision**0.5 - 1) < 4 / np.sqrt(8000)
+    with pm.Model():  # names of the normals themselves, and of yesterday's yesterday
+        assert set(px.prior_from(wednesday, "w", variables=["tuesday_z", "mu"])) == {
+            "tuesday_z",
+            "mu",
+        }
+
+
+def test_a_prior_has_the_dims_of_the_fit(tmp_path):
+    law = px.load(fitted("hierarchical").save(tmp_path / "q.npz"))
+    with pm.Model() as new:
+        px.prior_from(law, "old")
+    assert new.named_vars_to_dims["old_theta"] == ["group"]
+    assert list(new.coords["group"]) == list(range(6))
+    with pm.Model(coords={"group": range(6)}) as same:
+        px.prior_from(law, "old")
+        pm.Normal("more", same["old_theta"], 1, dims="group")
+    with pm.Model(coords={"group": range(1, 7)}) as other:
+        with pytest.raises(ValueError, match=r"theta has the dim 'group' of 6 labels 0, 1, .*6:"):
+            px.prior_from(law, "old")
+        assert not other.named_vars
+        assert set(px.prior_from(law, "old", variables=["mu", "tau"])) == {"mu", "tau"}
+
+
+def test_dims_of_a_simplex_are_those_of_its_shares():
+    with pm.Model(coords={"kind": np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]")}):
+        pm.Dirichlet("shares", np.ones(2), dims="kind")
+        approx = pm.fit(40, method=px.BatchMatchVI(random_seed=1), progressbar=False)
+    with pm.Model() as new:
+        px.prior_from(approx, "old")
+    assert new.named_vars_to_dims["old_shares"] == ["kind"]
+    assert list(new.coords["kind"]) == ["2020-01-01", "2021-01-01"]
+    with pm.Model() as unconstrained:
+        px.prior_from(approx, "old", constrained=False)
+    assert not unconstrained.named_vars_to_dims and not unconstrained.coords

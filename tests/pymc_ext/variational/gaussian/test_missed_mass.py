@@ -253,6 +253,18 @@ def test_a_spike_inside_q_is_found_though_q_covers_it() -> None:
         assert found.matters and abs(found.basins[0].log_ratio - np.log(3 / 7)) < 0.2
 
 
+def test_a_few_draws_far_outside_p_do_not_make_q_too_small_there() -> None:
+    """One in ten has log q hundreds of nats below log p, where p has next to nothing itself: a
+    flow beside the Gaussian of a basin that it covers."""
+    density, q = CountedDensity(mixture(1, 0, 0.5)), Gaussian(np.zeros(1), np.eye(1))
+    misses = Misses(density, q.log_density, -20.0, 0.0, q.mean, np.ones(1))
+    log_r, few = np.full(100, -1.0), np.arange(100) < 10
+    log_p = np.where(few, -60.0, -1.0)
+    assert not misses.of_values(log_p, log_p - 100 * few, log_r)
+    assert misses.of_values(log_p, log_p - 100 * few)  # of points that are no draws of a density
+    assert misses.of_values(log_p, log_p - 4.0, log_r)  # as a spike inside q
+
+
 def test_what_q_covers_as_well_as_p_is_no_basin_of_its_own() -> None:
     """Of two modes that touch q covers one well and the other thinly: a factor of 5."""
     density, q = mixture(1, 2.5, 0.5), Gaussian(np.zeros(1), 1.5 * np.eye(1))
