@@ -206,7 +206,7 @@ def in_a_flow(
 def _no_sampler(problem: GivenProblem) -> str | None:
     """Why no sampler of `pymc_ext.sampling` can run."""
     if find_spec("nutpie") is not None or isinstance(problem, DensityProblem):
-        return None  # a density has no sampler of its own: what it lacks is said
+        return None  # a density has no sampler of its own: PyMC's steps in the approximation's
     if isinstance(problem, StanProblem) and takes(problem.density, None):
         return None
     return "nutpie, which samples in an approximation's coordinates, is not installed"

@@ -17,7 +17,7 @@ from bridge.targets.target import Target
 from pymc_ext.density import CountedDensity, Density, TransportMap
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.maths.types import Array
-from pymc_ext.sampling.nutpie import NutpieNUTS
+from pymc_ext.sampling.installed import installed_sampler
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Sampler
 from stan_models import StanDensity, ToolchainError
@@ -56,10 +56,10 @@ def default_approximation() -> Made:
 
 
 def sampler_for(density: Density, transport: TransportMap | None) -> Sampler:
-    """Stan's own for a Stan program in coordinates that it knows, nutpie for all else."""
+    """Stan's own for a program in coordinates that it knows, for all else what is installed."""
     from bridge.stan.sampler import StanNUTS, takes
 
-    return StanNUTS() if takes(density, transport) else NutpieNUTS()
+    return StanNUTS() if takes(density, transport) else installed_sampler()
 
 
 def sampled(
@@ -100,8 +100,9 @@ def sampled(
     places = None if modes is None or not modes.matters else modes.places[:MOST_IN_MODES]
     if places is not None and not hasattr(transport, "inverse"):
         transport = None  # chains that start in other modes need their places in v
-    if find_spec("nutpie") is None and not takes(target.density, transport):
-        transport = None  # Stan's sampler, which is all there is, does not know these coordinates
+    if find_spec("nutpie") is None and takes(target.density, None):
+        # of coordinates that Stan's sampler does not know PyMC's is slower than Stan's without them
+        transport = transport if takes(target.density, transport) else None
     if places is not None and transport is None and basin is not None:
         middle = basin.forward(np.zeros((1, basin.latent_dimension)))[0]
         places = np.concatenate([middle, places])  # random starts may all leave that mode

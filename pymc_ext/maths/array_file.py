@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 from numpy.typing import NDArray
+
+# What one bit that is not as it was makes of reading one, with ValueError itself
+DAMAGED = (EOFError, OSError, NotImplementedError, TokenError, zipfile.BadZipFile, zlib.error)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray]) -> None:
@@ -56,12 +61,12 @@ def read_arrays(path: Path) -> dict[str, NDArray]:
     ValueError
         If it is no such file, or damaged.
     """
-    try:
-        with open(path, "rb") as stream:
-            if not zipfile.is_zipfile(stream):
-                raise ValueError("it is no complete .npz file")
-            stream.seek(0)
+    with open(path, "rb") as stream:
+        if not zipfile.is_zipfile(stream):
+            raise ValueError("it is no complete .npz file")
+        stream.seek(0)
+        try:
             with np.load(stream, allow_pickle=False) as file:
                 return {name: file[name] for name in file.files}
-    except (EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(str(error)) from error
+        except DAMAGED as error:
+            raise ValueError(str(error)) from error

@@ -37,7 +37,7 @@ MOST_DRAWS, MOST_NUMBERS = 10**7, 2**28
 NUDGE = 1e-3  # of a start where a score is zero, in the chain's coordinates: far less than an sd
 
 # A compiled function may not be entered by two threads at once, and Python is not faster so.
-_ONE_AT_A_TIME = threading.Lock()
+ONE_AT_A_TIME = threading.Lock()
 
 
 class Outside(ArithmeticError):
@@ -208,7 +208,7 @@ class NutpieChain:
         return log_density
 
     def _log_density(self, x: Array) -> tuple[float, Array]:
-        with _ONE_AT_A_TIME, np.errstate(all="ignore"):
+        with ONE_AT_A_TIME, np.errstate(all="ignore"):
             self._calls += 1
             lp, score = self._density.log_density_gradient(x[None])
         return float(lp[0]), np.ascontiguousarray(score[0], dtype=float)

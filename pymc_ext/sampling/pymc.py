@@ -15,9 +15,9 @@ from pymc_ext.density.coordinates import as_transport
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_flag
 from pymc_ext.sampling.images import images_among
+from pymc_ext.sampling.installed import installed_sampler
 from pymc_ext.sampling.modes import modes_outside, through_modes
 from pymc_ext.sampling.named import OfApproximation
-from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import BUDGET, Sampling
 from pymc_ext.sampling.prediction import nuts_gradients
 from pymc_ext.sampling.progress import at_work, now
@@ -83,7 +83,7 @@ def sample(
     search
         Whether to look for modes outside q first, for some hundred to some thousand gradients.
     sampler
-        nutpie by default.
+        nutpie by default, and where that is not installed PyMC's own, some times as slow.
     random_seed
         Of everything: None or an integer from 0 to 2³² − 1.
     progressbar
@@ -109,8 +109,6 @@ def sample(
     ValueError
         The model has ``pm.Minibatch`` data, a number is out of range, or a name that is asked for
         is none of the model's.
-    ImportError
-        nutpie is not installed.
 
     Examples
     --------
@@ -133,7 +131,7 @@ def sample(
             images = images_among(outside, OfApproximation(approx), transport, seed)
             outside = outside if images is None else images.others
         found = sample_density(
-            approx.density, transport, sampler or NutpieNUTS(), options,
+            approx.density, transport, sampler or installed_sampler(), options,
             seed=random_seed, constrain=approx.constrain,
             extra_starts=_with_modes(extra_starts, outside, approx.density.dimension),
             fold=None if images is None else images.symmetry.one_order,
@@ -173,7 +171,7 @@ def _check(
     asked = (kwargs.get(group, False) for group in ("log_likelihood", "log_prior"))
     check_log_names(approx.model, *asked)
     require_flag("search", search)
-    if not callable(getattr(sampler or NutpieNUTS, "chain", None)):
+    if sampler is not None and not callable(getattr(sampler, "chain", None)):
         raise TypeError(
             f"sampler must make chains, as pymc_ext.sampling.nutpie.NutpieNUTS() does, got "
             f"{sampler!r}: give one, or leave it out"

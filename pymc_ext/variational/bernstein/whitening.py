@@ -159,6 +159,8 @@ def given_base(mean: ArrayLike, cov: ArrayLike) -> Gaussian:
         )
     if not (np.isfinite(m).all() and np.isfinite(S).all()):
         raise ValueError("base=(mean, cov) must be finite, got NaN or infinity: leave out base=")
+    if not np.allclose(S, S.T):  # a Cholesky factor is of the lower triangle alone
+        raise ValueError("the covariance given as base must be symmetric")
     try:
         return Gaussian(m, np.linalg.cholesky(S))
     except np.linalg.LinAlgError as error:

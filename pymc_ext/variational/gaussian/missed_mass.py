@@ -114,6 +114,8 @@ class Basin:
         return bool(self.log_ratio > min(np.log(NEGLIGIBLE), least))
 
 
+OTHERS = 2  # modes that are named beside the heaviest
+SEEN = 0.005  # standard error of a log mass that two digits of the mass show
 # What to do where chains do not go between modes, so that nobody knows what each is worth.
 ONE_MODE = "let an order, a sign or a tighter prior say which mode is meant, if only one is"
 
@@ -173,22 +175,43 @@ class MissedMass:
 
     @property
     def mode(self) -> str:
-        """The heaviest, in words."""
-        heaviest = self.heaviest
-        place = np.where(np.abs(heaviest.q.mean) < SHOWN * self.std, 0.0, heaviest.q.mean)
-        most = np.argsort(-np.abs((place - self.mean) / self.std))[:3]
-        where = ", ".join(f"{self.names[i]} = {place[i]:.3g}" for i in most)
+        """Those that matter, the heaviest with its place in three coordinates, in words."""
+        heaviest, *others = (basin for basin in self.basins if basin.matters)
+        where, paths = (
+            self._place(heaviest),
+            f"({self.paths} paths of {self.starts} ended outside it)",
+        )
         share = np.exp(min(heaviest.log_ratio, 700.0))
-        paths = f"({self.paths} paths of {self.starts} ended outside it)"
         if share * NEGLIGIBLE > 1:  # it is no further mode: q is where there is next to nothing
             return (
                 f"most of the mass that paths found, around {where}, of which {self.covered} at "
                 f"most {1 / share:.1g} times as much {paths}"
             )
-        return (
-            f"a mode at {where}, worth at least {share:.2g} times the mass that {self.covered} "
-            f"{paths}"
-        )
+        worth = f"worth at least {_with_error(heaviest)} times the mass that {self.covered}"
+        return f"a mode at {where}, {worth} {paths}{self._of_others(others)}"
+
+    def _of_others(self, others: Sequence[Basin]) -> str:
+        """The next ones by one coordinate each, the rest by their number."""
+        named = [f"at {self._place(b, 1)}, {_with_error(b)} times" for b in others[:OTHERS]]
+        rest = [f"{len(others) - OTHERS} more"] if len(others) > OTHERS else []
+        return "".join(f"; {text}" for text in [*named, *rest])
+
+    def _place(self, basin: Basin, coordinates: int = 3) -> str:
+        """Of its middle those in which it is farthest from q's."""
+        place = np.where(np.abs(basin.q.mean) < SHOWN * self.std, 0.0, basin.q.mean)
+        most = np.argsort(-np.abs((place - self.mean) / self.std))[:coordinates]
+        return ", ".join(f"{self.names[i]} = {place[i]:.3g}" for i in most)
+
+
+def _with_error(basin: Basin) -> str:
+    """Its bound of mass, by q's, with the standard error where two digits show one.
+
+    >>> _with_error(Basin(Gaussian(np.zeros(1), np.eye(1)), np.log(0.43), 0.02, 5.0))
+    '0.43 ± 0.009'
+    """
+    share = np.exp(basin.log_ratio)
+    error = f" ± {share * basin.error:.1g}" if basin.error > SEEN else ""
+    return f"{share:.2g}{error}"
 
 
 def missed_mass(

@@ -76,6 +76,15 @@ def test_on_a_pymc_model_nutpie_runs() -> None:
     assert fit.info["trusted"] and fit.info["approximation"] == "laplace"
 
 
+def test_without_nutpie_pymcs_own_sampler_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    for room in ("bridge.methods.warm_nuts", "pymc_ext.sampling.installed"):
+        monkeypatch.setattr(f"{room}.find_spec", lambda name: None)
+    fit = WarmNUTS(Laplace())(model_problem(), 0, 1)
+    require_exact(fit.theta)
+    assert str(fit.info["engine"]).startswith("pymc on PyMC")
+    assert fit.info["trusted"] and fit.info["in_map"]
+
+
 @dataclass(frozen=True)
 class Unsuited(Algorithm):
     """An approximation that fails, or that gives no coordinates."""

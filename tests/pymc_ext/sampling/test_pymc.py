@@ -71,6 +71,21 @@ def test_the_verdict_and_the_cost_are_attributes(idata, fitted):
     assert attrs["pm_sample_gradients_at_least"] > 6_000 * 3.6  # of one dimension
 
 
+def test_without_nutpie_pymcs_own_sampler_runs(fitted, monkeypatch):
+    monkeypatch.setattr("pymc_ext.sampling.installed.find_spec", lambda name: None)
+    idata = px.sample(fitted, ess=400, random_seed=1)
+    attrs = idata["posterior"].attrs
+    assert attrs["sampler"] == "pymc" and attrs["trusted"] == 1
+    assert attrs["in_approximations_coordinates"] == 1
+    test_draws_are_of_the_posterior(idata)
+    steps = int(idata["sample_stats"]["n_steps"].sum())
+    assert 0 <= attrs["gradient_evaluations"] - attrs["warm_up_gradients"] - steps < 1_000
+    with conjugate() as model:  # the sampler's own model is no part of it
+        again = px.sample(fitted, ess=400, random_seed=1)["posterior"]["mu"]
+    assert "v" not in model.named_vars
+    np.testing.assert_array_equal(idata["posterior"]["mu"], again)
+
+
 def test_one_seed_is_one_result(fitted):
     first, again = (px.sample(fitted, random_seed=3)["posterior"]["mu"].values for _ in range(2))
     np.testing.assert_array_equal(first, again)

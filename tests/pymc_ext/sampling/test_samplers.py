@@ -9,12 +9,13 @@ import pytest
 from pymc_ext.density import CallableDensity, DensityError
 from pymc_ext.sampling.nutpie import NutpieChain, NutpieNUTS
 from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.pymc_nuts import PyMCNUTS
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from tests.needed import needs
 from tests.pymc_ext.sampling.targets import FunnelMap, funnel, gaussian, require_moments
 
-SAMPLERS = {"nutpie": NutpieNUTS}
+SAMPLERS = {"nutpie": NutpieNUTS, "pymc": PyMCNUTS}
 MEAN = np.array([5.0, -1.0, 3000.0])
 ROOT = np.array([[1e-3, 0, 0], [1.0, 2.0, 0], [-200.0, 50.0, 400.0]])
 SD = np.sqrt((ROOT**2).sum(1))
@@ -121,7 +122,7 @@ def test_a_thousand_dimensions_need_no_room_for_every_draw_there_might_be(sample
     assert found.in_map and found.theta.shape[-1] == D
 
 
-def test_a_flat_density_is_refused_in_words(sampler):
+def test_a_flat_density_is_refused_in_words():
     """nutpie's own refusal ends its thread, and at times the process that asks."""
 
     def log_density(x):
@@ -129,7 +130,7 @@ def test_a_flat_density_is_refused_in_words(sampler):
 
     box = CallableDensity(log_density, np.zeros_like, dimension=2)
     with pytest.raises(DensityError, match="the score is zero at and beside the start"):
-        sample(box, None, sampler, seed=1)
+        sample(box, None, NutpieNUTS(), seed=1)
 
 
 @pytest.mark.parametrize("name", ["PanicException", "RuntimeError"])

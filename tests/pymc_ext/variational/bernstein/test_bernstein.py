@@ -246,6 +246,7 @@ def test_bad_options(options, message):
     [
         ((np.zeros(2), np.eye(2)), "must have shapes"),
         ((np.zeros(3), -np.eye(3)), "positive definite"),
+        ((np.zeros(2), [[1.0, 50.0], [0.0, 1.0]]), "symmetric"),
         ((np.array([0.0, np.nan, 0.0]), np.eye(3)), "must be finite, got NaN"),
     ],
 )

@@ -174,6 +174,22 @@ def test_what_is_no_such_file_is_said(tmp_path):
         px.load(damaged)
 
 
+def test_no_bit_that_is_flipped_ends_otherwise_or_changes_the_law(tmp_path):
+    path, damaged = fitted("diagonal").save(tmp_path / "q.npz"), tmp_path / "damaged.npz"
+    law, whole = px.load(path), path.read_bytes()
+    rng = np.random.default_rng(1)
+    for place in rng.integers(len(whole), size=2000):
+        changed = bytearray(whole)
+        changed[place] ^= 1 << rng.integers(8)
+        damaged.write_bytes(bytes(changed))
+        try:
+            found = px.load(damaged)
+        except px.FileError:
+            continue
+        np.testing.assert_array_equal(found.rvs(2, random_state=1), law.rvs(2, random_state=1))
+        assert found.names == law.names and found.notes == law.notes
+
+
 @pytest.mark.parametrize("path", [None, 3])
 def test_what_is_no_path_is_said(path):
     approx = fitted("batch-match")

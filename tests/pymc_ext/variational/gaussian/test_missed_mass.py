@@ -14,6 +14,8 @@ from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.missed_mass import (
     BATCHES,
+    Basin,
+    MissedMass,
     _bound_by_weights,
     _matched,
     _outside,
@@ -278,7 +280,21 @@ def test_what_is_missed_is_named() -> None:
     text = replace(found, names=("a", "b")).sentence
     assert text.startswith("mass is missed: a mode at ")
     assert "a = 8.4" in text or "a = 8.5" in text
-    assert "worth at least 0.4" in text
+    assert "worth at least 0.43 times the mass" in text  # its Gaussian is exact
+
+
+def test_every_mode_that_matters_is_named_with_its_error() -> None:
+    def basin(place: float, log_ratio: float, error: float = 0.1) -> Basin:
+        return Basin(Gaussian(np.array([0.0, place]), np.eye(2)), log_ratio, error, abs(place))
+
+    basins = [basin(x, np.log(s)) for x, s in ((8.0, 0.4), (-9.0, 0.2), (20.0, 0.1), (30.0, 0.05))]
+    basins.append(basin(40.0, -60.0))  # of no weight
+    found = MissedMass(tuple(basins), 7, 34, 900, ("a", "b"), np.zeros(2), np.ones(2))
+    assert found.mode == (
+        "a mode at b = 8, a = 0, worth at least 0.4 ± 0.04 times the mass that the approximation "
+        "covers (7 paths of 34 ended outside it); at b = -9, 0.2 ± 0.02 times; at b = 20, "
+        "0.1 ± 0.01 times; 1 more"
+    )
 
 
 def test_q_without_mass_of_its_own_is_called_so() -> None:
