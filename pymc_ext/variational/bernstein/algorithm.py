@@ -286,7 +286,7 @@ class _Training:
         assert polish is None or isinstance(polish, Polish)
         if polish is None:
             return None, None, ()
-        if self.by_need and polish == Polish() and fresh is not None:
+        if self.by_need and polish.defend and fresh is not None:
             from pymc_ext.variational.core.defensive import defended  # as late as the next one's
 
             return *defended(self.loop.flow, self.density, fresh, self.seed), ()

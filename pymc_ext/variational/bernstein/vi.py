@@ -79,13 +79,13 @@ class BernsteinVI(StochasticVI):
         few hundredths of a nat; draws, moments and ELBO stay q's. After blocks on a fitted base
         ``"auto"`` takes the mixture with heavier tails of :class:`HierarchicalVI`, without a
         gradient. Else it runs after a fit of at least 3000 steps, unless k̂ < 0.3 or the relative
-        ESS > 0.999 already: it first tries longer tails of single latent variables, fitted to the
-        importance weights, and latent variables a little wider than the ELBO makes them; then,
-        where k̂ is still 0.4 or more, it trains on the importance-weighted bound with default
-        settings, from the longest tails tried; what is best on fresh draws is the proposal.
-        ``"widening"`` leaves out the training, which takes 768,000 gradients.
-        :class:`ImportanceWeighted` settings run always, None never; a :class:`Polish` says each of
-        these.
+        ESS > 0.999 already: it tries longer tails of single latent variables, fitted to the
+        importance weights, and latent variables a little wider than the ELBO makes them, for
+        values of log p̃ alone; what is best on fresh draws is the proposal. ``"widening"`` does
+        this on any base. ``"weighted"`` goes on where k̂ is still 0.4 or more and trains on the
+        importance-weighted bound with default settings, for 768,000 gradients, from the longest
+        tails tried. :class:`ImportanceWeighted` settings run always, None never; a
+        :class:`Polish` says each of these.
     step
         Optimiser and full learning rate, which ``pm.fit(obj_optimizer=...)`` replaces, and draws
         of a step, which ``obj_n_mc`` does. On a fitted base of D > 10 coordinates the rate is 10/D

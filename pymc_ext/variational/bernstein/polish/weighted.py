@@ -69,14 +69,23 @@ class Polish:
         Settings of the importance-weighted phase; None leaves it out.
     always
         Whether that phase runs whatever k̂ is.
+    defend
+        Whether, on a fitted base, the mixture with heavier tails of `core.defensive` is tried in
+        place of all these.
     """
 
     stretch: bool = True
     widen: bool = True
     weighted: ImportanceWeighted | None = ImportanceWeighted()
     always: bool = False
+    defend: bool = False
 
 
+NAMED = {
+    "auto": Polish(weighted=None, defend=True),
+    "widening": Polish(weighted=None),
+    "weighted": Polish(),
+}
 PolishOption = Polish | ImportanceWeighted | str | None
 
 
@@ -86,7 +95,6 @@ def resolve_polish(polish: PolishOption) -> Polish | None:
         return polish
     if isinstance(polish, ImportanceWeighted):
         return Polish(weighted=polish, always=True)
-    named = {"auto": Polish(), "widening": Polish(weighted=None)}
-    if not isinstance(polish, str) or polish not in named:
-        raise ValueError(f"polish must be one of ('auto', 'widening', None), got {polish!r}")
-    return named[polish]
+    if not isinstance(polish, str) or polish not in NAMED:
+        raise ValueError(f"polish must be one of {(*NAMED, None)}, got {polish!r}")
+    return NAMED[polish]

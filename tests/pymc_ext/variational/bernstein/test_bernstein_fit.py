@@ -132,7 +132,12 @@ def test_a_good_fit_is_left_unpolished(khat, relative_ess, monkeypatch):
 
 @pytest.mark.parametrize(
     ("polish", "khat", "trained"),
-    [("auto", 0.35, False), ("auto", 0.45, True), ("widening", 0.9, False)],
+    [
+        ("weighted", 0.35, False),
+        ("weighted", 0.45, True),
+        ("widening", 0.9, False),
+        ("auto", 0.9, False),
+    ],
 )
 def test_only_a_poor_fit_is_trained_further(polish, khat, trained, monkeypatch):
     monkeypatch.setitem(vars(POLICY), "fewest_steps", 40)
@@ -187,12 +192,12 @@ def test_training_starts_from_the_longest_tails_and_what_is_best_comes_back(monk
 
     monkeypatch.setattr(stretching, "stretch_tails", stretch)
     monkeypatch.setattr(algorithm._Training, "_train_weighted", train)
-    _, approx = fit(normals(), n=40, method={"polish": "auto"})
+    _, approx = fit(normals(), n=40, method={"polish": "weighted"})
     assert seen == [0.2]
     assert [stage.kept for stage in approx.stages] == [False, False, False, True]
     np.testing.assert_array_equal(approx.proposal.stretch, 0.8)
     khats = iter([0.9, 1.2])
-    _, approx = fit(normals(), n=40, method={"polish": "auto"})
+    _, approx = fit(normals(), n=40, method={"polish": "weighted"})
     assert [stage.kept for stage in approx.stages] == [False, True, False, False]
     np.testing.assert_array_equal(approx.proposal.stretch, 0.9)
 
