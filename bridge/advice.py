@@ -87,9 +87,9 @@ def fit(
     labels of one, or its signs, the fit of one is taken for all. The draws returned are resampled
     with Pareto-smoothed importance weights. If no approximation is good enough, NUTS runs in
     the coordinates of the best one: Stan's own for a Stan program, nutpie for all else (without
-    it the model's own sampler); it is judged by R̂, ESS, E-FMI and divergences, and
-    ``Advice.doubts`` says why it is not to be trusted. Then it runs once more in the
-    coordinates of a short flow on that approximation, which is the answer if it passes. Where
+    it the model's own sampler, PyMC's for a density); it is judged by R̂, ESS, E-FMI and
+    divergences, and ``Advice.doubts`` says why it is not to be trusted. Then it runs once more in
+    the coordinates of a short flow on that approximation, which is the answer if it passes. Where
     chains keep to modes of their own the mixture of all basins is handed back, with these
     doubts, as it weighs them. Ctrl-C ends it: what chains have drawn is handed back, not trusted;
     before that weighted draws of the best approximation so far, and where there is none it is a

@@ -13,8 +13,9 @@ from tokenize import TokenError
 import numpy as np
 from numpy.typing import NDArray
 
-# What one bit that is not as it was makes of reading one, with ValueError itself
-DAMAGED = (EOFError, OSError, NotImplementedError, TokenError, zipfile.BadZipFile, zlib.error)
+# What one bit that is not as it was makes of reading one, with ValueError itself; RuntimeError is
+# that of a file that looks encrypted, or compressed in a way of which there is no reader
+DAMAGED = (EOFError, OSError, RuntimeError, TokenError, zipfile.BadZipFile, zlib.error)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray]) -> None:

@@ -15,7 +15,6 @@ from pymc_ext.maths.types import Array
 from pymc_ext.sampling.blocks import Chains, Constrain, Fold
 from pymc_ext.sampling.diagnostics import ENERGY_FMI_LEAST, TRANSITIONS_TO_TELL, Diagnostics
 from pymc_ext.sampling.options import START_RADIUS, START_TRIES, Sampling
-from pymc_ext.sampling.prediction import steps_in_map
 from pymc_ext.sampling.progress import now
 from pymc_ext.sampling.protocol import Sampler
 
@@ -38,12 +37,6 @@ RHAT_CONDEMNS, RHAT_DOUBTFUL = 1.5, 1.1
 # The largest tree depth in a map's coordinates, where trajectories of 63 steps reach across a
 # standard normal of 10,000 dimensions; and the share of transitions that may end there.
 MAP_DEPTH, DEEP_SHARE = 6, 0.1
-
-# Steps of a transition, by those in coordinates where the posterior is a standard normal, from
-# which on a map does not serve. Of 200 runs in maps of posteriors with reference draws 194 took at
-# most 1.3 times as many, those that served least (a GP whose sampler alone takes five times the
-# gradients) 2.2 to 2.8 times, and Gaussians drawn at random 3.2 to 4.2.
-STEPS_CONDEMN = 3.0
 
 # Acceptance rates that step sizes are adapted to anew, one after the other, where more transitions
 # diverge than draws that are trusted may have: Stan's own advice, and enough on centred eight
@@ -79,7 +72,6 @@ class SamplingRun:
     constrain: Constrain | None
     rng: np.random.Generator
     fold: Fold | None = None
-    fall_back: bool = True  # whether chains may leave a map for coordinates of their own
     interrupts: Interrupts = field(default_factory=Interrupts)
     given_up: int = 0  # gradients of an attempt whose draws are not used
     notes: tuple[str, ...] = ()
@@ -248,8 +240,6 @@ def _condemned(run: SamplingRun, chains: Chains, found: Diagnostics) -> bool:
     deep = np.mean(chains.statistics["tree_depth"] >= MAP_DEPTH)
     if deep > DEEP_SHARE and run.options.max_depth > MAP_DEPTH:
         return True
-    if run.fall_back and chains.steps > STEPS_CONDEMN * steps_in_map(run.density.dimension):
-        return True  # else whatever there is to leave the map for has failed already
     if chains.draws < DRAWS_TO_CONDEMN or chains.gradients < GRADIENTS_TO_CONDEMN:
         return False
     slow = found.energy_fmi < ENERGY_FMI_LEAST

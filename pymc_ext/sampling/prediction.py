@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pymc_ext.maths.types import Array
 
-__all__ = ["in_words", "nuts_gradients", "steps_in_map", "weighted_kurtosis"]
+__all__ = ["in_words", "nuts_gradients", "weighted_kurtosis"]
 
 NORMAL_KURTOSIS = 3.0
 
@@ -60,17 +60,12 @@ def nuts_gradients(
         κ, the largest of any coordinate: (κ − 1)/4 times as many draws know an sd as well as a
         mean.
     """
-    steps = steps_in_map(dimension)
+    steps = STEPS_BY_DIMENSION * dimension**0.25
     if share is None:
         return round(steps * COLD)
     draws = DRAWS_BY_ESS * ess * max(share, LEAST_SHARE) ** -BY_SHARE
     draws *= max(1.0, (kurtosis - 1) / 4)
     return round(steps * (WARM_UP + draws))
-
-
-def steps_in_map(dimension: int) -> float:
-    """Of a transition, in coordinates in which the posterior is nearly a standard normal."""
-    return STEPS_BY_DIMENSION * dimension**0.25
 
 
 def weighted_kurtosis(x: Array, weights: Array) -> float:

@@ -116,7 +116,8 @@ class PyMCChain:
         statistics: dict[str, NDArray] = {
             ours: np.array([row[own] for row in rows]) for ours, own in NAMES.items()
         }
-        statistics["n_steps"] = statistics["n_steps"].astype(int)
+        for name, kind in (("n_steps", int), ("tree_depth", int), ("diverging", bool)):
+            statistics[name] = statistics[name].astype(kind)  # of no rows too
         return Transitions(np.array(points).reshape(-1, len(self._point["v"])), statistics)
 
     def stop(self) -> None:
@@ -142,8 +143,8 @@ class LogDensityOp(Op):
         key = inputs[0].tobytes()
         if key not in self._known:
             self._known[key] = self._computed(np.asarray(inputs[0], dtype=float))
-        for cell, value in zip(output_storage, self._known[key], strict=True):
-            cell[0] = value.copy()  # the sampler may write into its arrays
+        for cell, out, value in zip(output_storage, node.outputs, self._known[key], strict=True):
+            cell[0] = value.astype(out.type.dtype)  # a copy: the sampler may write into its arrays
 
     def _computed(self, v: Array) -> tuple[Array, Array]:
         with ONE_AT_A_TIME, np.errstate(all="ignore"):

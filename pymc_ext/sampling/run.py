@@ -102,12 +102,10 @@ def sample(
     begin, counted = time.perf_counter(), CountedDensity(density)
     compiled = counted.clock.seconds
     rng = np.random.default_rng(seed)
-    run = attempts.SamplingRun(
-        counted, sampler, options or Sampling(), constrain, rng, fold, fall_back
-    )
+    run = attempts.SamplingRun(counted, sampler, options or Sampling(), constrain, rng, fold)
     try:
         with run.interrupts, threads_for(counted.dimension):
-            chains, why = _attempts(run, transport, extra_starts)
+            chains, why = _attempts(run, transport, extra_starts, fall_back)
     finally:
         for made in run.made:
             made.close()
@@ -117,7 +115,7 @@ def sample(
 
 
 def _attempts(
-    run: attempts.SamplingRun, transport: TransportMap | None, extra: Array | None
+    run: attempts.SamplingRun, transport: TransportMap | None, extra: Array | None, fall_back: bool
 ) -> tuple[Chains, str]:
     """In the map's coordinates if they serve, else in θ: the chains, and why they ended."""
     if transport is not None:
@@ -128,7 +126,7 @@ def _attempts(
         v = weighted_starts(run.density, transport, run.options.chains, run.rng)
         if v is not None:
             chains, why = attempts.in_map(run, transport, np.concatenate([v, extra_in_map]))
-            if why != attempts.CONDEMNED or not run.fall_back:
+            if why != attempts.CONDEMNED or not fall_back:
                 return chains, why
             run.given_up += chains.gradients
             starts, scale = chains.theta[:, -1], chains.theta.std(axis=(0, 1))

@@ -22,7 +22,7 @@ from pymc_ext.models.context import context
 from pymc_ext.ops.callback import register_numba
 from pymc_ext.pytensor_versions import _vectorize_node
 from pymc_ext.variational.core.posterior import Posterior
-from pymc_ext.variational.core.saved.dims import Dim
+from pymc_ext.variational.core.saved.dims import Dim, add_dims
 from pymc_ext.variational.core.saved.posterior import SavedPosterior
 from pymc_ext.variational.core.saved.variables import (
     CARRIES,
@@ -130,21 +130,21 @@ def prior_from(
     latent = f"{name}_z"
     while latent in {f"{name}_{own}" for own in wanted}:  # a variable of the fit is called z
         latent += "_"
-    taken = sorted({latent, *(f"{name}_{own}" for own in wanted)} & set(model.named_vars))
+    names = {model.name_for(x) for x in (latent, *(f"{name}_{own}" for own in wanted))}
+    taken = sorted(names & set(model.named_vars))
     if taken:
         raise ValueError(f"the model has {taken} already: give the prior another name")
-    for own in wanted:
-        for dim in _dims(known[own], constrained):
-            dim.into(model, own)
+    dims = {own: _dims(known[own], constrained) for own in wanted}
+    add_dims(model, dims)
     with model:
         z = pm.Normal(latent, 0.0, 1.0, shape=q.dimension)
-        setattr(z.tag, CARRIES, Carried(name, q, saved.variables))
+        setattr(z.tag, CARRIES, Carried(model.name_for(name), q, saved.variables))
         values = values_by_name(saved.variables, _mapped(q, z), _mapped)
         return {
             own: pm.Deterministic(
                 f"{name}_{own}",
                 _of_its_shape(*values[own], constrained),
-                dims=[dim.name for dim in _dims(known[own], constrained)] or None,
+                dims=[dim.name for dim in dims[own]] or None,
             )
             for own in wanted
         }

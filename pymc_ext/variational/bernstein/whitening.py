@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 Places = NDArray[np.integer]
 FittedBase = Gaussian | LowRankGaussian | HierarchicalMap
 Base = str | FittedBase | tuple[ArrayLike, ArrayLike]
+ROUNDED = 1e-8  # of a correlation: by what its two entries may differ where it is symmetric
 BASES = ("identity", "laplace", "match", "hierarchical", "auto")
 
 
@@ -159,8 +160,9 @@ def given_base(mean: ArrayLike, cov: ArrayLike) -> Gaussian:
         )
     if not (np.isfinite(m).all() and np.isfinite(S).all()):
         raise ValueError("base=(mean, cov) must be finite, got NaN or infinity: leave out base=")
-    if not np.allclose(S, S.T):  # a Cholesky factor is of the lower triangle alone
-        raise ValueError("the covariance given as base must be symmetric")
+    sd = np.sqrt(np.abs(np.diag(S)))
+    if (np.abs(S - S.T) > ROUNDED * np.outer(sd, sd)).any():  # a factor is of the lower half alone
+        raise ValueError("the covariance given as base must be symmetric: give (S + S.T) / 2")
     try:
         return Gaussian(m, np.linalg.cholesky(S))
     except np.linalg.LinAlgError as error:

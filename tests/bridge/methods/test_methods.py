@@ -86,7 +86,7 @@ def test_a_record_holds_every_option_of_a_run(problem: CaseProblem) -> None:
     options = described(METHODS["bernstein-laplace"].run.algorithm())
     assert options["base"] == "laplace" and options["step"]["draws"] == 10
     assert options["shape"]["order"] == 50 and options["policy"]["good_khat"] == 0.3
-    assert options["polish"]["weighted"]["steps"] == 3000
+    assert options["polish"]["defend"] is True and options["polish"]["weighted"] is None
     assert options["shape"]["latent"] == {"type": "Normal"}
     json.dumps(options)  # what a record can hold
 

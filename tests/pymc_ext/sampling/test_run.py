@@ -148,7 +148,7 @@ def test_an_interrupt_soon_after_a_map_was_given_up_keeps_the_draws_in_it(interr
 
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    found = sample(TARGET, UNIT, Late(apart=5.0, steps=12), seed=1)
+    found = sample(TARGET, UNIT, Late(apart=5.0, steps=20), seed=1)
     timer.join()
     assert found.in_map and found.theta.shape[1] >= 100  # and not the 7 draws since
     assert found.stop_reason == attempts.INTERRUPTED and not found.trusted
@@ -159,7 +159,7 @@ def test_an_interrupt_soon_after_a_map_was_given_up_keeps_the_draws_in_it(interr
 
 
 def test_a_map_whose_chains_stay_apart_is_given_up_and_what_it_cost_is_counted():
-    told = Puppeteer(apart=5.0, steps=12)
+    told = Puppeteer(apart=5.0, steps=20)
     found = sample(TARGET, UNIT, told, seed=1)
     assert found.trusted and not found.in_map
     assert "did not serve" in found.notes[0]
@@ -167,8 +167,8 @@ def test_a_map_whose_chains_stay_apart_is_given_up_and_what_it_cost_is_counted()
     spent = sum(chain.gradients for chain in in_map)
     assert attempts.GRADIENTS_TO_CONDEMN <= spent < 2.5 * attempts.GRADIENTS_TO_CONDEMN
     assert found.gradient_evaluations == spent + sum(chain.gradients for chain in alone)
-    assert found.warm_up_gradients == spent + 4 * 12 * 10
-    assert found.theta.shape[1] * 4 * 12 == found.gradient_evaluations - found.warm_up_gradients
+    assert found.warm_up_gradients == spent + 4 * 20 * 10
+    assert found.theta.shape[1] * 4 * 20 == found.gradient_evaluations - found.warm_up_gradients
     # they go on from where they were, with the spread that was seen
     assert np.abs(told.starts[7][0] - 15) < 5 and told.scales[7].shape == (2,)
     assert all(scale is None for scale in told.scales[:4])
@@ -179,15 +179,6 @@ def test_a_map_that_needs_deep_trees_is_given_up_after_one_block():
     found = sample(TARGET, UNIT, told, seed=1)
     assert not found.in_map
     assert told.made[0].gradients == 63 * (10 + attempts.FIRST_DRAWS)
-
-
-def test_a_map_in_which_steps_are_many_is_left_where_there_is_something_else():
-    """Of a standard normal of two dimensions they are 4.3; here 13, three times as many."""
-    found = sample(TARGET, UNIT, told := Puppeteer(steps=13), seed=1)
-    assert found.trusted and not found.in_map and "did not serve" in found.notes[0]
-    assert told.made[0].gradients == 13 * (10 + attempts.FIRST_DRAWS)
-    assert sample(TARGET, UNIT, Puppeteer(steps=12), seed=1).in_map
-    assert sample(TARGET, UNIT, Puppeteer(steps=13), seed=1, fall_back=False).in_map
 
 
 def test_chains_that_diverge_take_shorter_steps_once():

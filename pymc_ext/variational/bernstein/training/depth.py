@@ -76,15 +76,18 @@ class Depth:
     def run(self, budget: int, starts: Iterable[Array]) -> tuple[bool, str]:
         """At most ``budget`` steps from where the loop is; whether no more would pay, and why.
 
-        Steps in vain on a base that leaves much to gain are no end of that kind.
+        Steps in vain on a base that leaves much to gain are no end of that kind, nor is a loss that
+        is not finite.
 
         The best flow is put in place, one of the vectors ``starts`` (P,) among them: the base, as
         the flow that changes nothing, and what an earlier training left.
         """
+        base: Candidate[BernsteinFlow] | None = None
         for x in starts:
             self._offer(x)
-        assert self.best is not None
-        begin, done, misses, ran_away = self.best, 0, 0, False
+            base = base or self.best
+        assert self.best is not None and base is not None
+        done, misses, ran_away = 0, 0, False
         why = f"the base leaves {self.best.gap:.2g} nats to gain"
         while self.best.gap > LEAST_GAIN:
             if done >= budget:
@@ -106,7 +109,8 @@ class Depth:
             if misses > another and not self._comes_back(before):
                 break
         self.settle()
-        in_vain = self.best is begin and self.best.gap > MUCH
+        gain, of_gain = self.best.gain_by_weights(base)
+        in_vain = self.best.gap > MUCH and not gain > max(of_gain, LEAST_GAIN)
         return not (in_vain or ran_away), f"{why}; {done} steps in all"
 
     def _offer(self, x: Array) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     import pymc as pm
     from pytensor.tensor import TensorVariable
 
-__all__ = ["Dim", "dims_of"]
+__all__ = ["Dim", "add_dims", "dims_of"]
 
 Label = str | int | float | bool
 
@@ -46,35 +47,48 @@ class Dim:
         kept = None if labels is None else tuple(labels)
         return cls(str(entry["name"]), int(entry["length"]), kept)
 
-    def into(self, model: pm.Model, variable: str) -> None:
-        """See that the model has it: added where there is none of the name.
+    def is_like(self, other: Dim) -> bool:
+        """Whether an index of the one is that of the other, as far as there are labels."""
+        if self.labels is None or other.labels is None:
+            return self.length == other.length
+        return len(self.labels) == len(other.labels) and all(
+            a == b or (a != a and b != b)  # NaN
+            for a, b in zip(self.labels, other.labels, strict=True)
+        )
 
-        Raises
-        ------
-        ValueError
-            There is one, of other labels or another length: an index of today's would be another
-            group's yesterday.
-        """
-        if self.name not in model.coords:
-            if self.labels is None:
-                model.add_coord(self.name, length=self.length)
-            else:
-                model.add_coord(self.name, list(self.labels))
-            return
-        ours = _dim(model, self.name)
-        unlike = self.labels is not None and ours.labels is not None and self.labels != ours.labels
-        if ours.length != self.length or unlike:
-            raise ValueError(
-                f"{variable} has the dim {self.name!r} of {self._said()}, this model's is of "
-                f"{ours._said()}: give this model's another name, or leave {variable} out of "
-                "variables"
-            )
-
-    def _said(self) -> str:
+    def __str__(self) -> str:
         if self.labels is None:
             return f"length {self.length}"
         few = ", ".join(map(str, self.labels[:6]))
         return f"{self.length} labels {few}{', …' if self.length > 6 else ''}"
+
+
+def add_dims(model: pm.Model, dims: Mapping[str, Sequence[Dim]]) -> None:
+    """Give the model the dims of variables by name that it does not have, once all are looked at.
+
+    Raises
+    ------
+    ValueError
+        It has one of other labels or another length, or two variables have: an index of today's
+        would be another group's yesterday.
+    """
+    known = {name: ("this model", _dim(model, name)) for name in model.coords}
+    new = dict[str, Dim]()
+    for variable, own in dims.items():
+        for dim in own:
+            whose, other = known.setdefault(dim.name, (variable, dim))
+            if not dim.is_like(other):
+                raise ValueError(
+                    f"{variable} has the dim {dim.name!r} of {dim}, that of {whose} is of {other}: "
+                    f"give this model's another name, or leave {variable} out of variables"
+                )
+            if whose != "this model":
+                new[dim.name] = other
+    for dim in new.values():
+        if dim.labels is None:
+            model.add_coord(dim.name, length=dim.length)
+        else:
+            model.add_coord(dim.name, list(dim.labels))
 
 
 def dims_of(model: pm.Model, rv: TensorVariable) -> tuple[Dim, ...]:
@@ -84,13 +98,25 @@ def dims_of(model: pm.Model, rv: TensorVariable) -> tuple[Dim, ...]:
 
 
 def _dim(model: pm.Model, name: str) -> Dim:
-    labels = model.coords[name]
-    length = int(model.dim_lengths[name].eval())
+    labels, length = model.coords[name], _value_of(model.dim_lengths[name])
     return Dim(name, length, None if labels is None else tuple(_label(x) for x in labels))
 
 
+def _value_of(length: Any) -> int:
+    """Of a constant, a shared value, or else a graph, whose function takes a second to compile."""
+    for kept in ("data", "get_value"):
+        if hasattr(length, kept):
+            value = getattr(length, kept)
+            return int(value() if callable(value) else value)
+    return int(length.eval())
+
+
 def _label(label: object) -> Label:
-    """As JSON holds it: dates and the like by their texts."""
+    """As JSON holds it: dates and the like by their texts, whatever held them."""
+    if isinstance(label, np.datetime64 | datetime.date) and not getattr(label, "tzinfo", None):
+        return str(np.datetime_as_string(np.asarray(label, dtype="datetime64[us]"), unit="auto"))
+    if isinstance(label, np.timedelta64 | datetime.timedelta):
+        return str(np.asarray(label, dtype="timedelta64[us]"))
     if isinstance(label, np.generic):
         label = label.item()
     return label if isinstance(label, str | int | float | bool) else str(label)

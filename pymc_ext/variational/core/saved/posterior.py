@@ -127,7 +127,7 @@ class SavedPosterior:
         rows = np.asarray(theta, dtype=float)
         flat = values_by_name(self.variables, rows.reshape(-1, rows.shape[-1]), _image)
         return {
-            name: value.reshape(*rows.shape[:-1], *variable.shape)
+            name: value.reshape((*rows.shape[:-1], *variable.shape))
             for name, (variable, value) in flat.items()
         }
 

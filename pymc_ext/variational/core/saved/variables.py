@@ -196,7 +196,10 @@ def values_by_name(
             carried += [(fit.name, own, value) for own, value in inner.items()]
     times = Counter([*found, *(own for _, own, _ in carried)])
     for name, own, value in carried:
-        found[own if times[own] == 1 else f"{name}_{own}"] = value
+        label = own if times[own] == 1 else f"{name}_{own}"
+        while label in found:  # the same name of a prior on two days
+            label = f"{name}_{label}"
+        found[label] = value
     return found
 
 

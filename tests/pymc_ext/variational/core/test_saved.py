@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 
@@ -178,9 +179,11 @@ def test_no_bit_that_is_flipped_ends_otherwise_or_changes_the_law(tmp_path):
     path, damaged = fitted("diagonal").save(tmp_path / "q.npz"), tmp_path / "damaged.npz"
     law, whole = px.load(path), path.read_bytes()
     rng = np.random.default_rng(1)
-    for place in rng.integers(len(whole), size=2000):
+    directory = range(whole.index(b"PK\x01\x02"), len(whole))
+    somewhere = [(place, rng.integers(8)) for place in rng.integers(len(whole), size=1000)]
+    for place, bit in [*somewhere, *((place, bit) for place in directory for bit in range(8))]:
         changed = bytearray(whole)
-        changed[place] ^= 1 << rng.integers(8)
+        changed[place] ^= 1 << bit
         damaged.write_bytes(bytes(changed))
         try:
             found = px.load(damaged)
@@ -461,6 +464,61 @@ def test_a_prior_has_the_dims_of_the_fit(tmp_path):
             px.prior_from(law, "old")
         assert not other.named_vars
         assert set(px.prior_from(law, "old", variables=["mu", "tau"])) == {"mu", "tau"}
+
+
+def test_dims_that_disagree_are_refused_before_anything_is_added():
+    """Tuesday's groups are others than Monday's, of which it took the mean alone."""
+    with pm.Model(coords={"x": [0.0, 1.0], "g": ["a", "b"]}):
+        pm.Normal("theta", pm.Normal("mu", dims="x").sum(), dims="g")
+        monday = pm.fit(40, method=px.BatchMatchVI(random_seed=1), progressbar=False)
+    with pm.Model(coords={"g": ["c", "d"]}):
+        mu = px.prior_from(monday, "monday", variables=["mu"])["mu"]
+        pm.Normal("eff", mu.sum(), dims="g")
+        tuesday = pm.fit(40, method=px.BatchMatchVI(random_seed=1), progressbar=False)
+    for coords in ({}, {"g": ["c", "d"]}):
+        with pm.Model(coords=coords) as model:
+            with pytest.raises(ValueError, match=r"has the dim 'g' of 2 labels .*, that of .* is"):
+                px.prior_from(tuesday, "tuesday")
+            assert set(model.coords) == set(coords) and not model.named_vars
+            wanted = ["mu", "eff"]
+            assert list(px.prior_from(tuesday, "tuesday", variables=wanted)) == wanted
+
+
+def test_labels_are_what_they_mean():
+    days = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]")
+    kinds = [days, days.astype("datetime64[ns]"), pd.DatetimeIndex(days), [d.item() for d in days]]
+    for one in kinds:
+        with pm.Model(coords={"day": one, "x": [1.0, np.nan]}):
+            pm.Normal("level", dims=("day", "x"))
+            approx = pm.fit(40, method=px.BatchMatchVI(random_seed=1), progressbar=False)
+        for other in kinds:
+            with pm.Model(coords={"day": other, "x": [1.0, np.nan]}):
+                assert px.prior_from(approx, "old")["level"].name == "old_level"
+
+
+def test_one_name_every_day_loses_no_variable():
+    """Each day has a shift of its own and the last prior, always called old."""
+    values = np.array([1.0, 20.0, 300.0])
+    approx = None
+    for day, value in enumerate(values):
+        with pm.Model():
+            if approx is not None:
+                px.prior_from(approx, "old")
+            pm.Normal("y", pm.Normal("shift", value, 1e-3), 1, observed=value)
+            approx = pm.fit(method=px.BatchMatchVI(random_seed=day), progressbar=False)
+    with pm.Model(name="sub") as model:
+        prior = px.prior_from(approx, "old")
+        with pytest.raises(ValueError, match=r"has \['sub::old_.* already: give the prior another"):
+            px.prior_from(approx, "old")
+    assert {name: round(float(pm.draw(x, random_seed=1))) for name, x in prior.items()} == {
+        "shift": 300, "old_shift": 20, "old_old_shift": 1,
+    }  # fmt: skip
+    assert model["old_old_shift"] is prior["old_shift"]
+    law = approx.as_law()
+    one = law.by_variable(law.mean())
+    assert {name: round(float(one[name])) for name in prior} == {
+        "shift": 300, "old_shift": 20, "old_old_shift": 1,
+    }  # fmt: skip
 
 
 def test_dims_of_a_simplex_are_those_of_its_shares():
