@@ -120,19 +120,19 @@ def _known(name: str) -> tuple[ZooDensity, Truth | None]:
 def _record(name: str, seed: int, methods: tuple[str, ...], draws: int, settings: str) -> Record:
     density, truth = _known(name)
     begin = time.perf_counter()
-    base: Record = {"case_name": name, "method": METHOD, "seed": seed, "settings": settings,
-                    "versions": versions(), "dimension": density.dimension,
-                    "kind": ZOO[name].kind}  # fmt: skip
+    about: Record = {"case_name": name, "method": METHOD, "seed": seed, "settings": settings,
+                     "versions": versions(), "dimension": density.dimension,
+                     "kind": ZOO[name].kind}  # fmt: skip
     try:
         advice = fit(
             density, methods=methods, fresh_draws=draws, random_seed=seed, progressbar=False
         )
     except (ValueError, ArithmeticError, RuntimeError) as error:
         # an answer as well: nothing was given that could be trusted
-        return base | {"trusted": False, "taken": "none", "gradients": None,
-                       "seconds": time.perf_counter() - begin, "wrong": True, "right": False,
-                       "reasons": f"{type(error).__name__}: {error}"}  # fmt: skip
-    record = base | {
+        return about | {"trusted": False, "taken": "none", "gradients": None,
+                        "seconds": time.perf_counter() - begin, "wrong": True, "right": False,
+                        "reasons": f"{type(error).__name__}: {error}"}  # fmt: skip
+    record = about | {
         "trusted": advice.trusted,
         "unknown": " ".join(advice.unknown),
         "taken": advice.method,

@@ -20,6 +20,9 @@ from pymc_ext.gp.likelihoods.rests import digamma_rest, log1p_rest
 class Gaussian(Likelihood):
     r"""Normal noise, :math:`y \mid f \sim N(f, \sigma^2)`: every rule is then exact.
 
+    Of the two classes of this name, this is the likelihood; q is
+    ``pymc_ext.variational.gaussian.posteriors.Gaussian``.
+
     Parameters
     ----------
     sigma

@@ -3,9 +3,10 @@
 For posteriors that are no Gaussian (funnels, skewness, bounds), where minutes may be spent.
 
 - :mod:`.vi` is the method of ``pm.fit``, :mod:`.algorithm` its algorithm for any density.
-- :mod:`.shape` holds a flow's options, :mod:`.latents` and :mod:`.input_maps` its choices, one
-  class each; :mod:`.flow` is q in numbers (:mod:`.triangular`, :mod:`.inversion`), :mod:`.graph`
-  the same as a graph for JAX, :mod:`.whitening` the coordinates it works in.
+- :mod:`.shape` holds a flow's options; :mod:`.latents`, :mod:`.input_maps` and :mod:`.tails` hold
+  its choices, one class each; :mod:`.flow` is q in numbers (:mod:`.triangular`,
+  :mod:`.inversion`), :mod:`.graph` the same as a graph for JAX, :mod:`.whitening` the coordinates
+  it works in.
 - :mod:`.training` takes the steps, :mod:`.polish` lowers k̂ afterwards.
 
 To add a latent law or an input map, write its class and name it in ``LATENTS`` or ``MAPS``; a

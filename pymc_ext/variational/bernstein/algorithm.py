@@ -16,7 +16,6 @@ from pymc_ext.maths.types import Array
 from pymc_ext.options import require_type
 from pymc_ext.variational.bernstein.base import Affine
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
-from pymc_ext.variational.bernstein.polish.guard import below_base
 from pymc_ext.variational.bernstein.polish.policy import POLICY, Policy
 from pymc_ext.variational.bernstein.polish.stages import FlowFit, Stage
 from pymc_ext.variational.bernstein.polish.weighted import (
@@ -368,7 +367,7 @@ class _Training:
             (FRESH_DRAWS, self.loop.flow.latent_dimension)
         )
         policy = self.algorithm.policy
-        return below_base(self.fit, z, policy if usable else replace(policy, standard_errors=0.0))
+        return self.fit.below_base(z, policy if usable else replace(policy, standard_errors=0.0))
 
 
 def _make_loop(

@@ -42,12 +42,7 @@ class Conditionals(NamedTuple):
     offset: TensorVariable  # ϑ_0
     shift: TensorVariable  # t
     log_scale: TensorVariable  # l
-    left: TensorVariable | None = (
-        None  # slopes s_L, s_R and curvatures q_L, q_R of the tails, where there are any
-    )
-    right: TensorVariable | None = None
-    left_bend: TensorVariable | None = None
-    right_bend: TensorVariable | None = None
+    slopes: tuple[TensorVariable, ...]  # parameters of the tails
 
 
 class FlowGraph:
@@ -120,34 +115,22 @@ class FlowGraph:
         heads = network(own, seen, GRAPHS)
         width = network.heads["local"]
         columns = [pt.squeeze(c, axis=2) for c in _split(heads["local"], [1] * width, axis=2)]
-        slopes = [pt.softplus(c) for c in columns[1 : 1 + self.shape.slopes]]
+        slopes = tuple(pt.softplus(c) for c in columns[1 : 1 + self.shape.slopes])
         shift = log_scale = pt.zeros_like(columns[0])
         if self.layout.scaled:
             mask = self.layout.skip_mask(network)
             shift = seen @ (own["skip"] * mask)
             log_scale = columns[-1] + seen @ (own["skip_scale"] * mask)
-        return Conditionals(heads["raw"], columns[0], shift, log_scale, *slopes)
+        return Conditionals(heads["raw"], columns[0], shift, log_scale, slopes)
 
     def push(self, x: TensorVariable, given: Conditionals) -> Mapped:
         """y (N, d) and Σ log dy/dx (N,)."""
         value, log_slope = bernstein_map(x, given.raw)
-        if self.shape.slopes:
-            tail, derivative = self.tail(x, given)
+        if given.slopes:
+            tail, derivative = self.shape.tail.value(x, given.slopes, GRAPHS)
             value, log_slope = value + tail, pt.logaddexp(log_slope, pt.log(derivative))
         y = given.shift + pt.exp(given.log_scale) * (given.offset + value)
         return y, (log_slope + given.log_scale).sum(-1)
-
-    def tail(self, x: TensorVariable, given: Conditionals) -> Mapped:
-        """The increasing function of x beside the polynomial, (N, d), and its derivative."""
-        assert given.left is not None and given.right is not None
-        right, left = pt.softplus(x), pt.softplus(-x)
-        d_right, d_left = pt.sigmoid(x), pt.sigmoid(-x)
-        value = given.right * right - given.left * left
-        derivative = given.right * d_right + given.left * d_left
-        if given.left_bend is not None and given.right_bend is not None:
-            value += 0.5 * (given.right_bend * right**2 - given.left_bend * left**2)
-            derivative += given.right_bend * right * d_right + given.left_bend * left * d_left
-        return value, derivative
 
 
 def _shared(value: Array, name: str) -> TensorSharedVariable:

@@ -13,12 +13,10 @@ from pymc_ext.maths.bernstein_coefficients import check_order, inverse_softplus
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.input_maps import MAPS, InputMap
 from pymc_ext.variational.bernstein.latents import Latent, Normal, resolve_latent
+from pymc_ext.variational.bernstein.tails import TAILS, Tails
 
 T = TypeVar("T")
-TAILS = {"bounded": 0, "linear": 2, "quadratic": 4}  # slopes of each component
-QUADRATIC_START = 0.02  # curvature of a quadratic tail at the start, in units of y per x²
-TAIL_SHARE = 0.5  # share of the identity that the tails carry at the start
-ONE, SHUT = float(inverse_softplus(np.array(1.0))), -100.0  # softplus 1, and 4e-44
+SHUT = -100.0  # softplus 4e-44
 NARROWEST, WIDEST = 10, 32  # units of a hidden layer by the rule below
 
 
@@ -120,6 +118,11 @@ class FlowShape:
         return MAPS[self.input_map]
 
     @property
+    def tail(self) -> Tails:
+        """What ``tails`` names."""
+        return TAILS[str(self.tails)]
+
+    @property
     def law(self) -> Latent:
         """Law of the latent variables."""
         latent = self.map.law or self.latent
@@ -134,7 +137,7 @@ class FlowShape:
     @property
     def slopes(self) -> int:
         """Slopes and curvatures of each component's tails."""
-        return TAILS[str(self.tails)]
+        return self.tail.slopes
 
 
 def one_of(label: str, value: object, allowed: Sequence[object]) -> None:
@@ -167,11 +170,8 @@ class Layout:
     def initial(self, rng: np.random.Generator) -> dict[str, Array]:
         """Parameters at which the flow is close to the identity, by name."""
         shape = self.shape
-        slope = 1 - TAIL_SHARE if shape.slopes else 1.0
-        offset, increments = shape.map.identity(shape.order, slope)
-        slopes = [TAIL_SHARE, TAIL_SHARE, QUADRATIC_START, QUADRATIC_START][: shape.slopes]
-        tails = [float(inverse_softplus(np.array(slope))) for slope in slopes]
-        local = np.array([offset, *tails] + [0.0] * self.scaled)
+        offset, increments = shape.map.identity(shape.order, 1 - shape.tail.share)
+        local = np.array([offset, *_raw(shape.tail.start)] + [0.0] * self.scaled)
         values: dict[str, Array] = {}
         for k, network in enumerate(self.networks):
             repeat = (network.outputs, 1)
@@ -188,8 +188,7 @@ class Layout:
 
     def none(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """Parameters of the shapes of ``values`` at which a flow with tails is the identity."""
-        slopes = [ONE, ONE, SHUT, SHUT][: self.shape.slopes]
-        local = np.array([0.0, *slopes] + [0.0] * self.scaled)
+        local = np.array([0.0, *_raw(self.shape.tail.identity)] + [0.0] * self.scaled)
         made = {name: np.zeros_like(value) for name, value in values.items()}
         for k, network in enumerate(self.networks):
             made[f"b_raw_{k}"][...] = SHUT
@@ -197,7 +196,7 @@ class Layout:
                 made[f"b_local_{k}"].shape
             )
         if "alpha" in made:
-            made["alpha"][...] = ONE
+            made["alpha"][...] = _raw([1.0])
         return made
 
     def masks(self, values: Mapping[str, Array]) -> dict[str, Array]:
@@ -221,6 +220,11 @@ class Layout:
         """Parameters of network k without its number."""
         suffix = f"_{k}"
         return {n.removesuffix(suffix): v for n, v in values.items() if n.endswith(suffix)}
+
+
+def _raw(positive: Sequence[float]) -> list[float]:
+    """Numbers whose softplus these are; of zero, one whose softplus is next to nothing."""
+    return [float(inverse_softplus(np.array(x))) if x > 0 else SHUT for x in positive]
 
 
 def spans(values: Mapping[str, Array]) -> Iterator[tuple[str, slice, tuple[int, ...]]]:

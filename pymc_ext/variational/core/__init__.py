@@ -1,4 +1,4 @@
-"""What an algorithm is, and what it works with; nothing here loads PyMC.
+"""What an algorithm is, and what it works with; nothing here loads PyMC before a model has.
 
 - An :class:`~.algorithm.Algorithm` takes a density and gives a fitted q (:mod:`.posterior`) with
   its :mod:`.result`. It reports to a :mod:`.monitor`, counts by :mod:`.effort`, draws from

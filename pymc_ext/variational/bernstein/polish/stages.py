@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
@@ -37,6 +38,27 @@ class FlowFit:
         with np.errstate(all="ignore"):  # of a flow that ran away
             theta, log_q = self.flow.forward(z)
             return self.density.log_density(theta) - log_q
+
+    def below_base(self, z: Array, policy: Policy = POLICY) -> bool:
+        """Whether the flow's ELBO is below its base's by more than Monte Carlo error.
+
+        Parameters
+        ----------
+        z
+            Normals (N, K), the same for both: errors that they share cancel.
+        policy
+            How many standard errors count.
+        """
+        y = z[:, : self.flow.dimension]
+        theta, log_det = self.flow.base.forward(y)
+        with np.errstate(all="ignore"):
+            base_ratios = self.density.log_density(theta) + log_det - standard_normal_logp(y)
+        if not np.isfinite(base_ratios).all():
+            return False  # the base's ELBO is −∞
+        difference = self.log_ratios(z) - base_ratios
+        with np.errstate(invalid="ignore"):  # −∞ among them: then NaN, which is below
+            se = np.std(difference) / np.sqrt(len(difference))
+            return not np.mean(difference) >= -policy.standard_errors * se
 
     def values(self) -> list[Array]:
         """What polishing changes of the flow, copied."""
