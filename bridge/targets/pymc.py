@@ -28,6 +28,7 @@ from pymc_ext.models.minibatch import refuse_batches
 from pymc_ext.models.no_coordinates import refuse_simulators, refuse_wishart
 from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.models.unconstrain import flat_unconstrained, unconstrain_function
+from pymc_ext.numpy_graphs import run_by_numpy
 from pymc_ext.over_draws import over_draws
 
 if TYPE_CHECKING:
@@ -145,7 +146,8 @@ class PyMCTarget:
             for name, where, shape, _ in self.density.layout
         }
         batched = over_draws(outputs, values, self._theta.shape[0])
-        return pytensor.function([self._theta], batched, on_unused_input="ignore")
+        compiled = partial(pytensor.function, [self._theta], batched, on_unused_input="ignore")
+        return run_by_numpy(compiled) or compiled()
 
     def _outputs(self) -> list:
         derived = [v for v in self.model.deterministics if v.name not in self.leave_out]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -28,6 +29,7 @@ from pymc_ext.density.rows import (
     runs_in_jax,
 )
 from pymc_ext.maths.types import Array
+from pymc_ext.numpy_graphs import run_by_numpy
 from pymc_ext.over_draws import checked, has_scan, over_draws
 from pymc_ext.typed_graphs import gradients
 
@@ -72,6 +74,9 @@ class PyMCDensity(ModelGraph):
         value and score; as ``more_replacements`` and ``more_updates`` of ``pm.fit``.
     random_seed
         Of random numbers in the model's graph (``pm.Minibatch``).
+    interpreted
+        Whether NumPy may run the graph of a small model (:mod:`pymc_ext.numpy_graphs`) where no
+        mode was asked for; False for who calls it tens of thousands of times.
 
     Examples
     --------
@@ -93,18 +98,28 @@ class PyMCDensity(ModelGraph):
         replacements: Mapping[TensorVariable, TensorVariable] | None = None,
         updates: Mapping[TensorSharedVariable, TensorVariable] | None = None,
         random_seed: int | None = None,
+        interpreted: bool = True,
     ) -> None:
         super().__init__(model, variables, point, replacements, compile_kwargs, clock or Clock())
         self._updates, self._random_seed = dict(updates or {}), random_seed
         self.extras = [*([] if point is None else [point[1]]), *trained]
-        self._rows_seen = 0
+        self._rows_seen, self.interpreted = 0, interpreted
         self.rows_per_call = 1  # once compiled, as many as keep the widest array small
 
     def __getstate__(self) -> dict[str, object]:
         state = self.__dict__.copy()
-        for compiled in ("_both", "_value", "_products"):
+        for compiled in ("_both", "_value", "_products", "for_chains"):
             state.pop(compiled, None)  # compiled again on demand
         return state
+
+    @cached_property
+    def for_chains(self) -> PyMCDensity:
+        """The same log p̃ by PyTensor's compiler, for chains, which ask for one point a call."""
+        if not self.interpreted:
+            return self
+        other = copy.copy(self)
+        other.interpreted = False
+        return other
 
     # ---- numbers ---------------------------------------------------------------------------
 
@@ -144,12 +159,23 @@ class PyMCDensity(ModelGraph):
         self, inputs: list[TensorVariable], outputs: list[TensorVariable], stepping: bool
     ) -> Function:
         updates = self._updates if stepping else {}
+        by_numpy = None if updates or inputs[0].ndim < 2 else self._by_numpy(inputs, outputs)
+        if by_numpy is not None:
+            return by_numpy
         f = self.compile(inputs, outputs, updates=updates, random_seed=self._random_seed)
         if not updates:  # numba compiles at the first call: that is no part of a fit
             point = np.zeros((1, self.dimension) if inputs[0].ndim == 2 else self.dimension)
             with self.clock.compiling(), np.errstate(all="ignore"):
                 f(point, *(np.ones(1) for _ in inputs[1:]))
         return f
+
+    def _by_numpy(
+        self, inputs: list[TensorVariable], outputs: TensorVariable | list[TensorVariable]
+    ) -> Function | None:
+        """A function that needs no compiler, where it serves."""
+        if not self.interpreted or self.noisy or "mode" in self._compile_kwargs:
+            return None
+        return run_by_numpy(partial(self.compile, inputs, outputs))
 
     @cached_property
     def _both(self) -> RowFunction:
@@ -225,7 +251,9 @@ class PyMCDensity(ModelGraph):
                 many = over_draws(
                     [product], {direction: directions}, directions.shape[0], self.model.check_bounds
                 )[0]
-                return self.compile([self.theta, directions], many)
+                return self._by_numpy([self.theta, directions], many) or self.compile(
+                    [self.theta, directions], many
+                )
             except Warning:  # an error by the user's own filters
                 raise
             except Exception as error:  # Ops' own code, and code that their authors never compiled

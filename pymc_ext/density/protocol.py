@@ -27,7 +27,8 @@ class Density(Protocol):
     messages: a PyMC model names elements by its coords, a Stan program by its own indices from 1,
     all else by indices from 0), ``parents_first`` (whether no variable comes before one that its
     prior depends on, as in a PyMC model), ``hessian`` (θ (D,) -> (D, D), exact; else differences of
-    scores serve), ``clock`` (:class:`pymc_ext.density.counted.Clock`, seconds of compilation).
+    scores serve), ``clock`` (:class:`pymc_ext.density.counted.Clock`, seconds of compilation),
+    ``for_chains`` (the same density, where one point a call can be had for less).
     """
 
     @property

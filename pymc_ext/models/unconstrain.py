@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytensor
 from pytensor.graph.replace import clone_replace
 
 from pymc_ext.maths.types import Array
+from pymc_ext.numpy_graphs import run_by_numpy
 from pymc_ext.over_draws import over_draws
 
 if TYPE_CHECKING:
@@ -32,7 +34,9 @@ def unconstrain_function(model: pm.Model) -> Function:
     }
     rows = next(iter(batched.values())).shape[0]
     flat = [v.reshape((rows, -1)) for v in over_draws(values, batched, rows)]
-    return pytensor.function(list(batched.values()), flat, on_unused_input="ignore")
+    inputs_of_rows = list(batched.values())
+    compiled = partial(pytensor.function, inputs_of_rows, flat, on_unused_input="ignore")
+    return run_by_numpy(compiled) or compiled()
 
 
 def flat_unconstrained(names: tuple[str, ...], parts: list[Any]) -> Array:

@@ -99,7 +99,8 @@ def sample(
     ----------
     Hoffman, Sountsov, Dillon, Langmore, Tran & Vasudevan (2019), arXiv:1903.03704.
     """
-    begin, counted = time.perf_counter(), CountedDensity(density)
+    begin = time.perf_counter()
+    counted = CountedDensity(getattr(density, "for_chains", density))
     compiled = counted.clock.seconds
     rng = np.random.default_rng(seed)
     run = attempts.SamplingRun(counted, sampler, options or Sampling(), constrain, rng, fold)

@@ -3,9 +3,11 @@ r"""Bernstein flow variational inference: ``pm.fit(20_000, method=BernsteinVI())
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pymc as pm
 
+from pymc_ext.density.model import PyMCDensity
 from pymc_ext.variational.bernstein.algorithm import Bernstein, FittedFlow
 from pymc_ext.variational.bernstein.approximation import BernsteinApproximation
 from pymc_ext.variational.bernstein.group import BernsteinGroup
@@ -155,6 +157,8 @@ class BernsteinVI(StochasticVI):
             approximation=BernsteinApproximation,
             shape=shape,
         )
+        if isinstance(base, str) and base == "identity":  # thousands of steps; few on a fitted map
+            self.approx.use_density(partial(PyMCDensity, interpreted=False))
         if backend == "jax":
             from pymc_ext.variational.bernstein.training.jax_loop import JaxLoop
 

@@ -2,8 +2,11 @@ r"""Gaussian variational inference by the reparameterised Monte Carlo ELBO: the 
 
 from __future__ import annotations
 
+from functools import partial
+
 import pymc as pm
 
+from pymc_ext.density.model import PyMCDensity
 from pymc_ext.variational.core.steps import StepOptions
 from pymc_ext.variational.gaussian.monte_carlo import STEP, MonteCarlo
 from pymc_ext.variational.plugin.stochastic_vi import StochasticVI
@@ -49,3 +52,4 @@ class MonteCarloVI(StochasticVI):
         step = StepOptions(draws, learning_rate=learning_rate)
         algorithm = MonteCarlo(covariance, step=step)
         super().__init__(algorithm, model=model, start=start, random_seed=random_seed)
+        self.approx.use_density(partial(PyMCDensity, interpreted=False))  # thousands of steps

@@ -16,6 +16,7 @@ import pytensor.tensor as pt
 from pymc_ext.arviz_versions import add_group, add_variables
 from pymc_ext.density.counted import noise_of
 from pymc_ext.maths.types import Array
+from pymc_ext.numpy_graphs import run_by_numpy
 from pymc_ext.options import require_count, require_flag, require_memory
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.attributes import attributes_of, notes_of
@@ -284,8 +285,13 @@ class VectorisedApproximation(GraphApproximation):
         with self.building():
             rows = pt.matrix("rows", shape=(None, self.group.ddim))
             nodes = self._at_point(self.to_flat_input(asked))
-            f = self.compile([rows], self.over_draws(nodes, rows), on_unused_input="ignore")
-            return asked, f
+            several = self.over_draws(nodes, rows)
+
+            def compiled(**mode: object) -> Function:
+                return self.compile([rows], several, on_unused_input="ignore", **mode)
+
+            by_numpy = None if "mode" in self.compile_kwargs else run_by_numpy(compiled)
+            return asked, by_numpy or compiled()
 
     def _constrain(self, theta: Array) -> list[Array]:
         asked, f = self._constrained

@@ -1,0 +1,192 @@
+"""A graph run by NumPy, operation by operation: no compiler, for models that are done without one.
+
+A C compiler or numba take 2 to 30 CPU seconds for the log density of a new model and its score
+(``benchmarks/speed/first_answer.py``). The same graph, rewritten as ever, takes NumPy .1 to .5 ms a
+call and 2 to 10 times as long a draw: next to nothing for some thousand draws in calls of dozens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor import scalar
+from pytensor.compile.mode import Mode, get_default_mode
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.rewriting.basic import node_rewriter, out2in
+from pytensor.tensor import TensorVariable
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.random.op import RandomVariable
+
+from pymc_ext.pytensor_versions import NumbaLinker
+
+if TYPE_CHECKING:
+    from pytensor.compile import Function
+
+# What a fit of a small model asks for: draws, and how many a call.
+DRAWS, DRAWS_A_CALL = 5_000, 32
+
+# Seconds of an operation's call in Python, of a number by NumPy and by SciPy's special functions,
+# measured on the 30 models of `benchmarks.speed.kinds`; no choice depends on the machine at hand.
+CALL, NUMBER, SPECIAL, ROW = 6e-6, 3e-9, 3e-8, 2e-5
+
+# Seconds for these draws up to which NumPy is taken: a tenth of what the cheapest of those models
+# take to be compiled, so that ten times as many draws are as dear as compilation.
+SECONDS = 0.3
+
+LOOPS = ("Scan", "ScalarLoop")  # run step by step: a compiler pays
+AFTER_REWRITES = 48.9  # PyTensor joins elementwise operations at 49, which is left out
+
+
+def _several(fold: Callable[[Variable, Variable], Variable]) -> Callable[..., Variable]:
+    """Of a sum or a product of many, one of two after the other."""
+
+    def folded(*inputs: Variable) -> Variable:
+        made, *others = inputs
+        for x in others:
+            made = fold(made, x)
+        return made
+
+    return folded
+
+
+def _softplus(x: TensorVariable) -> TensorVariable:
+    return pt.maximum(x, _number(0.0, x)) + pt.log1p(pt.exp(-pt.abs(x)))
+
+
+def _log1mexp(x: TensorVariable) -> TensorVariable:
+    """log(1 − eˣ), x < 0 (Mächler 2012)."""
+    near = pt.gt(x, _number(-np.log(2.0), x))
+    return pt.switch(near, pt.log(-pt.expm1(x)), pt.log1p(-pt.exp(x)))
+
+
+def _second(shape: TensorVariable, x: TensorVariable) -> TensorVariable:
+    return pt.switch(_number(True, shape), x, shape)
+
+
+def _number(value: float | bool, x: TensorVariable) -> TensorVariable:
+    """A constant that needs no new axes beside x."""
+    return pt.constant(np.full((1,) * x.ndim, value))
+
+
+# Scalar operations that PyTensor has no NumPy function for, and calls number by number.
+IN_NUMPY: dict[str, Callable[..., Variable]] = {
+    "Add": _several(pt.add),
+    "Mul": _several(pt.mul),
+    "Softplus": _softplus,
+    "Log1mexp": _log1mexp,
+    "Clip": lambda x, low, high: pt.minimum(pt.maximum(x, low), high),
+    "Second": _second,
+}
+
+
+def _parts(node: Apply) -> Variable:
+    """What a composite of scalar operations is made of, each of arrays."""
+    inner = node.op.scalar_op.fgraph
+    outer = cast("TensorVariable", node.outputs[0])
+    made = dict(zip(inner.inputs, node.inputs, strict=True))
+    for own in inner.toposort():
+        inputs = [made[v] if v in made else _number(v.data, outer) for v in own.inputs]
+        made |= dict(zip(own.outputs, Elemwise(own.op).make_node(*inputs).outputs, strict=True))
+    return made[inner.outputs[0]]
+
+
+@node_rewriter([Elemwise])
+def _as_functions_of_arrays(graph: FunctionGraph, node: Apply) -> list[Variable] | bool:
+    if _is_function(node) or len(node.outputs) > 1:
+        return False
+    if isinstance(node.op.scalar_op, scalar.Composite):
+        return [_parts(node)]
+    make = IN_NUMPY.get(type(node.op.scalar_op).__name__)
+    if make is None:
+        return False
+    made = make(*node.inputs)
+    return [made] if made.type.dtype == node.outputs[0].type.dtype else False
+
+
+def _is_function(node: Apply) -> bool:
+    """Whether NumPy or SciPy have a function of arrays for an elementwise operation."""
+    spec = getattr(node.op.scalar_op, "nfunc_spec", None)
+    return spec is not None and spec[1] == len(node.inputs)
+
+
+def _compiles_c() -> bool:
+    """Whether PyTensor would compile C, as PyTensor 2 does; 3 takes numba."""
+    return not isinstance(get_default_mode().linker, NumbaLinker)
+
+
+def numpy_mode() -> Mode:
+    """All rewrites for stability and speed but those that are for compilers."""
+    mode = Mode(linker="py", optimizer="fast_run").excluding("fusion", "inplace_elemwise")
+    return cast("Mode", mode.register((out2in(_as_functions_of_arrays), AFTER_REWRITES)))
+
+
+def run_by_numpy(compiled: Callable[..., Function]) -> Function | None:
+    """A function of rows of which no compiler is needed; None where one pays.
+
+    Parameters
+    ----------
+    compiled
+        Makes the function, in the ``mode`` that it is given.
+    """
+    config = pytensor.config
+    if (config.mode, config.linker) != ("Mode", "auto"):
+        return None  # asked for by the user
+    try:
+        function = compiled(mode=numpy_mode())
+    except Warning:  # an error by the user's own filters
+        raise
+    except Exception:  # what has no NumPy code at all; a compiler's own error says more
+        return None
+    return function if serves(function) else None
+
+
+def serves(function: Function) -> bool:
+    """Whether NumPy does what a fit of a small model asks of it within `SECONDS`."""
+    graph = function.maker.fgraph
+    if not all(_in_numpy(node) for node in graph.apply_nodes):
+        return False
+    longest = max((max(shape, default=1) for shape in _known_shapes(graph)), default=1)
+    calls, seconds = DRAWS / DRAWS_A_CALL, 0.0
+    for node in graph.apply_nodes:
+        numbers = sum(_numbers(v, longest) for v in node.outputs)
+        seconds += calls * CALL + DRAWS * (numbers * _seconds_a_number(node) + _seconds_a_row(node))
+    return seconds <= SECONDS
+
+
+def _in_numpy(node: Apply) -> bool:
+    if isinstance(node.op, Elemwise):
+        return _is_function(node)
+    return not isinstance(node.op, RandomVariable) and type(node.op).__name__ not in LOOPS
+
+
+def _known_shapes(graph: FunctionGraph) -> Iterator[tuple[int, ...]]:
+    """Of the data, shared or constant, however little the graph declares."""
+    for v in graph.variables:
+        if isinstance(v, SharedVariable):
+            yield np.shape(v.get_value(borrow=True))
+        elif isinstance(v, Constant):
+            yield np.shape(v.data)
+
+
+def _numbers(variable: Variable, longest: int) -> float:
+    """Numbers for each draw; of unknown lengths the first is that of draws."""
+    shape = getattr(variable.type, "shape", ())
+    unknown = sum(n is None for n in shape)
+    return float(np.prod([n for n in shape if n is not None])) * (longest if unknown > 1 else 1)
+
+
+def _seconds_a_number(node: Apply) -> float:
+    special = isinstance(node.op, Elemwise) and node.op.scalar_op.nfunc_spec[0].startswith("scipy")
+    return SPECIAL if special else NUMBER
+
+
+def _seconds_a_row(node: Apply) -> float:
+    """Of an operation on matrices, one after the other: in C it takes the same."""
+    return 0.0 if _compiles_c() or not isinstance(node.op, Blockwise) else ROW
