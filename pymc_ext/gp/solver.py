@@ -37,7 +37,7 @@ RESTART, RESTARTS = 100, 20
 # Where rounding keeps it above that: residual accepted (a choice: ten times either way solves the
 # same), and that relative to terms which cancel in the right side, thousands of roundings of a
 # double: of counts of some hundreds under a prior variance of 25 so little is left of them that
-# the first is out of reach, and the gradient right to seven digits
+# the first is out of reach, and the gradient right to five to seven digits
 ADJOINT_TOLERANCE, ADJOINT_ROUNDING = 1e-7, 1e-12
 
 
