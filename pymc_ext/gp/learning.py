@@ -106,13 +106,15 @@ def fit_hyperparameters(
         end of the support, it is ±12 on the unconstrained scale. Bounds that hold at the end are
         reported. Where a support depends on other hyperparameters, these are as at the start.
     max_iterations
-        Of L-BFGS, or pairs of E- and M-steps.
+        Of L-BFGS, or pairs of E- and M-steps. A choice: six fits of two hyperparameters took 18
+        and 71 at most.
     e_steps, m_steps, learning_rate, tolerance
-        Of the alternation; ``tolerance``: relative change of every unconstrained hyperparameter
-        over one iteration at which it stops as converged.
+        Of the alternation, the first three as Li, John & Solin's; ``tolerance``: relative change of
+        every unconstrained hyperparameter over one iteration at which it stops as converged (a
+        choice: six fits end 2e-6 nats below the maximum, with ten times as much 2e-4).
 
     batch_size, random_seed
-        Of ``"minibatch"``: rows of a batch, seed of their order.
+        Of ``"minibatch"``: rows of a batch (a choice, no measurement), seed of their order.
     progressbar
         Whether to show iterations and −objective.
 

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import logsumexp
 
+from pymc_ext.gp.covariance import ASYMMETRY
 from pymc_ext.gp.likelihoods.likelihood import Likelihood, Parameters
 from pymc_ext.seeds import check_seed
 
+INDEFINITE = 1e-8  # of the largest eigenvalue: rounding leaves n 2e-16 of it below 0
 MAX_SHRINKS = 200  # of a bracket that halves on average: 2π 2⁻²⁰⁰ is below any rounding
 LogLikelihood = Callable[[np.ndarray], np.ndarray]
 
@@ -117,7 +119,7 @@ def annealed_evidence(
         Factorising likelihood of one latent, observations (n,), its parameters (P,) in the order
         of ``likelihood.names``.
     steps, chains
-        T and the number of independent repetitions.
+        T and the number of independent repetitions; the defaults are Li, John & Solin's.
     random_seed
         Seed.
 
@@ -268,9 +270,9 @@ def _checked(
 def prior_root(K: np.ndarray) -> np.ndarray:
     """A with A Aᵀ = K, by eigenvalues as K may be singular."""
     K = np.asarray(K, dtype=float)
-    if not (np.isfinite(K).all() and np.allclose(K, K.T, rtol=1e-8, atol=1e-8)):
+    if not (np.isfinite(K).all() and np.allclose(K, K.T, rtol=ASYMMETRY, atol=ASYMMETRY)):
         raise ValueError("K must be finite and symmetric: check the covariance function")
     values, vectors = np.linalg.eigh(K)
-    if values[0] < -1e-8 * values[-1]:
+    if values[0] < -INDEFINITE * values[-1]:
         raise ValueError(f"K is not positive definite: smallest eigenvalue {values[0]:.3g}")
     return vectors * np.sqrt(np.maximum(values, 0.0))

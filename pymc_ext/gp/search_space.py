@@ -9,6 +9,9 @@ import numpy as np
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.points import ModelVariable, Point, refuse_unknown
 
+# Distance on the unconstrained scale that counts as none, besides NumPy's 1e-5 of the bound: a
+# choice, as the search itself clips to its bounds
+AT_BOUND = 1e-6
 DEFAULT_BOUND = 12.0  # e^±12, 6e-6 to 2e5, for a log-transformed hyperparameter (a choice)
 
 
@@ -114,5 +117,5 @@ def _falls(
 def active_bounds(graph: HyperparameterGraph, theta: np.ndarray, box: np.ndarray) -> list[str]:
     """Unconstrained names of the hyperparameters at a bound."""
     names = [n for n in graph.names for _ in range(graph.start_point[n].size)]
-    at = np.isclose(theta, box[0], atol=1e-6) | np.isclose(theta, box[1], atol=1e-6)
+    at = np.isclose(theta, box, atol=AT_BOUND).any(axis=0)
     return sorted({name for name, hit in zip(names, at, strict=True) if hit})

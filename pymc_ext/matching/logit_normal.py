@@ -93,7 +93,7 @@ def _probit_start(a: np.ndarray, b: np.ndarray, method: str) -> tuple[np.ndarray
         variance = (1 / s + np.sqrt(1 / s**2 + 4 * PROBIT_SCALE)) / (2 * s)
     else:
         slope = a / (a + b) * b / (a + b + 1)
-        variance = np.maximum((height / slope) ** 2 - PROBIT_SCALE, 0.1)
+        variance = np.maximum((height / slope) ** 2 - PROBIT_SCALE, 0.1)  # > 0: a start
     return quantile * np.sqrt(1 + PROBIT_SCALE / variance), 0.5 * np.log(variance)
 
 

@@ -12,7 +12,7 @@ from pymc_ext.gp.likelihoods.likelihood import Expectations, Likelihood, Paramet
 from pymc_ext.matching.predict import normal_draws
 from pymc_ext.matching.targets import check_labels, check_n_classes, class_sites
 
-BLOCK = 4_000_000  # numbers held at once
+BLOCK = 4_000_000  # numbers held at once: 32 MB
 
 
 class Categorical(Likelihood):
@@ -29,6 +29,8 @@ class Categorical(Likelihood):
         K ≥ 2.
     n_draws
         Draws of the Gaussian expectations (half Sobol points, half mirrored), a power of two >= 4.
+        The default is a choice: of four problems (3 to 10 classes, n = 60 to 120) means are within
+        .02 sd, probabilities .003 and ELBOs .7 nats of those with 8,192; with 512 .02, .003, .4.
 
     Examples
     --------

@@ -20,7 +20,9 @@ from pymc_ext.gp.likelihoods.tilted import TiltedDensity
 from pymc_ext.gp.quadrature import gaussian_nodes
 
 Parameters = np.ndarray  # (P,), constrained
-SMALLEST = 1e-20  # variance, in squared widths of p(y|f), in place of 0
+# Variance, in squared widths of p(y|f), in place of 0: a sd far above a mean's last digit and far
+# below what is seen. Ten times either way moves log Z by 9e-13; at 1e-12 it is off by 2e-9
+SMALLEST = 1e-20
 
 
 class Expectations(NamedTuple):

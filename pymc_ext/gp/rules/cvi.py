@@ -24,9 +24,17 @@ from pymc_ext.gp.rules.rule import (
 )
 from pymc_ext.gp.sites import GaussianSites
 
+# Counts below are of 34 problems (n = 30 to 200): six likelihoods, prior variances of 1 to 1e6
 SMALLEST_STEP = 1e-4  # a choice: ten times either way solves the same
-FLAT = 1e-9  # changes of the ELBO, relative or an observation, that may be quadrature error
-ROUNDING = 1e-5  # a residual below it where no step raises the ELBO is rounding, not a failure
+# Of a step after one that raised the ELBO. A choice: 1.25 and 3 solve the same by 12 and 38 % fewer
+# updates, which most of all the priors of variance 1e4 and more take
+GROWTH = 1.5
+# Changes of the ELBO, relative or an observation, that may be quadrature error. A choice: ten and a
+# hundred times either way solve the same, their means within .006 sd
+FLAT = 1e-9
+# A residual below it where no step raises the ELBO is rounding, not a failure: 5e-6 is left with
+# counts under a prior variance of 1e8. Ten times either way solves the same, means within .003 sd
+ROUNDING = 1e-5
 
 State = tuple[GaussianSites, Posterior, GaussianSites]  # sites, what they make, their full update
 
@@ -39,12 +47,15 @@ class CVI(Rule):
     ----------
     rho
         Step ρ of `px.gp.fit_hyperparameters`' E-steps, in (0, 1]. Where the fixed point itself is
-        wanted (in the model's evidence), steps adapt between ρ and 1: the limit is the same.
+        wanted (in the model's evidence), steps adapt between ρ and 1: the limit is the same. The
+        default is Li, John & Solin's.
     tolerance
         Largest change of a natural parameter by one more full update, relative above 1. Where
-        rounding hides it (prior variances of 1e5 and more), 1e-5 is enough.
+        rounding hides it (prior variances of 1e5 and more), 1e-5 is enough. The default is a
+        choice: means are within 1e-8 sd of those at 1e-11, with 1e-8 within 1e-7.
     max_iterations
-        Updates before `ConvergenceError`.
+        Updates before `ConvergenceError`. A choice: 590 are the most of 34 problems, 1,500 with
+        the labels of a probit under a prior variance of 1e8.
 
     References
     ----------
@@ -109,7 +120,7 @@ class CVI(Rule):
             if better:
                 sites, post, target, bound = proposal, new, new_target, new_bound
                 residual = sites.distance(target)
-                step = min(1.0, 1.5 * step)
+                step = min(1.0, GROWTH * step)
             elif history.used:
                 history.clear()
             else:

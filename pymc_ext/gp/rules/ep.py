@@ -21,7 +21,10 @@ from pymc_ext.gp.sites import GaussianSites
 
 SMALLEST_STEP = 1e-3  # a choice: half and twice fail on the same one of 24 problems, with outliers
 PATIENCE = 10  # updates without progress before the step is halved (a choice: so do 5 and 20)
-ROUNDING = 1e-6  # a residual below it that no longer falls is rounding, not a failure
+PROGRESS = 0.99  # share of the best residual that counts as fallen (a choice: .9 to 1 do the same)
+# A residual below it that no longer falls is rounding, not a failure: 1e-7 of Poisson counts under
+# a prior variance of 1e8, 8e-7 of negative binomial ones under 1e10
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -35,12 +38,16 @@ class EP(Rule):
     damping
         Share of the old site kept by a plain update, in [0, 1). It grows by itself where the
         updates do not contract, and where a cavity would lose its variance. Updates extrapolated
-        from earlier ones (Anderson) are taken where they come nearer to the fixed point.
+        from earlier ones (Anderson) are taken where they come nearer to the fixed point. The
+        default is a choice: 0, .1 and .4 solve the same 33 of 34 problems by 1 % more, 2 % fewer
+        and 6 % more updates.
     tolerance
         Largest change of a natural parameter by one more undamped update, relative above 1. Where
-        rounding hides it (it does not fall for ten updates), 1e-6 is enough.
+        rounding hides it (it does not fall for ten updates), 1e-6 is enough. The default is a
+        choice: means are within 3e-7 sd of those at 1e-11, with 1e-8 within 2e-6.
     max_iterations
-        Updates of all sites before `ConvergenceError`.
+        Updates of all sites before `ConvergenceError`. A choice: of 34 problems the 33 solved take
+        37 at most.
 
     Notes
     -----
@@ -120,7 +127,7 @@ class EP(Rule):
                 continue
             sites, post, target = proposal, new, new_target
             residual = sites.distance(target)
-            stale = 0 if residual < 0.99 * best else stale + 1
+            stale = 0 if residual < PROGRESS * best else stale + 1
             best = min(best, residual)
             if stale >= PATIENCE and residual < ROUNDING:
                 break

@@ -28,6 +28,7 @@ from pymc_ext.gp.sites import GaussianSites
 
 # Counts below are of 24 problems (n = 60): six likelihoods, prior variances of 1.7 and 51
 HALVINGS = 30  # of a step, to 1e-9 of it; 10 do there
+SLACK = 1e-13  # relative, a row: some hundred roundings (a choice: 1e-15 and 1e-11 do the same)
 CONTRACTION = 0.2  # of steps with an old factor; half and twice take 261 and 246 new ones for 255
 # Noise variances of the first posteriors of several searches. A choice: of four Student-t problems
 # the third finds a higher mode in one, six ratios a higher one yet in the same
@@ -42,9 +43,11 @@ class Laplace(Rule):
     ----------
     tolerance
         Largest last Newton step of any latent, relative above 1 (its square for steps with an old
-        factor); one more follows it, so that the error left is about its square.
+        factor); one more follows it, so that the error left is about its square. The default is a
+        choice: evidences are within 4e-9 of those at 1e-7, with 1e-3 within 2e-6.
     max_iterations
-        Newton steps before `ConvergenceError`.
+        Newton steps before `ConvergenceError`. A choice: 69 are the most of 34 problems, over three
+        searches for a Student-t.
 
     Notes
     -----
@@ -214,7 +217,7 @@ def _psi(
 
 def _slack(best: float, y: np.ndarray) -> float:
     """Rounding error of Ψ."""
-    return 1e-13 * (1 + abs(best)) * len(y)
+    return SLACK * (1 + abs(best)) * len(y)
 
 
 def _newton_target(prior: Prior, f: np.ndarray, d1: np.ndarray, d2: np.ndarray) -> Posterior:

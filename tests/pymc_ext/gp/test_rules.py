@@ -346,6 +346,26 @@ def test_variational_search_for_counts_under_wide_priors(rate: float, variance: 
     assert energy.value - 0.5 < found.value < energy.value
 
 
+def test_implicit_gradients_of_which_little_is_left() -> None:
+    """Large counts: the right side of the sites' system is rounding of terms a million times it."""
+    x = np.linspace(-3, 3, 80)
+    y = np.random.default_rng(0).poisson(np.exp(6 + np.sin(2 * x))).astype(float)
+
+    def solved(log_variance: float) -> tuple[Solver, tuple]:
+        K = covariance(x[:, None], x[:, None], np.exp(log_variance))
+        return Solver(px.gp.Poisson(), px.gp.CVI(tolerance=1e-11), "ep"), (y, [], (0 * x, K))
+
+    def value(log_variance: float) -> float:
+        solver, (y, phi, inputs) = solved(log_variance)
+        return solver.solve(y, np.array(phi), inputs).value
+
+    at, h = np.log(100.0), 1e-3
+    solver, (y, phi, inputs) = solved(at)
+    by_K = solver.gradient(y, np.array(phi), inputs)[2]
+    difference = (value(at + h) - value(at - h)) / (2 * h)
+    assert np.sum(by_K * inputs[1]) == pytest.approx(difference, rel=1e-6)
+
+
 def test_evidence_beyond_numbers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     X, m, K = prior(6)
     likelihood, phi, y = observations("probit", X)
