@@ -133,6 +133,12 @@ class WarmNUTS:
     >>> run = WarmNUTS(options=Sampling(ess=1000))
     >>> method = bridge.Method("warm-nuts-1000", "more draws", "pymc", run, sampler=True)
     >>> bridge.compare(["eight_schools"], methods=[method], seeds=[1], out="exact")
+
+    On a program of your own, without a comparison, unconstrained draws (4, N, D) and the verdict:
+
+    >>> from bridge.methods.problems import as_problem
+    >>> fit = WarmNUTS()(as_problem(program, data), 0, seed=1)
+    >>> fit.theta.shape, fit.info["verdict"]
     """
 
     algorithm: Algorithm | Made = field(default_factory=default_approximation)
