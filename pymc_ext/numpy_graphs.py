@@ -19,11 +19,13 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
+from pytensor.link.basic import PerformLinker
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.op import RandomVariable
 
+from pymc_ext.maths.types import Array
 from pymc_ext.pytensor_versions import NumbaLinker
 
 if TYPE_CHECKING:
@@ -145,6 +147,18 @@ def run_by_numpy(compiled: Callable[..., Function]) -> Function | None:
     except Exception:  # what has no NumPy code at all; a compiler's own error says more
         return None
     return function if serves(function) else None
+
+
+def quietly(function: Function) -> Callable[..., list[Array]]:
+    """``function`` as compiled code is: silent where NumPy would warn, of ∞ − ∞ in a sum, say."""
+    if not isinstance(function.maker.linker, PerformLinker):
+        return function
+
+    def quiet(*inputs: Array) -> list[Array]:
+        with np.errstate(all="ignore"):
+            return function(*inputs)
+
+    return quiet
 
 
 def serves(function: Function) -> bool:

@@ -32,6 +32,7 @@ from stan_models.results import Draws, given, posterior_groups
 from stan_models.runs import (
     CmdStanRun,
     Inits,
+    check_inits,
     cmdstan_run,
     density_of,
     positive,
@@ -112,6 +113,7 @@ def advi(
     positive(draws=draws)
     seed = random_seed_or_new(random_seed)
     density = density_of(program, data)
+    check_inits(inits, density)
     asked = draws_to_ask(density, draws, covariance)
     adaptation = {"adapt_iter": adapt_iter} if eta is None else {"adapt_engaged": False}
     settings = given(
@@ -214,6 +216,7 @@ def laplace(
     positive(draws=draws)
     seed = random_seed_or_new(random_seed)
     density = density_of(program, data)
+    check_inits(inits, density)
     asked = draws_to_ask(density, draws, "full")
     settings = given(algorithm=algorithm, iter=iter, inits=inits)
     with cmdstan_run(program, "Laplace approximation") as run:

@@ -246,7 +246,10 @@ def _library(density: StanDensity) -> tuple[ctypes.CDLL, ctypes.c_void_p]:
 
 
 def _vector(name: str, value: ArrayLike, dimension: int) -> Array:
-    found = np.ascontiguousarray(value, dtype=float)
+    try:
+        found = np.ascontiguousarray(value, dtype=float)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name} must be {dimension} finite numbers, got {value!r}") from error
     if found.shape != (dimension,) or not np.isfinite(found).all():
         raise ValueError(
             f"{name} must be {dimension} finite numbers, got shape {found.shape}: {found}"

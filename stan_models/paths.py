@@ -12,7 +12,14 @@ from stan_models.gaussian import gaussian_of
 from stan_models.inference_data import ArvizData
 from stan_models.program import StanProgram
 from stan_models.results import Draws, given
-from stan_models.runs import Inits, cmdstan_run, density_of, positive, random_seed_or_new
+from stan_models.runs import (
+    Inits,
+    check_inits,
+    cmdstan_run,
+    density_of,
+    positive,
+    random_seed_or_new,
+)
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +82,7 @@ def pathfinder(
     positive(num_paths=num_paths, draws=draws, num_elbo_draws=num_elbo_draws)
     seed = random_seed_or_new(random_seed)
     density = density_of(program, data)
+    check_inits(inits, density)
     settings = given(num_paths=num_paths, num_elbo_draws=num_elbo_draws,
                      history_size=history_size, max_lbfgs_iters=max_lbfgs_iters,
                      inits=inits)  # fmt: skip

@@ -42,6 +42,7 @@ class CmdStanRun:
 
     def call(self, method: str, **arguments: object) -> Any:
         """Result of a method of the CmdStanModel, a class for each; keeps the wall time."""
+        _check_timeout(arguments.get("timeout"))
         start = time.perf_counter()
         try:
             return getattr(self.model, method)(
@@ -124,6 +125,29 @@ def random_seed_or_new(random_seed: int | None) -> int:
     if not 0 <= random_seed < 2**32:
         raise ValueError(f"{allowed}, got {random_seed}: give one in this range")
     return int(random_seed)
+
+
+def _check_timeout(timeout: object) -> None:
+    """ValueError unless a time limit is None or seconds above 0."""
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout > 0:
+        raise ValueError(f"timeout must be seconds above 0, or None for no limit, got {timeout!r}")
+
+
+def check_inits(inits: object, density: StanDensity) -> None:
+    """ValueError where values are given for names that are no parameters of the program.
+
+    Stan starts the parameters that a mapping leaves out at random, and says nothing of the rest.
+    """
+    given = inits if isinstance(inits, list | tuple) else [inits]
+    names = [name for one in given if isinstance(one, Mapping) for name in one]
+    unknown = [name for name in dict.fromkeys(names) if name not in density.parameter_names]
+    if unknown:
+        raise ValueError(
+            f"inits must name parameters of the program ({', '.join(density.parameter_names)}), "
+            f"got {', '.join(map(repr, unknown))}"
+        )
 
 
 def positive(**counts: int) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 
+import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
@@ -11,7 +13,14 @@ from stan_models.density import Data
 from stan_models.inference_data import ArvizData, make_inference_data, unconstrained, variables
 from stan_models.program import StanProgram
 from stan_models.results import Draws, given, posterior_groups
-from stan_models.runs import Inits, cmdstan_run, density_of, positive, random_seed_or_new
+from stan_models.runs import (
+    Inits,
+    check_inits,
+    cmdstan_run,
+    density_of,
+    positive,
+    random_seed_or_new,
+)
 
 ARVIZ_NAMES = {
     "accept_stat__": "acceptance_rate",
@@ -77,7 +86,8 @@ def nuts(
     StanRunError
         The sampler failed or was killed; nothing is kept.
     ValueError
-        A number is out of range, or ``metric`` neither a name nor a file.
+        A number is out of range, ``inits`` name what is no parameter, or ``metric`` is neither a
+        name nor a file of a positive definite matrix.
 
     Examples
     --------
@@ -95,6 +105,9 @@ def nuts(
         )
     seed = random_seed_or_new(random_seed)
     density = density_of(program, data)
+    check_inits(inits, density)
+    if metric not in METRICS:
+        _check_metric(metric, density.dimension)
     settings = given(
         chains=chains, iter_warmup=warmup, iter_sampling=draws, adapt_delta=adapt_delta,
         max_treedepth=max_treedepth, metric=metric, inits=inits,
@@ -118,6 +131,29 @@ def nuts(
     )
     groups["warmup_sample_stats"] = _sample_stats(warm)
     return make_inference_data(groups)
+
+
+def _check_metric(path: str, dimension: int) -> None:
+    """ValueError unless a file holds a positive definite metric, which Stan alone does not say."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = np.array(json.load(file)["inv_metric"], dtype=float)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f'metric must be a JSON file with "inv_metric", numbers (D,) or (D, D), got {path!r} '
+            f"({type(error).__name__}: {error})"
+        ) from error
+    full = found if found.ndim == 2 else np.diag(found) if found.ndim == 1 else np.empty((0, 0))
+    if full.shape != (dimension, dimension):
+        raise ValueError(
+            f"the inverse metric of {path!r} must have shape ({dimension},) or "
+            f"({dimension}, {dimension}), got {found.shape}"
+        )
+    if not (np.allclose(full, full.T) and np.linalg.eigvalsh(full).min() > 0):
+        raise ValueError(
+            f"the inverse metric of {path!r} must be symmetric and positive definite: give a "
+            "covariance of the unconstrained parameters"
+        )
 
 
 def _sample_stats(draws: Draws) -> xr.Dataset:

@@ -203,7 +203,7 @@ def as_problem(
     | os.PathLike[str]
     | GivenProblem
     | None,
-    data: Data,
+    data: Data = None,
 ) -> GivenProblem:
     """The problem of a model (None: PyMC's of the context), of a Stan program, or of a density.
 

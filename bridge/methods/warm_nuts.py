@@ -133,6 +133,14 @@ class WarmNUTS:
     >>> run = WarmNUTS(options=Sampling(ess=1000))
     >>> method = bridge.Method("warm-nuts-1000", "more draws", "pymc", run, sampler=True)
     >>> bridge.compare(["eight_schools"], methods=[method], seeds=[1], out="exact")
+
+    On a model of your own, without a comparison, or on ``as_problem(program, data)`` of a Stan
+    program; draws are unconstrained, (chains, N, D):
+
+    >>> from bridge.methods.problems import as_problem
+    >>> fit = WarmNUTS()(as_problem(model), 0, seed=1)
+    >>> fit.info["verdict"]
+    'trusted'
     """
 
     algorithm: Algorithm | Made = field(default_factory=default_approximation)

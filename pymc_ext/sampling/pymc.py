@@ -23,6 +23,7 @@ from pymc_ext.sampling.prediction import nuts_gradients
 from pymc_ext.sampling.progress import at_work, now
 from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
+from pymc_ext.sampling.run import require_sampler
 from pymc_ext.sampling.run import sample as sample_density
 from pymc_ext.sampling.starts import MOST_IN_MODES
 from pymc_ext.sampling.tails import with_tails
@@ -79,7 +80,7 @@ def sample(
     target_accept
         Acceptance rate that step sizes are adapted to.
     extra_starts
-        (M, D), unconstrained: more chains from there, such as other basins.
+        (M, D), or one (D,), unconstrained: more chains from there, such as other basins.
     search
         Whether to look for modes outside q first, for some hundred to some thousand gradients.
     sampler
@@ -171,11 +172,8 @@ def _check(
     asked = (kwargs.get(group, False) for group in ("log_likelihood", "log_prior"))
     check_log_names(approx.model, *asked)
     require_flag("search", search)
-    if sampler is not None and not callable(getattr(sampler, "chain", None)):
-        raise TypeError(
-            f"sampler must make chains, as pymc_ext.sampling.nutpie.NutpieNUTS() does, got "
-            f"{sampler!r}: give one, or leave it out"
-        )
+    if sampler is not None:
+        require_sampler(sampler)
 
 
 def coordinates_of(q: Posterior, random_seed: int | None = None) -> TransportMap:

@@ -81,7 +81,10 @@ def sample(
     Raises
     ------
     DensityError
-        The dimensions do not fit, or log p̃ is not finite where a chain is to start.
+        The dimensions do not fit, ``transport`` is no q with a pullback, or log p̃ is not finite
+        where a chain is to start.
+    TypeError
+        ``sampler`` makes no chains.
     BudgetSpentError
         Nothing was drawn within the budget.
 
@@ -99,6 +102,7 @@ def sample(
     ----------
     Hoffman, Sountsov, Dillon, Langmore, Tran & Vasudevan (2019), arXiv:1903.03704.
     """
+    require_sampler(sampler)
     begin = time.perf_counter()
     counted = CountedDensity(getattr(density, "for_chains", density))
     compiled = counted.clock.seconds
@@ -115,12 +119,21 @@ def sample(
     return _answer(run, chains, why, seconds, compile_seconds, seed)
 
 
+def require_sampler(sampler: object) -> None:
+    """TypeError unless it makes chains."""
+    if not callable(getattr(sampler, "chain", None)):
+        raise TypeError(
+            "sampler must make chains, as pymc_ext.sampling.nutpie.NutpieNUTS() does, got "
+            f"{sampler!r}: give one, or leave it out"
+        )
+
+
 def _attempts(
     run: attempts.SamplingRun, transport: TransportMap | None, extra: Array | None, fall_back: bool
 ) -> tuple[Chains, str]:
     """In the map's coordinates if they serve, else in θ: the chains, and why they ended."""
     if transport is not None:
-        require_law(transport)
+        require_law(transport, run.density.dimension)
     extra, extra_in_map = own_starts(run.density, extra, transport)
     starts, scale, condemned = None, None, None
     if transport is not None:

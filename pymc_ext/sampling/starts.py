@@ -13,15 +13,30 @@ from pymc_ext.maths.types import Array
 # of log p̃ cost less than the first block of gradients.
 WEIGHED = 1000
 
+MEMBERS = ("dimension", "latent_dimension", "forward", "pullback")  # of what serves as coordinates
+
 # Most starts in modes outside q, the heaviest: a density in steps has dozens.
 MOST_IN_MODES = 8
 
 
-def require_law(transport: TransportMap) -> None:
-    """DensityError unless q has a finite density where its latents are zero.
+def require_law(transport: TransportMap, dimension: int) -> None:
+    """DensityError unless q serves as coordinates and has a finite density where they are zero.
 
     A Gaussian whose covariance is singular or holds NaN has none.
     """
+    lacking = [name for name in MEMBERS if not hasattr(transport, name)]
+    if lacking:
+        raise DensityError(
+            "coordinates must be those of a fitted q, got a "
+            f"{type(transport).__name__} without {', '.join(lacking)}: give another q, or none "
+            "(None)"
+        )
+    sizes = (transport.dimension, transport.latent_dimension)
+    if sizes != (dimension, dimension):
+        raise DensityError(
+            f"coordinates must have {dimension} dimensions, as log p̃ has, and as many normals "
+            f"behind them, got a {type(transport).__name__} with {sizes[0]} and {sizes[1]}"
+        )
     with np.errstate(all="ignore"):
         theta, log_q = transport.forward(np.zeros((1, transport.latent_dimension)))
     if not (np.isfinite(theta).all() and np.isfinite(log_q).all()):

@@ -123,6 +123,14 @@ def test_many_numbers_loops_and_modes_of_the_users_are_left_to_the_compiler(monk
         assert run_by_numpy(compiled_with()) is None
 
 
+def test_numpy_is_as_silent_as_a_compiler():
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=2)
+        pm.Potential("p", pm.math.sum(pt.exp(x) * np.array([1.0, -1.0])))
+    lp, score = PyMCDensity(model).log_density_gradient(np.full((1, 2), 800.0))  # warnings: errors
+    assert not np.isfinite(lp[0]) and not np.isfinite(score).all()
+
+
 def test_a_mode_that_is_asked_for_is_taken(monkeypatch):
     with pm.Model() as model:
         groups()

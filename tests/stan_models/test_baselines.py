@@ -294,6 +294,35 @@ def test_wrong_settings(gaussian):
         laplace(gaussian, gaussian_data(), draws=10**9)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_time_limit_of_no_time_is_refused(gaussian, method):
+    for limit in (0, -1.0, "60", True):
+        with pytest.raises(ValueError, match=f"timeout must be seconds above 0, .* got {limit!r}"):
+            method(gaussian, gaussian_data(), timeout=limit)
+
+
+@pytest.mark.parametrize("method", [nuts, laplace, pathfinder])
+def test_starts_of_what_is_no_parameter_are_refused(gaussian, method):
+    with pytest.raises(ValueError, match=r"inits must name parameters .*\(x\), got 'xx'"):
+        method(gaussian, gaussian_data(), inits={"xx": np.zeros(3)})
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ([[1, 2, 0], [2, 1, 0], [0, 0, 1]], "symmetric and positive definite"),
+        ([1, -1, 1], "symmetric and positive definite"),
+        ([1, 1], r"shape \(3,\) or \(3, 3\), got \(2,\)"),
+        ("a", '"inv_metric", numbers'),
+    ],
+)
+def test_a_metric_that_is_none_is_refused(gaussian, tmp_path, written, words):
+    file = tmp_path / "metric.json"
+    file.write_text(json.dumps({"inv_metric": written}))
+    with pytest.raises(ValueError, match=words):
+        nuts(gaussian, gaussian_data(), metric=str(file))
+
+
 @pytest.mark.parametrize("rate", [np.inf, 0.0, np.nan])
 def test_draws_that_lost_their_point_are_refused(program, rate):
     """exp(θ) overflowed or underflowed: θ cannot be had back, so no density is made up for it."""

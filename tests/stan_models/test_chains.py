@@ -262,6 +262,7 @@ def test_an_improper_density_is_stans_own_error(gaussian: Callable[..., StanDens
         ({"max_depth": 0}, "max_depth must be an integer >= 1"),
         ({"inverse_metric": np.ones(5)}, "needs adapt_metric=True"),
         ({"inverse_metric": -np.ones(5), "adapt_metric": True}, "must be positive"),
+        ({"inverse_metric": "a", "adapt_metric": True}, "must be 5 finite numbers, got 'a'"),
         ({"coordinates": Coordinates(np.zeros(2), np.eye(2))}, "must have 5 dimensions, got 2"),
     ],
 )

@@ -266,6 +266,31 @@ def test_coordinates_of_no_law_are_refused(root):
         sample(TARGET, Gaussian(np.zeros(2), root), Puppeteer(), seed=1)
 
 
+class NoPullback:
+    dimension = latent_dimension = 2
+
+    def forward(self, z):
+        return z, -0.5 * (z**2).sum(1)
+
+
+@pytest.mark.parametrize(
+    ("transport", "words"),
+    [
+        (NoPullback(), "a NoPullback without pullback: give another q"),
+        (3, "a int without dimension, latent_dimension, forward, pullback"),
+        (DiagonalGaussian(np.zeros(3), np.ones(3)), "2 dimensions, .* with 3 and 3"),
+    ],
+)
+def test_what_serves_as_no_coordinates_is_refused(transport, words):
+    with pytest.raises(DensityError, match=words):
+        sample(TARGET, transport, Puppeteer(), seed=1)
+
+
+def test_a_sampler_makes_chains():
+    with pytest.raises(TypeError, match=r"sampler must make chains, .* got 'nutpie': give one"):
+        sample(TARGET, UNIT, "nutpie", seed=1)
+
+
 # ---- refusals, words -----------------------------------------------------------------------
 
 
