@@ -12,6 +12,7 @@ from pytensor.link.numba.dispatch.basic import get_numba_type, register_funcify_
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.scan.op import Scan
 from pytensor.tensor.basic import Alloc, Join, MakeVector
+from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.einsum import Einsum
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.rewriting.basic import register_specialize
@@ -27,6 +28,7 @@ else:  # PyTensor 2
 
 __all__ = [
     "Alloc",
+    "Blockwise",
     "Einsum",
     "Join",
     "MakeVector",

@@ -28,8 +28,8 @@ from pymc_ext.models.minibatch import refuse_batches
 from pymc_ext.models.no_coordinates import refuse_simulators, refuse_wishart
 from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.models.unconstrain import flat_unconstrained, unconstrain_function
-from pymc_ext.numpy_graphs import run_by_numpy
 from pymc_ext.over_draws import over_draws
+from pymc_ext.pytensor_modes import run_by_numpy
 
 if TYPE_CHECKING:
     from pytensor.compile import Function

@@ -13,7 +13,6 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorVariable
 
 import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before it compiles
-from pymc_ext.batched_determinants import mode_for
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.layout import labelled, layout_of, pieces
 from pymc_ext.density.protocol import element_names
@@ -22,6 +21,7 @@ from pymc_ext.models.minibatch import of_batches
 from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.over_draws import has_scan, over_draws, scan_draws
 from pymc_ext.pymc_versions import MinibatchOp
+from pymc_ext.pytensor_modes import mode_for
 from pymc_ext.typed_graphs import replaced
 
 if TYPE_CHECKING:

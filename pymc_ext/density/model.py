@@ -29,8 +29,8 @@ from pymc_ext.density.rows import (
     runs_in_jax,
 )
 from pymc_ext.maths.types import Array
-from pymc_ext.numpy_graphs import quietly, run_by_numpy
 from pymc_ext.over_draws import checked, has_scan, over_draws
+from pymc_ext.pytensor_modes import quietly, run_by_numpy
 from pymc_ext.typed_graphs import gradients
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class PyMCDensity(ModelGraph):
     random_seed
         Of random numbers in the model's graph (``pm.Minibatch``).
     interpreted
-        Whether NumPy may run the graph of a small model (:mod:`pymc_ext.numpy_graphs`) where no
+        Whether NumPy may run the graph of a small model (:mod:`pymc_ext.pytensor_modes`) where no
         mode was asked for; False for who calls it tens of thousands of times.
 
     Examples

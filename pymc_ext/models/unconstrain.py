@@ -10,8 +10,8 @@ import pytensor
 from pytensor.graph.replace import clone_replace
 
 from pymc_ext.maths.types import Array
-from pymc_ext.numpy_graphs import run_by_numpy
 from pymc_ext.over_draws import over_draws
+from pymc_ext.pytensor_modes import run_by_numpy
 
 if TYPE_CHECKING:
     import pymc as pm

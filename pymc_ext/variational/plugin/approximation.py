@@ -16,8 +16,8 @@ import pytensor.tensor as pt
 from pymc_ext.arviz_versions import add_group, add_variables
 from pymc_ext.density.counted import noise_of
 from pymc_ext.maths.types import Array
-from pymc_ext.numpy_graphs import run_by_numpy
 from pymc_ext.options import require_count, require_flag, require_memory
+from pymc_ext.pytensor_modes import run_by_numpy
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.attributes import attributes_of, notes_of
 from pymc_ext.variational.core.posterior import LogDensity, Posterior

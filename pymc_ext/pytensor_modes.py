@@ -1,35 +1,43 @@
-"""A graph run by NumPy, operation by operation: no compiler, for models that are done without one.
+"""How graphs are run: by NumPy where a model is done without a compiler, or by PyTensor's own.
 
 A C compiler or numba take 2 to 30 CPU seconds for the log density of a new model and its score
 (``benchmarks/speed/first_answer.py``). The same graph, rewritten as ever, takes NumPy .1 to .5 ms a
 call and 2 to 10 times as long a draw: next to nothing for some thousand draws in calls of dozens.
+
+Determinants of many matrices at once PyTensor 2.38 does not compile where a log is taken: its
+rewrite of log(det(x)) takes ``x`` for one matrix and ends in a bare AssertionError where there is
+one for each draw, as of ``pm.LKJCorr``. PyTensor 3 has mended it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from importlib.metadata import version
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from pytensor import scalar
-from pytensor.compile.mode import Mode, get_default_mode
+from pytensor.compile.mode import Mode, get_default_mode, get_mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
+from pytensor.graph.traversal import ancestors
 from pytensor.link.basic import PerformLinker
 from pytensor.tensor import TensorVariable
-from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.op import RandomVariable
 
 from pymc_ext.maths.types import Array
-from pymc_ext.pytensor_versions import NumbaLinker
+from pymc_ext.pytensor_versions import Blockwise, NumbaLinker
 
 if TYPE_CHECKING:
     from pytensor.compile import Function
+
+MENDED = int(version("pytensor").split(".")[0]) >= 3
+REWRITE = "slogdet_specialization"
 
 # What a fit of a small model asks for: draws, and how many a call.
 DRAWS, DRAWS_A_CALL = 5_000, 32
@@ -204,3 +212,23 @@ def _seconds_a_number(node: Apply) -> float:
 def _seconds_a_row(node: Apply) -> float:
     """Of an operation on matrices, one after the other: in C it takes the same."""
     return 0.0 if _compiles_c() or not isinstance(node.op, Blockwise) else ROW
+
+
+def mode_for(outputs: Iterable[Variable], mode: str | Mode | None) -> str | Mode | None:
+    """The mode in which graphs are compiled: without that rewrite where it would fail.
+
+    Parameters
+    ----------
+    outputs
+        Of the graphs.
+    mode
+        What was asked for; None is PyTensor's own.
+    """
+    if MENDED or not any(_is_batched_determinant(v) for v in ancestors(outputs)):
+        return mode
+    return get_mode(mode).excluding(REWRITE)
+
+
+def _is_batched_determinant(variable: Variable) -> bool:
+    core = getattr(variable.owner and variable.owner.op, "core_op", None)  # of a Blockwise
+    return type(core).__name__ == "Det" and variable.type.ndim > 0

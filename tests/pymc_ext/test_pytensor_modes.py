@@ -9,9 +9,9 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
 
 import pymc_ext as px
-from pymc_ext import numpy_graphs
+from pymc_ext import pytensor_modes
 from pymc_ext.density import PyMCDensity
-from pymc_ext.numpy_graphs import numpy_mode, run_by_numpy, serves
+from pymc_ext.pytensor_modes import numpy_mode, run_by_numpy, serves
 from tests.tolerances import EXACT
 
 RNG = np.random.default_rng(1)
@@ -171,5 +171,10 @@ def test_what_numpy_cannot_run_is_compiled(monkeypatch):
 
 
 def test_no_choice_depends_on_the_machine():
-    constants = (numpy_graphs.CALL, numpy_graphs.NUMBER, numpy_graphs.SPECIAL, numpy_graphs.ROW)
-    assert all(0 < c < numpy_graphs.SECONDS for c in constants)
+    constants = (
+        pytensor_modes.CALL,
+        pytensor_modes.NUMBER,
+        pytensor_modes.SPECIAL,
+        pytensor_modes.ROW,
+    )
+    assert all(0 < c < pytensor_modes.SECONDS for c in constants)
