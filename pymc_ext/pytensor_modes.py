@@ -25,13 +25,12 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import node_rewriter, out2in
 from pytensor.graph.traversal import ancestors
-from pytensor.link.basic import PerformLinker
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.op import RandomVariable
 
 from pymc_ext.maths.types import Array
-from pymc_ext.pytensor_versions import Blockwise, NumbaLinker
+from pymc_ext.pytensor_versions import Blockwise, NumbaLinker, PerformLinker
 
 if TYPE_CHECKING:
     from pytensor.compile import Function

@@ -7,6 +7,7 @@ its documentation names, and asserts that no other is imported elsewhere.
 from importlib.util import find_spec
 
 from pytensor.graph.replace import _vectorize_node
+from pytensor.link.basic import PerformLinker
 from pytensor.link.numba.dispatch import scalar as numba_scalar
 from pytensor.link.numba.dispatch.basic import get_numba_type, register_funcify_and_cache_key
 from pytensor.link.numba.linker import NumbaLinker
@@ -33,6 +34,7 @@ __all__ = [
     "Join",
     "MakeVector",
     "NumbaLinker",
+    "PerformLinker",
     "RandomType",
     "Reshape",
     "Scan",
