@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import pickle
 from dataclasses import replace
@@ -13,11 +12,9 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from pymc.exceptions import SamplingError
-from pytensor.compile.mode import get_default_mode
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.op import Op
 from pytensor.graph.utils import MethodNotDefined
-from pytensor.link.numba.linker import NumbaLinker
 
 import bridge
 import pymc_ext as px
@@ -383,16 +380,9 @@ def test_a_model_needs_no_second_derivatives():
 
     with pm.Model() as model:
         pm.Potential("square", -Square()(pm.Flat("x")) / 2)
-    with told_of_no_kernel():
-        advice = bridge.fit(model, methods=["laplace"], random_seed=1, draws=40, progressbar=False)
+    # NumPy runs it, so that numba does not warn that it has no code for these
+    advice = bridge.fit(model, methods=["laplace"], random_seed=1, draws=40, progressbar=False)
     assert advice.attempts[0].exact
-
-
-def told_of_no_kernel():
-    """PyTensor says of an Op without a kernel of numba, its backend on PyMC 6, that it is slow."""
-    if isinstance(get_default_mode().linker, NumbaLinker):
-        return pytest.warns(UserWarning, match="Numba will use object mode to run")
-    return contextlib.nullcontext()
 
 
 def test_draws_without_log_q_are_an_error_of_the_method():
