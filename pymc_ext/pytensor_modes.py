@@ -1,8 +1,9 @@
 """How graphs are run: by NumPy where a model is done without a compiler, or by PyTensor's own.
 
-A C compiler or numba take 2 to 30 CPU seconds for the log density of a new model and its score
-(``benchmarks/speed/first_answer.py``). The same graph, rewritten as ever, takes NumPy .1 to .5 ms a
-call and 2 to 10 times as long a draw: next to nothing for some thousand draws in calls of dozens.
+A C compiler takes 2 to 31 CPU seconds for the log density of a new model and its score (14 kinds
+of `benchmarks.speed.kinds`, empty cache). NumPy takes .4 to 3 to rewrite the same graph, and then
+1.6 to 5.4 times as long a draw in calls of 128, some .5 ms a call of few: next to nothing for some
+thousand draws in calls of dozens.
 
 Determinants of many matrices at once PyTensor 2.38 does not compile where a log is taken: its
 rewrite of log(det(x)) takes ``x`` for one matrix and ends in a bare AssertionError where there is
@@ -42,11 +43,12 @@ REWRITE = "slogdet_specialization"
 DRAWS, DRAWS_A_CALL = 5_000, 32
 
 # Seconds of an operation's call in Python, of a number by NumPy and by SciPy's special functions,
-# measured on the 30 models of `benchmarks.speed.kinds`; no choice depends on the machine at hand.
+# rounded up from some of these kinds (what is predicted is up to twice what they take); no choice
+# depends on the machine at hand.
 CALL, NUMBER, SPECIAL, ROW = 6e-6, 3e-9, 3e-8, 2e-5
 
-# Seconds for these draws up to which NumPy is taken: a tenth of what the cheapest of those models
-# take to be compiled, so that ten times as many draws are as dear as compilation.
+# Seconds for these draws up to which NumPy is taken: a choice, a seventh of what the cheapest of
+# those kinds takes to be compiled and a 30th of the median.
 SECONDS = 0.3
 
 LOOPS = ("Scan", "ScalarLoop")  # run step by step: a compiler pays

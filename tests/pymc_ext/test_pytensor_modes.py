@@ -9,7 +9,6 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
 
 import pymc_ext as px
-from pymc_ext import pytensor_modes
 from pymc_ext.density import PyMCDensity
 from pymc_ext.pytensor_modes import numpy_mode, run_by_numpy, serves
 from tests.tolerances import EXACT
@@ -168,13 +167,3 @@ def test_what_numpy_cannot_run_is_compiled(monkeypatch):
 
     with pytest.raises(UserWarning):
         run_by_numpy(warns)
-
-
-def test_no_choice_depends_on_the_machine():
-    constants = (
-        pytensor_modes.CALL,
-        pytensor_modes.NUMBER,
-        pytensor_modes.SPECIAL,
-        pytensor_modes.ROW,
-    )
-    assert all(0 < c < pytensor_modes.SECONDS for c in constants)
