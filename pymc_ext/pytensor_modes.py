@@ -17,7 +17,6 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pytensor import scalar
 from pytensor.compile.mode import Mode, get_default_mode, get_mode
@@ -31,6 +30,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.op import RandomVariable
 
 from pymc_ext.maths.types import Array
+from pymc_ext.ops.compiler import backend_asked_for
 from pymc_ext.pytensor_versions import Blockwise, NumbaLinker, PerformLinker
 
 if TYPE_CHECKING:
@@ -47,9 +47,10 @@ DRAWS, DRAWS_A_CALL = 5_000, 32
 # depends on the machine at hand.
 CALL, NUMBER, SPECIAL, ROW = 6e-6, 3e-9, 3e-8, 2e-5
 
-# Seconds for these draws up to which NumPy is taken: a choice, a seventh of what the cheapest of
-# those kinds takes to be compiled and a 30th of the median.
-SECONDS = 0.3
+# Seconds for these draws up to which NumPy is taken. The kinds that are predicted to take .3 to .8
+# (a mixture, zero-inflated counts, a negative binomial) take 14 to 51 to be compiled on a busy
+# machine, and .2 to .65 by NumPy: a fit of 100,000 draws is where both ways take the same.
+SECONDS = 1.0
 
 LOOPS = ("Scan", "ScalarLoop")  # run step by step: a compiler pays
 AFTER_REWRITES = 48.9  # PyTensor joins elementwise operations at 49, which is left out
@@ -132,10 +133,26 @@ def _compiles_c() -> bool:
     return not isinstance(get_default_mode().linker, NumbaLinker)
 
 
+def once_mode() -> Mode:
+    """For graphs that run once, and need no rewrites for speed: NumPy, no compiler."""
+    return Mode(linker="py", optimizer="fast_compile")
+
+
 def numpy_mode() -> Mode:
     """All rewrites for stability and speed but those that are for compilers."""
     mode = Mode(linker="py", optimizer="fast_run").excluding("fusion", "inplace_elemwise")
     return cast("Mode", mode.register((out2in(_as_functions_of_arrays), AFTER_REWRITES)))
+
+
+def run_or_compile(compiled: Callable[..., Function]) -> Function:
+    """A function of rows, by NumPy where no compiler pays.
+
+    Parameters
+    ----------
+    compiled
+        Makes the function, in the ``mode`` that it is given, PyTensor's own without.
+    """
+    return run_by_numpy(compiled) or compiled()
 
 
 def run_by_numpy(compiled: Callable[..., Function]) -> Function | None:
@@ -146,9 +163,8 @@ def run_by_numpy(compiled: Callable[..., Function]) -> Function | None:
     compiled
         Makes the function, in the ``mode`` that it is given.
     """
-    config = pytensor.config
-    if (config.mode, config.linker) != ("Mode", "auto"):
-        return None  # asked for by the user
+    if backend_asked_for():
+        return None
     try:
         function = compiled(mode=numpy_mode())
     except Warning:  # an error by the user's own filters

@@ -29,7 +29,7 @@ from pymc_ext.models.no_coordinates import refuse_simulators, refuse_wishart
 from pymc_ext.models.observed_twice import mend_observed
 from pymc_ext.models.unconstrain import flat_unconstrained, unconstrain_function
 from pymc_ext.over_draws import over_draws
-from pymc_ext.pytensor_modes import run_by_numpy
+from pymc_ext.pytensor_modes import run_or_compile
 
 if TYPE_CHECKING:
     from pytensor.compile import Function
@@ -147,7 +147,7 @@ class PyMCTarget:
         }
         batched = over_draws(outputs, values, self._theta.shape[0])
         compiled = partial(pytensor.function, [self._theta], batched, on_unused_input="ignore")
-        return run_by_numpy(compiled) or compiled()
+        return run_or_compile(compiled)
 
     def _outputs(self) -> list:
         derived = [v for v in self.model.deterministics if v.name not in self.leave_out]

@@ -11,7 +11,7 @@ from pytensor.graph.replace import clone_replace
 
 from pymc_ext.maths.types import Array
 from pymc_ext.over_draws import over_draws
-from pymc_ext.pytensor_modes import run_by_numpy
+from pymc_ext.pytensor_modes import run_or_compile
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -36,7 +36,7 @@ def unconstrain_function(model: pm.Model) -> Function:
     flat = [v.reshape((rows, -1)) for v in over_draws(values, batched, rows)]
     inputs_of_rows = list(batched.values())
     compiled = partial(pytensor.function, inputs_of_rows, flat, on_unused_input="ignore")
-    return run_by_numpy(compiled) or compiled()
+    return run_or_compile(compiled)
 
 
 def flat_unconstrained(names: tuple[str, ...], parts: list[Any]) -> Array:

@@ -14,6 +14,13 @@ _log = logging.getLogger(__name__)
 FLAGS = "cxx=,linker=numba"
 
 
+def backend_asked_for() -> bool:
+    """Whether the user set PyTensor's mode or linker, here or where this process started from."""
+    config = pytensor.config
+    ours = os.environ.get("PYTENSOR_FLAGS", "").endswith(FLAGS)
+    return config.mode != "Mode" or config.linker != ("numba" if ours else "auto")
+
+
 def use_numba_without_compiler() -> None:
     """Make numba the default where nothing can compile C and no mode or linker was asked for.
 
@@ -21,7 +28,7 @@ def use_numba_without_compiler() -> None:
     Processes started from here inherit the choice through ``PYTENSOR_FLAGS``: it is said once.
     """
     config = pytensor.config
-    if config.cxx or (config.mode, config.linker) != ("Mode", "auto"):
+    if config.cxx or backend_asked_for():
         return
     if isinstance(get_default_mode().linker, NumbaLinker):
         return

@@ -16,7 +16,6 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
-from pytensor.compile.mode import Mode
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density import CountedDensity
@@ -24,6 +23,7 @@ from pymc_ext.density.layout import pieces
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.models.context import TO_THE_FAMILY, context
 from pymc_ext.over_draws import over_draws
+from pymc_ext.pytensor_modes import once_mode
 from pymc_ext.typed_graphs import gradients, replaced
 from pymc_ext.variational.core.algorithm import Algorithm, Q
 from pymc_ext.variational.core.posterior import Posterior
@@ -44,11 +44,6 @@ if TYPE_CHECKING:
 Built = TypeVar("Built")
 Positions = NDArray[np.integer]
 ROWS = 8  # design columns evaluated together: bounds memory
-
-
-def interpreted() -> Mode:
-    """PyTensor mode for graphs that run once: NumPy, no compiler."""
-    return Mode(linker="py", optimizer="fast_compile")
 
 
 class LogisticDensity(PyMCDensity):
@@ -127,7 +122,7 @@ class LogisticDensity(PyMCDensity):
     def _prior_function(self) -> Function:
         (logp,) = self._of_theta([self.model.varlogp])
         outputs = [logp, *gradients(logp, [self.theta])]
-        return self.compile([self.theta], outputs, mode=interpreted())
+        return self.compile([self.theta], outputs, mode=once_mode())
 
     def data(self) -> LogisticData:
         """Design, offset and outcomes; with ``pm.Minibatch`` a new batch at each call."""
@@ -151,7 +146,7 @@ class LogisticDensity(PyMCDensity):
         logits = self._of_theta([term.logit for term in terms])
         values = over_draws(logits, {self.theta: rows}, rows.shape[0], self.model.check_bounds)
         data = [x for t in terms for x in (t.observed, t.trials, t.weight)]
-        mode = {} if self.noisy or self.read_often else {"mode": interpreted()}
+        mode = {} if self.noisy or self.read_often else {"mode": once_mode()}
         return self.compile([rows], [*values, *data], random_seed=self._random_seed, **mode)
 
     def _of_theta(self, nodes: list[TensorVariable]) -> list[TensorVariable]:

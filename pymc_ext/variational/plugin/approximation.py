@@ -17,7 +17,7 @@ from pymc_ext.arviz_versions import add_group, add_variables
 from pymc_ext.density.counted import noise_of
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_count, require_flag, require_memory
-from pymc_ext.pytensor_modes import run_by_numpy
+from pymc_ext.pytensor_modes import run_or_compile
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.attributes import attributes_of, notes_of
 from pymc_ext.variational.core.posterior import LogDensity, Posterior
@@ -290,8 +290,8 @@ class VectorisedApproximation(GraphApproximation):
             def compiled(**mode: object) -> Function:
                 return self.compile([rows], several, on_unused_input="ignore", **mode)
 
-            by_numpy = None if "mode" in self.compile_kwargs else run_by_numpy(compiled)
-            return asked, by_numpy or compiled()
+            given = "mode" in self.compile_kwargs
+            return asked, compiled() if given else run_or_compile(compiled)
 
     def _constrain(self, theta: Array) -> list[Array]:
         asked, f = self._constrained

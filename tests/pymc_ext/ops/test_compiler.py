@@ -51,3 +51,21 @@ def test_pytensor_3_has_chosen_numba(machine, monkeypatch, caplog) -> None:
     monkeypatch.setattr(compiler, "NumbaLinker", object)  # whatever the default is, it is numba
     assert machine("").linker == "auto"
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("linker", "mode", "flags", "asked"),
+    [
+        ("auto", "Mode", "", False),
+        ("vm", "Mode", "", True),
+        ("numba", "Mode", "", True),
+        ("auto", "JAX", "", True),
+        ("numba", "Mode", f"floatX=float64,{compiler.FLAGS}", False),  # our own choice, inherited
+        ("vm", "Mode", compiler.FLAGS, True),
+    ],
+)
+def test_what_the_user_asked_for(monkeypatch, linker, mode, flags, asked) -> None:
+    config = SimpleNamespace(linker=linker, mode=mode)
+    monkeypatch.setattr(compiler, "pytensor", SimpleNamespace(config=config))
+    monkeypatch.setenv("PYTENSOR_FLAGS", flags)
+    assert compiler.backend_asked_for() is asked
