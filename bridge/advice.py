@@ -173,7 +173,8 @@ def fit(
         ``fresh_draws`` is no integer; ``posterior_predictive`` or ``observed_data`` are no names;
         ``methods`` are neither names nor methods; a group is asked for by no bool.
     ValueError
-        A limit is out of range, so many draws do not fit in memory, a method is a sampler, ``data``
+        A limit is out of range, so many draws do not fit in memory, ``ess`` is more than
+        ``fresh_draws`` and than the gradients that NUTS may take, a method is a sampler, ``data``
         is given with a PyMC model, ``posterior_predictive`` names what no Stan program generates,
         or by the name of data what has another shape than these, ``observed_data`` what is none of
         its data, or a group is asked for that the model cannot have.
@@ -200,6 +201,9 @@ def fit(
     if want == "draws":
         chosen = [EARLY if method is METHODS[EARLY.name] else method for method in chosen]
     options = Sampling(ess=ess)
+    by_chains = ess > fresh_draws  # which weights of so many draws cannot give
+    if by_chains:
+        options.require_reachable()
     given = options_text(
         methods=[method.name for method in chosen], khat=khat, draws=draws, fresh_draws=fresh_draws,
         ess=ess, effort=effort, want=want,
@@ -209,6 +213,8 @@ def fit(
     search = Search(problem, khat, ess, effort, fresh_draws, draws, seed)
     for name, count in (("draws", draws), ("fresh_draws", fresh_draws)):
         require_memory(name, count, search.dimension or 1)
+    if by_chains:
+        options.require_reachable(search.dimension)
     finish = in_turn(
         finish_of(problem, posterior_predictive, observed_data),
         requests_of(problem, Requested(log_likelihood, log_prior, prior), draws, seed),

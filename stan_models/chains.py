@@ -177,7 +177,7 @@ class StanChain:
         return Transitions(points[: made.value], statistics)
 
     def stop(self) -> None:
-        """Let :meth:`run`, in whatever thread, end after the transition it is at."""
+        """Let :meth:`run`, in whatever thread, end after the gradient it is at."""
         self._stop.value = 1
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import threading
 import time
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 Data = Mapping[str, ArrayLike] | str | PathLike[str] | None
 WORTH_A_THREAD = 5e-4  # seconds, ten times what it takes to hand a part of a batch to a thread
+
+LONGEST_CALL = 0.3  # seconds of one call of the library, within which nobody hears Ctrl-C
 
 
 class Compilable(Source, Protocol):
@@ -332,20 +335,38 @@ class StanDensity:
         function = self._batches.get(symbol)
         if function is None:
             return False
-        model = self._model.model
-        arrays = [(a.ctypes.data, a.strides[0]) for a in (points, *outputs)]
+        model, ended = self._model.model, threading.Event()
+        arrays = points, *outputs
 
-        def rows(first: int, last: int) -> None:
+        def call(first: int, last: int) -> None:
             message = ctypes.c_char_p()
-            addresses = (start + first * stride for start, stride in arrays)
+            addresses = (a.ctypes.data + first * a.strides[0] for a in arrays)
             code = function(model, False, True, last - first, *addresses, ctypes.byref(message))
             if code:
                 reason = self._model._handle_error(message, symbol)
                 raise StanError(f"{self.program.name}: {reason}")
 
-        begin, expected = time.perf_counter(), self._seconds.get(symbol, 0.0) * len(points)
+        known = self._seconds.get(symbol)
+
+        def rows(first: int, last: int) -> None:
+            """In calls that end before long, so that Ctrl-C is heard; no number changes."""
+            seconds = LONGEST_CALL if known is None else known  # one row tells
+            try:
+                while first < last and not ended.is_set():
+                    size = int(min(max(LONGEST_CALL / max(seconds, 1e-9), 1), last - first))
+                    begin = time.perf_counter()
+                    call(first, first + size)
+                    first, seconds = first + size, (time.perf_counter() - begin) / size
+            except BaseException:
+                ended.set()  # the other threads need not go on
+                raise
+
+        begin, expected = time.perf_counter(), (known or 0.0) * len(points)
         parts = max(1, min(self._threads, len(points), int(expected / WORTH_A_THREAD)))
-        in_threads(rows, len(points), parts) if parts > 1 else rows(0, len(points))
+        try:
+            in_threads(rows, len(points), parts) if parts > 1 else rows(0, len(points))
+        finally:
+            ended.set()  # Ctrl-C may come while the other threads are waited for
         spent = (time.perf_counter() - begin) * parts
         self._seconds[symbol] = spent / max(len(points), 1)
         return True

@@ -7,8 +7,11 @@ import pytest
 
 import bridge
 import pymc_ext as px
+from bridge.methods.problems import as_problem
+from bridge.methods.warm_nuts import WarmNUTS
 from posteriordb_cases import load_case
 from pymc_ext import options
+from pymc_ext.sampling.options import Sampling
 from stan_models import StanProgram, advi, laplace, nuts, pathfinder
 
 CASE = "two_successes-bernoulli_beta"
@@ -257,6 +260,27 @@ def test_draws_beyond_the_memory_are_refused_before_any_are_made(model, approx, 
         lambda: bridge.compare(CASE, "laplace", 1, out=tmp_path, draws=FAR),
     ):
         with pytest.raises(ValueError, match=TOO_MANY):
+            call()
+
+
+def test_what_no_chains_can_reach_is_refused_before_anything_runs(
+    model, approx, monkeypatch
+) -> None:
+    for call in (
+        lambda: bridge.fit(model, ess=1e9),
+        lambda: px.sample(approx, ess=1e9),
+        lambda: px.sample(approx, ess=2_000, budget=1_000),
+        lambda: WarmNUTS(options=Sampling(ess=1e9))(as_problem(model), 0, 1),
+    ):
+        with pytest.raises(ValueError, match="at least as many gradients, and its budget is 1,000"):
+            call()
+    monkeypatch.setattr(options, "machine_memory", lambda: 10**6)
+    Sampling(ess=30_000).require_reachable(dimension=2)
+    for call in (
+        lambda: px.sample(approx, ess=900_000),
+        lambda: Sampling(ess=900_000).require_reachable(dimension=2),
+    ):
+        with pytest.raises(ValueError, match="ess=900000 takes at least"):
             call()
 
 

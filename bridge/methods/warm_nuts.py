@@ -153,6 +153,7 @@ class WarmNUTS:
         from pymc_ext.variational.core.effort import Effort
 
         target, start = _target(problem)
+        self.options.require_reachable(target.dimension)
         counted = CountedDensity(target.density)
         effort = Effort(counted)
         q, approximation = self._approximate(counted, start, seed)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_ext.options import require_number
+from pymc_ext.options import require_memory, require_number
 
 # Gradients that a run may take by default: what Stan's default of 4 × 2,000 iterations costs with
 # trajectories of 127 steps.
@@ -60,3 +60,20 @@ class Sampling:
                 raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
         if not 0 < self.target_accept < 1:
             raise ValueError(f"target_accept must be between 0 and 1, got {self.target_accept!r}")
+
+    def require_reachable(self, dimension: int | None = None) -> None:
+        """ValueError where no chains can give so many effective draws: a transition takes a
+        gradient at least, and its point (D,) is kept.
+
+        >>> Sampling(ess=1e9).require_reachable()
+        Traceback (most recent call last):
+        ...
+        ValueError: ess=1e+09 takes NUTS at least as many gradients, and its budget is ...
+        """
+        if self.ess > self.budget:
+            raise ValueError(
+                f"ess={self.ess:g} takes NUTS at least as many gradients, and its budget is "
+                f"{self.budget:,}: ask for fewer effective draws (px.sample takes a larger budget)"
+            )
+        if dimension is not None:
+            require_memory("ess", int(np.ceil(self.ess)), dimension)

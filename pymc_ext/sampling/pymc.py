@@ -72,7 +72,7 @@ def sample(
     approx
         What ``pm.fit`` returned with a method of this package.
     ess
-        Effective draws wanted of every variable.
+        Effective draws wanted of every variable; at most ``budget``.
     budget
         Gradients after which no further block begins.
     chains
@@ -119,6 +119,7 @@ def sample(
     """
     _check(approx, random_seed, search, sampler, kwargs)
     options = Sampling(ess=ess, budget=budget, chains=chains, target_accept=target_accept)
+    options.require_reachable(approx.density.dimension)
     seed = (
         random_seed
         if random_seed is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from collections.abc import Callable
 
 import arviz as az
@@ -300,3 +301,15 @@ def test_an_official_library_is_refused_with_the_way_out() -> None:
     assert not has_chains(Official())  # type: ignore[arg-type]
     with pytest.raises(ToolchainError, match=r"use stan_models\.nuts"):
         StanChain(Official(), np.zeros(1), seed=1)  # type: ignore[arg-type]
+
+
+def test_a_chain_is_stopped_within_a_trajectory(program) -> None:
+    """Of 1,023 gradients that take some ms each: no step is so small that it turns by then."""
+    density = program("slow").density({"K": 200_000})
+    chain = StanChain(density, np.ones(1), seed=1, step_size=1e-9)
+    timer = threading.Timer(0.3, chain.stop)
+    timer.start()
+    begin = time.perf_counter()
+    assert len(chain.run(1).points) == 0
+    assert 2 < chain.gradients < 1_023 and time.perf_counter() - begin < 2
+    timer.join()

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import signal
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -313,3 +317,23 @@ def test_unknown_program_lists_the_near_ones():
     assert program_names() == names
     with pytest.raises(ValueError, match="did you mean linear_regression"):
         program_path("linear_regresion")
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_ctrl_c_is_heard_within_a_long_batch(program, monkeypatch, threads) -> None:
+    monkeypatch.setenv("STAN_NUM_THREADS", threads)
+    density = program("slow").density({"K": 200_000})
+    theta = np.linspace(-1, 1, 4_000)[:, None]
+    lp = density.log_density(theta[:3])
+    np.testing.assert_allclose(lp, stats.norm.logpdf(theta[:3, 0]), rtol=1e-9)
+    pressed = []
+
+    def press() -> None:
+        pressed.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(0.5, press)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        density.log_density_gradient(theta)
+    assert time.perf_counter() - pressed[0] < 2

@@ -189,6 +189,10 @@ class Map {
   ArrayXd y_, w_, squares_, e_, g_, follow_, slope_, by_log_slope_;
 };
 
+// Thrown in place of a gradient that nobody waits for any more; Stan's samplers
+// catch standard exceptions alone.
+struct Stopped {};
+
 // log p(T(v)) + log|det dT/dv| as Stan's samplers take a model; without a map
 // v is theta. Autodiff sees the user's model alone.
 class Model {
@@ -199,6 +203,9 @@ class Model {
 
   size_t num_params_r() const { return model_.D; }
   long long gradients() const { return gradients_; }
+
+  // From here on no gradient is begun once *stop is nonzero.
+  void heed(const volatile int* stop) { stop_ = stop; }
 
   // The gradient at v, the end of one trajectory and the start of the next, is
   // kept: Stan's samplers would compute it again.
@@ -232,6 +239,7 @@ class Model {
 
   const Evaluation& evaluate(const VectorXd& v) const {
     if (starts_here_ && seen_.front().v == v) return seen_.front();
+    if (stop_ && *stop_) throw Stopped();
     ++gradients_;
     stan::math::nested_rev_autodiff nested;
     Eigen::Matrix<stan::math::var, -1, 1> theta(map_ ? map_->forward(v) : v);
@@ -255,6 +263,7 @@ class Model {
   mutable std::vector<Evaluation> seen_;
   mutable bool starts_here_ = false;
   mutable long long gradients_ = 0;
+  const volatile int* stop_ = nullptr;
 };
 
 }  // namespace coordinates

@@ -137,7 +137,8 @@ ext_chain* ext_chain_construct(const bs_model* m, const ext_map* map,
 void ext_chain_destruct(ext_chain* chain) { delete chain; }
 
 // n iterations, adapting from the first to the last of them if `adapt`; fewer
-// where *stop becomes nonzero: *made says how many. v: n x D, row major;
+// where *stop becomes nonzero, which ends it at the next gradient, as a trajectory
+// may take minutes: *made says how many. v: n x D, row major;
 // statistics: n x 7, row major, with log density of v, acceptance rate, step
 // size, tree depth, leapfrog steps, divergent, energy.
 int ext_chain_run(ext_chain* chain, int n, bool adapt, const volatile int* stop,
@@ -145,9 +146,14 @@ int ext_chain_run(ext_chain* chain, int n, bool adapt, const volatile int* stop,
   *made = 0;
   return guarded(error_msg, [&](auto&) {
     const auto D = static_cast<long>(chain->model.num_params_r());
-    if (adapt) chain->engage(n);
-    for (; *made < n && !*stop; ++*made)
-      chain->transition(v + *made * D, statistics + *made * statistics_);
+    chain->model.heed(stop);
+    try {
+      if (adapt) chain->engage(n);
+      for (; *made < n; ++*made)
+        chain->transition(v + *made * D, statistics + *made * statistics_);
+    } catch (const coordinates::Stopped&) {
+    }
+    chain->model.heed(nullptr);
     if (adapt) chain->disengage();
   });
 }

@@ -117,7 +117,7 @@ def test_without_coordinates_the_sampler_adapts_by_itself(
 
 @pytest.mark.stan
 def test_a_run_that_is_short_is_not_trusted(stan_problem: StanProblem) -> None:
-    fit = WarmNUTS(Laplace(), Sampling(ess=10_000, budget=5_000))(stan_problem, 0, 1)
+    fit = WarmNUTS(Laplace(), Sampling(ess=4_900, budget=5_000))(stan_problem, 0, 1)
     assert not fit.info["trusted"] and "budget" in str(fit.info["verdict"])
 
 
