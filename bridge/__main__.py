@@ -36,9 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (BridgeError, StanError, LookupError, ValueError, OSError) as error:
         print(f"error: {_message(error)}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         goes_on = "; the same command goes on where this one stopped"
-        print(f"interrupted{goes_on * (arguments.command in KEEPS_RECORDS)}", file=sys.stderr)
+        said = str(stop) or "interrupted"
+        print(f"{said}{goes_on * (arguments.command in KEEPS_RECORDS)}", file=sys.stderr)
         return 130
 
 

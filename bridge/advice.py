@@ -21,9 +21,10 @@ from bridge.methods.options import options_text
 from bridge.methods.problems import GivenProblem, ModelProblem, as_problem
 from bridge.methods.requested_groups import Requested, requests_of
 from bridge.methods.table import METHODS, find_approximations
-from bridge.rungs import answered
+from bridge.rungs import NOTHING_YET, answered
 from bridge.search import Search
 from bridge.verdict import REPETITIONS
+from pymc_ext.interrupts import in_words
 from pymc_ext.keywords import refuse_keywords
 from pymc_ext.options import require_integer, require_memory, require_number
 from pymc_ext.sampling.options import Sampling
@@ -209,18 +210,19 @@ def fit(
         ess=ess, effort=effort, want=want,
     )  # fmt: skip
     seed = int(np.random.default_rng(random_seed).integers(2**31))
-    problem = as_problem(model, data)
-    search = Search(problem, khat, ess, effort, fresh_draws, draws, seed)
-    for name, count in (("draws", draws), ("fresh_draws", fresh_draws)):
-        require_memory(name, count, search.dimension or 1)
-    if by_chains:
-        options.require_reachable(search.dimension)
-    finish = in_turn(
-        finish_of(problem, posterior_predictive, observed_data),
-        requests_of(problem, Requested(log_likelihood, log_prior, prior), draws, seed),
-    )
-    as_it_was = problem.as_it_is() if isinstance(problem, ModelProblem) else nullcontext
-    answer = answered(search, chosen, options, want == "density", progressbar)
+    with in_words(NOTHING_YET):
+        problem = as_problem(model, data)
+        search = Search(problem, khat, ess, effort, fresh_draws, draws, seed)
+        for name, count in (("draws", draws), ("fresh_draws", fresh_draws)):
+            require_memory(name, count, search.dimension or 1)
+        if by_chains:
+            options.require_reachable(search.dimension)
+        finish = in_turn(
+            finish_of(problem, posterior_predictive, observed_data),
+            requests_of(problem, Requested(log_likelihood, log_prior, prior), draws, seed),
+        )
+        as_it_was = problem.as_it_is() if isinstance(problem, ModelProblem) else nullcontext
+        answer = answered(search, chosen, options, want == "density", progressbar)
     return replace(
         answer, random_seed=random_seed, options=given, _finish=finish, _as_it_was=as_it_was
     )

@@ -19,7 +19,7 @@ from bridge.verdict import Judgement, by_weights
 from pymc_ext.density import DensityError
 from pymc_ext.density.check import NoGradientError
 from pymc_ext.density.protocol import value_names
-from pymc_ext.interrupts import is_interrupt
+from pymc_ext.interrupts import Interrupts, is_interrupt
 from pymc_ext.sampling.prediction import in_words
 from pymc_ext.variational.core.monitor import FitStopped
 from pymc_ext.variational.core.posterior import FRESH_DRAWS
@@ -157,8 +157,9 @@ def attempted(
         return Attempt.without_answer(method.name, verdict), None, None
     in_blocks = isinstance(method.run, FittedBy)
     try:
-        found = method.run(problem, min(FIRST_BLOCK, draws) if in_blocks else draws, seed)
-        found, judgement = _judged(method, found, limit, ess, draws, wanted)
+        with Interrupts() as interrupts:
+            found = method.run(problem, min(FIRST_BLOCK, draws) if in_blocks else draws, seed)
+        found, judgement = _judged(method, found, limit, ess, draws, wanted, interrupts.seen)
     except Exception as error:
         if not is_expected(error):
             raise
@@ -193,9 +194,12 @@ def _succeeded(method: Method, found: Fit, judgement: Judgement, seconds: float)
 
 
 def _judged(
-    method: Method, found: Fit, limit: float, ess: float, draws: int, wanted: float
-) -> tuple[Fit, Judgement]:
+    method: Method, found: Fit, limit: float, ess: float, draws: int, wanted: float,
+    interrupted: bool,
+) -> tuple[Fit, Judgement]:  # fmt: skip
     """What the fit is worth, by its first draws where Ctrl-C came before it was settled."""
+    if interrupted:
+        return found, _judgement(method, found, limit, ess)
     try:
         return _settled(method, found, limit, ess, draws, wanted)
     except (KeyboardInterrupt, SystemError) as error:

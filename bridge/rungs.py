@@ -31,6 +31,7 @@ FLOW = "bernstein"  # where a density is wanted
 # 1,000,000 is more than the 150,000 that they took of any target that they served.
 FLOW_SHARE = 4
 CHAINS_AS_WELL = "NUTS did not run, as it would miss that tail as well"
+NOTHING_YET = "interrupted before there was any approximation: nothing is kept"
 IMPROPER = "the posterior is improper, so that there are none; NUTS did not run"
 
 
@@ -126,7 +127,7 @@ def _of_weights(search: Search) -> Advice:
 def _so_far(search: Search) -> Advice:
     """Draws of the best fit before Ctrl-C. Raises KeyboardInterrupt where there is none."""
     if search.of_found is None:
-        raise KeyboardInterrupt("interrupted before there was any approximation")
+        raise KeyboardInterrupt(NOTHING_YET)
     found = f"{search.of_found.method}: {search.of_found.verdict}"
     doubts = ("interrupted: these are weighted draws of the best approximation by then", found)
     return replace(_of_weights(search), doubts=doubts)

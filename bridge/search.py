@@ -19,6 +19,7 @@ from bridge.methods.problems import GivenProblem, ModelProblem
 from bridge.methods.table import METHODS
 from bridge.trust import forgotten, missed, of_several_modes, open_end, short_tails
 from pymc_ext.density import TransportMap
+from pymc_ext.interrupts import Interrupts
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.images import images_among
 from pymc_ext.sampling.options import Sampling
@@ -111,14 +112,17 @@ class Search:
         """
         _log.info("trying %s", method.name)
         now(f"{method.name}: fitting")
-        attempt, found, k = attempted(
-            method, self.problem, self.khat, self.ess, self.fresh_draws, self.draws, self.seed,
-            self.attempts,
-        )  # fmt: skip
+        with Interrupts() as interrupts:
+            attempt, found, k = attempted(
+                method, self.problem, self.khat, self.ess, self.fresh_draws, self.draws, self.seed,
+                self.attempts,
+            )  # fmt: skip
         if found is not None and k is not None:
             outside = None
             if method.name in (BASINS, IMAGES):
                 attempt = of_several_modes(attempt, found.proposal is not None, k.weights)
+            if attempt.good and interrupts.seen:
+                attempt = replace(attempt, good=False, verdict=f"refused: {UNSEARCHED}")
             if attempt.good:
                 attempt, outside = self._looked_outside(attempt, found, k)
             if found.transport is not None and attempt.elbo > self._elbo_of_one:

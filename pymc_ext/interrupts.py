@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import TypeVar
 
-__all__ = ["Interrupts", "is_interrupt", "through_one"]
+__all__ = ["Interrupts", "in_words", "is_interrupt", "through_one"]
 
 T = TypeVar("T")
 
@@ -57,6 +58,23 @@ class Interrupts:
         self.seen = True
         assert callable(self._before)
         self._before(number, frame)
+
+
+@contextmanager
+def in_words(what: str) -> Iterator[None]:
+    """Context whose Ctrl-C says ``what`` it ended, unless it has words already.
+
+    >>> try:
+    ...     with in_words("interrupted before the fit"):
+    ...         signal.raise_signal(signal.SIGINT)
+    ... except KeyboardInterrupt as stop:
+    ...     print(stop)
+    interrupted before the fit
+    """
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise (stop if stop.args else KeyboardInterrupt(what)) from None
 
 
 def through_one(make: Callable[[], T]) -> T:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,11 @@ from stan_models.density import Data, StanDensity
 from stan_models.errors import StanRunError
 from stan_models.program import StanProgram
 from stan_models.toolchain import import_cmdstanpy
+from stan_models.toolchain.children import descendants
 
 Inits = float | Mapping[str, ArrayLike] | str | PathLike[str] | None  # as cmdstanpy takes them
 SIGNIFICANT_FIGURES = 18  # decimals that give back the same double
+LOOK = 0.05  # seconds between looks at what is yet to end
 COMPLAINT = re.compile(
     r"^(E[rx].*|.*(?:rror|xception|ailed|failure|converged|diverg|ill-conditioned).*)$", re.M
 )
@@ -41,13 +45,22 @@ class CmdStanRun:
         return "\n".join(file.read_text() for file in sorted(self.folder.glob("*-stdout*.txt")))
 
     def call(self, method: str, **arguments: object) -> Any:
-        """Result of a method of the CmdStanModel, a class for each; keeps the wall time."""
+        """Result of a method of the CmdStanModel, a class for each; keeps the wall time.
+
+        Ctrl-C ends its processes, those that cmdstanpy has yet to start among them, in silence.
+        """
         _check_timeout(arguments.get("timeout"))
-        start = time.perf_counter()
+        start, threads, others = time.perf_counter(), set(threading.enumerate()), descendants()
         try:
             return getattr(self.model, method)(
                 output_dir=self.folder, sig_figs=SIGNIFICANT_FIGURES, **arguments
             )
+        except KeyboardInterrupt:
+            _end(set(threading.enumerate()) - threads, others)
+            raise KeyboardInterrupt(
+                f"interrupted while Stan's {self.method} ran on {self.program.name!r}: nothing is "
+                "kept"
+            ) from None
         finally:
             self.seconds += time.perf_counter() - start
 
@@ -97,6 +110,16 @@ def _ended(message: str) -> str:
     if codes:
         return f"it ended with code {max(codes)}"
     return message.strip().splitlines()[0].partition(" Command '")[0]
+
+
+def _end(threads: set[threading.Thread], others: set[int]) -> None:
+    """End the processes that some threads wait for, all but ``others``, until no thread is left."""
+    while any(thread.is_alive() for thread in threads):
+        for process in descendants() - others:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGTERM)
+        for thread in threads:
+            thread.join(LOOK)
 
 
 def density_of(program: StanProgram, data: Data) -> StanDensity:

@@ -17,7 +17,7 @@ from bridge.methods.method import Fit, Method, Problem, engine_of
 from bridge.methods.options import options_text
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.coordinates import as_transport
-from pymc_ext.interrupts import through_one
+from pymc_ext.interrupts import Interrupts, through_one
 
 if TYPE_CHECKING:
     from pymc_ext.variational.core.algorithm import Algorithm
@@ -57,10 +57,11 @@ class FittedBy:
         # SciPy's special functions: a wrong name of a method is said without them
         from pymc_ext.variational.core.algorithm import run_algorithm
         from pymc_ext.variational.core.monitor import Monitor
+        from pymc_ext.variational.core.posterior import INTERRUPTED_DRAWS
 
         algorithm, target = made(self.algorithm), problem.target
         density = CountedDensity(target.density)
-        with Monitor.silent() as monitor:
+        with Monitor.silent() as monitor, Interrupts() as interrupts:
             fitted = run_algorithm(
                 algorithm, density, problem.start, self.n,
                 random_seed=seed, monitor=monitor, state=self.state,
@@ -96,6 +97,9 @@ class FittedBy:
                 more=lambda n: with_draws(n, n if proposal is None else of_q),
             )  # fmt: skip
 
+        if interrupts.seen:  # the next is raised
+            known = INTERRUPTED_DRAWS if result.fresh is None else result.fresh.draws
+            return with_draws(min(draws, known), min(draws, known))
         return through_one(lambda: with_draws(draws, draws))
 
 

@@ -16,6 +16,7 @@ from bridge.stan.start import stan_start
 from bridge.targets.target import Target
 from pymc_ext.density import CountedDensity, Density, TransportMap
 from pymc_ext.density.coordinates import as_transport
+from pymc_ext.interrupts import Interrupts, in_words
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.installed import installed_sampler
 from pymc_ext.sampling.options import Sampling
@@ -150,14 +151,18 @@ class WarmNUTS:
     def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
         """``draws`` does not matter: as many are made as their ESS asks for."""
         from pymc_ext.sampling.modes import modes_outside
+        from pymc_ext.sampling.run import NOTHING_DRAWN
         from pymc_ext.variational.core.effort import Effort
 
         target, start = _target(problem)
         self.options.require_reachable(target.dimension)
         counted = CountedDensity(target.density)
         effort = Effort(counted)
-        q, approximation = self._approximate(counted, start, seed)
-        modes = None if q is None else modes_outside(counted, q, seed)
+        with in_words(NOTHING_DRAWN), Interrupts() as interrupts:
+            q, approximation = self._approximate(counted, start, seed)
+            modes = None if q is None or interrupts.seen else modes_outside(counted, q, seed)
+        if interrupts.seen:  # what was interrupted took it as its own end
+            raise KeyboardInterrupt(NOTHING_DRAWN)
         if modes is not None and not modes.matters:
             modes = None
         transport = None if q is None else as_transport(q)

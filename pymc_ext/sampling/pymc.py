@@ -12,6 +12,7 @@ import pymc as pm
 
 from pymc_ext.density import TransportMap
 from pymc_ext.density.coordinates import as_transport
+from pymc_ext.interrupts import Interrupts, in_words
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_flag
 from pymc_ext.sampling.images import images_among
@@ -23,7 +24,7 @@ from pymc_ext.sampling.prediction import nuts_gradients
 from pymc_ext.sampling.progress import at_work, now
 from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
-from pymc_ext.sampling.run import require_sampler
+from pymc_ext.sampling.run import NOTHING_DRAWN, require_sampler
 from pymc_ext.sampling.run import sample as sample_density
 from pymc_ext.sampling.starts import MOST_IN_MODES
 from pymc_ext.sampling.tails import with_tails
@@ -125,9 +126,13 @@ def sample(
         if random_seed is not None
         else int(np.random.SeedSequence().generate_state(1)[0])
     )
-    with at_work(progressbar):
+    with at_work(progressbar), in_words(NOTHING_DRAWN):
         now("looking for modes outside the approximation")
-        modes = outside = modes_outside(approx.density, approx.q, random_seed) if search else None
+        with Interrupts() as interrupts:
+            modes = modes_outside(approx.density, approx.q, random_seed) if search else None
+        if interrupts.seen:  # the search took it as its own end
+            raise KeyboardInterrupt(NOTHING_DRAWN)
+        outside = modes
         transport, images = coordinates_of(approx.q, random_seed), None
         if outside is not None and outside.matters:
             images = images_among(outside, OfApproximation(approx), transport, seed)

@@ -16,6 +16,7 @@ from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.starts import own_starts, require_law, weighted_starts
 from pymc_ext.variational.core.threads import threads_for
 
+NOTHING_DRAWN = "interrupted before the chains had drawn anything: nothing is kept"
 FEWEST_DRAWS = 4  # of a chain that is judged: half-chains of two have a variance
 
 
@@ -164,7 +165,7 @@ def _answer(
 ) -> Sampled:  # fmt: skip
     if chains.draws < FEWEST_DRAWS:
         if why == attempts.INTERRUPTED:
-            raise KeyboardInterrupt("interrupted before the chains had drawn anything")
+            raise KeyboardInterrupt(NOTHING_DRAWN)
         raise BudgetSpentError(
             f"the budget of {run.options.budget:,} gradients went before the chains had drawn "
             f"anything: {run.spent(chains):,} were spent on warm-up"

@@ -193,9 +193,13 @@ def test_only_what_keeps_records_goes_on_after_an_interrupt(
     command, goes_on, monkeypatch, capsys
 ) -> None:
     def interrupted(arguments) -> None:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(*words)
 
     monkeypatch.setattr("bridge.command_line.requests.require_possible", interrupted)
+    words = ["interrupted before the end: nothing is kept"]
+    assert main([command]) == 130
+    assert capsys.readouterr().err.splitlines()[0].startswith(words[0])
+    words = []
     assert main([command]) == 130
     said = capsys.readouterr().err
     assert said.startswith("interrupted") and ("goes on where" in said) == goes_on

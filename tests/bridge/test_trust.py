@@ -16,7 +16,7 @@ from bridge import exact
 from bridge.exact import exact_answer
 from bridge.methods.problems import DensityProblem, ModelProblem, as_problem
 from bridge.methods.table import METHODS
-from bridge.methods.warm_nuts import sampled
+from bridge.methods.warm_nuts import WarmNUTS, sampled
 from bridge.search import Search
 from bridge.trust import forgotten, of_several_modes
 from posteriordb_cases.zoo import ZOO, truth_of
@@ -190,6 +190,44 @@ def test_an_interrupt_is_an_answer_wherever_it_comes_after_the_first_path() -> N
         assert advice.trusted or advice.doubts[0].startswith("interrupted")
         verdicts.append(advice.attempts[-1].verdict)
     assert any("while mass outside" in verdict for verdict in verdicts)
+
+
+def test_a_fit_that_is_interrupted_is_judged_by_few_values() -> None:
+    """Who waits for an answer does not wait for its last digit, nor for what is elsewhere."""
+    whole = Interrupted(at=-1, values=True)
+    assert bridge.fit(whole.density, random_seed=1).method == "hierarchical"
+    pressed = Interrupted(at=60, values=True)
+    values, log_p = list[int](), pressed.density.log_density
+
+    def counted(x: np.ndarray) -> np.ndarray:
+        values.append(len(x) if pressed.batches >= pressed.at else 0)
+        return log_p(x)
+
+    pressed.density.log_density = counted
+    advice = bridge.fit(pressed.density, random_seed=1)
+    assert not advice.trusted and 1_000 <= sum(values) < 2_000 and pressed.batches < 70
+    assert advice.idata["posterior"]["a"].size == 4_000
+
+
+@pytest.mark.parametrize("run", ["fit", "warm-nuts"])
+def test_an_interrupt_without_words_gets_them(run, monkeypatch) -> None:
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bridge.advice, "as_problem", interrupted)
+    monkeypatch.setattr(WarmNUTS, "_approximate", interrupted)
+    density = Interrupted(at=-1).density
+    with pytest.raises(KeyboardInterrupt, match=r"interrupted before .*: nothing is kept"):
+        if run == "fit":
+            bridge.fit(density)
+        else:
+            WarmNUTS()(DensityProblem(density), 0, 1)
+
+
+def test_an_interrupted_approximation_of_warm_nuts_starts_no_chains(monkeypatch) -> None:
+    monkeypatch.setattr("bridge.methods.warm_nuts.sampled", lambda *a, **o: pytest.fail("it goes"))
+    with pytest.raises(KeyboardInterrupt, match="before the chains had drawn anything: nothing"):
+        WarmNUTS()(DensityProblem(Interrupted(at=60).density), 0, 1)
 
 
 def test_an_interrupted_sampler_of_pymc_is_not_trusted(monkeypatch) -> None:

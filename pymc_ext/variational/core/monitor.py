@@ -26,7 +26,7 @@ class FitStopped(Exception):
 def nothing_yet(stop: BaseException) -> BaseException:
     """What ends a fit that has no q yet: ``stop``, Ctrl-C in words."""
     if isinstance(stop, KeyboardInterrupt):
-        return KeyboardInterrupt("interrupted before there was any approximation")
+        return KeyboardInterrupt("interrupted before there was any approximation: nothing is kept")
     return stop
 
 

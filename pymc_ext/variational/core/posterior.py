@@ -15,6 +15,7 @@ from pymc_ext.variational.core.result import FreshDraws
 # Behind moments of a q without its own: sds to 0.6 %, means to 0.8 % of an sd.
 MOMENT_DRAWS = 16_384
 NUMBERS_TOGETHER = 2**20  # in draws made together, 8 MB: with 16 maps take twice as long
+INTERRUPTED_DRAWS = 1_000  # the same where Ctrl-C ended the fit: what k̂ of five batches takes
 FRESH_DRAWS = 4096  # behind a result's ELBO: its standard error is sd(log p̃/q) / 64
 
 

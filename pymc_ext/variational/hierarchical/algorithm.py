@@ -33,7 +33,7 @@ from pymc_ext.variational.core.monitor import (
     unfinished,
 )
 from pymc_ext.variational.core.notes import notes_on
-from pymc_ext.variational.core.posterior import fresh_draws
+from pymc_ext.variational.core.posterior import INTERRUPTED_DRAWS, fresh_draws
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.threads import one_thread
@@ -132,7 +132,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
     ) -> Fitted[MapOrGaussian]:
         refuse_hyperparameters(density, self.name)
         course = new_course(density, seed, budget, monitor, self.longest_block)
-        links, law, serves = Links(), None, False
+        links, law, serves, interrupted = Links(), None, False, False
         dense = density.dimension <= DENSE
         try:
             # a q that runs away overflows: the ELBO tells
@@ -145,12 +145,16 @@ class Hierarchical(Algorithm[MapOrGaussian]):
             if course.best is None:
                 raise nothing_yet(stop) from None
             q, converged = course.best.q, False
-            why = unfinished(stop)
+            why, interrupted = unfinished(stop), isinstance(stop, KeyboardInterrupt)
         if dense and isinstance(q, HierarchicalMap) and q.is_gaussian:
             q = q.as_gaussian()
-        fresh, proposal, of_proposal = through_one(lambda: _judged(q, density, seed, start))
+        if interrupted:  # somebody waits: the next Ctrl-C is raised
+            proposal, of_proposal = None, None
+            fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH), INTERRUPTED_DRAWS)
+        else:
+            fresh, proposal, of_proposal = through_one(lambda: _judged(q, density, seed, start))
         reached = Reached(None, proposal, of_proposal)
-        if isinstance(q, HierarchicalMap) and self.necks:
+        if isinstance(q, HierarchicalMap) and self.necks and not interrupted:
             try:
                 reached = reaching(q, density, fresh, proposal, of_proposal, seed, law, serves)
             except KeyboardInterrupt as stop:
