@@ -106,9 +106,10 @@ class Advice:
 
         A bounded quantity may be among them, a probability say, that is all but always next to a
         bound: a few draws away from it hold all its variance, so that the sd these have is as
-        uncertain as if there were none, though it is finite. Of a PyMC model by its coords (``level[oak]``), of a Stan program
-        as in it, by indices from 1 (``lam[16]``), as in all that is said of them; arrays of
-        ``idata`` count from 0."""
+        uncertain as if there were none, though it is finite. Of a PyMC model by its coords
+        (``level[oak]``), of a Stan program as in it, by indices from 1 (``lam[16]``), as in all
+        that is said of them; arrays of ``idata`` count from 0.
+        """
         return tuple(quantity.name for quantity in self.heavy)
 
     @property
