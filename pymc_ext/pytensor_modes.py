@@ -52,6 +52,11 @@ CALL, NUMBER, SPECIAL, ROW = 6e-6, 3e-9, 3e-8, 2e-5
 # machine, and .2 to .65 by NumPy: a fit of 100,000 draws is where both ways take the same.
 SECONDS = 1.0
 
+# Rows of data from which PyTensor's C code of one draw takes less than its share of a call of
+# many: .3 to 1.1 of it from 4,000 on (counts and a normal by groups, Student's t, a logistic
+# regression of 20 columns), 1.1 to 2.6 at 300, by what a call takes. Numba's take the same.
+LONG = 4_000
+
 LOOPS = ("Scan", "ScalarLoop")  # run step by step: a compiler pays
 AFTER_REWRITES = 48.9  # PyTensor joins elementwise operations at 49, which is left out
 
@@ -191,7 +196,7 @@ def serves(function: Function) -> bool:
     graph = function.maker.fgraph
     if not all(_in_numpy(node) for node in graph.apply_nodes):
         return False
-    longest = max((max(shape, default=1) for shape in _known_shapes(graph)), default=1)
+    longest = _longest(graph.variables)
     calls, seconds = DRAWS / DRAWS_A_CALL, 0.0
     for node in graph.apply_nodes:
         numbers = sum(_numbers(v, longest) for v in node.outputs)
@@ -205,9 +210,19 @@ def _in_numpy(node: Apply) -> bool:
     return not isinstance(node.op, RandomVariable) and type(node.op).__name__ not in LOOPS
 
 
-def _known_shapes(graph: FunctionGraph) -> Iterator[tuple[int, ...]]:
+def one_draw_a_call(outputs: Iterable[Variable]) -> bool:
+    """Whether compiled code of these graphs is to take draws one after another."""
+    return _compiles_c() and _longest(ancestors(outputs)) >= LONG
+
+
+def _longest(variables: Iterable[Variable]) -> int:
+    """Axis of the data."""
+    return max((max(shape, default=1) for shape in _known_shapes(variables)), default=1)
+
+
+def _known_shapes(variables: Iterable[Variable]) -> Iterator[tuple[int, ...]]:
     """Of the data, shared or constant, however little the graph declares."""
-    for v in graph.variables:
+    for v in variables:
         if isinstance(v, SharedVariable):
             yield np.shape(v.get_value(borrow=True))
         elif isinstance(v, Constant):

@@ -30,7 +30,7 @@ from pymc_ext.density.rows import (
 )
 from pymc_ext.maths.types import Array
 from pymc_ext.over_draws import checked, has_scan, over_draws
-from pymc_ext.pytensor_modes import quietly, run_by_numpy
+from pymc_ext.pytensor_modes import one_draw_a_call, quietly, run_by_numpy
 from pymc_ext.typed_graphs import gradients
 
 if TYPE_CHECKING:
@@ -129,6 +129,8 @@ class PyMCDensity(ModelGraph):
             if has_scan([self.logp]):
                 logger.info("the model contains a scan: draws are evaluated one after another")
                 return one_by_one(self._of_a_point(with_score))
+            if self._one_by_one():
+                return one_by_one(self._of_a_point(with_score))
             rows = pt.matrix("rows", shape=(None, self.dimension), dtype="float64")
             lp = self.logp_of_rows(rows)
             inputs, outputs = [rows], [lp]
@@ -148,6 +150,11 @@ class PyMCDensity(ModelGraph):
         few, whole = of_few_shapes(f, self.clock), power_of_two(size // 2 + 1)
         self.rows_per_call = whole
         return lambda theta: in_blocks(few, whole, theta)
+
+    def _one_by_one(self) -> bool:
+        """Whether rows are long: all of a call share a batch of data, and JAX has few shapes."""
+        given = self.noisy or self._updates or "mode" in self._compile_kwargs
+        return not given and one_draw_a_call([self.logp])
 
     def _of_a_point(self, with_score: bool) -> Function:
         (lp,) = cast("list[TensorVariable]", checked([self.logp], self.model.check_bounds))

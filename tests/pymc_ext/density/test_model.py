@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_ext as px
+from pymc_ext import pytensor_modes
 from pymc_ext.density import CountedDensity, PyMCDensity, rows
 from pymc_ext.density import model as module
 from tests.tolerances import EXACT
@@ -162,6 +163,31 @@ def test_a_model_with_a_scan_is_evaluated_row_by_row():
     np.testing.assert_allclose(lp, [logp({"b": t}) for t in theta], rtol=EXACT)
     value = lambda t: density.log_density(t[None])[0]  # noqa: E731
     np.testing.assert_allclose(gradient[2], differences(value, theta[2]), rtol=1e-6)
+
+
+def test_draws_go_one_after_another_where_the_data_are_long(monkeypatch):
+    monkeypatch.setattr(pytensor_modes, "_compiles_c", lambda: True)
+    theta = np.random.default_rng(6).normal(size=(5, 3))
+    density = PyMCDensity(regression(), interpreted=False)
+    truth = density.log_density_gradient(theta)
+    assert density.rows_per_call > 1
+    monkeypatch.setattr(pytensor_modes, "LONG", 4)
+    density = PyMCDensity(regression(), interpreted=False)
+    for own, other in zip(density.log_density_gradient(theta), truth, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(density.log_density(theta), truth[0], rtol=1e-12)
+    assert density.rows_per_call == 1
+
+
+def test_batches_of_long_data_are_of_all_draws_of_a_call(monkeypatch):
+    monkeypatch.setattr(pytensor_modes, "_compiles_c", lambda: True)
+    monkeypatch.setattr(pytensor_modes, "LONG", 4)
+    y = np.random.default_rng(1).normal(2, 1, 500)
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mu", 0, 10), 1, observed=pm.Minibatch(y, batch_size=50),
+                  total_size=500)  # fmt: skip
+    lp, _ = PyMCDensity(model, random_seed=1).log_density_gradient(np.full((3, 1), 2.0))
+    assert lp[0] == lp[1] == lp[2]  # at one point: they would differ by batches of their own
 
 
 def test_wrong_shapes_are_refused():
