@@ -24,7 +24,7 @@ from bridge.methods.table import METHODS, find_approximations
 from bridge.rungs import NOTHING_YET, answered
 from bridge.search import Search
 from bridge.verdict import REPETITIONS
-from pymc_ext.interrupts import in_words
+from pymc_ext.interrupts import interrupt_says
 from pymc_ext.keywords import refuse_keywords
 from pymc_ext.options import require_integer, require_memory, require_number
 from pymc_ext.sampling.options import Sampling
@@ -210,7 +210,7 @@ def fit(
         ess=ess, effort=effort, want=want,
     )  # fmt: skip
     seed = int(np.random.default_rng(random_seed).integers(2**31))
-    with in_words(NOTHING_YET):
+    with interrupt_says(NOTHING_YET):
         problem = as_problem(model, data)
         search = Search(problem, khat, ess, effort, fresh_draws, draws, seed)
         for name, count in (("draws", draws), ("fresh_draws", fresh_draws)):

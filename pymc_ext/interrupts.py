@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import TypeVar
 
-__all__ = ["Interrupts", "in_words", "is_interrupt", "through_one"]
+__all__ = ["Interrupts", "interrupt_says", "is_interrupt", "through_one"]
 
 T = TypeVar("T")
 
@@ -61,11 +61,11 @@ class Interrupts:
 
 
 @contextmanager
-def in_words(what: str) -> Iterator[None]:
+def interrupt_says(what: str) -> Iterator[None]:
     """Context whose Ctrl-C says ``what`` it ended, unless it has words already.
 
     >>> try:
-    ...     with in_words("interrupted before the fit"):
+    ...     with interrupt_says("interrupted before the fit"):
     ...         signal.raise_signal(signal.SIGINT)
     ... except KeyboardInterrupt as stop:
     ...     print(stop)

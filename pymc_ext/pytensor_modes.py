@@ -212,7 +212,7 @@ def _in_numpy(node: Apply) -> bool:
 
 def one_draw_a_call(outputs: Iterable[Variable]) -> bool:
     """Whether compiled code of these graphs is to take draws one after another."""
-    return _compiles_c() and _longest(ancestors(outputs)) >= LONG
+    return not backend_asked_for() and _compiles_c() and _longest(ancestors(outputs)) >= LONG
 
 
 def _longest(variables: Iterable[Variable]) -> int:

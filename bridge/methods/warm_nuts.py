@@ -16,7 +16,7 @@ from bridge.stan.start import stan_start
 from bridge.targets.target import Target
 from pymc_ext.density import CountedDensity, Density, TransportMap
 from pymc_ext.density.coordinates import as_transport
-from pymc_ext.interrupts import Interrupts, in_words
+from pymc_ext.interrupts import Interrupts, interrupt_says
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.installed import installed_sampler
 from pymc_ext.sampling.options import Sampling
@@ -158,7 +158,7 @@ class WarmNUTS:
         self.options.require_reachable(target.dimension)
         counted = CountedDensity(target.density)
         effort = Effort(counted)
-        with in_words(NOTHING_DRAWN), Interrupts() as interrupts:
+        with interrupt_says(NOTHING_DRAWN), Interrupts() as interrupts:
             q, approximation = self._approximate(counted, start, seed)
             modes = None if q is None or interrupts.seen else modes_outside(counted, q, seed)
         if interrupts.seen:  # what was interrupted took it as its own end

@@ -12,7 +12,7 @@ import pymc as pm
 
 from pymc_ext.density import TransportMap
 from pymc_ext.density.coordinates import as_transport
-from pymc_ext.interrupts import Interrupts, in_words
+from pymc_ext.interrupts import Interrupts, interrupt_says
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_flag
 from pymc_ext.sampling.images import images_among
@@ -126,7 +126,7 @@ def sample(
         if random_seed is not None
         else int(np.random.SeedSequence().generate_state(1)[0])
     )
-    with at_work(progressbar), in_words(NOTHING_DRAWN):
+    with at_work(progressbar), interrupt_says(NOTHING_DRAWN):
         now("looking for modes outside the approximation")
         with Interrupts() as interrupts:
             modes = modes_outside(approx.density, approx.q, random_seed) if search else None

@@ -177,6 +177,10 @@ def test_draws_go_one_after_another_where_the_data_are_long(monkeypatch):
         np.testing.assert_allclose(own, other, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(density.log_density(theta), truth[0], rtol=1e-12)
     assert density.rows_per_call == 1
+    monkeypatch.setattr(pytensor_modes, "backend_asked_for", lambda: True)  # JAX for all, say
+    density = PyMCDensity(regression(), interpreted=False)
+    density.log_density(theta)
+    assert density.rows_per_call > 1
 
 
 def test_batches_of_long_data_are_of_all_draws_of_a_call(monkeypatch):
