@@ -6,10 +6,11 @@ import os
 import re
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -50,19 +51,25 @@ class CmdStanRun:
         Ctrl-C ends its processes, those that cmdstanpy has yet to start among them, in silence.
         """
         _check_timeout(arguments.get("timeout"))
-        start, threads, others = time.perf_counter(), set(threading.enumerate()), descendants()
-        try:
-            return getattr(self.model, method)(
-                output_dir=self.folder, sig_figs=SIGNIFICANT_FIGURES, **arguments
-            )
-        except KeyboardInterrupt:
-            _end(set(threading.enumerate()) - threads, others)
-            raise KeyboardInterrupt(
-                f"interrupted while Stan's {self.method} ran on {self.program.name!r}: nothing is "
-                "kept"
-            ) from None
-        finally:
-            self.seconds += time.perf_counter() - start
+        run = partial(
+            getattr(self.model, method),
+            output_dir=self.folder, sig_figs=SIGNIFICANT_FIGURES, **arguments,
+        )  # fmt: skip
+        start, others = time.perf_counter(), descendants()
+        # In a thread of its own, as Ctrl-C would leave cmdstanpy's threads behind, one of them
+        # marked as ended while it goes on (Python's `Thread.join` until 3.12).
+        with ThreadPoolExecutor(1) as caller:
+            called = caller.submit(run)
+            try:
+                return called.result()
+            except KeyboardInterrupt:
+                _end(called, others)
+                raise KeyboardInterrupt(
+                    f"interrupted while Stan's {self.method} ran on {self.program.name!r}: nothing "
+                    "is kept"
+                ) from None
+            finally:
+                self.seconds += time.perf_counter() - start
 
     def require_rows(self, found: int, expected: int) -> None:
         """Raise unless Stan wrote as many draws as it was asked for."""
@@ -112,14 +119,13 @@ def _ended(message: str) -> str:
     return message.strip().splitlines()[0].partition(" Command '")[0]
 
 
-def _end(threads: set[threading.Thread], others: set[int]) -> None:
-    """End the processes that some threads wait for, all but ``others``, until no thread is left."""
-    while any(thread.is_alive() for thread in threads):
+def _end(called: Future[Any], others: set[int]) -> None:
+    """End the processes that a call waits for, all but ``others``, until it has returned."""
+    while not called.done():
         for process in descendants() - others:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGTERM)
-        for thread in threads:
-            thread.join(LOOK)
+        wait([called], LOOK)
 
 
 def density_of(program: StanProgram, data: Data) -> StanDensity:
