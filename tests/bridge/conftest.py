@@ -15,22 +15,21 @@ from bridge.methods.table import METHODS
 from posteriordb_cases import EMBEDDED, load_case, write_reference_draws
 
 GAUSSIAN = "correlated_5-gaussian"
+SCALED_GAUSSIAN = "badly_scaled_20-gaussian"  # where a diagonal metric serves
 
 
 @pytest.fixture(scope="session")
 def gaussian_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The embedded database with independent exact draws as the Gaussian case's reference."""
+    """The embedded database with independent exact draws as the Gaussian cases' references."""
     database = tmp_path_factory.mktemp("posteriordb") / "posterior_database"
     shutil.copytree(EMBEDDED, database)
-    data = load_case(GAUSSIAN).data
-    z = np.random.default_rng(0).standard_normal((10, 1000, int(data["D"])))
     fields = ("inference", "diagnostics", "checks_made", "comments", "versions")
-    info = dict.fromkeys(fields) | {
-        "name": GAUSSIAN,
-        "added_by": "test",
-        "added_date": "2026-01-01",
-    }
-    write_reference_draws(database, {"x": data["mu"] + z @ data["scale_tril"].T}, info)
+    added = {"added_by": "test", "added_date": "2026-01-01"}
+    for name in (GAUSSIAN, SCALED_GAUSSIAN):
+        data = load_case(name).data
+        z = np.random.default_rng(0).standard_normal((10, 1000, int(data["D"])))
+        info = dict.fromkeys(fields) | {"name": name} | added
+        write_reference_draws(database, {"x": data["mu"] + z @ data["scale_tril"].T}, info)
     return database
 
 

@@ -20,7 +20,7 @@ from bridge.methods.problems import DensityProblem, ModelProblem
 from bridge.methods.samplers import NutpieDefault, PyMCNUTS
 from bridge.methods.table import METHODS
 from posteriordb_cases import load_case
-from tests.bridge.conftest import GAUSSIAN
+from tests.bridge.conftest import GAUSSIAN, SCALED_GAUSSIAN
 from tests.needed import needs
 from tests.tolerances import EXACT, monte_carlo
 
@@ -88,7 +88,7 @@ def test_steps_of_pymcs_warm_up_are_counted() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_they_are_judged_as_chains(gaussian_database: Path, name: str) -> None:
-    problem = CaseProblem(load_case(GAUSSIAN, database=str(gaussian_database)))
+    problem = CaseProblem(load_case(SCALED_GAUSSIAN, database=str(gaussian_database)))
     fit = run(name, problem)
     record = judge(problem, fit, repetitions=5)
     plain(record)
