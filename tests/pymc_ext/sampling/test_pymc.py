@@ -1,6 +1,8 @@
 """``px.sample``: exact draws of a model from what ``pm.fit`` gave, in ``pm.sample``'s form."""
 
+import contextlib
 import json
+import signal
 
 import numpy as np
 import pymc as pm
@@ -8,6 +10,7 @@ import pytest
 from scipy import stats
 
 import pymc_ext as px
+from pymc_ext.sampling.modes import modes_outside
 from pymc_ext.sampling.pymc import coordinates_of
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian, GaussianMixture
 from tests.needed import needs
@@ -45,6 +48,20 @@ def test_draws_are_of_the_posterior(idata):
     require_moments(posterior["mu"].values[..., None], [POSTERIOR_MEAN], [POSTERIOR_SD])
     half = stats.halfnorm
     require_moments(posterior["scale"].values, np.full(2, half.mean()), np.full(2, half.std()))
+
+
+def test_an_interrupted_search_starts_no_chains(fitted, monkeypatch):
+    """The search takes Ctrl-C as its own end."""
+
+    def pressed(*args):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return modes_outside(*args)
+
+    monkeypatch.setattr("pymc_ext.sampling.pymc.modes_outside", pressed)
+    monkeypatch.setattr("pymc_ext.sampling.pymc.sample_density", lambda *a, **o: pytest.fail("on"))
+    with pytest.raises(KeyboardInterrupt, match="before the chains had drawn anything: nothing"):
+        px.sample(fitted, random_seed=1)
 
 
 def test_they_come_as_pm_sample_gives_them(idata):
