@@ -1,9 +1,8 @@
 """How graphs are run: by NumPy where a model is done without a compiler, or by PyTensor's own.
 
 A C compiler takes 2 to 31 CPU seconds for the log density of a new model and its score (14 kinds
-of `benchmarks.speed.kinds`, empty cache). NumPy takes .4 to 3 to rewrite the same graph, and then
-1.6 to 5.4 times as long a draw in calls of 128, some .5 ms a call of few: next to nothing for some
-thousand draws in calls of dozens.
+of `benchmarks.speed.kinds`, empty cache). NumPy takes .2 to 3 to rewrite the same graph, and then
+some .2 ms a call of few: next to nothing for some thousand draws in calls of dozens.
 
 Determinants of many matrices at once PyTensor 2.38 does not compile where a log is taken: its
 rewrite of log(det(x)) takes ``x`` for one matrix and ends in a bare AssertionError where there is
@@ -12,6 +11,7 @@ one for each draw, as of ``pm.LKJCorr``. PyTensor 3 has mended it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING, cast
@@ -29,9 +29,9 @@ from pytensor.tensor import TensorVariable
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.op import RandomVariable
 
-from pymc_ext.maths.types import Array
+from pymc_ext.numpy_linker import NumPyLinker, bare_function, sizes_of_a_draw
 from pymc_ext.ops.compiler import backend_asked_for
-from pymc_ext.pytensor_versions import Blockwise, NumbaLinker, PerformLinker
+from pymc_ext.pytensor_versions import Blockwise, NumbaLinker
 
 if TYPE_CHECKING:
     from pytensor.compile import Function
@@ -42,10 +42,10 @@ REWRITE = "slogdet_specialization"
 # What a fit of a small model asks for: draws, and how many a call.
 DRAWS, DRAWS_A_CALL = 5_000, 32
 
-# Seconds of an operation's call in Python, of a number by NumPy and by SciPy's special functions,
-# rounded up from some of these kinds (what is predicted is up to twice what they take); no choice
-# depends on the machine at hand.
-CALL, NUMBER, SPECIAL, ROW = 6e-6, 3e-9, 3e-8, 2e-5
+# Seconds of an operation's call in Python, by PyTensor and where it is one of NumPy's, of a number
+# by NumPy and by SciPy's special functions, rounded up from some of these kinds (what is predicted
+# is .4 to 3 times what they take); no choice depends on the machine at hand.
+CALL, BARE, NUMBER, SPECIAL, ROW = 6e-6, 1.5e-6, 3e-9, 3e-8, 2e-5
 
 # Seconds for these draws up to which NumPy is taken. The kinds that are predicted to take .3 to .8
 # (a mixture, zero-inflated counts, a negative binomial) take 14 to 51 to be compiled on a busy
@@ -145,7 +145,7 @@ def once_mode() -> Mode:
 
 def numpy_mode() -> Mode:
     """All rewrites for stability and speed but those that are for compilers."""
-    mode = Mode(linker="py", optimizer="fast_run").excluding("fusion", "inplace_elemwise")
+    mode = Mode(NumPyLinker(), optimizer="fast_run").excluding("fusion", "inplace_elemwise")
     return cast("Mode", mode.register((out2in(_as_functions_of_arrays), AFTER_REWRITES)))
 
 
@@ -179,29 +179,28 @@ def run_by_numpy(compiled: Callable[..., Function]) -> Function | None:
     return function if serves(function) else None
 
 
-def quietly(function: Function) -> Callable[..., list[Array]]:
-    """``function`` as compiled code is: silent where NumPy would warn, of ∞ − ∞ in a sum, say."""
-    if not isinstance(function.maker.linker, PerformLinker):
-        return function
-
-    def quiet(*inputs: Array) -> list[Array]:
-        with np.errstate(all="ignore"):
-            return function(*inputs)
-
-    return quiet
-
-
 def serves(function: Function) -> bool:
     """Whether NumPy does what a fit of a small model asks of it within `SECONDS`."""
-    graph = function.maker.fgraph
-    if not all(_in_numpy(node) for node in graph.apply_nodes):
+    nodes = function.maker.fgraph.apply_nodes
+    if not all(_in_numpy(node) for node in nodes):
         return False
-    longest = _longest(graph.variables)
-    calls, seconds = DRAWS / DRAWS_A_CALL, 0.0
-    for node in graph.apply_nodes:
-        numbers = sum(_numbers(v, longest) for v in node.outputs)
-        seconds += calls * CALL + DRAWS * (numbers * _seconds_a_number(node) + _seconds_a_row(node))
-    return seconds <= SECONDS
+    if _seconds((node, sum(map(_declared, node.outputs))) for node in nodes) > SECONDS:
+        return False
+    try:
+        sizes = sizes_of_a_draw(function)
+    except Exception:  # no density there, or an axis of unknown length that is not of draws
+        return False
+    return _seconds(sizes) <= SECONDS
+
+
+def _seconds(sizes: Iterable[tuple[Apply, int]]) -> float:
+    """Of all draws, from the operations and the numbers that each makes of a draw."""
+    seconds = 0.0
+    for node, numbers in sizes:
+        call = CALL if bare_function(node.op, node) is None else BARE
+        a_draw = numbers * _seconds_a_number(node) + _seconds_a_row(node)
+        seconds += DRAWS / DRAWS_A_CALL * call + DRAWS * a_draw
+    return seconds
 
 
 def _in_numpy(node: Apply) -> bool:
@@ -229,11 +228,9 @@ def _known_shapes(variables: Iterable[Variable]) -> Iterator[tuple[int, ...]]:
             yield np.shape(v.data)
 
 
-def _numbers(variable: Variable, longest: int) -> float:
-    """Numbers for each draw; of unknown lengths the first is that of draws."""
-    shape = getattr(variable.type, "shape", ())
-    unknown = sum(n is None for n in shape)
-    return float(np.prod([n for n in shape if n is not None])) * (longest if unknown > 1 else 1)
+def _declared(variable: Variable) -> int:
+    """Numbers for each draw, at least."""
+    return math.prod(n for n in getattr(variable.type, "shape", ()) if n is not None)
 
 
 def _seconds_a_number(node: Apply) -> float:

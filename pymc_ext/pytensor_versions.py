@@ -21,6 +21,7 @@ from pytensor.tensor.shape import Reshape, Shape, Shape_i, SpecifyShape
 from pytensor.tensor.sharedvar import TensorSharedVariable
 from pytensor.tensor.special import Softmax
 from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.utils import import_func_from_string
 
 if find_spec("pytensor.compile.rewriting") is not None:
     from pytensor.compile.rewriting import inline_ofg_node
@@ -46,6 +47,7 @@ __all__ = [
     "TensorSharedVariable",
     "_vectorize_node",
     "get_numba_type",
+    "import_func_from_string",
     "inline_ofg_node",
     "register_funcify_and_cache_key",
     "register_scalar_funcify",

@@ -30,7 +30,7 @@ from pymc_ext.density.rows import (
 )
 from pymc_ext.maths.types import Array
 from pymc_ext.over_draws import checked, has_scan, over_draws
-from pymc_ext.pytensor_modes import one_draw_a_call, quietly, run_by_numpy
+from pymc_ext.pytensor_modes import one_draw_a_call, run_by_numpy
 from pymc_ext.typed_graphs import gradients
 
 if TYPE_CHECKING:
@@ -143,8 +143,7 @@ class PyMCDensity(ModelGraph):
             f = self._compiled(inputs, outputs, with_score)
             size = self.rows_per_call = rows_per_call(f)
         if not runs_in_jax(f):
-            quiet = quietly(f)
-            return lambda theta, *weights: in_blocks(quiet, size, theta, *weights)
+            return lambda theta, *weights: in_blocks(f, size, theta, *weights)
         if self.extras:  # their gradients are sums over rows, none of which may be repeated
             return lambda theta, *weights: in_numbers(in_blocks(f, size, theta, *weights))
         few, whole = of_few_shapes(f, self.clock), power_of_two(size // 2 + 1)

@@ -28,7 +28,9 @@ def test_ctrl_c_ends_all_chains_in_silence(program, caplog) -> None:
 
     slow = program("slow")
     slow.density({"K": 1})
-    threading.Thread(target=press).start()
+    before = threading.enumerate()
+    pressing = threading.Thread(target=press)
+    pressing.start()
     with (
         caplog.at_level(logging.INFO, "cmdstanpy"),
         pytest.raises(KeyboardInterrupt, match="while Stan's NUTS ran on 'slow': nothing is kept"),
@@ -36,4 +38,5 @@ def test_ctrl_c_ends_all_chains_in_silence(program, caplog) -> None:
         nuts(slow, {"K": 2_000_000}, parallel_chains=2, random_seed=1)
     assert seen and len(descendants() - others) == 1
     assert not [record for record in caplog.records if "Chain" in record.message]
-    assert not [thread for thread in threading.enumerate() if "ThreadPool" in thread.name]
+    pressing.join()
+    assert not set(threading.enumerate()) - set(before)

@@ -12,6 +12,7 @@ import pymc as pm
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.undefined import refuse_missing_data, require_defined
 from pymc_ext.maths.types import Array
+from pymc_ext.pymc_versions import resolve_backend_compile_kwargs
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, run_algorithm
 from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.monitor import Callback, FitStopped, Monitor
@@ -20,7 +21,6 @@ from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 from pymc_ext.variational.plugin.checks import RefusesKeywords, require_double_precision
-from pymc_ext.variational.plugin.compile_options import resolve_compile_kwargs
 from pymc_ext.variational.plugin.groups import FittedGroup
 from pymc_ext.variational.plugin.pymc_variational import KL, Inference
 from pymc_ext.variational.plugin.types import CompileOptions, Hyperparameters, Start
@@ -130,7 +130,7 @@ class AlgorithmVI(RefusesKeywords, Inference):
         n = self.default_budget if n is None else n
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise ValueError(f"n must be an integer >= 0, got {n!r}")
-        self.approx.use_compile_kwargs(resolve_compile_kwargs(backend, compile_kwargs))
+        self.approx.use_compile_kwargs(_resolved(backend, compile_kwargs))
         for group in self.approx.groups:
             group.include_transformed = include_transformed
         self._callbacks = tuple(callbacks or ())
@@ -228,3 +228,16 @@ class AlgorithmVI(RefusesKeywords, Inference):
 
     def keep(self, fitted: Fitted[Posterior]) -> None:
         """What else of the fit the approximation remembers."""
+
+
+def _resolved(backend: str | None, compile_kwargs: CompileOptions | None) -> dict[str, object]:
+    """Keyword arguments of PyTensor's compilation, as PyMC 5 and 6 take them."""
+    kwargs = dict(compile_kwargs or {})
+    if backend is None:
+        return kwargs
+    if resolve_backend_compile_kwargs is None:
+        raise TypeError(
+            "backend= of pm.fit needs PyMC 6; on PyMC 5 pass compile_kwargs={'mode': ...} "
+            "(BernsteinVI has a backend= of its own)"
+        )
+    return resolve_backend_compile_kwargs(backend, kwargs)
