@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import RBFInterpolator
 from scipy.ndimage import distance_transform_edt
+from scipy.sparse import csr_array
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.by_value import ByValue
@@ -112,14 +113,14 @@ class Lattice(ByValue):
         """Of the maxima, (P, K), at values (N, g) in cells, (N, K): cubic along each axis, from
         four places, so that what happens in the bulk disturbs nothing in a neck."""
         along = [_cubic(axis, t[:, k]) for k, axis in enumerate(self.axes)]
-        found = np.zeros((len(t), values.shape[1]))
+        at, weights = [], []
         for corner in product(range(4), repeat=len(self.axes)):
-            at = self.nearest[
-                tuple(places[:, c] for (places, _), c in zip(along, corner, strict=True))
-            ]
-            w = np.prod([w[:, c] for (_, w), c in zip(along, corner, strict=True)], axis=0)
-            found += w[:, None] * values[at]
-        return found
+            chosen = [(places[:, c], w[:, c]) for (places, w), c in zip(along, corner, strict=True)]
+            at.append(self.nearest[tuple(places for places, _ in chosen)])
+            weights.append(np.prod([w for _, w in chosen], axis=0))
+        ends = len(at) * np.arange(len(t) + 1)
+        rows = (np.stack(weights, axis=1).ravel(), np.stack(at, axis=1).ravel(), ends)
+        return np.asarray(csr_array(rows, shape=(len(t), len(values))) @ values)
 
     @cached_property
     def edges_along(self) -> tuple[Array, ...]:
