@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from bridge.targets.draws import InferenceData
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.heavy import Heavy, take_quantiles
 from pymc_ext.variational.core.saved.posterior import SavedPosterior, law_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Advice", "NoAnswerError"]
 
@@ -149,6 +152,31 @@ class Advice:
             return None
         with self._as_it_was():
             return self._finished(self._weighted().inference_data())
+
+    def summary(self, var_names: Sequence[str] | None = None) -> pd.DataFrame:
+        """What is read off the draws, a row a quantity, each number with its Monte Carlo error.
+
+        ``mean``, ``sd``, quantiles ``q5``, ``median`` and ``q95``, constrained, and ``mcse_`` of
+        each, in its units. Of an approximation by its weights, before resampling, with
+        ``khat_mean`` and ``khat_sd``, k̂ of their own (−∞ where weights hardly differ; a quantile's
+        is that of the weights at most); of chains with ``ess_bulk``, ``ess_tail`` and ``rhat``.
+        Moments of :attr:`unknown` quantities are NaN. Rows are named by coords (``level[oak]``), of
+        a Stan program by indices from 1. The errors are of what draws reach: :attr:`trusted` says
+        whether that is the posterior.
+
+        Parameters
+        ----------
+        var_names
+            Variables to show; all by default.
+
+        Raises
+        ------
+        ValueError
+            A name that is no variable of the posterior.
+        """
+        from bridge.summary import summary_of
+
+        return summary_of(self.unresampled or self.idata, self.heavy, var_names)
 
     def _finished(self, idata: InferenceData) -> InferenceData:
         """In the form of those who wrote the model, with what is known of the draws."""

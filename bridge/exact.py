@@ -136,7 +136,8 @@ def exact_answer(
     advice = own.advice(options.ess)
     if advice is not None:
         doubts = (*doubts, advice)
-    return Exact(COLD, own.idata, doubts, f"the sampler's own defaults ({why})", None)
+    ran = f"the sampler's own defaults ({why})"
+    return Exact(COLD, own.idata, doubts, ran, None, own.unknown(options.ess))
 
 
 def _from_where_it_can(

@@ -14,6 +14,7 @@ from bridge.methods.problems import ModelProblem, StanProblem
 from bridge.targets.draws import InferenceData, group_names
 from pymc_ext.density.protocol import Labels, element_names
 from pymc_ext.sampling.diagnostics import Diagnostics
+from pymc_ext.sampling.heavy import Heavy
 from pymc_ext.sampling.progress import hidden
 from pymc_ext.sampling.quantities import columns_of
 
@@ -86,6 +87,10 @@ class OwnDraws:
             Effective draws that each quantity must have.
         """
         return tuple(doubt for found in self.diagnostics for doubt in found.doubts(ess))
+
+    def unknown(self, ess: float) -> tuple[Heavy, ...]:
+        """Quantities whose sd, or mean, these draws do not tell, nor would more of them."""
+        return tuple(quantity for found in self.diagnostics for quantity in found.unknown(ess))
 
     def advice(self, ess: float) -> str | None:
         """What would serve where they are not trusted, in a sentence; None where they are."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import ndtri
+from scipy.special import betaincinv, ndtr, ndtri
 
 from pymc_ext.maths.types import Array
 
@@ -68,6 +68,42 @@ def sd_error(x: Array) -> Array:
         u = _halves((x - x.mean(axis=(0, 1))) ** 2)
         error = np.sqrt(u.var(axis=(0, 1)) / _ess(u, u)) / (2 * u.mean(axis=(0, 1)))
     return np.where(undefined, np.nan, np.where(_constant(x), 0.0, error))
+
+
+def mean_error(x: Array) -> Array:
+    """Standard error of each scalar's mean, (chains, draws, K) -> (K,), sd/√S of S effective draws;
+    0 of a constant, NaN where a draw is not finite."""
+    x, undefined = _checked(x)
+    halves = _halves(x)
+    error = x.std(axis=(0, 1)) / np.sqrt(_ess(halves, halves))
+    return np.where(undefined, np.nan, np.where(_constant(x), 0.0, error))
+
+
+def quantile_error(x: Array, probability: float) -> Array:
+    """Standard error of each scalar's quantile, (chains, draws, K) -> (K,).
+
+    Half the distance of the quantiles at the shares of draws between which the law of the share
+    below it, Beta(p S + 1, (1 − p) S + 1) of S effective draws, has the mass of ± one sd of a normal
+    law.
+    """
+    x, undefined = _checked(x)
+    below = _halves((x <= np.quantile(x, probability, axis=(0, 1))).astype(float))
+    S = _ess(below, below)
+    ordered = np.sort(x.reshape(-1, x.shape[-1]), axis=0)
+    low, high = (
+        _at_shares(ordered, betaincinv(probability * S + 1, (1 - probability) * S + 1, ndtr(z)))
+        for z in (-1.0, 1.0)
+    )
+    return np.where(undefined, np.nan, 0.5 * (high - low))
+
+
+def _at_shares(ordered: Array, shares: Array) -> Array:
+    """Of each column of (S, K) in order its own quantile (K,), between draws by a line."""
+    at = shares * (len(ordered) - 1)
+    first = np.floor(at).astype(int)
+    rows = np.stack([first, np.minimum(first + 1, len(ordered) - 1)])
+    low, high = np.take_along_axis(ordered, rows, axis=0)
+    return np.asarray(low + (at - first) * (high - low))
 
 
 def energy_fmi(energy: Array) -> Array:

@@ -9,6 +9,8 @@ from pymc_ext.maths.convergence import (
     bulk_ess,
     bulk_ess_and_rhat,
     energy_fmi,
+    mean_error,
+    quantile_error,
     sd_error,
     tail_ess,
 )
@@ -54,6 +56,31 @@ def test_every_scalar_is_as_arviz_has_it(draws):
             rhat(x)[k], az.rhat(own, method="rank"), rtol=1e-12, err_msg=name
         )
     np.testing.assert_array_equal(bulk_ess_and_rhat(x)[0], bulk_ess(x))
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_errors_of_means_are_those_of_arviz(name):
+    k = list(SCALARS).index(name)
+    truth = az.mcse(SCALARS[name], method="mean")
+    np.testing.assert_allclose(mean_error(X)[k], truth, rtol=0.01)  # n − 1 draws in its sd
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.8, -0.5])
+def test_errors_of_quantiles_are_those_of_arviz(rho):
+    """Which takes whole draws, where here points between them count."""
+    x = autoregressive(rho, (4, 10_000))
+    for p in (0.05, 0.5, 0.95):
+        truth = az.mcse(x, method="quantile", prob=p)
+        np.testing.assert_allclose(
+            quantile_error(x[..., None], p)[0], truth, rtol=0.1
+        )  # a draw more
+
+
+def test_errors_of_constants_and_of_what_is_not_finite():
+    x = np.zeros((4, 100, 2))
+    x[0, 0, 1] = np.nan
+    for found in (mean_error(x), quantile_error(x, 0.5)):
+        np.testing.assert_array_equal(found, [0.0, np.nan])
 
 
 def test_independent_draws_count_fully_and_sticky_ones_by_their_correlation():
