@@ -21,6 +21,7 @@ from bridge.methods.named_draws import NamedDraws
 from bridge.targets.draws import InferenceData
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.heavy import Heavy, take_quantiles
+from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.core.saved.posterior import SavedPosterior, law_of
 
 if TYPE_CHECKING:
@@ -118,6 +119,15 @@ class Advice:
     def trusted(self) -> bool:
         """Whether the draws may be taken for the posterior."""
         return not self.doubts
+
+    @property
+    def checks(self) -> tuple[Check, ...]:
+        """All that the answer was judged by, each with its ``number`` and ``limit``, what it is
+        (``meaning``) and what to do where it did not pass (``to_do``); `trusted` where all did."""
+        checks = self._taken.checks
+        if self.trusted or not all(check.passed for check in checks):
+            return checks
+        return (*checks, Check("end", False, "; ".join(self.doubts)))
 
     @cached_property
     def idata(self) -> InferenceData:

@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -15,12 +15,13 @@ from bridge.measures.khat import KHat
 from bridge.methods.families import FittedBy
 from bridge.methods.method import Fit, Method
 from bridge.methods.problems import GivenProblem, ModelProblem
-from bridge.verdict import Judgement, by_weights
+from bridge.verdict import REFUSED, Judgement, by_weights
 from pymc_ext.density import DensityError
 from pymc_ext.density.check import NoGradientError
 from pymc_ext.density.protocol import value_names
 from pymc_ext.interrupts import Interrupts, is_interrupt
 from pymc_ext.sampling.prediction import in_words
+from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.core.monitor import FitStopped
 from pymc_ext.variational.core.posterior import FRESH_DRAWS
 from pymc_ext.variational.gaussian.runaway import EndlessError, RunawayError
@@ -92,6 +93,8 @@ class Attempt:
         Why the posterior looks improper, where it failed as q ran away.
     endless
         It is improper: log p̃ does not fall in some direction, however far.
+    checks
+        All that it was judged by.
     """
 
     method: str
@@ -109,6 +112,7 @@ class Attempt:
     search_gradients: int = 0
     improper: str | None = None
     endless: bool = False
+    checks: tuple[Check, ...] = field(default=(), repr=False)
 
     @classmethod
     def without_answer(
@@ -117,6 +121,13 @@ class Attempt:
         """One that gave no approximation."""
         nan = float("nan")
         return cls(method, nan, nan, nan, False, seconds, verdict, improper=improper)
+
+    def judged(self, check: Check) -> Attempt:
+        """With one more thing that was looked at, refused where it did not pass."""
+        found = replace(self, checks=(*self.checks, check))
+        if check.passed:
+            return found
+        return replace(found, good=False, verdict=f"{REFUSED}{check.found}")
 
     @property
     def all_gradients(self) -> int:
@@ -190,6 +201,7 @@ def _succeeded(method: Method, found: Fit, judgement: Judgement, seconds: float)
         log_marginal_is=of_all.log_marginal_is,
         log_marginal_is_se=of_all.log_marginal_is_se,
         good=judgement.good,
+        checks=judgement.checks,
     )
 
 

@@ -22,8 +22,10 @@ from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.heavy import MOST_NAMED, Heavy
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import now
+from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.run import BudgetSpentError
 from pymc_ext.variational.core.algorithm import run_algorithm
+from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
 from pymc_ext.variational.gaussian.runaway import RunawayError
@@ -57,6 +59,8 @@ class Exact:
         Quantities whose sd, or mean and sd, draws do not tell.
     interrupted
         Ctrl-C ended the chains.
+    checks
+        All that they were judged by.
     """
 
     method: str
@@ -66,6 +70,7 @@ class Exact:
     gradients: int | None
     heavy: tuple[Heavy, ...] = ()
     interrupted: bool = False
+    checks: tuple[Check, ...] = ()
 
 
 def exact_answer(
@@ -137,7 +142,8 @@ def exact_answer(
     if advice is not None:
         doubts = (*doubts, advice)
     ran = f"the sampler's own defaults ({why})"
-    return Exact(COLD, own.idata, doubts, ran, None, own.unknown(options.ess))
+    unknown, checks = own.unknown(options.ess), (*own.checks(options.ess), _of_missed(elsewhere))
+    return Exact(COLD, own.idata, doubts, ran, None, unknown, checks=checks)
 
 
 def _from_where_it_can(
@@ -160,7 +166,10 @@ def _from_where_it_can(
         return found
     assert isinstance(found.draws, NamedDraws)
     elsewhere = not_visited(modes, problem.target, found.draws.inference_data(), seed, basin)
-    return replace(found, doubts=(*elsewhere, *found.doubts))
+    checks = tuple(check for check in found.checks if check.name != "missed mass")
+    return replace(
+        found, doubts=(*elsewhere, *found.doubts), checks=(*checks, _of_missed(elsewhere))
+    )
 
 
 def in_a_flow(
@@ -241,4 +250,21 @@ def _warm(
         gradients=found.gradient_evaluations,
         heavy=heavy,
         interrupted=found.stop_reason == INTERRUPTED,
+        checks=_checks(found, options.ess),
     )
+
+
+def _checks(found: Sampled, ess: float) -> tuple[Check, ...]:
+    """All that chains were judged by."""
+    of_draws = found.diagnostics.checks(ess)
+    told = {check.found for check in of_draws}
+    others = [reason for reason in found.reasons if reason not in told]
+    ended = [reason for reason in others if reason.startswith(found.stop_reason)]
+    missed = [reason for reason in others if reason not in ended]
+    ends = (Check("end", False, reason) for reason in ended)
+    return (*of_draws, _of_missed(missed), *ends)
+
+
+def _of_missed(doubts: Sequence[str]) -> Check:
+    found = "; ".join(doubts) or "draws are in every mode and tail that is known"
+    return Check("missed mass", not doubts, found)

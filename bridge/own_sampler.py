@@ -17,6 +17,7 @@ from pymc_ext.sampling.diagnostics import Diagnostics
 from pymc_ext.sampling.heavy import Heavy
 from pymc_ext.sampling.progress import hidden
 from pymc_ext.sampling.quantities import columns_of
+from pymc_ext.variational.core.checks import Check
 
 __all__ = ["OwnDraws", "own_draws"]
 
@@ -26,6 +27,7 @@ __all__ = ["OwnDraws", "own_draws"]
 LONGER, LONGEST = 1.5, 12.0
 # R̂ up to which they may only be short: of 40 effective draws it is 1.1 by chance.
 RHAT_SHORT = 1.2
+OF_WHOLE_NUMBERS = ("R̂", "effective draws")  # by which they are judged
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,15 @@ class OwnDraws:
             Effective draws that each quantity must have.
         """
         return tuple(doubt for found in self.diagnostics for doubt in found.doubts(ess))
+
+    def checks(self, ess: float) -> tuple[Check, ...]:
+        """All that they are judged by: of real variables, then of whole numbers."""
+        return tuple(
+            check
+            for i, found in enumerate(self.diagnostics)
+            for check in found.checks(ess)
+            if i == 0 or check.name in OF_WHOLE_NUMBERS
+        )
 
     def unknown(self, ess: float) -> tuple[Heavy, ...]:
         """Quantities whose sd, or mean, these draws do not tell, nor would more of them."""

@@ -200,4 +200,4 @@ def _in_a_flow(search: Search, options: Sampling, before: Exact) -> Exact | None
 def _ran(last: Exact, begin: float, predicted: int | None) -> Attempt:
     """Chains that were run, as an attempt."""
     made = Attempt.without_answer(last.method, last.verdict, time.perf_counter() - begin)
-    return replace(made, gradients=last.gradients, predicted=predicted)
+    return replace(made, gradients=last.gradients, predicted=predicted, checks=last.checks)

@@ -22,10 +22,12 @@ from pymc_ext.density import TransportMap
 from pymc_ext.interrupts import Interrupts
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.images import images_among
+from pymc_ext.sampling.modes import MOST_LOG_RATIO
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import in_words, nuts_gradients, weighted_kurtosis
 from pymc_ext.sampling.progress import now
-from pymc_ext.variational.gaussian.missed_mass import MissedMass
+from pymc_ext.variational.core.checks import Check
+from pymc_ext.variational.gaussian.missed_mass import NEGLIGIBLE, MissedMass
 from pymc_ext.variational.gaussian.outside import is_inside
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ __all__ = ["Search"]
 
 _log = logging.getLogger(__name__)
 UNSEARCHED = "interrupted while mass outside it was looked for"
+NONE = "no mass that matters found outside"
 MASS_IS_MISSED = "mass is missed"  # as :attr:`.MissedMass.sentence` has it
 BASINS = "basins"  # what is tried where a mode is missed
 MOST_TRIES = 3  # of basins, each with what the one before missed
@@ -122,7 +125,7 @@ class Search:
             if method.name in (BASINS, IMAGES):
                 attempt = of_several_modes(attempt, found.proposal is not None, k.weights)
             if attempt.good and interrupts.seen:
-                attempt = replace(attempt, good=False, verdict=f"refused: {UNSEARCHED}")
+                attempt = attempt.judged(Check("end", False, UNSEARCHED))
             if attempt.good:
                 attempt, outside = self._looked_outside(attempt, found, k)
             if found.transport is not None and attempt.elbo > self._elbo_of_one:
@@ -168,14 +171,14 @@ class Search:
                 place = outside.heaviest.q.mean
                 self._new_mode = not any(is_inside(place, basin.q) for basin in known)
                 self.modes = outside if self.modes is None else self.modes.and_more(outside)
-                return replace(attempt, verdict=f"refused: {outside.sentence}"), outside
+                share = float(np.exp(min(outside.heaviest.log_ratio, MOST_LOG_RATIO)))
+                check = Check("missed mass", False, outside.sentence, share, NEGLIGIBLE)
+                return replace(attempt.judged(check), good=True), outside
             tails, more = short_tails(found, k.weights, self.law, self.seed)
         except KeyboardInterrupt:
-            return replace(attempt, good=False, verdict=f"refused: {UNSEARCHED}"), None
+            return attempt.judged(Check("end", False, UNSEARCHED)), None
         attempt = replace(attempt, search_gradients=cost + more)
-        if tails:
-            attempt = replace(attempt, good=False, verdict=f"refused: {tails[0]}")
-        return attempt, None
+        return attempt.judged(Check("missed mass", not tails, tails[0] if tails else NONE)), None
 
     def affordable(self, method: Method) -> bool:
         """Whether it may run; where not, that is noted among the attempts."""

@@ -18,6 +18,7 @@ from pymc_ext.maths.types import Array
 from pymc_ext.sampling.modes import is_visited, left_behind
 from pymc_ext.sampling.progress import now
 from pymc_ext.sampling.tails import advised, tails_not_reached
+from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.core.weights import ESS_SHARE_ENOUGH
 from pymc_ext.variational.gaussian.missed_mass import (
     NEGLIGIBLE,
@@ -133,8 +134,9 @@ def of_several_modes(attempt: Attempt, has_proposal: bool, weights: Array | None
     w = weights.ravel()
     if 1 / (w.size * float(w @ w)) >= ESS_SHARE_ENOUGH:
         return attempt
-    why = f"refused: k̂ = {attempt.khat:.2f} >= {KHAT_GOOD:g}, with no proposal of heavier tails"
-    return replace(attempt, good=False, verdict=f"{why} for several modes")
+    why = f"k̂ = {attempt.khat:.2f} >= {KHAT_GOOD:g}, with no proposal of heavier tails"
+    check = Check("weights", False, f"{why} for several modes", attempt.khat, KHAT_GOOD)
+    return attempt.judged(check)
 
 
 def missed_by_chains(found: Fit, seed: int) -> tuple[MissedMass | None, int]:

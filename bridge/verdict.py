@@ -23,11 +23,13 @@ from bridge.methods.method import Fit, WeightedDraws
 from pymc_ext.density.protocol import labels_of, spoken_names
 from pymc_ext.sampling.diagnostics import Diagnostics
 from pymc_ext.sampling.quantities import scalars
+from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.core.precision import Precision, weighted_precision
 from pymc_ext.variational.core.weights import EXACT
 
 __all__ = ["REPETITIONS", "Judgement", "by_weights", "of_chains"]
 
+REFUSED = "refused: "  # as verdicts of what is not taken begin
 REPETITIONS = 5  # batches of the draws: their spread is the spread of k̂
 
 
@@ -43,6 +45,8 @@ class Judgement:
         Whether they may be taken, if no mass is missed, and why.
     precision, names
         Of means and sds, and of which coordinates; None where weights do not serve.
+    checks
+        All that was looked at.
     """
 
     k: KHat
@@ -51,6 +55,7 @@ class Judgement:
     verdict: str
     precision: Precision | None
     names: list[str]
+    checks: tuple[Check, ...] = ()
 
     @property
     def draws(self) -> int:
@@ -109,17 +114,24 @@ def by_weights(
     of_all = pareto_khat(lp, lq)
     good, verdict = _of_khat(k, limit, ess)
     if good and of_all.weights is None:  # some batch had no k̂ of its own
-        return Judgement(k, of_all, False, f"refused: no k̂ ({of_all.reason})", None, names)
+        good, verdict = False, f"refused: no k̂ ({of_all.reason})"
+    checks = (_as_check(k, good, verdict, limit),)
     if not good or k.exact or of_all.weights is None:
-        return Judgement(k, of_all, good, verdict, None, names)
+        return Judgement(k, of_all, good, verdict, None, names, checks)
     theta = draws.theta.reshape(-1, draws.theta.shape[-1])
     with np.errstate(invalid="ignore"):  # −∞ where p̃ is zero
         log_ratios = lp - lq
     precision = weighted_precision(theta, log_ratios, of_all.weights.ravel())
-    doubt = precision.doubt(names, limit, ess)
-    if doubt is not None:
-        good, verdict = False, f"refused: {doubt}"
-    return Judgement(k, of_all, good, verdict, precision, names)
+    of_moments = precision.check(names, limit, ess)
+    if not of_moments.passed:
+        good, verdict = False, f"{REFUSED}{of_moments.found}"
+    return Judgement(k, of_all, good, verdict, precision, names, (*checks, of_moments))
+
+
+def _as_check(k: KHat, good: bool, verdict: str, limit: float) -> Check:
+    """Of weights as a whole."""
+    found = verdict.removeprefix(REFUSED)
+    return Check("weights", good, found, -np.inf if k.exact else k.value, limit)
 
 
 def _of_khat(k: KHat, limit: float, ess: float) -> tuple[bool, str]:

@@ -83,8 +83,8 @@ def quantile_error(x: Array, probability: float) -> Array:
     """Standard error of each scalar's quantile, (chains, draws, K) -> (K,).
 
     Half the distance of the quantiles at the shares of draws between which the law of the share
-    below it, Beta(p S + 1, (1 − p) S + 1) of S effective draws, has the mass of ± one sd of a normal
-    law.
+    below it, Beta(p S + 1, (1 − p) S + 1) of S effective draws, has the mass that a normal law has
+    within one sd.
     """
     x, undefined = _checked(x)
     below = _halves((x <= np.quantile(x, probability, axis=(0, 1))).astype(float))

@@ -24,6 +24,7 @@ from pymc_ext.sampling.heavy import (
     take_quantiles,
 )
 from pymc_ext.sampling.quantities import columns_of, once
+from pymc_ext.variational.core.checks import Check
 
 # The largest R̂ of any quantity at which chains count as agreeing: with 400 effective draws in eight
 # half-chains the worst of a hundred equal quantities comes to 1.02 by chance, so that the 1.01 of
@@ -199,35 +200,75 @@ class Diagnostics:
 
     def doubts(self, ess: float) -> tuple[str, ...]:
         """Why the draws are not to be trusted, in words; nothing where they are."""
-        found = []
-        if not self.rhat <= RHAT_AGREES:
-            found.append(
+        return tuple(check.found for check in self.checks(ess) if not check.passed)
+
+    def checks(self, ess: float) -> tuple[Check, ...]:
+        """All that they are judged by."""
+        of_energies = () if self.energy_fmi == np.inf else (self._of_energies,)  # ∞: not told
+        return (
+            self._of_rhat,
+            self._of_draws(ess),
+            self._of_sds(ess),
+            self._of_divergences,
+            *of_energies,
+        )
+
+    def _of_draws(self, ess: float) -> Check:
+        passed = self.ess >= ess
+        found = f"{below(self.ess, 0)} of {self.scarcest}, the fewest"
+        if not passed:
+            found = (
+                f"{below(self.ess, 0)} effective draws of {self.scarcest}, of the {ess:g} asked for"
+            )
+        return Check("effective draws", passed, found, self.ess, ess)
+
+    @property
+    def _of_rhat(self) -> Check:
+        passed = self.rhat <= RHAT_AGREES
+        found = f"{self.rhat:.3f} of {self.apart}, the largest"
+        if not passed:
+            found = (
                 f"the chains disagree about {self.apart}: R̂ = {above(self.rhat, 3)}, which must "
                 f"be at most {RHAT_AGREES:g}"
             )
-        if not self.ess >= ess:
-            found.append(
-                f"{below(self.ess, 0)} effective draws of {self.scarcest}, of the {ess:g} asked for"
-            )
+        return Check("R̂", passed, found, self.rhat, RHAT_AGREES)
+
+    def _of_sds(self, ess: float) -> Check:
+        limit = 1 / np.sqrt(ess)
+        passed = bool(np.isfinite(self.sd_error) and ess * self.sd_error**2 <= 1)
         if not np.isfinite(self.sd_error):  # draws of 1e200, whose squares no number holds
-            found.append(f"the sd of {self.vaguest} is not known: its draws run off")
-        elif not ess * self.sd_error**2 <= 1:
-            found.append(
+            found = f"the sd of {self.vaguest} is not known: its draws run off"
+        elif not passed:
+            found = (
                 f"the sd of {self.vaguest} is known to {above(100 * self.sd_error, 1)} % of "
-                f"itself, where {ess:g} effective draws ask for {100 / np.sqrt(ess):.3g} %"
+                f"itself, where {ess:g} effective draws ask for {100 * limit:.3g} %"
             )
+        else:
+            found = f"known to {100 * self.sd_error:.1f} % of themselves"
+        return Check("sds", passed, found, self.sd_error, limit)
+
+    @property
+    def _of_divergences(self) -> Check:
+        found = f"{self.divergences} of {self.transitions} transitions"
         if self.diverges:
-            found.append(
-                f"{self.divergences} of {self.transitions} transitions diverged, more than "
-                f"{100 * DIVERGENT_MOST:g} %: there are regions that the sampler cannot enter"
+            found += (
+                f" diverged, more than {100 * DIVERGENT_MOST:g} %: there are regions that the "
+                "sampler cannot enter"
             )
-        if not self.energy_fmi >= ENERGY_FMI_LEAST:
-            found.append(
+        share = self.divergences / self.transitions
+        return Check("divergences", not self.diverges, found, share, DIVERGENT_MOST)
+
+    @property
+    def _of_energies(self) -> Check:
+        passed = self.energy_fmi >= ENERGY_FMI_LEAST
+        found = f"{self.energy_fmi:.2f}, of the worst chain"
+        if not passed:
+            found = (
                 f"E-FMI = {below(self.energy_fmi, 2)}, which must be at least "
                 f"{ENERGY_FMI_LEAST:g}: a chain explores the energies too slowly for its tails to "
                 "be known"
             )
-        return tuple(found)
+        return Check("E-FMI", passed, found, self.energy_fmi, ENERGY_FMI_LEAST)
 
     def notes(self, ess: float) -> tuple[str, ...]:
         """What is worth knowing though it does not refute the draws."""

@@ -29,6 +29,7 @@ from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_count, require_integer, require_memory, require_number
 from pymc_ext.seeds import check_seed
+from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws, moment
 from pymc_ext.variational.core.precision import Precision, weighted_precision
 from pymc_ext.variational.core.result import FreshDraws
@@ -47,28 +48,6 @@ OF_ANOTHER = (  # px.sample takes approximations of this package alone
     "fit the model by bridge.fit(model), which samples where no approximation serves, or "
     "px.HierarchicalVI() by pm.fit, and make exact draws by px.sample of that"
 )
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at.
-
-    Parameters
-    ----------
-    name
-        What it is.
-    passed
-        Whether it speaks for trust.
-    found
-        What was found, in words, with its number and its limit.
-    """
-
-    name: str
-    passed: bool
-    found: str
-
-    def __str__(self) -> str:
-        return f"{self.name}: {'' if self.passed else 'NOT PASSED, '}{self.found}"
 
 
 @dataclass(frozen=True)
@@ -231,7 +210,7 @@ def diagnose(
     return Diagnosis(
         checks=(
             _of_weights(fresh, ess),
-            _of_quantities(precision, value_names(density), ess, exact=fresh.khat == -np.inf),
+            precision.check(value_names(density), KHAT_USABLE, ess, exact=fresh.khat == -np.inf),
             Check("missed mass", not missed.matters, missed.sentence),
         ),
         fresh=fresh,
@@ -291,12 +270,5 @@ def _opened(approx: pm.Approximation) -> tuple[Posterior, Posterior, Density]:
 def _of_weights(fresh: FreshDraws, ess: float) -> Check:
     enough = fresh.ess >= ess
     short = "" if enough else f", fewer than the {ess:g} asked for"
-    return Check("weights", fresh.usable and enough, fresh.verdict + short)
-
-
-def _of_quantities(precision: Precision, names: list[str], ess: float, exact: bool) -> Check:
-    """Errors of means and sds."""
-    doubt = None if exact else precision.doubt(names, KHAT_USABLE, ess)
-    worst = max(precision.mean_error.max(), precision.sd_error.max())
-    found = doubt or f"Monte Carlo errors of at most {worst:.2g} sds"
-    return Check("means and sds", doubt is None, found)
+    passed = fresh.usable and enough
+    return Check("weights", passed, fresh.verdict + short, fresh.khat, KHAT_USABLE)

@@ -22,6 +22,7 @@ import numpy as np
 
 from pymc_ext.maths.psis import tail_khat
 from pymc_ext.maths.types import Array
+from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.core.weights import ESS_SHARE_ENOUGH
 
 __all__ = ["Precision", "weighted_precision"]
@@ -78,6 +79,13 @@ class Precision:
                     f"{errors[worst]:.3g} sds, above {limit:.2g}"
                 )
         return None
+
+    def check(self, names: list[str], khat: float, ess: float, exact: bool = False) -> Check:
+        """The same as a check, which nothing fails where q is p."""
+        doubt = None if exact else self.doubt(names, khat, ess)
+        worst = float(max(self.mean_error.max(), self.sd_error.max()))
+        found = doubt or f"Monte Carlo errors of at most {worst:.2g} sds"
+        return Check("means and sds", doubt is None, found, worst, 1 / np.sqrt(ess))
 
 
 def weighted_precision(theta: Array, log_ratios: Array, weights: Array) -> Precision:
