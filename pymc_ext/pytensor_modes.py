@@ -47,9 +47,9 @@ DRAWS, DRAWS_A_CALL = 5_000, 32
 # is .4 to 3 times what they take); no choice depends on the machine at hand.
 CALL, BARE, NUMBER, SPECIAL, ROW = 6e-6, 1.5e-6, 3e-9, 3e-8, 2e-5
 
-# Seconds for these draws up to which NumPy is taken. The kinds that are predicted to take .3 to .8
-# (a mixture, zero-inflated counts, a negative binomial) take 14 to 51 to be compiled on a busy
-# machine, and .2 to .65 by NumPy: a fit of 100,000 draws is where both ways take the same.
+# Seconds for these draws up to which NumPy is taken: a tenth of what it takes to compile a mixture,
+# zero-inflated counts or a negative binomial, 14 to 51 on a busy machine (empty cache), where these
+# draws take NumPy .06 to .2.
 SECONDS = 1.0
 
 # Rows of data from which PyTensor's C code of one draw takes less than its share of a call of
