@@ -19,7 +19,8 @@ beside those of ``warm`` and ``answer``, without and with reading its draws, whi
 in memory; compilation counts in none. ``mean_error`` and ``sd_error``
 of these two are the largest in posterior sds, with the largest in standard errors of the
 difference, against reference draws where the database has them, else (``answer`` only) against
-``cmdstan``'s own of another seed.
+``cmdstan``'s own of another seed. The report ends with how often the verdict of ``answer`` is wrong
+by them; ``--posteriors none`` makes no run and reports what FILE has.
 
 A database is a folder as `posteriordb_cases` reads it; without one the cases inside this package
 run. Runs are kept in FILE as they end, so that none is made twice.
@@ -32,7 +33,7 @@ import fnmatch
 import functools
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import arviz as az
@@ -42,15 +43,18 @@ import bridge
 from benchmarks.record import Runs
 from bridge.comparison.problem import CaseProblem
 from bridge.errors import IncompleteReferenceError
+from bridge.measures.limits import MEAN_WRONG, RATIO_WRONG
 from bridge.methods.named_draws import NamedDraws
 from bridge.methods.warm_nuts import WarmNUTS
 from bridge.stan.sampler import StanNUTS
+from bridge.zoo.judge import MEAN_RIGHT
 from posteriordb_cases import EMBEDDED, list_cases, load_case
 from pymc_ext.maths.convergence import bulk_ess
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 
+RESULTS = Path(__file__).parent / "results"
 DEFAULT_RUNS = ("answer", "warm", "stan", "nutpie", "cmdstan")
 PATTERNS = ("eight_schools-*", "garch-*", "surgical*", "pilots-*", "seeds_data-seeds_c*",
             "seeds_data-seeds_model", "rats_data*")  # fmt: skip
@@ -236,6 +240,28 @@ def report(made: Mapping[str, Numbers]) -> None:
               f"{_geometric(sooner):.1f} and {_geometric(read):.1f} times; gradients: median "
               f"{np.median([row['answer'] for row in both]):.0f}, cmdstan "
               f"{np.median(gradients):.0f} times as many")  # fmt: skip
+    print(rates([numbers for key, numbers in made.items() if "/answer/" in key]))
+
+
+def rates(answers: Sequence[Numbers]) -> str:
+    """How many are trusted and wrong, and how many refused and right, of those whose errors are
+    known: the two rates by which the zoo judges a verdict.
+
+    Rows hold no sign of ``sd_error``, half the relative error of a variance: such an sd is taken
+    for one that is too small, for which the limit is the narrower one.
+    """
+    known = [numbers for numbers in answers if "sd_error" in numbers]
+    false_trust = false_refusal = 0
+    for numbers in known:
+        mean, sd = (float(numbers[f"{name}_error"] or 0) for name in ("mean", "sd"))
+        right = mean <= MEAN_RIGHT and sd <= MEAN_RIGHT
+        wrong = not (mean <= MEAN_WRONG and 2 * sd <= 1 - RATIO_WRONG**-2)
+        false_trust += bool(numbers["trusted"]) and wrong
+        false_refusal += not numbers["trusted"] and right
+    return (
+        f"answer, {len(known)} runs beside reference draws (beside Stan's default where there are "
+        f"none): {false_trust} trusted and wrong, {false_refusal} refused and right"
+    )
 
 
 def _geometric(ratios: list[float]) -> float:

@@ -333,6 +333,21 @@ def test_where_chains_answered_there_is_no_density(files, monkeypatch, capsys) -
     )
 
 
+@pytest.mark.parametrize(("doubts", "status"), [((), 0), (("R̂ = 1.05",), 3)])
+def test_draws_that_are_not_to_be_trusted_are_written_and_the_status_says_so(
+    doubts, status, files, monkeypatch, capsys
+) -> None:
+    draws = NamedDraws({"x": np.arange(20.0).reshape(4, 5)}, {})
+    tried = (Attempt.without_answer("nuts", "made up"),)
+    answer = Advice("nuts", tried, None, draws, doubts=doubts)
+    monkeypatch.setattr("bridge.command_line.fit.fit", lambda *args, **options: answer)
+    assert main(["fit", "good.stan", "--out", "draws.nc"]) == status
+    printed = capsys.readouterr().out
+    assert "draws written to draws.nc" in printed
+    assert ("taken: nuts (not trusted)\nnot trusted: R̂ = 1.05" in printed) == bool(doubts)
+    np.testing.assert_array_equal(az.from_netcdf("draws.nc")["posterior"]["x"], draws.values["x"])
+
+
 @pytest.mark.stan
 @pytest.mark.parametrize(
     ("model", "words"),

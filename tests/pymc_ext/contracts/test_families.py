@@ -209,6 +209,37 @@ def test_result_reports_work_and_reason(name, approx):
     assert (result.elbo_se == 0) == (result.exact_elbo is not None)
 
 
+def heavy_tailed():
+    with pm.Model() as model:
+        pm.Cauchy("x", 0.0, 1.0, shape=2)
+    return model
+
+
+LOGISTIC = ("viper", "viper-diagonal", "jaakkola", "matching")
+
+
+def warnings(records):
+    return [record.getMessage() for record in records if record.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize("name", [n for n in FAMILIES if n not in (*LOGISTIC, "bernstein")])
+def test_a_fit_that_is_not_to_be_trusted_says_so_in_one_line_and_what_to_try(name, caplog):
+    result = fit(name, heavy_tailed()).result
+    (told,) = warnings(caplog.records)
+    assert not result.usable and result.method in told and result.verdict in told
+    assert "\n" not in told and told.endswith("make exact draws by px.sample(approx)")
+    has_tried_a_map = name in ("hierarchical", "basins")
+    assert ("try px.HierarchicalVI()" in told) != has_tried_a_map
+
+
+def test_a_flow_that_was_cut_short_says_that_too(caplog):
+    assert not fit("bernstein", heavy_tailed(), n=300).result.usable
+    short, untrusted = warnings(caplog.records)
+    assert "has not converged" in short and short.endswith("raise n")
+    assert "not to be trusted" in untrusted and "HierarchicalVI" not in untrusted
+    assert untrusted.endswith("; make exact draws by px.sample(approx)")
+
+
 def test_minibatch_is_fitted_or_refused(name):
     y = np.random.default_rng(1).binomial(1, 0.8, size=200).astype(np.int32)
     with pm.Model() as model:

@@ -330,7 +330,15 @@ def test_steps_with_a_non_finite_loss_are_skipped():
     assert not np.isfinite(approx.hist).all()
     assert all(np.isfinite(p.get_value()).all() for p in approx.params)
     assert approx.result.fresh.outside > 0  # and the ELBO of such a q is honestly −∞
-    assert approx.result.elbo == -np.inf
+    assert approx.result.elbo == -np.inf and not approx.result.converged
+
+
+def test_a_base_that_needs_no_step_has_not_converged_where_its_elbo_is_infinite():
+    with normals(1) as model:
+        pm.Potential("wall", pt.switch(model["x"][0] > -2.0, 0.0, -np.inf))
+    _, approx = fit(model, n=300, method={"base": "laplace"})
+    assert approx.result.iterations == 0 and approx.result.elbo == -np.inf
+    assert not approx.result.converged
 
 
 def test_a_density_that_is_nowhere_finite_near_the_start_stops():

@@ -243,6 +243,15 @@ def test_support_violated_at_the_start_is_refused():
         fit(model, start={"x": -1.0}, starts=1)
 
 
+def test_a_mode_whose_elbo_is_infinite_has_not_converged():
+    with pm.Model() as model:
+        x = pm.Normal("x", 0.0, 1.0)
+        pm.Potential("wall", pt.switch(x > -2.0, 0.0, -np.inf))
+    result = fit(model).result
+    assert result.fresh.outside > 0 and result.elbo == -np.inf
+    assert not result.converged and "Newton decrement" in result.stop_reason
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
