@@ -26,7 +26,12 @@ from pymc_ext.variational.plugin.pymc_variational import KL, Inference
 from pymc_ext.variational.plugin.types import CompileOptions, Hyperparameters, Start
 
 logger = logging.getLogger(__name__)
-RICH = ("hierarchical", "basins", "bernstein")  # who tried these is not told of a map
+RICH = (
+    "hierarchical",
+    "basins",
+    "bernstein",
+    "bernstein-hierarchical",
+)  # who tried these is not told of a map
 
 
 class AlgorithmVI(RefusesKeywords, Inference):
