@@ -27,7 +27,7 @@ from benchmarks.record import environment, write
 from posteriordb_cases import EMBEDDED, list_cases, load_case
 
 BASELINE = Path(__file__).parent / "results" / "nightly.json"
-METHODS = ("laplace", "batch-match", "hierarchical", "warm-nuts", "mixed-eig", "bernstein-match")
+METHODS = ("laplace", "batch-match", "hierarchical", "warm-nuts", "mixed-eig", "bernstein")
 SEEDS = 3
 # What counts as worse: k̂ and trusted shares move by less from one processor to another, whose last
 # digits differ; so do ELBOs of three seeds, and gradients by a block of steps. CPU seconds of a
