@@ -35,7 +35,8 @@ class NumPyLinker(PerformLinker):
 
     def make_all(self, *args: Any, **options: Any) -> Any:
         run, *others, thunks, order = super().make_all(*args, **options)  # type: ignore[no-untyped-call]
-        thunks[:] = map(_bare, order, thunks)  # in place: these are what `run` runs
+        if not any(getattr(thunk, "lazy", False) for thunk in thunks):  # which ask who has run
+            thunks[:] = map(_bare, order, thunks)  # in place: these are what `run` runs
 
         @wraps(run)
         def quiet() -> Any:
@@ -50,8 +51,10 @@ def sizes_of_a_draw(function: Function) -> list[tuple[Apply, int]]:
     """How many numbers each operation of a function of this linker makes, for inputs of zeros.
 
     An axis of an input whose length its type does not know is of draws, of which there is one.
-    Raises what the operations raise.
+    Raises what the operations raise, and ValueError where a call would change shared variables.
     """
+    if any(x.update is not None for x in function.maker.inputs):
+        raise ValueError("a function with updates changes what it is asked of: give none")
     inputs = zip(function.maker.fgraph.inputs, function.input_storage, strict=True)
     given = [(x, cell.storage) for x, cell in inputs if cell.storage[0] is None]  # not shared
     steps = function.vm.steps  # type: ignore[attr-defined]
@@ -60,7 +63,7 @@ def sizes_of_a_draw(function: Function) -> list[tuple[Apply, int]]:
     made = {id(cell) for _, thunk in steps for cell in thunk.outputs}
     try:
         for x, cell in given:
-            cell[0] = np.zeros([n or 1 for n in x.type.shape], x.type.dtype)
+            cell[0] = np.zeros([1 if n is None else n for n in x.type.shape], x.type.dtype)
         with np.errstate(all="ignore"):
             for node, thunk in steps:
                 thunk()
@@ -69,7 +72,10 @@ def sizes_of_a_draw(function: Function) -> list[tuple[Apply, int]]:
                     if id(cell) in made and last[id(cell)] is thunk:
                         cell[0] = None
     finally:
-        for _, cell in given:
+        for cell in [
+            *(cell for _, cell in given),
+            *(c for _, thunk in steps for c in thunk.outputs),
+        ]:
             cell[0] = None
     return sizes
 
@@ -87,19 +93,12 @@ def _bare(node: Apply, by_perform: Thunk) -> Thunk:
         if all(inputs[i].shape[axis] == inputs[k].shape[axis] for i, k, axis in lengths):
             cell[0] = function(*inputs)
         else:
-            by_perform()  # which raises
+            by_perform()  # which looks at the same, and raises
 
-    def unary(x: list[Array] = cells[0]) -> None:
-        cell[0] = function(x[0])
+    def unchecked() -> None:
+        cell[0] = function(*[x[0] for x in cells])
 
-    def binary(x: list[Array] = cells[0], y: list[Array] = cells[-1]) -> None:
-        cell[0] = function(x[0], y[0])
-
-    def several() -> None:
-        cell[0] = function(*(x[0] for x in cells))
-
-    thunk: Thunk = {1: unary, 2: binary}.get(len(cells), several)
-    thunk = checked if lengths else thunk
+    thunk: Thunk = checked if lengths else unchecked
     thunk.inputs, thunk.outputs = by_perform.inputs, by_perform.outputs
     thunk.lazy = False
     return thunk
@@ -138,7 +137,10 @@ def _(op: Elemwise, node: Apply) -> Callable[..., Array] | None:
     if function is np.where:
         makes = np.result_type(*types[1:])
     elif isinstance(function, np.ufunc) and function.nout == 1:
-        makes = function.resolve_dtypes((*types, None))[-1]
+        try:
+            makes = function.resolve_dtypes((*types, None))[-1]
+        except TypeError:  # types that it does not take
+            return None
     else:
         return None
     return _as_array(function, node) if makes == dtype else None
@@ -148,15 +150,20 @@ def _(op: Elemwise, node: Apply) -> Callable[..., Array] | None:
 def _(op: CAReduce, node: Apply) -> Callable[..., Array] | None:
     (x,), (out,) = node.inputs, node.outputs
     kept = getattr(op, "acc_dtype", None) or out.type.dtype
-    if not x.type.dtype == kept == out.type.dtype:
+    reduce, axis, dtype = op.ufunc.reduce, op.axis, np.dtype(kept)
+    of_objects = (
+        "OO->O" in op.ufunc.types and dtype.char * 2 + "->" + dtype.char not in op.ufunc.types
+    )
+    if of_objects or not x.type.dtype == kept == out.type.dtype:
         return None
-    reduce, axis = op.ufunc.reduce, op.axis
-    return _as_array(lambda x: reduce(x, axis), node)
+    return _as_array(lambda x: reduce(x, axis, dtype), node)
 
 
 @bare_function.register
 def _(op: DimShuffle, node: Apply) -> Callable[..., Array] | None:
-    axes = (*op.shuffle, *op.drop)  # what is dropped, of length 1, comes last
+    if any(node.inputs[0].type.shape[axis] != 1 for axis in op.drop):
+        return None  # which has to be looked at
+    axes = (*op.shuffle, *op.drop)  # what is dropped comes last
     index = (*(None if i == "x" else slice(None) for i in op.new_order), *(0 for _ in op.drop))
     if axes == tuple(range(len(axes))):
         return _as_array(lambda x: x[index], node)

@@ -11,6 +11,7 @@ one for each draw, as of ``pm.LKJCorr``. PyTensor 3 has mended it.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
@@ -36,6 +37,7 @@ from pymc_ext.pytensor_versions import Blockwise, NumbaLinker
 if TYPE_CHECKING:
     from pytensor.compile import Function
 
+logger = logging.getLogger(__name__)
 MENDED = int(version("pytensor").split(".")[0]) >= 3
 REWRITE = "slogdet_specialization"
 
@@ -57,7 +59,7 @@ SECONDS = 1.0
 # regression of 20 columns), 1.1 to 2.6 at 300, by what a call takes. Numba's take the same.
 LONG = 4_000
 
-LOOPS = ("Scan", "ScalarLoop")  # run step by step: a compiler pays
+LOOPS = ("Scan", "ScalarLoop", "IfElse")  # run step by step, or not at all: a compiler pays
 AFTER_REWRITES = 48.9  # PyTensor joins elementwise operations at 49, which is left out
 
 
@@ -184,23 +186,27 @@ def serves(function: Function) -> bool:
     nodes = function.maker.fgraph.apply_nodes
     if not all(_in_numpy(node) for node in nodes):
         return False
-    if _seconds((node, sum(map(_declared, node.outputs))) for node in nodes) > SECONDS:
+    of_calls = (
+        DRAWS
+        / DRAWS_A_CALL
+        * sum(CALL if bare_function(node.op, node) is None else BARE for node in nodes)
+    )
+    least = ((node, sum(map(_declared, node.outputs))) for node in nodes)
+    if of_calls + _of_draws(least) > SECONDS:
         return False
     try:
         sizes = sizes_of_a_draw(function)
     except Exception:  # no density there, or an axis of unknown length that is not of draws
+        logger.debug("NumPy is not taken, as the graph does not run at zeros", exc_info=True)
         return False
-    return _seconds(sizes) <= SECONDS
+    return of_calls + _of_draws(sizes) <= SECONDS
 
 
-def _seconds(sizes: Iterable[tuple[Apply, int]]) -> float:
-    """Of all draws, from the operations and the numbers that each makes of a draw."""
-    seconds = 0.0
-    for node, numbers in sizes:
-        call = CALL if bare_function(node.op, node) is None else BARE
-        a_draw = numbers * _seconds_a_number(node) + _seconds_a_row(node)
-        seconds += DRAWS / DRAWS_A_CALL * call + DRAWS * a_draw
-    return seconds
+def _of_draws(sizes: Iterable[tuple[Apply, int]]) -> float:
+    """Seconds of all draws beside those of calls, by the numbers that each operation makes."""
+    return DRAWS * sum(
+        numbers * _seconds_a_number(node) + _seconds_a_row(node) for node, numbers in sizes
+    )
 
 
 def _in_numpy(node: Apply) -> bool:

@@ -7,9 +7,15 @@ import pytensor.tensor as pt
 import pytest
 from pytensor.compile.mode import Mode
 from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.math import Prod, ProdWithoutZeros
 
 from pymc_ext.density import PyMCDensity
-from pymc_ext.numpy_linker import NumPyLinker, bare_function
+from pymc_ext.numpy_linker import NumPyLinker, bare_function, sizes_of_a_draw
+
+try:
+    from pytensor.conditional.op import ifelse
+except ImportError:  # PyTensor 2
+    from pytensor.ifelse import ifelse
 
 RNG = np.random.default_rng(1)
 BARE, PERFORM = Mode(NumPyLinker(), None), Mode("py", None)
@@ -45,6 +51,17 @@ GRAPHS = {
     "without an axis": x.sum(axis=1, keepdims=True).dimshuffle(0),
     "of a number again": s.dimshuffle("x", "x").dimshuffle(),
     "many": pt.add(x, y, x, s),
+    "product but for zeros": Prod(axis=0, no_zeros_in_input=True)(x),
+    "the gradient of a product": pt.grad((x.prod(axis=1) + y.prod()).sum(), x),
+    "product without zeros": ProdWithoutZeros(axis=0)(x),
+    "sum within small whole numbers": pt.sum(
+        100 * pt.cast(k, "int8"), dtype="int8", acc_dtype="int8"
+    ),
+    "sum of truth values": pt.sum(pt.cast(n, "bool"), dtype="bool", acc_dtype="bool"),
+    "product within small whole numbers": pt.prod(
+        pt.cast(n, "int32"), dtype="int32", acc_dtype="int32"
+    ),
+    "a choice": ifelse(s > 0, x * 2, x * 3),
 }
 
 
@@ -87,6 +104,44 @@ def test_numbers_are_repeated_only_where_the_graph_says_so():
     np.testing.assert_array_equal(g(np.ones((3, 4)), np.ones((1, 4))), np.full((3, 4), 2.0))
     with pytest.raises(ValueError, match="shapes"):
         f(np.ones((3, 4)), np.ones((2, 4)))
+
+
+def test_an_axis_is_dropped_only_where_it_is_one_long():
+    f = pytensor.function([x], x.squeeze(1), mode=BARE)
+    np.testing.assert_array_equal(f(np.ones((3, 1))), np.ones(3))
+    with pytest.raises(ValueError, match="reshape"):
+        f(np.ones((3, 2)))
+
+
+def test_models_of_products_and_of_data_of_unknown_shape_have_the_compilers_density():
+    with pm.Model() as model:
+        rate = pm.HalfNormal("rate", shape=3)
+        pm.Potential("product", 0.1 * pt.log(pt.prod(rate) + 1))
+        pm.Potential("data", (pm.Data("d", np.arange(3.0)[:, None]).squeeze(1) * rate).sum())
+    density, theta = PyMCDensity(model), RNG.normal(size=(4, 3))
+    for own, other in zip(
+        density.log_density_gradient(theta),
+        density.for_chains.log_density_gradient(theta),
+        strict=True,
+    ):
+        assert own.dtype == np.float64
+        np.testing.assert_allclose(own, other, rtol=1e-12)
+
+
+def test_what_is_counted_is_left_as_it_was():
+    shared = pytensor.shared(np.zeros(3))
+    rows = pt.matrix("rows", shape=(None, 3))
+    f = pytensor.function([rows], [rows + shared, pt.tile(shared, (2, 1))], mode=BARE)
+    sizes = [size for _, size in sizes_of_a_draw(f)]
+    assert max(sizes) == 6 and sizes.count(3) >= 1
+    assert f.input_storage[0].storage[0] is None and all(
+        cell[0] is None for _, thunk in f.vm.steps for cell in thunk.outputs
+    )
+    np.testing.assert_array_equal(f(np.ones((2, 3)))[0], np.ones((2, 3)))
+    counts = pytensor.function([x], x.sum(), updates=[(shared, shared + 1)], mode=BARE)
+    with pytest.raises(ValueError, match="updates"):
+        sizes_of_a_draw(counts)
+    np.testing.assert_array_equal(shared.get_value(), np.zeros(3))
 
 
 def test_what_is_more_than_one_call_is_left_to_perform():
