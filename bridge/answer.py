@@ -163,7 +163,7 @@ class Advice:
         with self._as_it_was():
             return self._finished(self._weighted().inference_data())
 
-    def summary(self, var_names: Sequence[str] | None = None) -> pd.DataFrame:
+    def summary(self, var_names: str | Sequence[str] | None = None) -> pd.DataFrame:
         """What is read off the draws, a row a quantity, each number with its Monte Carlo error.
 
         ``mean``, ``sd``, quantiles ``q5``, ``median`` and ``q95``, constrained, and ``mcse_`` of
@@ -171,13 +171,14 @@ class Advice:
         ``khat_mean`` and ``khat_sd``, k̂ of their own (−∞ where weights hardly differ; a quantile's
         is that of the weights at most); of chains with ``ess_bulk``, ``ess_tail`` and ``rhat``.
         Moments of :attr:`unknown` quantities are NaN. Rows are named by coords (``level[oak]``), of
-        a Stan program by indices from 1. The errors are of what draws reach: :attr:`trusted` says
-        whether that is the posterior.
+        a Stan program by indices from 1. The errors are of what draws reach: :attr:`trusted`, which
+        ``attrs`` of the table has too, says whether that is the posterior. Those of weights are of
+        all draws that were weighted, not of the ``draws`` that :attr:`idata` has of these.
 
         Parameters
         ----------
         var_names
-            Variables to show; all by default.
+            Variables to show, one or several; all by default.
 
         Raises
         ------
@@ -186,7 +187,10 @@ class Advice:
         """
         from bridge.summary import summary_of
 
-        return summary_of(self.unresampled or self.idata, self.heavy, var_names)
+        names = [var_names] if isinstance(var_names, str) else var_names
+        frame = summary_of(self.unresampled or self.idata, self.heavy, names)
+        frame.attrs["trusted"] = self.trusted
+        return frame
 
     def _finished(self, idata: InferenceData) -> InferenceData:
         """In the form of those who wrote the model, with what is known of the draws."""

@@ -123,8 +123,9 @@ class Attempt:
         return cls(method, nan, nan, nan, False, seconds, verdict, improper=improper)
 
     def judged(self, check: Check) -> Attempt:
-        """With one more thing that was looked at, refused where it did not pass."""
-        found = replace(self, checks=(*self.checks, check))
+        """With one more thing that was looked at, or once more, refused where it did not pass."""
+        others = (other for other in self.checks if other.name != check.name)
+        found = replace(self, checks=(*others, check))
         if check.passed:
             return found
         return replace(found, good=False, verdict=f"{REFUSED}{check.found}")
@@ -196,7 +197,7 @@ def _succeeded(method: Method, found: Fit, judgement: Judgement, seconds: float)
         elbo=float((found.lp - found.lq).mean()),
         exact=k.exact,
         seconds=seconds,
-        verdict=judgement.verdict + _of_undefined(found),
+        verdict=judgement.verdict + _of_undefined(found) + _of_images(found),
         gradients=found.gradient_evaluations,
         log_marginal_is=of_all.log_marginal_is,
         log_marginal_is_se=of_all.log_marginal_is_se,
@@ -237,6 +238,11 @@ def _of_undefined(found: Fit) -> str:
     """What the verdict adds where log p̃ was undefined at some draws."""
     count = found.info.get("undefined")
     return f"; log p̃ is undefined at {count} draws, which count as none" if count else ""
+
+
+def _of_images(found: Fit) -> str:
+    """What it adds where each draw is in an image of one mode at random."""
+    return "" if found.symmetry is None else f"; {found.symmetry.sentence}"
 
 
 def failure(error: Exception, others: Sequence[Attempt] = ()) -> str:

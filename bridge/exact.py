@@ -238,8 +238,7 @@ def _warm(
     how = "in the approximation's coordinates" if found.in_map else "with its own adaptation"
     verdict = f"{on} {how}: {found.theta.shape[0]} chains, {found.stop_reason}"
     heavy = found.diagnostics.unknown(options.ess)
-    if heavy:
-        verdict = "; ".join([verdict, *found.notes])
+    verdict = "; ".join([verdict, *found.notes])
     if len(heavy) > MOST_NAMED:
         verdict += f"; all {len(heavy)} are in advice.unknown"
     return Exact(

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridge.methods.problems import ModelProblem, StanProblem
-from bridge.targets.draws import InferenceData, group_names
-from pymc_ext.density.protocol import Labels, element_names
+from bridge.targets.draws import InferenceData, group_names, labels_by_coords
+from pymc_ext.density.protocol import Labels
 from pymc_ext.sampling.diagnostics import Diagnostics
 from pymc_ext.sampling.heavy import Heavy
 from pymc_ext.sampling.progress import hidden
@@ -49,16 +49,22 @@ class OwnDraws:
     def diagnostics(self) -> tuple[Diagnostics, ...]:
         """Of real variables with the sampler's statistics, and of whole numbers, which are held to
         R̂ and ESS alone: the sd of a rare one is hardly known, and its mean well."""
+        return (*self._of_real, *self._of_whole)
+
+    @cached_property
+    def _told(self) -> dict[str, NDArray]:
+        """What the sampler says of its steps: those of whole numbers tell no divergence."""
         statistics = self.idata["sample_stats"] if "sample_stats" in group_names(self.idata) else {}
-        told = {
-            name: np.asarray(statistics[name])
-            for name in ("energy", "diverging")
-            if name in statistics  # steps of whole numbers do not diverge, nor do those of Gibbs
-        }
-        found = list(self._judged("f", told))
-        for whole in self._judged("iub", {}):
-            found.append(replace(whole, sd_error=0.0, heavy=()))
-        return tuple(found)
+        names = [name for name in ("energy", "diverging") if name in statistics]
+        return {name: np.asarray(statistics[name]) for name in names}
+
+    @cached_property
+    def _of_real(self) -> tuple[Diagnostics, ...]:
+        return tuple(self._judged("f", self._told))
+
+    @cached_property
+    def _of_whole(self) -> tuple[Diagnostics, ...]:
+        return tuple(replace(one, sd_error=0.0, heavy=()) for one in self._judged("iub", {}))
 
     def _judged(self, kinds: str, statistics: Mapping[str, NDArray]) -> Iterator[Diagnostics]:
         posterior = self.idata["posterior"]
@@ -73,12 +79,7 @@ class OwnDraws:
             yield Diagnostics.of(np.concatenate(columns, axis=-1), names, statistics)
 
     def _by_coords(self, name: str, shape: tuple[int, ...]) -> list[str]:
-        variable = self.idata["posterior"][name]
-        axes = [
-            variable.coords[dim].values if dim in variable.coords else range(length)
-            for dim, length in zip(variable.dims[2:], shape, strict=True)
-        ]
-        return element_names(name, axes)
+        return labels_by_coords(self.idata["posterior"][name])
 
     def doubts(self, ess: float) -> tuple[str, ...]:
         """Why they are not to be trusted, one sentence each; nothing where they are.
@@ -92,11 +93,14 @@ class OwnDraws:
 
     def checks(self, ess: float) -> tuple[Check, ...]:
         """All that they are judged by: of real variables, then of whole numbers."""
+        real, whole = self._of_real, self._of_whole
         return tuple(
             check
-            for i, found in enumerate(self.diagnostics)
-            for check in found.checks(ess)
-            if i == 0 or check.name in OF_WHOLE_NUMBERS
+            for found, names in ((real, None), (whole, OF_WHOLE_NUMBERS))
+            for one in found
+            for check in one.checks(ess)
+            if (names is None or check.name in names)
+            and (check.name != "divergences" or "diverging" in self._told)
         )
 
     def unknown(self, ess: float) -> tuple[Heavy, ...]:

@@ -27,7 +27,7 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import in_words, nuts_gradients, weighted_kurtosis
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.core.checks import Check
-from pymc_ext.variational.gaussian.missed_mass import NEGLIGIBLE, MissedMass
+from pymc_ext.variational.gaussian.missed_mass import MissedMass
 from pymc_ext.variational.gaussian.outside import is_inside
 
 if TYPE_CHECKING:
@@ -171,8 +171,9 @@ class Search:
                 place = outside.heaviest.q.mean
                 self._new_mode = not any(is_inside(place, basin.q) for basin in known)
                 self.modes = outside if self.modes is None else self.modes.and_more(outside)
-                share = float(np.exp(min(outside.heaviest.log_ratio, MOST_LOG_RATIO)))
-                check = Check("missed mass", False, outside.sentence, share, NEGLIGIBLE)
+                basin = outside.heaviest
+                share, most = np.exp([min(basin.log_ratio, MOST_LOG_RATIO), basin.log_limit])
+                check = Check("missed mass", False, outside.sentence, float(share), float(most))
                 return replace(attempt.judged(check), good=True), outside
             tails, more = short_tails(found, k.weights, self.law, self.seed)
         except KeyboardInterrupt:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bridge.targets.draws import InferenceData
-from pymc_ext.density.protocol import element_names
+from bridge.targets.draws import InferenceData, group_names, labels_by_coords
 from pymc_ext.maths.convergence import (
     bulk_ess_and_rhat,
     mean_error,
@@ -31,7 +30,6 @@ from pymc_ext.variational.core.precision import weighted_precision
 
 if TYPE_CHECKING:
     import pandas as pd
-    import xarray as xr
 
 __all__ = ["of_chains", "of_weights", "summary_of"]
 
@@ -57,23 +55,31 @@ def of_weights(x: Array, log_ratios: Array, weights: Array) -> dict[str, Array]:
     >>> found["mcse_mean"].round(3), found["mcse_median"].round(3)  # 1/√N and √(π/2N)
     (array([0.01]), array([0.012]))
     """
-    mean = weights @ x
-    sd = np.sqrt(weights @ (x - mean) ** 2)
+    x = np.where(weights[:, None] > 0, x, 0.0)  # what p̃ rules out may be as far as numbers go
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = weights @ x
+        sd = np.sqrt(weights @ (x - mean) ** 2)
     known = weighted_precision(x, log_ratios, weights)
+    constant = np.ptp(x[weights > 0], axis=0) <= np.finfo(float).resolution * np.abs(mean)
     quantiles = [_quantiles(column, weights) for column in x.T]
     values, errors = np.array(quantiles).reshape(-1, 2, len(QUANTILES)).transpose(1, 2, 0)
     return {
         **_numbers(mean, sd, values),
-        **_errors(known.mean_error * sd, known.sd_error * sd, errors),
-        "khat_mean": known.mean_khat,
-        "khat_sd": known.sd_khat,
+        **_errors(
+            np.where(constant, 0.0, known.mean_error * sd),
+            np.where(constant, 0.0, known.sd_error * sd),
+            errors,
+        ),
+        "khat_mean": np.where(constant, -np.inf, known.mean_khat),
+        "khat_sd": np.where(constant, -np.inf, known.sd_khat),
     }
 
 
 def of_chains(x: Array) -> dict[str, Array]:
     """The same from draws of chains, (chains, draws, K)."""
-    mean, sd = x.mean(axis=(0, 1)), x.std(axis=(0, 1))
-    values = np.quantile(x, list(QUANTILES.values()), axis=(0, 1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, sd = x.mean(axis=(0, 1)), x.std(axis=(0, 1))
+        values = np.quantile(x, list(QUANTILES.values()), axis=(0, 1))
     errors = np.array([quantile_error(x, p) for p in QUANTILES.values()])
     bulk, rhat = bulk_ess_and_rhat(x)
     return {
@@ -102,21 +108,24 @@ def summary_of(
     Raises
     ------
     ValueError
-        A name that is no variable of ``posterior``.
+        A name that is no variable of ``posterior``, or only such as hold no numbers.
     """
     import pandas as pd
 
-    posterior, statistics = idata["posterior"], idata["sample_stats"]
+    posterior = idata["posterior"]
+    statistics = idata["sample_stats"] if "sample_stats" in group_names(idata) else {}
     names = [str(name) for name in posterior.data_vars]
     unknown = [name for name in var_names or () if name not in names]
     if unknown:
         raise ValueError(
             f"var_names must be of {', '.join(names)}, got {', '.join(map(repr, unknown))}"
         )
-    chosen = [posterior[name] for name in var_names or names]
+    chosen = [posterior[name] for name in (names if var_names is None else var_names)]
     chosen = [x for x in chosen if x.dtype.kind in "fiub"]
+    if not chosen:
+        raise ValueError("no variable that was asked for has numbers: name others in var_names")
     from_one = "stan_version" in posterior.attrs  # as Stan counts
-    rows = [label for x in chosen for label in _labels(x, from_one)]
+    rows = [label for x in chosen for label in labels_by_coords(x, from_one)]
     shape = (posterior.sizes["chain"], posterior.sizes["draw"], -1)
     columns = [x.values.reshape(shape).astype(float) for x in chosen]
     values = np.concatenate([np.empty((*shape[:2], 0)), *columns], axis=-1)
@@ -133,15 +142,6 @@ def summary_of(
     without_mean = [name for name, both in untold.items() if both]
     frame.loc[frame.index.isin(without_mean), ["mean", "mcse_mean"]] = np.nan
     return frame
-
-
-def _labels(x: xr.DataArray, from_one: bool) -> list[str]:
-    """Names of the scalars of a variable, by its coords."""
-    axes = [
-        [i + 1 for i in range(x.sizes[dim])] if from_one else x[dim].values.tolist()
-        for dim in x.dims[2:]
-    ]
-    return element_names(str(x.name), axes)
 
 
 def _numbers(mean: Array, sd: Array, quantiles: Array) -> dict[str, Array]:

@@ -115,7 +115,7 @@ def by_weights(
     good, verdict = _of_khat(k, limit, ess)
     if good and of_all.weights is None:  # some batch had no k̂ of its own
         good, verdict = False, f"refused: no k̂ ({of_all.reason})"
-    checks = (_as_check(k, good, verdict, limit),)
+    checks = _as_checks(k, good, verdict, limit, ess)
     if not good or k.exact or of_all.weights is None:
         return Judgement(k, of_all, good, verdict, None, names, checks)
     theta = draws.theta.reshape(-1, draws.theta.shape[-1])
@@ -128,10 +128,20 @@ def by_weights(
     return Judgement(k, of_all, good, verdict, precision, names, (*checks, of_moments))
 
 
-def _as_check(k: KHat, good: bool, verdict: str, limit: float) -> Check:
-    """Of weights as a whole."""
+def _as_checks(k: KHat, good: bool, verdict: str, limit: float, ess: float) -> tuple[Check, ...]:
+    """Of weights as a whole, and of what all draws are worth, where they have weights."""
     found = verdict.removeprefix(REFUSED)
-    return Check("weights", good, found, -np.inf if k.exact else k.value, limit)
+    if k.exact or np.isnan(k.value):
+        return (Check("weights", good, found, -np.inf if k.exact else np.nan, limit),)
+    draws, share = k.draws * len(k.per_repetition), k.ess / k.draws
+    serve = k.value < limit or share >= ESS_SHARE_NEGLIGIBLE
+    few = share * draws < ess
+    of_tail = f"k̂ = {k.value:.2f} < {limit:g}" if serve and few else found
+    worth = found if few and serve else f"{draws:,} draws are worth {share * draws:,.0f}"
+    return (
+        Check("weights", bool(serve and (good or few)), of_tail, k.value, limit),
+        Check("effective draws", bool(not few), worth, float(share * draws), ess),
+    )
 
 
 def _of_khat(k: KHat, limit: float, ess: float) -> tuple[bool, str]:

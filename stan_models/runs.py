@@ -59,11 +59,13 @@ class CmdStanRun:
         # In a thread of its own, as Ctrl-C would leave cmdstanpy's threads behind, one of them
         # marked as ended while it goes on (Python's `Thread.join` until 3.12).
         with ThreadPoolExecutor(1) as caller:
-            called = caller.submit(run)
+            called: Future[Any] | None = None
             try:
+                called = caller.submit(run)
                 return called.result()
             except KeyboardInterrupt:
-                _end(called, others)
+                if called is not None:
+                    _end(called, others)
                 raise KeyboardInterrupt(
                     f"interrupted while Stan's {self.method} ran on {self.program.name!r}: nothing "
                     "is kept"
@@ -120,12 +122,14 @@ def _ended(message: str) -> str:
 
 
 def _end(called: Future[Any], others: set[int]) -> None:
-    """End the processes that a call waits for, all but ``others``, until it has returned."""
+    """End the processes that a call waits for, all but ``others``, until it has returned, however
+    often Ctrl-C is pressed by then."""
     while not called.done():
-        for process in descendants() - others:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(process, signal.SIGTERM)
-        wait([called], LOOK)
+        with suppress(KeyboardInterrupt):
+            for process in descendants() - others:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(process, signal.SIGTERM)
+            wait([called], LOOK)
 
 
 def density_of(program: StanProgram, data: Data) -> StanDensity:

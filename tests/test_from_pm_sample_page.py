@@ -37,7 +37,7 @@ def test_the_page_runs_and_says_the_truth(tmp_path, monkeypatch) -> None:
         over = ("chain", "draw")
         assert (abs(ours.mean(over) - theirs.mean(over)) < 0.2 * theirs.std(over)).all()
     assert left["idata"]["posterior_predictive"]["y"].shape == (4, 1000, 120)
-    assert len(left["found"].checks) == 3  # ADVI is asked the same
+    assert len(left["found"].checks) == 4  # ADVI is asked the same
     assert left["compared"].index[0] == "slope"
 
 

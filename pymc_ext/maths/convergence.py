@@ -134,8 +134,8 @@ def _halves(x: Array) -> Array:
 
 def _constant(x: Array) -> NDArray[np.bool_]:
     """Scalars whose draws differ by rounding at most."""
-    spread = x.max(axis=(0, 1)) - x.min(axis=(0, 1))
-    return spread < np.finfo(float).resolution
+    spread, most = np.ptp(x, axis=(0, 1)), np.abs(x).max(axis=(0, 1))
+    return np.asarray(spread <= np.finfo(float).resolution * most)
 
 
 def _normal_scores(x: Array) -> Array:

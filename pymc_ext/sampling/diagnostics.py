@@ -234,7 +234,7 @@ class Diagnostics:
         return Check("R̂", passed, found, self.rhat, RHAT_AGREES)
 
     def _of_sds(self, ess: float) -> Check:
-        limit = 1 / np.sqrt(ess)
+        limit = float(1 / np.sqrt(ess))
         passed = bool(np.isfinite(self.sd_error) and ess * self.sd_error**2 <= 1)
         if not np.isfinite(self.sd_error):  # draws of 1e200, whose squares no number holds
             found = f"the sd of {self.vaguest} is not known: its draws run off"
@@ -249,11 +249,11 @@ class Diagnostics:
 
     @property
     def _of_divergences(self) -> Check:
-        found = f"{self.divergences} of {self.transitions} transitions"
+        found = f"{self.divergences} of {self.transitions} transitions diverged"
         if self.diverges:
             found += (
-                f" diverged, more than {100 * DIVERGENT_MOST:g} %: there are regions that the "
-                "sampler cannot enter"
+                f", more than {100 * DIVERGENT_MOST:g} %: there are regions that the sampler "
+                "cannot enter"
             )
         share = self.divergences / self.transitions
         return Check("divergences", not self.diverges, found, share, DIVERGENT_MOST)

@@ -52,11 +52,7 @@ class Images:
         if found.trusted:
             doubts = left_behind(self.modes, flat, seed, copies=self.symmetry.order)
             found = replace(found, trusted=not doubts, reasons=doubts)
-        said = (
-            f"the posterior does not depend on {self.symmetry}: chains are judged in one of "
-            f"{self.symmetry.order} modes that are images of each other, and each draw is in one "
-            "of these at random"
-        )
+        said = f"chains are judged in one mode; {self.symmetry.sentence}"
         return replace(found, theta=flat.reshape(theta.shape), notes=(*found.notes, said))
 
 

@@ -139,6 +139,14 @@ class Symmetry:
         """How many images a point has, itself with them."""
         return 1 + len(self.words)
 
+    @property
+    def sentence(self) -> str:
+        """What is said of draws that were each put into an image at random."""
+        return (
+            f"the posterior does not depend on {self}: each draw is in one of {self.order} images "
+            "of one mode at random, so sort each draw, or put an order into the model"
+        )
+
     def images(self, theta: Array) -> Array:
         """Of points (N, D), themselves first: (order, N, D)."""
         images = [theta]

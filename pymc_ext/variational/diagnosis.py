@@ -181,7 +181,7 @@ def diagnose(
     ...     approx = pm.fit(method="advi", random_seed=1, progressbar=False)
     >>> found = px.diagnose(approx, random_seed=1)
     >>> [check.name for check in found.checks]
-    ['weights', 'means and sds', 'missed mass']
+    ['weights', 'effective draws', 'means and sds', 'missed mass']
     """
     check_seed(random_seed)
     _check_counts(ess, draws)
@@ -209,7 +209,7 @@ def diagnose(
     )
     return Diagnosis(
         checks=(
-            _of_weights(fresh, ess),
+            *_of_weights(fresh, ess),
             precision.check(value_names(density), KHAT_USABLE, ess, exact=fresh.khat == -np.inf),
             Check("missed mass", not missed.matters, missed.sentence),
         ),
@@ -267,8 +267,11 @@ def _opened(approx: pm.Approximation) -> tuple[Posterior, Posterior, Density]:
     )
 
 
-def _of_weights(fresh: FreshDraws, ess: float) -> Check:
-    enough = fresh.ess >= ess
-    short = "" if enough else f", fewer than the {ess:g} asked for"
-    passed = fresh.usable and enough
-    return Check("weights", passed, fresh.verdict + short, fresh.khat, KHAT_USABLE)
+def _of_weights(fresh: FreshDraws, ess: float) -> tuple[Check, Check]:
+    worth = f"{fresh.draws:,} draws are worth {fresh.ess:,.0f}"
+    few = fresh.ess < ess
+    short = f", fewer than the {ess:g} asked for" if few else ""
+    return (
+        Check("weights", fresh.usable, fresh.verdict, fresh.khat, KHAT_USABLE),
+        Check("effective draws", not few, worth + short, fresh.ess, ess),
+    )

@@ -48,6 +48,19 @@ def test_errors_are_as_large_as_estimates_differ():
     np.testing.assert_allclose(mirrored["mcse_q5"][1], mirrored["mcse_q95"][0])
 
 
+def test_draws_that_are_ruled_out_and_constants_have_no_errors():
+    x, log_ratios, weights = weighted(np.random.default_rng(3))
+    x = np.column_stack([x, np.zeros(len(x)), np.full(len(x), 3.0)])
+    expected = of_weights(x, log_ratios, weights)
+    x[0, :2], log_ratios[0], weights[0] = np.inf, -np.inf, 0.0
+    found = of_weights(x, log_ratios, weights / weights.sum())
+    for name, values in found.items():
+        np.testing.assert_allclose(values, expected[name], rtol=0.05, atol=0.05)
+    for name in ("mcse_mean", "mcse_sd", "mcse_q5"):
+        np.testing.assert_allclose(found[name][2:], 0.0, atol=1e-12)
+    assert np.isneginf(found["khat_sd"][2:]).all()
+
+
 def test_of_chains_they_are_by_effective_draws():
     x = np.random.default_rng(2).normal(1, 2, size=(4, 2_000, 1))
     for t in range(1, 2_000):
@@ -72,12 +85,16 @@ def test_rows_are_named_by_coords_and_right_to_their_errors(advice):
         assert abs(row["median"] - row["mean"]) < sd and row["q5"] < row["median"] < row["q95"]
         assert row["khat_mean"] < 0.7
     assert frame.loc["count[a]", "median"] in (0, 1)
-    assert list(advice.summary(["scale"]).index) == ["scale[a]", "scale[b]"]
+    assert frame.attrs["trusted"] is True
+    for names in ("scale", ["scale"]):
+        assert list(advice.summary(names).index) == ["scale[a]", "scale[b]"]
 
 
 def test_names_that_are_none_and_moments_that_are_not_known(advice):
     with pytest.raises(ValueError, match=r"var_names must be of .*scale.*, got 'tau'"):
         advice.summary(["mu", "tau"])
+    with pytest.raises(ValueError, match="no variable that was asked for has numbers"):
+        advice.summary([])
     heavy = (Heavy("scale[a]", 0.2, 1.1), Heavy("scale[b]", 0.2, 1.5))
     frame = bridge.summary.summary_of(advice.unresampled, heavy)
     untold = frame.loc[["scale[a]", "scale[b]"], ["mean", "mcse_mean", "sd", "mcse_sd"]].isna()

@@ -19,11 +19,13 @@ WHAT: Final = {
         "make more draws, or fit a richer family",
     ),
     "means and sds": (
-        "the largest Monte Carlo error of a mean or an sd, in sds, each with a usable k̂ of its own",
+        "the largest Monte Carlo error of a mean or an sd, in sds; where k̂ of its own is too large "
+        "for an error to be known, that k̂",
         "make more draws, or exact ones by px.sample; of what has no sd take quantiles",
     ),
     "missed mass": (
-        "whether modes are known in which no draws are, or tails of what governs scales",
+        "whether modes are known in which no draws are, or tails of what governs scales; a number "
+        "is what the heaviest mode is worth, as a share of the mass that draws cover",
         "fit px.BasinsVI(), a map for each mode, as bridge.fit does by itself; write a level not "
         "centred, with a proper prior of its scale",
     ),
@@ -43,7 +45,7 @@ WHAT: Final = {
         "how well momenta reach the energies of the posterior, of the worst chain",
         "write the model so that no scale falls with what it is of",
     ),
-    "end": ("whether it came to its own end", "run it again, with a larger budget"),
+    "end": ("whether it came to its own end", "run it again, with a larger budget if it was short"),
 }
 
 
@@ -60,7 +62,7 @@ class Check:
     found
         What was found, in words.
     number, limit
-        What it was judged by, as `meaning` says; NaN where it is no number.
+        What it was judged by, as `meaning` says; NaN where there is no number.
     """
 
     name: str

@@ -81,11 +81,18 @@ class Precision:
         return None
 
     def check(self, names: list[str], khat: float, ess: float, exact: bool = False) -> Check:
-        """The same as a check, which nothing fails where q is p."""
-        doubt = None if exact else self.doubt(names, khat, ess)
-        worst = float(max(self.mean_error.max(), self.sd_error.max()))
+        """The same as a check: by the largest k̂ where that is too large, else by the errors;
+        nothing fails where q is p."""
+        name, limit = "means and sds", float(1 / np.sqrt(ess))
+        if exact:
+            return Check(name, True, "those of independent draws of p", 0.0, limit)
+        doubt = self.doubt(names, khat, ess)
+        largest = float(np.max([self.mean_khat, self.sd_khat]))
+        if not largest < khat:
+            return Check(name, False, doubt or "", largest, khat)
+        worst = float(np.max([self.mean_error, self.sd_error]))
         found = doubt or f"Monte Carlo errors of at most {worst:.2g} sds"
-        return Check("means and sds", doubt is None, found, worst, 1 / np.sqrt(ess))
+        return Check(name, doubt is None, found, worst, limit)
 
 
 def weighted_precision(theta: Array, log_ratios: Array, weights: Array) -> Precision:

@@ -106,12 +106,16 @@ class Basin:
     distance: float
 
     @property
-    def matters(self) -> bool:
-        """Whether it is beyond 1 % of q's mass, or so far away that less changes an sd by 10 %; not
-        where it is worth less than one of all draws that anyone asks for."""
+    def log_limit(self) -> float:
+        """log of what it may be worth: 1 % of q's mass, or less where it is so far away that this
+        changes an sd by 10 %; never less than one of all draws that anyone asks for."""
         influence = np.log(INFLUENCE) - 2 * np.log(max(self.distance, 1.0))
-        least = max(influence, -np.log(DRAWS_WANTED))
-        return bool(self.log_ratio > min(np.log(NEGLIGIBLE), least))
+        return float(min(np.log(NEGLIGIBLE), max(influence, -np.log(DRAWS_WANTED))))
+
+    @property
+    def matters(self) -> bool:
+        """Whether it is worth more than that."""
+        return self.log_ratio > self.log_limit
 
 
 OTHERS = 2  # modes that are named beside the heaviest

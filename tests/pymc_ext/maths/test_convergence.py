@@ -76,6 +76,13 @@ def test_errors_of_quantiles_are_those_of_arviz(rho):
         )  # a draw more
 
 
+def test_small_numbers_are_no_constants():
+    x = RNG.normal(size=(4, 500, 1))
+    for error in (mean_error, lambda x: quantile_error(x, 0.5)):
+        np.testing.assert_allclose(error(1e-17 * x), 1e-17 * error(x), rtol=1e-6)
+    np.testing.assert_allclose(bulk_ess(1e-17 * x), bulk_ess(x))
+
+
 def test_errors_of_constants_and_of_what_is_not_finite():
     x = np.zeros((4, 100, 2))
     x[0, 0, 1] = np.nan

@@ -193,7 +193,7 @@ def test_chains_in_one_of_six_modes_are_draws_of_all() -> None:
     found = sampled(target, basin, modes, Sampling(), 1, basin=basin)
     assert found.trusted, found.verdict
     assert found.in_map and found.theta.shape[0] == 4  # no chain for any other mode
-    assert "6 modes that are images of each other" in found.notes[-1]
+    assert "one of 6 images of one mode at random" in found.notes[-1]
     theta = found.theta.reshape(-1, 3)
     counts = np.unique(np.argsort(theta, axis=1), axis=0, return_counts=True)[1]
     share = 1 / 6  # each draw's order is its own: independent
