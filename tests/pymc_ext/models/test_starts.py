@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pymc as pm
 
@@ -26,6 +28,19 @@ def test_starts_have_a_density_and_lie_apart() -> None:
     starts = [int(start["total"]) for start in spread_starts(model, 4, 1)]
     assert min(starts) >= 18 and max(starts) - min(starts) >= 8 and len(set(starts)) == 4
     assert spread_starts(model, 4, 1) == spread_starts(model, 4, 1)
+
+
+def test_missing_counts_do_not_start_in_the_thousands() -> None:
+    """Nor is a rare truth left out."""
+    counts = np.ma.masked_array([2, 4, 3, 0], mask=[False, False, False, True])
+    with pm.Model() as model, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of PyMC, which imputes
+        pm.Poisson("y", pm.math.exp(pm.Normal("a", 0, 3)), observed=counts)
+    starts = [int(start["y_unobserved"][0]) for start in spread_starts(model, 4, 1)]
+    assert max(starts) <= 100 and len(set(starts)) >= 3
+    with pm.Model() as rare:
+        pm.Bernoulli("rare", 0.05)
+    assert {int(start["rare"]) for start in spread_starts(rare, 4, 1)} == {0, 1}
 
 
 def test_a_chain_without_a_start_has_pymcs_own() -> None:
