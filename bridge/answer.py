@@ -81,6 +81,7 @@ class Advice:
     random_seed: int | None = None
     options: str = ""
     effective_draws: float | None = None
+    _attempt: Attempt | None = field(default=None, repr=False, compare=False)
     _weights: Array | None = field(default=None, repr=False, compare=False)
     _weighted: Callable[[], NamedDraws] | None = field(default=None, repr=False, compare=False)
     _finish: Callable[[InferenceData], InferenceData] | None = field(
@@ -247,7 +248,9 @@ class Advice:
 
     @property
     def _taken(self) -> Attempt:
-        """The attempt of the draws."""
+        """The attempt of the draws; of several by one method it is not always the last."""
+        if self._attempt is not None:
+            return self._attempt
         return next(a for a in reversed(self.attempts) if a.method == self.method)
 
     @property

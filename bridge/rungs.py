@@ -119,6 +119,7 @@ def _of_weights(search: Search) -> Advice:
         taken,
         heavy=heavy,
         effective_draws=float(w.sum() ** 2 / (w**2).sum()),
+        _attempt=best,
         _weights=w,
         _weighted=partial(weighted, search.problem, found, w, search.seed),
     )

@@ -96,6 +96,15 @@ def test_evidence_is_told_where_the_answer_is_trusted_alone() -> None:
     assert not [name for name in attributes if name.startswith("log_evidence")]
 
 
+def test_of_several_attempts_by_one_method_it_speaks_of_the_one_that_was_taken() -> None:
+    """As of basins, whose last need not be the best."""
+    trusted = bridge.fit(line(), random_seed=1)
+    worse = replace(trusted.attempts[-1], khat=9.0, log_marginal_is=0.0, checks=())
+    later = replace(trusted, attempts=(*trusted.attempts, worse))
+    assert later.log_evidence == trusted.log_evidence and later.checks == trusted.checks
+    assert later.attributes["khat"] == trusted.attributes["khat"]
+
+
 def test_printed_it_says_what_was_tried_and_shown_it_is_short(advice) -> None:
     assert str(advice) == advice.reasons
     assert repr(advice) == f"<Advice of {advice.method}, trusted>"
