@@ -126,9 +126,9 @@ class Advice:
         """All that the answer was judged by, each with its ``number`` and ``limit``, what it is
         (``meaning``) and what to do where it did not pass (``to_do``); `trusted` where all did."""
         checks = self._taken.checks
-        if self.trusted or not all(check.passed for check in checks):
-            return checks
-        return (*checks, Check("end", False, "; ".join(self.doubts)))
+        failed = [check.found for check in checks if not check.passed]
+        others = [doubt for doubt in self.doubts if not any(found in doubt for found in failed)]
+        return (*checks, *(Check("end", False, doubt) for doubt in others))
 
     @cached_property
     def idata(self) -> InferenceData:

@@ -84,7 +84,7 @@ class Attempt:
         log Z from the importance weights of its fresh draws and its standard error, nats; NaN where
         it gave none.
     good
-        Its weighted draws may be taken for draws of the posterior, if no mass is missed.
+        Its weighted draws may be taken for draws of the posterior.
     predicted
         Gradients that it was expected to take at least, of NUTS.
     search_gradients

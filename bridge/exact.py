@@ -22,10 +22,9 @@ from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.heavy import MOST_NAMED, Heavy
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import now
-from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.run import BudgetSpentError
 from pymc_ext.variational.core.algorithm import run_algorithm
-from pymc_ext.variational.core.checks import Check
+from pymc_ext.variational.core.checks import MISSED, Check
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
 from pymc_ext.variational.gaussian.runaway import RunawayError
@@ -142,8 +141,8 @@ def exact_answer(
     if advice is not None:
         doubts = (*doubts, advice)
     ran = f"the sampler's own defaults ({why})"
-    unknown, checks = own.unknown(options.ess), (*own.checks(options.ess), _of_missed(elsewhere))
-    return Exact(COLD, own.idata, doubts, ran, None, unknown, checks=checks)
+    checks = _with_missed(own.checks(options.ess), elsewhere)
+    return Exact(COLD, own.idata, doubts, ran, None, own.unknown(options.ess), checks=checks)
 
 
 def _from_where_it_can(
@@ -166,10 +165,9 @@ def _from_where_it_can(
         return found
     assert isinstance(found.draws, NamedDraws)
     elsewhere = not_visited(modes, problem.target, found.draws.inference_data(), seed, basin)
-    checks = tuple(check for check in found.checks if check.name != "missed mass")
-    return replace(
-        found, doubts=(*elsewhere, *found.doubts), checks=(*checks, _of_missed(elsewhere))
-    )
+    own = [check for check in found.checks if not (elsewhere and check.name == MISSED)]
+    checks = _with_missed(own, elsewhere)
+    return replace(found, doubts=(*elsewhere, *found.doubts), checks=checks)
 
 
 def in_a_flow(
@@ -249,21 +247,13 @@ def _warm(
         gradients=found.gradient_evaluations,
         heavy=heavy,
         interrupted=found.stop_reason == INTERRUPTED,
-        checks=_checks(found, options.ess),
+        checks=_with_missed(found.checks),
     )
 
 
-def _checks(found: Sampled, ess: float) -> tuple[Check, ...]:
-    """All that chains were judged by."""
-    of_draws = found.diagnostics.checks(ess)
-    told = {check.found for check in of_draws}
-    others = [reason for reason in found.reasons if reason not in told]
-    ended = [reason for reason in others if reason.startswith(found.stop_reason)]
-    missed = [reason for reason in others if reason not in ended]
-    ends = (Check("end", False, reason) for reason in ended)
-    return (*of_draws, _of_missed(missed), *ends)
-
-
-def _of_missed(doubts: Sequence[str]) -> Check:
-    found = "; ".join(doubts) or "draws are in every mode and tail that is known"
-    return Check("missed mass", not doubts, found)
+def _with_missed(checks: Sequence[Check], doubts: Sequence[str] = ()) -> tuple[Check, ...]:
+    """Checks of chains, and what they miss where that is not among them: nothing, or ``doubts``."""
+    missed = [Check(MISSED, False, doubt) for doubt in doubts]
+    if not missed and not any(check.name == MISSED for check in checks):
+        missed = [Check(MISSED, True, "draws are in every mode and tail that is known")]
+    return (*checks, *missed)

@@ -52,15 +52,14 @@ class OwnDraws:
         return (*self._of_real, *self._of_whole)
 
     @cached_property
-    def _told(self) -> dict[str, NDArray]:
-        """What the sampler says of its steps: those of whole numbers tell no divergence."""
-        statistics = self.idata["sample_stats"] if "sample_stats" in group_names(self.idata) else {}
-        names = [name for name in ("energy", "diverging") if name in statistics]
-        return {name: np.asarray(statistics[name]) for name in names}
-
-    @cached_property
     def _of_real(self) -> tuple[Diagnostics, ...]:
-        return tuple(self._judged("f", self._told))
+        statistics = self.idata["sample_stats"] if "sample_stats" in group_names(self.idata) else {}
+        told = {
+            name: np.asarray(statistics[name])
+            for name in ("energy", "diverging")
+            if name in statistics  # steps of whole numbers do not diverge, nor do those of Gibbs
+        }
+        return tuple(self._judged("f", told))
 
     @cached_property
     def _of_whole(self) -> tuple[Diagnostics, ...]:
@@ -93,14 +92,10 @@ class OwnDraws:
 
     def checks(self, ess: float) -> tuple[Check, ...]:
         """All that they are judged by: of real variables, then of whole numbers."""
-        real, whole = self._of_real, self._of_whole
-        return tuple(
-            check
-            for found, names in ((real, None), (whole, OF_WHOLE_NUMBERS))
-            for one in found
-            for check in one.checks(ess)
-            if (names is None or check.name in names)
-            and (check.name != "divergences" or "diverging" in self._told)
+        whole = (check for found in self._of_whole for check in found.checks(ess))
+        return (
+            *(check for found in self._of_real for check in found.checks(ess)),
+            *(check for check in whole if check.name in OF_WHOLE_NUMBERS),
         )
 
     def unknown(self, ess: float) -> tuple[Heavy, ...]:

@@ -22,11 +22,10 @@ from pymc_ext.density import TransportMap
 from pymc_ext.interrupts import Interrupts
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.images import images_among
-from pymc_ext.sampling.modes import MOST_LOG_RATIO
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import in_words, nuts_gradients, weighted_kurtosis
 from pymc_ext.sampling.progress import now
-from pymc_ext.variational.core.checks import Check
+from pymc_ext.variational.core.checks import MISSED, Check
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
 from pymc_ext.variational.gaussian.outside import is_inside
 
@@ -121,18 +120,17 @@ class Search:
                 self.attempts,
             )  # fmt: skip
         if found is not None and k is not None:
-            outside = None
             if method.name in (BASINS, IMAGES):
                 attempt = of_several_modes(attempt, found.proposal is not None, k.weights)
             if attempt.good and interrupts.seen:
                 attempt = attempt.judged(Check("end", False, UNSEARCHED))
             if attempt.good:
-                attempt, outside = self._looked_outside(attempt, found, k)
+                attempt = self._looked_outside(attempt, found, k)
             if found.transport is not None and attempt.elbo > self._elbo_of_one:
                 self.of_one_mode, self._elbo_of_one = found, attempt.elbo
             self.law = found.law or self.law
             self.open_end = open_end(found, k.weights) or self.open_end
-            self.trusted = attempt.good and outside is None and k.weights is not None
+            self.trusted = attempt.good and k.weights is not None
             best = self.of_found is None or attempt.elbo > self.of_found.elbo  # −∞ by p̃'s edges
             if k.weights is not None and (self.trusted or best):
                 self.found, self.weights, self.of_found = found, k.weights, attempt
@@ -157,10 +155,8 @@ class Search:
         kept = None if self.found is None else kept_law(self.found, self.weights)
         return None if kept is None else kept.wrong
 
-    def _looked_outside(
-        self, attempt: Attempt, found: Fit, k: KHat
-    ) -> tuple[Attempt, MissedMass | None]:
-        """The attempt as it stands after a search for what it misses, and modes outside it."""
+    def _looked_outside(self, attempt: Attempt, found: Fit, k: KHat) -> Attempt:
+        """The attempt as it stands after a search for what it misses."""
         try:
             outside, cost = missed(found, k.log_marginal_is, self.seed)
             attempt = replace(attempt, search_gradients=cost)
@@ -172,14 +168,13 @@ class Search:
                 self._new_mode = not any(is_inside(place, basin.q) for basin in known)
                 self.modes = outside if self.modes is None else self.modes.and_more(outside)
                 basin = outside.heaviest
-                share, most = np.exp([min(basin.log_ratio, MOST_LOG_RATIO), basin.log_limit])
-                check = Check("missed mass", False, outside.sentence, float(share), float(most))
-                return replace(attempt.judged(check), good=True), outside
+                limit = float(np.exp(basin.log_limit))
+                return attempt.judged(Check(MISSED, False, outside.sentence, basin.share, limit))
             tails, more = short_tails(found, k.weights, self.law, self.seed)
         except KeyboardInterrupt:
-            return attempt.judged(Check("end", False, UNSEARCHED)), None
+            return attempt.judged(Check("end", False, UNSEARCHED))
         attempt = replace(attempt, search_gradients=cost + more)
-        return attempt.judged(Check("missed mass", not tails, tails[0] if tails else NONE)), None
+        return attempt.judged(Check(MISSED, not tails, tails[0] if tails else NONE))
 
     def affordable(self, method: Method) -> bool:
         """Whether it may run; where not, that is noted among the attempts."""

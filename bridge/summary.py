@@ -19,6 +19,7 @@ import numpy as np
 from bridge.targets.draws import InferenceData, group_names, labels_by_coords
 from pymc_ext.maths.convergence import (
     bulk_ess_and_rhat,
+    is_constant,
     mean_error,
     quantile_error,
     sd_error,
@@ -55,19 +56,15 @@ def of_weights(x: Array, log_ratios: Array, weights: Array) -> dict[str, Array]:
     >>> found["mcse_mean"].round(3), found["mcse_median"].round(3)  # 1/√N and √(π/2N)
     (array([0.01]), array([0.012]))
     """
-    x = np.where(weights[:, None] > 0, x, 0.0)  # what p̃ rules out may be as far as numbers go
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = weights @ x
-        sd = np.sqrt(weights @ (x - mean) ** 2)
     known = weighted_precision(x, log_ratios, weights)
-    constant = np.ptp(x[weights > 0], axis=0) <= np.finfo(float).resolution * np.abs(mean)
+    constant = is_constant(x[None, weights > 0])
     quantiles = [_quantiles(column, weights) for column in x.T]
     values, errors = np.array(quantiles).reshape(-1, 2, len(QUANTILES)).transpose(1, 2, 0)
     return {
-        **_numbers(mean, sd, values),
+        **_numbers(known.mean, known.sd, values),
         **_errors(
-            np.where(constant, 0.0, known.mean_error * sd),
-            np.where(constant, 0.0, known.sd_error * sd),
+            np.where(constant, 0.0, known.mean_error * known.sd),
+            np.where(constant, 0.0, known.sd_error * known.sd),
             errors,
         ),
         "khat_mean": np.where(constant, -np.inf, known.mean_khat),

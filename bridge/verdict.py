@@ -112,10 +112,11 @@ def by_weights(
     lp_batches, lq_batches = (x[: size * repetitions].reshape(repetitions, size) for x in (lp, lq))
     k = pareto_khat(lp_batches, lq_batches)
     of_all = pareto_khat(lp, lq)
-    good, verdict = _of_khat(k, limit, ess)
+    good, found = _of_khat(k, limit, ess)
     if good and of_all.weights is None:  # some batch had no k̂ of its own
-        good, verdict = False, f"refused: no k̂ ({of_all.reason})"
-    checks = _as_checks(k, good, verdict, limit, ess)
+        good, found = False, f"no k̂ ({of_all.reason})"
+    verdict = found if good else f"{REFUSED}{found}"
+    checks = _as_checks(k, good, found, limit, ess)
     if not good or k.exact or of_all.weights is None:
         return Judgement(k, of_all, good, verdict, None, names, checks)
     theta = draws.theta.reshape(-1, draws.theta.shape[-1])
@@ -128,9 +129,8 @@ def by_weights(
     return Judgement(k, of_all, good, verdict, precision, names, (*checks, of_moments))
 
 
-def _as_checks(k: KHat, good: bool, verdict: str, limit: float, ess: float) -> tuple[Check, ...]:
+def _as_checks(k: KHat, good: bool, found: str, limit: float, ess: float) -> tuple[Check, ...]:
     """Of weights as a whole, and of what all draws are worth, where they have weights."""
-    found = verdict.removeprefix(REFUSED)
     if k.exact or np.isnan(k.value):
         return (Check("weights", good, found, -np.inf if k.exact else np.nan, limit),)
     draws, share = k.draws * len(k.per_repetition), k.ess / k.draws
@@ -149,15 +149,15 @@ def _of_khat(k: KHat, limit: float, ess: float) -> tuple[bool, str]:
     if k.exact:
         return True, EXACT
     if np.isnan(k.value):
-        return False, f"refused: no k̂ ({k.reason})"
+        return False, f"no k̂ ({k.reason})"
     draws, share = k.draws * len(k.per_repetition), k.ess / k.draws
     worth = f"draws worth {share:#.2g} of as many"
     if np.isinf(k.value) and share < ESS_SHARE_NEGLIGIBLE:
-        return False, f"refused: no k̂, as a few draws have all the weight; {worth}"
+        return False, f"no k̂, as a few draws have all the weight; {worth}"
     if k.value >= limit and share < ESS_SHARE_NEGLIGIBLE:
-        return False, f"refused: k̂ = {k.value:.2f} >= {limit:g}, {worth}"
+        return False, f"k̂ = {k.value:.2f} >= {limit:g}, {worth}"
     if share * draws < ess:
-        return False, f"refused: {draws:,} draws are worth {share * draws:.0f}, fewer than {ess:g}"
+        return False, f"{draws:,} draws are worth {share * draws:.0f}, fewer than {ess:g}"
     if k.value >= limit:
         return True, f"good enough: {worth}, so that k̂ = {k.value:.2f} does not matter"
     return True, f"good enough: k̂ = {k.value:.2f} < {limit:g}, {worth}"

@@ -45,8 +45,8 @@ REWRITE = "slogdet_specialization"
 DRAWS, DRAWS_A_CALL = 5_000, 32
 
 # Seconds of an operation's call in Python, by PyTensor and where it is one of NumPy's, of a number
-# by NumPy and by SciPy's special functions, rounded up from some of these kinds (what is predicted
-# is .4 to 3 times what they take); no choice depends on the machine at hand.
+# by NumPy and by SciPy's special functions, rounded up (`python -m benchmarks.speed.by_numpy`: what
+# is predicted is .4 to 3 times what most take); no choice depends on the machine at hand.
 CALL, BARE, NUMBER, SPECIAL, ROW = 6e-6, 1.5e-6, 3e-9, 3e-8, 2e-5
 
 # Seconds for these draws up to which NumPy is taken: a tenth of what it takes to compile a mixture,
@@ -145,9 +145,12 @@ def once_mode() -> Mode:
     return Mode(linker="py", optimizer="fast_compile")
 
 
-def numpy_mode() -> Mode:
-    """All rewrites for stability and speed but those that are for compilers."""
-    mode = Mode(NumPyLinker(), optimizer="fast_run").excluding("fusion", "inplace_elemwise")
+def numpy_mode(linker: str | None = None) -> Mode:
+    """All rewrites for stability and speed but those that are for compilers; run by NumPy's bare
+    functions, or by another of PyTensor's linkers."""
+    mode = Mode(linker or NumPyLinker(), optimizer="fast_run").excluding(
+        "fusion", "inplace_elemwise"
+    )
     return cast("Mode", mode.register((out2in(_as_functions_of_arrays), AFTER_REWRITES)))
 
 
@@ -183,23 +186,27 @@ def run_by_numpy(compiled: Callable[..., Function]) -> Function | None:
 
 def serves(function: Function) -> bool:
     """Whether NumPy does what a fit of a small model asks of it within `SECONDS`."""
+    seconds = predicted_seconds(function)
+    return seconds is not None and seconds <= SECONDS
+
+
+def predicted_seconds(function: Function) -> float | None:
+    """Seconds of `DRAWS` draws, at least where these are more than `SECONDS`; None where a function
+    of `numpy_mode` cannot be run by NumPy alone."""
     nodes = function.maker.fgraph.apply_nodes
     if not all(_in_numpy(node) for node in nodes):
-        return False
-    of_calls = (
-        DRAWS
-        / DRAWS_A_CALL
-        * sum(CALL if bare_function(node.op, node) is None else BARE for node in nodes)
-    )
-    least = ((node, sum(map(_declared, node.outputs))) for node in nodes)
-    if of_calls + _of_draws(least) > SECONDS:
-        return False
+        return None
+    bare = sum(bare_function(node.op, node) is not None for node in nodes)
+    of_calls = DRAWS / DRAWS_A_CALL * (BARE * bare + CALL * (len(nodes) - bare))
+    least = _of_draws((node, sum(map(_declared, node.outputs))) for node in nodes)
+    if of_calls + least > SECONDS:
+        return of_calls + least
     try:
         sizes = sizes_of_a_draw(function)
     except Exception:  # no density there, or an axis of unknown length that is not of draws
         logger.debug("NumPy is not taken, as the graph does not run at zeros", exc_info=True)
-        return False
-    return of_calls + _of_draws(sizes) <= SECONDS
+        return None
+    return of_calls + _of_draws(sizes)
 
 
 def _of_draws(sizes: Iterable[tuple[Apply, int]]) -> float:

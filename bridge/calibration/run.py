@@ -23,7 +23,7 @@ from bridge.methods.named_draws import NamedDraws, systematic
 from bridge.methods.problems import GivenProblem
 from bridge.targets.target import Target
 from bridge.trust import missed
-from bridge.verdict import of_chains
+from bridge.verdict import REFUSED, of_chains
 from pymc_ext.maths.types import Array
 
 __all__ = ["ANSWER", "KINDS", "LOG_LIK", "LP", "MOST", "Task", "run_one"]
@@ -177,7 +177,7 @@ def _approximated(
     if trusted:
         outside, _ = missed(found, k.log_marginal_is, seed)
         if outside is not None:
-            trusted, verdict = False, f"refused: {outside.sentence}"
+            trusted, verdict = False, f"{REFUSED}{outside.sentence}"
     weighted = None
     if k.weights is not None and found.weighted is not None:
         rows = found.weighted.theta.reshape(-1, found.theta.shape[-1])

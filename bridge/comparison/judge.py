@@ -18,7 +18,7 @@ from bridge.measures.limits import ESS_TRUSTED, KHAT_USABLE
 from bridge.measures.moments import moment_errors, worst
 from bridge.methods.method import Fit
 from bridge.trust import missed, missed_by_chains
-from bridge.verdict import Judgement, by_weights, of_chains
+from bridge.verdict import REFUSED, Judgement, by_weights, of_chains
 from pymc_ext.density.protocol import value_names
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
 
@@ -114,12 +114,12 @@ def _trust(good: bool, verdict: str, search: Callable[[], tuple[MissedMass | Non
     except Exception as error:
         if not is_expected(error):
             raise
-        text = f"refused: no search for missed mass: {type(error).__name__}: {error}"
+        text = f"{REFUSED}no search for missed mass: {type(error).__name__}: {error}"
         return record | {"verdict": text}
     record["search_gradients"] = cost
     if outside is not None:
         return record | {
-            "verdict": f"refused: {outside.sentence}",
+            "verdict": f"{REFUSED}{outside.sentence}",
             "missed": outside.heaviest.log_ratio,
         }
     return record | {"trusted": True}

@@ -67,7 +67,7 @@ def sd_error(x: Array) -> Array:
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # of draws of 1e200
         u = _halves((x - x.mean(axis=(0, 1))) ** 2)
         error = np.sqrt(u.var(axis=(0, 1)) / _ess(u, u)) / (2 * u.mean(axis=(0, 1)))
-    return np.where(undefined, np.nan, np.where(_constant(x), 0.0, error))
+    return np.where(undefined, np.nan, np.where(is_constant(x), 0.0, error))
 
 
 def mean_error(x: Array) -> Array:
@@ -76,7 +76,7 @@ def mean_error(x: Array) -> Array:
     x, undefined = _checked(x)
     halves = _halves(x)
     error = x.std(axis=(0, 1)) / np.sqrt(_ess(halves, halves))
-    return np.where(undefined, np.nan, np.where(_constant(x), 0.0, error))
+    return np.where(undefined, np.nan, np.where(is_constant(x), 0.0, error))
 
 
 def quantile_error(x: Array, probability: float) -> Array:
@@ -132,8 +132,8 @@ def _halves(x: Array) -> Array:
     return np.concatenate([x[:, :half], x[:, -half:]])
 
 
-def _constant(x: Array) -> NDArray[np.bool_]:
-    """Scalars whose draws differ by rounding at most."""
+def is_constant(x: Array) -> NDArray[np.bool_]:
+    """Which scalars' draws differ by rounding at most, (chains, draws, K) -> (K,)."""
     spread, most = np.ptp(x, axis=(0, 1)), np.abs(x).max(axis=(0, 1))
     return np.asarray(spread <= np.finfo(float).resolution * most)
 
@@ -158,7 +158,7 @@ def _larger_rhat(x: Array, scores: Array) -> Array:
     """R̂ of half-chains ``x`` by their normal scores and by those of folded draws."""
     folded = np.abs(x - np.median(x, axis=(0, 1)))
     pair = [_rhat(scores), _rhat(_normal_scores(folded))]
-    return np.where(_constant(x), 1.0, np.max(pair, axis=0))
+    return np.where(is_constant(x), 1.0, np.max(pair, axis=0))
 
 
 def _rhat(x: Array) -> Array:
@@ -187,7 +187,7 @@ def _ess(z: Array, x: Array) -> Array:
     tail = np.take_along_axis(rho, 2 * end[None], axis=0)[0]
     tau = -1 + 2 * np.where(counted, monotone, 0).sum(axis=0) + np.maximum(tail, 0)
     found = m * n / np.maximum(tau, 1 / np.log10(m * n))
-    return np.where(_constant(x), float(m * n), found)
+    return np.where(is_constant(x), float(m * n), found)
 
 
 def _autocovariance(x: Array) -> Array:

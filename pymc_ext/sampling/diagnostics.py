@@ -77,6 +77,8 @@ class Diagnostics:
     worst
         Names of the quantities that lack draws most and of those that disagree most, up to
         `WATCHED` each; None where there are few in all.
+    tells_divergences
+        Whether the sampler does.
     """
 
     ess_bulk: float
@@ -91,6 +93,7 @@ class Diagnostics:
     vaguest: str
     heavy: tuple[Heavy, ...]
     worst: frozenset[str] | None = field(default=None, repr=False, compare=False)
+    tells_divergences: bool = True
 
     @classmethod
     def of(
@@ -120,6 +123,7 @@ class Diagnostics:
             vaguest=names[vaguest],
             heavy=heavy_among(names, errors, khat),
             worst=_worst(names, np.minimum(bulk, tail), known, rhat),
+            tells_divergences="diverging" in statistics,
         )
 
     @classmethod
@@ -204,14 +208,12 @@ class Diagnostics:
 
     def checks(self, ess: float) -> tuple[Check, ...]:
         """All that they are judged by."""
-        of_energies = () if self.energy_fmi == np.inf else (self._of_energies,)  # ∞: not told
-        return (
-            self._of_rhat,
-            self._of_draws(ess),
-            self._of_sds(ess),
-            self._of_divergences,
-            *of_energies,
-        )
+        checks = [self._of_rhat, self._of_draws(ess), self._of_sds(ess)]
+        if self.tells_divergences:
+            checks.append(self._of_divergences)
+        if self.energy_fmi != np.inf:  # which it is where the sampler tells no energies
+            checks.append(self._of_energies)
+        return tuple(checks)
 
     def _of_draws(self, ess: float) -> Check:
         passed = self.ess >= ess

@@ -48,10 +48,10 @@ class Images:
         rng = np.random.default_rng([seed, 5])
         flat = self.symmetry.at_random(theta.reshape(-1, theta.shape[-1]), rng)
         if not self.symmetry.is_kept(flat, found.lp.ravel()):
-            return replace(found, trusted=False, reasons=(BROKEN, *found.reasons))
+            return found.missing([BROKEN])
         if found.trusted:
-            doubts = left_behind(self.modes, flat, seed, copies=self.symmetry.order)
-            found = replace(found, trusted=not doubts, reasons=doubts)
+            copies = self.symmetry.order
+            found = found.missing(left_behind(self.modes, flat, seed, copies=copies))
         said = f"chains are judged in one mode; {self.symmetry.sentence}"
         return replace(found, theta=flat.reshape(theta.shape), notes=(*found.notes, said))
 

@@ -24,7 +24,6 @@ from pymc_ext.variational.gaussian.missed_mass import (
 from pymc_ext.variational.gaussian.outside import edge_of
 
 SELDOM = 0.1  # of the draws that a basin is worth: a bound from a rough Gaussian is no closer
-MOST_LOG_RATIO = 700.0  # exp of more is no number
 
 
 def modes_outside(density: Density, q: Posterior, random_seed: int | None) -> MissedMass | None:
@@ -65,7 +64,7 @@ def through_modes(
     else:
         doubts = left_behind(modes, found.theta.reshape(-1, found.theta.shape[-1]), seed, q)
     if doubts:
-        return replace(found, trusted=False, reasons=(*doubts, *found.reasons))
+        return found.missing(doubts)
     return replace(found, notes=(*found.notes, said))
 
 
@@ -84,7 +83,7 @@ def left_behind(
     """
     rng = np.random.default_rng(None if seed is None else [seed, 3])
     counting = [basin for basin in modes.basins if basin.matters]
-    masses = np.exp([min(basin.log_ratio, MOST_LOG_RATIO) for basin in counting])
+    masses = np.array([basin.share for basin in counting])
     shares = masses / max(1 + masses.sum(), copies)
     unseen = [
         basin

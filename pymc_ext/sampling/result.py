@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from numpy.typing import NDArray
 
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.diagnostics import Diagnostics
+from pymc_ext.variational.core.checks import MISSED, Check
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,8 @@ class Sampled:
         Of the sampler, by ArviZ's names, each (chains, draws).
     diagnostics
         What the draws are worth.
-    trusted
-        Whether they may be taken for the posterior.
-    reasons
-        Why not, one sentence each; empty where ``trusted``.
+    checks
+        All that they were judged by.
     notes
         What else is worth knowing.
     sampler
@@ -52,8 +51,7 @@ class Sampled:
     lp: Array = field(repr=False)
     statistics: Mapping[str, NDArray] = field(repr=False)
     diagnostics: Diagnostics
-    trusted: bool
-    reasons: tuple[str, ...]
+    checks: tuple[Check, ...]
     notes: tuple[str, ...]
     sampler: str
     in_map: bool
@@ -64,6 +62,21 @@ class Sampled:
     seconds: float
     compile_seconds: float
     random_seed: int | None
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the draws may be taken for the posterior: all checks passed."""
+        return all(check.passed for check in self.checks)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why not, one sentence each; empty where they may."""
+        return tuple(check.found for check in self.checks if not check.passed)
+
+    def missing(self, doubts: Sequence[str]) -> Sampled:
+        """With modes or tails that the draws do not show, a sentence each."""
+        failed = (Check(MISSED, False, doubt) for doubt in doubts)
+        return replace(self, checks=(*failed, *self.checks))
 
     @property
     def verdict(self) -> str:

@@ -14,6 +14,7 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.starts import own_starts, require_law, weighted_starts
+from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.core.threads import threads_for
 
 NOTHING_DRAWN = "interrupted before the chains had drawn anything: nothing is kept"
@@ -171,16 +172,15 @@ def _answer(
             f"anything: {run.spent(chains):,} were spent on warm-up"
         )
     found = chains.diagnostics()
-    reasons = found.doubts(run.options.ess)
+    checks = found.checks(run.options.ess)
     if why != attempts.REACHED:
-        reasons = (f"{why}, {chains.draws} draws a chain", *reasons)
+        checks = (Check("end", False, f"{why}, {chains.draws} draws a chain"), *checks)
     return Sampled(
         theta=chains.theta,
         lp=chains.lp,
         statistics=chains.statistics,
         diagnostics=found,
-        trusted=not reasons,
-        reasons=reasons,
+        checks=checks,
         notes=(*run.notes, *found.notes(run.options.ess)),
         sampler=run.sampler.name,
         in_map=chains.transport is not None,

@@ -16,6 +16,7 @@ from pymc_ext.density.protocol import value_names
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.result import Sampled
+from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.hierarchical.law import LawAlong
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.reach import (
@@ -62,10 +63,6 @@ def with_tails(found: Sampled, density: Density, q: TransportMap | None) -> Samp
         if not doubts and not is_of_all(law, q):
             doubts = advised(missed_in_scans(counted, q, theta))
     except KeyboardInterrupt:
-        doubts = (UNSEEN,)
-    return replace(
-        found,
-        trusted=found.trusted and not doubts,
-        reasons=(*doubts, *found.reasons),
-        gradient_evaluations=found.gradient_evaluations + counted.gradients,
-    )
+        found = replace(found, checks=(Check("end", False, UNSEEN), *found.checks))
+    spent = found.gradient_evaluations + counted.gradients
+    return replace(found.missing(doubts), gradient_evaluations=spent)

@@ -64,12 +64,11 @@ class Diagnosis:
         What paths found outside q.
     names
         Of the unconstrained coordinates.
-    mean, sd
-        Of the posterior by weights, (D,), unconstrained.
     q_mean, q_sd
         Of q.
     precision
-        Monte Carlo errors of the first two, and their k̂.
+        Means and sds of the posterior by weights, (D,), unconstrained, with their Monte Carlo
+        errors and k̂ of their own.
     gradients
         Scores of log p̃ that it took.
     of_proposal
@@ -84,8 +83,6 @@ class Diagnosis:
     fresh: FreshDraws
     missed: MissedMass
     names: tuple[str, ...]
-    mean: Array = field(repr=False)
-    sd: Array = field(repr=False)
     q_mean: Array = field(repr=False)
     q_sd: Array = field(repr=False)
     precision: Precision = field(repr=False)
@@ -98,6 +95,16 @@ class Diagnosis:
     def trusted(self) -> bool:
         """Whether weighted draws of q may be taken for the posterior."""
         return all(check.passed for check in self.checks)
+
+    @property
+    def mean(self) -> Array:
+        """Of the posterior by weights, (D,), unconstrained."""
+        return self.precision.mean
+
+    @property
+    def sd(self) -> Array:
+        """The same of its sds."""
+        return self.precision.sd
 
     @property
     def gap(self) -> float:
@@ -197,8 +204,6 @@ def diagnose(
     if fresh.ess == 0:
         raise ValueError(f"{fresh.verdict}: there is nothing to judge; fit it again elsewhere")
     weights = np.exp(psislw(log_ratios)[0])
-    mean = weights @ theta
-    sd = np.sqrt(weights @ (theta - mean) ** 2)
     precision = weighted_precision(theta, log_ratios, weights)
     log_density = getattr(weighted, "log_density", None)
     if log_density is None and hasattr(q, "log_density"):  # a proposal is known at its draws alone
@@ -216,8 +221,6 @@ def diagnose(
         fresh=fresh,
         missed=missed,
         names=tuple(coordinate_names(density)),
-        mean=mean,
-        sd=sd,
         q_mean=moment(q, "mean"),
         q_sd=moment(q, "std"),
         precision=precision,

@@ -72,8 +72,8 @@ def test_of_chains_that_are_not_trusted() -> None:
     advice = bridge.fit(schools(), methods="laplace", random_seed=1)
     found = passed(advice)
     assert not found["divergences"] and found["missed mass"] and "E-FMI" in found
-    rhat = advice.checks[0]
-    assert rhat.name == "R̂" and rhat.limit == RHAT_AGREES
+    (rhat,) = [check for check in advice.checks if check.name == "R̂"]
+    assert rhat.limit == RHAT_AGREES
     assert rhat.passed == (rhat.number <= RHAT_AGREES)
     failing = [check.found for check in advice.checks if not check.passed]
     assert set(failing) == set(advice.doubts)
@@ -124,7 +124,11 @@ def test_what_refuses_weights_is_the_check_that_fails() -> None:
 
 def test_errors_that_are_not_known_are_no_numbers_that_pass() -> None:
     unit = np.full(2, 0.03)
-    without = Precision(unit, np.array([0.03, np.nan]), -unit, -unit).check(["x", "y"], 0.7, 400)
+    without = Precision(unit, np.array([0.03, np.nan]), -unit, -unit, unit, unit).check(
+        ["x", "y"], 0.7, 400
+    )
     assert not without.passed and np.isnan(without.number)
-    heavy = Precision(unit, unit, np.array([0.1, 0.9]), -unit).check(["x", "y"], 0.7, 400)
+    heavy = Precision(unit, unit, np.array([0.1, 0.9]), -unit, unit, unit).check(
+        ["x", "y"], 0.7, 400
+    )
     assert not heavy.passed and heavy.number == 0.9 and heavy.limit == 0.7

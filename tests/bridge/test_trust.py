@@ -25,6 +25,7 @@ from pymc_ext.sampling import attempts
 from pymc_ext.sampling.heavy import Heavy
 from pymc_ext.sampling.modes import left_behind, modes_outside
 from pymc_ext.sampling.options import Sampling
+from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.missed_mass import Basin, MissedMass, mass_outside
 from pymc_ext.variational.gaussian.posteriors import Gaussian
@@ -83,6 +84,9 @@ def test_a_factor_whose_sign_is_free_has_both_signs() -> None:
     assert 0.4 < positive.mean() < 0.6
 
 
+DIVERGED = (Check("divergences", False, "9 of 900 transitions diverged", 9.0, 0.0),)
+
+
 def test_what_diverges_in_a_map_is_tried_once_more_in_a_flow(monkeypatch) -> None:
     """The first chains are refused here, whatever they are; the flow's are judged as they are."""
     needs("nutpie")
@@ -94,8 +98,7 @@ def test_what_diverges_in_a_map_is_tried_once_more_in_a_flow(monkeypatch) -> Non
             return found
         first.append(found)
         seen = replace(found.diagnostics, heavy=tails)
-        reasons = ("9 of 900 transitions diverged",)
-        return replace(found, trusted=False, reasons=reasons, diagnostics=seen)
+        return replace(found, checks=DIVERGED, diagnostics=seen)
 
     monkeypatch.setattr(exact, "sampled", diverging)
     with pm.Model() as model:
@@ -120,7 +123,7 @@ def test_what_diverges_in_a_map_is_tried_once_more_in_a_flow(monkeypatch) -> Non
 def refused(monkeypatch):
     """A model whose chains are refused, for the reason that a test puts into the list."""
     needs("nutpie")
-    changes = {"trusted": False, "reasons": ("9 of 900 transitions diverged",)}
+    changes = {"checks": DIVERGED}
 
     def drawn(*args, **options):
         found = sampled(*args, **options)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Check"]
+__all__ = ["MISSED", "Check"]
+
+MISSED: Final = "missed mass"
 
 # By name: what the number is, and what to do where it does not pass.
 WHAT: Final = {
@@ -23,7 +25,7 @@ WHAT: Final = {
         "for an error to be known, that k̂",
         "make more draws, or exact ones by px.sample; of what has no sd take quantiles",
     ),
-    "missed mass": (
+    MISSED: (
         "whether modes are known in which no draws are, or tails of what governs scales; a number "
         "is what the heaviest mode is worth, as a share of the mass that draws cover",
         "fit px.BasinsVI(), a map for each mode, as bridge.fit does by itself; write a level not "

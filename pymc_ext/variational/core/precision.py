@@ -40,12 +40,16 @@ class Precision:
         Standard errors of mean and sd, in sds, (K,).
     mean_khat, sd_khat
         k̂ of |x − m| p̃/q and of (x − m)² p̃/q, (K,); −∞ where it does not matter.
+    mean, sd
+        By the weights, (K,).
     """
 
     mean_error: Array
     sd_error: Array
     mean_khat: Array
     sd_khat: Array
+    mean: Array
+    sd: Array
 
     def doubt(self, names: list[str], khat: float, ess: float) -> str | None:
         """What is not known well enough, in words: the worst of all quantities; None where all are.
@@ -124,14 +128,15 @@ def weighted_precision(theta: Array, log_ratios: Array, weights: Array) -> Preci
 
 @np.errstate(all="ignore")  # of a constant; of a weighty draw beyond numbers neither is finite
 def _of_columns(x: Array, log_ratios: Array, weights: Array) -> tuple[Array, ...]:
-    """Errors of means and of sds, and k̂ of both, of each column of x (N, K)."""
+    """Means and sds, their errors, and k̂ of both, of each column of x (N, K)."""
     if not weights.all():  # a draw that p̃ rules out may be as far as numbers go
         x = np.where(weights[:, None] > 0, x, 0.0)
-    apart = x - weights @ x
+    mean = weights @ x
+    apart = x - mean
     square = apart**2
     variance = weights @ square
-    found = []
-    for h, power, unit in ((apart, 1, np.sqrt(variance)), (square - variance, 2, 2 * variance)):
+    sd, found = np.sqrt(variance), list[Array]()
+    for h, power, unit in ((apart, 1, sd), (square - variance, 2, 2 * variance)):
         error = np.sqrt(weights**2 @ h**2) / unit
         share = weights @ h**2 / len(x) / (error * unit) ** 2  # as if all weights were equal
         khat = np.full(x.shape[1], -np.inf)
@@ -140,4 +145,4 @@ def _of_columns(x: Array, log_ratios: Array, weights: Array) -> tuple[Array, ...
         khat[matters] = tail_khat(log_ratios + log_h)
         found += [error, khat]
     mean_error, mean_khat, sd_error, sd_khat = found
-    return mean_error, sd_error, mean_khat, sd_khat
+    return mean_error, sd_error, mean_khat, sd_khat, mean, sd

@@ -106,6 +106,11 @@ class Basin:
     distance: float
 
     @property
+    def share(self) -> float:
+        """Its mass by q's, at least."""
+        return float(np.exp(min(self.log_ratio, 700.0)))  # exp of more is no number
+
+    @property
     def log_limit(self) -> float:
         """log of what it may be worth: 1 % of q's mass, or less where it is so far away that this
         changes an sd by 10 %; never less than one of all draws that anyone asks for."""
@@ -185,7 +190,7 @@ class MissedMass:
             self._place(heaviest),
             f"({self.paths} paths of {self.starts} ended outside it)",
         )
-        share = np.exp(min(heaviest.log_ratio, 700.0))
+        share = heaviest.share
         if share * NEGLIGIBLE > 1:  # it is no further mode: q is where there is next to nothing
             return (
                 f"most of the mass that paths found, around {where}, of which {self.covered} at "
@@ -213,7 +218,7 @@ def _with_error(basin: Basin) -> str:
     >>> _with_error(Basin(Gaussian(np.zeros(1), np.eye(1)), np.log(0.43), 0.02, 5.0))
     '0.43 ± 0.009'
     """
-    share = np.exp(basin.log_ratio)
+    share = basin.share
     error = f" ± {share * basin.error:.1g}" if basin.error > SEEN else ""
     return f"{share:.2g}{error}"
 

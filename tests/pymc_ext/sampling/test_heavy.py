@@ -41,6 +41,8 @@ def test_a_tail_of_a_few_huge_draws_is_named_in_words() -> None:
 
 
 def test_a_khat_that_cannot_be_had_is_no_number_in_the_verdict() -> None:
-    none = Precision(np.zeros(1), np.zeros(1), np.full(1, np.inf), np.full(1, -np.inf))
+    none = Precision(
+        np.zeros(1), np.zeros(1), np.full(1, np.inf), np.full(1, -np.inf), *np.ones((2, 1))
+    )
     said = none.doubt(["log tau"], 0.7, 400)
     assert said is not None and "inf" not in said and "too few of its draws have a weight" in said

@@ -21,7 +21,7 @@ from tests.pymc_ext.variational.hierarchical.funnels import draws_of_funnel, fun
 def chains(target, q, theta):
     """As if they had drawn ``theta`` (N, D), and were trusted."""
     found = sample(target, q, Puppeteer(), Sampling(ess=50), seed=1)
-    return replace(found, theta=np.resize(theta, found.theta.shape), trusted=True, reasons=())
+    return replace(found, theta=np.resize(theta, found.theta.shape), checks=())
 
 
 def test_draws_without_the_neck_are_doubted_and_those_with_it_are_not() -> None:

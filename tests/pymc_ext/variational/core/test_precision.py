@@ -77,12 +77,12 @@ def test_columns_are_the_same_in_slices(monkeypatch) -> None:
     ],
 )
 def test_doubts_name_the_worst(values, words) -> None:
-    doubt = Precision(*map(np.array, values)).doubt(["a", "b"], 0.7, 400)
+    doubt = Precision(*map(np.array, values), *np.zeros((2, 2))).doubt(["a", "b"], 0.7, 400)
     assert doubt is not None and words in doubt
 
 
 def test_no_doubt_where_all_is_known() -> None:
-    good = Precision(*map(np.array, ([0.02], [0.02], [0.2], [0.4])))
+    good = Precision(*map(np.array, ([0.02], [0.02], [0.2], [0.4], [0.0], [1.0])))
     assert good.doubt(["a"], 0.7, 400) is None
     assert good.doubt(["a"], 0.7, 10_000) is not None  # errors of .01 are asked for
 
