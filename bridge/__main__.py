@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 ROOMS = {"fit": "fit", "list": "listing"}  # the other commands are in `comparisons`
-KEEPS_RECORDS = ("compare", "sweep", "calibrate")  # so that it goes on where it was stopped
+KEEPS_RECORDS = (
+    "compare",
+    "sweep",
+    "calibrate",
+    "generate",
+)  # so that it goes on where it was stopped
 
 
 def main(argv: Sequence[str] | None = None) -> int:

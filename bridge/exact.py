@@ -113,6 +113,8 @@ def exact_answer(
     ------
     RunawayError
         Chains on a posterior that looks improper had not warmed up within their budget.
+    BudgetSpentError
+        Nor had those on another.
     """
     why = _no_sampler(problem)
     if why is None:
@@ -128,7 +130,9 @@ def exact_answer(
                 raise RunawayError(
                     f"the posterior looks improper, and NUTS gave no draws either: {said}"
                 ) from error
-            if isinstance(problem, DensityProblem):  # it has no sampler of its own
+            # a density has no sampler of its own; one at its defaults has no budget, and would
+            # take as long for what ours were not done with
+            if isinstance(problem, DensityProblem) or isinstance(error, BudgetSpentError):
                 raise
             _log.debug("%s failed", WARM, exc_info=True)
             why = f"{WARM} {failure(error, attempts)}"
@@ -142,7 +146,8 @@ def exact_answer(
         doubts = (*doubts, advice)
     ran = f"the sampler's own defaults ({why})"
     checks = _with_missed(own.checks(options.ess), elsewhere)
-    return Exact(COLD, own.idata, doubts, ran, None, own.unknown(options.ess), checks=checks)
+    unknown = own.unknown(options.ess)
+    return Exact(COLD, own.idata, doubts, ran, own.gradients, unknown, checks=checks)
 
 
 def _from_where_it_can(

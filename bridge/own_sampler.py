@@ -98,6 +98,12 @@ class OwnDraws:
             *(check for check in whole if check.name in OF_WHOLE_NUMBERS),
         )
 
+    @property
+    def gradients(self) -> int | None:
+        """That they took, with their warm-up and those before them that were too short; None where
+        nobody has counted, as of Gibbs steps."""
+        return self.idata["posterior"].attrs.get("gradient_evaluations")
+
     def unknown(self, ess: float) -> tuple[Heavy, ...]:
         """Quantities whose sd, or mean, these draws do not tell, nor would more of them."""
         return tuple(quantity for found in self.diagnostics for quantity in found.unknown(ess))
@@ -159,4 +165,9 @@ def own_draws(
 
     found = made(draws)
     longer = found.longer(ess)
-    return found if longer is None else made(int(np.ceil(longer * draws)))
+    if longer is None:
+        return found
+    again = made(int(np.ceil(longer * draws)))
+    if found.gradients is not None:
+        again.idata["posterior"].attrs["gradient_evaluations"] += found.gradients
+    return again

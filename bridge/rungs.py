@@ -22,6 +22,7 @@ from pymc_ext.sampling.heavy import unknown_moments
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import in_words
 from pymc_ext.sampling.progress import at_work
+from pymc_ext.sampling.run import BudgetSpentError
 
 __all__ = ["answered"]
 
@@ -31,6 +32,7 @@ FLOW = "bernstein"  # where a density is wanted
 # 1,000,000 is more than the 150,000 that they took of any target that they served.
 FLOW_SHARE = 4
 CHAINS_AS_WELL = "NUTS did not run, as it would miss that tail as well"
+LARGER = "px.sample(..., budget=...) takes a larger one"
 NOTHING_YET = "interrupted before there was any approximation: nothing is kept"
 IMPROPER = "the posterior is improper, so that there are none; NUTS did not run"
 
@@ -75,6 +77,8 @@ def answered(
         if search.open_end is not None:
             return _short_of_a_tail(search, search.open_end)
         answer = _of_chains(search, options, progressbar)
+        if search.jump is not None and answer.doubts:
+            answer = replace(answer, doubts=(*answer.doubts, search.jump.sentence))
         if interrupts.seen and answer.method == COLD:  # PyMC's sampler says nothing of it
             short = "interrupted before all draws were made"
             return replace(answer, doubts=(short, *answer.doubts))
@@ -125,6 +129,13 @@ def _of_weights(search: Search) -> Advice:
     )
 
 
+def _refused(search: Search, *doubts: str) -> Advice:
+    """Draws of the best fit, which is refused, and what is said against chains."""
+    assert search.of_found is not None
+    first = f"{search.of_found.method}: {search.of_found.verdict}"
+    return replace(_of_weights(search), doubts=(first, *doubts))
+
+
 def _so_far(search: Search) -> Advice:
     """Draws of the best fit before Ctrl-C. Raises KeyboardInterrupt where there is none."""
     if search.of_found is None:
@@ -144,6 +155,7 @@ def _of_chains(search: Search, options: Sampling, progressbar: bool) -> Advice:
     chains keep to modes of their own, those of the mixture that weighs them."""
     if search.endless:
         raise NoAnswerError(IMPROPER, tuple(search.attempts))
+    search.looks_for_jumps()
     predicted = search.predicted
     takes = "" if predicted is None else f", {in_words(predicted)} gradients"
     _log.info("no approximation is good enough: running NUTS%s", takes)
@@ -154,6 +166,12 @@ def _of_chains(search: Search, options: Sampling, progressbar: bool) -> Advice:
             draws=search.draws, seed=search.seed, progressbar=progressbar,
             improper=search.improper, attempts=search.attempts, basin=search.basin,
         )  # fmt: skip
+    except BudgetSpentError as error:
+        made = Attempt.without_answer(WARM, str(error), time.perf_counter() - begin)
+        search.attempts.append(replace(made, gradients=error.spent, predicted=predicted))
+        if search.of_found is None:
+            raise NoAnswerError(str(error), tuple(search.attempts)) from error
+        return _refused(search, f"{WARM}: {error.why}; {LARGER}")
     except EXPECTED_FAILURES as error:
         raise NoAnswerError(str(error), tuple(search.attempts)) from error
     except KeyboardInterrupt:  # before any draw
@@ -161,11 +179,7 @@ def _of_chains(search: Search, options: Sampling, progressbar: bool) -> Advice:
     search.attempts.append(_ran(last, begin, predicted))
     last = _in_a_flow(search, options, last) or last
     if last.doubts and search.weighs_basins:  # chains that keep to their modes weigh none of them
-        answer = _of_weights(search)
-        assert search.of_found is not None
-        refused = f"{answer.method}: {search.of_found.verdict}"
-        of_chains = (f"{last.method}: {doubt}" for doubt in last.doubts)
-        return replace(answer, doubts=(refused, *of_chains))
+        return _refused(search, *(f"{last.method}: {doubt}" for doubt in last.doubts))
     attempts = tuple(search.attempts)
     return Advice(last.method, attempts, None, last.draws, last.doubts, last.heavy)
 

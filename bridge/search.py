@@ -18,7 +18,7 @@ from bridge.methods.method import Fit, Method
 from bridge.methods.problems import GivenProblem, ModelProblem
 from bridge.methods.table import METHODS
 from bridge.trust import forgotten, missed, of_several_modes, open_end, short_tails
-from pymc_ext.density import TransportMap
+from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.interrupts import Interrupts
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.images import images_among
@@ -26,6 +26,7 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import in_words, nuts_gradients, weighted_kurtosis
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.core.checks import MISSED, Check
+from pymc_ext.variational.gaussian.jumps import Jump, jump_among
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
 from pymc_ext.variational.gaussian.outside import is_inside
 
@@ -41,8 +42,9 @@ NONE = "no mass that matters found outside"
 MASS_IS_MISSED = "mass is missed"  # as :attr:`.MissedMass.sentence` has it
 BASINS = "basins"  # what is tried where a mode is missed
 MOST_TRIES = 3  # of basins, each with what the one before missed
-# Of predicted gradients, that chains may take on a posterior that looks improper: most take fewer
-# where the posterior is proper, and no number of draws settles an improper one.
+# Of predicted gradients, that chains may take on a posterior that looks improper, or that jumps:
+# most take fewer where it is neither, no number of draws settles an improper one, and where log p̃
+# jumps steps shrink until trees are full.
 PATIENCE = 4
 
 
@@ -81,6 +83,8 @@ class Search:
         Along what governs others' scales, of the last fit that found one.
     open_end
         A tail of such a law whose mass cannot be known, whoever draws, in a sentence.
+    jump
+        Of log p̃ between draws of the best fit, where every fit was refused.
     """
 
     def __init__(
@@ -103,6 +107,7 @@ class Search:
         self.of_one_mode: Fit | None = None
         self.law: LawAlong | None = None
         self.open_end: str | None = None
+        self.jump: Jump | None = None
         self.trusted = False
         self._elbo_of_one = -np.inf
         self._new_mode = False  # whether the heaviest that the last search found was not known
@@ -289,10 +294,22 @@ class Search:
             return False
         return best.khat < KHAT_WITHOUT_MEAN
 
+    def looks_for_jumps(self) -> None:
+        """Whether log p̃ jumps between the likelier half of the best fit's draws."""
+        if self.found is None or self.dimension is None:
+            return
+        density, lp = CountedDensity(self.found.target.density), self.found.lp.ravel()
+        theta = self.found.theta.reshape(len(lp), -1)[lp >= np.median(lp)]
+        self.jump = jump_among(density, theta, self.seed)
+        last = self.attempts[-1]
+        cost = last.search_gradients + density.gradients
+        self.attempts[-1] = replace(last, search_gradients=cost)
+
     def within(self, options: Sampling) -> Sampling:
         """Options of chains, with a budget by what they are predicted to take where every fit ran
-        away."""
-        if self.improper is None or self.found is not None or self.predicted is None:
+        away, or log p̃ jumps."""
+        ran_away = self.improper is not None and self.found is None
+        if not (ran_away or self.jump) or self.predicted is None:
             return options
         return replace(options, budget=min(options.budget, PATIENCE * self.predicted))
 

@@ -62,6 +62,12 @@ def is_github(database: str | os.PathLike[str] | None) -> bool:
     return _requested(database)[0] == GITHUB
 
 
+def require_folder(database: str | os.PathLike[str] | None) -> None:
+    """ValueError where ``database`` is posteriordb on GitHub, which nobody can write here."""
+    if is_github(database):
+        raise ValueError("GitHub cannot be written: give a clone of posteriordb with --database")
+
+
 def client(root: Path) -> PosteriorDatabase:
     """Return posteriordb's own client on a folder."""
     return PosteriorDatabase(str(root))

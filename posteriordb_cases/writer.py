@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from posteriordb_cases.draws import flatten
-from posteriordb_cases.files import Json
+from posteriordb_cases.files import Json, read_json
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # zip's earliest time: equal content gives equal bytes
 _INFO_KEYS = (
@@ -38,7 +39,8 @@ def write_reference_draws(
 ) -> Path:
     """Write reference draws and their info into a database, replacing earlier ones.
 
-    Both files are complete under temporary names before either takes its place.
+    A posterior of that name that names no reference is its own from then on, and the record of a
+    refusal goes. All files are complete under temporary names before any takes its place.
 
     Parameters
     ----------
@@ -71,9 +73,43 @@ def write_reference_draws(
     info_path = folder / "info" / f"{name}.info.json"
     archive = zipped_json(_chains(draws, digits), f"{name}.json")
     text = json.dumps(info, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    with _staged(draws_path, archive), _staged(info_path, text.encode()):
-        pass  # both are on disk here; leaving the block moves them into place
+    with contextlib.ExitStack() as files:
+        for path, content in {draws_path: archive, info_path: text.encode()}.items():
+            files.enter_context(_staged(path, content))
+        posterior = database / "posteriors" / f"{name}.json"
+        if (named := _naming(posterior, str(name))) is not None:
+            files.enter_context(_staged(posterior, named))
+        # all are on disk here; leaving the block moves them into place
+    refusal_path(database, str(name)).unlink(missing_ok=True)
     return draws_path
+
+
+def _naming(posterior: Path, name: str) -> bytes | None:
+    """The file of a posterior with ``name`` as its reference; None where it has one."""
+    content = read_json(posterior)
+    if content.get("reference_posterior_name") is not None:
+        return None
+    text = posterior.read_text(encoding="utf-8")
+    null = re.compile(r'("reference_posterior_name"\s*:\s*)null')
+    if len(null.findall(text)) == 1:  # all else stays as its author has written it
+        return null.sub(lambda found: found[1] + json.dumps(name), text).encode()
+    content = content | {"reference_posterior_name": name}
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def refusal_path(database: Path, name: str) -> Path:
+    """Where it is recorded that draws were not admitted."""
+    return database / "reference_posteriors" / "draws" / "info" / f"{name}.refused.json"
+
+
+def write_refusal(database: Path, info: Mapping[str, Json]) -> Path:
+    """Record that draws were not admitted: fields as of `write_reference_draws`, and ``refused``,
+    why."""
+    path = refusal_path(database, str(info["name"]))
+    text = json.dumps(info, indent=2, ensure_ascii=False) + "\n"  # NaN: of a chain that stood still
+    with _staged(path, text.encode()):
+        pass
+    return path
 
 
 def zipped_json(content: Json, inner_name: str) -> bytes:

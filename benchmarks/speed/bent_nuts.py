@@ -47,7 +47,7 @@ Numbers = dict[str, float | int | str | bool | None]
 def made(name: str, run: str, seed: int, budget: int) -> Numbers:
     """One run on a target of the zoo."""
     density, begin = ZOO[name].make(), time.process_time()
-    numbers, theta = _drawn(as_problem(density, None), density, run, seed, budget)
+    numbers, theta = drawn(as_problem(density, None), density, run, seed, budget)
     numbers["cpu_s"] = round(time.process_time() - begin, 2)
     judgement = judged(density, truth_of(density), theta.reshape(-1, density.dimension))
     return numbers | {"mean_error": judgement.mean_error, "sd_ratio": judgement.sd_ratio,
@@ -59,7 +59,7 @@ def made_on(problem: CaseProblem, run: str, seed: int, budget: int) -> Numbers:
     target = problem.stan_target
     truth = problem.reference_theta(target)
     truth, begin = truth.reshape(-1, truth.shape[-1]), time.process_time()
-    numbers, theta = _drawn(problem, target.density, run, seed, budget)
+    numbers, theta = drawn(problem, target.density, run, seed, budget)
     numbers["cpu_s"] = round(time.process_time() - begin, 2)
     theta = theta.reshape(-1, theta.shape[-1])
     ratios = theta.std(axis=0) / truth.std(axis=0)
@@ -68,9 +68,10 @@ def made_on(problem: CaseProblem, run: str, seed: int, budget: int) -> Numbers:
                       "sd_ratio": float(ratios[np.argmax(np.abs(np.log(ratios)))])}  # fmt: skip
 
 
-def _drawn(
+def drawn(
     problem: Problem, density: Density, run: str, seed: int, budget: int
 ) -> tuple[Numbers, Array]:
+    """One run: what it took, and its draws (chains, draws, D)."""
     options = Sampling(budget=budget)
     if run == "nutpie":
         chains = sample(density, None, NutpieNUTS(), options, seed=seed)

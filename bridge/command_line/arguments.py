@@ -259,10 +259,16 @@ def _add_list_and_generate(add_command: Adder) -> None:
     command = add_command("list", help="cases and methods")
     _database_argument(command)
 
-    command = add_command("generate", help="make reference draws of a case with Stan NUTS")
-    command.add_argument("name", help="a case of the database")
+    command = add_command("generate", help="make reference draws of cases with Stan NUTS")
+    command.add_argument("names", nargs="+", metavar="NAME", help="a case of the database")
     _seed_argument(command, "of Stan's sampler (default 1)")
     _database_argument(command)
+    command.add_argument(
+        "--timeout", type=_positive, metavar="SECONDS", help="give up a run of Stan after that"
+    )
+    command.add_argument(
+        "--overwrite", action="store_true", help="make draws again that are there, or were refused"
+    )
 
 
 def _comparison_arguments(

@@ -18,6 +18,7 @@ from bridge.comparison.folder import ZOO_RECORDS
 from bridge.comparison.records import Record, Records
 from bridge.comparison.shards import merge
 from bridge.comparison.sweep import cases_with_reference, sweep
+from bridge.reference.generate import AdmissionError, generate
 from bridge.report.files import write
 from bridge.report.html_report import html_report
 from bridge.report.stored import read_records
@@ -25,7 +26,11 @@ from bridge.report.summary import failure_lines
 from bridge.report.terminal import LEGEND, rich_tables
 from bridge.zoo import rates
 from bridge.zoo.sweep import sweep_zoo
+from posteriordb_cases import load_case
+from posteriordb_cases.files import read_json
+from posteriordb_cases.writer import refusal_path
 from posteriordb_cases.zoo import ZOO
+from stan_models.errors import StanRunError
 
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
@@ -197,9 +202,43 @@ def report_command(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def generate_command(arguments: argparse.Namespace, console: Console) -> int:
-    """Make reference draws of a case."""
-    from bridge.reference.generate import generate
+    """Make reference draws of cases, one after the other; 1 where some are refused.
 
-    path = generate(arguments.name, database=arguments.database, random_seed=arguments.seed)
-    console.print(f"reference draws written to {path}")
-    return 0
+    What is there, or was refused before, is left as it is: a command that was stopped goes on.
+    """
+    settled = True
+    for name in arguments.names:
+        with console.status(f"sampling {name} ..."):
+            admitted, said = _generated(name, arguments)
+        settled &= admitted
+        console.print(f"{name}: {said}", highlight=False, markup=False)
+    return 0 if settled else 1
+
+
+def _generated(name: str, arguments: argparse.Namespace) -> tuple[bool, str]:
+    """Whether there are reference draws of a case, and how they came about."""
+    case = load_case(name, arguments.database)
+    refused = refusal_path(case.database, case.reference_name or case.name)
+    if not arguments.overwrite:
+        if case.has_reference:
+            return True, "has reference draws (--overwrite makes them again)"
+        if refused.is_file():
+            why = read_json(refused)["refused"]
+            return False, f"was refused before (--overwrite tries again): {why}"
+    try:
+        path = generate(
+            name,
+            database=arguments.database,
+            random_seed=arguments.seed,
+            timeout=arguments.timeout,
+        )
+    except (AdmissionError, StanRunError) as error:
+        return False, f"refused: {error}"
+    info = load_case(name, arguments.database).reference_info
+    assert info is not None
+    found = info["diagnostics"]
+    ess = (*found["effective_sample_size_bulk"], *found["effective_sample_size_tail"])
+    return True, (
+        f"{found['ndraws']:,} draws in {info['inference']['seconds']:,} s, R-hat at most "
+        f"{max(found['r_hat']):.4f}, ESS at least {min(ess):,.0f}, no divergences: {path}"
+    )

@@ -142,7 +142,10 @@ def _list(arguments: argparse.Namespace) -> None:
 
 
 def _generate(arguments: argparse.Namespace) -> None:
-    _cases([arguments.name], arguments.database)
+    from posteriordb_cases.database import require_folder
+
+    require_folder(arguments.database)
+    _cases(arguments.names, arguments.database)
 
 
 def _cases(names: Sequence[str], database: str | None) -> None:

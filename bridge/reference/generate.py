@@ -15,7 +15,6 @@ from bridge.errors import NoModelError
 from bridge.reference.admission import (
     KEPT_DRAWS,
     AdmissionError,
-    Diagnostics,
     admission_checks,
     diagnose,
     require_admitted,
@@ -23,8 +22,10 @@ from bridge.reference.admission import (
 )
 from bridge.targets.draws import InferenceData
 from posteriordb_cases import Case, list_cases, load_case, write_reference_draws
-from posteriordb_cases.database import is_github
+from posteriordb_cases.database import require_folder
+from posteriordb_cases.writer import write_refusal
 from pymc_ext.seeds import check_seed
+from stan_models.errors import StanRunError
 
 __all__ = ["AdmissionError", "generate"]
 
@@ -59,11 +60,14 @@ def generate(
     warmup: int = 10_000,
     thin: int | None = None,
     adapt_delta: float | None = None,
+    timeout: float | None = None,
 ) -> Path:
     """Sample a case with Stan NUTS, check the draws and write them into its database.
 
     Where posteriors share one reference (both parametrisations of the eight schools), the program
-    of the posterior that the reference is named after is sampled.
+    of the posterior that the reference is named after is sampled. A posterior that names no
+    reference is its own from then on. Draws that are not admitted are not written; a record beside
+    where their info would be (``.refused.json``) says why, with the diagnostics.
 
     Parameters
     ----------
@@ -81,6 +85,8 @@ def generate(
     adapt_delta
         Target acceptance rate of NUTS, in (0, 1). None tries 0.95, 0.99 and 0.999 until no
         transition diverges.
+    timeout
+        Seconds after which one run of Stan is given up, of three to nine that are tried.
 
     Returns
     -------
@@ -90,11 +96,13 @@ def generate(
     Raises
     ------
     AdmissionError
-        If a check fails: says which, by how much and what to change. Nothing is written.
+        If a check fails: says which, by how much and what to change.
     NoModelError
         If the case has no Stan program.
+    StanRunError
+        If Stan fails, or takes longer than ``timeout``.
     ValueError
-        If the case is unknown or foresees no reference, or a count is out of range.
+        If the case is unknown, or a count is out of range.
     PermissionError
         If the database cannot be written.
 
@@ -107,16 +115,22 @@ def generate(
     Magnusson et al. (2025), "posteriordb: Testing, benchmarking and developing Bayesian
     inference algorithms", AISTATS. arXiv:2407.04967
     """
-    if is_github(database):
-        raise ValueError("GitHub cannot be written: give a clone of posteriordb with --database")
+    require_folder(database)
     check_seed(random_seed)
     case = _source(load_case(name, database))
     _check_arguments(case, chains, thin, adapt_delta)
     thins: Sequence[int] = THINNING if thin is None else (thin,)
     deltas: Sequence[float] = ADAPT_DELTAS if adapt_delta is None else (adapt_delta,)
+    seconds = 0.0
     while True:
         settings = _settings(chains, warmup, thins[0], random_seed, deltas[0])
-        fit = _sample(case, settings)
+        try:
+            fit = _sample(case, settings, timeout)
+        except StanRunError as error:
+            refused = _info(case, settings, seconds) | {"refused": str(error)}
+            write_refusal(case.database, refused)
+            raise
+        seconds += float(fit["posterior"].attrs["seconds"])
         kept = _kept(case, fit, thins[0])
         diagnostics = diagnose(kept, fit["sample_stats"])
         checks = admission_checks(diagnostics)
@@ -126,8 +140,16 @@ def generate(
             break
         _log.info("%s: not admitted with %s, trying again", case.name, settings)
         thins, deltas = thins[thin_more:], deltas[step_less:]
-    require_admitted(case.name, checks, diagnostics)
-    info = _info(case, settings, diagnostics, checks, fit)
+    info = _info(case, settings, seconds) | {
+        "diagnostics": diagnostics,
+        "checks_made": checks,
+        "versions": _versions(fit),
+    }
+    try:
+        require_admitted(case.name, checks, diagnostics)
+    except AdmissionError as error:
+        write_refusal(case.database, info | {"refused": str(error)})
+        raise
     path = write_reference_draws(case.database, kept, info)
     _log.info("reference draws of %s pass all checks, written to %s", case.name, path)
     return path
@@ -135,13 +157,9 @@ def generate(
 
 def _source(case: Case) -> Case:
     """The posterior whose program makes the reference of ``case``."""
-    if case.reference_name is None:
-        raise ValueError(
-            f"case {case.name!r} foresees no reference draws: set reference_posterior_name to "
-            f'"{case.name}" in {case.database / "posteriors" / case.name}.json'
-        )
-    if case.reference_name == case.name:
+    if case.reference_name in (None, case.name):
         return case
+    assert case.reference_name is not None
     source = load_case(case.reference_name, case.database)
     if source.reference_name != source.name:
         raise ValueError(
@@ -181,7 +199,7 @@ def _settings(
     }
 
 
-def _sample(case: Case, settings: Settings) -> InferenceData:
+def _sample(case: Case, settings: Settings, timeout: float | None) -> InferenceData:
     from stan_models import StanProgram, nuts
 
     assert case.stan_code is not None  # checked by _check_arguments
@@ -194,6 +212,7 @@ def _sample(case: Case, settings: Settings) -> InferenceData:
         draws=settings["iter"] - settings["warmup"],
         random_seed=settings["seed"],
         adapt_delta=settings["control"]["adapt_delta"],
+        timeout=timeout,
     )
 
 
@@ -207,23 +226,21 @@ def _kept(case: Case, fit: InferenceData, thin: int) -> dict[str, np.ndarray]:
     return {name: posterior[name].values[:, thin - 1 :: thin] for name in case.dimensions}
 
 
-def _info(
-    case: Case,
-    settings: Settings,
-    diagnostics: Diagnostics,
-    checks: dict[str, bool],
-    fit: InferenceData,
-) -> dict[str, object]:
-    """posteriordb's info file of reference draws."""
+def _info(case: Case, settings: Settings, seconds: float) -> dict[str, object]:
+    """posteriordb's info file of reference draws, without diagnostics; of all tries the seconds."""
     return {
         "name": case.name,
-        "inference": {"method": "stan_sampling", "method_arguments": settings},
-        "diagnostics": diagnostics,
-        "checks_made": checks,
+        "inference": {
+            "method": "stan_sampling",
+            "method_arguments": settings,
+            "seconds": round(seconds, 1),
+        },
+        "diagnostics": None,
+        "checks_made": None,
         "comments": _comments(case),
         "added_by": "python -m bridge generate",
         "added_date": datetime.date.today().isoformat(),
-        "versions": _versions(fit),
+        "versions": None,
     }
 
 

@@ -22,11 +22,12 @@ FEWEST_DRAWS = 4  # of a chain that is judged: half-chains of two have a varianc
 
 
 class BudgetSpentError(ValueError):
-    """The budget went before the chains had drawn anything; ``why`` is that without the advice."""
+    """The budget went before the chains had drawn anything; ``why`` is that without the advice,
+    ``spent`` the gradients that went."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: str, spent: int) -> None:
         super().__init__(why)
-        self.why = why
+        self.why, self.spent = why, spent
 
     def __str__(self) -> str:
         return f"{self.why}; give a larger one"
@@ -169,7 +170,8 @@ def _answer(
             raise KeyboardInterrupt(NOTHING_DRAWN)
         raise BudgetSpentError(
             f"the budget of {run.options.budget:,} gradients went before the chains had drawn "
-            f"anything: {run.spent(chains):,} were spent on warm-up"
+            f"anything: {run.spent(chains):,} were spent on warm-up",
+            run.spent(chains),
         )
     found = chains.diagnostics()
     checks = found.checks(run.options.ess)

@@ -93,12 +93,14 @@ class Walk:
         for i in range(1, x.shape[1]):
             x[:, i] = 0.9 * x[:, i - 1] + np.sqrt(1 - 0.81) * rng.standard_normal(4)
         x[0] += self.apart
-        return make_inference_data({"posterior": xr.Dataset({"x": (("chain", "draw"), x)})})
+        drawn = xr.Dataset({"x": (("chain", "draw"), x)}, attrs={"gradient_evaluations": draws})
+        return make_inference_data({"posterior": drawn})
 
 
 def test_chains_that_are_short_are_made_longer() -> None:
     walk = Walk()
     found = own_draws(walk, 4000, ESS, 1, False)
+    assert found.gradients == sum(walk.asked)
     assert len(walk.asked) == 2 and 1.5 * 4000 < walk.asked[1] < 12 * 4000
     assert found.doubts(ESS) == () and found.idata["posterior"].sizes["draw"] * 4 > 4000
 
@@ -120,7 +122,7 @@ def test_a_population_is_sampled_until_it_is_known() -> None:
     answer = bridge.fit(model, random_seed=1, progressbar=False)
     draws = answer.idata["posterior"]
     assert answer.trusted and draws.sizes["draw"] > 1000
-    assert "gradient_evaluations" not in draws.attrs  # nobody has counted them
+    assert draws.attrs["gradient_evaluations"] > draws["caught"].size  # by NUTS, for `caught`
     assert OwnDraws(answer.idata).diagnostics[-1].ess >= ESS
 
 

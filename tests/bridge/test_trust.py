@@ -12,12 +12,14 @@ import pymc as pm
 import pytest
 
 import bridge
+from benchmarks.speed.dear import change_point
 from bridge import exact
 from bridge.exact import exact_answer
 from bridge.methods.problems import DensityProblem, ModelProblem, as_problem
 from bridge.methods.table import METHODS
 from bridge.methods.warm_nuts import WarmNUTS, sampled
 from bridge.search import Search
+from bridge.targets.draws import group_names
 from bridge.trust import forgotten, of_several_modes
 from posteriordb_cases.zoo import ZOO, truth_of
 from pymc_ext.density import CallableDensity, CountedDensity, DensityError
@@ -25,6 +27,7 @@ from pymc_ext.sampling import attempts
 from pymc_ext.sampling.heavy import Heavy
 from pymc_ext.sampling.modes import left_behind, modes_outside
 from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.run import BudgetSpentError
 from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.missed_mass import Basin, MissedMass, mass_outside
@@ -141,6 +144,54 @@ def test_an_interrupt_is_the_end(refused, monkeypatch) -> None:
     monkeypatch.setattr("bridge.rungs.in_a_flow", lambda *a, **o: pytest.fail("it goes on"))
     advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
     assert advice.attempts[-1].method == advice.method == "warm-nuts" and not advice.trusted
+
+
+@pytest.mark.parametrize("approximated", [True, False])
+def test_a_spent_budget_is_the_end(monkeypatch, approximated: bool) -> None:
+    """The model's own sampler has no budget; what is handed back is the best approximation."""
+
+    def spent(*args, **options):
+        raise BudgetSpentError("the budget of 100 gradients went", 123)
+
+    monkeypatch.setattr(exact, "sampled", spent)
+    monkeypatch.setattr(exact, "own_draws", lambda *a, **o: pytest.fail("it goes on"))
+    monkeypatch.setattr(exact, "_no_sampler", lambda problem: None)
+    if not approximated:
+        monkeypatch.setattr(Search, "attempt", lambda search, method: None)
+    with pm.Model() as model:
+        pm.StudentT("x", nu=2, mu=0, sigma=1, shape=2)
+    if not approximated:
+        with pytest.raises(bridge.NoAnswerError, match="went; give a larger one"):
+            bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
+        return
+    advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
+    assert advice.method == "batch-match" and not advice.trusted
+    assert "warm-nuts: the budget of 100 gradients went; px.sample" in advice.doubts[-1]
+    assert advice.attempts[-1].gradients == 123 < advice.gradients
+
+
+@pytest.mark.slow  # chains take their budget
+def test_a_jump_of_log_p_is_the_reason_that_is_named() -> None:
+    """A level that changes at a continuous time: no score says where, and chains would take the
+    whole of a million gradients."""
+    needs("nutpie")
+    advice = bridge.fit(change_point(), random_seed=1)
+    assert not advice.trusted and "log p̃ jumps along interval when = " in advice.doubts[-1]
+    assert advice.gradients < 250_000
+    assert any("jumps along" in check.found for check in advice.checks)
+
+
+def test_gradients_of_the_models_own_sampler_are_counted(monkeypatch) -> None:
+    """Those of its warm-up too, which its draws do not have."""
+    monkeypatch.setattr(exact, "_no_sampler", lambda problem: "none here")
+    with pm.Model() as model:
+        pm.StudentT("x", nu=2, mu=0, sigma=1, shape=2)
+    advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
+    assert advice.method == "nuts" and advice.attempts[-1].gradients > 8_000
+    assert list(advice.idata["sample_stats"]["n_steps"].shape) == [4, 1000]
+    kept = int(advice.idata["sample_stats"]["n_steps"].sum())
+    assert kept < advice.attempts[-1].gradients < 6 * kept
+    assert "warmup_posterior" not in group_names(advice.idata)
 
 
 class Interrupted:

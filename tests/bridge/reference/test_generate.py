@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +14,12 @@ import pytest
 import xarray as xr
 
 import bridge.reference.generate
+from bridge.__main__ import main
 from bridge.errors import NoModelError
 from bridge.reference.admission import AdmissionError, admission_checks, diagnose
 from bridge.reference.generate import generate
 from posteriordb_cases import EMBEDDED, list_cases, load_case
+from stan_models.errors import StanRunError
 from tests.tolerances import monte_carlo
 
 GAUSSIAN = "correlated_5-gaussian"
@@ -66,7 +69,7 @@ def sampler(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     def install(change: Callable[[Any], None] = lambda fit: None) -> list[str]:
         sampled: list[str] = []
 
-        def sample(case: Any, settings: dict[str, Any]) -> Any:
+        def sample(case: Any, settings: dict[str, Any], timeout: float | None) -> Any:
             sampled.append(case.name)
             fit = independent_fit(case, settings)
             change(fit)
@@ -157,7 +160,11 @@ def test_failed_check_is_named_with_a_remedy_and_nothing_is_written(
     sampler(change)
     with pytest.raises(AdmissionError, match=f"{GAUSSIAN} are not written.*{message}"):
         generate(GAUSSIAN, database=database, thin=1)
-    assert written_files(database) == []
+    (record,) = written_files(database)
+    refused = json.loads(record.read_text())
+    assert record.name == f"{GAUSSIAN}.refused.json" and not all(refused["checks_made"].values())
+    assert re.search(message, refused["refused"]) and refused["inference"]["seconds"] >= 1
+    assert not load_case(GAUSSIAN, database).has_reference
 
 
 def test_divergence_between_kept_draws_counts(database: Path, sampler) -> None:
@@ -173,7 +180,12 @@ def test_failed_check_keeps_earlier_draws(database: Path, sampler) -> None:
     sampler(one_divergence)
     with pytest.raises(AdmissionError):
         generate(GAUSSIAN, database=database, thin=1)
-    assert [path.read_bytes() for path in written_files(database)] == before
+    draws, info, refused = written_files(database)
+    assert [path.read_bytes() for path in (draws, info)] == before
+    assert refused.name == f"{GAUSSIAN}.refused.json"
+    sampler()
+    generate(GAUSSIAN, database=database, thin=1)
+    assert written_files(database) == [draws, info]  # what is admitted is refused no more
 
 
 @pytest.mark.parametrize(
@@ -220,7 +232,7 @@ def test_smallest_steps_are_judged_too(database: Path, sampler) -> None:
     sampled = sampler(one_divergence)
     with pytest.raises(AdmissionError, match="no_divergent_transitions"):
         generate(GAUSSIAN, database=database, thin=1)
-    assert len(sampled) == 3 and written_files(database) == []
+    assert len(sampled) == 3 and not load_case(GAUSSIAN, database).has_reference
 
 
 def test_the_last_thinning_is_judged_too(
@@ -230,7 +242,7 @@ def test_the_last_thinning_is_judged_too(
     sampled = sampler(shifted_chain)
     with pytest.raises(AdmissionError, match="r_hat_below_1_01"):
         generate(GAUSSIAN, database=database)
-    assert len(sampled) == 2 and written_files(database) == []
+    assert len(sampled) == 2 and not load_case(GAUSSIAN, database).has_reference
 
 
 def test_database_that_cannot_be_written(
@@ -266,10 +278,52 @@ def test_case_without_program_or_reference_name(database: Path, sampler) -> None
     path.write_text(json.dumps(posterior | {"model_name": "other"}))
     with pytest.raises(NoModelError, match=r"no Stan program at models/stan/other\.stan"):
         generate(GAUSSIAN, database=database)
-    path.write_text(json.dumps(posterior | {"reference_posterior_name": None}))
-    with pytest.raises(ValueError, match=r"set reference_posterior_name .*correlated_5-gaussian"):
-        generate(GAUSSIAN, database=database)
     assert sampled == []
+
+
+@pytest.mark.parametrize("absent", [False, True])
+def test_a_posterior_that_names_no_reference_is_its_own(
+    database: Path, sampler, absent: bool
+) -> None:
+    sampled = sampler()
+    path = database / "posteriors" / f"{GAUSSIAN}.json"
+    text = path.read_text()
+    named = f'"reference_posterior_name": "{GAUSSIAN}"'
+    assert named in text
+    path.write_text(text.replace(named, '"urls": []' if absent else named[:27] + " null"))
+    assert load_case(GAUSSIAN, database).reference_name is None
+    generate(GAUSSIAN, database=database, thin=1)
+    case = load_case(GAUSSIAN, database)
+    assert sampled == [GAUSSIAN] and case.has_reference and case.failed_checks == []
+    assert path.read_text() == text or absent  # all else is as it was written
+    assert json.loads(path.read_text())["dimensions"] == case.dimensions
+
+
+def test_a_run_that_fails_is_recorded(
+    database: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    def sample(case: Any, settings: dict[str, Any], timeout: float | None) -> Any:
+        raise StanRunError(f"given up after {timeout} s")
+
+    monkeypatch.setattr(bridge.reference.generate, "_sample", sample)
+    command = ["generate", GAUSSIAN, "--database", str(database), "--timeout", "5"]
+    assert main(command) == 1
+    assert f"{GAUSSIAN}: refused: given up after 5.0 s" in capsys.readouterr().out
+    monkeypatch.setattr(bridge.reference.generate, "_sample", None)  # not called again
+    assert main(command) == 1
+    assert "was refused before" in capsys.readouterr().out
+
+
+def test_a_command_goes_on_where_it_stopped(database: Path, sampler, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(bridge.reference.generate, "THINNING", (1,))
+    sampled = sampler()
+    command = ["generate", "--database", str(database), "--seed", "3", GAUSSIAN]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert f"{GAUSSIAN}: 10,000 draws in 1.0 s, R-hat at most 1.0" in said
+    assert main([*command, NONCENTERED]) == 0 and sampled == [GAUSSIAN, NONCENTERED]
+    assert "has reference draws" in capsys.readouterr().out
+    assert main([*command, "--overwrite"]) == 0 and sampled[2:] == [GAUSSIAN]
 
 
 def test_dimensions_the_program_does_not_have(database: Path, sampler) -> None:
