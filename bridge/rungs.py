@@ -155,12 +155,12 @@ def _of_chains(search: Search, options: Sampling, progressbar: bool) -> Advice:
     chains keep to modes of their own, those of the mixture that weighs them."""
     if search.endless:
         raise NoAnswerError(IMPROPER, tuple(search.attempts))
-    search.looks_for_jumps()
     predicted = search.predicted
     takes = "" if predicted is None else f", {in_words(predicted)} gradients"
     _log.info("no approximation is good enough: running NUTS%s", takes)
     begin = time.perf_counter()
     try:
+        search.looks_for_jumps()
         last = exact_answer(
             search.problem, search.coordinates, search.modes, search.within(options),
             draws=search.draws, seed=search.seed, progressbar=progressbar,

@@ -85,8 +85,8 @@ def write_reference_draws(
 
 
 def _naming(posterior: Path, name: str) -> bytes | None:
-    """The file of a posterior with ``name`` as its reference; None where it has one."""
-    content = read_json(posterior)
+    """The file of a posterior with ``name`` as its reference; None where it has one, or is none."""
+    content = read_json(posterior) if posterior.is_file() else {"reference_posterior_name": name}
     if content.get("reference_posterior_name") is not None:
         return None
     text = posterior.read_text(encoding="utf-8")

@@ -6,7 +6,8 @@ A level that jumps at a continuous time, a latent autoregressive series under co
 under a regularised horseshoe (Piironen & Vehtari 2017, arXiv:1707.01694), and a Weibull law with a
 threshold, whose sd is known by quadrature. ``answer`` is `bridge.fit`, ``pymc`` is `pm.sample`, 4 ×
 (1000 + 1000); where asked for, ``warm-nuts``, ``flow-nuts`` and ``nutpie`` are as in
-`benchmarks.speed.bent_nuts`, with at most a million gradients. Each run is kept as it ends. Run it with OMP_NUM_THREADS=1.
+`benchmarks.speed.bent_nuts`, with at most a million gradients. Each run is kept as it ends. Run it
+with OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
