@@ -284,6 +284,10 @@ def _comparison_arguments(
     command.add_argument("--out", type=Path, default=Path(out), help=f"folder (default {out})")
     command.add_argument("--jobs", type=_jobs, default=-1, help="processes (default: one a core)")
     command.add_argument("--retry-failed", action="store_true", help="run recorded failures again")
+    command.add_argument(
+        "--isolate", action="store_true",
+        help="a process for each run: what ends it, as a crash, is the record of a failed run",
+    )  # fmt: skip
     _database_argument(command)
 
 

@@ -141,6 +141,7 @@ def _run(
             database=arguments.database,
             draws=arguments.draws,
             retry_failed=arguments.retry_failed,
+            isolate=arguments.isolate,
             on_record=on_record,
             **options,
         )

@@ -105,6 +105,8 @@ def _sweep(arguments: argparse.Namespace) -> None:
         _methods(arguments.methods)
         _cases([], arguments.database)
         return
+    if arguments.isolate:
+        raise ValueError("--isolate is of posteriors, not of --zoo: leave it out")
     _approximations(arguments.methods)
     if arguments.zoo:
         from bridge.zoo.targets import find_targets

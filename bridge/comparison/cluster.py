@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import joblib
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 from joblib.parallel import get_active_backend
 
 from bridge.comparison.records import Record
@@ -21,6 +22,11 @@ __all__ = ["cluster", "finished", "within"]
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+ENDED = (
+    "a run ended its worker process, as code that crashes does, or more memory than there is; what "
+    "was done before is on record, and the same call goes on: with isolate=True (--isolate) of "
+    "compare and sweep each run has a process of its own, and how it ended is its record"
+)
 
 
 @contextmanager
@@ -55,7 +61,11 @@ def finished(tasks: Iterator[object]) -> Iterator[Record]:
     """Results of joblib's ``tasks`` as they end, or a round at a time where it cannot say more."""
     backend, _ = get_active_backend()
     if backend.supports_return_generator:
-        yield from joblib.Parallel(return_as="generator_unordered", pre_dispatch="n_jobs")(tasks)
+        parallel = joblib.Parallel(return_as="generator_unordered", pre_dispatch="n_jobs")
+        try:
+            yield from parallel(tasks)
+        except TerminatedWorkerError as error:
+            raise BridgeError(ENDED) from error
         return
     while batch := list(islice(tasks, joblib.effective_n_jobs())):  # ray answers when all is done
         yield from joblib.Parallel()(batch)

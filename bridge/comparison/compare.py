@@ -13,8 +13,9 @@ from joblib import delayed
 
 from bridge.comparison.cluster import finished, within
 from bridge.comparison.folder import RECORDS
+from bridge.comparison.processes import run_for
 from bridge.comparison.records import Record, Records
-from bridge.comparison.run import Run, Settings, require_picklable, run_one
+from bridge.comparison.run import Run, Settings, require_picklable
 from bridge.errors import UnreliableReferenceError
 from bridge.methods.method import Method
 from bridge.methods.table import METHODS, find_methods
@@ -40,6 +41,7 @@ def compare(
     retry_failed: bool = False,
     budget: float | None = None,
     run_limit: float | None = None,
+    isolate: bool = False,
     on_record: Callable[[Record, int, int], None] | None = None,
 ) -> pd.DataFrame:
     """Run methods on cases and judge each run against the cases' reference draws.
@@ -79,6 +81,10 @@ def compare(
         Seconds after which a run is stopped and recorded as failed. Enforced in the main thread of
         a process, as in joblib's own workers but not in Dask's; where it cannot be, the record's
         ``notes`` say so.
+    isolate
+        Whether each run has a process of its own, which costs the seconds of imports: one that ends
+        it by a signal, or does not hear its limit, is then recorded as failed with that reason.
+        Else it ends a worker, and the comparison with it.
     on_record
         Called as ``on_record(record, done, total)`` after each run, for progress.
 
@@ -109,6 +115,7 @@ def compare(
     ... # doctest: +SKIP
     """
     require_flag("retry_failed", retry_failed)
+    require_flag("isolate", isolate)
     if on_record is not None and not callable(on_record):
         raise TypeError(f"on_record must be a function of three, or None, got {on_record!r}")
     _check(out, database, draws, repetitions, budget, run_limit)
@@ -121,7 +128,10 @@ def compare(
     pending = [run for run in runs if run.key not in done]
     if len(pending) < len(runs):
         _log.info("%d of %d runs are on record in %s", len(runs) - len(pending), len(runs), out)
-    tasks = (delayed(run_one)(run, out, run_limit) for run in within(pending, budget))
+    tasks = (
+        delayed(run_for)(os.getpid(), run, out, run_limit, isolate)
+        for run in within(pending, budget)
+    )
     for number, record in enumerate(finished(tasks), start=len(runs) - len(pending) + 1):
         records.add(record)
         if on_record is not None:

@@ -25,7 +25,7 @@ from bridge.methods.method import Method
 from bridge.methods.table import find_methods
 from posteriordb_cases import load_case
 
-__all__ = ["Run", "Settings", "require_picklable", "run_one"]
+__all__ = ["Run", "Settings", "failed", "require_picklable", "run_one"]
 
 _log = logging.getLogger(__name__)
 _TURN = threading.Lock()  # two threads in one compiled PyTensor function end the process
@@ -74,19 +74,31 @@ def require_picklable(method: Method) -> None:
 
 def run_one(run: Run, out: Path, run_limit: float | None = None) -> Record:
     """Fit, judge and store one run; a failure becomes a record with its reason."""
-    record: Record = {
+    logging.getLogger("pymc").setLevel(logging.WARNING)  # pm.fit announces the end of every run
+    logging.getLogger("pytensor.tensor.blas").setLevel(logging.ERROR)  # that pip brings no BLAS
+    with _TURN:
+        start = time.perf_counter()
+        record = _of(run) | _outcome(run, out, run_limit)
+        return record | {"total_seconds": time.perf_counter() - start}
+
+
+def failed(run: Run, reason: str, seconds: float) -> Record:
+    """The record of a run that gave none."""
+    return _of(run) | _failure(reason) | {"total_seconds": seconds}
+
+
+def _of(run: Run) -> Record:
+    return {
         "case_name": run.case_name,
         "method": run.method,
         "seed": run.seed,
         "settings": run.settings.key(),
         "versions": versions(),
     }
-    logging.getLogger("pymc").setLevel(logging.WARNING)  # pm.fit announces the end of every run
-    logging.getLogger("pytensor.tensor.blas").setLevel(logging.ERROR)  # that pip brings no BLAS
-    with _TURN:
-        start = time.perf_counter()
-        record |= _outcome(run, out, run_limit)
-        return record | {"total_seconds": time.perf_counter() - start}
+
+
+def _failure(reason: str) -> Record:
+    return {"status": "failed", "trusted": False, "reason": reason}
 
 
 def _outcome(run: Run, out: Path, run_limit: float | None) -> Record:
@@ -98,9 +110,8 @@ def _outcome(run: Run, out: Path, run_limit: float | None) -> Record:
         raise
     except Exception as error:
         _log.debug("%s failed", run, exc_info=True)
-        reason = f"{type(error).__name__}: {error}"
-        failed = {"status": "failed", "trusted": False, "reason": reason}
-        return failed | {"traceback": traceback.format_exc()}
+        failure = _failure(f"{type(error).__name__}: {error}")
+        return failure | {"traceback": traceback.format_exc()}
     if run_limit is not None and not can_limit():
         text = "time limit not enforced: this worker's runs are not in its main thread"
         record["notes"] = f"{record['notes']}; {text}" if record.get("notes") else text
