@@ -44,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as stop:
         goes_on = "; the same command goes on where this one stopped"
         said = str(stop) or "interrupted"
-        print(f"{said}{goes_on * (arguments.command in KEEPS_RECORDS)}", file=sys.stderr)
+        kept = arguments.command in KEEPS_RECORDS and not getattr(arguments, "overwrite", False)
+        print(f"{said}{goes_on * kept}", file=sys.stderr)
         return 130
 
 

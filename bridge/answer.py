@@ -20,6 +20,7 @@ from bridge.methods.method import Fit
 from bridge.methods.named_draws import NamedDraws
 from bridge.targets.draws import InferenceData
 from pymc_ext.maths.types import Array
+from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.heavy import Heavy, take_quantiles
 from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.core.saved.posterior import SavedPosterior, law_of
@@ -81,6 +82,7 @@ class Advice:
     random_seed: int | None = None
     options: str = ""
     effective_draws: float | None = None
+    _more: tuple[Check, ...] = field(default=(), repr=False, compare=False)
     _attempt: Attempt | None = field(default=None, repr=False, compare=False)
     _weights: Array | None = field(default=None, repr=False, compare=False)
     _weighted: Callable[[], NamedDraws] | None = field(default=None, repr=False, compare=False)
@@ -125,10 +127,11 @@ class Advice:
     def checks(self) -> tuple[Check, ...]:
         """All that the answer was judged by, each with its ``number`` and ``limit``, what it is
         (``meaning``) and what to do where it did not pass (``to_do``); `trusted` where all did."""
-        checks = self._taken.checks
-        failed = [check.found for check in checks if not check.passed]
-        others = [doubt for doubt in self.doubts if not any(found in doubt for found in failed)]
-        return (*checks, *(Check("end", False, doubt) for doubt in others))
+        checks = (*self._taken.checks, *self._more)
+        ends = [doubt for doubt in self.doubts if doubt.startswith(INTERRUPTED)]
+        if not ends and all(check.passed for check in checks):
+            ends = ["; ".join(self.doubts)] * (not self.trusted)
+        return (*checks, *(Check("end", False, doubt) for doubt in ends))
 
     @cached_property
     def idata(self) -> InferenceData:
@@ -266,7 +269,7 @@ class Advice:
             "reasons": self.reasons,
             "seconds": sum(attempt.seconds for attempt in self.attempts),
         }
-        if self._taken.gradients is not None:  # a model's own sampler does not count them
+        if self._taken.gradients is not None:  # PyMC's own sampler does not count them
             found["gradient_evaluations"] = self.gradients
         if self.options:
             found["options"] = self.options

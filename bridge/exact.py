@@ -170,7 +170,7 @@ def _from_where_it_can(
         return found
     assert isinstance(found.draws, NamedDraws)
     elsewhere = not_visited(modes, problem.target, found.draws.inference_data(), seed, basin)
-    own = [check for check in found.checks if not (elsewhere and check.name == MISSED)]
+    own = [check for check in found.checks if not (check.name == MISSED and check.passed)]
     checks = _with_missed(own, elsewhere)
     return replace(found, doubts=(*elsewhere, *found.doubts), checks=checks)
 

@@ -101,7 +101,7 @@ class OwnDraws:
     @property
     def gradients(self) -> int | None:
         """That they took, with their warm-up and those before them that were too short; None where
-        nobody has counted, as of Gibbs steps."""
+        nobody has counted, as of PyMC's, which leaves out its warm-up."""
         return self.idata["posterior"].attrs.get("gradient_evaluations")
 
     def unknown(self, ess: float) -> tuple[Heavy, ...]:
@@ -165,7 +165,8 @@ def own_draws(
 
     found = made(draws)
     longer = found.longer(ess)
-    if longer is None:
+    sizes = found.idata["posterior"].sizes
+    if longer is None or sizes["chain"] * sizes["draw"] < draws:  # or Ctrl-C has ended them
         return found
     again = made(int(np.ceil(longer * draws)))
     if found.gradients is not None:

@@ -23,6 +23,8 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import in_words
 from pymc_ext.sampling.progress import at_work
 from pymc_ext.sampling.run import BudgetSpentError
+from pymc_ext.variational.core.checks import JUMPS, Check
+from pymc_ext.variational.gaussian.jumps import LEAST
 
 __all__ = ["answered"]
 
@@ -32,7 +34,6 @@ FLOW = "bernstein"  # where a density is wanted
 # 1,000,000 is more than the 150,000 that they took of any target that they served.
 FLOW_SHARE = 4
 CHAINS_AS_WELL = "NUTS did not run, as it would miss that tail as well"
-LARGER = "px.sample(..., budget=...) takes a larger one"
 NOTHING_YET = "interrupted before there was any approximation: nothing is kept"
 IMPROPER = "the posterior is improper, so that there are none; NUTS did not run"
 
@@ -78,7 +79,9 @@ def answered(
             return _short_of_a_tail(search, search.open_end)
         answer = _of_chains(search, options, progressbar)
         if search.jump is not None and answer.doubts:
-            answer = replace(answer, doubts=(*answer.doubts, search.jump.sentence))
+            said = search.jump.sentence
+            check = Check(JUMPS, False, said, search.jump.size, LEAST)
+            answer = replace(answer, doubts=(*answer.doubts, said), _more=(check,))
         if interrupts.seen and answer.method == COLD:  # PyMC's sampler says nothing of it
             short = "interrupted before all draws were made"
             return replace(answer, doubts=(short, *answer.doubts))
@@ -160,23 +163,28 @@ def _of_chains(search: Search, options: Sampling, progressbar: bool) -> Advice:
     _log.info("no approximation is good enough: running NUTS%s", takes)
     begin = time.perf_counter()
     try:
-        search.looks_for_jumps()
+        looked = search.looks_for_jumps()
+        options = search.within(options)
         last = exact_answer(
-            search.problem, search.coordinates, search.modes, search.within(options),
+            search.problem, search.coordinates, search.modes, options,
             draws=search.draws, seed=search.seed, progressbar=progressbar,
             improper=search.improper, attempts=search.attempts, basin=search.basin,
         )  # fmt: skip
     except BudgetSpentError as error:
         made = Attempt.without_answer(WARM, str(error), time.perf_counter() - begin)
-        search.attempts.append(replace(made, gradients=error.spent, predicted=predicted))
+        spent = error.spent + looked
+        search.attempts.append(replace(made, gradients=spent, predicted=predicted))
         if search.of_found is None:
             raise NoAnswerError(str(error), tuple(search.attempts)) from error
-        return _refused(search, f"{WARM}: {error.why}; {LARGER}")
+        return _refused(search, f"{WARM}: {error.why}")
     except EXPECTED_FAILURES as error:
         raise NoAnswerError(str(error), tuple(search.attempts)) from error
     except KeyboardInterrupt:  # before any draw
         return _so_far(search)
-    search.attempts.append(_ran(last, begin, predicted))
+    ran = _ran(last, begin, predicted)
+    if ran.gradients is not None:
+        ran = replace(ran, gradients=ran.gradients + looked)
+    search.attempts.append(ran)
     last = _in_a_flow(search, options, last) or last
     if last.doubts and search.weighs_basins:  # chains that keep to their modes weigh none of them
         return _refused(search, *(f"{last.method}: {doubt}" for doubt in last.doubts))

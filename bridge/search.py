@@ -23,7 +23,7 @@ from pymc_ext.interrupts import Interrupts
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.images import images_among
 from pymc_ext.sampling.options import Sampling
-from pymc_ext.sampling.prediction import in_words, nuts_gradients, weighted_kurtosis
+from pymc_ext.sampling.prediction import UP_TO, in_words, nuts_gradients, weighted_kurtosis
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.core.checks import MISSED, Check
 from pymc_ext.variational.gaussian.jumps import Jump, jump_among
@@ -42,9 +42,8 @@ NONE = "no mass that matters found outside"
 MASS_IS_MISSED = "mass is missed"  # as :attr:`.MissedMass.sentence` has it
 BASINS = "basins"  # what is tried where a mode is missed
 MOST_TRIES = 3  # of basins, each with what the one before missed
-# Of predicted gradients, that chains may take on a posterior that looks improper, or that jumps:
-# most take fewer where it is neither, no number of draws settles an improper one, and where log p̃
-# jumps steps shrink until trees are full.
+# Of predicted gradients, that chains may take on a posterior that looks improper: most take fewer
+# where the posterior is proper, and no number of draws settles an improper one.
 PATIENCE = 4
 
 
@@ -294,24 +293,30 @@ class Search:
             return False
         return best.khat < KHAT_WITHOUT_MEAN
 
-    def looks_for_jumps(self) -> None:
-        """Whether log p̃ jumps between the likelier half of the best fit's draws."""
+    def looks_for_jumps(self) -> int:
+        """Whether log p̃ jumps between the likelier half of the best fit's draws; scores taken."""
         if self.found is None or self.dimension is None:
-            return
+            return 0
         density, lp = CountedDensity(self.found.target.density), self.found.lp.ravel()
         theta = self.found.theta.reshape(len(lp), -1)[lp >= np.median(lp)]
         self.jump = jump_among(density, theta, self.seed)
-        last = self.attempts[-1]
-        cost = last.search_gradients + density.gradients
-        self.attempts[-1] = replace(last, search_gradients=cost)
+        return density.gradients
 
     def within(self, options: Sampling) -> Sampling:
         """Options of chains, with a budget by what they are predicted to take where every fit ran
-        away, or log p̃ jumps."""
-        ran_away = self.improper is not None and self.found is None
-        if not (ran_away or self.jump) or self.predicted is None:
+        away, or log p̃ jumps: then steps may shrink until trees are full."""
+        if self.jump is not None:
+            most = UP_TO
+        elif self.improper is not None and self.found is None:
+            most = PATIENCE
+        else:
             return options
-        return replace(options, budget=min(options.budget, PATIENCE * self.predicted))
+        predicted = self.predicted
+        return (
+            options
+            if predicted is None
+            else replace(options, budget=min(options.budget, most * predicted))
+        )
 
     @property
     def basin(self) -> TransportMap | None:

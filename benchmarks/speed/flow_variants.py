@@ -259,7 +259,8 @@ def report(runs: Mapping[str, Mapping[str, Numbers]]) -> None:
     for key, by_variant in runs.items():
         first, *others = by_variant.items()
         numbers = first[1]
-        line = f"{key:44.44} D {numbers['dimension']:4} {first[0]} {numbers['elbo']:11.3f}"
+        name, seed, *_ = key.split("/")
+        line = f"{name:44.44} {seed} D {numbers['dimension']:4} {first[0]} {numbers['elbo']:11.3f}"
         line += f" {numbers['gradients']:7,} {numbers['cpu_s']:5.1f} s"
         for variant, n in others:
             gain = f"{1e3 * float(n['gain']):+.1f} ± {1e3 * float(n['gain_error']):.1f}"
@@ -279,7 +280,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     logging.getLogger("pymc_ext").setLevel(logging.ERROR)  # short budgets do not converge
-    runs = Runs(arguments.out, "runs", steps=arguments.steps)
+    runs = Runs(arguments.out, "runs")
+    asked = f"{arguments.steps}/{'+'.join(arguments.variants)}"
     for name in (*arguments.targets, *arguments.posteriors):
         density = ZOO[name].make() if name in ZOO else None
         if density is None:
@@ -288,7 +290,7 @@ def main() -> None:
                 parser.error(f"no database of --databases has a Stan program of {name}")
             density = problem.stan_target.density
         for seed in range(1, arguments.seeds + 1):
-            runs(f"{name}/{seed}", made, density, arguments.variants, seed, arguments.steps)
+            runs(f"{name}/{seed}/{asked}", made, density, arguments.variants, seed, arguments.steps)
     report(runs.made)
 
 

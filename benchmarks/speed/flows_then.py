@@ -24,7 +24,8 @@ from benchmarks.record import Runs
 RESULTS = Path(__file__).parent / "results" / "flows_then.json"
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 3_000
-# What a process prints of a flow of order ``sys.argv[1]`` with options ``sys.argv[2]``, as JSON.
+# What a process prints, as JSON: of a flow of order ``sys.argv[1]`` with options ``sys.argv[2]``;
+# of a fit with that seed.
 COMMON = """
 import json, sys, time, warnings, logging
 warnings.simplefilter("ignore"), logging.disable(logging.WARNING)

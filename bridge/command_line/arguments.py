@@ -267,7 +267,10 @@ def _add_list_and_generate(add_command: Adder) -> None:
         "--timeout", type=_positive, metavar="SECONDS", help="give up a run of Stan after that"
     )
     command.add_argument(
-        "--overwrite", action="store_true", help="make draws again that are there, or were refused"
+        "--retry-refused", action="store_true", help="try again what was refused before"
+    )
+    command.add_argument(
+        "--overwrite", action="store_true", help="make draws again that are there, all of them"
     )
 
 

@@ -18,7 +18,8 @@ from bridge.comparison.folder import ZOO_RECORDS
 from bridge.comparison.records import Record, Records
 from bridge.comparison.shards import merge
 from bridge.comparison.sweep import cases_with_reference, sweep
-from bridge.reference.generate import AdmissionError, generate
+from bridge.errors import BridgeError
+from bridge.reference.generate import generate
 from bridge.report.files import write
 from bridge.report.html_report import html_report
 from bridge.report.stored import read_records
@@ -30,7 +31,7 @@ from posteriordb_cases import load_case
 from posteriordb_cases.files import read_json
 from posteriordb_cases.writer import refusal_path
 from posteriordb_cases.zoo import ZOO
-from stan_models.errors import StanRunError
+from stan_models.errors import StanError
 
 COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
@@ -223,9 +224,9 @@ def _generated(name: str, arguments: argparse.Namespace) -> tuple[bool, str]:
     if not arguments.overwrite:
         if case.has_reference:
             return True, "has reference draws (--overwrite makes them again)"
-        if refused.is_file():
+        if refused.is_file() and not arguments.retry_refused:
             why = read_json(refused)["refused"]
-            return False, f"was refused before (--overwrite tries again): {why}"
+            return False, f"was refused before (--retry-refused tries again): {why}"
     try:
         path = generate(
             name,
@@ -233,7 +234,7 @@ def _generated(name: str, arguments: argparse.Namespace) -> tuple[bool, str]:
             random_seed=arguments.seed,
             timeout=arguments.timeout,
         )
-    except (AdmissionError, StanRunError) as error:
+    except (BridgeError, StanError, ValueError) as error:  # of one posterior, and no end of others
         return False, f"refused: {error}"
     info = load_case(name, arguments.database).reference_info
     assert info is not None

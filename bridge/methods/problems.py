@@ -14,7 +14,7 @@ from bridge.errors import NoModelError
 from bridge.stan.start import stan_start
 from bridge.targets.bambi import built_model, is_bambi, left_out, tidied
 from bridge.targets.density import DensityTarget, density_start
-from bridge.targets.draws import InferenceData, group_names
+from bridge.targets.draws import InferenceData
 from bridge.targets.stan import stan_target
 from bridge.targets.target import Target
 from pymc_ext.density import Density
@@ -87,32 +87,16 @@ class ModelProblem:
 
     def nuts(self, draws: int, seed: int, progressbar: bool) -> InferenceData:
         """``draws`` draws of four chains, of discrete variables from starts far from one another;
-        without a progress bar PyMC says nothing, as the verdict has its warnings.
-
-        The attribute ``gradient_evaluations`` counts what they took, with their warm-up."""
+        without a progress bar PyMC says nothing, as the verdict has its warnings."""
         import pymc as pm
 
         from pymc_ext.models.starts import spread_starts
 
         with self.model:
-            idata = pm.sample(
+            return pm.sample(
                 -(-draws // 4), chains=4, random_seed=seed, progressbar=progressbar,
                 quiet=not progressbar, initvals=spread_starts(self.model, 4, seed),
-                discard_tuned_samples=False,
             )  # fmt: skip
-        counted(idata)
-        return idata
-
-
-def counted(idata: InferenceData) -> None:
-    """Count the gradients of chains of PyMC's, where steps take any; leave out their warm-up."""
-    groups = group_names(idata)
-    steps = [idata[g] for g in ("sample_stats", "warmup_sample_stats") if g in groups]
-    taken = [int(told["n_steps"].sum()) for told in steps if "n_steps" in told]
-    if taken:
-        idata["posterior"].attrs["gradient_evaluations"] = sum(taken)
-    for group in {"warmup_posterior", "warmup_sample_stats"}.intersection(groups):
-        del idata[group]  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Diagnostics(TypedDict):
 
 
 class AdmissionError(BridgeError):
-    """Reference draws fail one of posteriordb's checks; nothing was written."""
+    """Reference draws fail one of posteriordb's checks; no draws were written."""
 
 
 def diagnose(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import logging
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict
@@ -25,7 +26,7 @@ from posteriordb_cases import Case, list_cases, load_case, write_reference_draws
 from posteriordb_cases.database import require_folder
 from posteriordb_cases.writer import write_refusal
 from pymc_ext.seeds import check_seed
-from stan_models.errors import StanRunError
+from stan_models.errors import StanError
 
 __all__ = ["AdmissionError", "generate"]
 
@@ -99,8 +100,8 @@ def generate(
         If a check fails: says which, by how much and what to change.
     NoModelError
         If the case has no Stan program.
-    StanRunError
-        If Stan fails, or takes longer than ``timeout``.
+    StanError
+        If the program does not compile, or Stan fails or takes longer than ``timeout``.
     ValueError
         If the case is unknown, or a count is out of range.
     PermissionError
@@ -121,16 +122,15 @@ def generate(
     _check_arguments(case, chains, thin, adapt_delta)
     thins: Sequence[int] = THINNING if thin is None else (thin,)
     deltas: Sequence[float] = ADAPT_DELTAS if adapt_delta is None else (adapt_delta,)
-    seconds = 0.0
+    begin = time.monotonic()
     while True:
         settings = _settings(chains, warmup, thins[0], random_seed, deltas[0])
         try:
             fit = _sample(case, settings, timeout)
-        except StanRunError as error:
-            refused = _info(case, settings, seconds) | {"refused": str(error)}
+        except StanError as error:
+            refused = _info(case, settings, time.monotonic() - begin) | {"refused": str(error)}
             write_refusal(case.database, refused)
             raise
-        seconds += float(fit["posterior"].attrs["seconds"])
         kept = _kept(case, fit, thins[0])
         diagnostics = diagnose(kept, fit["sample_stats"])
         checks = admission_checks(diagnostics)
@@ -140,7 +140,7 @@ def generate(
             break
         _log.info("%s: not admitted with %s, trying again", case.name, settings)
         thins, deltas = thins[thin_more:], deltas[step_less:]
-    info = _info(case, settings, seconds) | {
+    info = _info(case, settings, time.monotonic() - begin) | {
         "diagnostics": diagnostics,
         "checks_made": checks,
         "versions": _versions(fit),
@@ -227,7 +227,8 @@ def _kept(case: Case, fit: InferenceData, thin: int) -> dict[str, np.ndarray]:
 
 
 def _info(case: Case, settings: Settings, seconds: float) -> dict[str, object]:
-    """posteriordb's info file of reference draws, without diagnostics; of all tries the seconds."""
+    """posteriordb's info file of reference draws, without diagnostics; the seconds are of all tries
+    and what is computed of their draws."""
     return {
         "name": case.name,
         "inference": {

@@ -26,7 +26,7 @@ class BudgetSpentError(ValueError):
     ``spent`` the gradients that went."""
 
     def __init__(self, why: str, spent: int) -> None:
-        super().__init__(why)
+        super().__init__(why, spent)
         self.why, self.spent = why, spent
 
     def __str__(self) -> str:
@@ -171,7 +171,7 @@ def _answer(
         raise BudgetSpentError(
             f"the budget of {run.options.budget:,} gradients went before the chains had drawn "
             f"anything: {run.spent(chains):,} were spent on warm-up",
-            run.spent(chains),
+            run.spent(chains) + run.density.gradients,
         )
     found = chains.diagnostics()
     checks = found.checks(run.options.ess)

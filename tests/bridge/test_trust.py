@@ -19,7 +19,6 @@ from bridge.methods.problems import DensityProblem, ModelProblem, as_problem
 from bridge.methods.table import METHODS
 from bridge.methods.warm_nuts import WarmNUTS, sampled
 from bridge.search import Search
-from bridge.targets.draws import group_names
 from bridge.trust import forgotten, of_several_modes
 from posteriordb_cases.zoo import ZOO, truth_of
 from pymc_ext.density import CallableDensity, CountedDensity, DensityError
@@ -166,8 +165,8 @@ def test_a_spent_budget_is_the_end(monkeypatch, approximated: bool) -> None:
         return
     advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
     assert advice.method == "batch-match" and not advice.trusted
-    assert "warm-nuts: the budget of 100 gradients went; px.sample" in advice.doubts[-1]
-    assert advice.attempts[-1].gradients == 123 < advice.gradients
+    assert advice.doubts[-1] == "warm-nuts: the budget of 100 gradients went"
+    assert advice.attempts[-1].gradients == 123 + 408 < advice.gradients  # and a look for jumps
 
 
 @pytest.mark.slow  # chains take their budget
@@ -176,22 +175,19 @@ def test_a_jump_of_log_p_is_the_reason_that_is_named() -> None:
     whole of a million gradients."""
     needs("nutpie")
     advice = bridge.fit(change_point(), random_seed=1)
-    assert not advice.trusted and "log p̃ jumps along interval when = " in advice.doubts[-1]
-    assert advice.gradients < 250_000
-    assert any("jumps along" in check.found for check in advice.checks)
+    assert not advice.trusted and "log p̃ jumps along interval when (by" in advice.doubts[-1]
+    assert advice.gradients < 500_000
+    (check,) = [check for check in advice.checks if check.name == "jumps"]
+    assert check.found == advice.doubts[-1] and check.number > check.limit
 
 
-def test_gradients_of_the_models_own_sampler_are_counted(monkeypatch) -> None:
-    """Those of its warm-up too, which its draws do not have."""
+@pytest.mark.stan
+def test_gradients_of_stans_own_sampler_are_counted(monkeypatch) -> None:
+    """Those of its warm-up too."""
     monkeypatch.setattr(exact, "_no_sampler", lambda problem: "none here")
-    with pm.Model() as model:
-        pm.StudentT("x", nu=2, mu=0, sigma=1, shape=2)
-    advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
-    assert advice.method == "nuts" and advice.attempts[-1].gradients > 8_000
-    assert list(advice.idata["sample_stats"]["n_steps"].shape) == [4, 1000]
-    kept = int(advice.idata["sample_stats"]["n_steps"].sum())
-    assert kept < advice.attempts[-1].gradients < 6 * kept
-    assert "warmup_posterior" not in group_names(advice.idata)
+    program = StanProgram("parameters { vector[2] x; } model { x ~ student_t(2, 0, 1); }", "heavy")
+    advice = bridge.fit(program, methods="batch-match", random_seed=1, ess=100)
+    assert advice.method == "nuts" and advice.attempts[-1].gradients > 3 * 4 * 2000
 
 
 class Interrupted:

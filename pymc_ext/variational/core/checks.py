@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["MISSED", "Check"]
+__all__ = ["JUMPS", "MISSED", "Check"]
 
+JUMPS: Final = "jumps"
 MISSED: Final = "missed mass"
 
 # By name: what the number is, and what to do where it does not pass.
@@ -46,6 +47,10 @@ WHAT: Final = {
     "E-FMI": (
         "how well momenta reach the energies of the posterior, of the worst chain",
         "write the model so that no scale falls with what it is of",
+    ),
+    JUMPS: (
+        "by how many nats log p̃ jumps between draws, of which its score says nothing",
+        "sum over the places where it may jump, or write the step as a smooth one",
     ),
     "end": ("whether it came to its own end", "run it again, with a larger budget if it was short"),
 }
