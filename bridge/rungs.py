@@ -81,7 +81,7 @@ def answered(
         if search.jump is not None and answer.doubts:
             said = search.jump.sentence
             check = Check(JUMPS, False, said, search.jump.size, LEAST)
-            answer = replace(answer, doubts=(*answer.doubts, said), _more=(check,))
+            answer = replace(answer, doubts=(said, *answer.doubts), _more=(check,))
         if interrupts.seen and answer.method == COLD:  # PyMC's sampler says nothing of it
             short = "interrupted before all draws were made"
             return replace(answer, doubts=(short, *answer.doubts))
@@ -171,7 +171,7 @@ def _of_chains(search: Search, options: Sampling, progressbar: bool) -> Advice:
             improper=search.improper, attempts=search.attempts, basin=search.basin,
         )  # fmt: skip
     except BudgetSpentError as error:
-        made = Attempt.without_answer(WARM, str(error), time.perf_counter() - begin)
+        made = Attempt.without_answer(WARM, error.why, time.perf_counter() - begin)
         spent = error.spent + looked
         search.attempts.append(replace(made, gradients=spent, predicted=predicted))
         if search.of_found is None:

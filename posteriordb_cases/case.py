@@ -208,7 +208,7 @@ class Case:
             expected = self.reference_path or "its reference_posterior_name is null"
             raise FileNotFoundError(
                 f"case {self.name!r} has no reference draws ({expected}): make them with "
-                f"python -m bridge generate {self.name}"
+                f"python -m bridge generate {self.name} --database {self.database}"
             )
         assert self.reference_path is not None  # has_reference
         draws = read_draws(self.reference_path)

@@ -264,7 +264,10 @@ def _add_list_and_generate(add_command: Adder) -> None:
     _seed_argument(command, "of Stan's sampler (default 1)")
     _database_argument(command)
     command.add_argument(
-        "--timeout", type=_positive, metavar="SECONDS", help="give up a run of Stan after that"
+        "--timeout",
+        type=_positive,
+        metavar="SECONDS",
+        help="give up a run of Stan where a chain takes longer",
     )
     command.add_argument(
         "--retry-refused", action="store_true", help="try again what was refused before"

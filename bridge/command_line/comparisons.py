@@ -235,7 +235,8 @@ def _generated(name: str, arguments: argparse.Namespace) -> tuple[bool, str]:
             timeout=arguments.timeout,
         )
     except (BridgeError, StanError, ValueError) as error:  # of one posterior, and no end of others
-        return False, f"refused: {error}"
+        kept = "; the draws that were there stay" if case.has_reference else ""
+        return False, f"refused: {error}{kept}"
     info = load_case(name, arguments.database).reference_info
     assert info is not None
     found = info["diagnostics"]

@@ -21,7 +21,7 @@ from bridge.comparison.settings import Settings, versions
 from bridge.comparison.storage import store
 from bridge.comparison.time_limit import can_limit, time_limit
 from bridge.errors import BrokenMethodError, DiskFullError
-from bridge.methods.method import Method
+from bridge.methods.method import Fit, Method
 from bridge.methods.table import find_methods
 from posteriordb_cases import load_case
 
@@ -128,6 +128,8 @@ def _fit_and_judge(run: Run, out: Path) -> Record:
     before = _cpu_seconds()
     fit = method.run(problem, run.settings.draws, run.seed)
     record["cpu_seconds"] = _cpu_seconds() - before
+    if not isinstance(fit, Fit):
+        raise TypeError(f"method {method.name!r} must return a bridge.Fit, got {fit!r:.100}")
     record |= judge(problem, fit, repetitions=run.settings.repetitions, seed=run.seed)
     plain(record)  # what cannot be recorded is this run's failure, not the comparison's
     store(fit, out / run.draws_file)

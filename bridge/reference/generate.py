@@ -26,7 +26,7 @@ from posteriordb_cases import Case, list_cases, load_case, write_reference_draws
 from posteriordb_cases.database import require_folder
 from posteriordb_cases.writer import write_refusal
 from pymc_ext.seeds import check_seed
-from stan_models.errors import StanError
+from stan_models.errors import StanRunError
 
 __all__ = ["AdmissionError", "generate"]
 
@@ -87,7 +87,7 @@ def generate(
         Target acceptance rate of NUTS, in (0, 1). None tries 0.95, 0.99 and 0.999 until no
         transition diverges.
     timeout
-        Seconds after which one run of Stan is given up, of three to nine that are tried.
+        Seconds after which each chain of a run is given up; three to nine runs are tried.
 
     Returns
     -------
@@ -127,8 +127,10 @@ def generate(
         settings = _settings(chains, warmup, thins[0], random_seed, deltas[0])
         try:
             fit = _sample(case, settings, timeout)
-        except StanError as error:
-            refused = _info(case, settings, time.monotonic() - begin) | {"refused": str(error)}
+        except StanRunError as error:  # a program that is not valid is soon told again
+            of_limit = "" if timeout is None else f" (timeout: {timeout:g} s)"
+            refused = _info(case, settings, time.monotonic() - begin)
+            refused |= {"refused": f"{error}{of_limit}"}
             write_refusal(case.database, refused)
             raise
         kept = _kept(case, fit, thins[0])

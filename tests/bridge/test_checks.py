@@ -132,3 +132,7 @@ def test_errors_that_are_not_known_are_no_numbers_that_pass() -> None:
         ["x", "y"], 0.7, 400
     )
     assert not heavy.passed and heavy.number == 0.9 and heavy.limit == 0.7
+    both = Precision(unit, unit, np.array([0.1, 0.8]), np.array([0.9, 0.1]), unit, unit)
+    named = both.check(["x", "y"], 0.7, 400)
+    assert named.found == "the mean of y is not known: k̂ of its own = 0.80 >= 0.7"
+    assert named.number == 0.8

@@ -50,7 +50,8 @@ WHAT: Final = {
     ),
     JUMPS: (
         "by how many nats log p̃ jumps between draws, of which its score says nothing",
-        "sum over the places where it may jump, or write the step as a smooth one",
+        "sum over the places where it may jump (pymc_extras.marginalize, of whole numbers), or "
+        "write the step as a smooth one, as of x by sigmoid((t - x) / width)",
     ),
     "end": ("whether it came to its own end", "run it again, with a larger budget if it was short"),
 }

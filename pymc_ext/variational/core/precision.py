@@ -85,15 +85,15 @@ class Precision:
         return None
 
     def check(self, names: list[str], khat: float, ess: float, exact: bool = False) -> Check:
-        """The same as a check: by the largest k̂ where that is too large, else by the errors;
+        """The same as a check: by the k̂ that is named where one is too large, else by the errors;
         nothing fails where q is p."""
         name, limit = "means and sds", float(1 / np.sqrt(ess))
         if exact:
             return Check(name, True, "those of independent draws of p", 0.0, limit)
         doubt = self.doubt(names, khat, ess)
-        largest = float(np.max([self.mean_khat, self.sd_khat]))
-        if not largest < khat:
-            return Check(name, False, doubt or "", largest, khat)
+        for shapes in (self.mean_khat, self.sd_khat):  # as words name the mean first
+            if not np.max(shapes) < khat:
+                return Check(name, False, doubt or "", float(np.max(shapes)), khat)
         worst = float(np.max([self.mean_error, self.sd_error]))
         found = doubt or f"Monte Carlo errors of at most {worst:.2g} sds"
         return Check(name, doubt is None, found, worst, limit)

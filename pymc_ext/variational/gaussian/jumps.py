@@ -60,7 +60,8 @@ class Jump:
         return (
             f"log p̃ jumps along {where} (by {self.size:.2g} nats, on {self.share:.0%} of the lines "
             "between draws), of which its score, by which fits and NUTS go, says nothing: sum over "
-            "the places where it may jump, or write the step as a smooth one"
+            "the places where it may jump, or write the step as a smooth one, as of x by "
+            "sigmoid((t - x) / width)"
         )
 
 

@@ -56,6 +56,11 @@ def test_equal_densities_are_reported_as_exact(run) -> None:
     assert abs(row["kl_pq"]) < monte_carlo(row["kl_pq_se"])
 
 
+def test_what_is_no_fit_is_said(run) -> None:
+    row = run([Method("none", "of a user", "pymc", lambda p, n, s: 3)]).iloc[0]
+    assert row["reason"] == "TypeError: method 'none' must return a bridge.Fit, got 3"
+
+
 def shifted(problem: Problem, draws: int, seed: int) -> Fit:
     return gaussian_fit(problem, draws, seed, shift=SHIFT, scale=1.0)
 

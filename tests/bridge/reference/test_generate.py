@@ -332,7 +332,20 @@ def test_what_is_wrong_with_one_is_no_end_of_the_others(
     assert main(command) == 1 and sampled == [NONCENTERED]
     assert f"{GAUSSIAN}: refused: {error}" in capsys.readouterr().out
     monkeypatch.setattr(bridge.reference.generate, "_sample", made)
-    assert main([*command, "--retry-refused"]) == 0 and sampled == [NONCENTERED, GAUSSIAN]
+    assert main(command) == 0 and sampled == [NONCENTERED, GAUSSIAN]  # such a thing is not kept
+
+
+def test_refusals_are_tried_again_where_asked(database: Path, sampler, capsys) -> None:
+    command = ["generate", "--database", str(database), "--seed", "3", GAUSSIAN]
+    sampled = sampler(shifted_chain)
+    assert main(command) == 1 and main(command) == 1
+    tries = len(sampled)
+    sampled = sampler()
+    assert main([*command, "--retry-refused"]) == 0 and tries == 3 and len(sampled) == 1
+    sampler(shifted_chain)
+    assert main([*command, "--overwrite"]) == 1
+    assert "the draws that were there stay" in " ".join(capsys.readouterr().out.split())
+    assert load_case(GAUSSIAN, database).has_reference
 
 
 def test_a_command_goes_on_where_it_stopped(database: Path, sampler, monkeypatch, capsys) -> None:
