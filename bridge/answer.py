@@ -173,7 +173,8 @@ class Advice:
         ``mean``, ``sd``, quantiles ``q5``, ``median`` and ``q95``, constrained, and ``mcse_`` of
         each, in its units. Of an approximation by its weights, before resampling, with
         ``khat_mean`` and ``khat_sd``, k̂ of their own (−∞ where weights hardly differ; a quantile's
-        is that of the weights at most); of chains with ``ess_bulk``, ``ess_tail`` and ``rhat``.
+        is that of the weights at most), from .7 on of which their error is NaN; of chains with
+        ``ess_bulk``, ``ess_tail`` and ``rhat``.
         Moments of :attr:`unknown` quantities are NaN. Rows are named by coords (``level[oak]``), of
         a Stan program by indices from 1. The errors are of what draws reach: :attr:`trusted`, which
         ``attrs`` of the table has too, says whether that is the posterior. Those of weights are of

@@ -28,6 +28,7 @@ from pymc_ext.maths.convergence import (
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.heavy import NO_MEAN, Heavy
 from pymc_ext.variational.core.precision import weighted_precision
+from pymc_ext.variational.core.weights import KHAT_USABLE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,13 +64,18 @@ def of_weights(x: Array, log_ratios: Array, weights: Array) -> dict[str, Array]:
     return {
         **_numbers(known.mean, known.sd, values),
         **_errors(
-            np.where(constant, 0.0, known.mean_error * known.sd),
-            np.where(constant, 0.0, known.sd_error * known.sd),
+            np.where(constant, 0.0, known_error(known.mean_error * known.sd, known.mean_khat)),
+            np.where(constant, 0.0, known_error(known.sd_error * known.sd, known.sd_khat)),
             errors,
         ),
         "khat_mean": np.where(constant, -np.inf, known.mean_khat),
         "khat_sd": np.where(constant, -np.inf, known.sd_khat),
     }
+
+
+def known_error(error: Array, khat: Array) -> Array:
+    """A Monte Carlo error; NaN where k̂ of its quantity says that no weights tell it."""
+    return np.where(khat < KHAT_USABLE, error, np.nan)
 
 
 def of_chains(x: Array) -> dict[str, Array]:

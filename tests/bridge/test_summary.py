@@ -61,6 +61,19 @@ def test_draws_that_are_ruled_out_and_constants_have_no_errors():
     assert np.isneginf(found["khat_sd"][2:]).all()
 
 
+def test_errors_that_no_weights_tell_are_not_shown():
+    """Of Student's t by draws of a normal the weights tell no sd."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((4_000, 1))
+    log_ratios = stats.t(2.5).logpdf(x[:, 0]) - stats.norm.logpdf(x[:, 0])
+    weights = np.exp(log_ratios - log_ratios.max())
+    found = of_weights(x, log_ratios, weights / weights.sum())
+    assert found["khat_sd"][0] > 0.7 and np.isnan(found["mcse_sd"][0])
+    assert np.isfinite(found["sd"][0])
+    narrow = of_weights(x, np.zeros(4_000), np.full(4_000, 1 / 4_000))
+    assert np.isfinite(narrow["mcse_mean"][0]) and np.isfinite(narrow["mcse_sd"][0])
+
+
 def test_of_chains_they_are_by_effective_draws():
     x = np.random.default_rng(2).normal(1, 2, size=(4, 2_000, 1))
     for t in range(1, 2_000):
