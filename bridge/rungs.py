@@ -23,8 +23,6 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import in_words
 from pymc_ext.sampling.progress import at_work
 from pymc_ext.sampling.run import BudgetSpentError
-from pymc_ext.variational.core.checks import JUMPS, Check
-from pymc_ext.variational.gaussian.jumps import LEAST
 
 __all__ = ["answered"]
 
@@ -79,9 +77,8 @@ def answered(
             return _short_of_a_tail(search, search.open_end)
         answer = _of_chains(search, options, progressbar)
         if search.jump is not None and answer.doubts:
-            said = search.jump.sentence
-            check = Check(JUMPS, False, said, search.jump.size, LEAST)
-            answer = replace(answer, doubts=(said, *answer.doubts), _more=(check,))
+            check = search.jump.check
+            answer = replace(answer, doubts=(check.found, *answer.doubts), _more=(check,))
         if interrupts.seen and answer.method == COLD:  # PyMC's sampler says nothing of it
             short = "interrupted before all draws were made"
             return replace(answer, doubts=(short, *answer.doubts))
@@ -175,7 +172,7 @@ def _of_chains(search: Search, options: Sampling, progressbar: bool) -> Advice:
         spent = error.spent + looked
         search.attempts.append(replace(made, gradients=spent, predicted=predicted))
         if search.of_found is None:
-            raise NoAnswerError(str(error), tuple(search.attempts)) from error
+            raise NoAnswerError(error.why, tuple(search.attempts)) from error
         return _refused(search, f"{WARM}: {error.why}")
     except EXPECTED_FAILURES as error:
         raise NoAnswerError(str(error), tuple(search.attempts)) from error

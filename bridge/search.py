@@ -311,12 +311,9 @@ class Search:
             most = PATIENCE
         else:
             return options
-        predicted = self.predicted
-        return (
-            options
-            if predicted is None
-            else replace(options, budget=min(options.budget, most * predicted))
-        )
+        if (predicted := self.predicted) is None:
+            return options
+        return replace(options, budget=min(options.budget, most * predicted))
 
     @property
     def basin(self) -> TransportMap | None:

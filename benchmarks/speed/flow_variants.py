@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from pymc_ext.density import CountedDensity, Density
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.algorithm import Bernstein
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
-from pymc_ext.variational.bernstein.training.loops import DensityLoop
+from pymc_ext.variational.bernstein.training.loops import DensityLoop, LoopMaker
 from pymc_ext.variational.bernstein.whitening import base_algorithm
 from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
@@ -50,21 +51,15 @@ Numbers = dict[str, float | int | str]
 # ---- variants --------------------------------------------------------------------------------
 
 
-class Masked(DensityLoop):
+def masked(
+    flow: BernsteinFlow, density: CountedDensity, options: StepOptions, rng: np.random.Generator
+) -> DensityLoop:
     """Steps of a flow that conditions on the pairs alone that third-order moments show."""
-
-    def __init__(
-        self,
-        flow: BernsteinFlow,
-        density: CountedDensity,
-        options: StepOptions,
-        rng: np.random.Generator,
-    ) -> None:
-        mask(flow, pairs(flow, density, rng))
-        super().__init__(flow, density, options, rng)
+    mask(flow, pairs(flow, density, rng))
+    return DensityLoop(flow, density, options, rng)
 
 
-class WithDecay(DensityLoop):
+class WithDecay(DensityLoop, ABC):
     """Steps that know when a block's decay begins, of which they take half as many."""
 
     resets = 0  # of the average in this block: at its beginning, and where the decay begins
@@ -98,9 +93,9 @@ class WithDecay(DensityLoop):
         losses = self.decay((steps + 1) // 2, rate, weight)
         return np.repeat(losses, 2)[:steps]
 
+    @abstractmethod
     def decay(self, steps: int, rate: float, weight: float) -> Array:
         """Steps for the gradients of twice as many."""
-        raise NotImplementedError
 
 
 class Growing(WithDecay):
@@ -154,9 +149,9 @@ class Mirrored(DensityLoop):
         return np.concatenate([z, -z], axis=1)
 
 
-VARIANTS = {
+VARIANTS: dict[str, LoopMaker] = {
     "kept": DensityLoop,
-    "masked": Masked,
+    "masked": masked,
     "growing": Growing,
     "controlled": Controlled,
     "mirrored": Mirrored,

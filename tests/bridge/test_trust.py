@@ -160,7 +160,7 @@ def test_a_spent_budget_is_the_end(monkeypatch, approximated: bool) -> None:
     with pm.Model() as model:
         pm.StudentT("x", nu=2, mu=0, sigma=1, shape=2)
     if not approximated:
-        with pytest.raises(bridge.NoAnswerError, match="went; give a larger one"):
+        with pytest.raises(bridge.NoAnswerError, match=r"gradients went$"):
             bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
         return
     advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.protocol import value_names
 from pymc_ext.maths.types import Array
+from pymc_ext.variational.core.checks import JUMPS, Check
 from pymc_ext.variational.gaussian.endless import RAISED
 
 LINES, PIECES = 24, 8  # 408 scores to begin with, as many as a search for missed modes
@@ -63,6 +64,11 @@ class Jump:
             "the places where it may jump, or write the step as a smooth one, as of x by "
             "sigmoid((t - x) / width)"
         )
+
+    @property
+    def check(self) -> Check:
+        """By its size; it does not pass."""
+        return Check(JUMPS, False, self.sentence, self.size, LEAST)
 
 
 def jump_among(density: CountedDensity, theta: Array, seed: int) -> Jump | None:
