@@ -28,7 +28,7 @@ class IncompleteReferenceError(BridgeError):
 
 
 class UnreliableReferenceError(BridgeError):
-    """The reference draws failed admission checks, so that nothing can be judged by them."""
+    """Reference draws that nothing can be judged by: none, not admitted, or of another program."""
 
 
 class DiskFullError(RecordsError):

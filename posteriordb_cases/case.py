@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from posteriordb_cases import database as _database
+from posteriordb_cases import digests
 from posteriordb_cases.draws import read_draws
 from posteriordb_cases.files import Json, read_json, read_zipped_json
 
@@ -96,11 +97,22 @@ class Case:
         FileNotFoundError
             The case's data are missing.
         """
+        return {key: _as_data(value) for key, value in read_zipped_json(self.data_path).items()}
+
+    @property
+    def data_path(self) -> Path:
+        """The zip archive of the data.
+
+        Raises
+        ------
+        FileNotFoundError
+            The case's data are missing.
+        """
         info = read_json(self.database / "data" / "info" / f"{self.data_name}.info.json")
         path = self.database / f"{info['data_file']}.zip"
         if not path.is_file():
             raise FileNotFoundError(f"the data of case {self.name!r} are missing: no {path}")
-        return {key: _as_data(value) for key, value in read_zipped_json(path).items()}
+        return path
 
     @property
     def stan_path(self) -> Path | None:
@@ -190,6 +202,65 @@ class Case:
         """posteriordb's admission checks that the reference draws are recorded to have failed."""
         checks = (self.reference_info or {}).get("checks_made") or {}
         return [name for name, passed in checks.items() if passed is False]
+
+    @cached_property
+    def made_of(self) -> dict[str, str]:
+        """SHA-256 of the Stan program, without comments and blanks, and of the data.
+
+        Info files of reference draws hold it (those of posteriordb's own do not).
+        """
+        code = self.stan_code
+        program = {} if code is None else {"program_sha256": digests.of_program(code)}
+        return program | {"data_sha256": digests.of_data(self.data_path)}
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of all that results depend on: program, data, PyMC port and reference draws."""
+        port = _PORTS / f"{self.model_name}.py"
+        parts = (digests.of_file(port), digests.of_file(self.reference_path))
+        return digests.of_all(*self.made_of.values(), *parts)
+
+    @property
+    def reference_source(self) -> Case:
+        """The posterior whose program makes the reference draws: where several share them, the one
+        that they are named after.
+
+        Raises
+        ------
+        ValueError
+            There is none of that name, or it has another's draws itself.
+        """
+        if self.reference_name in (None, self.name):
+            return self
+        assert self.reference_name is not None
+        source = load_case(self.reference_name, self.database)
+        if source.reference_name != source.name:
+            raise ValueError(
+                f"reference {source.name!r} of case {self.name!r} is not its own reference"
+            )
+        return source
+
+    @property
+    def reference_fault(self) -> str | None:
+        """Why nothing can be judged by the reference draws, or None where they serve.
+
+        There are none, they failed checks of their admission, or their info file holds that they
+        were made of another program or other data.
+        """
+        if not self.has_reference:
+            return "it has no reference draws"
+        if self.failed_checks:
+            return f"its reference draws failed the checks {', '.join(self.failed_checks)}"
+        then = (self.reference_info or {}).get("made_of") or {}
+        if not then:
+            return None
+        now = self.reference_source.made_of
+        changed = [
+            what.removesuffix("_sha256") for what, sha in then.items() if now.get(what) != sha
+        ]
+        if changed:
+            return f"its reference draws were made before its {' and '.join(changed)} changed"
+        return None
 
     def reference_draws(self) -> ArvizData:
         """Return the reference draws as ArviZ data with the group ``posterior``.

@@ -158,7 +158,7 @@ def _filled(
     on_record: Callable[[Record, int, int], None] | None,
 ) -> pd.DataFrame:
     """Make the runs that are missing; the records of all."""
-    done = {key[2] for key in records.keys(status="ok" if retry_failed else None)}
+    done = {key[2] for key in records.by_key(status="ok" if retry_failed else None)}
     pending = [number for number in range(1, len(pairs) + 1) if number not in done]
     if len(pending) < len(pairs):
         _log.info("%d of %d simulations are on record", len(pairs) - len(pending), len(pairs))

@@ -222,10 +222,12 @@ def _generated(name: str, arguments: argparse.Namespace) -> tuple[bool, str]:
     case = load_case(name, arguments.database)
     refused = refusal_path(case.database, case.reference_name or case.name)
     if not arguments.overwrite:
-        if case.has_reference:
+        if case.reference_fault is None:
             return True, "has reference draws (--overwrite makes them again)"
-        if refused.is_file() and not arguments.retry_refused:
-            why = read_json(refused)["refused"]
+        before = read_json(refused) if refused.is_file() else {}
+        made_of = case.reference_source.made_of  # of a posterior that has changed it is void
+        if before.get("made_of") == made_of and not arguments.retry_refused:
+            why = before["refused"]
             return False, f"was refused before (--retry-refused tries again): {why}"
     try:
         path = generate(

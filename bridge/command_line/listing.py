@@ -21,7 +21,7 @@ def list_command(arguments: argparse.Namespace, console: Console) -> int:
         case = load_case(name, database=arguments.database)
         marks = (
             "yes" if has else "–"
-            for has in (case.stan_code is not None, case.has_port, case.has_reference)
+            for has in (case.stan_code is not None, case.has_port, case.reference_fault is None)
         )
         evidence = (case.exact or {}).get("log_evidence")
         table.add_row(name, *marks, "–" if evidence is None else f"{evidence:.4f}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -48,6 +48,7 @@ def compare(
 
     Each finished run is committed to ``out/records.sqlite`` before the next is awaited, and its
     draws are stored in ``out/draws``; a comparison that was interrupted goes on where it stopped.
+    A case whose program, data, port or reference draws have changed since is run again.
     Runs go through :class:`joblib.Parallel`, so ``joblib.parallel_config(n_jobs=…, backend=…)``
     around the call says where. Threads of one process take turns, as PyTensor's functions need:
     only processes make it faster.
@@ -105,7 +106,8 @@ def compare(
     BrokenMethodError
         A method of an installed package cannot be loaded, or a given one not be pickled.
     UnreliableReferenceError
-        The reference draws of a case failed checks of posteriordb's.
+        A case has no reference draws, or they failed checks of posteriordb's, or were made before
+        its program or data changed.
     DiskFullError
         What was done by then is on record.
 
@@ -124,8 +126,10 @@ def compare(
     runs = _runs(case_names(cases), methods, seeds, settings)
     out = Path(out)
     records = Records(out / RECORDS)
-    done = records.keys(status="ok" if retry_failed else None)
-    pending = [run for run in runs if run.key not in done]
+    done = records.by_key(status="ok" if retry_failed else None)
+    pending = [run for run in runs if not run.is_in(done)]
+    for name in _unique(run.case_name for run in pending if run.key in done):
+        _log.warning("%s has changed since it was recorded in %s: it is run again", name, out)
     if len(pending) < len(runs):
         _log.info("%d of %d runs are on record in %s", len(runs) - len(pending), len(runs), out)
     tasks = (
@@ -136,7 +140,7 @@ def compare(
         records.add(record)
         if on_record is not None:
             on_record(record, number, len(runs))
-    return _rows_of(runs, records.frame())
+    return _rows_of(runs, records.by_key())
 
 
 def _check(
@@ -178,20 +182,23 @@ def _runs(
     settings: Settings,
 ) -> list[Run]:
     """Every case × method × seed; what is wrong with one of them is said before any run."""
-    names = _unique(_admitted(load_case(name, database=settings.database)) for name in cases)
+    named = (_admitted(load_case(name, database=settings.database)) for name in cases)
+    admitted = {case.name: case for case in named}
     chosen = find_methods(methods)
     given = [method for method in chosen if METHODS.get(method.name) is not method]
     for method in given:
         require_picklable(method)
     numbers = _unique(_seeds(seeds))
-    if not (names and chosen and numbers):
+    if not (admitted and chosen and numbers):
         raise ValueError(
-            f"expected at least one case, method and seed, got {names}, "
+            f"expected at least one case, method and seed, got {list(admitted)}, "
             f"{[method.name for method in chosen]}, {numbers}"
         )
     return [
-        Run(name, method.name, seed, settings, method if method in given else None)
-        for name in names
+        Run(
+            case.name, method.name, seed, settings, case.sha256, method if method in given else None
+        )
+        for case in admitted.values()
         for method in chosen
         for seed in numbers
     ]
@@ -208,25 +215,24 @@ def _seeds(seeds: int | Sequence[int]) -> Sequence[int]:
     return seeds
 
 
-def _rows_of(runs: Sequence[Run], frame: pd.DataFrame) -> pd.DataFrame:
+def _rows_of(runs: Sequence[Run], done: Mapping[tuple, Record]) -> pd.DataFrame:
     """The records of these runs, in their order."""
-    columns = ["case_name", "method", "seed", "settings"]
-    if frame.empty:  # the budget was used up before the first run
-        return pd.DataFrame(columns=[*columns, "status"])
-    at = {key: i for i, key in enumerate(frame[columns].itertuples(index=False, name=None))}
-    return frame.iloc[[at[run.key] for run in runs if run.key in at]].reset_index(drop=True)
+    rows = [done[run.key] for run in runs if run.is_in(done)]
+    if not rows:  # the budget was used up before the first run
+        return pd.DataFrame(columns=["case_name", "method", "seed", "settings", "status"])
+    return pd.DataFrame(rows)
 
 
 def _unique(values: Iterable[_T]) -> list[_T]:
     return list(dict.fromkeys(values))
 
 
-def _admitted(case: Case) -> str:
-    """The name of a case, if its reference draws are fit to judge by."""
-    if case.failed_checks:
+def _admitted(case: Case) -> Case:
+    """The case, if its reference draws are fit to judge by."""
+    if case.reference_fault is not None:
         raise UnreliableReferenceError(
-            f"the reference draws of {case.name} failed the admission checks "
-            f"{', '.join(case.failed_checks)}: nothing can be judged by them; make others with "
-            f"`python -m bridge generate {case.name}`"
+            f"{case.name}: {case.reference_fault}, nothing can be judged by them; make "
+            f"{'some' if not case.has_reference else 'others'} with `python -m bridge generate "
+            f"{case.name} --database {case.database}`"
         )
-    return case.name
+    return case

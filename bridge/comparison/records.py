@@ -69,14 +69,10 @@ class Records:
                 "it goes on where it stopped"
             ) from error
 
-    def keys(self, *, status: str | None = None) -> set[tuple]:
-        """Keys (case_name, method, seed, settings) of the records, of one status if given."""
-        frame = self.frame()
-        if frame.empty:
-            return set()
-        if status is not None:
-            frame = frame[frame["status"] == status]
-        return set(frame[list(_KEY)].itertuples(index=False, name=None))
+    def by_key(self, *, status: str | None = None) -> dict[tuple, Record]:
+        """The records by (case_name, method, seed, settings), those of one status if given."""
+        chosen = (r for r in self.all() if status is None or r["status"] == status)
+        return {tuple(record[name] for name in _KEY): record for record in chosen}
 
     def all(self) -> list[Record]:
         """All records, in the order of their keys."""

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -35,19 +36,25 @@ _TURN = threading.Lock()  # two threads in one compiled PyTensor function end th
 class Run:
     """One cell of a comparison.
 
-    ``given`` is the method where the caller made it; a name is looked up where the run is made, so
-    that our own methods need not be sent to other processes.
+    ``case_sha256`` is of what the case is made of (see `posteriordb_cases.Case.sha256`). ``given``
+    is the method where the caller made it; a name is looked up where the run is made, so that our
+    own methods need not be sent to other processes.
     """
 
     case_name: str
     method: str
     seed: int
     settings: Settings
+    case_sha256: str
     given: Method | None = field(default=None, repr=False)
 
     @property
     def key(self) -> tuple[str, str, int, str]:
         return (self.case_name, self.method, self.seed, self.settings.key())
+
+    def is_in(self, done: Mapping[tuple, Record]) -> bool:
+        """Whether it is on record, of the case as it is now; records without a digest count."""
+        return self.key in done and done[self.key].get("case_sha256") in (None, self.case_sha256)
 
     @property
     def draws_file(self) -> str:
@@ -93,6 +100,7 @@ def _of(run: Run) -> Record:
         "method": run.method,
         "seed": run.seed,
         "settings": run.settings.key(),
+        "case_sha256": run.case_sha256,
         "versions": versions(),
     }
 

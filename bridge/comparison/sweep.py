@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 def cases_with_reference(database: str | os.PathLike[str] | None = None) -> list[str]:
-    """Names of the posteriors of a database that have reference draws which passed all checks.
+    """Names of the posteriors of a database that have reference draws which can be judged by.
 
     Raises
     ------
@@ -29,11 +29,10 @@ def cases_with_reference(database: str | os.PathLike[str] | None = None) -> list
     names = []
     for name in list_cases(database):
         case = load_case(name, database=database)
-        if case.has_reference and case.failed_checks:
-            _log.warning("%s left out: its reference draws failed %s", name,
-                         ", ".join(case.failed_checks))  # fmt: skip
-        elif case.has_reference:
+        if case.reference_fault is None:
             names.append(name)
+        elif case.has_reference:
+            _log.warning("%s left out: %s", name, case.reference_fault)
     if not names:
         raise ValueError(
             f"no posterior of the database {database or 'given by POSTERIORDB_PATH'} has "

@@ -118,7 +118,7 @@ def generate(
     """
     require_folder(database)
     check_seed(random_seed)
-    case = _source(load_case(name, database))
+    case = load_case(name, database).reference_source
     _check_arguments(case, chains, thin, adapt_delta)
     thins: Sequence[int] = THINNING if thin is None else (thin,)
     deltas: Sequence[float] = ADAPT_DELTAS if adapt_delta is None else (adapt_delta,)
@@ -155,19 +155,6 @@ def generate(
     path = write_reference_draws(case.database, kept, info)
     _log.info("reference draws of %s pass all checks, written to %s", case.name, path)
     return path
-
-
-def _source(case: Case) -> Case:
-    """The posterior whose program makes the reference of ``case``."""
-    if case.reference_name in (None, case.name):
-        return case
-    assert case.reference_name is not None
-    source = load_case(case.reference_name, case.database)
-    if source.reference_name != source.name:
-        raise ValueError(
-            f"reference {source.name!r} of case {case.name!r} is not its own reference"
-        )
-    return source
 
 
 def _check_arguments(case: Case, chains: int, thin: int | None, adapt_delta: float | None) -> None:
@@ -233,6 +220,7 @@ def _info(case: Case, settings: Settings, seconds: float) -> dict[str, object]:
     and what is computed of their draws."""
     return {
         "name": case.name,
+        "made_of": case.made_of,
         "inference": {
             "method": "stan_sampling",
             "method_arguments": settings,

@@ -83,7 +83,7 @@ def sweep_zoo(
     Settings(draws=draws)
     settings = f"methods={'+'.join(chosen)} fresh_draws={draws}"
     records = Records(Path(out) / ZOO_RECORDS)
-    known = records.keys()
+    known = records.by_key()
     runs = [(name, seed) for seed in range(1, seeds + 1) for name in names]
     missing = [run for run in runs if (run[0], METHOD, run[1], settings) not in known]
     made = joblib.Parallel(return_as="generator", pre_dispatch="n_jobs")(

@@ -248,3 +248,9 @@ def _has_data(case) -> bool:
         return bool(case.data)
     except FileNotFoundError:
         return False
+
+
+def test_our_own_reference_draws_are_of_these_programs_and_data() -> None:
+    cases = [load_case(name, EMBEDDED) for name in list_cases(EMBEDDED)]
+    assert [case.reference_fault for case in cases] == [None] * len(cases)
+    assert all(set(case.reference_info["made_of"]) == set(case.made_of) for case in cases)

@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 
@@ -31,6 +32,8 @@ from bridge.report.figures import loss_traces
 from bridge.report.files import write
 from bridge.report.html_figures import loss_curves
 from bridge.report.stored import read_records, read_traces
+from posteriordb_cases.files import read_zipped_json
+from posteriordb_cases.writer import zipped_json
 from tests.bridge.conftest import GAUSSIAN, gaussian_fit
 from tests.tolerances import EXACT, monte_carlo
 
@@ -169,7 +172,7 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(run, tmp_path, monke
     monkeypatch.setitem(METHODS, "wide", Method("wide", "", "pymc", interrupted))
     with pytest.raises(KeyboardInterrupt):
         run(["wide"], seeds=4)
-    assert {key[2] for key in Records(tmp_path / "records.sqlite").keys()} == {1, 2}
+    assert {key[2] for key in Records(tmp_path / "records.sqlite").by_key()} == {1, 2}
     assert list(run(["wide"], seeds=4)["status"]) == ["ok"] * 4
     assert calls == [1, 2, 3, 3, 4]
 
@@ -247,11 +250,61 @@ def test_a_reference_that_failed_its_checks_is_no_truth(
     (info,) = database.glob(f"reference_posteriors/draws/info/{GAUSSIAN}.info.json")
     checks = {"r_hat_below_1_01": False, "nchains_is_gte_4": True}
     info.write_text(json.dumps(json.loads(info.read_text()) | {"checks_made": checks}))
-    with pytest.raises(UnreliableReferenceError, match=r"failed the admission.*r_hat_below"):
+    with pytest.raises(UnreliableReferenceError, match=r"failed the checks r_hat_below"):
         compare(GAUSSIAN, ["wide"], 1, out=tmp_path / "out", database=database)
     assert not (tmp_path / "out").exists()
     assert GAUSSIAN not in cases_with_reference(database)
-    assert "left out: its reference draws failed r_hat_below_1_01" in caplog.text
+    assert "left out: its reference draws failed the checks r_hat_below_1_01" in caplog.text
+
+
+@pytest.fixture
+def own_database(gaussian_database: Path, tmp_path: Path) -> Path:
+    database = tmp_path / "database"
+    shutil.copytree(gaussian_database, database)
+    return database
+
+
+def test_without_reference_draws_nothing_is_fitted(
+    own_database, gaussian_methods, tmp_path
+) -> None:
+    for draws in own_database.glob(f"reference_posteriors/draws/draws/{GAUSSIAN}.json.zip"):
+        draws.unlink()
+    with pytest.raises(UnreliableReferenceError, match=f"no reference draws.*generate {GAUSSIAN}"):
+        compare(GAUSSIAN, ["wide"], 1, out=tmp_path / "out", database=own_database)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_case_that_has_changed_is_run_again(
+    own_database, gaussian_methods, tmp_path, caplog
+) -> None:
+    def again(seeds: int, **options: float) -> pd.DataFrame:
+        _problem.cache_clear()
+        options = {"out": tmp_path / "out", "database": own_database, **options}
+        return compare(GAUSSIAN, ["wide"], seeds, draws=2500, **options)
+
+    first = again(2)
+    assert again(2).equals(first)
+    (data,) = own_database.glob("data/data/correlated_5.json.zip")
+    content = read_zipped_json(data)
+    data.write_bytes(zipped_json(dict(reversed(content.items())), "correlated_5.json"))
+    assert again(2).equals(first) and "has changed" not in caplog.text  # the same data
+    content["mu"][0] += 1.0
+    data.write_bytes(zipped_json(content, "correlated_5.json"))
+    assert again(2, budget=0.0).empty  # nothing old is handed back
+    second = again(2)
+    assert f"{GAUSSIAN} has changed since it was recorded" in caplog.text
+    assert (second["mean_error"] > first["mean_error"] + 0.1).all()
+    assert len(Records(tmp_path / "out" / "records.sqlite").all()) == 2
+
+
+def test_a_record_without_a_digest_counts(own_database, gaussian_methods, tmp_path) -> None:
+    frame = compare(GAUSSIAN, ["wide"], 1, out=tmp_path, draws=2500, database=own_database)
+    records = Records(tmp_path / "records.sqlite")
+    (old,) = records.all()
+    del old["case_sha256"]
+    records.add(old | {"elbo": 1.0})
+    frame = compare(GAUSSIAN, ["wide"], 1, out=tmp_path, draws=2500, database=own_database)
+    assert frame["elbo"][0] == 1.0
 
 
 def test_unknown_method_names_the_near_ones(run) -> None:

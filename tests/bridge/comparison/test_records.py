@@ -34,13 +34,13 @@ def test_the_key_is_case_method_seed_settings(tmp_path: Path) -> None:
     records.add(record(status="failed"))
     records.add(record(status="ok"))
     records.add(record(seed=2, status="failed"))
-    assert records.keys() == {("c", "m", 1, "{}"), ("c", "m", 2, "{}")}
-    assert records.keys(status="ok") == {("c", "m", 1, "{}")}
+    assert set(records.by_key()) == {("c", "m", 1, "{}"), ("c", "m", 2, "{}")}
+    assert set(records.by_key(status="ok")) == {("c", "m", 1, "{}")}
 
 
 def test_an_empty_database_has_no_records(tmp_path: Path) -> None:
     records = Records(tmp_path / "records.sqlite")
-    assert records.keys() == set() and records.frame().empty
+    assert records.by_key() == {} and records.frame().empty
 
 
 def test_a_record_that_cannot_be_written_leaves_the_others(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_record_that_cannot_be_written_leaves_the_others(tmp_path: Path) -> No
     with pytest.raises(sqlite3.IntegrityError):
         with records._connection() as connection:
             connection.execute("INSERT INTO runs VALUES ('c', 'm', 3, '{}', NULL)")
-    assert records.keys() == {("c", "m", 1, "{}")}
+    assert set(records.by_key()) == {("c", "m", 1, "{}")}
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:

@@ -431,3 +431,40 @@ def test_stan_draws_of_a_gaussian_are_admitted_and_right(database: Path) -> None
     mean, sd = np.array(case.exact["mean"]["x"]), np.array(case.exact["sd"]["x"])
     ess = np.array(case.reference_info["diagnostics"]["effective_sample_size_bulk"])
     assert np.all(np.abs(x.mean(axis=0) - mean) < [monte_carlo(s) for s in sd / np.sqrt(ess)])
+
+
+def test_draws_of_another_program_or_other_data_are_no_truth(
+    database: Path, sampler, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(bridge.reference.generate, "THINNING", (1,))
+    sampled = sampler()
+    command = ["generate", "--database", str(database), "--seed", "3", NONCENTERED]
+    assert main(command) == 0
+    assert load_case(NONCENTERED, database).reference_fault is None
+    assert load_case(CENTERED, database).reference_fault is None  # of the other's program
+
+    program = load_case(NONCENTERED, database).stan_path
+    assert program is not None and database in program.parents
+    code = program.read_text()
+    program.write_text("// said in other words\n" + code.replace(";", " ;"))
+    assert main(command) == 0 and sampled == [NONCENTERED]
+    program.write_text(code.replace("(mu | 0, 5)", "(mu | 0, 6)"))
+    assert program.read_text() != code
+    for name in (NONCENTERED, CENTERED):
+        fault = load_case(name, database).reference_fault
+        assert fault == "its reference draws were made before its program changed"
+    capsys.readouterr()
+    assert main(command) == 0 and sampled == [NONCENTERED] * 2
+    assert f"{NONCENTERED}: 10,000 draws in " in capsys.readouterr().out
+    assert load_case(CENTERED, database).reference_fault is None
+
+
+def test_a_refusal_of_another_program_is_tried_again(database: Path, sampler, capsys) -> None:
+    command = ["generate", "--database", str(database), "--seed", "3", GAUSSIAN]
+    sampled = sampler(shifted_chain)
+    assert main(command) == 1 and main(command) == 1
+    tries = len(sampled)
+    program = load_case(GAUSSIAN, database).stan_path
+    assert program is not None and database in program.parents
+    program.write_text(program.read_text() + "generated quantities { real y = 1; }")
+    assert main(command) == 1 and len(sampled) == 2 * tries
