@@ -100,14 +100,23 @@ def _approximations(
         return
     if not search.trusted and search.looks_elsewhere():
         images = search.images()
-        if images is not None:
+        if images is not None and search.affordable(images):
             yield partial(search.attempt, images)
         if not search.trusted and (images is None or search.misses_more):
-            yield partial(search.attempt, search.basins())
-            while search.more_basins:
-                yield partial(search.attempt, search.basins())
+            yield from _in_basins(search)
     if density and (not search.trusted or search.own_error is not None):
         yield partial(search.attempt_density, METHODS[FLOW])
+
+
+def _in_basins(search: Search) -> Iterator[Callable[[], None]]:
+    """A map for every basin that is known, again where a search finds another one."""
+    while True:
+        basins = search.basins()
+        if not search.affordable(basins):
+            return
+        yield partial(search.attempt, basins)
+        if not search.more_basins:
+            return
 
 
 def _of_weights(search: Search) -> Advice:

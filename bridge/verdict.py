@@ -25,7 +25,7 @@ from pymc_ext.sampling.diagnostics import Diagnostics
 from pymc_ext.sampling.quantities import scalars
 from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.core.precision import Precision, weighted_precision
-from pymc_ext.variational.core.weights import EXACT
+from pymc_ext.variational.core.weights import EXACT, serve
 
 __all__ = ["REPETITIONS", "Judgement", "by_weights", "of_chains"]
 
@@ -134,12 +134,11 @@ def _as_checks(k: KHat, good: bool, found: str, limit: float, ess: float) -> tup
     if k.exact or np.isnan(k.value):
         return (Check("weights", good, found, -np.inf if k.exact else np.nan, limit),)
     draws, share = k.draws * len(k.per_repetition), k.ess / k.draws
-    serve = k.value < limit or share >= ESS_SHARE_NEGLIGIBLE
-    few = share * draws < ess
-    of_tail = f"k̂ = {k.value:.2f} < {limit:g}" if serve and few else found
-    worth = found if few and serve else f"{draws:,} draws are worth {share * draws:,.0f}"
+    does, few = serve(k.value, share, limit), share * draws < ess
+    of_tail = f"k̂ = {k.value:.2f} < {limit:g}" if does and few else found
+    worth = found if few and does else f"{draws:,} draws are worth {share * draws:,.0f}"
     return (
-        Check("weights", bool(serve and (good or few)), of_tail, k.value, limit),
+        Check("weights", bool(does and (good or few)), of_tail, k.value, limit),
         Check("effective draws", bool(not few), worth, float(share * draws), ess),
     )
 
@@ -152,9 +151,9 @@ def _of_khat(k: KHat, limit: float, ess: float) -> tuple[bool, str]:
         return False, f"no k̂ ({k.reason})"
     draws, share = k.draws * len(k.per_repetition), k.ess / k.draws
     worth = f"draws worth {share:#.2g} of as many"
-    if np.isinf(k.value) and share < ESS_SHARE_NEGLIGIBLE:
-        return False, f"no k̂, as a few draws have all the weight; {worth}"
-    if k.value >= limit and share < ESS_SHARE_NEGLIGIBLE:
+    if not serve(k.value, share, limit):
+        if np.isinf(k.value):
+            return False, f"no k̂, as a few draws have all the weight; {worth}"
         return False, f"k̂ = {k.value:.2f} >= {limit:g}, {worth}"
     if share * draws < ess:
         return False, f"{draws:,} draws are worth {share * draws:.0f}, fewer than {ess:g}"

@@ -2,20 +2,24 @@
 
     python -m benchmarks.speed.predicted [--database FOLDER ...] [--posteriors PATTERN ...]
         [--most 400] [--out FILE]
+    python -m benchmarks.speed.predicted --answers
 
 Each posterior's hierarchical map is fitted and judged as `bridge.fit` does; NUTS then runs in its
 coordinates to ESS 400 whether weights serve or not. Runs are kept in FILE as they end.
+``--answers`` makes none: it compares the chains of `bridge.fit`'s stored answers
+(`benchmarks.speed.answer`), which ran where weights did not serve.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.record import Runs
+from benchmarks.record import Runs, kept
 from benchmarks.speed.warm_nuts import problems
 from bridge.comparison.problem import CaseProblem
 from bridge.methods.problems import as_problem
@@ -24,6 +28,7 @@ from bridge.methods.warm_nuts import sampler_for
 from bridge.search import Search
 from posteriordb_cases import EMBEDDED
 from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.prediction import UP_TO
 from pymc_ext.sampling.run import sample
 
 RESULTS = Path(__file__).parent / "results" / "predicted.json"
@@ -73,6 +78,32 @@ def report(made: Mapping[str, Numbers]) -> None:
           f" a factor of two, {min(ratios):.2f} to {max(ratios):.2f}")  # fmt: skip
 
 
+def of_answers(paths: Iterable[Path]) -> dict[str, tuple[int, int, bool]]:
+    """By run: gradients of chains, those predicted at least, and whether they left the map."""
+    found = {}
+    for path in paths:
+        for name, run in kept(path, "runs").items():
+            for line in str(run.get("verdict")).splitlines():
+                numbers = re.search(
+                    r"([\d,]+) gradients, (?:roughly|some) ([\d,]+).* predicted", line
+                )
+                if line.startswith("warm-nuts") and numbers:
+                    taken, least = (int(text.replace(",", "")) for text in numbers.groups())
+                    found[name.replace("/answer/", " ")] = taken, least, "own adaptation" in line
+    return found
+
+
+def report_answers(made: Mapping[str, tuple[int, int, bool]]) -> None:
+    """A line a run, and how far the least that is predicted is off."""
+    for name, (taken, least, left) in made.items():
+        print(
+            f"{name:52}{least:9,}{taken:11,}{taken / least:7.2f}{'  left the map' if left else ''}"
+        )
+    ratios = np.array([taken / least for taken, least, _ in made.values()])
+    print(f"{len(ratios)} runs: median {np.median(ratios):.1f}, {np.sum(ratios <= UP_TO)} at most "
+          f"{UP_TO} times, {ratios.min():.2f} to {ratios.max():.0f}")  # fmt: skip
+
+
 def main() -> None:
     """Make what is missing, then print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -80,7 +111,10 @@ def main() -> None:
     parser.add_argument("--posteriors", nargs="+", default=["*"])
     parser.add_argument("--most", type=int, default=400, help="parameters")
     parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--answers", action="store_true", help="those of stored answers alone")
     arguments = parser.parse_args()
+    if arguments.answers:
+        return report_answers(of_answers(sorted(RESULTS.parent.glob("answer*.json"))))
     runs = Runs(arguments.out, "runs")
     for case in problems(arguments.database, arguments.posteriors):
         if case.stan_target.dimension <= arguments.most:

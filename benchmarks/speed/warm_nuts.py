@@ -277,7 +277,7 @@ def main() -> None:
     parser.add_argument("--database", nargs="+", default=[str(EMBEDDED)])
     parser.add_argument("--runs", nargs="+", default=list(DEFAULT_RUNS), choices=DEFAULT_RUNS)
     parser.add_argument("--budget", type=int, default=2_000_000)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/warm_nuts.json"))
+    parser.add_argument("--out", type=Path, default=RESULTS / "answer.json")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     runs = Runs(arguments.out, "runs", budget=arguments.budget)

@@ -205,7 +205,7 @@ def _add_fit(add_command: Adder) -> None:
     command.add_argument(
         "--effort",
         type=_positive,
-        help="gradients that approximations may take in vain, in NUTS's (default 1)",
+        help="gradients that approximations may take in vain, in NUTS's (default: no bound)",
     )
     command.add_argument(
         "--want",

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from bridge.measures.evidence import LogEvidence, paired, standard_error
-from bridge.measures.limits import CONSTANT_RATIOS, KL_FEWEST_TERMS
+from bridge.measures.limits import KL_FEWEST_TERMS
 from pymc_ext.options import require_type
+from pymc_ext.variational.core.weights import are_constant
 
 __all__ = ["Divergence", "kl_from_q", "kl_to_q"]
 
@@ -83,7 +84,7 @@ def _divergence(terms: np.ndarray, evidence: LogEvidence, sign: int, infinite: s
 def _domination(terms: np.ndarray) -> str | None:
     """Few draws carry the variance where (sum d^2)^2 / sum d^4 is small, d the deviations."""
     d = terms - terms.mean()
-    if terms.std() < CONSTANT_RATIOS:
+    if are_constant(terms):
         return None
     effective = np.sum(d**2) ** 2 / np.sum(d**4)
     if effective >= KL_FEWEST_TERMS:

@@ -14,9 +14,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from bridge.measures.limits import BRIDGE_FEWEST_TERMS, CONSTANT_RATIOS
+from bridge.measures.limits import BRIDGE_FEWEST_TERMS
 from bridge.targets.target import Target
 from pymc_ext.options import as_numbers
+from pymc_ext.variational.core.weights import are_constant
 
 __all__ = ["LogEvidence", "bridge_sampling", "log_evidence", "paired", "standard_error"]
 
@@ -232,7 +233,7 @@ def standard_error(terms: np.ndarray, ess: float | None = None) -> float:
 
 def _effective_size(terms: np.ndarray) -> float:
     """Effective sample size of chains of terms; their number for one row (independent draws)."""
-    if terms.shape[0] == 1 or terms.std() < CONSTANT_RATIOS:
+    if terms.shape[0] == 1 or are_constant(terms):
         return float(terms.size)
     if terms.shape[1] < 4:
         raise ValueError(f"chains must have at least 4 draws each, got {terms.shape[1]}")

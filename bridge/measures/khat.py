@@ -1,7 +1,7 @@
 """Importance sampling diagnostics of an approximation: k̂, effective sample size, evidence.
 
 Notation: ``l = log p̃ - log q`` at draws of q, arrays ``(R, N)``: R independent repetitions of N
-draws each. Ratios whose sd is below `CONSTANT_RATIOS` (q is p up to rounding) are never passed to
+draws each. Ratios that are constant up to rounding (q is p) are never passed to
 PSIS, which turns rounding noise into noise in k̂: they are reported as ``exact``.
 """
 
@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import logsumexp
 
-from bridge.measures.limits import CONSTANT_RATIOS, KHAT_FEWEST_TAIL, KHAT_USABLE
+from bridge.measures.limits import KHAT_FEWEST_TAIL, KHAT_USABLE
 from pymc_ext.maths.psis import psislw, tail_size
 from pymc_ext.options import as_numbers
+from pymc_ext.variational.core.weights import are_constant
 
 __all__ = ["KHat", "pareto_khat", "psis"]
 
@@ -102,9 +103,7 @@ def pareto_khat(lp: np.ndarray, lq: np.ndarray) -> KHat:
     ratios, zero, reason = _log_ratios(lp, lq)
     if reason:
         return _without_value(ratios, zero, reason)
-    with np.errstate(over="ignore"):  # of a draw whose log ratio is −1e200
-        spread = np.std(ratios) if np.isfinite(ratios).all() else np.inf
-    if ratios.size > KHAT_FEWEST_TAIL and spread < CONSTANT_RATIOS:
+    if ratios.size > KHAT_FEWEST_TAIL and are_constant(ratios):
         return _exact(ratios, np.shape(lp))
     reason = _tail_problem(ratios)
     if reason:

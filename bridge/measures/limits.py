@@ -18,7 +18,6 @@ KHAT_GOOD: Final = weights.KHAT_GOOD
 KHAT_USABLE: Final = weights.KHAT_USABLE
 KHAT_WITHOUT_MEAN: Final = weights.KHAT_WITHOUT_MEAN
 ESS_SHARE_NEGLIGIBLE: Final = weights.ESS_SHARE_NEGLIGIBLE
-CONSTANT_RATIOS: Final = weights.CONSTANT_RATIOS
 
 # From this k̂ on the colour of a map stays the same: a choice for the eye, twice `KHAT_USABLE`, at
 # which nothing is left to tell apart.

@@ -13,19 +13,17 @@ NORMAL_KURTOSIS = 3.0
 # posteriors with reference draws, D = 3 to 26 (`python -m benchmarks.speed.predicted`).
 STEPS_BY_DIMENSION = 3.6
 
-# Draws for an effective one of the worst quantity, and transitions of all chains before the first.
-DRAWS_BY_ESS, WARM_UP = 2.3, 230
-
-# What weights of a share of effective draws say of the draws that chains need more: their power.
-BY_SHARE = 0.6
+# Fitted to the gradients that 37 posteriors took, see `nuts_gradients`: draws for an effective one
+# of the worst quantity, transitions of all chains before the first, and the power of the share of
+# effective draws that says how many draws chains need more.
+DRAWS_BY_ESS, WARM_UP, BY_SHARE = 2.3, 230, 0.6
 
 # Transitions of a sampler that has no coordinates: four chains of 1,000 to adapt, and draws.
 COLD = 6_000
 
-# Of a prediction, that chains may take where weights did not serve, which is where they run: of 25
-# such runs on posteriors of posteriordb half took 2.4 times as many or fewer, 22 at most ten times.
-# Of the 19 of `benchmarks/speed/results/answer*.json` the 17 that stayed in the map took .73 to 7.1
-# times as many; the two that left it took 38 and 67 times, which is no matter of the range's width.
+# Of a prediction, that chains may take where weights did not serve, which is where they run: of 16
+# stored answers half took 3.3 times as many or fewer, 13 at most ten times, one in the map 12.7,
+# two that left it 20 and 25 (`python -m benchmarks.speed.predicted --answers`).
 UP_TO = 10
 
 # A share is not known below one draw of those that were judged, nor what comes of it.

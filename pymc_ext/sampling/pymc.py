@@ -29,7 +29,7 @@ from pymc_ext.sampling.run import sample as sample_density
 from pymc_ext.sampling.starts import MOST_IN_MODES
 from pymc_ext.sampling.tails import with_tails
 from pymc_ext.seeds import check_seed
-from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.core.posterior import Posterior, moment
 from pymc_ext.variational.core.saved.posterior import TO_ITS_MODEL, SavedPosterior
 from pymc_ext.variational.gaussian.missed_mass import MissedMass
 from pymc_ext.variational.gaussian.posteriors import Gaussian
@@ -39,9 +39,6 @@ from pymc_ext.variational.plugin.traces import check_conversion, check_log_names
 logger = logging.getLogger(__name__)
 
 UNSEARCHED = "modes outside the approximation were not looked for (search=False)"
-# Draws behind the moments of a q that has no pullback: a covariance of D scalars needs several
-# times D.
-FEWEST_MOMENT_DRAWS, DRAWS_A_DIMENSION = 4_000, 20
 
 
 def sample(
@@ -133,7 +130,7 @@ def sample(
         if interrupts.seen:  # the search took it as its own end
             raise KeyboardInterrupt(NOTHING_DRAWN)
         outside = modes
-        transport, images = coordinates_of(approx.q, random_seed), None
+        transport, images = coordinates_of(approx.q), None
         if outside is not None and outside.matters:
             images = images_among(outside, OfApproximation(approx), transport, seed)
             outside = outside if images is None else images.others
@@ -182,18 +179,12 @@ def _check(
         require_sampler(sampler)
 
 
-def coordinates_of(q: Posterior, random_seed: int | None = None) -> TransportMap:
+def coordinates_of(q: Posterior) -> TransportMap:
     """q where it has a pullback, else the Gaussian of its moments."""
     transport = as_transport(q)
     if transport is not None:
         return transport
-    if hasattr(q, "mean") and hasattr(q, "cov"):
-        mean, cov = np.asarray(q.mean), np.asarray(q.cov)
-    else:
-        rng = np.random.default_rng(random_seed)
-        count = max(FEWEST_MOMENT_DRAWS, DRAWS_A_DIMENSION * q.dimension)
-        theta, _ = q.forward(rng.standard_normal((count, q.latent_dimension)))
-        mean, cov = theta.mean(axis=0), np.atleast_2d(np.cov(theta.T))
+    mean, cov = moment(q, "mean"), moment(q, "cov")
     sd = np.sqrt(np.diag(cov))  # scaled first: sds may differ by many orders of magnitude
     return Gaussian(mean, sd[:, None] * np.linalg.cholesky(cov / np.outer(sd, sd)))
 

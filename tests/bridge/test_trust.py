@@ -59,6 +59,15 @@ def test_one_gaussian_of_two_is_not_trusted_but_a_map_in_every_basin() -> None:
     assert abs(share - 0.3) < monte_carlo(np.sqrt(0.21 / 400))
 
 
+def test_an_effort_bounds_the_basins_too() -> None:
+    """What is spent before them is beyond it; they run where none is given, see above."""
+    options = {"methods": "laplace", "random_seed": 1, "draws": 400, "progressbar": False}
+    advice = bridge.fit(two_modes(), effort=1e-3, **options)
+    tried = {attempt.method: attempt for attempt in advice.attempts}
+    assert tried["basins"].verdict.startswith("not tried: ")
+    assert not tried["basins"].all_gradients and not advice.trusted
+
+
 def test_chains_that_stay_in_basins_of_their_own_are_not_trusted(monkeypatch) -> None:
     """Where a map for every basin does not serve, chains start in all of them."""
     needs("nutpie")

@@ -13,6 +13,7 @@ import numpy as np
 from pymc_ext.gp.likelihoods.bernoulli import BernoulliLogit
 from pymc_ext.gp.likelihoods.likelihood import Expectations, Likelihood, Parameters
 from pymc_ext.gp.rules.cvi import CVI
+from pymc_ext.maths.jaakkola import jaakkola_bound
 
 
 class _BoundedLogit(BernoulliLogit):
@@ -26,13 +27,10 @@ class _BoundedLogit(BernoulliLogit):
         phi: Parameters,
         order: int = 2,
     ) -> Expectations:
-        t = np.sqrt(mean**2 + variance)
-        a = 0.5 * np.tanh(t / 2) / np.maximum(t, 1e-8)
-        a = np.where(t < 1e-8, 0.25, a)  # its limit, t²/48 from it: exact in doubles
-        value = (y - 0.5) * mean - np.logaddexp(0, -t) - t / 2
+        bound, slope, a = jaakkola_bound(mean, np.sqrt(variance))
         # in the roles of E ℓ', E ℓ'': dE/dμ = d1, dE/ds = d2/2; no formula asks for more
-        d = np.stack([y - 0.5 - a * mean, -a, *np.zeros((2, len(y)))])
-        return Expectations(value, d, np.empty((0, 3, len(y))))
+        d = np.stack([y - slope, -a, *np.zeros((2, len(y)))])
+        return Expectations(y * mean - bound, d, np.empty((0, 3, len(y))))
 
 
 @dataclass(frozen=True)

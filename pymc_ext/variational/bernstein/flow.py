@@ -24,7 +24,6 @@ from pymc_ext.variational.bernstein.shape import FlowShape, Layout, spans
 from pymc_ext.variational.bernstein.triangular import NetworkTape, TriangularFlow
 
 ELEMENTS = 2**20  # increments of one call: bounds memory at 8 MB an array
-MOMENT_DRAWS = 1024  # Sobol points behind mean, std and cov
 
 
 @dataclass

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import cast
 
 import numpy as np
-import pytensor.tensor as pt
-from pytensor.tensor import TensorVariable
-from scipy.special import ndtri
-from scipy.stats import qmc
 
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.variational.bernstein.base import Affine
-from pymc_ext.variational.bernstein.flow import MOMENT_DRAWS, BernsteinFlow
+from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.shape import FlowShape
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.variable_order import blocks_of, variable_order
-from pymc_ext.variational.plugin.groups import FittedGroup, ForwardOp
-from pymc_ext.variational.plugin.pymc_variational import node_property
+from pymc_ext.variational.plugin.groups import FittedGroup
 
 logger = logging.getLogger(__name__)
 
@@ -45,23 +39,3 @@ class BernsteinGroup(FittedGroup):
     def hold(self, q: Posterior) -> None:
         if isinstance(q, BernsteinFlow):  # what a search for a base passes through is none
             super().hold(q)
-
-    @node_property
-    def _moment_draws(self) -> TensorVariable:
-        z = ndtri(
-            qmc.Sobol(self.held.q.latent_dimension, scramble=True, rng=1).random(MOMENT_DRAWS)
-        )
-        return cast("list[TensorVariable]", ForwardOp(self.held)(pt.constant(z)))[0]
-
-    @node_property
-    def mean(self) -> TensorVariable:
-        return self._moment_draws.mean(0)
-
-    @node_property
-    def cov(self) -> TensorVariable:
-        centred = self._moment_draws - self.mean
-        return centred.T @ centred / MOMENT_DRAWS
-
-    @node_property
-    def std(self) -> TensorVariable:
-        return pt.sqrt(pt.diag(self.cov))

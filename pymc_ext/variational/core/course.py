@@ -20,6 +20,7 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.monitor import STOPPED, FitStopped, Monitor
 from pymc_ext.variational.core.posterior import Posterior
+from pymc_ext.variational.core.weights import effective_draws
 
 Q = TypeVar("Q", bound=Posterior, covariant=True)
 # Nats of ELBO below which a gain never pays: 4,096 draws know the ELBO of a q with ESS/N .99 to it.
@@ -76,10 +77,7 @@ class Candidate(Generic[Q]):
     @cached_property
     def relative_ess(self) -> float:
         """(Σw)²/(N Σw²) of the importance weights."""
-        if not self.inside.any():
-            return 0.0
-        weights = np.exp(self.log_ratios - logsumexp(self.log_ratios))
-        return float(1 / np.sum(weights**2) / len(weights))
+        return effective_draws(self.log_ratios) / len(self.log_ratios)
 
     def gain_over(self, other: Candidate[Posterior]) -> tuple[float, float]:
         """ELBO above the other's on the same draws, and its standard error."""

@@ -10,7 +10,14 @@ from scipy.special import logsumexp
 
 from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.weights import CONSTANT_RATIOS, EXACT, KHAT_GOOD, described, serve
+from pymc_ext.variational.core.weights import (
+    EXACT,
+    KHAT_GOOD,
+    are_constant,
+    described,
+    effective_draws,
+    serve,
+)
 
 
 @dataclass(frozen=True)
@@ -99,17 +106,11 @@ class FreshDraws:
             elbo_se=spread / float(np.sqrt(n)) if inside.all() else np.inf,
             log_marginal_is=float(log_total - np.log(n)),
             log_marginal_is_se=float(np.sqrt(max(np.sum(weight**2) - 1 / n, 0.0))),
-            ess=float(1 / np.sum(weight**2)),
+            ess=effective_draws(log_ratio),
             draws=n,
             outside=int(n - inside.sum()),
-            khat=_khat(log_ratio),
+            khat=-np.inf if are_constant(log_ratio) else float(psislw(log_ratio)[1]),
         )
-
-
-def _khat(log_ratio: Array) -> float:
-    if np.ptp(log_ratio) < CONSTANT_RATIOS:
-        return -np.inf
-    return float(psislw(log_ratio)[1])
 
 
 OF_BATCHES = (

@@ -11,6 +11,10 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
+from pymc_ext.maths.types import Array
+
 # From this k̂ on the smoothed importance sampling estimate is not to be trusted, and no draw of the
 # approximation is repaired by its weight: the limit that [V] gives for any number of draws.
 KHAT_USABLE: Final = 0.7
@@ -40,7 +44,22 @@ CONSTANT_RATIOS: Final = 1e-8
 EXACT: Final = "exact wherever it draws: its log ratios to the posterior are constant there"
 
 
-def serve(khat: float, share: float) -> bool:
+def are_constant(log_ratios: Array) -> bool:
+    """Whether log ratios, of any shape, differ by rounding alone, so that q is p."""
+    with np.errstate(over="ignore", invalid="ignore"):  # of one of −1e200, or −∞
+        return bool(np.std(log_ratios) < CONSTANT_RATIOS)
+
+
+def effective_draws(log_ratios: Array) -> float:
+    """(Σw)²/Σw² of weights with these logarithms (N,); 0 where there is no weight."""
+    largest = np.max(log_ratios, initial=-np.inf)
+    if largest == -np.inf:
+        return 0.0
+    weights = np.exp(log_ratios - largest)
+    return float(np.sum(weights) ** 2 / np.sum(weights**2))
+
+
+def serve(khat: float, share: float, limit: float = KHAT_USABLE) -> bool:
     """Whether weights do: k̂ is usable, or they hardly differ.
 
     Parameters
@@ -49,8 +68,10 @@ def serve(khat: float, share: float) -> bool:
         Of the weights; NaN where it cannot be had.
     share
         Effective draws per draw.
+    limit
+        The k̂ that is too large.
     """
-    return khat < KHAT_USABLE or share >= ESS_SHARE_NEGLIGIBLE
+    return khat < limit or share >= ESS_SHARE_NEGLIGIBLE
 
 
 def described(khat: float, share: float, draws: int) -> str:

@@ -33,7 +33,7 @@ BASE_NAMES = ("laplace", "match", "unit")
 LOW_RANK_SD = 0.1  # u, v ~ N(0, 0.01 I), the paper's start, in whitened coordinates
 RANDOM_START = 20  # dimension up to which the random start is tried too: it never won beyond
 POWER_STEPS = 4  # towards the directions in which the covariance gains most
-STRETCH = 0.1  # nats per factor e in the size of u above which a fit has not converged
+STILL_GROWS = 0.1  # nats per factor e in the size of u above which a fit has not converged
 NARROW = 1e-2  # second start of VI-diag: σ² = 1e-4, as in the paper
 
 
@@ -97,7 +97,7 @@ class LaplaceBasedAlgorithm(FixedDrawsAlgorithm):
     def _check_scale(
         self, fitted: Fitted[Posterior], density: CountedDensity, seed: int | None
     ) -> Fitted[Posterior]:
-        """Not converged where stretching u would still gain: its gradient falls as 1/u for ever."""
+        """Not converged where a longer u would still gain: its gradient falls as 1/u for ever."""
         assert isinstance(fitted.state, Prepared)
         family = fitted.state.family
         if not isinstance(family, WhitenedGaussian) or not isinstance(family.noise, LowRank):
@@ -107,10 +107,10 @@ class LaplaceBasedAlgorithm(FixedDrawsAlgorithm):
             for x in (family.p, self._gradient(family, density, seed)[family.dimension :])
         )
         gain = -float(np.sum(u * by_u))
-        if gain < STRETCH:
+        if gain < STILL_GROWS:
             return fitted
         note = (
-            f"the ELBO still rises by {gain:.2g} nats per factor e by which q is stretched: the "
+            f"the ELBO still rises by {gain:.2g} nats per factor e by which q is made wider: the "
             "posterior is improper or far wider than the unit base; give proper priors, or rescale"
         )
         result = replace(fitted.result, converged=False, notes=(*fitted.result.notes, note))

@@ -115,9 +115,9 @@ class Training(Averaged[HierarchicalMap]):
             moved = replace(moved, squares=squares)
         if free.marginal.any():
             moved = replace(moved, marginal=self._marginal(at, r, rate))
-        return moved.moved(shift, self._stretch(at, r, rate))
+        return moved.moved(shift, self._scales(at, r, rate))
 
-    def _stretch(self, at: Point, r: Array, rate: float) -> Array:
+    def _scales(self, at: Point, r: Array, rate: float) -> Array:
         """Factors of the governors' y, (k,), 1 where a coordinate governs none.
 
         The information of a normal's scale is 2, whatever follows from it: as L alone, with the

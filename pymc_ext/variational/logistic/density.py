@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density import CountedDensity
-from pymc_ext.density.layout import pieces
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.models.context import TO_THE_FAMILY, context
 from pymc_ext.over_draws import over_draws
 from pymc_ext.pytensor_modes import once_mode
-from pymc_ext.typed_graphs import gradients, replaced
+from pymc_ext.typed_graphs import gradients
 from pymc_ext.variational.core.algorithm import Algorithm, Q
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.logistic.affine import AffineSplit, AffinityError
@@ -120,7 +119,7 @@ class LogisticDensity(PyMCDensity):
         return GaussianPrior(float(constant), slope, P)
 
     def _prior_function(self) -> Function:
-        (logp,) = self._of_theta([self.model.varlogp])
+        (logp,) = self.in_theta([self.model.varlogp])
         outputs = [logp, *gradients(logp, [self.theta])]
         return self.compile([self.theta], outputs, mode=once_mode())
 
@@ -143,14 +142,11 @@ class LogisticDensity(PyMCDensity):
 
     def _data_function(self) -> Function:
         rows, terms = pt.matrix("rows", shape=(None, self.dimension)), self.split.terms
-        logits = self._of_theta([term.logit for term in terms])
+        logits = self.in_theta([term.logit for term in terms])
         values = over_draws(logits, {self.theta: rows}, rows.shape[0], self.model.check_bounds)
         data = [x for t in terms for x in (t.observed, t.trials, t.weight)]
         mode = {} if self.noisy or self.read_often else {"mode": once_mode()}
         return self.compile([rows], [*values, *data], random_seed=self._random_seed, **mode)
-
-    def _of_theta(self, nodes: list[TensorVariable]) -> list[TensorVariable]:
-        return replaced(nodes, pieces(self.model, self.layout, self.theta))
 
 
 class LogisticAlgorithm(Algorithm[Q]):

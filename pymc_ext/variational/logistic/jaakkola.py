@@ -5,32 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable
-from scipy.special import log_expit
 
-from pymc_ext.maths.types import Array
+from pymc_ext.maths.jaakkola import jaakkola_bound
 from pymc_ext.variational.logistic.algorithm import ClosedForm
 from pymc_ext.variational.logistic.closed_form_vi import ClosedFormVI
 from pymc_ext.variational.logistic.density import LogisticDensity
 from pymc_ext.variational.logistic.newton import Softplus
 from pymc_ext.variational.plugin.types import Start
-
-
-def jaakkola_bound(theta: Array, tau: Array) -> tuple[Array, Array, Array]:
-    r"""Upper bound on E[log(1 + e^X)], X ~ N(theta, tau²), at its optimal t, with derivatives.
-
-    .. math:: -\log\sigma(t) + \tfrac12(\vartheta + t), \qquad t^2 = \vartheta^2 + \tau^2
-
-    Returns the bound, its slope in ϑ and its curvature a(t) = (σ(t) − ½)/t = 2 ∂/∂τ².
-    """
-    t = np.hypot(theta, tau)
-    small = t < 1e-4
-    safe = np.where(small, 1.0, t)
-    a = np.where(small, 0.25 - t**2 / 48, np.tanh(safe / 2) / (2 * safe))
-    return -log_expit(t) + 0.5 * (theta + t), 0.5 + a * theta, a
 
 
 @dataclass(frozen=True)

@@ -132,14 +132,13 @@ class _Problem:
 
     def elbo(self, q: Gaussian) -> float:
         """ELBO of q under the exact likelihood, all normalisers included."""
-        d, P = self.data, self.prior.precision
+        d = self.data
         if self.K == 1:
             return expand(q, d, self.prior, exact_softplus).elbo
         theta = (d.offset + d.X @ q.mean).reshape(-1, self.K)
         A = (d.X @ q.root).reshape(-1, self.K, len(q.mean))
         log_p = expected_log_softmax(theta, A @ np.swapaxes(A, 1, 2), self.options.n_draws)
-        prior = self.prior.constant + self.prior.slope @ q.mean
-        prior -= 0.5 * (q.mean @ P @ q.mean + np.sum(P * q.cov))
+        prior = self.prior.expected(q.mean, q.cov)
         entropy = q.log_det + 0.5 * len(q.mean) * (1 + LOG_2PI)
         return float((d.weight * d.y) @ log_p.ravel() + prior + entropy)
 

@@ -34,7 +34,12 @@ def exact_softplus(theta: Array, tau: Array) -> tuple[Array, Array, Array]:
     """The expected softplus itself as a `Softplus`, without compilation."""
     numbers = series(0, DEFAULT_TERMS, "cohen-villegas-zagier")
     value, slope, by_tau = expected_softplus_derivatives(theta, tau, numbers)
-    return value, slope, by_tau / np.where(tau > 0, tau, 1.0)  # τ = 0: curvature never used
+    return value, slope, curvature(by_tau, tau)
+
+
+def curvature(by_tau: Array, tau: Array) -> Array:
+    """h = 2∂E/∂τ² from ∂E/∂τ; where τ = 0 a row does not move with Σ, and h is not used."""
+    return by_tau / np.where(tau > 0, tau, 1.0)
 
 
 def by_precision(mean: Array, precision: Array) -> Gaussian:
@@ -70,12 +75,10 @@ class Data(Protocol):
 
 def expand(q: Normal, data: Data, prior: GaussianPrior, softplus: Softplus) -> Expansion:
     """One pass over the data, a block of rows at a time."""
-    p, P = len(q.mean), prior.precision
     value, gradient, precision = data.total(lambda rows: of_rows(q, rows, softplus), q)
-    elbo = value + prior.constant + prior.slope @ q.mean
-    elbo += -0.5 * (q.mean @ P @ q.mean + np.sum(P * q.cov)) + q.log_det + 0.5 * p * LOG_2PI_E
-    gradient, precision = gradient + prior.slope - P @ q.mean, precision + P
-    return Expansion(float(elbo), gradient, (precision + precision.T) / 2)
+    elbo = value + prior.expected(q.mean, q.cov) + q.log_det + 0.5 * len(q.mean) * LOG_2PI_E
+    gradient, precision = gradient + prior.score(q.mean), precision + prior.precision
+    return Expansion(elbo, gradient, (precision + precision.T) / 2)
 
 
 def of_rows(q: Normal, rows: LogisticData, softplus: Softplus) -> Terms:

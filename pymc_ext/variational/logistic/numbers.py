@@ -27,6 +27,19 @@ class GaussianPrior:
     slope: Array
     precision: Array
 
+    def log_density(self, beta: Array) -> Array:
+        """Of rows, (N, p) -> (N,)."""
+        quadratic = np.sum((beta @ self.precision) * beta, axis=-1)
+        return self.constant + beta @ self.slope - 0.5 * quadratic
+
+    def score(self, beta: Array) -> Array:
+        """b − Pβ, (..., p) -> (..., p)."""
+        return self.slope - beta @ self.precision
+
+    def expected(self, mean: Array, cov: Array) -> float:
+        """E log p of a Gaussian's β, (p,), (p, p)."""
+        return float(self.log_density(mean) - 0.5 * np.sum(self.precision * cov))
+
 
 @dataclass(frozen=True)
 class LogisticData:

@@ -136,13 +136,11 @@ class StreamedDensity(LogisticDensity):
     def _summed(self, of_block: Callable[[], tuple[Array, ...]], theta: Array) -> list[Array]:
         """Values of all rows from those of blocks, each of which has the prior too."""
         prior = self.prior()
-        pull = theta @ prior.precision
-        lp = prior.constant + theta @ prior.slope - 0.5 * np.sum(pull * theta, axis=1)
-        once = (lp, prior.slope - pull)
+        once = (prior.log_density(theta), prior.score(theta))
         total: list[Array] | None = None
         for block in self.rows.blocks():
             with self.holding(block):
-                parts = [v - o for v, o in zip(of_block(), once, strict=False)]
+                parts: list[Array] = [v - o for v, o in zip(of_block(), once, strict=False)]
             total = parts if total is None else [t + v for t, v in zip(total, parts, strict=True)]
         assert total is not None, "there is a row at least"
         return [t + o for t, o in zip(total, once, strict=False)]

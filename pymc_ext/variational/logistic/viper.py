@@ -16,7 +16,7 @@ from pymc_ext.ops.expected_softplus import expected_softplus, value_and_gradient
 from pymc_ext.variational.logistic.algorithm import ClosedForm
 from pymc_ext.variational.logistic.closed_form_vi import ClosedFormVI
 from pymc_ext.variational.logistic.density import LogisticDensity
-from pymc_ext.variational.logistic.newton import Softplus
+from pymc_ext.variational.logistic.newton import Softplus, curvature
 from pymc_ext.variational.plugin.types import Start
 
 
@@ -61,8 +61,7 @@ class Viper(ClosedForm):
 
         def softplus(theta: Array, tau: Array) -> tuple[Array, Array, Array]:
             value, slope, by_tau = f(theta, tau)
-            # a row with τ = 0 does not move with Σ: its curvature is never used
-            return value, slope, by_tau / np.where(tau > 0, tau, 1.0)
+            return value, slope, curvature(by_tau, tau)
 
         return softplus
 

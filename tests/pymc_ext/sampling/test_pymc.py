@@ -129,7 +129,7 @@ def test_a_q_without_a_pullback_lends_its_moments():
         def forward(self, z):
             return g.forward(z[:, :2])
 
-    found = coordinates_of(OnlyForward(), random_seed=1)
+    found = coordinates_of(OnlyForward())
     np.testing.assert_allclose(found.std, g.std, rtol=0.1)  # from 4,000 draws
     diagonal = DiagonalGaussian(np.zeros(2), np.ones(2))
     assert coordinates_of(diagonal) is diagonal

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pymc_ext.variational.core.weights import KHAT_USABLE
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -12,7 +14,7 @@ class Policy:
     "Tried": each value at half and twice, on eight schools centred (20,000 steps, with the weighted
     phase: k̂ .56 and .49 by the policy as it is, seeds 1 and 2) and non-centred (4000 steps,
     without: .24 and .15), k̂ of 100,000 fresh draws. What no remark speaks of changed nothing there,
-    but for ``fewest_...``, ``rounding`` and ``standard_errors``, which decide nothing there.
+    but for ``fewest_...`` and ``standard_errors``, which decide nothing there.
     ``benchmarks/papers/results/polish_policy.json`` has all runs.
 
     Parameters
@@ -36,8 +38,6 @@ class Policy:
         M = 3√N largest ratios of N = 50,000. Tried: 0.1 gives the stretching up, .34 for .15.
     fewest_ratios
         Finite ratios that have a k̂: its tail is a fifth of them (a choice).
-    rounding
-        Spread of log ratios, in nats, that float64 leaves where q is p.
     largest_loss
         Nats of ELBO below q's beyond which no proposal is widened or stretched (a choice above the
         dearest widening).
@@ -71,10 +71,9 @@ class Policy:
     good_ess: float = 0.999
     fair_khat: float = 0.4
     nearly_right: float = 0.9
-    reliable_khat: float = 0.7
+    reliable_khat: float = KHAT_USABLE
     scatter: float = 0.05
     fewest_ratios: int = 100
-    rounding: float = 1e-8
     largest_loss: float = 0.06
     largest_price: float = 1.0
     widening_costs: tuple[float, ...] = (0.015, 0.02, 0.03, 0.045)

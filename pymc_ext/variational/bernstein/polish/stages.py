@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.special import logsumexp
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.normal import standard_normal_logp
@@ -15,6 +14,7 @@ from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.polish.policy import POLICY, Policy
+from pymc_ext.variational.core.weights import are_constant, effective_draws
 
 TRAINED = "ELBO"  # objective of the first phase, whose flow is q
 
@@ -100,7 +100,7 @@ def _khat(log_ratios: Array, policy: Policy) -> float:
     """k̂ of log importance ratios, shape (N,); −inf where they are constant (q = p)."""
     if len(log_ratios) < policy.fewest_ratios:
         return np.inf
-    if np.std(log_ratios) < policy.rounding:
+    if are_constant(log_ratios):
         return -np.inf
     return float(psislw(log_ratios)[1])
 
@@ -109,11 +109,9 @@ def measure(objective: str, fit: HasLogRatios, z: Array, policy: Policy = POLICY
     """Measures q on the draws made from the normals ``z``."""
     log_ratio = fit.log_ratios(z)
     inside = np.where(np.isfinite(log_ratio), log_ratio, -np.inf)
-    with np.errstate(invalid="ignore"):  # where no draw is inside
-        weights = np.exp(inside - logsumexp(inside))
     finite = inside[np.isfinite(inside)]
-    ess = float(1 / np.sum(weights**2) / len(z))
-    return Stage(objective, float(inside.mean()), _khat(finite, policy), ess)
+    share = effective_draws(inside) / len(z)
+    return Stage(objective, float(inside.mean()), _khat(finite, policy), share)
 
 
 def keep_best(
