@@ -7,14 +7,13 @@ what a method says of simulated data is true of what made them; ``pymc_target`` 
 program; ``pareto_khat``, ``bridge_sampling``, ``kl_from_q``, ``kl_to_q`` and ``moment_errors``
 judge any draws with ``lp`` and ``lq``.
 
-`advice` is the door to ``fit``: `rungs` goes from one `attempt` to the next and keeps what is known
-in a `search`, `trust` looks for what an approximation misses, `exact` runs the chains, and `answer`
-is what is handed back; `verdict` judges draws, there and in comparisons.
+`verdict` judges draws and `trust` looks for what an approximation misses, for answers and for
+comparisons; an `attempt` is one method that was tried, with both.
 
 The rooms, each with its own description: `bridge.targets`, `bridge.stan`, `bridge.measures`,
-`bridge.methods`, `bridge.comparison`, `bridge.calibration`, `bridge.reference`, `bridge.report`,
-`bridge.zoo`, `bridge.command_line`. A public name is one line of ``__init__.pyi``; names are
-imported when they are first asked for, so that a Stan program is fitted without PyMC.
+`bridge.methods`, `bridge.advice`, `bridge.comparison`, `bridge.calibration`, `bridge.reference`,
+`bridge.report`, `bridge.zoo`, `bridge.command_line`. A public name is one line of ``__init__.pyi``;
+names are imported when they are first asked for, so that a Stan program is fitted without PyMC.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-from .advice import fit as fit
-from .answer import Advice as Advice
-from .answer import NoAnswerError as NoAnswerError
+from .advice.answer import Advice as Advice
+from .advice.answer import NoAnswerError as NoAnswerError
+from .advice.fit import fit as fit
 from .calibration.calibrate import calibrate as calibrate
 from .comparison.compare import compare as compare
 from .comparison.shards import merge as merge

@@ -24,7 +24,7 @@ from pymc_ext.sampling.prediction import in_words
 from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.core.monitor import FitStopped
 from pymc_ext.variational.core.posterior import FRESH_DRAWS
-from pymc_ext.variational.gaussian.runaway import EndlessError, RunawayError
+from pymc_ext.variational.ill_posed.runaway import EndlessError, RunawayError
 from stan_models import StanError
 
 __all__ = [

@@ -89,5 +89,5 @@ def test_type_checkers_know_the_names(tmp_path) -> None:
         [sys.executable, "-m", "mypy", str(tmp_path / "user.py")],
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
-    assert "bridge.answer.Advice" in run.stdout
+    assert "bridge.advice.answer.Advice" in run.stdout
     assert run.stdout.count("error:") == 1 and '"LaplacVI"' in run.stdout

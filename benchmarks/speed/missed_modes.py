@@ -24,7 +24,7 @@ from posteriordb_cases.zoo.marginals import Mixed, StudentT
 from posteriordb_cases.zoo.walls import Walled
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.gaussian.missed_mass import SEARCHED, MissedMass, mass_outside
+from pymc_ext.variational.missed.missed_mass import SEARCHED, MissedMass, mass_outside
 
 WIDTHS, DISTANCES = (0.1, 0.2, 0.4, 1.0), (5, 15, 30, 100, 500)
 EDGES, SLOPES = (1.0, 0.0, -1.0, -2.0, -3.0), (5.0, 40.0, 400.0, np.inf)

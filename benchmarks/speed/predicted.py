@@ -21,11 +21,11 @@ import numpy as np
 
 from benchmarks.record import Runs, kept
 from benchmarks.speed.warm_nuts import problems
+from bridge.advice.search import Search
 from bridge.comparison.problem import CaseProblem
 from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
 from bridge.methods.warm_nuts import sampler_for
-from bridge.search import Search
 from posteriordb_cases import EMBEDDED
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import UP_TO

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from joblib import delayed
 
-from bridge.advice import fit
+from bridge.advice.fit import fit
 from bridge.calibration.on_record import FILE, key_of, opened, seed_of
 from bridge.calibration.result import Calibration
 from bridge.calibration.run import ANSWER, Task, run_one

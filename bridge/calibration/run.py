@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from bridge.advice import Advice, fit
+from bridge.advice.fit import Advice, fit
 from bridge.attempt import attempted
 from bridge.calibration.study import Simulated, Study
 from bridge.comparison.records import Record

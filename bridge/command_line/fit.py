@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bridge.advice import LADDER, NoAnswerError, fit
-from bridge.answer import Advice
+from bridge.advice.answer import Advice
+from bridge.advice.fit import LADDER, NoAnswerError, fit
 from bridge.command_line.requests import by_name, prior_names
 from bridge.measures.limits import KHAT_USABLE
 from bridge.methods.images import IMAGES

@@ -20,7 +20,7 @@ from bridge.methods.method import Fit
 from bridge.trust import missed, missed_by_chains
 from bridge.verdict import REFUSED, Judgement, by_weights, of_chains
 from pymc_ext.density.protocol import value_names
-from pymc_ext.variational.gaussian.missed_mass import MissedMass
+from pymc_ext.variational.missed.missed_mass import MissedMass
 
 
 def judge(problem: CaseProblem, fit: Fit, *, repetitions: int, seed: int = 1) -> Record:

@@ -1,4 +1,7 @@
-"""Every limit a number is judged by, once: what it bounds, in which unit, and where it is from.
+"""The limits that draws are judged by: what each bounds, in which unit, and where it is from.
+
+Those of chains are in `pymc_ext.sampling.diagnostics`, of reference draws in
+`bridge.reference.admission`, of the zoo, where the truth is known, in `bridge.zoo.judge`.
 
 [V] Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smoothed importance sampling,
 JMLR 25(72), arXiv:1507.02646.

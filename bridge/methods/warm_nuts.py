@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pymc_ext.sampling.result import Sampled
     from pymc_ext.variational.core.algorithm import Algorithm
     from pymc_ext.variational.core.posterior import Posterior
-    from pymc_ext.variational.gaussian.missed_mass import MissedMass
+    from pymc_ext.variational.missed.missed_mass import MissedMass
 
 __all__ = [
     "FLOW_NUTS",

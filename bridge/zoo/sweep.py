@@ -11,7 +11,7 @@ import joblib
 import numpy as np
 import pandas as pd
 
-from bridge.advice import LADDER, Advice, fit
+from bridge.advice.fit import LADDER, Advice, fit
 from bridge.comparison.folder import ZOO_RECORDS
 from bridge.comparison.records import Record, Records
 from bridge.comparison.settings import Settings, versions

@@ -8,9 +8,12 @@ judged by, `heavy` what no draws tell, `starts` where chains begin, `symmetry` w
 leave the same (`symmetry_search` finds them). `pymc.sample` is ``px.sample``,
 for what ``pm.fit`` gave.
 
-A sampler is an object with ``chain(...)`` that returns a chain (`protocol`); `nutpie` runs on any
-density, Stan's own is handed over by ``bridge``. To add one: a file with these two classes, and a
-line in ``tests/pymc_ext/sampling/test_samplers.py``.
+`attempts` decides what follows a block, which `blocks` draws; `prediction` tells beforehand what it
+will cost, `modes` whether chains keep to modes of their own, and `tails` whether they miss an end.
+
+A sampler is an object with ``chain(...)`` that returns a chain (`protocol`); `nutpie` and
+`pymc_nuts` run on any density, Stan's own is handed over by ``bridge``. To add one: a file with
+these two classes, and a line in ``tests/pymc_ext/sampling/test_samplers.py``.
 
 >>> from pymc_ext.density import CallableDensity
 >>> from pymc_ext.sampling.nutpie import NutpieNUTS

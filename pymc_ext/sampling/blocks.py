@@ -18,8 +18,10 @@ from pymc_ext.sampling.protocol import STATISTICS, Chain, Transitions
 from pymc_ext.sampling.quantities import scalars
 
 Answer = TypeVar("Answer")
-LOOK = 0.1  # seconds between looks at what a warm-up has spent
-LAST = 10  # transitions of a warm-up whose trajectories are as long as those after it
+LOOK = 0.1  # seconds between looks at what a warm-up has spent: a choice, its cost is nothing
+# Transitions at the end of a warm-up whose trajectories are as long as those after it: a choice,
+# few enough that steps are settled there.
+LAST = 10
 Constrain = Callable[[Array], Mapping[str, NDArray]]  # θ (N, D) -> values by name, (N, *shape)
 Fold = Callable[[Array], Array]  # θ (N, D) -> images of the same density, (N, D)
 

@@ -12,9 +12,9 @@ from pymc_ext.sampling.modes import left_behind
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.symmetry import Named, Symmetry
 from pymc_ext.sampling.symmetry_search import find_symmetry
-from pymc_ext.variational.gaussian.missed_mass import SEARCHED, Basin, MissedMass
-from pymc_ext.variational.gaussian.outside import Misses, edge_of
 from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.missed.missed_mass import SEARCHED, Basin, MissedMass
+from pymc_ext.variational.missed.outside import Misses, edge_of
 
 __all__ = ["Images", "images_among"]
 

@@ -14,14 +14,14 @@ from pymc_ext.sampling.result import Sampled
 from pymc_ext.variational.core.posterior import FRESH_DRAWS, Posterior
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.gaussian.missed_mass import (
+from pymc_ext.variational.missed.missed_mass import (
     ONE_MODE,
     SEARCHED,
     Basin,
     MissedMass,
     mass_outside,
 )
-from pymc_ext.variational.gaussian.outside import edge_of
+from pymc_ext.variational.missed.outside import edge_of
 
 SELDOM = 0.1  # of the draws that a basin is worth: a bound from a rough Gaussian is no closer
 

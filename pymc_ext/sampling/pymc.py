@@ -31,8 +31,8 @@ from pymc_ext.sampling.tails import with_tails
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.posterior import Posterior, moment
 from pymc_ext.variational.core.saved.posterior import TO_ITS_MODEL, SavedPosterior
-from pymc_ext.variational.gaussian.missed_mass import MissedMass
 from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.missed.missed_mass import MissedMass
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 from pymc_ext.variational.plugin.traces import check_conversion, check_log_names
 

@@ -4,8 +4,10 @@
   ``LaplaceVI`` first; ``MixedVI`` where the mode is not the mean; ``MixtureVI`` for several modes.
 - :mod:`.hierarchical`: a map with the conditional laws of hierarchical models, links found by it.
 - :mod:`.logistic`: Gaussians for logistic and softmax models alone, in closed form.
-- :mod:`.bernstein`: flows, for posteriors that are no Gaussian; minutes.
+- :mod:`.bernstein`: flows, for what no map of these holds; seconds on top of one, minutes without.
 - :mod:`.basins`: a map for every basin of the posterior, weighted by the mass there.
+- :mod:`.missed`: a search for mass that a fit misses; :mod:`.ill_posed`: for what makes any fit
+  wrong, an improper posterior or a log density that jumps.
 - :mod:`.elbo`: the ELBO on given draws, of any family. :mod:`.core`: what all algorithms share.
 - :mod:`.plugin`: how one becomes a method of ``pm.fit``; the only room that imports
   ``pymc.variational``.

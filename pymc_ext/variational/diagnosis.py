@@ -36,8 +36,8 @@ from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.saved.posterior import TO_ITS_MODEL, SavedPosterior
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.weights import KHAT_USABLE
-from pymc_ext.variational.gaussian.missed_mass import SEARCHED, MissedMass, mass_outside
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
+from pymc_ext.variational.missed.missed_mass import SEARCHED, MissedMass, mass_outside
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 
 __all__ = ["Check", "Diagnosis", "diagnose"]

@@ -14,7 +14,7 @@ import pytest
 
 import pymc_ext as px
 from bridge.__main__ import main
-from bridge.advice import LADDER, Advice, Attempt
+from bridge.advice.fit import LADDER, Advice, Attempt
 from bridge.measures.limits import KHAT_USABLE
 from bridge.methods.named_draws import NamedDraws
 from tests.bridge.conftest import GAUSSIAN

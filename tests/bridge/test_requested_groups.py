@@ -90,7 +90,9 @@ def test_a_family_has_them() -> None:
 
 @pytest.mark.filterwarnings("ignore:Numba will use object mode")  # PyMC 6, of the CustomDist
 def test_a_prior_without_draws_is_refused_before_any_fit(monkeypatch: Any) -> None:
-    monkeypatch.setattr("bridge.search.Search.attempt", lambda *_: pytest.fail("it was fitted"))
+    monkeypatch.setattr(
+        "bridge.advice.search.Search.attempt", lambda *_: pytest.fail("it was fitted")
+    )
     with pm.Model() as flat:
         pm.Normal("y", pm.Flat("level"), 1, observed=Y)
     with pytest.raises(ValueError, match=r"\['level'\] are pm.Flat .*leave out prior=True"):

@@ -13,12 +13,12 @@ import pytest
 
 import bridge
 from benchmarks.speed.dear import change_point
-from bridge import exact
-from bridge.exact import exact_answer
+from bridge.advice import exact
+from bridge.advice.exact import exact_answer
+from bridge.advice.search import Search
 from bridge.methods.problems import DensityProblem, ModelProblem, as_problem
 from bridge.methods.table import METHODS
 from bridge.methods.warm_nuts import WarmNUTS, sampled
-from bridge.search import Search
 from bridge.trust import forgotten, of_several_modes
 from posteriordb_cases.zoo import ZOO, truth_of
 from pymc_ext.density import CallableDensity, CountedDensity, DensityError
@@ -29,8 +29,8 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import BudgetSpentError
 from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
-from pymc_ext.variational.gaussian.missed_mass import Basin, MissedMass, mass_outside
 from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.missed.missed_mass import Basin, MissedMass, mass_outside
 from stan_models import StanProgram
 from tests.needed import needs
 from tests.tolerances import monte_carlo
@@ -149,7 +149,7 @@ def refused(monkeypatch):
 def test_an_interrupt_is_the_end(refused, monkeypatch) -> None:
     model, changes = refused
     changes["stop_reason"] = attempts.INTERRUPTED
-    monkeypatch.setattr("bridge.rungs.in_a_flow", lambda *a, **o: pytest.fail("it goes on"))
+    monkeypatch.setattr("bridge.advice.rungs.in_a_flow", lambda *a, **o: pytest.fail("it goes on"))
     advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
     assert advice.attempts[-1].method == advice.method == "warm-nuts" and not advice.trusted
 
@@ -229,7 +229,9 @@ class Interrupted:
 
 
 def test_an_interrupt_before_chains_hands_back_the_best_so_far(monkeypatch) -> None:
-    monkeypatch.setattr("bridge.rungs.exact_answer", lambda *a, **o: pytest.fail("it goes on"))
+    monkeypatch.setattr(
+        "bridge.advice.rungs.exact_answer", lambda *a, **o: pytest.fail("it goes on")
+    )
     with pytest.raises(KeyboardInterrupt, match="before there was any approximation"):
         bridge.fit(Interrupted(at=3).density, random_seed=1)
     before = signal.getsignal(signal.SIGINT)
@@ -273,7 +275,7 @@ def test_an_interrupt_without_words_gets_them(run, monkeypatch) -> None:
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bridge.advice, "as_problem", interrupted)
+    monkeypatch.setattr(bridge.advice.fit, "as_problem", interrupted)
     monkeypatch.setattr(WarmNUTS, "_approximate", interrupted)
     density = Interrupted(at=-1).density
     with pytest.raises(KeyboardInterrupt, match=r"interrupted before .*: nothing is kept"):
@@ -310,7 +312,7 @@ def test_an_interrupt_before_the_first_draw_of_chains_leaves_the_approximation(m
     def interrupted(*args, **options):
         raise KeyboardInterrupt("interrupted before the chains had drawn anything")
 
-    monkeypatch.setattr("bridge.rungs.exact_answer", interrupted)
+    monkeypatch.setattr("bridge.advice.rungs.exact_answer", interrupted)
     advice = bridge.fit(Interrupted(at=-1).density, random_seed=1)
     assert not advice.trusted and advice.method == "hierarchical"
     assert advice.doubts[0].startswith("interrupted")
@@ -324,14 +326,14 @@ def test_an_interrupted_flow_leaves_the_chains_before_it(refused, monkeypatch) -
             raise SystemError("a call returned a result with an exception set") from error
 
     model, _ = refused
-    monkeypatch.setattr("bridge.rungs.in_a_flow", interrupted)
+    monkeypatch.setattr("bridge.advice.rungs.in_a_flow", interrupted)
     advice = bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
     assert advice.method == "warm-nuts" and advice.attempts[-1].verdict == "interrupted"
 
     def broken(*args, **options):
         raise SystemError("something else")
 
-    monkeypatch.setattr("bridge.rungs.in_a_flow", broken)
+    monkeypatch.setattr("bridge.advice.rungs.in_a_flow", broken)
     with pytest.raises(SystemError, match="something else"):
         bridge.fit(model, methods="batch-match", random_seed=1, ess=100)
 
@@ -355,7 +357,7 @@ def test_an_interrupt_while_the_flow_is_fitted_is_the_end(monkeypatch) -> None:
 
 def test_without_nutpie_the_models_own_sampler_is_held_to_the_search(monkeypatch) -> None:
     monkeypatch.setattr(Search, "looks_elsewhere", lambda self: False)
-    monkeypatch.setattr("bridge.exact.find_spec", lambda name: None)
+    monkeypatch.setattr("bridge.advice.exact.find_spec", lambda name: None)
     advice = bridge.fit(two_modes(), methods="laplace", random_seed=1, draws=400, progressbar=False)
     assert advice.method == "nuts" and not advice.trusted
     assert "nutpie, which samples" in advice.attempts[-1].verdict
@@ -506,7 +508,7 @@ def test_a_wrong_score_is_told_by_differences(factor) -> None:
 
 @pytest.mark.stan
 def test_without_nutpie_stans_sampler_runs_where_it_does_not_know_the_map(monkeypatch) -> None:
-    for room in ("exact", "methods.warm_nuts"):
+    for room in ("advice.exact", "methods.warm_nuts"):
         monkeypatch.setattr(f"bridge.{room}.find_spec", lambda name: None)
     program = StanProgram("parameters { vector[2] x; } model { x ~ std_normal(); }")
     last = exact_answer(

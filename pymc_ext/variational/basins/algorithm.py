@@ -19,13 +19,13 @@ from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
-from pymc_ext.variational.gaussian.missed_mass import Basin, MissedMass, missed_mass
-from pymc_ext.variational.gaussian.outside import Misses, edge_of, is_outside
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical, MapOrGaussian
 from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.result import HierarchicalResult
+from pymc_ext.variational.missed.missed_mass import Basin, MissedMass, missed_mass
+from pymc_ext.variational.missed.outside import Misses, edge_of, is_outside
 
 MOST = 24  # components: the labellings of four groups
 # Fits in a row that end in basins known before, after which the other paths of a search are left:

@@ -1,6 +1,7 @@
 """Bernstein flows: every component of θ an increasing polynomial whose shape those before it set.
 
-For posteriors that are no Gaussian (funnels, skewness, bounds), where minutes may be spent.
+For what the hierarchical map, on which they are trained, does not hold (bends, dependence that is
+not linear), and where a normalised density is wanted: seconds there, minutes from the identity.
 
 - :mod:`.vi` is the method of ``pm.fit``, :mod:`.algorithm` its algorithm for any density.
 - :mod:`.shape` holds a flow's options; :mod:`.latents`, :mod:`.input_maps` and :mod:`.tails` hold

@@ -21,8 +21,8 @@ from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.gaussian.runaway import RunawayError
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
+from pymc_ext.variational.ill_posed.runaway import RunawayError
 
 FITTED = {  # what fits the base named, imported when one is wanted: a flow's files are enough
     "laplace": ("gaussian.laplace", "Laplace"),

@@ -40,16 +40,16 @@ from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.threads import one_thread
 from pymc_ext.variational.gaussian.batch_match_low_rank import find_low_rank, resolved_rank
-from pymc_ext.variational.gaussian.endless import refuse_endless
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_gradient import LowRankGradient
 from pymc_ext.variational.gaussian.natural_gradient import Batch, NaturalGradient
 from pymc_ext.variational.gaussian.numbers import antithetic, cholesky
 from pymc_ext.variational.gaussian.path import Path, all_paths, best_of
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.gaussian.score_matching import match_step
 from pymc_ext.variational.gaussian.trust_region_matching import TrustRegionMatching
+from pymc_ext.variational.ill_posed.endless import refuse_endless
+from pymc_ext.variational.ill_posed.runaway import refuse_runaway
 
 PATHS = 4  # from the start and three dispersed points: two basins of hmm_drive_0 were found by 4
 FIRST_BLOCK = 10  # steps of the ELBO's part that are averaged first

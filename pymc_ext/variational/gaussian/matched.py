@@ -24,7 +24,7 @@ from pymc_ext.variational.core.monitor import UNFINISHED, Monitor, nothing_yet
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.gaussian.runaway import RunawayError
+from pymc_ext.variational.ill_posed.runaway import RunawayError
 
 SAME = 1.0  # −log ρ up to which two Gaussians are of one basin
 MISSES = 4  # fits in a row that end in basins known before, after which other starts are left

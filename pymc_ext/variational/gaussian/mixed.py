@@ -24,8 +24,8 @@ from pymc_ext.variational.gaussian.laplace import Laplace, find_laplace
 from pymc_ext.variational.gaussian.matched import Matched
 from pymc_ext.variational.gaussian.modes import LaplaceFit
 from pymc_ext.variational.gaussian.noise import LowRank, Noise, NoNoise, Scales
-from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.gaussian.whitened import WhitenedDiagonal, WhitenedGaussian
+from pymc_ext.variational.ill_posed.runaway import refuse_runaway
 
 logger = logging.getLogger(__name__)
 Base = str | Laplace | LaplaceFit  # the last: made before

@@ -17,7 +17,7 @@ import numpy as np
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.course import LEAST_GAIN, Course
-from pymc_ext.variational.gaussian.runaway import RESCALE, RunawayError
+from pymc_ext.variational.ill_posed.runaway import RESCALE, RunawayError
 
 
 class MatchedNormal(Protocol):

@@ -44,12 +44,10 @@ from pymc_ext.variational.gaussian.batch_match import (
     steps_from,
 )
 from pymc_ext.variational.gaussian.batch_match_low_rank import DENSE, first_low_rank, resolved_rank
-from pymc_ext.variational.gaussian.endless import refuse_endless
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_gradient import LowRankGradient
 from pymc_ext.variational.gaussian.natural_gradient import NaturalGradient, step_draws
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.gaussian.runaway import refuse_runaway
 from pymc_ext.variational.hierarchical.arrow import arrow_found
 from pymc_ext.variational.hierarchical.free import Free
 from pymc_ext.variational.hierarchical.growth import FIRST_BLOCK, ROUNDS, Growth
@@ -62,6 +60,8 @@ from pymc_ext.variational.hierarchical.result import HierarchicalResult
 from pymc_ext.variational.hierarchical.slices import lacking
 from pymc_ext.variational.hierarchical.structure import find_structure
 from pymc_ext.variational.hierarchical.training import Training
+from pymc_ext.variational.ill_posed.endless import refuse_endless
+from pymc_ext.variational.ill_posed.runaway import refuse_runaway
 
 MapOrGaussian = Gaussian | LowRankGaussian | HierarchicalMap
 NO_ARROW = "no few coordinates leave the others independent: the Gaussian alone was fitted"

@@ -20,10 +20,10 @@ from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER
-from pymc_ext.variational.gaussian.endless import RAISED
 from pymc_ext.variational.hierarchical.maxima import Maximum
 from pymc_ext.variational.hierarchical.others import Coordinates, Others
 from pymc_ext.variational.hierarchical.pattern import Pattern
+from pymc_ext.variational.ill_posed.endless import RAISED
 
 # Draws by which a law is looked at, and median nats by which their log ratios may differ from the
 # median: of more, weights would leave one draw in a thousand.

@@ -13,9 +13,9 @@ from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.trust_region import curvature_scale
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.curvature import covariance_root, modified_root
-from pymc_ext.variational.gaussian.endless import RAISED
 from pymc_ext.variational.hierarchical.columns import hessian_from, not_zero, steps_of, told
 from pymc_ext.variational.hierarchical.others import Coordinates, Others
+from pymc_ext.variational.ill_posed.endless import RAISED
 
 GROWTH = 1.25  # of steps, from place to place
 MOST_PLACES = 20  # on one side: a tail of two hundred sds

@@ -25,7 +25,6 @@ from pymc_ext.variational.core.posterior import Posterior, fresh_draws
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.weights import KHAT_GOOD, KHAT_USABLE
-from pymc_ext.variational.gaussian.endless import RAISED
 from pymc_ext.variational.hierarchical.lattice import lattice_laplace
 from pymc_ext.variational.hierarchical.law import LawAlong
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
@@ -44,6 +43,7 @@ from pymc_ext.variational.hierarchical.scan import (
     scans_along,
 )
 from pymc_ext.variational.hierarchical.slices import governors_of
+from pymc_ext.variational.ill_posed.endless import RAISED
 
 MOST_DIMENSIONS = 300  # a maximum's Hessian is dense, and which of its entries are zero is looked
 # for by 4 D scores; beyond, maps are sparse too

@@ -10,8 +10,9 @@ deterministic function; the affine part is read from the model's graph (:mod:`.a
 
 Each is an algorithm on a :class:`~.density.LogisticDensity`, which is read from the graph, with its
 plug-in for ``pm.fit``. To add a bound, write a subclass of :class:`~.algorithm.ClosedForm` with the
-bound as a graph and in numbers, and a :class:`~.density.LogisticVI` with its options; export it in
-``pymc_ext/__init__.pyi``, with a line in ``tests/contracts.py``.
+bound as a graph and in numbers, and a :class:`~.closed_form_vi.ClosedFormVI` with its options;
+export it in ``pymc_ext/__init__.pyi``, with a line in ``tests/contracts.py``. Rows of a file
+(:mod:`pymc_ext.rows`) are read block by block in :mod:`.streamed`.
 
 >>> with model:
 ...     approx = pm.fit(method=px.ViperVI(), progressbar=False)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bridge.answer import Advice
+from bridge.advice.answer import Advice
 from bridge.attempt import Attempt
 from bridge.calibration import run
 from bridge.calibration.run import LOG_LIK, LP, MOST

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from bridge.__main__ import main
-from bridge.advice import fit
+from bridge.advice.fit import fit
 from bridge.zoo.judge import judged
 from bridge.zoo.rates import HEADINGS, rates, rows
 from bridge.zoo.sweep import sweep_zoo

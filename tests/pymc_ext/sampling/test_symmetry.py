@@ -17,8 +17,8 @@ from pymc_ext.sampling.images import images_among
 from pymc_ext.sampling.modes import left_behind, modes_outside
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.symmetry_search import find_symmetry
-from pymc_ext.variational.gaussian.missed_mass import Basin, MissedMass
 from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.missed.missed_mass import Basin, MissedMass
 
 EXACT = 1e-9
 CENTRES = np.array([-6.0, 0.0, 7.0])

@@ -13,8 +13,8 @@ from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.basins.algorithm import Basins, Explored
 from pymc_ext.variational.basins.weights import DRAWS, weighted_mixture
 from pymc_ext.variational.core.mixture import PosteriorMixture
-from pymc_ext.variational.gaussian.missed_mass import Basin, MissedMass
 from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.missed.missed_mass import Basin, MissedMass
 from tests.tolerances import monte_carlo
 
 

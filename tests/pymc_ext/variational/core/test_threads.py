@@ -7,9 +7,9 @@ from threadpoolctl import ThreadpoolController
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.sampling.nutpie import NutpieNUTS
 from pymc_ext.sampling.run import sample
-from pymc_ext.variational.gaussian.missed_mass import mass_outside
 from pymc_ext.variational.gaussian.path import PathSettings, trajectory
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
+from pymc_ext.variational.missed.missed_mass import mass_outside
 
 
 @pytest.fixture

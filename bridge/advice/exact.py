@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
+from bridge.advice.own_sampler import own_draws
 from bridge.attempt import Attempt, failure
 from bridge.methods.named_draws import NamedDraws, of_chains
 from bridge.methods.problems import DensityProblem, GivenProblem, StanProblem
 from bridge.methods.warm_nuts import FLOW_STEPS, expected_failures, sampled
-from bridge.own_sampler import own_draws
 from bridge.stan.sampler import StanNUTS, takes
 from bridge.targets.draws import InferenceData
 from bridge.trust import not_visited
@@ -26,8 +26,8 @@ from pymc_ext.sampling.run import BudgetSpentError
 from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.checks import MISSED, Check
 from pymc_ext.variational.core.monitor import Monitor
-from pymc_ext.variational.gaussian.missed_mass import MissedMass
-from pymc_ext.variational.gaussian.runaway import RunawayError
+from pymc_ext.variational.ill_posed.runaway import RunawayError
+from pymc_ext.variational.missed.missed_mass import MissedMass
 from stan_models import StanDensity
 
 __all__ = ["BENT", "COLD", "WARM", "Exact", "exact_answer", "in_a_flow"]

@@ -10,11 +10,11 @@ import pytest
 
 import bridge
 import pymc_ext as px
-from bridge.kept_law import KeptLaw
+from bridge.advice.kept_law import KeptLaw
+from bridge.advice.own_draws import OwnError, own_error
 from bridge.methods.method import Fit, WeightedDraws
 from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
-from bridge.own_draws import OwnError, own_error
 from posteriordb_cases import load_case
 from pymc_ext.variational.core.linear_image import LinearImage
 from pymc_ext.variational.core.result import FreshDraws
@@ -221,7 +221,7 @@ def test_a_flow_is_tried_where_weights_are_trusted_and_no_law_is_the_posterior(m
         short = replace(METHODS["bernstein"], run=replace(METHODS["bernstein"].run, n=250))
         monkeypatch.setitem(METHODS, "bernstein", short)
         monkeypatch.setattr(
-            "bridge.kept_law._judged",
+            "bridge.advice.kept_law._judged",
             lambda fit, law, weights: KeptLaw(law, fresh(fit), OwnError(9.0, "mu", 9.0, "mu")),
         )
         advice = bridge.fit(want="density", random_seed=1)

@@ -8,8 +8,8 @@ from scipy.special import expit
 
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity
-from pymc_ext.variational.gaussian import jumps
-from pymc_ext.variational.gaussian.jumps import LEAST, jump_among
+from pymc_ext.variational.ill_posed import jumps
+from pymc_ext.variational.ill_posed.jumps import LEAST, jump_among
 from tests.tolerances import monte_carlo
 
 NAMES = ["place", "level", "width"]

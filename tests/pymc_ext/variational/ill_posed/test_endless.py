@@ -7,10 +7,10 @@ from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
-from pymc_ext.variational.gaussian.endless import TUBE, refuse_endless
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
-from pymc_ext.variational.gaussian.runaway import EndlessError
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+from pymc_ext.variational.ill_posed.endless import TUBE, refuse_endless
+from pymc_ext.variational.ill_posed.runaway import EndlessError
 
 
 def normal(scale):

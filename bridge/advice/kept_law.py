@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bridge.advice.own_draws import OwnError, own_error
 from bridge.methods.method import Fit
-from bridge.own_draws import OwnError, own_error
 from pymc_ext.density.protocol import value_names
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.attributes import notes_of_draws

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from bridge.advice.kept_law import kept_law
 from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted, require_defined
-from bridge.kept_law import kept_law
 from bridge.measures.khat import KHat, pareto_khat
 from bridge.measures.limits import KHAT_WITHOUT_MEAN
 from bridge.methods.families import FittedBy
@@ -26,9 +26,9 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import UP_TO, in_words, nuts_gradients, weighted_kurtosis
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.core.checks import MISSED, Check
-from pymc_ext.variational.gaussian.jumps import Jump, jump_among
-from pymc_ext.variational.gaussian.missed_mass import MissedMass
-from pymc_ext.variational.gaussian.outside import is_inside
+from pymc_ext.variational.ill_posed.jumps import Jump, jump_among
+from pymc_ext.variational.missed.missed_mass import MissedMass
+from pymc_ext.variational.missed.outside import is_inside
 
 if TYPE_CHECKING:
     from pymc_ext.variational.core.mixture import Component
@@ -41,7 +41,7 @@ UNSEARCHED = "interrupted while mass outside it was looked for"
 NONE = "no mass that matters found outside"
 MASS_IS_MISSED = "mass is missed"  # as :attr:`.MissedMass.sentence` has it
 BASINS = "basins"  # what is tried where a mode is missed
-MOST_TRIES = 3  # of basins, each with what the one before missed
+MOST_TRIES = 3  # of basins, each with what the one before missed (a choice)
 # Of predicted gradients, that chains may take on a posterior that looks improper: most take fewer
 # where the posterior is proper, and no number of draws settles an improper one.
 PATIENCE = 4

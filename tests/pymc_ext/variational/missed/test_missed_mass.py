@@ -12,7 +12,10 @@ from posteriordb_cases.zoo.funnels import Funnel
 from posteriordb_cases.zoo.walls import Walled
 from pymc_ext.density import CallableDensity, CountedDensity
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
-from pymc_ext.variational.gaussian.missed_mass import (
+from pymc_ext.variational.gaussian.path import PathSettings, follow_path
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+from pymc_ext.variational.missed.missed_mass import (
     BATCHES,
     Basin,
     MissedMass,
@@ -22,11 +25,8 @@ from pymc_ext.variational.gaussian.missed_mass import (
     mass_outside,
     missed_mass,
 )
-from pymc_ext.variational.gaussian.outside import Misses
-from pymc_ext.variational.gaussian.path import PathSettings, follow_path
-from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.gaussian.starts import ALONG, PARTS, PARTS_ALONG, SCREENED
-from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+from pymc_ext.variational.missed.outside import Misses
+from pymc_ext.variational.missed.starts import ALONG, PARTS, PARTS_ALONG, SCREENED
 
 
 def mixture(D, apart, weight, sd=1.0, direction=None):

@@ -19,7 +19,8 @@ from pytensor.graph.utils import MethodNotDefined
 import bridge
 import pymc_ext as px
 from bridge.__main__ import main
-from bridge.advice import LADDER, NoAnswerError
+from bridge.advice.fit import LADDER, NoAnswerError
+from bridge.advice.search import Search
 from bridge.attempt import FIRST_BLOCK
 from bridge.errors import BridgeError, UnknownMethodError
 from bridge.methods.families import FittedBy
@@ -27,7 +28,6 @@ from bridge.methods.method import Fit, Method
 from bridge.methods.named_draws import resampled, systematic
 from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
-from bridge.search import Search
 from posteriordb_cases import load_case
 from posteriordb_cases.zoo.table import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity
@@ -37,7 +37,7 @@ from pymc_ext.variational.core.monitor import FitStopped
 from pymc_ext.variational.core.posterior import FRESH_DRAWS
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.gaussian.runaway import RunawayError
+from pymc_ext.variational.ill_posed.runaway import RunawayError
 from stan_models import StanCompileError, StanProgram, StanRunError, nuts
 from tests.needed import needs
 from tests.tolerances import monte_carlo

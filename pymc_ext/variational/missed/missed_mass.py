@@ -1,8 +1,8 @@
 r"""A search for mass that q misses: cheap paths from dispersed starts, before a fit is trusted.
 
-k̂ of q's own draws cannot see a mode that q does not reach. Each path of :mod:`.path` ends in a
-basin; where its best Gaussian r lies outside q, by draws of r and log q there, the ELBO of r is a
-lower bound of the basin's log mass, so that
+k̂ of q's own draws cannot see a mode that q does not reach. Each path of :mod:`~..gaussian.path`
+ends in a basin; where its best Gaussian r lies outside q, by draws of r and log q there, the ELBO
+of r is a lower bound of the basin's log mass, so that
 
 .. math:: E_r[\log\tilde p - \log r] - \log Z_q \le \log \frac{\text{mass of the basin}}{\text{mass
     that } q \text{ covers}}
@@ -11,9 +11,9 @@ up to Monte Carlo error, with log Z_q from q's importance weights. Where r is be
 part that bound is far too low, and the mean of p̃/r over draws of r outside q, less three of its
 standard errors, may be a better one: of a single heavy draw nothing is left. The Gaussian of a path
 may be many nats below its basin, some for each coordinate: where neither bound settles whether the
-basin matters it is fitted on, by :mod:`.trust_region_matching`, and counts if it stays outside q.
-A basin inside q counts as well where q is far below p there, as of a spike on top of a wide mode:
-chains of one step size pass it.
+basin matters it is fitted on, by :mod:`~..gaussian.trust_region_matching`, and counts if it stays
+outside q. A basin inside q counts as well where q is far below p there, as of a spike on top of a
+wide mode: chains of one step size pass it.
 
 All starts first climb together in q's coordinates, where q's own mode is a few steps away however
 bent it is in θ. Of those that do not come to rest in q each descends in coordinates where q is
@@ -44,11 +44,19 @@ from pymc_ext.variational.core.course import DRAWS_WANTED, Course
 from pymc_ext.variational.core.monitor import FitStopped, Monitor
 from pymc_ext.variational.core.threads import one_thread
 from pymc_ext.variational.gaussian.batch_match_low_rank import resolved_rank
-from pymc_ext.variational.gaussian.descents import at_home, into_basin, scales_of
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.low_rank_match import matched_low_rank, patched
 from pymc_ext.variational.gaussian.numbers import cholesky
-from pymc_ext.variational.gaussian.outside import (
+from pymc_ext.variational.gaussian.path import Path, PathSettings, follow_path
+from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
+from pymc_ext.variational.gaussian.score_matching import match_step
+from pymc_ext.variational.gaussian.trust_region_matching import (
+    WINDOW,
+    Estimate,
+    TrustRegionMatching,
+)
+from pymc_ext.variational.missed.descents import at_home, into_basin, scales_of
+from pymc_ext.variational.missed.outside import (
     OUTSIDE_NATS,
     Misses,
     beyond,
@@ -56,15 +64,7 @@ from pymc_ext.variational.gaussian.outside import (
     is_inside,
     squared_distance,
 )
-from pymc_ext.variational.gaussian.path import Path, PathSettings, follow_path
-from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
-from pymc_ext.variational.gaussian.score_matching import match_step
-from pymc_ext.variational.gaussian.starts import starts_of
-from pymc_ext.variational.gaussian.trust_region_matching import (
-    WINDOW,
-    Estimate,
-    TrustRegionMatching,
-)
+from pymc_ext.variational.missed.starts import starts_of
 
 SETTINGS = PathSettings(iterations=60, draws=20)  # a choice; of climbs not at rest by themselves
 DRAWS = 100  # of a basin's Gaussian: they know its ELBO to a tenth of the log ratios' sd

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Literal, Never
 
 import numpy as np
 
-from bridge.answer import Advice, NoAnswerError
+from bridge.advice.answer import Advice, NoAnswerError
+from bridge.advice.keywords import INSTEAD
+from bridge.advice.rungs import NOTHING_YET, answered
+from bridge.advice.search import Search
 from bridge.attempt import EXPECTED_FAILURES, Attempt
-from bridge.keywords import INSTEAD
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.families import EARLY
 from bridge.methods.method import Method
@@ -21,8 +23,6 @@ from bridge.methods.options import options_text
 from bridge.methods.problems import GivenProblem, ModelProblem, as_problem
 from bridge.methods.requested_groups import Requested, requests_of
 from bridge.methods.table import METHODS, find_approximations
-from bridge.rungs import NOTHING_YET, answered
-from bridge.search import Search
 from bridge.verdict import REPETITIONS
 from pymc_ext.interrupts import interrupt_says
 from pymc_ext.keywords import refuse_keywords

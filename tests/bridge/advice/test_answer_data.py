@@ -16,7 +16,7 @@ import xarray as xr
 
 import bridge
 import pymc_ext as px
-from bridge.answer import Advice
+from bridge.advice.answer import Advice
 from bridge.attempt import Attempt
 from bridge.methods.named_draws import NamedDraws
 from bridge.targets.draws import group_names
@@ -216,7 +216,7 @@ def test_what_is_said_of_a_program_has_its_own_indices() -> None:
     assert chains.fit is None and "s[2]" in chains.unknown
 
 
-REPLICATED = Path(__file__).parents[1] / "stan_models/programs/replicated.stan"
+REPLICATED = Path(__file__).parents[2] / "stan_models/programs/replicated.stan"
 DATA = {"N": ROWS, "y": Y}
 
 

@@ -7,7 +7,7 @@ import pymc as pm
 from scipy import stats
 
 import bridge
-from bridge.answer import Advice
+from bridge.advice.answer import Advice
 from bridge.methods.method import WeightedDraws
 from bridge.verdict import by_weights
 from pymc_ext.sampling.diagnostics import RHAT_AGREES

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pymc_ext.density import CallableDensity, CountedDensity
-from pymc_ext.variational.gaussian.starts import NUMBERS, starts_of
+from pymc_ext.variational.missed.starts import NUMBERS, starts_of
 
 MOST = 2 * 8 + 4 + 8 + 5  # pairs, near the origin, of many in random directions, along coordinates
 

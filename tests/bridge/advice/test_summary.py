@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import bridge
-from bridge.summary import QUANTILES, of_chains, of_weights
+from bridge.advice.summary import QUANTILES, of_chains, of_weights
 from pymc_ext.sampling.heavy import Heavy
 from tests.tolerances import monte_carlo
 
@@ -109,7 +109,7 @@ def test_names_that_are_none_and_moments_that_are_not_known(advice):
     with pytest.raises(ValueError, match="no variable that was asked for has numbers"):
         advice.summary([])
     heavy = (Heavy("scale[a]", 0.2, 1.1), Heavy("scale[b]", 0.2, 1.5))
-    frame = bridge.summary.summary_of(advice.unresampled, heavy)
+    frame = bridge.advice.summary.summary_of(advice.unresampled, heavy)
     untold = frame.loc[["scale[a]", "scale[b]"], ["mean", "mcse_mean", "sd", "mcse_sd"]].isna()
     assert untold.values.tolist() == [[False, False, True, True], [True] * 4]
     assert frame.notna().loc[:, ["q5", "mcse_q95"]].values.all()

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import bridge
-from bridge.own_sampler import OwnDraws, own_draws
+from bridge.advice.own_sampler import OwnDraws, own_draws
 from stan_models import StanDensity
 from stan_models.inference_data import make_inference_data
 

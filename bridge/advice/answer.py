@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bridge.answer_html import as_html
+from bridge.advice.answer_html import as_html
+from bridge.advice.kept_law import kept_law
 from bridge.attempt import Attempt
 from bridge.errors import BridgeError
-from bridge.kept_law import kept_law
 from bridge.methods.method import Fit
 from bridge.methods.named_draws import NamedDraws
 from bridge.targets.draws import InferenceData
@@ -190,7 +190,7 @@ class Advice:
         ValueError
             A name that is no variable of the posterior.
         """
-        from bridge.summary import summary_of
+        from bridge.advice.summary import summary_of
 
         names = [var_names] if isinstance(var_names, str) else var_names
         frame = summary_of(self.unresampled or self.idata, self.heavy, names)

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from bridge.answer import Advice, NoAnswerError
+from bridge.advice.answer import Advice, NoAnswerError
+from bridge.advice.exact import BENT, COLD, WARM, Exact, exact_answer, in_a_flow
+from bridge.advice.search import Search
 from bridge.attempt import EXPECTED_FAILURES, Attempt
-from bridge.exact import BENT, COLD, WARM, Exact, exact_answer, in_a_flow
 from bridge.methods.families import EARLY
 from bridge.methods.method import Method
 from bridge.methods.named_draws import resampled, weighted
 from bridge.methods.table import METHODS
-from bridge.search import Search
 from pymc_ext.density.protocol import labels_of
 from pymc_ext.interrupts import Interrupts, is_interrupt
 from pymc_ext.sampling.heavy import unknown_moments

@@ -13,7 +13,7 @@ of an improper posterior have no mean, but draws of q may never come where they 
 the largest weights too, and to where a climb of log p̃ runs: with data that a line separates and
 flat priors these lie in the cone of all lines that do. Of more than 256 coordinates only those of a
 poor q are looked at in which draws of large weights are far out. A ridge of a combination such as
-a + b is too narrow for rays: there q widens without end (:mod:`.trust_region_matching`).
+a + b is too narrow for rays: there q widens without end (:mod:`~..gaussian.trust_region_matching`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pymc_ext.variational.core.defensive import MOST_LOOKED_AT, DrawnAgain
 from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER, Posterior
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.weights import KHAT_GOOD
-from pymc_ext.variational.gaussian.runaway import EndlessError
+from pymc_ext.variational.ill_posed.runaway import EndlessError
 
 TUBE = 4  # draws of q from which a ray must not fall
 MIDDLE = 0.16, 0.5, 0.84  # quantiles: a normal's are an sd apart

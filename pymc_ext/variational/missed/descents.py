@@ -11,9 +11,9 @@ from pymc_ext.density import CountedDensity, DensityInCoordinates
 from pymc_ext.density.coordinates import InvertibleMap
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.batch_match_low_rank import DENSE
-from pymc_ext.variational.gaussian.outside import OUTSIDE_NATS, Misses
 from pymc_ext.variational.gaussian.path import PathSettings, trajectory
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
+from pymc_ext.variational.missed.outside import OUTSIDE_NATS, Misses
 
 # In q's scales, where a path is in q's own mode after a few iterations if it ends there; one that
 # is elsewhere by then is followed on.

@@ -21,7 +21,7 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.density.protocol import value_names
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.checks import JUMPS, Check
-from pymc_ext.variational.gaussian.endless import RAISED
+from pymc_ext.variational.ill_posed.endless import RAISED
 
 LINES, PIECES = 24, 8  # 408 scores to begin with, as many as a search for missed modes
 # Halvings, until a piece is 10⁻⁸ of a line: rounding of log p̃ in the thousands is 10⁻¹², and a
