@@ -14,6 +14,7 @@ from typing import TypedDict
 
 import numpy as np
 import xarray as xr
+from scipy.stats import binom
 
 from bridge.errors import BridgeError
 from posteriordb_cases.draws import flatten
@@ -27,14 +28,18 @@ R_HAT_BOUND = 1.01  # the largest R-hat of a variable, by posteriordb's definiti
 E_FMI_BOUND = 0.2  # the smallest E-FMI of a chain, by posteriordb's definition
 LAG1_BOUND = 0.05  # the largest mean lag-1 autocorrelation of a variable, by the same
 
+# Standard deviations, √(7 n) each, of the estimated ESS of n independent draws, within which a
+# value is expected, and the share of independent series outside: .3 to 1 % of 1,500 normal series
+# of 10,000 draws in 10 and in 4 chains, bulk and tail. Of hundreds of values some always lie there:
+# as many may as do by chance with a probability of 0.95, posteriordb's, none twice as far out.
+ESS_MARGIN, OUTSIDE, PROBABILITY, FARTHEST = 4.0, 1 / 150, 0.95, 2.0
+
 _LONGER = "raise thin, or warmup"
 _CALMER = "raise adapt_delta towards 1, or sample another parametrisation of the same posterior"
-# Independent draws leave the ESS bounds once in 150 values (measured: 400 normal series), so with
-# 40 values one in four perfect runs is refused.
 _ADVICE = {
     "ndraws_is_10k": f"keep {KEPT_DRAWS} draws",
     "nchains_is_gte_4": "choose chains >= 4",
-    "ess_within_bounds": f"{_LONGER}; if a single value is just outside, take another random_seed",
+    "ess_within_bounds": _LONGER,
     "r_hat_below_1_01": _LONGER,
     "efmi_above_0_2": "reparametrise the program: its energy distribution has heavy tails",
     "abs_mean_lag1_ac_below_0_05": _LONGER,
@@ -99,15 +104,11 @@ def _tail_ess(x: np.ndarray) -> float:
 
 def admission_checks(diagnostics: Diagnostics) -> dict[str, bool]:
     """Return posteriordb's checks of diagnostics, by its names, and that nothing diverged."""
-    low, high = _ess_bounds(diagnostics["ndraws"])
-    ess = np.concatenate(
-        [diagnostics["effective_sample_size_bulk"], diagnostics["effective_sample_size_tail"]]
-    )
     e_fmi = np.array(diagnostics["expected_fraction_of_missing_information"])
     checks = {
         "ndraws_is_10k": diagnostics["ndraws"] == KEPT_DRAWS,
         "nchains_is_gte_4": diagnostics["nchains"] >= 4,
-        "ess_within_bounds": np.all((ess >= low) & (ess <= high)),
+        "ess_within_bounds": _ess_are_of_independent_draws(diagnostics),
         "r_hat_below_1_01": np.all(np.array(diagnostics["r_hat"]) < R_HAT_BOUND),
         "efmi_above_0_2": np.all(e_fmi > E_FMI_BOUND),
         "abs_mean_lag1_ac_below_0_05": np.all(np.abs(diagnostics["mean_lag1_ac"]) < LAG1_BOUND),
@@ -121,10 +122,21 @@ def too_dependent(checks: Mapping[str, bool]) -> bool:
     return any(_ADVICE[name].startswith(_LONGER) for name, ok in checks.items() if not ok)
 
 
-def _ess_bounds(n_draws: int) -> tuple[float, float]:
-    """Four standard deviations, sqrt(7 n), of the estimated ESS of n independent draws."""
-    margin = 4 * np.sqrt(7 * n_draws)
-    return n_draws - margin, n_draws + margin
+def _ess_margin(n_draws: int) -> float:
+    """How far from n the estimated ESS of n independent draws lies, but for `OUTSIDE`."""
+    return ESS_MARGIN * float(np.sqrt(7 * n_draws))
+
+
+def _ess_allowed(diagnostics: Diagnostics) -> int:
+    """How many values may lie farther away, bulk and tail together."""
+    return int(binom.ppf(PROBABILITY, 2 * len(diagnostics["r_hat"]), OUTSIDE))
+
+
+def _ess_are_of_independent_draws(diagnostics: Diagnostics) -> bool:
+    ess = (*diagnostics["effective_sample_size_bulk"], *diagnostics["effective_sample_size_tail"])
+    off = abs(np.array(ess) - diagnostics["ndraws"]) / _ess_margin(diagnostics["ndraws"])
+    few = np.sum(~(off <= 1)) <= _ess_allowed(diagnostics)  # NaN, of values that are equal, is off
+    return bool(few and np.all(off <= FARTHEST))
 
 
 def _lag1(x: np.ndarray) -> np.ndarray:
@@ -160,10 +172,12 @@ def _found(check: str, diagnostics: Diagnostics) -> str:
         case "nchains_is_gte_4":
             return f"{diagnostics['nchains']} chains"
         case "ess_within_bounds":
-            low, high = _ess_bounds(diagnostics["ndraws"])
+            n, margin = diagnostics["ndraws"], _ess_margin(diagnostics["ndraws"])
+            allowed, low, high = _ess_allowed(diagnostics), n - margin, n + margin
+            but = f" but for {allowed} of {2 * len(names)} values" if allowed else ""
             bulk = worst(diagnostics["effective_sample_size_bulk"], off_target)
             tail = worst(diagnostics["effective_sample_size_tail"], off_target)
-            return f"expected {low:.0f} to {high:.0f}, got bulk {bulk}, tail {tail}"
+            return f"expected {low:.0f} to {high:.0f}{but}, got bulk {bulk}, tail {tail}"
         case "r_hat_below_1_01":
             return worst(diagnostics["r_hat"], lambda r: r)
         case "efmi_above_0_2":
