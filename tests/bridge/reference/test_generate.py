@@ -148,7 +148,11 @@ def one_divergence(fit: Any) -> None:
     ("change", "message"),
     [
         (sticky, r"abs_mean_lag1_ac_below_0_05 \(0\.\d+ for x\[\d\]\).*raise thin"),
-        (antithetic, r"ess_within_bounds \(expected 8942 to 11058 but for 1 of 10 values, got bulk \d+.* for x\[1\]"),
+        (
+            antithetic,
+            r"ess_within_bounds \(expected 8942 to 11058 but for 1 of 10 values, got bulk "
+            r"\d+.* for x\[1\]",
+        ),
         (shifted_chain, r"r_hat_below_1_01 \(1\.\d+ for x\[3\]\)"),
         (rare_jumps, r"efmi_above_0_2 \(0\.0\d+\): reparametrise"),
         (one_divergence, r"no_divergent_transitions \(1 divergent .*adapt_delta"),
