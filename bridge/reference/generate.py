@@ -140,7 +140,10 @@ def generate(
         step_less = not checks["no_divergent_transitions"] and len(deltas) > 1
         if not (thin_more or step_less):
             break
-        _log.info("%s: not admitted with %s, trying again", case.name, settings)
+        _log.info(
+            "%s: not admitted with %s (%s), trying again",
+            case.name, settings, ", ".join(name for name, ok in checks.items() if not ok),
+        )  # fmt: skip
         thins, deltas = thins[thin_more:], deltas[step_less:]
     info = _info(case, settings, time.monotonic() - begin) | {
         "diagnostics": diagnostics,

@@ -1,8 +1,9 @@
 """Mathematics without a model: functions of arrays and graphs that import nothing else of ours.
 
 In numbers: `bernstein_numpy` (monotone polynomials of a sigmoid; where they start in
-`bernstein_coefficients`), `flow_kernels` (a flow's loops, by numba), `expected_softplus_numpy` (E
-log(1 + e^X) of a normal X, its weights in `expected_softplus_series`), `lowrank` (I + u vᵀ),
+`bernstein_coefficients`), `flow_kernels` (a flow's loops, by numba), `map_kernels` (one point of a
+hierarchical map), `expected_softplus_numpy` (E log(1 + e^X) of a normal X, its weights in
+`expected_softplus_series`), `jaakkola` (a bound on it), `lowrank` (I + u vᵀ),
 `trust_region` (the mode of a function with gradient and Hessian), `adam` (its step, in graphs too),
 `psis` and `convergence` (what draws are worth). In numbers or as PyTensor graphs:
 `stretched_tails`, `autoregressive` (a masked network); as graphs alone, for derivatives of any

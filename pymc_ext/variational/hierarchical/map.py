@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,9 @@ from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.few_columns import FewColumns, Places, sliced
 from pymc_ext.variational.hierarchical.marginal import Bend, Marginal
 from pymc_ext.variational.hierarchical.roots import DenseRoot, Root
+
+if TYPE_CHECKING:
+    from pymc_ext.variational.hierarchical.one_point import OnePoint
 
 # d of gates at first: half open, so that a log scale may saturate to either side. Of an arrow open
 # to a twentieth, so that scales follow their governor out of a neck in which a fit began: 10,000
@@ -196,6 +200,19 @@ class HierarchicalMap:
         return FewColumns(self.scales), FewColumns(self.gated), FewColumns(self.squares)
 
     @cached_property
+    def _one_point(self) -> OnePoint:
+        from pymc_ext.variational.hierarchical.one_point import OnePoint  # chains alone need it
+
+        places = np.arange(self.dimension)
+        return OnePoint(
+            self.order, self.center, self.root.coupling, self.log_det_root, self.offset,
+            self.gated_mean, self.sense, self.gate_at_zero, self.marginal,
+            (self.scales, self.gated, self.squares),
+            np.concatenate([places[:0], *(places[level] for level in self.levels)]),
+            FARTHEST_SHUT,
+        )  # fmt: skip
+
+    @cached_property
     def log_det_root(self) -> float:
         """log|det L|."""
         return float(np.log(self.root.diagonal).sum())
@@ -325,6 +342,8 @@ class HierarchicalMap:
 
     def forward_with_pullback(self, z: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
         """θ (N, D), log q (N,), and :meth:`pullback` at z (N, D) as a function of the score."""
+        if len(z) == 1 and isinstance(self.root, DenseRoot):
+            return self._one_point.forward_with_pullback(z)
         at = self.at(z)
         return self.theta(at), self.log_q(at), partial(self.pullback_at, at)
 

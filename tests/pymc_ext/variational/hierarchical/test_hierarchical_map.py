@@ -193,6 +193,48 @@ def test_where_few_places_are_linked_only_these_are_computed(v) -> None:
     np.testing.assert_array_equal(pullback(score), some.pullback(v, score))
 
 
+def by_single_points(q, v, score):
+    """θ, log q and the pullback, a point at a time, as chains ask for them."""
+    theta, log_q, pullbacks = zip(*(q.forward_with_pullback(row[None]) for row in v), strict=True)
+    pulled = [pullback(row[None]) for pullback, row in zip(pullbacks, score, strict=True)]
+    return [np.concatenate(parts) for parts in (theta, log_q, pulled)]
+
+
+@pytest.mark.parametrize("kind", ["all", "Gaussian", "no bends", "a mean alone"])
+def test_one_point_at_a_time_is_as_rows_of_points(kind: str) -> None:
+    q = a_map("dense")
+    if kind == "Gaussian":
+        q = HierarchicalMap.linear(q.order, q.center, q.root)
+    elif kind == "no bends":
+        q = replace(q, marginal=Marginal.identity(D))
+    elif kind == "a mean alone":
+        zero = np.zeros((D, D))
+        mean = np.where(np.arange(D) == 2, 0.7, 0.0)
+        q = replace(q, scales=zero, gated=zero, squares=zero, gated_mean=mean)
+    rng = np.random.default_rng(4)
+    v = rng.standard_normal((40, D)) * np.array([1.0, 5.0])[np.arange(40) % 2, None]
+    score = rng.standard_normal(v.shape)
+    found = by_single_points(q, v, score)
+    expected = *q.forward(v), q.pullback(v, score)
+    for one, rows in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, rows, rtol=1e-10, atol=1e-11)
+
+
+def test_one_point_far_out_is_as_rows_of_points() -> None:
+    """Gates as good as shut, tails beyond 30 sds, and no numbers at all."""
+    q = replace(a_map("dense"), offset=np.array([0.0, -345.0, -200.0, 20.0, 1.0]))
+    q = replace(q, scales=5 * q.scales)
+    v = np.array([[-30.0, 30.0, -30.0, 30.0, -30.0], [np.nan, 0.0, 0.0, 0.0, 0.0], np.zeros(D)])
+    score = np.ones_like(v)
+    with np.errstate(all="ignore"):
+        expected = *q.forward(v), q.pullback(v, score)
+        found = by_single_points(q, v, score)
+    assert np.isnan(found[1][1]) and np.isfinite(found[1][[0, 2]]).all()
+    assert (q.scales @ q.at(v[:1]).w[0] + q.offset).min() < -350  # where a gate is held
+    for one, rows in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, rows, rtol=1e-9, atol=1e-9)
+
+
 def test_the_information_of_few_governors_is_that_of_many(monkeypatch) -> None:
     rng = np.random.default_rng(1)
     shut, opening, by_log_scale = rng.standard_normal((3, 6, 3))
