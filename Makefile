@@ -59,7 +59,7 @@ test-pymc6-short: $(READY313)
 
 # PyMC 6.3 warns of a name that its PyTensor has moved
 test-discrete-pymc6: $(READY_DISCRETE)
-	$(VENV_DISCRETE)/bin/python -m pytest tests/bridge/test_discrete.py tests/pymc_ext/models \
+	$(VENV_DISCRETE)/bin/python -m pytest tests/bridge/advice/test_discrete.py tests/pymc_ext/models \
 		-W "ignore:Importing 'IfElse':DeprecationWarning"
 
 # old packages warn of one another: warnings are no errors here

@@ -55,14 +55,14 @@ def row_of(info: Mapping[str, Any]) -> Row:
 def rows_of(database: Path) -> dict[str, Row]:
     """Of all posteriors of a database whose reference draws were made, or refused, here."""
     rows = {}
-    for name in list_cases(database):
-        case = load_case(name, database)
-        refused = refusal_path(case.database, case.reference_name or name)
-        if refused.is_file():
+    for case in (load_case(name, database) for name in list_cases(database)):
+        name = case.reference_name or case.name  # several may share one
+        refused = refusal_path(case.database, name)
+        info = case.reference_info or {}
+        if case.reference_fault is None and info.get("added_by") == OURS:
+            rows[name] = row_of(info)
+        elif refused.is_file():
             rows[name] = row_of(read_json(refused))
-        elif case.has_reference and (case.reference_info or {}).get("added_by") == OURS:
-            assert case.reference_info is not None  # it has a key
-            rows[name] = row_of(case.reference_info)
     return rows
 
 
@@ -94,6 +94,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.database is not None:
         write(arguments.out, rows_of(arguments.database))
+    if not arguments.out.is_file():
+        parser.error(f"no table is stored in {arguments.out}: give --database")
     report(kept(arguments.out))
 
 

@@ -31,6 +31,10 @@ class UnreliableReferenceError(BridgeError):
     """Reference draws that nothing can be judged by: none, not admitted, or of another program."""
 
 
+class ChangedCaseError(BridgeError):
+    """A case is no longer what a comparison began with."""
+
+
 class DiskFullError(RecordsError):
     """There is no room for the draws or the record of a run."""
 

@@ -127,7 +127,7 @@ class Case:
         ours = [folder / f"{self.model_name}.stan" for folder in _PROGRAMS]
         return next((path for path in [*database, *ours] if path.is_file()), None)
 
-    @property
+    @cached_property
     def stan_code(self) -> str | None:
         """Text of the Stan program (see `stan_path`), or None where there is none."""
         return self.stan_path.read_text(encoding="utf-8") if self.stan_path else None
@@ -215,9 +215,13 @@ class Case:
 
     @cached_property
     def sha256(self) -> str:
-        """Of all that results depend on: program, data, PyMC port and reference draws."""
-        port = _PORTS / f"{self.model_name}.py"
-        parts = (digests.of_file(port), digests.of_file(self.reference_path))
+        """Of all that results depend on: program, data, dimensions, PyMC port, reference draws.
+
+        A process that has imported the port goes on with it as it was then.
+        """
+        helpers = sorted(_PORTS.glob("_*.py")) if self.has_port else []
+        files = (_PORTS / f"{self.model_name}.py", *helpers, self.reference_path)
+        parts = (digests.of_json(self.dimensions), *(digests.of_file(path) for path in files))
         return digests.of_all(*self.made_of.values(), *parts)
 
     @property
@@ -245,7 +249,7 @@ class Case:
         """Why nothing can be judged by the reference draws, or None where they serve.
 
         There are none, they failed checks of their admission, or their info file holds that they
-        were made of another program or other data.
+        were made of another program or other data, or cannot be compared with these.
         """
         if not self.has_reference:
             return "it has no reference draws"
@@ -254,7 +258,10 @@ class Case:
         then = (self.reference_info or {}).get("made_of") or {}
         if not then:
             return None
-        now = self.reference_source.made_of
+        try:
+            now = self.reference_source.made_of
+        except (FileNotFoundError, ValueError) as error:
+            return f"what its reference draws are of cannot be read ({error})"
         changed = [
             what.removesuffix("_sha256") for what, sha in then.items() if now.get(what) != sha
         ]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from posteriordb_cases.files import Json, read_zipped_json
 
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_STRING_OR_COMMENT = re.compile(r'"[^"\n]*"|/\*.*?\*/|//[^\n]*', re.DOTALL)
 
 
 def of_program(code: str) -> str:
@@ -20,12 +20,17 @@ def of_program(code: str) -> str:
     >>> of_program("real x;  // a comment") == of_program("real  x;")
     True
     """
-    return _sha256("".join(_COMMENT.sub(" ", code).split()).encode())
+    bare = _STRING_OR_COMMENT.sub(lambda m: m[0] if m[0].startswith('"') else " ", code)
+    return _sha256("".join(bare.split()).encode())
 
 
 def of_data(archive: Path) -> str:
     """SHA-256 of the data in a zipped JSON file, however they are laid out there."""
-    content: Json = read_zipped_json(archive)
+    return of_json(read_zipped_json(archive))
+
+
+def of_json(content: Json) -> str:
+    """SHA-256 of what a JSON file holds, in whatever order."""
     return _sha256(json.dumps(content, sort_keys=True).encode())
 
 

@@ -93,3 +93,11 @@ def test_make_test_installs_what_its_tests_need() -> None:
     assert {*line.split(",")} - {*on_6.split(",")} == {"discrete"}  # of no PyMC from 6.4 on
     for extras_of in ("EXTRAS", "EXTRAS313"):
         assert len(re.findall(rf"^\t\$\(call environment,.*\$\({extras_of}\)", makefile, re.M)) == 1
+
+
+def test_paths_that_the_makefile_names_are_there() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?<![\w./$)])(?:tests|bridge|docs|benchmarks|\.ci)/[\w./]+", makefile))
+    built = {"docs/_build", "docs/_build/html", "docs/_build/links", "docs/_build/html/index.html"}
+    missing = sorted(path for path in named - built if not (ROOT / path).exists())
+    assert len(named) > 3 and not missing

@@ -122,9 +122,9 @@ def fit(
     effort
         Gradients that approximations may take in vain, as a multiple of what NUTS is predicted to
         take at least; none but the first begins where it would go beyond, but for the map that
-        chains run in and a flow where a density is wanted. None: no bound. All ``methods`` that you
-        name are tried, and a map of every mode that a search finds, which chains that keep to one
-        each would not weigh.
+        chains run in and a flow where a density is wanted. None: no bound, so that all ``methods``
+        that you name are tried, and a map of every mode that a search finds, which chains that keep
+        to one each would not weigh.
     want
         ``"draws"``, or ``"density"``: a normalised q, for the evidence or to be evaluated and kept
         (``Advice.density``), for which a flow is tried before NUTS, whatever it takes.

@@ -140,7 +140,7 @@ def compare(
         records.add(record)
         if on_record is not None:
             on_record(record, number, len(runs))
-    return _rows_of(runs, records.by_key())
+    return _rows_of(runs, records.frame(), records.by_key())
 
 
 def _check(
@@ -215,12 +215,15 @@ def _seeds(seeds: int | Sequence[int]) -> Sequence[int]:
     return seeds
 
 
-def _rows_of(runs: Sequence[Run], done: Mapping[tuple, Record]) -> pd.DataFrame:
-    """The records of these runs, in their order."""
-    rows = [done[run.key] for run in runs if run.is_in(done)]
+def _rows_of(
+    runs: Sequence[Run], frame: pd.DataFrame, done: Mapping[tuple, Record]
+) -> pd.DataFrame:
+    """The records of these runs, in their order; ``frame`` has those of ``done`` in its own."""
+    place = {key: i for i, key in enumerate(done)}
+    rows = [place[run.key] for run in runs if run.is_in(done)]
     if not rows:  # the budget was used up before the first run
         return pd.DataFrame(columns=["case_name", "method", "seed", "settings", "status"])
-    return pd.DataFrame(rows)
+    return frame.iloc[rows].reset_index(drop=True)
 
 
 def _unique(values: Iterable[_T]) -> list[_T]:

@@ -21,7 +21,7 @@ from bridge.comparison.records import Record, plain
 from bridge.comparison.settings import Settings, versions
 from bridge.comparison.storage import store
 from bridge.comparison.time_limit import can_limit, time_limit
-from bridge.errors import BrokenMethodError, DiskFullError
+from bridge.errors import BrokenMethodError, ChangedCaseError, DiskFullError
 from bridge.methods.method import Fit, Method
 from bridge.methods.table import find_methods
 from posteriordb_cases import load_case
@@ -127,7 +127,7 @@ def _outcome(run: Run, out: Path, run_limit: float | None) -> Record:
 
 
 def _fit_and_judge(run: Run, out: Path) -> Record:
-    problem = _problem(run.case_name, run.settings.database)
+    problem = _problem(run.case_name, run.settings.database, run.case_sha256)
     (method,) = find_methods([run.method]) if run.given is None else [run.given]
     record: Record = {
         "representation": _representation(problem, method),
@@ -156,5 +156,10 @@ def _representation(problem: CaseProblem, method: Method) -> str:
 
 
 @lru_cache(maxsize=4)
-def _problem(case_name: str, database: str | None) -> CaseProblem:
-    return CaseProblem(load_case(case_name, database=database))
+def _problem(case_name: str, database: str | None, sha256: str) -> CaseProblem:
+    case = load_case(case_name, database=database)
+    if case.sha256 != sha256:
+        raise ChangedCaseError(
+            f"{case_name} has changed since this comparison began: give the same command again"
+        )
+    return CaseProblem(case)

@@ -120,8 +120,9 @@ def merge(
     Raises
     ------
     RecordsError
-        A folder has no records; settings or versions differ; two folders have different results of
-        one run; or the draws of a run are missing. Nothing is written then.
+        A folder has no records; settings, versions or what a case is made of differ; two folders
+        have different results of one run; or the draws of a run are missing. Nothing is written
+        then.
     TypeError
         Something is no name of a folder.
     ValueError
@@ -187,10 +188,12 @@ def _taken(folders: Sequence[Path], name: str) -> dict[tuple[object, ...], tuple
     """By key, the record that is taken and the folder that has it."""
     taken: dict[tuple[object, ...], tuple[Path, Record]] = {}
     first: tuple[Path, Record] | None = None
+    cases: dict[object, tuple[Path, object]] = {}
     for folder in folders:
         for record in Records(folder / name).all():
             first = first or (folder, record)
             _require_alike(first, (folder, record))
+            _require_same_case(cases, (folder, record))
             key = tuple(record[part] for part in ("case_name", "method", "seed"))
             before = taken.get(key)
             if before is None or _ended_better(record, before[1]):
@@ -212,6 +215,19 @@ def _require_alike(first: tuple[Path, Record], other: tuple[Path, Record]) -> No
                 f"{first[0]} and {other[0]} are of different {part}, {_differences(expected, got)}:"
                 " merge what was made alike"
             )
+
+
+def _require_same_case(cases: dict[object, tuple[Path, object]], one: tuple[Path, Record]) -> None:
+    """``cases`` has what was seen before, by name; records without a digest count."""
+    folder, record = one
+    if (sha := record.get("case_sha256")) is None:
+        return
+    before, expected = cases.setdefault(record["case_name"], (folder, sha))
+    if sha != expected:
+        raise RecordsError(
+            f"{record['case_name']} is another posterior in {folder} than in {before}: its "
+            "program, data, port or reference draws have changed in between; make one of them again"
+        )
 
 
 def _differences(expected: object, got: object) -> str:

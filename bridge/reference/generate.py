@@ -120,6 +120,7 @@ def generate(
     check_seed(random_seed)
     case = load_case(name, database).reference_source
     _check_arguments(case, chains, thin, adapt_delta)
+    made_of = case.made_of  # before sampling: files may change meanwhile
     thins: Sequence[int] = THINNING if thin is None else (thin,)
     deltas: Sequence[float] = ADAPT_DELTAS if adapt_delta is None else (adapt_delta,)
     begin = time.monotonic()
@@ -129,7 +130,7 @@ def generate(
             fit = _sample(case, settings, timeout)
         except StanRunError as error:  # a program that is not valid is soon told again
             of_limit = "" if timeout is None else f" (timeout: {timeout:g} s)"
-            refused = _info(case, settings, time.monotonic() - begin)
+            refused = _info(case, made_of, settings, time.monotonic() - begin)
             refused |= {"refused": f"{error}{of_limit}"}
             write_refusal(case.database, refused)
             raise
@@ -145,7 +146,7 @@ def generate(
             case.name, settings, ", ".join(name for name, ok in checks.items() if not ok),
         )  # fmt: skip
         thins, deltas = thins[thin_more:], deltas[step_less:]
-    info = _info(case, settings, time.monotonic() - begin) | {
+    info = _info(case, made_of, settings, time.monotonic() - begin) | {
         "diagnostics": diagnostics,
         "checks_made": checks,
         "versions": _versions(fit),
@@ -218,12 +219,14 @@ def _kept(case: Case, fit: InferenceData, thin: int) -> dict[str, np.ndarray]:
     return {name: posterior[name].values[:, thin - 1 :: thin] for name in case.dimensions}
 
 
-def _info(case: Case, settings: Settings, seconds: float) -> dict[str, object]:
+def _info(
+    case: Case, made_of: dict[str, str], settings: Settings, seconds: float
+) -> dict[str, object]:
     """posteriordb's info file of reference draws, without diagnostics; the seconds are of all tries
     and what is computed of their draws."""
     return {
         "name": case.name,
-        "made_of": case.made_of,
+        "made_of": made_of,
         "inference": {
             "method": "stan_sampling",
             "method_arguments": settings,

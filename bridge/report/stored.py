@@ -60,11 +60,22 @@ def read_records(folder: Path) -> pd.DataFrame:
         ignore_index=True,
     )
     chosen["cpu_seconds"] = _fit_seconds(chosen)
+    for name in _changed(chosen):
+        _log.warning("runs of %s before and after it changed are in one report: make the "
+                     "comparison again with all methods, or in another folder", name)  # fmt: skip
     chosen.attrs["left_out"] = len(frame) - len(chosen)
     if len(counts) > 1:
         _log.warning("reporting the runs with settings %s; left out: %d runs of other settings",
                      counts.index[0], chosen.attrs["left_out"])  # fmt: skip
     return chosen
+
+
+def _changed(frame: pd.DataFrame) -> list[str]:
+    """Cases whose runs are of different programs, data, ports or reference draws."""
+    if "case_sha256" not in frame:  # of an older version
+        return []
+    kinds = frame.groupby("case_name")["case_sha256"].nunique()
+    return [str(name) for name in kinds.index[kinds > 1]]
 
 
 def _fit_seconds(frame: pd.DataFrame) -> pd.Series:

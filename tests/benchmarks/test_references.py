@@ -15,9 +15,12 @@ GAUSSIAN = "correlated_5-gaussian"
 def test_what_was_made_and_what_was_refused_are_rows(tmp_path: Path, capsys) -> None:
     database = tmp_path / "posterior_database"
     shutil.copytree(EMBEDDED, database)
-    info = load_case(GAUSSIAN, database).reference_info
-    assert info is not None
+    case = load_case(GAUSSIAN, database)
+    info = case.reference_info
+    assert info is not None and case.reference_path is not None
     write_refusal(database, info | {"diagnostics": None, "refused": "given up after 5 s"})
+    assert rows_of(database)[GAUSSIAN]["refused"] is None  # draws that are there stay
+    case.reference_path.unlink()
     rows = rows_of(database)
     refused = rows.pop(GAUSSIAN)
     assert refused["refused"] == "given up after 5 s" and "rhat" not in refused

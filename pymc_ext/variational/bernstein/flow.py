@@ -7,6 +7,7 @@ coefficients a masked network makes from the components before; θ = B(y), see :
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +24,8 @@ from pymc_ext.variational.bernstein.latents import Normal, TruncatedNormal
 from pymc_ext.variational.bernstein.shape import FlowShape, Layout, spans
 from pymc_ext.variational.bernstein.triangular import NetworkTape, TriangularFlow
 
+# Sobol points behind moments, at least, and for each dimension: a tracker may ask at every step.
+MOMENT_POINTS, POINTS_A_DIMENSION = 1024, 20
 ELEMENTS = 2**20  # increments of one call: bounds memory at 8 MB an array
 
 
@@ -159,6 +162,28 @@ class BernsteinFlow:
             drawn.append((tape.theta, tape.log_q))  # not the rest: it is D·M numbers a draw
         theta, log_q = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
         return theta, log_q
+
+    @property
+    def mean(self) -> Array:
+        """(D,), by `MOMENT_POINTS`, always the same."""
+        return self._moment_draws().mean(axis=0)
+
+    @property
+    def cov(self) -> Array:
+        """(D, D)."""
+        return np.atleast_2d(np.cov(self._moment_draws().T, bias=True))
+
+    @property
+    def std(self) -> Array:
+        """(D,)."""
+        return self._moment_draws().std(axis=0)
+
+    def _moment_draws(self) -> Array:
+        from pymc_ext.variational.elbo.normals import fixed_normals  # a fit does without
+
+        points = max(MOMENT_POINTS, 2 ** math.ceil(math.log2(POINTS_A_DIMENSION * self.dimension)))
+        rng = np.random.default_rng(1)
+        return self.forward(fixed_normals(points, self.latent_dimension, "sobol", rng))[0]
 
     def _rows(self) -> int:
         return max(ELEMENTS // (self.dimension * self.shape.order), 16)

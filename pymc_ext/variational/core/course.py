@@ -77,7 +77,7 @@ class Candidate(Generic[Q]):
     @cached_property
     def relative_ess(self) -> float:
         """(Σw)²/(N Σw²) of the importance weights."""
-        return effective_draws(self.log_ratios) / len(self.log_ratios)
+        return effective_draws(self.log_ratios) / max(len(self.log_ratios), 1)
 
     def gain_over(self, other: Candidate[Posterior]) -> tuple[float, float]:
         """ELBO above the other's on the same draws, and its standard error."""

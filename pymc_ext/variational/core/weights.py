@@ -46,8 +46,10 @@ EXACT: Final = "exact wherever it draws: its log ratios to the posterior are con
 
 def are_constant(log_ratios: Array) -> bool:
     """Whether log ratios, of any shape, differ by rounding alone, so that q is p."""
+    if not np.size(log_ratios):
+        return False
     with np.errstate(over="ignore", invalid="ignore"):  # of one of −1e200, or −∞
-        return bool(np.std(log_ratios) < CONSTANT_RATIOS)
+        return bool(np.std(log_ratios - np.ravel(log_ratios)[0]) < CONSTANT_RATIOS)
 
 
 def effective_draws(log_ratios: Array) -> float:

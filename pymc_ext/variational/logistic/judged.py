@@ -48,8 +48,7 @@ class LogisticNumbers:
     def log_density(self, theta: Array) -> Array:
         """(N, D) -> (N,)."""
         self.counted.values += len(theta)
-        prior, constant = self.prior, self.prior.constant + self.data.constant
-        found = constant + theta @ prior.slope - 0.5 * np.sum(theta @ prior.precision * theta, 1)
+        found = self.prior.log_density(theta) + self.data.constant
         rows = max(1, TOGETHER // len(theta))
         for first in range(0, len(self.data.y), rows):
             found += self._likelihood(theta, slice(first, first + rows))

@@ -15,10 +15,12 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+import posteriordb_cases.case
 from bridge.comparison.compare import compare
 from bridge.comparison.problem import CaseProblem
 from bridge.comparison.records import Records
-from bridge.comparison.run import _problem
+from bridge.comparison.run import Run, _problem, run_one
+from bridge.comparison.settings import Settings
 from bridge.comparison.sweep import cases_with_reference
 from bridge.errors import (
     DiskFullError,
@@ -32,6 +34,7 @@ from bridge.report.figures import loss_traces
 from bridge.report.files import write
 from bridge.report.html_figures import loss_curves
 from bridge.report.stored import read_records, read_traces
+from posteriordb_cases import load_case
 from posteriordb_cases.files import read_zipped_json
 from posteriordb_cases.writer import zipped_json
 from tests.bridge.conftest import GAUSSIAN, gaussian_fit
@@ -278,7 +281,6 @@ def test_a_case_that_has_changed_is_run_again(
     own_database, gaussian_methods, tmp_path, caplog
 ) -> None:
     def again(seeds: int, **options: float) -> pd.DataFrame:
-        _problem.cache_clear()
         options = {"out": tmp_path / "out", "database": own_database, **options}
         return compare(GAUSSIAN, ["wide"], seeds, draws=2500, **options)
 
@@ -335,3 +337,36 @@ def test_report_writes_tables_and_figures(run, tmp_path) -> None:
         f"{GAUSSIAN}-loss.png",
     }
     assert all(p.stat().st_size > 200 for p in paths)
+
+
+def test_a_case_that_changes_while_it_is_compared_is_a_failed_run(
+    own_database, gaussian_methods, tmp_path, monkeypatch
+) -> None:
+    (data,) = own_database.glob("data/data/correlated_5.json.zip")
+    wide = METHODS["wide"].run
+
+    def changing(problem, draws, seed):
+        content = read_zipped_json(data)
+        content["mu"][0] += 1.0
+        data.write_bytes(zipped_json(content, "correlated_5.json"))
+        return wide(problem, draws, seed)
+
+    monkeypatch.setitem(METHODS, "wide", Method("wide", "", "pymc", changing))
+    options = {"out": tmp_path / "out", "database": own_database, "draws": 2500}
+    first = compare(GAUSSIAN, ["wide"], 1, **options)
+    assert first["status"][0] == "ok"  # of what was read before it changed
+    _problem.cache_clear()  # as in another process, which begins with what is there by then
+    failed = run_one(Run(GAUSSIAN, "wide", 2, Settings(2500, 5, str(own_database)),
+                         str(first["case_sha256"][0])), tmp_path)  # fmt: skip
+    assert failed["status"] == "failed" and "has changed since" in str(failed["reason"])
+
+
+def test_what_a_port_is_made_of_counts(own_database, tmp_path, monkeypatch) -> None:
+    before = load_case(GAUSSIAN, own_database).sha256
+    ports = tmp_path / "ports"
+    shutil.copytree(posteriordb_cases.case._PORTS, ports)
+    monkeypatch.setattr(posteriordb_cases.case, "_PORTS", ports)
+    assert load_case(GAUSSIAN, own_database).sha256 == before
+    helper = ports / "_regression.py"
+    helper.write_text(helper.read_text() + "# another\n")
+    assert load_case(GAUSSIAN, own_database).sha256 != before

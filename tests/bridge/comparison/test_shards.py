@@ -101,10 +101,13 @@ def test_a_failure_gives_way_to_a_run_that_ended_well(tmp_path) -> None:
         (record("d", versions=None), "of different versions"),
         (record(khat=0.2), "have different results of m on c, seed 1: merge only one"),
         (record("d", draws_file="draws/d.nc"), "the draws of a recorded run, is missing"),
+        (record(seed=2, case_sha256="b"), "c is another posterior in .*2 than in .*1: its program"),
+        (record(case_sha256="b", status="failed"), "c is another posterior in .*2 than in .*1"),
     ],
 )
 def test_what_does_not_go_together_is_named(tmp_path, other, words) -> None:
-    one, two = folder(tmp_path / "1", record()), folder(tmp_path / "2", other)
+    first = record(case_sha256="a" if "case_sha256" in other else None)
+    one, two = folder(tmp_path / "1", first), folder(tmp_path / "2", other)
     with pytest.raises(RecordsError, match=words):
         merge([one, two], tmp_path / "all")
 

@@ -15,6 +15,7 @@ import xarray as xr
 
 import bridge.reference.generate
 from bridge.__main__ import main
+from bridge.comparison.sweep import cases_with_reference
 from bridge.errors import NoModelError
 from bridge.reference.admission import AdmissionError, admission_checks, diagnose
 from bridge.reference.generate import generate
@@ -488,3 +489,52 @@ def test_of_many_values_some_may_lie_outside_the_bounds_by_chance() -> None:
     far = found | {"effective_sample_size_bulk": [*ess[:199], 7_800.0]}
     assert not admission_checks(far)["ess_within_bounds"]
     assert not admission_checks(found | {"r_hat": [1.0]})["ess_within_bounds"]  # of one value none
+
+
+def test_files_that_cannot_be_read_are_no_end_of_the_others(
+    database: Path, sampler, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr(bridge.reference.generate, "THINNING", (1,))
+    sampled = sampler()
+    command = ["generate", "--database", str(database), "--seed", "3"]
+    assert main([*command, GAUSSIAN]) == 0
+    (database / "data" / "data" / "correlated_5.json.zip").unlink()
+    path = database / "posteriors" / f"{CENTERED}.json"
+    path.write_text(path.read_text().replace(f'"{NONCENTERED}"', '"nowhere"'))
+    assert main([*command, GAUSSIAN, CENTERED, NONCENTERED]) == 1
+    said = capsys.readouterr().out
+    assert f"{GAUSSIAN}: refused: the data of case" in said and f"{CENTERED}: refused: " in said
+    assert sampled == [GAUSSIAN, NONCENTERED]
+    fault = load_case(GAUSSIAN, database).reference_fault
+    assert fault is not None and "cannot be read (the data of case" in fault
+    assert main(["list", "--database", str(database)]) == 0
+    assert cases_with_reference(database) == [NONCENTERED]
+
+
+def test_refusals_that_do_not_say_what_they_are_of_stand(database: Path, sampler) -> None:
+    command = ["generate", "--database", str(database), "--seed", "3", GAUSSIAN]
+    sampled = sampler(shifted_chain)
+    assert main(command) == 1
+    (refused,) = database.rglob("*.refused.json")
+    content = json.loads(refused.read_text())
+    del content["made_of"]
+    refused.write_text(json.dumps(content))
+    tries = len(sampled)
+    assert main(command) == 1 and len(sampled) == tries
+
+
+def test_a_program_that_changes_while_it_is_sampled_is_the_one_before(
+    database: Path, sampler
+) -> None:
+    case = load_case(GAUSSIAN, database)
+    assert case.stan_path is not None
+    program, before = case.stan_path, case.made_of
+
+    def edit(fit: Any) -> None:
+        program.write_text(program.read_text().replace("{", "{ ;", 1))
+
+    sampler(edit)
+    generate(GAUSSIAN, database=database, thin=1, random_seed=3)
+    now = load_case(GAUSSIAN, database)
+    assert now.reference_info["made_of"] == before != now.made_of
+    assert now.reference_fault == "its reference draws were made before its program changed"

@@ -136,6 +136,16 @@ def test_runs_of_other_settings_are_left_out(made_up: Path) -> None:
     assert frame.attrs["left_out"] == 1 and frame["settings"].nunique() == 1
 
 
+def test_runs_before_and_after_a_case_changed_are_named(made_up: Path, caplog) -> None:
+    read_records(made_up)
+    add(made_up, seed=8, khat=0.2, case_sha256="one")
+    read_records(made_up)
+    assert "changed" not in caplog.text
+    add(made_up, seed=9, khat=0.2, case_sha256="other")
+    read_records(made_up)
+    assert "runs of a before and after it changed are in one report" in caplog.text
+
+
 @pytest.mark.parametrize(
     "record",
     [
