@@ -29,7 +29,7 @@ from pymc_ext.variational.bernstein.training.depth import Depth, share_of_rate
 from pymc_ext.variational.bernstein.training.loops import DensityLoop, Loop, LoopMaker
 from pymc_ext.variational.bernstein.training.trainer import Trainer
 from pymc_ext.variational.bernstein.whitening import (
-    Base,
+    BaseOption,
     Whitening,
     check_base,
     flow_base,
@@ -96,7 +96,7 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
 
     default_budget: ClassVar[int] = 20_000
     shape: FlowShape = field(default_factory=FlowShape)
-    base: Base | None = field(default=None, kw_only=True)
+    base: BaseOption | None = field(default=None, kw_only=True)
     polish: PolishOption = field(default="auto", kw_only=True)
     policy: Policy = field(default=POLICY, kw_only=True)
     make_loop: LoopMaker = field(default=DensityLoop, kw_only=True, repr=False)

@@ -13,7 +13,7 @@ from pymc_ext.variational.bernstein.approximation import BernsteinApproximation
 from pymc_ext.variational.bernstein.group import BernsteinGroup
 from pymc_ext.variational.bernstein.polish.weighted import Polish, PolishOption
 from pymc_ext.variational.bernstein.shape import FlowShape, one_of
-from pymc_ext.variational.bernstein.whitening import Base
+from pymc_ext.variational.bernstein.whitening import BaseOption
 from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.steps import StepOptions
@@ -25,7 +25,7 @@ from pymc_ext.variational.plugin.types import Start
 BACKENDS = ("pytensor", "jax")
 
 
-def _of_graph(base: Base | None) -> Base:
+def _of_graph(base: BaseOption | None) -> BaseOption:
     """The base that JAX takes; ValueError where it would have no graph of it."""
     if base is None:
         return "identity"
@@ -132,7 +132,7 @@ class BernsteinVI(StochasticVI):
         self,
         shape: FlowShape | None = None,
         *,
-        base: Base | None = None,
+        base: BaseOption | None = None,
         polish: PolishOption = "auto",
         step: StepOptions | None = None,
         backend: str = "pytensor",

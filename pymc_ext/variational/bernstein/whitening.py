@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 Places = NDArray[np.integer]
 FittedBase = Gaussian | LowRankGaussian | HierarchicalMap
-Base = str | FittedBase | tuple[ArrayLike, ArrayLike]
+BaseOption = str | FittedBase | tuple[ArrayLike, ArrayLike]
 ROUNDED = 1e-8  # of a correlation: by what its two entries may differ where it is symmetric
 BASES = ("identity", "laplace", "match", "hierarchical", "auto")
 
@@ -45,7 +45,9 @@ class Whitening(NamedTuple):
     note: str = ""
 
 
-def check_base(base: Base | None, ordering: Sequence[str] | None = None) -> str | FittedBase | None:
+def check_base(
+    base: BaseOption | None, ordering: Sequence[str] | None = None
+) -> str | FittedBase | None:
     """None, a name, a fitted q, or the Gaussian that (mean, cov) is; ValueError for all else."""
     if base is None:
         return None

@@ -28,7 +28,7 @@ from pymc_ext.variational.gaussian.whitened import WhitenedDiagonal, WhitenedGau
 from pymc_ext.variational.ill_posed.runaway import refuse_runaway
 
 logger = logging.getLogger(__name__)
-Base = str | Laplace | LaplaceFit  # the last: made before
+GaussianBase = str | Laplace | LaplaceFit  # the last: made before
 BASE_NAMES = ("laplace", "match", "unit")
 LOW_RANK_SD = 0.1  # u, v ~ N(0, 0.01 I), the paper's start, in whitened coordinates
 RANDOM_START = 20  # dimension up to which the random start is tried too: it never won beyond
@@ -49,7 +49,7 @@ class LaplaceBasedAlgorithm(FixedDrawsAlgorithm):
         no mode; ``"unit"``: N(start, I); or a :class:`LaplaceFit` made before.
     """
 
-    base: Base = field(default="laplace", kw_only=True)
+    base: GaussianBase = field(default="laplace", kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

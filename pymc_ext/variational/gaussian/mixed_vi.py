@@ -10,7 +10,7 @@ from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.result import FitResult
 from pymc_ext.variational.elbo.fixed_draws import FixedDraws
 from pymc_ext.variational.gaussian.approximation import LaplaceApproximation
-from pymc_ext.variational.gaussian.mixed import Base, Diagonal, LaplaceBasedAlgorithm, Mixed
+from pymc_ext.variational.gaussian.mixed import Diagonal, GaussianBase, LaplaceBasedAlgorithm, Mixed
 from pymc_ext.variational.gaussian.noise import check_rank
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 from pymc_ext.variational.plugin.inference import AlgorithmVI
@@ -24,7 +24,7 @@ class _LaplaceBasedVI(AlgorithmVI):
 
     _given: VectorisedApproximation | None = None
 
-    def _take_base(self, base: Base | VectorisedApproximation) -> None:
+    def _take_base(self, base: GaussianBase | VectorisedApproximation) -> None:
         if isinstance(base, VectorisedApproximation):
             check_same_variables(base, self.approx)
             self._given = base
@@ -41,7 +41,7 @@ class _LaplaceBasedVI(AlgorithmVI):
         return super().optimise(n, monitor)
 
 
-def _known(base: Base | VectorisedApproximation) -> Base:
+def _known(base: GaussianBase | VectorisedApproximation) -> GaussianBase:
     """What the algorithm is told of a base; that of a fit is known once it has been fitted."""
     return "laplace" if isinstance(base, VectorisedApproximation) else base
 
@@ -110,7 +110,7 @@ class MixedVI(_LaplaceBasedVI):
         variant: str = "lr",
         *,
         rank: int = 1,
-        base: Base | VectorisedApproximation = "laplace",
+        base: GaussianBase | VectorisedApproximation = "laplace",
         fixed_draws: FixedDraws | None = None,
         hyperparameters: Hyperparameters = (),
         model: pm.Model | None = None,
@@ -147,7 +147,7 @@ class DiagonalVI(_LaplaceBasedVI):
     def __init__(
         self,
         *,
-        base: Base | VectorisedApproximation = "laplace",
+        base: GaussianBase | VectorisedApproximation = "laplace",
         fixed_draws: FixedDraws | None = None,
         hyperparameters: Hyperparameters = (),
         model: pm.Model | None = None,
