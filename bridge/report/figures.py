@@ -21,6 +21,10 @@ from posteriordb_cases import load_case
 
 __all__ = ["khat_map", "save", "write_case", "write_scores"]
 
+COLUMNS = 4  # panels beside one another that can be read on a page
+# Of the reference's peak, as high as a marginal is shown: one that goes on is far too narrow, and
+# would flatten all others (a choice).
+HIGHEST = 3.0
 _COLOURS = [f"C{k}" for k in range(10) if k != 7]  # grey is the reference's
 
 
@@ -103,7 +107,7 @@ def marginals(case_name: str, runs: pd.DataFrame, out: Path) -> Figure:
         for method, file in first[["method", "draws_file"]].itertuples(index=False, name=None)
     }
     names = shown_names(list(reference))
-    columns = min(4, len(names))
+    columns = min(COLUMNS, len(names))
     rows = -(-len(names) // columns)
     figure = Figure(figsize=(max(3 * columns, 9), 2.1 * rows + 1.2), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
@@ -129,7 +133,7 @@ def _marginal(
     low, high = np.quantile(reference, [0.005, 0.995])
     pad = 0.1 * (high - low)
     edges = np.linspace(low - pad, high + pad, 61)
-    axis.hist(reference, bins=edges.tolist(), density=True, color="0.85", label="reference")
+    bars = axis.hist(reference, bins=edges.tolist(), density=True, color="0.85", label="reference")
     for number, (method, values) in enumerate(draws.items()):
         if name in values:
             line = ("-", "--", ":")[number // len(_COLOURS) % 3]
@@ -137,6 +141,7 @@ def _marginal(
             density = np.histogram(values[name], bins=edges)[0] / values[name].size / np.diff(edges)
             axis.stairs(density, edges, lw=1.1, label=method, color=colour, ls=line)
     axis.set_title(name, fontsize=8)
+    axis.set_ylim(0, min(axis.get_ylim()[1], HIGHEST * float(np.max(bars[0]))))
     axis.set_yticks([])
 
 
@@ -145,9 +150,13 @@ def loss_traces(case_name: str, runs: pd.DataFrame, out: Path) -> Figure | None:
     traces = read_traces(runs, out)
     if not traces:
         return None
-    figure = Figure(figsize=(3.2 * len(traces), 2.8), layout="constrained")
-    axes = figure.subplots(1, len(traces), squeeze=False)[0]
-    for axis, (method, (objective, lines)) in zip(axes, traces.items(), strict=True):
+    columns = min(COLUMNS, len(traces))
+    rows = -(-len(traces) // columns)
+    figure = Figure(figsize=(3.2 * columns, 2.4 * rows + 0.4), layout="constrained")
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axis in axes[len(traces) :]:
+        axis.remove()
+    for axis, (method, (objective, lines)) in zip(axes, traces.items(), strict=False):
         for iteration, loss in lines:
             axis.plot(iteration, loss, lw=0.8)
         axis.set_ylim(loss_range(lines))
