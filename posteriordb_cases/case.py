@@ -255,19 +255,23 @@ class Case:
             return "it has no reference draws"
         if self.failed_checks:
             return f"its reference draws failed the checks {', '.join(self.failed_checks)}"
-        then = (self.reference_info or {}).get("made_of") or {}
-        if not then:
-            return None
         try:
-            now = self.reference_source.made_of
+            changed = self.changes_since((self.reference_info or {}).get("made_of"))
         except (FileNotFoundError, ValueError) as error:
             return f"what its reference draws are of cannot be read ({error})"
-        changed = [
-            what.removesuffix("_sha256") for what, sha in then.items() if now.get(what) != sha
-        ]
         if changed:
             return f"its reference draws were made before its {' and '.join(changed)} changed"
         return None
+
+    def changes_since(self, made_of: Mapping[str, str] | None) -> list[str]:
+        """Which of program and data of :attr:`reference_source` are others now; none where
+        ``made_of``, as an info file has it, is None."""
+        now = {} if made_of is None else self.reference_source.made_of
+        return [
+            what.removesuffix("_sha256")
+            for what, sha in (made_of or {}).items()
+            if now.get(what) != sha
+        ]
 
     def reference_draws(self) -> ArvizData:
         """Return the reference draws as ArviZ data with the group ``posterior``.

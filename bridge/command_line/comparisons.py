@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import joblib
@@ -27,8 +27,8 @@ from bridge.report.summary import failure_lines
 from bridge.report.terminal import LEGEND, rich_tables
 from bridge.zoo import rates
 from bridge.zoo.sweep import sweep_zoo
-from posteriordb_cases import Case, load_case
-from posteriordb_cases.files import Json, read_json
+from posteriordb_cases import load_case
+from posteriordb_cases.files import read_json
 from posteriordb_cases.writer import refusal_path
 from posteriordb_cases.zoo import ZOO
 from stan_models.errors import StanError
@@ -221,26 +221,21 @@ def _generated(name: str, arguments: argparse.Namespace) -> tuple[bool, str]:
     """Whether there are reference draws of a case, and how they came about."""
     case = load_case(name, arguments.database)
     refused = refusal_path(case.database, case.reference_name or case.name)
-    if not arguments.overwrite:
-        if case.reference_fault is None:
-            return True, "has reference draws (--overwrite makes them again)"
+    if not arguments.overwrite and case.reference_fault is None:
+        return True, "has reference draws (--overwrite makes them again)"
+    try:
         before = read_json(refused) if refused.is_file() else {}
-        if before and not arguments.retry_refused and _is_of(before, case):
+        tried = bool(before) and not case.changes_since(before.get("made_of"))
+        if tried and not (arguments.overwrite or arguments.retry_refused):
             why = before["refused"]
             return False, f"was refused before (--retry-refused tries again): {why}"
-    try:
         path = generate(
             name,
             database=arguments.database,
             random_seed=arguments.seed,
             timeout=arguments.timeout,
         )
-    except (
-        BridgeError,
-        StanError,
-        ValueError,
-        FileNotFoundError,
-    ) as error:  # of one posterior, and no end of others
+    except (BridgeError, StanError, ValueError, FileNotFoundError) as error:  # no end of others
         kept = "; the draws that were there stay" if case.has_reference else ""
         return False, f"refused: {error}{kept}"
     info = load_case(name, arguments.database).reference_info
@@ -251,11 +246,3 @@ def _generated(name: str, arguments: argparse.Namespace) -> tuple[bool, str]:
         f"{found['ndraws']:,} draws in {info['inference']['seconds']:,} s, R-hat at most "
         f"{max(found['r_hat']):.4f}, ESS at least {min(ess):,.0f}, no divergences: {path}"
     )
-
-
-def _is_of(refused: Mapping[str, Json], case: Case) -> bool:
-    """Whether a refusal is of the posterior as it is now; older ones do not say."""
-    try:
-        return refused.get("made_of") in (None, case.reference_source.made_of)
-    except (FileNotFoundError, ValueError):
-        return False
