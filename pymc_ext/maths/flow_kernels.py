@@ -18,6 +18,7 @@ import numba
 import numpy as np
 
 from pymc_ext.maths.adam import ADAM, RMSPROP, adam_step, corrected
+from pymc_ext.maths.namespace import Elementwise
 
 _inline = numba.njit(fastmath={"reassoc", "contract"}, error_model="numpy", cache=True)
 _exact = numba.njit(fastmath={"contract"}, error_model="numpy", cache=True)  # order of sums kept
@@ -26,6 +27,27 @@ LOG_2 = math.log(2.0)
 SHIFT = 6755399441055744.0  # 1.5 · 2^52: the doubles around it are the integers
 LONGEST, MEMORY = 3.0, 0.99  # of a gradient, in running means of the norm, and their memory
 LARGEST = 708.0  # e^-708 is the smallest increment, so that none is exactly zero
+Derivatives = tuple[Elementwise, Elementwise, Elementwise]  # a value, its first and second in x
+
+
+def tail_functions(
+    r: Elementwise, q: Elementwise, up: Elementwise, down: Elementwise
+) -> tuple[Derivatives, ...]:
+    """−q, r, −q²/2, r²/2 of r = softplus(x) and q = softplus(−x), which all increase in x.
+
+    Each with its first and second derivative in x; ``up`` σ(x) and ``down`` σ(−x) are those of r
+    and −q. Tails are the sum of the first two, or of all four, each times a slope above zero.
+    """
+    bend = up * down
+    return (
+        (-q, down, -bend),
+        (r, up, bend),
+        (-0.5 * q * q, q * down, -(down * down + q * bend)),
+        (0.5 * r * r, r * up, up * up + r * bend),
+    )
+
+
+_tail_functions = _inline(tail_functions)
 
 
 @_exact
@@ -167,13 +189,11 @@ def push(x, raw, raw_bias, local, local_bias, shift, log_scale, slopes, keep):
                 first += q * (k + 1.0 - (M + 1.0) * dr)
             slope = M * total * dr * dl
             log_slope = math.log(M * total) - abs(xi) - 2.0 * lr
-            if slopes >= 2:
-                r, q = max(xi, 0.0) + lr, max(-xi, 0.0) + lr
-                value += inc[M + 1] * r - inc[M] * q
-                slope += inc[M + 1] * dr + inc[M] * dl
-                if slopes == 4:
-                    value += 0.5 * (inc[M + 3] * r * r - inc[M + 2] * q * q)
-                    slope += inc[M + 3] * r * dr + inc[M + 2] * q * dl
+            if slopes > 0:
+                tails = _tail_functions(max(xi, 0.0) + lr, max(-xi, 0.0) + lr, dr, dl)
+                for k in range(slopes):
+                    value += inc[M + k] * tails[k][0]
+                    slope += inc[M + k] * tails[k][1]
                 log_slope = math.log(slope)
             scale = log_scale[i, j]
             if scaled:
@@ -210,22 +230,15 @@ def push_pullback(x, y, shift, w, slopes, tape, sums, g_y, g_log):
             gv = g_y[i, j] * grown
             slope, curve = M * total * uv, 0.0  # v', and v'' of the tails
             h_poly = gl / total
-            if slopes >= 2:
+            if slopes > 0:
                 lr = math.log1p(er)
-                r, q = max(xi, 0.0) + lr, max(-xi, 0.0) + lr
-                left, right = inc[M], inc[M + 1]
-                slope += right * dr + left * dl
-                curve += (right - left) * uv
-                if slopes == 4:
-                    bend_l, bend_r = inc[M + 2], inc[M + 3]
-                    slope += bend_r * r * dr + bend_l * q * dl
-                    curve += bend_r * (dr * dr + r * uv) - bend_l * (dl * dl + q * uv)
+                tails = _tail_functions(max(xi, 0.0) + lr, max(-xi, 0.0) + lr, dr, dl)
+                for k in range(slopes):
+                    slope += inc[M + k] * tails[k][1]
+                    curve += inc[M + k] * tails[k][2]
                 h = gl / slope  # of the slope itself
-                glocal[i, at + 1] = (h * dl - gv * q) * sig[M]
-                glocal[i, at + 2] = (h * dr + gv * r) * sig[M + 1]
-                if slopes == 4:
-                    glocal[i, at + 3] = (h * q * dl - 0.5 * gv * q * q) * sig[M + 2]
-                    glocal[i, at + 4] = (h * r * dr + 0.5 * gv * r * r) * sig[M + 3]
+                for k in range(slopes):
+                    glocal[i, at + 1 + k] = (h * tails[k][1] + gv * tails[k][0]) * sig[M + k]
                 h_poly = h * M * uv
                 curve *= h
             # d log(total uv) / dx = first / total, so that d poly / dx = M uv first

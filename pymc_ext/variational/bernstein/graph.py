@@ -97,7 +97,7 @@ class FlowGraph:
 
     def _by_network(self, x: TensorVariable) -> Iterator[tuple[Conditionals, *Mapped]]:
         """Conditionals, y and Σ log dy/dx of each network; later ones see the values of earlier."""
-        seen = pt.sigmoid(x) - 0.5 if self.shape.squashed else x
+        seen = self.shape.sight.seen(x, GRAPHS)
         values: list[
             TensorVariable
         ] = []  # a scale is a simple function of a hyperparameter's value, not of x

@@ -11,6 +11,7 @@ import numpy as np
 from pymc_ext.maths.autoregressive import MaskedNetwork, check_hidden
 from pymc_ext.maths.bernstein_coefficients import check_order, inverse_softplus
 from pymc_ext.maths.types import Array
+from pymc_ext.variational.bernstein.conditioning import CONDITIONING, Conditioning
 from pymc_ext.variational.bernstein.input_maps import MAPS, InputMap
 from pymc_ext.variational.bernstein.latents import Latent, Normal, resolve_latent
 from pymc_ext.variational.bernstein.tails import TAILS, Tails
@@ -18,29 +19,6 @@ from pymc_ext.variational.bernstein.tails import TAILS, Tails
 T = TypeVar("T")
 SHUT = -100.0  # softplus 4e-44
 NARROWEST, WIDEST = 10, 32  # units of a hidden layer by the rule below
-
-
-@dataclass(frozen=True)
-class Conditioning:
-    """What networks see.
-
-    Parameters
-    ----------
-    squashed
-        σ(x) − ½ in place of x.
-    split
-        A network of its own for what follows the leading scalars, which sees their values.
-    """
-
-    squashed: bool = False
-    split: bool = False
-
-
-CONDITIONING = {
-    "latent": Conditioning(),
-    "squashed": Conditioning(squashed=True),
-    "hierarchical": Conditioning(split=True),
-}
 
 
 def default_hidden(dimension: int) -> tuple[int, int]:
@@ -130,9 +108,9 @@ class FlowShape:
         return latent
 
     @property
-    def squashed(self) -> bool:
-        """Whether the network sees σ(x) − ½ in place of x."""
-        return CONDITIONING[self.conditioning].squashed
+    def sight(self) -> Conditioning:
+        """What ``conditioning`` names."""
+        return CONDITIONING[self.conditioning]
 
     @property
     def slopes(self) -> int:
@@ -156,16 +134,17 @@ class Layout:
     def __init__(self, shape: FlowShape, dimension: int, leading: int) -> None:
         self.shape, self.dimension, self.leading = shape, dimension, leading
         D = dimension
-        split = CONDITIONING[shape.conditioning].split and 0 < leading < D
         heads = {"raw": shape.order, "local": 1 + shape.slopes + self.scaled}
         hidden = default_hidden(D) if shape.hidden is None else shape.hidden
-        spans = [(0, leading), (leading, D)] if split else [(0, D)]
-        self.networks = [MaskedNetwork(stop, hidden, heads, first) for first, stop in spans]
+        self.networks = [
+            MaskedNetwork(stop, hidden, heads, first)
+            for first, stop in shape.sight.networks(leading, D)
+        ]
 
     @property
     def scaled(self) -> bool:
         """Whether components before j enter linearly: a Gaussian's, or a funnel's, dependence."""
-        return not self.shape.squashed and self.dimension > 1
+        return self.shape.sight.linear and self.dimension > 1
 
     def initial(self, rng: np.random.Generator) -> dict[str, Array]:
         """Parameters at which the flow is close to the identity, by name."""

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.maths import flow_kernels as kernels
-from pymc_ext.maths.namespace import NUMPY
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.shape import Layout
 
@@ -59,7 +58,7 @@ class TriangularFlow:
         A later network sees the values of earlier ones, for a scale is a simple function of a
         hyperparameter's value, not of x.
         """
-        seen = NUMPY.sigmoid(x) - 0.5 if self.shape.squashed else x
+        seen = self.shape.sight.seen(x)
         values: list[Array] = []
         log_det, tapes = np.zeros(len(x)), []
         for k, network in enumerate(self.layout.networks):
@@ -79,7 +78,6 @@ class TriangularFlow:
     ) -> Array:
         """Cotangent of x (N, D); gradients of the networks go into ``gradient`` (P,)."""
         g_x = np.zeros_like(g_y)
-        squashed = self.shape.squashed
         for k in reversed(range(len(self.layout.networks))):
             network, tape = self.layout.networks[k], tapes[k]
             columns = slice(network.first, network.inputs)
@@ -90,10 +88,7 @@ class TriangularFlow:
             )  # fmt: skip
             before = g_seen.shape[1] - network.outputs  # values of earlier networks
             g_y[:, :before] += g_seen[:, :before]
-            rest = g_seen[:, before:]
-            if squashed:
-                s = tape.inputs[:, before:] + 0.5
-                rest = rest * s * (1 - s)
+            rest = self.shape.sight.pullback(tape.inputs[:, before:], g_seen[:, before:])
             g_x[:, columns] += by_x + rest
         return g_x
 
@@ -105,15 +100,12 @@ class TriangularFlow:
         """
         N, none = len(score_x), np.zeros_like(self.parameters)
         r = score_x - self.pullback(tapes, np.zeros_like(score_x), np.ones(N), none)
-        h, squashed = np.empty_like(r), self.shape.squashed
+        h = np.empty_like(r)
         of_values = np.zeros_like(r)  # what later networks' h says of the values of earlier ones
         for k in reversed(range(len(self.layout.networks))):
             network, tape = self.layout.networks[k], tapes[k]
             columns = slice(network.first, network.inputs)
-            by_x = np.ones_like(tape.inputs)
-            if squashed:
-                s = tape.inputs + 0.5
-                by_x = s * (1 - s)
+            by_x = self.shape.sight.pullback(tape.inputs, np.ones_like(tape.inputs))
             solved, g_seen = kernels.network_solve(
                 tape.x, self.parameters, *self._told[k], tape.y, tape.given[2],
                 *tape.kept[1:], by_x, np.ascontiguousarray(r[:, columns]),

@@ -9,8 +9,7 @@ import pymc as pm
 
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.variational.bernstein.algorithm import Bernstein, FittedFlow
-from pymc_ext.variational.bernstein.approximation import BernsteinApproximation
-from pymc_ext.variational.bernstein.group import BernsteinGroup
+from pymc_ext.variational.bernstein.approximation import BernsteinApproximation, BernsteinGroup
 from pymc_ext.variational.bernstein.polish.weighted import Polish, PolishOption
 from pymc_ext.variational.bernstein.shape import FlowShape, one_of
 from pymc_ext.variational.bernstein.whitening import BaseOption

@@ -225,14 +225,13 @@ def check_variant(variant: str, rank: int) -> None:
         raise ValueError(
             f"variant must be one of {tuple(VARIANTS)}, got {variant!r}{meant and f': {meant}'}"
         )
-    if rank != 1 and VARIANTS[variant] is not LowRank:
+    if rank != 1 and not VARIANTS[variant].ranked:
         raise ValueError(f"rank applies to variant 'lr' only, got rank={rank} with {variant!r}")
 
 
 def make_noise(variant: str, dimension: int, rank: int = 1) -> Noise:
     """What ``variant`` leaves free in the scale."""
-    kind = VARIANTS[variant]
-    return LowRank(dimension, rank) if kind is LowRank else kind(dimension)
+    return VARIANTS[variant].of(dimension, rank)
 
 
 def _orthonormal(x: Array) -> Array:

@@ -8,6 +8,7 @@ numbers are one flat vector p (P,). Rows are vectors: z, x, g (N, D).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular, svd
@@ -17,12 +18,18 @@ from pymc_ext.maths.types import Array
 
 
 class Noise(ABC):
-    """A(p), near I; ``size`` is P."""
+    """A(p), near I; ``size`` is P, and ``ranked`` says whether A has a rank."""
 
     size: int
+    ranked: ClassVar[bool] = False
 
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
+
+    @classmethod
+    def of(cls, dimension: int, rank: int) -> Noise:
+        """That of D dimensions, and of a rank where there are several."""
+        return cls(dimension)
 
     def initial(self) -> Array:
         """p at which A = I."""
@@ -111,10 +118,16 @@ class Scales(Noise):
 class LowRank(Noise):
     """A = I + u vᵀ, u and v (D, r), p = (u, v): MVI-lr with U = C u, V = v (eq. 11)."""
 
+    ranked: ClassVar[bool] = True
+
     def __init__(self, dimension: int, rank: int = 1) -> None:
         super().__init__(dimension)
         check_rank(rank, dimension)
         self.rank, self.size = rank, 2 * dimension * rank
+
+    @classmethod
+    def of(cls, dimension: int, rank: int) -> LowRank:
+        return cls(dimension, rank)
 
     def factors(self, p: Array) -> tuple[Array, Array]:
         """u and v, (D, r) each."""
