@@ -1,14 +1,14 @@
 """NUTS in a flow's coordinates beside NUTS in a map's and nutpie alone, where no weights serve.
 
     python -m benchmarks.speed.bent_nuts [--targets NAME ...] [--seeds 3] [--budget 2000000]
-        [--databases PATH ... --posteriors NAME ...] [--out FILE]
+        [--databases PATH ... --posteriors NAME ...] [--steps N] [--out FILE]
 
 Bananas, Neal's funnels and horseshoes of the zoo, whose truth is known, and posteriors of databases
 in the layout of posteriordb, held against their reference draws. Three runs on each, to ESS 400 of
 every quantity, R̂ <= 1.02 and sds as well known as means: ``flow-nuts`` (Hoffman et al. 2019,
 arXiv:1903.03704; a short flow on the map), ``warm-nuts`` (the map alone), ``nutpie`` (its default
 adaptation from random starts). Gradients count all: fit, warm-up, draws. Each run is kept as it
-ends.
+ends. With ``--steps`` the flow has another number of steps, and nothing else runs.
 """
 
 from __future__ import annotations
@@ -81,8 +81,11 @@ def drawn(
             "verdict": chains.verdict,
             "divergences": chains.diagnostics.divergences,
         }, chains.theta
-    method = METHODS[run].run
+    name, _, steps = run.partition(":")
+    method = METHODS[name].run
     assert isinstance(method, WarmNUTS)
+    if steps:
+        method = replace(method, n=int(steps))
     fit = replace(method, options=options)(problem, 0, seed)
     kept = ("trusted", "verdict", "divergences", "approximation_gradients", "in_map")
     return {"gradients": fit.gradient_evaluations} | {k: fit.info[k] for k in kept}, fit.theta
@@ -91,10 +94,11 @@ def drawn(
 def report(runs: Mapping[str, Numbers]) -> None:
     """A row a target: medians of gradients, how many of the runs are trusted, the worst error."""
     names = dict.fromkeys(key.split("/")[0] for key in runs)
-    print(f"{'target':20}" + "".join(f"{run:>38}" for run in RUNS))
+    kinds = dict.fromkeys((*RUNS, *(key.split("/")[1] for key in runs)))
+    print(f"{'target':20}" + "".join(f"{kind:>38}" for kind in kinds))
     for name in names:
         row = f"{name:20}"
-        for run in RUNS:
+        for run in kinds:
             own = [n for key, n in runs.items() if key.startswith(f"{name}/{run}/")]
             if own:
                 gradients = np.median([float(n["gradients"] or 0) for n in own])
@@ -103,6 +107,8 @@ def report(runs: Mapping[str, Numbers]) -> None:
                 most = max(int(n["divergences"] or 0) for n in own)
                 row += f"{gradients:12,.0f} {trusted}/{len(own)}"
                 row += f" sd {min(sds):4.2f}–{max(sds):4.2f} div {most:5}"
+            else:
+                row += " " * 38
         print(row)
 
 
@@ -114,20 +120,22 @@ def main() -> None:
     parser.add_argument("--databases", nargs="*", type=Path, default=[])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--budget", type=int, default=2_000_000)
+    parser.add_argument("--steps", type=int, help="of the flow, in place of all three runs")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
+    kinds = RUNS if arguments.steps is None else (f"flow-nuts:{arguments.steps}",)
     runs = Runs(arguments.out, "runs", budget=arguments.budget)
     for name in arguments.targets:
         for seed in range(1, arguments.seeds + 1):
-            for run in RUNS:
+            for run in kinds:
                 runs(f"{name}/{run}/{seed}", made, name, run, seed, arguments.budget)
     for name in arguments.posteriors:
         problem = found(name, arguments.databases)
         if problem is None:
             parser.error(f"no database of --databases has a Stan program of {name}")
         for seed in range(1, arguments.seeds + 1):
-            for run in RUNS:
+            for run in kinds:
                 runs(f"{name}/{run}/{seed}", made_on, problem, run, seed, arguments.budget)
     report(runs.made)
 

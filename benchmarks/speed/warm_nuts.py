@@ -1,14 +1,15 @@
 """Exact answers: gradients and seconds to ESS 400 with and without an approximation's coordinates.
 
     python -m benchmarks.speed.warm_nuts [--seeds 3] [--posteriors PATTERN ...]
-        [--database FOLDER ...] [--runs answer warm stan nutpie cmdstan] [--budget 2000000]
-        [--out FILE]
+        [--database FOLDER ...] [--runs answer warm stan nutpie cmdstan gaussian]
+        [--budget 2000000] [--out FILE]
 
 On each posterior, each seed:
 
 - ``answer``: `bridge.fit`, whichever rung it takes;
 - ``warm``: `bridge`'s method warm-nuts, an approximation and then NUTS in its coordinates, the
   approximation's gradients included; with Stan's own sampler, in this process;
+- ``gaussian``, only where asked for: the same with batch and match's Gaussian in place of the map;
 - ``stan``: Stan's default adaptation (1,000 iterations, diagonal) from random starts, then draws;
 - ``nutpie``: nutpie's default adaptation (400 iterations) from the same, then draws.
 
@@ -34,6 +35,7 @@ import functools
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import arviz as az
@@ -44,6 +46,7 @@ from benchmarks.record import Runs
 from bridge.comparison.problem import CaseProblem
 from bridge.errors import IncompleteReferenceError
 from bridge.measures.limits import MEAN_WRONG, RATIO_WRONG
+from bridge.methods.families import Made
 from bridge.methods.named_draws import NamedDraws
 from bridge.methods.warm_nuts import WarmNUTS
 from bridge.stan.sampler import StanNUTS
@@ -58,6 +61,7 @@ RESULTS = Path(__file__).parent / "results"
 DEFAULT_RUNS = ("answer", "warm", "stan", "nutpie", "cmdstan")
 PATTERNS = ("eight_schools-*", "garch-*", "surgical*", "pilots-*", "seeds_data-seeds_c*",
             "seeds_data-seeds_model", "rats_data*")  # fmt: skip
+MAP, GAUSSIAN = WarmNUTS(), WarmNUTS(Made("gaussian.batch_match:BatchMatch"))
 Numbers = dict[str, float | int | str | bool | None]
 
 
@@ -75,10 +79,10 @@ def problems(databases: list[str], patterns: list[str]) -> Iterator[CaseProblem]
                 yield CaseProblem(case)
 
 
-def warm(problem: CaseProblem, seed: int, budget: int) -> Numbers:
-    """The method of `bridge`."""
+def warm(problem: CaseProblem, seed: int, budget: int, method: WarmNUTS = MAP) -> Numbers:
+    """The method of `bridge`, or one of another approximation."""
     begin = time.process_time()
-    fit = WarmNUTS(options=Sampling(budget=budget))(problem, 0, seed)
+    fit = replace(method, options=Sampling(budget=budget))(problem, 0, seed)
     info = fit.info
     kept = ("approximation_gradients", "warm_up_gradients", "in_map", "trusted", "verdict",
             "divergences", "energy_fmi", "draws_per_chain", "mean_steps", "approximation",
@@ -157,6 +161,7 @@ def cmdstan(problem: CaseProblem, seed: int, budget: int) -> Numbers:
 RUNS = {
     "answer": answer,
     "warm": warm,
+    "gaussian": lambda problem, seed, budget: warm(problem, seed, budget, GAUSSIAN),
     "stan": lambda problem, seed, budget: alone(problem, seed, budget, StanNUTS()),
     "nutpie": lambda problem, seed, budget: alone(problem, seed, budget, NutpieNUTS()),
     "cmdstan": cmdstan,
@@ -204,7 +209,7 @@ def report(made: Mapping[str, Numbers]) -> None:
     rows: dict[str, dict[str, float]] = {}
     for name in names:
         row = rows[name] = {}
-        for run in DEFAULT_RUNS:
+        for run in RUNS:
             own = [made[key] for key in made if key.startswith(f"{name}/{run}/")]
             own = [numbers for numbers in own if "gradients" in numbers]
             if own:
@@ -214,6 +219,8 @@ def report(made: Mapping[str, Numbers]) -> None:
                 row[f"{run} read s"] = float(np.median(read))
                 wrong = [float(n["mean_error"] or 0) for n in own if "mean_error" in n]
                 row[f"{run} error"] = max(wrong, default=np.nan)
+                spent = [float(n.get("approximation_gradients") or 0) for n in own]
+                row[f"{run} map"] = float(np.median(spent))
                 row[f"{run} trusted"] = float(np.mean([bool(n.get("trusted", True)) for n in own]))
     print(f"{'posterior':52}{'answer':>9}{'warm':>9}{'stan':>11}{'nutpie':>11}{'ratios':>14}"
           f"{'answer s':>9}{'warm s':>8}{'cmdstan':>9}{'trusted':>9}{'error':>7}")  # fmt: skip
@@ -226,10 +233,13 @@ def report(made: Mapping[str, Numbers]) -> None:
               f"{row.get('warm s', nan):8.1f}{row.get('cmdstan s', nan):9.1f}"
               f"{row.get('answer trusted', nan):9.0%}"
               f"{row.get('answer error', nan):7.2f}")  # fmt: skip
-    for other in ("stan", "nutpie"):
-        found = [row[other] / row["warm"] for row in rows.values() if {other, "warm"} <= set(row)]
-        if found:
-            print(f"{other} / warm: median {np.median(found):.1f}, least {min(found):.1f}")
+    for other in ("stan", "nutpie", "gaussian"):
+        both = [row for row in rows.values() if {other, "warm"} <= set(row)]
+        if both:
+            found = [row[other] / row["warm"] for row in both]
+            free = [row[other] / (row["warm"] - row["warm map"]) for row in both]
+            print(f"{other} / warm: median {np.median(found):.1f}, least {min(found):.1f}; were "
+                  f"its map and search free {np.median(free):.1f} and {min(free):.1f}")  # fmt: skip
     both = [row for row in rows.values() if {"answer", "cmdstan"} <= set(row)]
     if both:
         sooner = [row["cmdstan s"] / row["answer s"] for row in both]
@@ -275,7 +285,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--posteriors", nargs="+", default=list(PATTERNS))
     parser.add_argument("--database", nargs="+", default=[str(EMBEDDED)])
-    parser.add_argument("--runs", nargs="+", default=list(DEFAULT_RUNS), choices=DEFAULT_RUNS)
+    parser.add_argument("--runs", nargs="+", default=list(DEFAULT_RUNS), choices=list(RUNS))
     parser.add_argument("--budget", type=int, default=2_000_000)
     parser.add_argument("--out", type=Path, default=RESULTS / "answer.json")
     arguments = parser.parse_args()
