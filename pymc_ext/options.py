@@ -52,16 +52,16 @@ def as_numbers(label: str, value: object) -> Array:
         ) from error
 
 
-def require_count(label: str, value: object) -> None:
-    """ValueError unless ``value`` is a positive integer.
+def require_count(label: str, value: object, least: int = 1) -> None:
+    """ValueError unless ``value`` is an integer, and not below ``least``.
 
     >>> require_count("chains", 0)
     Traceback (most recent call last):
     ...
     ValueError: chains must be an integer >= 1, got 0
     """
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{label} must be an integer >= 1, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{label} must be an integer >= {least}, got {value!r}")
 
 
 def require_memory(label: str, rows: int, columns: int) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pymc_ext.options import require_count
 from pymc_ext.rows.protocol import Block
 
 if TYPE_CHECKING:
@@ -65,8 +66,7 @@ class ParquetRows:
     ) -> None:
         if find_spec("pyarrow") is None:
             raise ImportError("Parquet needs pyarrow: pip install 'trusted-posteriors[parquet]'")
-        if isinstance(block, bool) or not isinstance(block, int | np.integer) or block < 1:
-            raise ValueError(f"block must be an integer >= 1, got {block!r}")
+        require_count("block", block)
         self.columns = {
             name: wanted if isinstance(wanted, str) else tuple(wanted)
             for name, wanted in columns.items()

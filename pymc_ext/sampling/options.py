@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_ext.options import require_memory, require_number
+from pymc_ext.options import require_count, require_memory, require_number
 
 # Gradients that a run may take by default: what Stan's default of 4 × 2,000 iterations costs with
 # trajectories of 127 steps.
@@ -55,9 +55,7 @@ class Sampling:
         if not 0 < self.ess < np.inf:
             raise ValueError(f"ess must be a positive number, got {self.ess!r}")
         for name, least in (("budget", 1), ("chains", 2), ("max_depth", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{name} must be an integer >= {least}, got {value!r}")
+            require_count(name, getattr(self, name), least)
         if not 0 < self.target_accept < 1:
             raise ValueError(f"target_accept must be between 0 and 1, got {self.target_accept!r}")
 

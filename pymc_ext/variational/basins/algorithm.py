@@ -9,6 +9,7 @@ import numpy as np
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_count
 from pymc_ext.variational.basins.links import BasinLinks
 from pymc_ext.variational.basins.weights import weighted_mixture
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
@@ -89,9 +90,7 @@ class Basins(Algorithm[PosteriorMixture]):
     components: int = MOST
 
     def __post_init__(self) -> None:
-        value = self.components
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"components must be an integer >= 1, got {value!r}")
+        require_count("components", self.components)
 
     def run(
         self,

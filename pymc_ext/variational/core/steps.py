@@ -10,7 +10,7 @@ import numpy as np
 
 from pymc_ext.maths.flow_kernels import adam
 from pymc_ext.maths.types import Array
-from pymc_ext.options import require_type
+from pymc_ext.options import require_count, require_type
 from pymc_ext.variational.core.algorithm import Algorithm, Q
 
 Normals = Callable[[int], Array]  # number of steps -> z (steps, S, K)
@@ -63,9 +63,7 @@ class StepOptions:
 
     def __post_init__(self) -> None:
         for label in ("draws", "group"):
-            value = getattr(self, label)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise ValueError(f"{label} must be an integer >= 1, got {value!r}")
+            require_count(label, getattr(self, label))
         rate = self.learning_rate
         if not (isinstance(rate, int | float | np.number) and 0 < rate < np.inf):
             raise ValueError(f"learning_rate must be > 0, got {rate!r}")

@@ -17,7 +17,7 @@ from scipy.optimize import OptimizeResult, minimize
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.maths.walled import walled
-from pymc_ext.options import require_type
+from pymc_ext.options import require_count, require_type
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
 from pymc_ext.variational.core.monitor import UNFINISHED, Monitor, nothing_yet, unfinished
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws
@@ -58,8 +58,7 @@ class FixedDraws:
     optimizer: str = "lbfgs"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.draws, int | np.integer) or self.draws < 2:
-            raise ValueError(f"draws must be an integer >= 2, got {self.draws!r}")
+        require_count("draws", self.draws, least=2)
         if not isinstance(self.max_draws, int | np.integer) or self.max_draws < self.draws:
             raise ValueError(
                 f"max_draws must be an integer of at least draws = {self.draws}, got "

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_count
 
 KINDS = ("sobol", "iid")
 SOBOL_RATIO = 8  # draws per dimension from which whitened Sobol points beat random ones
@@ -21,8 +22,7 @@ def fixed_normals(draws: int, dim: int, kind: str, rng: np.random.Generator) -> 
     of Sobol's, whose kurtosis is then up to 0.5 too low. ``"iid"``: plain normal draws, as in the
     paper.
     """
-    if not isinstance(draws, int | np.integer) or draws < 2:
-        raise ValueError(f"draws must be an integer >= 2, got {draws!r}")
+    require_count("draws", draws, least=2)
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {KINDS}, got {kind!r}")
     if kind == "iid":

@@ -19,6 +19,7 @@ import numpy as np
 from pymc_ext.density import CountedDensity
 from pymc_ext.interrupts import through_one
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_count
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.core.course import (
     JUDGING_DRAWS,
@@ -160,8 +161,7 @@ class BatchMatch(Algorithm[Gaussian | LowRankGaussian]):
     def __post_init__(self) -> None:
         if self.finish not in ("elbo", None):
             raise ValueError(f"finish must be 'elbo' or None, got {self.finish!r}")
-        if isinstance(self.paths, bool) or not isinstance(self.paths, int) or self.paths < 1:
-            raise ValueError(f"paths must be an integer >= 1, got {self.paths!r}")
+        require_count("paths", self.paths)
         if self.rank is not None and (
             isinstance(self.rank, bool) or not isinstance(self.rank, int) or self.rank < 1
         ):

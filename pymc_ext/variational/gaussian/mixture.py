@@ -19,7 +19,7 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.trust_region import NoModeError
 from pymc_ext.maths.types import Array
-from pymc_ext.options import require_type
+from pymc_ext.options import require_count, require_type
 from pymc_ext.variational.core.monitor import Monitor, nothing_yet
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.elbo.fixed_draws import FixedDrawsAlgorithm, Prepared
@@ -141,8 +141,7 @@ class Mixture(FixedDrawsAlgorithm):
         if self.search != MATCH:
             require_type("search", self.search, ModeSearch)
         check_variant(self.variant, self.rank)
-        if not isinstance(self.components, int | np.integer) or self.components < 1:
-            raise ValueError(f"components must be an integer >= 1, got {self.components!r}")
+        require_count("components", self.components)
 
     def prepare(
         self, density: CountedDensity, start: Array, seed: int | None, budget: int, monitor: Monitor

@@ -14,7 +14,7 @@ from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.normal import LOG_2PI
 from pymc_ext.maths.trust_region import Mode, NoModeError, curvature_scale, find_mode
 from pymc_ext.maths.types import Array
-from pymc_ext.options import require_number
+from pymc_ext.options import require_count, require_number
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.curvature import (
@@ -61,10 +61,8 @@ class ModeSearch:
     spread: float = JITTER
 
     def __post_init__(self) -> None:
-        if self.starts is not None and (
-            not isinstance(self.starts, int | np.integer) or self.starts < 1
-        ):
-            raise ValueError(f"starts must be an integer >= 1, got {self.starts!r}")
+        if self.starts is not None:
+            require_count("starts", self.starts)
         if self.indefinite not in ("refuse", "modify"):
             raise ValueError(f"indefinite must be 'refuse' or 'modify', got {self.indefinite!r}")
         require_number("spread", self.spread)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_count
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.core.monitor import FitStopped, Monitor, nothing_yet
 from pymc_ext.variational.core.notes import notes_on
@@ -59,9 +60,7 @@ class Pathfinder(Algorithm[LowRankGaussian]):
 
     def __post_init__(self) -> None:
         for label in ("paths", "history", "elbo_draws"):
-            value = getattr(self, label)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{label} must be an integer >= 1, got {value!r}")
+            require_count(label, getattr(self, label))
 
     def run(
         self,

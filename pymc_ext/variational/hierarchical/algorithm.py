@@ -16,6 +16,7 @@ import numpy as np
 from pymc_ext.density import CountedDensity
 from pymc_ext.interrupts import through_one
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_count
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.core.course import (
     LONGEST_BLOCK,
@@ -116,9 +117,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
 
     def __post_init__(self) -> None:
         for label in ("paths", "longest_block", "rounds"):
-            value = getattr(self, label)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{label} must be an integer >= 1, got {value!r}")
+            require_count(label, getattr(self, label))
 
     def run(
         self,

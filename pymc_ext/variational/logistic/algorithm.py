@@ -18,7 +18,7 @@ from pytensor.tensor import TensorVariable
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
-from pymc_ext.options import require_number
+from pymc_ext.options import require_count, require_number
 from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import STOPPED, Monitor
 from pymc_ext.variational.core.notes import notes_on
@@ -87,8 +87,7 @@ class ClosedForm(LogisticAlgorithm[Normal]):
         require_number("tolerance", self.tolerance)
         if not self.tolerance > 0:
             raise ValueError(f"tolerance must be > 0 nats, got {self.tolerance}")
-        if not isinstance(self.draws, int | np.integer) or self.draws < 2:
-            raise ValueError(f"draws must be an integer >= 2, got {self.draws!r}")
+        require_count("draws", self.draws, least=2)
 
     @property
     def name(self) -> str:

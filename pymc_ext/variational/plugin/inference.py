@@ -12,6 +12,7 @@ import pymc as pm
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.undefined import refuse_missing_data, require_defined
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_count
 from pymc_ext.pymc_versions import resolve_backend_compile_kwargs
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, run_algorithm
 from pymc_ext.variational.core.effort import Effort
@@ -133,8 +134,7 @@ class AlgorithmVI(RefusesKeywords, Inference):
                 "`with model:`: make one for each model"
             )
         n = self.default_budget if n is None else n
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
-            raise ValueError(f"n must be an integer >= 0, got {n!r}")
+        require_count("n", n, least=0)
         self.approx.use_compile_kwargs(_resolved(backend, compile_kwargs))
         for group in self.approx.groups:
             group.include_transformed = include_transformed

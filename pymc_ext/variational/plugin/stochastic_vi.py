@@ -11,6 +11,7 @@ from pytensor.tensor import TensorVariable
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.undefined import undefined_terms
+from pymc_ext.options import require_count
 from pymc_ext.variational.core.monitor import Callback
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.steps import SteppingAlgorithm
@@ -74,9 +75,8 @@ class StochasticVI(AlgorithmVI):
         """
         n = self.default_budget if n is None else n
         draws = self._step.draws if obj_n_mc is None else obj_n_mc
-        for label, value, least in (("n", n, 0), ("obj_n_mc", draws, 1)):
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{label} must be an integer >= {least}, got {value!r}")
+        require_count("n", n, least=0)
+        require_count("obj_n_mc", draws)
         replacements = dict(more_replacements or {})
         z = replacements.pop(self.approx.group.symbolic_initial, None)
         changes = Changes(

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from pymc_ext.density import Density
 from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.maths.types import Array
+from pymc_ext.options import require_count
 from pymc_ext.variational.core.posterior import Posterior, moment
 from pymc_ext.variational.core.saved.file import write
 from pymc_ext.variational.core.saved.variables import Variable, values_by_name, variables_of
@@ -70,8 +71,7 @@ class SavedPosterior:
         ValueError
             ``size`` is not a positive integer.
         """
-        if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
-            raise ValueError(f"size must be an integer >= 1, got {size!r}")
+        require_count("size", size)
         rng = np.random.default_rng(random_state)
         return self.q.forward(rng.standard_normal((size, self.q.latent_dimension)))[0]
 
