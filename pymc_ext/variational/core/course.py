@@ -55,6 +55,15 @@ class Candidate(Generic[Q]):
     q: Q
     log_ratios: Array
 
+    @classmethod
+    def on(cls, q: Q, density: CountedDensity, z: Array) -> Candidate[Q]:  # type: ignore[misc]
+        """q on the draws of normals z (N, K); where it overflows at any of them its ELBO is −∞."""
+        with np.errstate(all="ignore"):
+            theta, log_q = q.forward(z)
+            log_ratios = density.log_density(theta) - log_q
+        usable = np.isfinite(log_ratios) & np.isfinite(theta).all()
+        return cls(q, np.where(usable, log_ratios, -np.inf))
+
     @cached_property
     def inside(self) -> NDArray[np.bool_]:
         """Draws where p̃ has a density, (N,)."""
@@ -148,12 +157,8 @@ class Course(Generic[Q]):
         self.best: Candidate[Q] | None = None
 
     def candidate(self, q: Q) -> Candidate[Q]:  # type: ignore[misc]  # q comes in and goes out
-        """q on the judging draws; of a q that overflows at any of them the ELBO is −∞."""
-        with np.errstate(all="ignore"):
-            theta, log_q = q.forward(self.z)
-            log_ratios = self.density.log_density(theta) - log_q
-        usable = np.isfinite(log_ratios) & np.isfinite(theta).all()
-        return Candidate(q, np.where(usable, log_ratios, -np.inf))
+        """q on the judging draws."""
+        return Candidate.on(q, self.density, self.z)
 
     def offer(self, q: Q) -> Candidate[Q]:  # type: ignore[misc]
         """Judge q, and keep it where its ELBO is not below the best one's."""

@@ -16,7 +16,12 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.course import Averaged
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
-from pymc_ext.variational.gaussian.natural_gradient import MOST_CHANGE, step_draws, step_rate
+from pymc_ext.variational.gaussian.natural_gradient import (
+    MOST_CHANGE,
+    mean_step,
+    step_draws,
+    step_rate,
+)
 from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
 from pymc_ext.variational.gaussian.retreat import Retreat
 
@@ -62,10 +67,7 @@ class LowRankGradient(Averaged[LowRankGaussian]):
         q, n = self.q, len(z)
         rate = self.retreat.damping * step_rate(self.since_restart)
         r = shorten_outliers(q.pullback(z, scores) + z)  # Rᵀ δ
-        step = rate * r.mean(axis=0)
-        longest = 0.5 * np.sqrt(len(step))  # half of a draw's distance from the mean
-        step *= longest / max(longest, float(np.linalg.norm(step)))
-        mean = q.mean + q.root_product(step[None])[0]
+        mean = q.mean + q.root_product(mean_step(r, rate)[None])[0]
         # with t = R⁻ᵀ z: u = Λᵀ t = (R⁻¹Λ)ᵀ z, and R × the gradient in Λ
         own = q.root_solve(self.factor.T).T
         by_factor = (r.T @ (z @ own) + z.T @ (r @ own)) / (2 * n)

@@ -42,6 +42,13 @@ def step_rate(steps: int, first: float = FIRST_RATE, delay: float = DELAY) -> fl
     return min(first, delay / (steps + delay))
 
 
+def mean_step(residuals: Array, rate: float) -> Array:
+    """ρ E[r] (D,) of r (N, D) in q's coordinates; at most half as far as a draw is."""
+    step: Array = rate * residuals.mean(axis=0)
+    longest = 0.5 * np.sqrt(len(step))
+    return step * (longest / max(longest, float(np.linalg.norm(step))))
+
+
 @dataclass(frozen=True)
 class Batch:
     """Draws in mirrored pairs, nearly of a Gaussian q, with their scores, (N, D) each."""
@@ -94,9 +101,7 @@ class NaturalGradient(Averaged[Gaussian]):
         with np.errstate(over="ignore", invalid="ignore"):
             r = shorten_outliers(scores @ self.root + z)
         rate = step_rate(self.since_restart)
-        step = rate * r.mean(axis=0)
-        longest = 0.5 * np.sqrt(len(step))  # half of a draw's distance from the mean
-        step *= longest / max(longest, float(np.linalg.norm(step)))
+        step = mean_step(r, rate)
         stein = r.T @ z / len(z)
         self.mean = self.mean + self.root @ step
         self.root = self.root @ inverse_root(rate * (stein + stein.T) / 2, *MOST_CHANGE)

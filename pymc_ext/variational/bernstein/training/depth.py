@@ -14,8 +14,6 @@ from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 
-import numpy as np
-
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
@@ -67,11 +65,7 @@ class Depth:
         """The flow with parameters x (P,), on the judging draws."""
         flow = deepcopy(self.trainer.loop.flow)
         flow.set(x)
-        with np.errstate(all="ignore"):  # of a flow that ran away
-            theta, log_q = flow.forward(self.z)
-            log_ratios = self.density.log_density(theta) - log_q
-        usable = np.isfinite(log_ratios) & np.isfinite(theta).all()
-        return Candidate(flow, np.where(usable, log_ratios, -np.inf))
+        return Candidate.on(flow, self.density, self.z)
 
     def run(self, budget: int, starts: Iterable[Array]) -> tuple[bool, str]:
         """At most ``budget`` steps from where the loop is; whether no more would pay, and why.
