@@ -10,6 +10,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from numpy.typing import NDArray
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
@@ -17,6 +18,7 @@ from bridge.targets.target import Draws, as_points, select
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.density.rows import rows_per_call
 from pymc_ext.density.undefined import refuse_missing_data
+from pymc_ext.maths.types import Array
 from pymc_ext.models.context import context
 from pymc_ext.models.discrete import (
     chains_of_known_length,
@@ -78,7 +80,7 @@ def pymc_target(
     return PyMCTarget(model, name or model.name or "pymc", leave_out)
 
 
-def model_start(model: pm.Model) -> np.ndarray:
+def model_start(model: pm.Model) -> Array:
     """The model's initial point as a flat unconstrained vector, (D,)."""
     point = model.initial_point()
     return np.concatenate([np.ravel(point[v.name]) for v in model.value_vars]).astype(float)
@@ -103,21 +105,21 @@ class PyMCTarget:
         self._theta = pt.matrix("theta", shape=(None, self.dimension), dtype="float64")
         self._compiled: dict[str, Function] = {}
 
-    def log_density(self, theta: np.ndarray) -> np.ndarray:
+    def log_density(self, theta: Array) -> Array:
         """Log p̃ at unconstrained points, (N, D) -> (N,); -inf and NaN are returned as they are."""
         return self.density.log_density(as_points(theta, self.dimension))
 
-    def log_density_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def log_density_gradient(self, theta: Array) -> tuple[Array, Array]:
         """Log p̃ and its gradient at unconstrained points, (N, D) -> (N,), (N, D)."""
         return self.density.log_density_gradient(as_points(theta, self.dimension))
 
-    def constrain(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+    def constrain(self, theta: Array) -> dict[str, NDArray]:
         """Free variables and deterministics by name, (N, D) -> (N, *shape) each."""
         names = [v.name for v in self._outputs()]
         values = self._call(self._function("constrain", self._make_constrain), theta)
         return dict(zip(names, values, strict=True))
 
-    def unconstrain(self, draws: Draws) -> np.ndarray:
+    def unconstrain(self, draws: Draws) -> Array:
         """Unconstrained points of named draws of the free variables, (N, *shape) each -> (N, D).
 
         Raises
@@ -157,7 +159,7 @@ class PyMCTarget:
         point = self.constrain(np.zeros((1, self.dimension)))
         return [point[name].shape[1:] for name in self.parameter_names]
 
-    def _call(self, function: Function, theta: np.ndarray) -> list[np.ndarray]:
+    def _call(self, function: Function, theta: Array) -> list[Array]:
         theta, size = as_points(theta, self.dimension), rows_per_call(function)
         starts = range(0, max(len(theta), 1), size)
         blocks = [function(theta[i : i + size]) for i in starts]

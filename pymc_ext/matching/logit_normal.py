@@ -17,6 +17,7 @@ from scipy.special import ndtri
 
 from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
 from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, Acceleration, series
+from pymc_ext.maths.types import Array
 
 _ACCELERATED: Acceleration = "cohen-villegas-zagier"
 TOLERANCE = 1e-13  # relative, on the last Newton step: 450 roundings of a double
@@ -25,7 +26,7 @@ PROBIT_SCALE = 8 / np.pi * 1.1  # s(x) ≈ Φ(x/√2.8), of a start: 1e-9 and 8/
 MAX_COUNT_ORIGINAL = 1e6  # where rounding leaves 1e-9 of the variance of ω
 
 
-def match_logit_normal(a: np.ndarray, b: np.ndarray, method: str) -> tuple[np.ndarray, np.ndarray]:
+def match_logit_normal(a: Array, b: Array, method: str) -> tuple[Array, Array]:
     """Mean and variance of ψ, elementwise, ``method`` "variational" or "moment-ori", a, b checked.
 
     Relative accuracy 1e-12 (variational); in moment-ori the variance of ω is a difference of
@@ -51,7 +52,7 @@ def match_logit_normal(a: np.ndarray, b: np.ndarray, method: str) -> tuple[np.nd
     return (sign * (r * np.exp(t)).reshape(shape)), np.exp(2 * t).reshape(shape)
 
 
-def _newton(a: np.ndarray, b: np.ndarray, method: str) -> tuple[np.ndarray, np.ndarray]:
+def _newton(a: Array, b: Array, method: str) -> tuple[Array, Array]:
     r, t = _start(a, b, method)
     done = np.zeros(len(a), dtype=bool)  # each once: what rounding leaves of later steps varies
     for _ in range(MAX_ITERATIONS):
@@ -68,14 +69,14 @@ def _newton(a: np.ndarray, b: np.ndarray, method: str) -> tuple[np.ndarray, np.n
     )
 
 
-def _rounding(r: np.ndarray, t: np.ndarray, count: np.ndarray, method: str) -> np.ndarray:
+def _rounding(r: Array, t: Array, count: Array, method: str) -> Array:
     """Size of the steps that rounding leaves in (r, t): μ, not r, is what is resolved if τ < 1."""
     in_t = TOLERANCE + (10 * np.finfo(float).eps * count if method == "moment-ori" else 0.0)
     in_r = TOLERANCE * np.exp(-np.minimum(t, 0)) + in_t * np.abs(r)
     return np.stack([in_r, in_t * (1 + np.abs(t))])
 
 
-def _start(a: np.ndarray, b: np.ndarray, method: str) -> tuple[np.ndarray, np.ndarray]:
+def _start(a: Array, b: Array, method: str) -> tuple[Array, Array]:
     """The best of three limits, by the residuals it leaves: (r, t)."""
     starts = [_probit_start(a, b, method), _many_counts_start(a, b), _rare_start(a, b, method)]
     residuals = [np.abs(_equations(r, t, a, b, method)[0]).max(axis=0) for r, t in starts]
@@ -84,7 +85,7 @@ def _start(a: np.ndarray, b: np.ndarray, method: str) -> tuple[np.ndarray, np.nd
     return r, t
 
 
-def _probit_start(a: np.ndarray, b: np.ndarray, method: str) -> tuple[np.ndarray, np.ndarray]:
+def _probit_start(a: Array, b: Array, method: str) -> tuple[Array, Array]:
     """Exact for s(x) = Φ(x/c₀): E s = Φ(μ/c), E s′ = φ(μ/c)/c with c² = τ² + c₀²."""
     quantile = ndtri(a / (a + b))
     height = np.exp(-(quantile**2) / 2) / np.sqrt(2 * np.pi)
@@ -97,21 +98,19 @@ def _probit_start(a: np.ndarray, b: np.ndarray, method: str) -> tuple[np.ndarray
     return quantile * np.sqrt(1 + PROBIT_SCALE / variance), 0.5 * np.log(variance)
 
 
-def _many_counts_start(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _many_counts_start(a: Array, b: Array) -> tuple[Array, Array]:
     """a, b → ∞: the Laplace row."""
     t = 0.5 * np.log(1 / a + 1 / b)
     return np.log(a / b) * np.exp(-t), t
 
 
-def _rare_start(a: np.ndarray, b: np.ndarray, method: str) -> tuple[np.ndarray, np.ndarray]:
+def _rare_start(a: Array, b: Array, method: str) -> tuple[Array, Array]:
     """a/b → 0: logit ω ≈ log ω and ω ≈ Gamma(a, b), whose rows have mean log(a/b) − v/2."""
     v = 1 / a if method == "variational" else np.log1p(1 / a)
     return (np.log(a / b) - v / 2) / np.sqrt(v), 0.5 * np.log(v)
 
 
-def _equations(
-    r: np.ndarray, t: np.ndarray, a: np.ndarray, b: np.ndarray, method: str
-) -> tuple[np.ndarray, np.ndarray]:
+def _equations(r: Array, t: Array, a: Array, b: Array, method: str) -> tuple[Array, Array]:
     """F = (log D₁ − log p, log of the second equation), (2, n); its Jacobian in (μ, t)."""
     tau = np.exp(t)
     mu = r * tau
@@ -128,9 +127,7 @@ def _equations(
         return np.stack([F1, np.log(V) + np.log(a + b) - np.log(D2)]), np.array([J1, J2])
 
 
-def _newton_step(
-    r: np.ndarray, t: np.ndarray, a: np.ndarray, b: np.ndarray, method: str
-) -> np.ndarray:
+def _newton_step(r: Array, t: Array, a: Array, b: Array, method: str) -> Array:
     """−J⁻¹F turned to (r, t), shape (2, n)."""
     F, J = _equations(r, t, a, b, method)
     with np.errstate(divide="ignore", invalid="ignore"):  # NaN steps are reported by `_newton`

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from scipy.special import digamma, polygamma
 
 from pymc_ext.matching.logit_normal import match_logit_normal
+from pymc_ext.maths.types import Array
 
 METHODS = ("laplace", "variational", "moment", "moment-ori")
 SMALLEST = 1e-150  # its inverse square, the variance of a moment row, is representable
@@ -29,8 +30,8 @@ SMALLEST = 1e-150  # its inverse square, the variance of a moment row, is repres
 class Matched(NamedTuple):
     """Mean and variance, each (...), of the Gaussian over ψ for one or many densities."""
 
-    mean: np.ndarray
-    variance: np.ndarray
+    mean: Array
+    variance: Array
 
 
 def match_gamma(a: ArrayLike, b: ArrayLike = 1.0, method: str = "variational") -> Matched:
@@ -131,7 +132,7 @@ def check_method(method: str) -> None:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
 
 
-def _log_gamma(a: np.ndarray, method: str) -> tuple[np.ndarray, np.ndarray]:
+def _log_gamma(a: Array, method: str) -> tuple[Array, Array]:
     """Mean and variance of log Gamma(a, 1), a checked."""
     if method == "laplace":
         return np.log(a), 1 / a
@@ -143,7 +144,7 @@ def _log_gamma(a: np.ndarray, method: str) -> tuple[np.ndarray, np.ndarray]:
     return np.log(a) - v / 2, v
 
 
-def _inverse_gamma_original(a: np.ndarray, b: np.ndarray) -> Matched:
+def _inverse_gamma_original(a: Array, b: Array) -> Matched:
     if np.any(a <= 2):
         raise ValueError(
             f"moment-ori needs a finite variance of the inverse gamma: a must be > 2, "
@@ -153,7 +154,7 @@ def _inverse_gamma_original(a: np.ndarray, b: np.ndarray) -> Matched:
     return Matched((np.log(b) - np.log(a - 1) - v / 2)[()], v[()])
 
 
-def _positive(**parameters: ArrayLike) -> list[np.ndarray]:
+def _positive(**parameters: ArrayLike) -> list[Array]:
     arrays = []
     for name, value in parameters.items():
         array = np.asarray(value, dtype=float)

@@ -162,7 +162,7 @@ def _blocks(draws: Mapping[str, Array], rows: int) -> Iterator[dict[str, Array]]
 def _with(
     posterior: xr.Dataset,
     name: str,
-    values: np.ndarray,
+    values: Array,
     dims: Sequence[str],
     coords: Mapping[str, Any],
 ) -> xr.Dataset:

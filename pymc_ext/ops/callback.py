@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op, OutputStorageType
 
@@ -24,7 +24,7 @@ JaxArray = Any  # jax.Array: JAX need not be installed
 Shapes = Sequence[tuple[int, ...]]
 
 
-def compute(op: Op, node: Apply, inputs: Sequence[ArrayLike]) -> tuple[np.ndarray, ...]:
+def compute(op: Op, node: Apply, inputs: Sequence[ArrayLike]) -> tuple[NDArray, ...]:
     """The outputs of ``op.perform`` as arrays of the node's types."""
     storage: OutputStorageType = [[None] for _ in node.outputs]
     op.perform(node, [np.asarray(value) for value in inputs], storage)
@@ -42,7 +42,7 @@ def register_numba(op_type: type) -> None:
         types = [get_numba_type(output.type) for output in node.outputs]
         result = types[0] if len(types) == 1 else numba.types.Tuple(types)
 
-        def run(inputs: tuple[np.ndarray, ...]) -> np.ndarray | tuple[np.ndarray, ...]:
+        def run(inputs: tuple[NDArray, ...]) -> NDArray | tuple[NDArray, ...]:
             values = compute(op, node, inputs)
             return values[0] if len(values) == 1 else values
 
@@ -79,7 +79,7 @@ def register_jax(
     from pytensor.link.jax.dispatch import jax_funcify
 
     def call(op: Op, node: Apply, *inputs: JaxArray) -> Sequence[JaxArray]:
-        def on_arrays(*arrays: JaxArray) -> tuple[np.ndarray, ...]:
+        def on_arrays(*arrays: JaxArray) -> tuple[NDArray, ...]:
             return compute(op, node, arrays)
 
         found = shapes(cast("OpType", op), [x.shape for x in inputs])

@@ -12,7 +12,6 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bridge.errors import NoModelError
 from bridge.methods.method import Fit, LogDensity, Method, Problem, RunMethod
@@ -137,7 +136,7 @@ def fit_of(
     options: Mapping[str, object],
     log_q: LogDensity | None = None,
     gradients: int | None = None,
-    losses: NDArray[np.floating] | None = None,
+    losses: Array | None = None,
     info: Mapping[str, object] | None = None,
 ) -> Fit:
     """A `Fit` of draws θ (N, D) with log q (N,).
