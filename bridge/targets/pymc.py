@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pymc as pm
@@ -35,6 +35,9 @@ from pymc_ext.pytensor_modes import run_or_compile
 
 if TYPE_CHECKING:
     from pytensor.compile import Function
+    from pytensor.graph.basic import Variable
+    from pytensor.graph.op import Op
+    from pytensor.tensor import TensorVariable
 
 __all__ = ["PyMCTarget", "model_start", "pymc_target", "require_samplable"]
 
@@ -191,7 +194,7 @@ def require_samplable(model: pm.Model) -> None:
         _check_deterministic(model.logp())
 
 
-def _check_deterministic(logp: Any) -> None:
+def _check_deterministic(logp: Variable) -> None:
     random = sorted({str(op) for op in _ops(logp) if isinstance(op, RandomVariable)})
     if random:
         raise ValueError(
@@ -200,14 +203,16 @@ def _check_deterministic(logp: Any) -> None:
         )
 
 
-def _ops(*outputs: Any) -> set[Any]:
+def _ops(*outputs: Variable) -> set[Op]:
     """Every op of a graph, those inside its sub-graphs included."""
     ops = {v.owner.op for v in ancestors(outputs) if v.owner}
     inner = [op.inner_outputs for op in ops if hasattr(op, "inner_outputs")]
     return ops.union(*(_ops(*outputs) for outputs in inner))
 
 
-def _block(theta: Any, columns: slice, shape: tuple[int, ...], value: Any) -> Any:
+def _block(
+    theta: TensorVariable, columns: slice, shape: tuple[int, ...], value: TensorVariable
+) -> TensorVariable:
     """The value variable's entries of every draw, shape (N, *shape)."""
     block = theta[:, columns].reshape((theta.shape[0], *shape)).astype(value.dtype)
     return pt.specify_shape(block, (None, *shape))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -164,7 +163,7 @@ def _with(
     name: str,
     values: Array,
     dims: Sequence[str],
-    coords: Mapping[str, Any],
+    coords: Mapping[str, Sequence[object] | None],
 ) -> xr.Dataset:
     """The draws with one more variable (N, *shape), in the place of one of that name."""
     lead = [posterior.sizes["chain"], posterior.sizes["draw"]]

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -33,6 +34,7 @@ __all__ = [
     "starts",
 ]
 
+Found = TypeVar("Found")
 DRAWS_TOGETHER = 1000  # that JAX makes at once, which bounds its memory
 
 
@@ -42,7 +44,7 @@ def peer(name: str, text: str, package: str, run: RunMethod) -> Method:
     return Method(name, described, "pymc", run, default=False, general=False)
 
 
-def imported(module: str, package: str) -> Any:
+def imported(module: str, package: str) -> ModuleType:
     """A module of a peer.
 
     Raises
@@ -107,7 +109,7 @@ def in_jax(problem: Problem) -> tuple[Target, JaxLogDensity]:
         ) from error
 
 
-def compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float, float]:
+def compiled(function: Callable[..., Found], *arguments: object) -> tuple[Found, float, float]:
     """What JAX's compilation of a function gives for arguments, the seconds of compiling and of
     running."""
     import jax

@@ -57,7 +57,7 @@ class FileError(ValueError):
     """A file that is damaged, of another version, or of something else."""
 
 
-def encode(value: object, arrays: Arrays) -> Any:
+def encode(value: object, arrays: Arrays) -> object:
     """``value`` as what JSON holds; its arrays go into ``arrays``."""
     if isinstance(value, np.generic):
         value = value.item()
