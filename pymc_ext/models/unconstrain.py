@@ -16,9 +16,10 @@ from pymc_ext.pytensor_modes import run_or_compile
 
 if TYPE_CHECKING:
     import pymc as pm
-    from pymc.logprob.transforms import Transform
     from pytensor.compile import Function
     from pytensor.tensor import TensorVariable
+
+    from pymc_ext.pymc_versions import Transform
 
 __all__ = ["flat_unconstrained", "unconstrain_function"]
 

@@ -105,7 +105,7 @@ def decode(tree: Any, arrays: Mapping[str, NDArray]) -> Any:
         raise FileError(f"the file is damaged: no {name} of {sorted(parts)}: {error}") from error
 
 
-def _parts(value: Any) -> dict[str, object]:
+def _parts(value: object) -> dict[str, object]:
     if hasattr(value, "to_parts"):
         return dict(value.to_parts())
     assert is_dataclass(value)

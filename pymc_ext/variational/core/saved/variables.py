@@ -17,8 +17,9 @@ from pymc_ext.variational.core.saved.dims import Dim, dims_of
 
 if TYPE_CHECKING:
     import pymc as pm
-    from pymc.logprob.transforms import Transform
     from pytensor.tensor import TensorVariable
+
+    from pymc_ext.pymc_versions import Transform
 
 __all__ = [
     "CARRIES",
