@@ -14,9 +14,9 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor import TensorType, TensorVariable
 
-from pymc_ext.maths.types import Array
-
 if TYPE_CHECKING:
+    import jax
+
     from pymc_ext.pytensor_versions import TensorSharedVariable
 
 
@@ -30,7 +30,7 @@ def _fixed_shape(variable: SharedVariable) -> Variable:
 
 def jax_function(
     first: Sequence[TensorSharedVariable], z: TensorVariable, outputs: Sequence[Variable]
-) -> tuple[Callable[..., tuple[Array, ...]], list[SharedVariable]]:
+) -> tuple[Callable[..., tuple[jax.Array, ...]], list[SharedVariable]]:
     """A graph as a JAX function of the shared variables ``first``, of all others in it, and of z.
 
     The other shared variables are returned with it, in their order as arguments.

@@ -39,7 +39,7 @@ class NumPyLinker(PerformLinker):
             thunks[:] = map(_bare, order, thunks)  # in place: these are what `run` runs
 
         @wraps(run)
-        def quiet() -> Any:
+        def quiet() -> object:
             with np.errstate(all="ignore"):
                 return run()
 

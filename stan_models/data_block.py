@@ -6,12 +6,14 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stan_models.stanc import Source, run_stanc
+
+Numbers = float | str | list["Numbers"]  # as JSON nests them
 
 
 class Declaration(TypedDict):
@@ -76,7 +78,7 @@ def not_finite(program: Source, data: str) -> list[str]:
     return found
 
 
-def _elements(value: Any, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], float]]:
+def _elements(value: Numbers, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], float]]:
     """Numbers, of which Stan reads "NaN" and the like too, with their indices from 1 on."""
     if isinstance(value, list):
         for i, element in enumerate(value, start=1):

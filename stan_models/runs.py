@@ -59,7 +59,7 @@ class CmdStanRun:
         # In a thread of its own, as Ctrl-C would leave cmdstanpy's threads behind, one of them
         # marked as ended while it goes on (Python's `Thread.join` until 3.12).
         with ThreadPoolExecutor(1) as caller:
-            called: Future[Any] | None = None
+            called: Future[object] | None = None
             try:
                 called = caller.submit(run)
                 return called.result()
@@ -121,7 +121,7 @@ def _ended(message: str) -> str:
     return message.strip().splitlines()[0].partition(" Command '")[0]
 
 
-def _end(called: Future[Any], others: set[int]) -> None:
+def _end(called: Future[object], others: set[int]) -> None:
     """End the processes that a call waits for, all but ``others``, until it has returned, however
     often Ctrl-C is pressed by then."""
     while not called.done():

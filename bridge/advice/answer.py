@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from pymc_ext.maths.types import Array
 from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.heavy import Heavy, take_quantiles
 from pymc_ext.variational.core.checks import Check
+from pymc_ext.variational.core.result import Printer
 from pymc_ext.variational.core.saved.posterior import SavedPosterior, law_of
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Advice:
     def __repr__(self) -> str:
         return f"<Advice of {self.method}, {'trusted' if self.trusted else 'not trusted'}>"
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+    def _repr_pretty_(self, printer: Printer, cycle: bool) -> None:
         """As IPython shows it in a terminal."""
         printer.text(str(self))
 

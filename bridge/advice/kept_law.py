@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from bridge.advice.own_draws import OwnError, own_error
 from bridge.methods.method import Fit
@@ -46,13 +45,13 @@ class KeptLaw:
         return None if self.error is None else self.error.wrong
 
     @property
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> dict[str, object]:
         """What goes with it into a file.
 
         Where weights are trusted they tell what its own draws are worth, whatever k̂ of its own
         weights says of its tails.
         """
-        notes = notes_of_draws(self.fresh)
+        notes: dict[str, object] = {**notes_of_draws(self.fresh)}
         if self.error is not None:
             notes |= {
                 "usable": self.wrong is None,

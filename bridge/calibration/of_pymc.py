@@ -12,6 +12,7 @@ import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor
+from numpy.typing import NDArray
 from pymc.distributions.transforms import Ordered
 from pytensor.compile import SharedVariable
 from pytensor.graph.basic import Constant, Variable
@@ -214,10 +215,10 @@ def _check_prior(model: pm.Model) -> None:
         )
 
 
-def _drawn(variables: Sequence[TensorVariable], count: int, seed: int) -> list[np.ndarray]:
+def _drawn(variables: Sequence[TensorVariable], count: int, seed: int) -> list[NDArray]:
     """Draws of the variables together, (count, *shape) each."""
     try:
-        found = cast("list[np.ndarray]", pm.draw(list(variables), count, random_seed=seed))
+        found = cast("list[NDArray]", pm.draw(list(variables), count, random_seed=seed))
     except NotImplementedError:
         raise _cannot_draw(variables) from None
     return [x[None] for x in found] if count == 1 else found  # PyMC leaves the axis of one draw out

@@ -16,6 +16,7 @@ from bridge.calibration.bands import holm, symmetry_p_values, uniformity_p_value
 from bridge.calibration.figure import ecdf_figure
 from bridge.calibration.run import KINDS, LOG_LIK, LP, MOST
 from bridge.targets.draws import InferenceData
+from pymc_ext.maths.types import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -277,6 +278,6 @@ def _inside(ranks: NDArray[np.integer], level: float) -> NDArray[np.bool_]:
     return (ranks >= edge) & (ranks <= MOST - edge)
 
 
-def _mean(values: NDArray[np.floating]) -> tuple[float, float]:
+def _mean(values: Array) -> tuple[float, float]:
     error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.nan
     return float(values.mean()), error

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bridge.methods.problems import GivenProblem
 from pymc_ext.maths.types import Array
 
 __all__ = ["Prior", "Simulated", "Simulator", "Study", "Values", "required"]
 
-Values = Mapping[str, np.ndarray]  # by name
+Values = Mapping[str, NDArray]  # by name
 Prior = Callable[[np.random.Generator], Values]
 Simulator = Callable[[Values, np.random.Generator], Values]
 

@@ -9,7 +9,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import TypeVar
 
 import joblib
 from joblib.externals.loky.process_executor import TerminatedWorkerError
@@ -115,7 +116,7 @@ def _ray(jobs: int) -> Iterator[None]:
         ray.shutdown()
 
 
-def _require(package: str, module: str) -> Any:
+def _require(package: str, module: str) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -20,6 +20,7 @@ from bridge.methods.method import Fit
 from bridge.trust import missed, missed_by_chains
 from bridge.verdict import REFUSED, Judgement, by_weights, of_chains
 from pymc_ext.density.protocol import value_names
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.missed.missed_mass import MissedMass
 
 
@@ -145,9 +146,7 @@ def _importance(fit: Fit, judgement: Judgement, notes: list[str]) -> Record:
     }
 
 
-def _moments(
-    problem: CaseProblem, fit: Fit, weights: NDArray[np.floating] | None
-) -> dict[str, float]:
+def _moments(problem: CaseProblem, fit: Fit, weights: Array | None) -> dict[str, float]:
     """Errors of the worst parameter, of q's plain draws and of PSIS-weighted ones."""
     plain = _constrained(fit, fit.theta)
     record = _worst(problem, plain, None, "")
@@ -162,14 +161,14 @@ def _moments(
     return record
 
 
-def _constrained(fit: Fit, theta: NDArray[np.floating]) -> Mapping[str, np.ndarray]:
+def _constrained(fit: Fit, theta: Array) -> Mapping[str, NDArray]:
     return fit.target.constrain(theta.reshape(-1, theta.shape[-1]))
 
 
 def _worst(
     problem: CaseProblem,
-    draws: Mapping[str, np.ndarray],
-    weights: NDArray[np.floating] | None,
+    draws: Mapping[str, NDArray],
+    weights: Array | None,
     suffix: str,
 ) -> dict[str, float]:
     largest = worst(moment_errors(draws, problem.reference_moments, weights=weights))

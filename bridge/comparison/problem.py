@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from bridge.errors import IncompleteReferenceError, NoModelError
 from bridge.measures.evidence import LogEvidence, log_evidence
@@ -21,6 +20,7 @@ from bridge.targets.pymc import model_start, pymc_target
 from bridge.targets.stan import stan_target
 from bridge.targets.target import Target
 from posteriordb_cases import Case
+from pymc_ext.maths.types import Array
 
 if TYPE_CHECKING:
     import pymc as pm
@@ -103,7 +103,7 @@ class CaseProblem:
         return self.stan_target
 
     @cached_property
-    def start(self) -> NDArray:
+    def start(self) -> Array:
         """Where fits on `target` start, unconstrained, shape (D,)."""
         if self.uses_port:
             return model_start(self.model)
@@ -120,10 +120,10 @@ class CaseProblem:
         return reference_moments(self.reference)
 
     @cached_property
-    def _reference_theta(self) -> dict[int, NDArray]:
+    def _reference_theta(self) -> dict[int, Array]:
         return {}
 
-    def reference_theta(self, target: Target) -> NDArray:
+    def reference_theta(self, target: Target) -> Array:
         """The reference draws on ``target``'s unconstrained space, shape (chains, draws, D).
 
         Raises

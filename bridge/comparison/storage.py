@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from bridge.errors import DiskFullError
 from bridge.methods.method import Fit
@@ -70,11 +71,11 @@ def _groups(fit: Fit) -> dict[str, xr.Dataset]:
     }
 
 
-def _labelled(name: str, values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+def _labelled(name: str, values: NDArray) -> tuple[tuple[str, ...], NDArray]:
     return ("chain", "draw", *(f"{name}_dim_{i}" for i in range(values.ndim - 2))), values
 
 
-def _trace(fit: Fit) -> dict[str, tuple[str, np.ndarray]]:
+def _trace(fit: Fit) -> dict[str, tuple[str, NDArray]]:
     """Block means of the losses, each with the iteration its block starts at."""
     losses, iterations = fit.losses, fit.loss_iterations
     if losses is None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from bridge.measures.evidence import LogEvidence, paired, standard_error
 from bridge.measures.limits import KL_FEWEST_TERMS
+from pymc_ext.maths.types import Array
 from pymc_ext.options import require_type
 from pymc_ext.variational.core.weights import are_constant
 
@@ -27,7 +28,7 @@ class Divergence:
     reason: str | None
 
 
-def kl_from_q(lp_q: np.ndarray, lq_q: np.ndarray, log_evidence: LogEvidence) -> Divergence:
+def kl_from_q(lp_q: Array, lq_q: Array, log_evidence: LogEvidence) -> Divergence:
     """KL(q‖p) = E_q[log q - log p̃] + log Z from independent draws of q.
 
     Parameters
@@ -54,7 +55,7 @@ def kl_from_q(lp_q: np.ndarray, lq_q: np.ndarray, log_evidence: LogEvidence) -> 
     return _divergence((lq - lp).reshape(1, -1), log_evidence, +1, "log p is -inf at draws of q")
 
 
-def kl_to_q(lp_p: np.ndarray, lq_p: np.ndarray, log_evidence: LogEvidence) -> Divergence:
+def kl_to_q(lp_p: Array, lq_p: Array, log_evidence: LogEvidence) -> Divergence:
     """KL(p‖q) = E_p[log p̃ - log q] - log Z from draws of p, each ``(N,)`` or ``(chains, draws)``.
 
     Otherwise as `kl_from_q`. Log Z from the same draws of p shares their error; as its own is
@@ -64,7 +65,7 @@ def kl_to_q(lp_p: np.ndarray, lq_p: np.ndarray, log_evidence: LogEvidence) -> Di
     return _divergence(np.atleast_2d(lp - lq), log_evidence, -1, "log q is -inf at draws of p")
 
 
-def _divergence(terms: np.ndarray, evidence: LogEvidence, sign: int, infinite: str) -> Divergence:
+def _divergence(terms: Array, evidence: LogEvidence, sign: int, infinite: str) -> Divergence:
     """Mean of ``terms`` (chains, draws) + sign log Z, and whether to believe it."""
     require_type("log_evidence", evidence, LogEvidence)
     undefined = np.isnan(terms) | (terms == -np.inf)  # -inf: a draw where its own density is 0
@@ -81,7 +82,7 @@ def _divergence(terms: np.ndarray, evidence: LogEvidence, sign: int, infinite: s
     return Divergence(value, se, not reason, reason)
 
 
-def _domination(terms: np.ndarray) -> str | None:
+def _domination(terms: Array) -> str | None:
     """Few draws carry the variance where (sum d^2)^2 / sum d^4 is small, d the deviations."""
     d = terms - terms.mean()
     if are_constant(terms):

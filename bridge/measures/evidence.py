@@ -16,6 +16,7 @@ from scipy.special import expit
 
 from bridge.measures.limits import BRIDGE_FEWEST_TERMS
 from bridge.targets.target import Target
+from pymc_ext.maths.types import Array
 from pymc_ext.options import as_numbers
 from pymc_ext.variational.core.weights import are_constant
 
@@ -54,10 +55,10 @@ class LogEvidence:
 
 
 def bridge_sampling(
-    lp_p: np.ndarray,
-    lq_p: np.ndarray,
-    lp_q: np.ndarray,
-    lq_q: np.ndarray,
+    lp_p: Array,
+    lq_p: Array,
+    lp_q: Array,
+    lq_q: Array,
     ess_p: float | None = None,
 ) -> LogEvidence:
     r"""Log evidence by optimal bridge sampling between draws of p and draws of q.
@@ -121,7 +122,7 @@ def bridge_sampling(
 
 
 def log_evidence(
-    target: Target, reference_theta: np.ndarray, random_seed: int = 1, swap: bool = True
+    target: Target, reference_theta: Array, random_seed: int = 1, swap: bool = True
 ) -> LogEvidence:
     """Log evidence of a target from posterior draws, by a warp to a standard normal.
 
@@ -169,7 +170,7 @@ def log_evidence(
     return _average(first, _warped(target, theta[:, half:], theta[:, :half], rng))
 
 
-def _root(l_p: np.ndarray, l_q: np.ndarray, log_odds: float, n_p: float) -> tuple[float, int]:
+def _root(l_p: Array, l_q: Array, log_odds: float, n_p: float) -> tuple[float, int]:
     """Root c of n_q mean_q[h_q] = n_p mean_p[h_p], whose difference decreases in c."""
     finite = np.concatenate([l[np.isfinite(l)] for l in (l_p, l_q)])  # noqa: E741
     spread = 1 + abs(log_odds) + np.log(l_p.size * l_q.size)
@@ -182,9 +183,7 @@ def _root(l_p: np.ndarray, l_q: np.ndarray, log_odds: float, n_p: float) -> tupl
     return float(c), int(result.iterations)
 
 
-def _warped(
-    target: Target, fit: np.ndarray, draws: np.ndarray, rng: np.random.Generator
-) -> LogEvidence:
+def _warped(target: Target, fit: Array, draws: Array, rng: np.random.Generator) -> LogEvidence:
     """Log Z by Warp-III bridge sampling: moments from ``fit``, bridge with ``draws``."""
     flat = fit.reshape(-1, fit.shape[-1])
     mean, L = flat.mean(axis=0), _cholesky(np.atleast_2d(np.cov(flat, rowvar=False)))
@@ -192,11 +191,11 @@ def _warped(
     z_q = np.asarray(rng.standard_normal(z_p.shape))
     constant = np.log(np.diag(L)).sum() - np.log(2)
 
-    def log_p(z: np.ndarray) -> np.ndarray:
+    def log_p(z: Array) -> Array:
         step = z @ L.T
         return np.logaddexp(target.log_density(mean + step), target.log_density(mean - step))
 
-    def log_q(z: np.ndarray) -> np.ndarray:
+    def log_q(z: Array) -> Array:
         return -0.5 * np.sum(z**2, axis=1) - 0.5 * z.shape[1] * np.log(2 * np.pi)
 
     chains = draws.shape[:2]
@@ -204,7 +203,7 @@ def _warped(
     return bridge_sampling(lp_p, lq_p, log_p(z_q) + constant, log_q(z_q))
 
 
-def _cholesky(cov: np.ndarray) -> np.ndarray:
+def _cholesky(cov: Array) -> Array:
     try:
         return np.linalg.cholesky(cov)
     except np.linalg.LinAlgError:
@@ -225,13 +224,13 @@ def _average(a: LogEvidence, b: LogEvidence) -> LogEvidence:
     return LogEvidence(value, se, not reason, reason, iterations, effective_p, effective_q)
 
 
-def standard_error(terms: np.ndarray, ess: float | None = None) -> float:
+def standard_error(terms: Array, ess: float | None = None) -> float:
     """Standard error of the mean of (chains, draws) terms."""
     size = _effective_size(terms) if ess is None else ess
     return float(terms.std(ddof=1) / np.sqrt(size))
 
 
-def _effective_size(terms: np.ndarray) -> float:
+def _effective_size(terms: Array) -> float:
     """Effective sample size of chains of terms; their number for one row (independent draws)."""
     if terms.shape[0] == 1 or are_constant(terms):
         return float(terms.size)
@@ -240,7 +239,7 @@ def _effective_size(terms: np.ndarray) -> float:
     return float(az.ess(terms, method="mean"))
 
 
-def _kish(h: np.ndarray) -> float:
+def _kish(h: Array) -> float:
     return float(h.sum() ** 2 / np.sum(h**2))
 
 
@@ -253,7 +252,7 @@ def _overlap(effective_p: float, effective_q: float) -> str | None:
     )
 
 
-def _unusable(l_p: np.ndarray, l_q: np.ndarray) -> str | None:
+def _unusable(l_p: Array, l_q: Array) -> str | None:
     for label, bad in (
         ("log ratio is NaN at draws of p", np.isnan(l_p)),
         ("log p is -inf at draws of p", l_p == -np.inf),
@@ -267,9 +266,7 @@ def _unusable(l_p: np.ndarray, l_q: np.ndarray) -> str | None:
     return None
 
 
-def _log_ratios(
-    lp_p: np.ndarray, lq_p: np.ndarray, lp_q: np.ndarray, lq_q: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _log_ratios(lp_p: Array, lq_p: Array, lp_q: Array, lq_q: Array) -> tuple[Array, Array]:
     lp_p, lq_p = paired(lp_p, lq_p, "draws of p")
     lp_q, lq_q = paired(lp_q, lq_q, "draws of q")
     if lp_p.ndim > 2:
@@ -277,7 +274,7 @@ def _log_ratios(
     return lp_p - lq_p, lp_q - lq_q
 
 
-def paired(lp: np.ndarray, lq: np.ndarray, where: str) -> tuple[np.ndarray, np.ndarray]:
+def paired(lp: Array, lq: Array, where: str) -> tuple[Array, Array]:
     lp = as_numbers(f"log p at {where}", lp)
     lq = as_numbers(f"log q at {where}", lq)
     if lp.shape != lq.shape or lp.ndim == 0 or lp.size < 2:
@@ -288,7 +285,7 @@ def paired(lp: np.ndarray, lq: np.ndarray, where: str) -> tuple[np.ndarray, np.n
     return lp, lq
 
 
-def _check_reference(theta: np.ndarray, dimension: int) -> np.ndarray:
+def _check_reference(theta: Array, dimension: int) -> Array:
     theta = as_numbers("reference_theta", theta)
     if theta.ndim != 3 or theta.shape[2] != dimension:
         raise ValueError(f"reference draws must be (chains, draws, {dimension}), got {theta.shape}")

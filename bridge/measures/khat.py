@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 
 from bridge.measures.limits import KHAT_FEWEST_TAIL, KHAT_USABLE
 from pymc_ext.maths.psis import psislw, tail_size
+from pymc_ext.maths.types import Array
 from pymc_ext.options import as_numbers
 from pymc_ext.variational.core.weights import are_constant
 
@@ -62,10 +63,10 @@ class KHat:
     draws: int
     zero_weights: int = 0
     reason: str | None = None
-    weights: np.ndarray | None = field(default=None, repr=False, compare=False)
+    weights: Array | None = field(default=None, repr=False, compare=False)
 
 
-def pareto_khat(lp: np.ndarray, lq: np.ndarray) -> KHat:
+def pareto_khat(lp: Array, lq: Array) -> KHat:
     """Pareto k̂ of the importance ratios p̃/q, per repetition, by Pareto smoothing.
 
     Parameters
@@ -133,7 +134,7 @@ def _distrust(khat: float) -> str | None:
     return f"k̂ = {khat:.2f} > {KHAT_USABLE:g}: importance weights unreliable"
 
 
-def psis(log_ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def psis(log_ratios: Array) -> tuple[Array, Array]:
     """PSIS: log ratios (R, N) to smoothed log weights (R, N), on their scale, and k̂ (R,).
 
     Weights come normalised, so the scale is put back from the largest ratio that no smoothing
@@ -146,7 +147,7 @@ def psis(log_ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return smoothed + (untouched[0] - untouched[1]), np.atleast_1d(khat)
 
 
-def _log_ratios(lp: np.ndarray, lq: np.ndarray) -> tuple[np.ndarray, int, str | None]:
+def _log_ratios(lp: Array, lq: Array) -> tuple[Array, int, str | None]:
     """Log ratios (R, N), the number of zero weights, and why they cannot be used."""
     lp, lq = as_numbers("lp", lp), as_numbers("lq", lq)
     if lp.shape != lq.shape or lp.ndim not in (1, 2) or lp.size == 0:
@@ -165,7 +166,7 @@ def _log_ratios(lp: np.ndarray, lq: np.ndarray) -> tuple[np.ndarray, int, str | 
     return lp - lq, zero, None
 
 
-def _tail_problem(ratios: np.ndarray) -> str | None:
+def _tail_problem(ratios: Array) -> str | None:
     n = ratios.shape[1]
     size = tail_size(n)
     distinct = min(len(np.unique(row[np.isfinite(row)])) for row in np.sort(ratios)[:, -size:])
@@ -178,12 +179,12 @@ def _tail_problem(ratios: np.ndarray) -> str | None:
     return None
 
 
-def _without_value(ratios: np.ndarray, zero: int, reason: str) -> KHat:
+def _without_value(ratios: Array, zero: int, reason: str) -> KHat:
     nan = np.nan
     return KHat(nan, nan, (nan,) * len(ratios), nan, False, nan, nan, ratios.shape[1], zero, reason)
 
 
-def _exact(ratios: np.ndarray, shape: tuple[int, ...]) -> KHat:
+def _exact(ratios: Array, shape: tuple[int, ...]) -> KHat:
     repetitions, n = ratios.shape
     nan = np.nan
     weights = np.full(shape, 1 / n)
@@ -191,7 +192,7 @@ def _exact(ratios: np.ndarray, shape: tuple[int, ...]) -> KHat:
     return KHat(nan, nan, (nan,) * repetitions, float(n), True, log_z, 0.0, n, weights=weights)
 
 
-def _log_mean(log_weights: np.ndarray) -> tuple[float, float]:
+def _log_mean(log_weights: Array) -> tuple[float, float]:
     """Log of the mean weight over all repetitions and its delta-method standard error."""
     top = log_weights.max()
     weights = np.exp(log_weights - top).ravel()

@@ -14,16 +14,18 @@ from typing import cast
 import arviz as az
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bridge.measures.limits import CONSTANT_QUANTITY
 from bridge.targets.draws import InferenceData
+from pymc_ext.maths.types import Array
 from pymc_ext.options import as_numbers
 
 __all__ = ["QUANTILES", "MomentSummary", "moment_errors", "reference_moments", "worst"]
 
 QUANTILES = {"q5": 0.05, "q50": 0.5, "q95": 0.95}
 STATISTICS = ("mean", "sd", *QUANTILES)
-Reference = InferenceData | Mapping[str, np.ndarray]  # of (chains, draws, *shape)
+Reference = InferenceData | Mapping[str, NDArray]  # of (chains, draws, *shape)
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,9 @@ class MomentSummary:
 
 
 def moment_errors(
-    draws: Mapping[str, np.ndarray],
+    draws: Mapping[str, NDArray],
     reference: Reference | pd.DataFrame,
-    weights: np.ndarray | None = None,
+    weights: Array | None = None,
 ) -> pd.DataFrame:
     """Errors of mean, sd and quantiles of every scalar against reference draws.
 
@@ -98,7 +100,7 @@ def moment_errors(
         reference = reference_moments(reference)
     columns = _columns(draws, reference)
     ours = _summarise(columns, None if weights is None else _normalise(weights, len(columns)))
-    table: dict[str, np.ndarray] = {}
+    table: dict[str, Array] = {}
     for s in STATISTICS:
         truth = reference[s].to_numpy()
         difference = _difference(ours[s], truth, reference)
@@ -156,7 +158,7 @@ def worst(errors: pd.DataFrame) -> MomentSummary:
     )
 
 
-def _arrays(reference: Reference) -> dict[str, np.ndarray]:
+def _arrays(reference: Reference) -> dict[str, NDArray]:
     if isinstance(reference, Mapping) and not hasattr(reference, "posterior"):  # no DataTree
         return {name: as_numbers(f"draws of {name}", x) for name, x in reference.items()}
     if not hasattr(reference, "posterior"):
@@ -175,7 +177,7 @@ def _labels(name: str, shape: tuple[int, ...]) -> list[str]:
     return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]
 
 
-def _reference_row(scalar: np.ndarray) -> dict[str, float]:
+def _reference_row(scalar: Array) -> dict[str, float]:
     row: dict[str, float] = {k: v[0] for k, v in _summarise(scalar.reshape(-1, 1), None).items()}
     if row["sd"] == 0:
         return row | {f"{s}_mcse": 0.0 for s in STATISTICS} | {"constant": True}
@@ -185,7 +187,7 @@ def _reference_row(scalar: np.ndarray) -> dict[str, float]:
     return row | {"constant": False}
 
 
-def _mcse_mean(x: np.ndarray) -> float:
+def _mcse_mean(x: Array) -> float:
     """Standard error of the mean of (chains, draws).
 
     Not `az.mcse`: its mean and sd fail in ArviZ 0.23 where numba meets NumPy >= 2.4.
@@ -193,13 +195,13 @@ def _mcse_mean(x: np.ndarray) -> float:
     return float(x.std(ddof=1) / np.sqrt(az.ess(x, method="mean")))
 
 
-def _mcse_sd(x: np.ndarray) -> float:
+def _mcse_sd(x: Array) -> float:
     """Standard error of the sd, se(variance) / (2 sd), from the ESS of the squared deviations."""
     squares = (x - x.mean()) ** 2
     return _mcse_mean(squares) / (2 * float(np.sqrt(squares.mean())))
 
 
-def _columns(draws: Mapping[str, np.ndarray], reference: pd.DataFrame) -> np.ndarray:
+def _columns(draws: Mapping[str, NDArray], reference: pd.DataFrame) -> Array:
     """The reference's scalars from named draws, shape (N, scalars)."""
     shapes = reference.attrs["shapes"]
     missing = [name for name in shapes if name not in draws]
@@ -223,7 +225,7 @@ def _columns(draws: Mapping[str, np.ndarray], reference: pd.DataFrame) -> np.nda
     return np.concatenate(parts, axis=1)
 
 
-def _normalise(weights: np.ndarray, n: int) -> np.ndarray:
+def _normalise(weights: Array, n: int) -> Array:
     weights = np.asarray(weights, dtype=float).ravel()
     if weights.size != n:
         raise ValueError(f"weights must have one entry a draw: expected {n}, got {weights.size}")
@@ -232,7 +234,7 @@ def _normalise(weights: np.ndarray, n: int) -> np.ndarray:
     return weights / weights.sum()
 
 
-def _summarise(x: np.ndarray, weights: np.ndarray | None) -> dict[str, np.ndarray]:
+def _summarise(x: Array, weights: Array | None) -> dict[str, Array]:
     """Mean, sd and quantiles of every column of (N, scalars)."""
     probs = list(QUANTILES.values())
     if weights is None:
@@ -246,7 +248,7 @@ def _summarise(x: np.ndarray, weights: np.ndarray | None) -> dict[str, np.ndarra
     return {"mean": mean, "sd": sd, **dict(zip(QUANTILES, quantiles, strict=True))}
 
 
-def _weighted_quantiles(x: np.ndarray, weights: np.ndarray, probs: list[float]) -> np.ndarray:
+def _weighted_quantiles(x: Array, weights: Array, probs: list[float]) -> Array:
     """Quantiles (probs, scalars); linear between draws at the midpoints of their weights."""
     order = np.argsort(x, axis=0)
     middle = np.cumsum(weights[order], axis=0) - weights[order] / 2
@@ -255,7 +257,7 @@ def _weighted_quantiles(x: np.ndarray, weights: np.ndarray, probs: list[float]) 
     return np.stack([np.interp(probs, m, v) for m, v in pairs], axis=1)
 
 
-def _difference(ours: np.ndarray, truth: np.ndarray, reference: pd.DataFrame) -> np.ndarray:
+def _difference(ours: Array, truth: Array, reference: pd.DataFrame) -> Array:
     """Ours minus the truth; rounding noise on a constant is no difference."""
     difference = ours - truth
     noise = CONSTANT_QUANTITY * np.maximum(
@@ -265,7 +267,7 @@ def _difference(ours: np.ndarray, truth: np.ndarray, reference: pd.DataFrame) ->
     return np.where(exact, 0.0, difference)
 
 
-def _in_units(difference: np.ndarray, unit: np.ndarray) -> np.ndarray:
+def _in_units(difference: Array, unit: Array) -> Array:
     """difference / unit, with 0 / 0 = 0 and x / 0 infinite: no error, or one beyond any unit."""
     scaled = np.where(difference == 0, 0.0, np.copysign(np.inf, difference))
     return np.divide(difference, unit, out=scaled, where=unit > 0)

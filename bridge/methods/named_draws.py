@@ -48,8 +48,8 @@ class NamedDraws:
         What is known of the draws as a whole, text and numbers: attributes of the posterior.
     """
 
-    values: Mapping[str, np.ndarray]
-    statistics: Mapping[str, np.ndarray]
+    values: Mapping[str, NDArray]
+    statistics: Mapping[str, NDArray]
     model: pm.Model | None = field(default=None, repr=False)
     attributes: Mapping[str, str | int | float] = field(default_factory=dict)
 
@@ -90,9 +90,7 @@ class NamedDraws:
         return rows
 
 
-def resampled(
-    problem: Problem, found: Fit, weights: np.ndarray, draws: int, seed: int
-) -> NamedDraws:
+def resampled(problem: Problem, found: Fit, weights: Array, draws: int, seed: int) -> NamedDraws:
     """Draws in proportion to their weights, none twice whose weight is below 1/``draws``.
 
     Parameters
@@ -151,7 +149,7 @@ def of_chains(problem: Problem, target: Target, found: Sampled, seed: int) -> Na
     return _named(problem, target, found.theta, {"lp": found.lp, **found.statistics}, seed)
 
 
-def weighted(problem: Problem, found: Fit, weights: np.ndarray, seed: int) -> NamedDraws:
+def weighted(problem: Problem, found: Fit, weights: Array, seed: int) -> NamedDraws:
     """What :func:`resampled` draws from: all draws once, in one chain, with what weighs them.
 
     ``statistics`` have ``lp``, ``lq`` of what they were drawn from, and ``log_weight``, normalised
@@ -167,7 +165,7 @@ def weighted(problem: Problem, found: Fit, weights: np.ndarray, seed: int) -> Na
 
 
 def _named(
-    problem: Problem, target: Target, theta: Array, statistics: Mapping[str, np.ndarray], seed: int
+    problem: Problem, target: Target, theta: Array, statistics: Mapping[str, NDArray], seed: int
 ) -> NamedDraws:
     chains, draws, D = theta.shape
     flat = _constrained(target, theta.reshape(-1, D), seed)
@@ -188,7 +186,7 @@ def _version(target: Target) -> dict[str, str | int | float]:
     return {"pymc_version": version("pymc")}
 
 
-def _constrained(target: Target, theta: Array, seed: int) -> Mapping[str, np.ndarray]:
+def _constrained(target: Target, theta: Array, seed: int) -> Mapping[str, NDArray]:
     """Values by name; of a Stan program its generated quantities too, where they can be had."""
     if not isinstance(target.density, StanDensity):
         return target.constrain(theta)

@@ -14,11 +14,13 @@ from typing import TypedDict
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 from scipy.stats import binom
 
 from bridge.errors import BridgeError
 from posteriordb_cases.draws import flatten
 from pymc_ext.maths.convergence import energy_fmi
+from pymc_ext.maths.types import Array
 
 __all__ = ["KEPT_DRAWS", "AdmissionError", "admission_checks", "diagnose"]
 __all__ += ["require_admitted", "too_dependent"]
@@ -66,7 +68,7 @@ class AdmissionError(BridgeError):
 
 
 def diagnose(
-    draws: Mapping[str, np.ndarray], sample_stats: Mapping[str, np.ndarray] | xr.Dataset
+    draws: Mapping[str, NDArray], sample_stats: Mapping[str, NDArray] | xr.Dataset
 ) -> Diagnostics:
     """Return posteriordb's diagnostics of kept draws and of the transitions behind them.
 
@@ -95,7 +97,7 @@ def diagnose(
     }
 
 
-def _tail_ess(x: np.ndarray) -> float:
+def _tail_ess(x: Array) -> float:
     """The smaller ESS of the 5% and 95% quantiles, which ArviZ 1.x no longer takes by itself."""
     import arviz as az
 
@@ -139,7 +141,7 @@ def _ess_are_of_independent_draws(diagnostics: Diagnostics) -> bool:
     return bool(few and np.all(off <= FARTHEST))
 
 
-def _lag1(x: np.ndarray) -> np.ndarray:
+def _lag1(x: Array) -> Array:
     """Lag-1 autocorrelation of every chain, from (chain, draw)."""
     centred = x - x.mean(axis=1, keepdims=True)
     return (centred[:, 1:] * centred[:, :-1]).sum(axis=1) / (centred**2).sum(axis=1)
@@ -158,12 +160,12 @@ def _found(check: str, diagnostics: Diagnostics) -> str:
     """The worst value behind a check, in words."""
     names = diagnostics["diagnostic_information"]["names"]
 
-    def worst(found: Sequence[float], score: Callable[[np.ndarray], np.ndarray]) -> str:
+    def worst(found: Sequence[float], score: Callable[[Array], Array]) -> str:
         values = np.array(found)
         at = int(np.argmax(score(values)))
         return f"{values[at]:.4g} for {names[at]}"
 
-    def off_target(ess: np.ndarray) -> np.ndarray:
+    def off_target(ess: Array) -> Array:
         return np.abs(ess - diagnostics["ndraws"])
 
     match check:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict
 
-import numpy as np
+from numpy.typing import NDArray
 
 from bridge.errors import NoModelError
 from bridge.reference.admission import (
@@ -209,7 +209,7 @@ def _sample(case: Case, settings: Settings, timeout: float | None) -> InferenceD
     )
 
 
-def _kept(case: Case, fit: InferenceData, thin: int) -> dict[str, np.ndarray]:
+def _kept(case: Case, fit: InferenceData, thin: int) -> dict[str, NDArray]:
     posterior = fit["posterior"]
     missing = [name for name in case.dimensions if name not in posterior]
     if missing:

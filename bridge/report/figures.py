@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
+from numpy.typing import NDArray
 
 from bridge.measures.limits import KHAT_GOOD, KHAT_USABLE, KHAT_WORST_SHOWN
 from bridge.report.metrics import label
@@ -127,8 +128,8 @@ def marginals(case_name: str, runs: pd.DataFrame, out: Path) -> Figure:
 def _marginal(
     axis: Axes,
     name: str,
-    reference: np.ndarray,
-    draws: Mapping[str, Mapping[str, np.ndarray]],
+    reference: NDArray,
+    draws: Mapping[str, Mapping[str, NDArray]],
 ) -> None:
     low, high = np.quantile(reference, [0.005, 0.995])
     pad = 0.1 * (high - low)

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bridge.measures.limits import KHAT_GOOD, KHAT_USABLE, KHAT_WORST_SHOWN, SMALL_ERROR
 from bridge.report.metrics import label
 from bridge.report.panels import khat_text, loss_range, shown_names
 from bridge.report.stored import Traces, open_group, scalars
+from pymc_ext.maths.types import Array
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -106,7 +108,7 @@ def _by_method(details: pd.DataFrame, x: str, y: str, *, log_x: bool = True) -> 
     return figure
 
 
-def marginals(reference: Mapping[str, np.ndarray], files: Mapping[str, Path]) -> Figure:
+def marginals(reference: Mapping[str, NDArray], files: Mapping[str, Path]) -> Figure:
     """Marginal densities of stored draws over the histogram of the reference draws.
 
     Parameters
@@ -136,8 +138,8 @@ def marginals(reference: Mapping[str, np.ndarray], files: Mapping[str, Path]) ->
 def _marginal(
     figure: Figure,
     name: str,
-    reference: np.ndarray,
-    draws: Mapping[str, Mapping[str, np.ndarray]],
+    reference: NDArray,
+    draws: Mapping[str, Mapping[str, NDArray]],
     place: Mapping[str, int],
 ) -> None:
     from plotly.colors import qualitative
@@ -198,14 +200,14 @@ def loss_curves(traces: Mapping[str, Traces]) -> Figure:
     return figure
 
 
-def _thinned(iteration: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _thinned(iteration: NDArray[np.integer], loss: Array) -> tuple[NDArray[np.integer], Array]:
     """At most `_POINTS` means of blocks, each at the iteration its block starts with."""
     starts = np.arange(0, loss.size, -(-loss.size // _POINTS) or 1)
     sizes = np.diff(np.append(starts, loss.size))
     return iteration[starts], _short(np.add.reduceat(loss, starts) / sizes)
 
 
-def _short(values: np.ndarray) -> np.ndarray:
+def _short(values: Array) -> Array:
     """Single precision: half the bytes in the page, and no difference to the eye."""
     largest = float(np.finfo(np.float32).max)  # ADVI that diverges has losses beyond
     return np.clip(values, -largest, largest).astype(np.float32)

@@ -10,16 +10,18 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 
 from bridge.comparison.folder import records_file
 from bridge.comparison.records import Records
 from bridge.errors import RecordsError
 from bridge.methods.table import METHODS
+from pymc_ext.maths.types import Array
 
 __all__ = ["Trace", "Traces", "open_group", "read_records", "read_traces", "scalars"]
 
 _log = logging.getLogger(__name__)
-Trace = tuple[np.ndarray, np.ndarray]  # iterations and losses, (n,) each
+Trace = tuple[NDArray[np.integer], Array]  # iterations and losses, (n,) each
 
 
 class Traces(NamedTuple):
@@ -96,7 +98,7 @@ def open_group(path: Path, group: str) -> xr.Dataset:
         ) from error
 
 
-def scalars(dataset: xr.Dataset) -> Iterator[tuple[str, np.ndarray]]:
+def scalars(dataset: xr.Dataset) -> Iterator[tuple[str, NDArray]]:
     """(label, draws) of every scalar of a posterior group, labels as ArviZ writes them."""
     for name, variable in dataset.data_vars.items():
         values = variable.values.reshape(-1, *variable.shape[2:])

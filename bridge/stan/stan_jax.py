@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -19,34 +19,41 @@ from bridge.stan.stan_op import (
     log_density,
     log_density_gradient,
 )
+from pymc_ext.maths.types import Array
 
 if TYPE_CHECKING:
     from stan_models import StanDensity
 
+Arrays = tuple[jax.Array, ...]
 
-def callback(compute: Callable[..., Sequence[Any]], shapes: Any, *inputs: Any) -> Any:
-    def on_arrays(*arrays: Any) -> Any:
+
+def callback(
+    compute: Callable[..., Sequence[Array]],
+    shapes: tuple[jax.ShapeDtypeStruct, ...],
+    *inputs: jax.Array,
+) -> Arrays:
+    def on_arrays(*arrays: jax.Array) -> tuple[Array, ...]:
         return tuple(compute(*(np.asarray(a, dtype=float) for a in arrays)))
 
     return jax.pure_callback(on_arrays, shapes, *inputs, vmap_method="broadcast_all")
 
 
-def shape_of(x: Any, drop: int = 0) -> Any:
+def shape_of(x: jax.Array, drop: int = 0) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape[: x.ndim - drop], x.dtype)
 
 
 @jax_funcify.register(StanLogDensity)
-def density_and_gradient(op: StanLogDensity, **kwargs: object) -> Callable[..., Any]:
+def density_and_gradient(op: StanLogDensity, **kwargs: object) -> Callable:
     @jax.custom_vjp
-    def value(theta: Any) -> Any:
+    def value(theta: jax.Array) -> Arrays:
         shapes = (shape_of(theta, 1), shape_of(theta))
         return callback(lambda t: log_density_gradient(op.density, t), shapes, theta)
 
-    def forward(theta: Any) -> Any:
+    def forward(theta: jax.Array) -> tuple[Arrays, Arrays]:
         lp, gradient = value(theta)
         return (lp, gradient), (theta, gradient)
 
-    def backward(kept: Any, cotangents: Any) -> Any:
+    def backward(kept: Arrays, cotangents: Arrays) -> tuple[jax.Array]:
         (theta, gradient), (g_lp, g_gradient) = kept, cotangents
         product = jax.lax.cond(
             jnp.any(g_gradient != 0.0),
@@ -62,35 +69,36 @@ def density_and_gradient(op: StanLogDensity, **kwargs: object) -> Callable[..., 
 
 
 @jax_funcify.register(StanLogDensityAlone)
-def density_alone(op: StanLogDensityAlone, **kwargs: object) -> Callable[..., Any]:
+def density_alone(op: StanLogDensityAlone, **kwargs: object) -> Callable:
     @jax.custom_vjp
-    def value(theta: Any) -> Any:
+    def value(theta: jax.Array) -> jax.Array:
         return callback(lambda t: [log_density(op.density, t)], (shape_of(theta, 1),), theta)[0]
 
-    def forward(theta: Any) -> Any:
+    def forward(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
         shapes = (shape_of(theta, 1), shape_of(theta))
-        return callback(lambda t: log_density_gradient(op.density, t), shapes, theta)
+        lp, gradient = callback(lambda t: log_density_gradient(op.density, t), shapes, theta)
+        return lp, gradient
 
-    def backward(gradient: Any, cotangent: Any) -> Any:
+    def backward(gradient: jax.Array, cotangent: jax.Array) -> tuple[jax.Array]:
         return (cotangent[..., None] * gradient,)
 
     value.defvjp(forward, backward)
     return value
 
 
-def hessian(density: StanDensity, theta: Any, v: Any) -> Any:
+def hessian(density: StanDensity, theta: jax.Array, v: jax.Array) -> jax.Array:
     theta, v = jnp.broadcast_arrays(theta, v)
     return callback(lambda t, g: [hessian_product(density, t, g)], (shape_of(theta),), theta, v)[0]
 
 
 @jax_funcify.register(StanHessianProduct)
-def product(op: StanHessianProduct, **kwargs: object) -> Callable[..., Any]:
+def product(op: StanHessianProduct, **kwargs: object) -> Callable:
     return lambda theta, v: hessian(op.density, theta, v)
 
 
 @jax_funcify.register(StanConstrain)
-def constrain(op: StanConstrain, **kwargs: object) -> Callable[..., Any]:
-    def value(theta: Any) -> Any:
+def constrain(op: StanConstrain, **kwargs: object) -> Callable:
+    def value(theta: jax.Array) -> jax.Array | Arrays:
         batch = theta.shape[:-1]
         shapes = tuple(
             jax.ShapeDtypeStruct((*batch, *shape), np.dtype(op.dtypes[name]))

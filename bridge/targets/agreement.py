@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bridge.targets.target import Target
+from pymc_ext.maths.types import Array
 from pymc_ext.seeds import check_seed
 
 __all__ = ["Agreement", "check_agreement"]
@@ -51,7 +52,7 @@ def check_agreement(a: Target, b: Target, n: int = 100, random_seed: int = 1) ->
     return Agreement(constant, float(np.abs(difference - constant).max()))
 
 
-def _log_jacobian(a: Target, b: Target, theta: np.ndarray, other: np.ndarray) -> np.ndarray:
+def _log_jacobian(a: Target, b: Target, theta: Array, other: Array) -> Array:
     """log|d theta_b / d theta_a| of the map through the constrained values, shape (N,)."""
     if np.allclose(np.sort(theta, axis=1), np.sort(other, axis=1), rtol=1e-8, atol=1e-8):
         return np.zeros(len(theta))  # the same coordinates up to their order

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bridge.targets.target import Draws, as_points, select
 from pymc_ext.density import Density, require_usable
@@ -24,22 +25,22 @@ class DensityTarget:
         self._single = names is None
         self.parameter_names = ("theta",) if names is None else tuple(names)
 
-    def log_density(self, theta: np.ndarray) -> np.ndarray:
+    def log_density(self, theta: Array) -> Array:
         """Log p̃, (N, D) -> (N,)."""
         return self.density.log_density(as_points(theta, self.dimension))
 
-    def log_density_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def log_density_gradient(self, theta: Array) -> tuple[Array, Array]:
         """Log p̃ and its gradient, (N, D) -> (N,), (N, D)."""
         return self.density.log_density_gradient(as_points(theta, self.dimension))
 
-    def constrain(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+    def constrain(self, theta: Array) -> dict[str, NDArray]:
         """The points by name: (N, D) -> (N,) each, or ``theta`` (N, D)."""
         theta = as_points(theta, self.dimension)
         if self._single:
             return {"theta": theta}
         return {name: theta[:, i] for i, name in enumerate(self.parameter_names)}
 
-    def unconstrain(self, draws: Draws) -> np.ndarray:
+    def unconstrain(self, draws: Draws) -> Array:
         """Inverse of `constrain`, -> (N, D)."""
         values = select(draws, self.parameter_names)
         if self._single:

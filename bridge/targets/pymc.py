@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from numpy.typing import NDArray
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
@@ -17,6 +18,7 @@ from bridge.targets.target import Draws, as_points, select
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.density.rows import rows_per_call
 from pymc_ext.density.undefined import refuse_missing_data
+from pymc_ext.maths.types import Array
 from pymc_ext.models.context import context
 from pymc_ext.models.discrete import (
     chains_of_known_length,
@@ -33,6 +35,9 @@ from pymc_ext.pytensor_modes import run_or_compile
 
 if TYPE_CHECKING:
     from pytensor.compile import Function
+    from pytensor.graph.basic import Variable
+    from pytensor.graph.op import Op
+    from pytensor.tensor import TensorVariable
 
 __all__ = ["PyMCTarget", "model_start", "pymc_target", "require_samplable"]
 
@@ -78,7 +83,7 @@ def pymc_target(
     return PyMCTarget(model, name or model.name or "pymc", leave_out)
 
 
-def model_start(model: pm.Model) -> np.ndarray:
+def model_start(model: pm.Model) -> Array:
     """The model's initial point as a flat unconstrained vector, (D,)."""
     point = model.initial_point()
     return np.concatenate([np.ravel(point[v.name]) for v in model.value_vars]).astype(float)
@@ -103,21 +108,21 @@ class PyMCTarget:
         self._theta = pt.matrix("theta", shape=(None, self.dimension), dtype="float64")
         self._compiled: dict[str, Function] = {}
 
-    def log_density(self, theta: np.ndarray) -> np.ndarray:
+    def log_density(self, theta: Array) -> Array:
         """Log p̃ at unconstrained points, (N, D) -> (N,); -inf and NaN are returned as they are."""
         return self.density.log_density(as_points(theta, self.dimension))
 
-    def log_density_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def log_density_gradient(self, theta: Array) -> tuple[Array, Array]:
         """Log p̃ and its gradient at unconstrained points, (N, D) -> (N,), (N, D)."""
         return self.density.log_density_gradient(as_points(theta, self.dimension))
 
-    def constrain(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+    def constrain(self, theta: Array) -> dict[str, NDArray]:
         """Free variables and deterministics by name, (N, D) -> (N, *shape) each."""
         names = [v.name for v in self._outputs()]
         values = self._call(self._function("constrain", self._make_constrain), theta)
         return dict(zip(names, values, strict=True))
 
-    def unconstrain(self, draws: Draws) -> np.ndarray:
+    def unconstrain(self, draws: Draws) -> Array:
         """Unconstrained points of named draws of the free variables, (N, *shape) each -> (N, D).
 
         Raises
@@ -157,7 +162,7 @@ class PyMCTarget:
         point = self.constrain(np.zeros((1, self.dimension)))
         return [point[name].shape[1:] for name in self.parameter_names]
 
-    def _call(self, function: Function, theta: np.ndarray) -> list[np.ndarray]:
+    def _call(self, function: Function, theta: Array) -> list[Array]:
         theta, size = as_points(theta, self.dimension), rows_per_call(function)
         starts = range(0, max(len(theta), 1), size)
         blocks = [function(theta[i : i + size]) for i in starts]
@@ -189,7 +194,7 @@ def require_samplable(model: pm.Model) -> None:
         _check_deterministic(model.logp())
 
 
-def _check_deterministic(logp: Any) -> None:
+def _check_deterministic(logp: Variable) -> None:
     random = sorted({str(op) for op in _ops(logp) if isinstance(op, RandomVariable)})
     if random:
         raise ValueError(
@@ -198,14 +203,16 @@ def _check_deterministic(logp: Any) -> None:
         )
 
 
-def _ops(*outputs: Any) -> set[Any]:
+def _ops(*outputs: Variable) -> set[Op]:
     """Every op of a graph, those inside its sub-graphs included."""
     ops = {v.owner.op for v in ancestors(outputs) if v.owner}
     inner = [op.inner_outputs for op in ops if hasattr(op, "inner_outputs")]
     return ops.union(*(_ops(*outputs) for outputs in inner))
 
 
-def _block(theta: Any, columns: slice, shape: tuple[int, ...], value: Any) -> Any:
+def _block(
+    theta: TensorVariable, columns: slice, shape: tuple[int, ...], value: TensorVariable
+) -> TensorVariable:
     """The value variable's entries of every draw, shape (N, *shape)."""
     block = theta[:, columns].reshape((theta.shape[0], *shape)).astype(value.dtype)
     return pt.specify_shape(block, (None, *shape))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
+from numpy.typing import NDArray
 
 from bridge.targets.target import Draws, as_points, select
+from pymc_ext.maths.types import Array
 
 if TYPE_CHECKING:
     from stan_models import StanDensity
@@ -46,18 +47,18 @@ class StanTarget:
         self.dimension = int(density.dimension)
         self.parameter_names = tuple(density.parameter_names)
 
-    def log_density(self, theta: np.ndarray) -> np.ndarray:
+    def log_density(self, theta: Array) -> Array:
         """Log p̃ at unconstrained points, (N, D) -> (N,)."""
         return self.density.log_density(as_points(theta, self.dimension))
 
-    def log_density_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def log_density_gradient(self, theta: Array) -> tuple[Array, Array]:
         """Log p̃ and its gradient at unconstrained points, (N, D) -> (N,), (N, D)."""
         return self.density.log_density_gradient(as_points(theta, self.dimension))
 
-    def constrain(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+    def constrain(self, theta: Array) -> dict[str, NDArray]:
         """Parameters and transformed parameters by name, (N, D) -> (N, *shape) each."""
         return self.density.constrain(as_points(theta, self.dimension), transformed=True)
 
-    def unconstrain(self, draws: Draws) -> np.ndarray:
+    def unconstrain(self, draws: Draws) -> Array:
         """Unconstrained points of named draws of the parameters, (N, *shape) each -> (N, D)."""
         return self.density.unconstrain(select(draws, self.parameter_names))

@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_ext.density import Density
+from pymc_ext.maths.types import Array
 
 __all__ = ["Draws", "Target", "as_points", "select"]
 
-Draws = Mapping[str, np.ndarray]
+Draws = Mapping[str, NDArray]
 
 
 class Target(Protocol):
@@ -38,20 +40,20 @@ class Target(Protocol):
     def density(self) -> Density:
         """What algorithms work on: log p̃ and its score, with the names of the coordinates."""
 
-    def log_density(self, theta: np.ndarray) -> np.ndarray:
+    def log_density(self, theta: Array) -> Array:
         """Log p̃ at unconstrained points: (N, D) -> (N,)."""
 
-    def log_density_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def log_density_gradient(self, theta: Array) -> tuple[Array, Array]:
         """Log p̃ and its gradient: (N, D) -> (N,), (N, D)."""
 
-    def constrain(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+    def constrain(self, theta: Array) -> dict[str, NDArray]:
         """Parameters and derived quantities by name: (N, D) -> (N, *shape) each."""
 
-    def unconstrain(self, draws: Draws) -> np.ndarray:
+    def unconstrain(self, draws: Draws) -> Array:
         """Inverse of `constrain` from the parameters alone: (N, *shape) each -> (N, D)."""
 
 
-def as_points(theta: np.ndarray, dimension: int) -> np.ndarray:
+def as_points(theta: Array, dimension: int) -> Array:
     """Points as a contiguous array of floats, (N, dimension)."""
     theta = np.ascontiguousarray(theta, dtype=float)
     if theta.ndim != 2 or theta.shape[1] != dimension:
@@ -59,7 +61,7 @@ def as_points(theta: np.ndarray, dimension: int) -> np.ndarray:
     return theta
 
 
-def select(draws: Draws, names: Sequence[str]) -> dict[str, np.ndarray]:
+def select(draws: Draws, names: Sequence[str]) -> dict[str, NDArray]:
     """The draws of these names as arrays of floats."""
     missing = [name for name in names if name not in draws]
     if missing:

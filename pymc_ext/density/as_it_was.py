@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import pymc as pm
 
@@ -50,6 +49,6 @@ class AsItWas:
                 _refill(coords, now)
 
 
-def _refill(coords: dict[str, Any], content: Mapping[str, Any]) -> None:
+def _refill(coords: dict[str, tuple | None], content: Mapping[str, tuple | None]) -> None:
     coords.clear()
     coords.update(content)

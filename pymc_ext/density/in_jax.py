@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.jax_graphs import jax_function
 from pymc_ext.over_draws import checked
 
+if TYPE_CHECKING:
+    import jax
+
 __all__ = ["JaxLogDensity", "jax_log_density"]
 
-JaxLogDensity = Callable[[Any], Any]  # of jax.Array (D,) to one (): JAX need not be installed
+JaxLogDensity = Callable[["jax.Array"], "jax.Array"]  # (D,) -> (): JAX need not be installed
 
 
 def jax_log_density(density: PyMCDensity) -> JaxLogDensity:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor import TensorVariable
@@ -29,7 +28,7 @@ class SharedValues:
     def __init__(
         self, graphs: Collection[TensorVariable], copied: Collection[TensorSharedVariable] = ()
     ) -> None:
-        self._values: dict[TensorSharedVariable, Any] = {
+        self._values: dict[TensorSharedVariable, object] = {
             x: x.get_value(borrow=x not in copied)
             for x in graph_inputs(graphs)
             if isinstance(x, TensorSharedVariable)
@@ -47,6 +46,6 @@ class SharedValues:
                 _put(now)
 
 
-def _put(values: dict[TensorSharedVariable, Any]) -> None:
+def _put(values: dict[TensorSharedVariable, object]) -> None:
     for x, value in values.items():
         x.set_value(value, borrow=True)

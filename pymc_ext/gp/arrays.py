@@ -10,7 +10,9 @@ from numpy.typing import ArrayLike
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor import TensorVariable
 
-Matrix = np.ndarray | TensorVariable  # TensorVariable: a variable of a model, or `pm.Data`
+from pymc_ext.maths.types import Array
+
+Matrix = Array | TensorVariable  # TensorVariable: a variable of a model, or `pm.Data`
 Inputs = ArrayLike | TensorVariable  # what users pass as a matrix
 
 

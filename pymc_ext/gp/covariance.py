@@ -9,6 +9,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from pymc_ext.gp.errors import HyperparameterError
+from pymc_ext.maths.types import Array
 
 ASYMMETRY = 1e-8  # half the digits of a double: sums in another order differ by much less
 # Relative to the mean of the diagonal: what a factor of K always has. 1e-13 does for all of 24 K
@@ -20,7 +21,7 @@ DECIDES = 10.0
 JITTER = 1e-6  # relative to the mean of the diagonal, as pm.gp's default is for unit variances
 
 
-def refuse_covariance(K: np.ndarray, name: str) -> NoReturn:
+def refuse_covariance(K: Array, name: str) -> NoReturn:
     if not np.isfinite(K).all():
         raise HyperparameterError(
             f"the covariance {name} holds NaN or infinity: check the hyperparameters"
@@ -32,7 +33,7 @@ def refuse_covariance(K: np.ndarray, name: str) -> NoReturn:
     )
 
 
-def refuse_indefinite(K: np.ndarray, name: str) -> None:
+def refuse_indefinite(K: Array, name: str) -> None:
     """Raise HyperparameterError if K is not finite, or indefinite by more than rounding."""
     if not np.isfinite(K).all() or np.linalg.eigvalsh(K)[0] < -relative_jitter(K):
         refuse_covariance(K, name)
@@ -47,7 +48,7 @@ class JitteredFactor:
     not smooth, as of inputs a thousand lengthscales from the origin.
     """
 
-    L: np.ndarray
+    L: Array
     share: float
 
     @property
@@ -57,14 +58,14 @@ class JitteredFactor:
         jitter = self.share * float(np.mean(np.einsum("ij,ij->i", self.L, self.L)))
         return jitter if self.share > SMALL_JITTER or pivots.min() < DECIDES * jitter else 0.0
 
-    def pull_back(self, by_K: np.ndarray) -> np.ndarray:
+    def pull_back(self, by_K: Array) -> Array:
         """Gradient in K from the one in K with its jitter."""
         out = by_K.copy()
         out[np.diag_indices_from(out)] += self.share * np.trace(by_K) / len(by_K)
         return out
 
 
-def jittered_cholesky(K: np.ndarray, name: str) -> JitteredFactor:
+def jittered_cholesky(K: Array, name: str) -> JitteredFactor:
     """The factor with the least jitter that has one.
 
     Raises
@@ -79,11 +80,11 @@ def jittered_cholesky(K: np.ndarray, name: str) -> JitteredFactor:
     refuse_covariance(K, name)
 
 
-def relative_jitter(K: np.ndarray) -> float:
+def relative_jitter(K: Array) -> float:
     return JITTER * float(np.mean(np.diag(K)))
 
 
-def cholesky(K: np.ndarray, jitter: float) -> np.ndarray | None:
+def cholesky(K: Array, jitter: float) -> Array | None:
     """Lower factor of K + jitter I, None where it has none."""
     A = np.array(K, order="F")
     A[np.diag_indices_from(A)] += jitter
@@ -91,7 +92,7 @@ def cholesky(K: np.ndarray, jitter: float) -> np.ndarray | None:
     return None if info else L
 
 
-def weighted_gram(A: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def weighted_gram(A: Array, weights: Array) -> Array:
     """A diag(weights) Aᵀ, by sign: a matrix times its own transpose is half a product's cost."""
     total = np.zeros((len(A), len(A)))
     for sign in (1.0, -1.0):

@@ -20,6 +20,7 @@ from pymc_ext.gp.errors import ImproperPosteriorError
 from pymc_ext.gp.likelihoods.likelihood import Likelihood, Parameters, Tilted
 from pymc_ext.gp.posterior import Posterior
 from pymc_ext.gp.sites import GaussianSites
+from pymc_ext.maths.types import Array
 
 # V, in squared widths of p(y|f), below which ℓ's third order is enough. There its curvature is off
 # by 1e-5 and that of the differences, which round, by 6e-7; at a tenth by 1e-6 and 6e-5
@@ -34,19 +35,19 @@ class Correction:
     """
 
     value: float
-    mean: np.ndarray
-    variance: np.ndarray
-    residual: np.ndarray
-    linear: np.ndarray
-    precision: np.ndarray
-    parameters: np.ndarray
+    mean: Array
+    variance: Array
+    residual: Array
+    linear: Array
+    precision: Array
+    parameters: Array
 
 
 Formula = Callable[..., Correction]
 
 
 def elbo(
-    post: Posterior, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+    post: Posterior, sites: GaussianSites, lik: Likelihood, y: Array, phi: Parameters
 ) -> Correction:
     """The evidence lower bound: E_q log p(y|f) − KL(q‖p), as −KL = log Z_sites − E_q log t."""
     tau, mu, v = sites.precision, post.mean, post.variance
@@ -64,7 +65,7 @@ def elbo(
 
 
 def laplace(
-    post: Posterior, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+    post: Posterior, sites: GaussianSites, lik: Likelihood, y: Array, phi: Parameters
 ) -> Correction:
     """Laplace's approximation around the posterior mean of the sites, R&W (3.32).
 
@@ -83,9 +84,7 @@ def laplace(
     )
 
 
-def cavities(
-    post: Posterior, sites: GaussianSites, power: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def cavities(post: Posterior, sites: GaussianSites, power: float) -> tuple[Array, Array, Array]:
     """Mean and variance of q without t^power, and k = 1 − power τ v (> 0 iff it is proper)."""
     k = 1 - power * sites.precision * post.variance
     v_c = post.variance / k
@@ -93,8 +92,8 @@ def cavities(
 
 
 def tilted_slopes(
-    lik: Likelihood, m: np.ndarray, V: np.ndarray, y: np.ndarray, phi: Parameters, power: float
-) -> tuple[Tilted, np.ndarray, np.ndarray]:
+    lik: Likelihood, m: Array, V: Array, y: Array, phi: Parameters, power: float
+) -> tuple[Tilted, Array, Array]:
     """Tilted moments under N(m, V), and log Ẑ's first two derivatives in m."""
     t = lik.tilted(m, V, y, phi, power)
     slope, curvature = (t.mean - m) / V, (t.variance - V) / V**2
@@ -112,7 +111,7 @@ def expectation_propagation(
     post: Posterior,
     sites: GaussianSites,
     lik: Likelihood,
-    y: np.ndarray,
+    y: Array,
     phi: Parameters,
     power: float = 1.0,
 ) -> Correction:
@@ -144,7 +143,7 @@ def expectation_propagation(
 
 
 def exact_under_sites(
-    post: Posterior, sites: GaussianSites, lik: Likelihood, y: np.ndarray, phi: Parameters
+    post: Posterior, sites: GaussianSites, lik: Likelihood, y: Array, phi: Parameters
 ) -> Correction:
     """The exact evidence of the model with likelihood N(ν/τ | f, 1/τ), all τ > 0.
 

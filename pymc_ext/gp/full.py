@@ -13,6 +13,7 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from pymc_ext.gp.covariance import (
@@ -26,6 +27,7 @@ from pymc_ext.gp.covariance import (
 from pymc_ext.gp.errors import ImproperPosteriorError
 from pymc_ext.gp.sites import GaussianSites
 from pymc_ext.gp.stacked import StackedPosterior
+from pymc_ext.maths.types import Array
 
 # Share of the largest prior variance in place of a variance of 0, to divide by. A choice: from
 # 1e-28 to 1e-16 evidences and gradients differ by 5e-11 at most, relative
@@ -47,7 +49,7 @@ class FullPrior:
 
     jitter = 0.0  # none is needed: K is never factorised
 
-    def __init__(self, mean: np.ndarray, K: np.ndarray):
+    def __init__(self, mean: Array, K: Array):
         self.mean, self.K = mean, K
 
     def check(self) -> None:
@@ -63,7 +65,7 @@ class FullPrior:
             return StackedPosterior([FullPosterior(self, s) for s in sites.by_latent()], sites)
         return FullPosterior(self, sites)
 
-    def draw(self, rng: np.random.Generator) -> np.ndarray:
+    def draw(self, rng: np.random.Generator) -> Array:
         """One f ~ N(mean, K), by eigenvalues as K may be singular."""
         return rng.multivariate_normal(self.mean, self.K, method="eigh")
 
@@ -82,7 +84,7 @@ class FullPosterior:
         self.alpha = self._alpha(np.diag(K) * tau > 1)
         self.mean = prior.mean + K @ self.alpha
 
-    def _alpha(self, strong: np.ndarray) -> np.ndarray:
+    def _alpha(self, strong: NDArray[np.bool_]) -> Array:
         """α = Pᵀc for c = ν − Tm, by Pᵀ = R T⁻¹ at strong sites, where c − RKc would cancel."""
         tau, K = self.sites.precision, self.prior.K
         c = self.sites.linear - tau * self.prior.mean
@@ -90,7 +92,7 @@ class FullPosterior:
         locations = np.divide(c, tau, out=np.zeros_like(c), where=strong)
         return weak + self._apply_R(locations - K @ weak)
 
-    def _factor(self, K: np.ndarray) -> np.ndarray:
+    def _factor(self, K: Array) -> Array:
         B = K * self._root
         B *= self._root[:, None]
         B[np.diag_indices_from(B)] += 1.0
@@ -122,14 +124,14 @@ class FullPosterior:
         G *= self._root_minus
         self._U = lapack.dtrtrs(self._C, G.T, lower=1)[0].T
 
-    def _solve_B(self, x: np.ndarray) -> np.ndarray:
+    def _solve_B(self, x: Array) -> Array:
         return lapack.dpotrs(self._L, x, lower=1)[0]
 
-    def _apply_R(self, x: np.ndarray) -> np.ndarray:
+    def _apply_R(self, x: Array) -> Array:
         y = self._root * self._solve_B(self._root * x).reshape(x.shape)
         return y - self._U @ (self._U.T @ x) if self._negative.size else y
 
-    def apply_covariance(self, x: np.ndarray) -> np.ndarray:
+    def apply_covariance(self, x: Array) -> Array:
         """S x, (n,)."""
         Kx = self.prior.K @ x
         return Kx - self.prior.K @ self._apply_R(Kx)
@@ -148,14 +150,14 @@ class FullPosterior:
         return float(total)
 
     @cached_property
-    def _half(self) -> np.ndarray:
+    def _half(self) -> Array:
         """L⁻¹ T₊^½ K, whose columns' squares are what the sites took from the variances."""
         return lapack.dtrtrs(
             self._L, np.asfortranarray(self._root[:, None] * self.prior.K), lower=1
         )[0]
 
     @cached_property
-    def variance(self) -> np.ndarray:
+    def variance(self) -> Array:
         """Diagonal of S, (n,); rounding below eps K_ii is set there, and 0 to a trace, so S_ii > 0.
 
         (1 − B⁻¹_ii)/τ_i, accurate for large K; where that cancels, K_ii less what the sites took.
@@ -173,17 +175,17 @@ class FullPosterior:
         return np.maximum(v, np.finfo(float).eps * k + SMALLEST * (np.max(k) or 1.0))
 
     @cached_property
-    def _inverse_factor(self) -> np.ndarray:
+    def _inverse_factor(self) -> Array:
         """L⁻¹, whose squares sum over the rows to the diagonal of B⁻¹."""
         return lapack.dtrtri(self._L, lower=1)[0]
 
     @property
-    def residual(self) -> np.ndarray:
+    def residual(self) -> Array:
         """Prior variance that no site can touch: none in the full model."""
         return np.zeros_like(self.mean)
 
     @cached_property
-    def R(self) -> np.ndarray:
+    def R(self) -> Array:
         """(I + TK)⁻¹T, (n, n)."""
         lower, _ = lapack.dlauum(self._inverse_factor, lower=1)  # B⁻¹, zero above the diagonal
         lower[np.diag_indices_from(lower)] /= 2
@@ -193,7 +195,7 @@ class FullPosterior:
         return R - self._U @ self._U.T if self._negative.size else R
 
     @cached_property
-    def S(self) -> np.ndarray:
+    def S(self) -> Array:
         """Posterior covariance, (n, n)."""
         S = self.prior.K - self._half.T @ self._half
         if self._negative.size:
@@ -203,10 +205,10 @@ class FullPosterior:
 
     def gradient(
         self,
-        mean: np.ndarray | None = None,
-        variance: np.ndarray | None = None,
-        residual: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, ...]:
+        mean: Array | None = None,
+        variance: Array | None = None,
+        residual: Array | None = None,
+    ) -> tuple[Array, ...]:
         """Gradients in (m, K) at fixed sites of log ∫ p Π t + a function of the marginals.
 
         ``mean``, ``variance``, ``residual`` are that function's derivatives in them, none if None.
@@ -223,7 +225,7 @@ class FullPosterior:
         return pulled + self.alpha, by_K
 
     @property
-    def _P_transposed(self) -> np.ndarray:
+    def _P_transposed(self) -> Array:
         """Pᵀ = I − RK, (n, n), as R T⁻¹ where the site says something: R = T − TST, Pᵀ = I − TS."""
         tau, K = self.sites.precision, self.prior.K
         weak = np.flatnonzero(np.abs(tau) * np.diag(K) < WEAK)
@@ -232,12 +234,10 @@ class FullPosterior:
         P[weak, weak] += 1.0
         return P
 
-    def _apply_P_transposed(self, x: np.ndarray) -> np.ndarray:
+    def _apply_P_transposed(self, x: Array) -> Array:
         return x - self.R @ (self.prior.K @ x)
 
-    def pull_back_to_sites(
-        self, mean: np.ndarray, variance: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def pull_back_to_sites(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         """The same function's gradients in (ν, τ): dμ = S(dν − μ dτ), dS_ii = −Σ_j S_ij² dτ_j."""
         K = self.prior.K
         Kx = K @ mean
@@ -248,10 +248,10 @@ class FullPosterior:
         return by_linear, by_precision
 
     @cached_property
-    def _squared(self) -> np.ndarray:
+    def _squared(self) -> Array:
         return self.S**2
 
-    def weights(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def weights(self) -> tuple[Array, Array, Array]:
         """(w, F, G): f* has mean m* + K*ₓ w, covariance K** − K*ₓ F Fᵀ Kₓ* + K*ₓ G Gᵀ Kₓ*.
 
         R = FFᵀ − GGᵀ, all (n, n) so that their shapes are known before; K*ₓ R Kₓ* would cancel

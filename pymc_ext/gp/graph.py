@@ -16,6 +16,7 @@ from pytensor.tensor import TensorVariable
 
 from pymc_ext.gp.points import ModelVariable, Point, refuse_unknown, sources
 from pymc_ext.gp.posterior import Arrays
+from pymc_ext.maths.types import Array
 
 
 class Process(Protocol):
@@ -82,26 +83,24 @@ class HyperparameterGraph:
         self._backward = pm.compile([theta, *X, *bars], gradient, **options)
 
     @property
-    def y(self) -> np.ndarray:
+    def y(self) -> Array:
         """Observations as they are now, (n,)."""
         return np.asarray(self._y(), dtype=float)
 
-    def forward(self, theta: np.ndarray, *X: np.ndarray) -> tuple[Arrays, float]:
+    def forward(self, theta: Array, *X: Array) -> tuple[Arrays, float]:
         """(φ, *prior inputs) and the log prior."""
         *inputs, log_prior = self._forward(theta.astype(self._dtype), *X)
         return tuple(np.asarray(x) for x in inputs), float(log_prior)
 
-    def backward(self, theta: np.ndarray, bars: Arrays, *X: np.ndarray) -> np.ndarray:
+    def backward(self, theta: Array, bars: Arrays, *X: Array) -> Array:
         """Σ barsᵀ ∂inputs/∂θ + ∂ log prior/∂θ."""
         return np.asarray(self._backward(theta.astype(self._dtype), *X, *bars), dtype=float)
 
-    def flatten(self, point: Point) -> np.ndarray:
+    def flatten(self, point: Point) -> Array:
         """θ of a point of value variables."""
         return np.concatenate([np.ravel(point[name]) for name in self.names])
 
-    def transformed(
-        self, point: Point, around: dict[str, np.ndarray] | None = None
-    ) -> dict[str, np.ndarray]:
+    def transformed(self, point: Point, around: dict[str, Array] | None = None) -> dict[str, Array]:
         """Value variables of constrained hyperparameters; the rest at the model's start.
 
         Where a support depends on other hyperparameters, these are as in the point, or as in
@@ -120,9 +119,7 @@ class HyperparameterGraph:
         return out
 
     @cache  # noqa: B019 (one graph a GP; compiling is the cost)
-    def _transform(
-        self, rv: ModelVariable
-    ) -> Callable[[np.ndarray, dict[str, np.ndarray]], np.ndarray]:
+    def _transform(self, rv: ModelVariable) -> Callable[[Array, dict[str, Array]], Array]:
         transform = self.model.rvs_to_transforms[rv]
         if transform is None:
             return lambda x, others: x
@@ -135,13 +132,13 @@ class HyperparameterGraph:
         )
 
     @cached_property
-    def _values(self) -> tuple[list[str], Callable[[dict[str, np.ndarray]], list[np.ndarray]]]:
+    def _values(self) -> tuple[list[str], Callable[[dict[str, Array]], list[Array]]]:
         both = [*self.model.value_vars, *self.model.unobserved_value_vars]
         variables = list(dict.fromkeys(both))
         function = self.model.compile_fn(variables, on_unused_input="ignore")
         return [v.name for v in variables], function
 
-    def constrained(self, theta: np.ndarray) -> dict[str, np.ndarray]:
+    def constrained(self, theta: Array) -> dict[str, Array]:
         """All values of the point, transformed and not, as `pm.find_MAP` returns them."""
         point, at = {}, 0
         for name in self.names:

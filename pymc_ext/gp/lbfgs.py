@@ -12,6 +12,7 @@ from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.loops import Found, Watch
 from pymc_ext.gp.posterior import Arrays
 from pymc_ext.gp.solver import Solver
+from pymc_ext.maths.types import Array
 
 # Reach of one L-BFGS run: its line search else leaps to far and lower maxima. A choice: of six
 # starts (logit and Student-t, n = 60) all windows of .5 to 24 lead to the same maximum, but for one
@@ -32,8 +33,8 @@ ROUGH = (
 def climb(
     solver: Solver,
     graph: HyperparameterGraph,
-    theta: np.ndarray,
-    box: np.ndarray,
+    theta: Array,
+    box: Array,
     max_iterations: int,
     monitor: Watch,
 ) -> Found:
@@ -67,10 +68,10 @@ def climb(
 class _Point:
     """θ with the evidence, evidence + log prior and its gradient there."""
 
-    theta: np.ndarray
+    theta: Array
     evidence: float
     value: float
-    gradient: np.ndarray
+    gradient: Array
 
 
 class _Loss:
@@ -84,11 +85,11 @@ class _Loss:
         Why there was none at the last point without.
     """
 
-    def __init__(self, solver: Solver, graph: HyperparameterGraph, start: np.ndarray):
+    def __init__(self, solver: Solver, graph: HyperparameterGraph, start: Array):
         self.solver, self.graph, self.y, self.refused = solver, graph, graph.y, ""
         self.highest = self._point(start, *self._evidence(start))
 
-    def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+    def __call__(self, theta: Array) -> tuple[float, Array]:
         point = self.highest
         if not np.array_equal(theta, point.theta):  # else a window starts there
             try:
@@ -101,7 +102,7 @@ class _Loss:
             self.highest = point
         return -point.value, -point.gradient
 
-    def _evidence(self, theta: np.ndarray) -> tuple[float, float, Arrays]:
+    def _evidence(self, theta: Array) -> tuple[float, float, Arrays]:
         """It, the log prior, and gradients in the graph's outputs."""
         (phi, *prior), log_prior = self.graph.forward(theta)
         if not np.isfinite(log_prior):
@@ -109,12 +110,12 @@ class _Loss:
         evidence = self.solver.solve(self.y, phi, tuple(prior)).value
         return evidence, log_prior, self.solver.gradient(self.y, phi, tuple(prior))
 
-    def _point(self, theta: np.ndarray, evidence: float, log_prior: float, bars: Arrays) -> _Point:
+    def _point(self, theta: Array, evidence: float, log_prior: float, bars: Arrays) -> _Point:
         gradient = self.graph.backward(theta, bars)
         return _Point(theta.copy(), evidence, evidence + log_prior, gradient)
 
 
-def _wall(best: np.ndarray, value: float, theta: np.ndarray) -> tuple[float, np.ndarray]:
+def _wall(best: Array, value: float, theta: Array) -> tuple[float, Array]:
     """A parabola around the best point so far: its slope sends the line search back there."""
     away, height = theta - best, 1 + abs(value)
-    return height - value, 2 * height * away / max(away @ away, NEAREST)
+    return height - value, 2 * height * away / max(float(away @ away), NEAREST)

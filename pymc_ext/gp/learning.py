@@ -16,6 +16,7 @@ from pymc_ext.gp.loops import Adam, alternate, minibatch
 from pymc_ext.gp.model import Approximate
 from pymc_ext.gp.points import Point, refuse_other_observations, sources
 from pymc_ext.gp.search_space import active_bounds, box_of, start_values
+from pymc_ext.maths.types import Array
 from pymc_ext.models.context import context
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.monitor import Monitor
@@ -52,7 +53,7 @@ class HyperparameterFit:
         Wall time without graph compilation.
     """
 
-    point: dict[str, np.ndarray]
+    point: dict[str, Array]
     objective: float
     evidence: float
     method: str
@@ -176,7 +177,7 @@ def fit_hyperparameters(
 
 def _first(
     gp: Approximate, model: pm.Model, start: Point, bounds: Bounds
-) -> tuple[HyperparameterGraph, np.ndarray, np.ndarray]:
+) -> tuple[HyperparameterGraph, Array, Array]:
     """The graph, where the search in it starts, unconstrained (D,), and its bounds (2, D)."""
     graph = gp.graph(model)
     refuse_other_observations(gp.observed, model)

@@ -17,6 +17,7 @@ from pymc_ext.gp.sites import GaussianSites
 from pymc_ext.gp.solver import Solver, make_prior
 from pymc_ext.gp.sparse import SparsePrior
 from pymc_ext.maths.adam import ADAM, adam_step, corrected
+from pymc_ext.maths.types import Array
 
 Watch = Callable[[float], object]  # called with −objective after every iteration
 # Of the objective, relative: more than rounding leaves of a sum over a million rows, at most 1e6
@@ -28,7 +29,7 @@ SMALLEST_STEP = 1e-6  # a choice: twenty halvings of a step after which its site
 class Found(NamedTuple):
     """Where a search ended, as `HyperparameterFit` says it; θ unconstrained, (D,)."""
 
-    theta: np.ndarray
+    theta: Array
     evidence: float
     objective: float
     stop_reason: str
@@ -39,12 +40,12 @@ class Found(NamedTuple):
 class Adam:
     """Adam ascent projected to the box."""
 
-    def __init__(self, rate: float, box: np.ndarray):
+    def __init__(self, rate: float, box: Array):
         self.rate, self.box = rate, box
         self._first = self._second = np.zeros(())
         self._steps = 0
 
-    def step(self, theta: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    def step(self, theta: Array, gradient: Array) -> Array:
         self._steps += 1
         rates = corrected(self.rate, self._steps, *ADAM)
         moments = self._first, self._second
@@ -55,7 +56,7 @@ class Adam:
 def alternate(
     solver: Solver,
     graph: HyperparameterGraph,
-    theta: np.ndarray,
+    theta: Array,
     adam: Adam,
     e_steps: int,
     m_steps: int,
@@ -105,7 +106,7 @@ def alternate(
     return Found(theta, evidence, objective, reason, converged, steps)
 
 
-def _moved(theta: np.ndarray, start: np.ndarray) -> float:
+def _moved(theta: Array, start: Array) -> float:
     """Largest relative change of a hyperparameter."""
     return float(np.max(np.abs(theta - start) / (1 + np.abs(theta))))
 
@@ -114,7 +115,7 @@ def natural_step(
     q: InducingGaussian | None,
     prior: SparsePrior,
     solver: Solver,
-    y: np.ndarray,
+    y: Array,
     phi: Parameters,
     n: int,
 ) -> tuple[InducingGaussian, BatchTerms]:
@@ -130,7 +131,7 @@ def minibatch(
     gp: Approximate,
     graph: HyperparameterGraph,
     batches: HyperparameterGraph,
-    theta: np.ndarray,
+    theta: Array,
     adam: Adam,
     batch_size: int,
     passes: int,
@@ -165,8 +166,8 @@ def minibatch(
 def _held_value(
     solver: Solver,
     graph: HyperparameterGraph,
-    y: np.ndarray,
-    theta: np.ndarray,
+    y: Array,
+    theta: Array,
     sites: GaussianSites,
 ) -> tuple[float, float]:
     inputs, log_prior = graph.forward(theta)
@@ -185,7 +186,7 @@ def step_of(solver: Solver) -> float:
 
 
 def _e_step(
-    solver: Solver, y: np.ndarray, inputs: Arrays, sites: GaussianSites, steps: int
+    solver: Solver, y: Array, inputs: Arrays, sites: GaussianSites, steps: int
 ) -> GaussianSites:
     """Damped updates of the sites at fixed hyperparameters; a step that is improper is halved."""
     if not steps:

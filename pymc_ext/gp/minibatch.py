@@ -20,21 +20,22 @@ from pymc_ext.gp.errors import ImproperPosteriorError
 from pymc_ext.gp.likelihoods.likelihood import Likelihood, Parameters
 from pymc_ext.gp.posterior import Arrays
 from pymc_ext.gp.sparse import SparsePrior
+from pymc_ext.maths.types import Array
 
 
 @dataclass
 class InducingGaussian:
     """q(ũ) by its natural parameters H (m,) and precision B (m, m)."""
 
-    H: np.ndarray
-    B: np.ndarray
+    H: Array
+    B: Array
 
     @classmethod
     def standard(cls, m: int) -> InducingGaussian:
         """The prior."""
         return cls(np.zeros(m), np.eye(m))
 
-    def factor(self) -> tuple[np.ndarray, np.ndarray]:
+    def factor(self) -> tuple[Array, Array]:
         """Lower Cholesky factor of B, and β."""
         try:
             L = np.linalg.cholesky(self.B)
@@ -63,7 +64,7 @@ class BatchTerms:
 
 
 def batch_terms(
-    q: InducingGaussian, prior: SparsePrior, lik: Likelihood, y: np.ndarray, phi: Parameters, n: int
+    q: InducingGaussian, prior: SparsePrior, lik: Likelihood, y: Array, phi: Parameters, n: int
 ) -> BatchTerms:
     """Everything one stochastic step needs; bars are in (φ, m, K_mm, K_bm, k_bb) at fixed q(ũ)."""
     L_B, beta = q.factor()
@@ -79,7 +80,7 @@ def batch_terms(
     return BatchTerms(float(weight * e.value.sum()), bars, target)
 
 
-def _through_V(prior: SparsePrior, by_V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _through_V(prior: SparsePrior, by_V: Array) -> tuple[Array, Array]:
     """Gradients in (K_mm, K_bm) of a function of V = L⁻¹K_mb, by the Cholesky's reverse rule."""
     L = prior.L
     by_K_mb = solve_triangular(L, by_V, lower=True, trans=1, check_finite=False)

@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from pytensor.tensor import TensorVariable
 from scipy.special import ndtri
 
@@ -24,6 +24,7 @@ from pymc_ext.gp.predictions import (
     predictions,
     row_labels,
 )
+from pymc_ext.maths.types import Array
 from pymc_ext.models.context import context
 from pymc_ext.seeds import check_seed
 
@@ -133,7 +134,7 @@ class Approximate(Observed):
         diag: bool = False,
         pred_noise: bool = False,
         model: pm.Model | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[Array, Array]:
         """Mean and covariance at new inputs for given hyperparameters.
 
         Parameters
@@ -166,7 +167,7 @@ class Approximate(Observed):
 
     def _numbers(
         self, Xnew: Inputs, point: Point | None, diag: bool, model: pm.Model | None
-    ) -> tuple[np.ndarray, ...]:
+    ) -> tuple[Array, ...]:
         outputs = [*self.latent(Xnew, diag), self.inputs[1]]
         return tuple(numbers_at(outputs, point, context(model)))
 
@@ -176,7 +177,7 @@ class Approximate(Observed):
         ynew: ArrayLike,
         point: Point | None = None,
         model: pm.Model | None = None,
-    ) -> np.ndarray:
+    ) -> Array:
         """log p(y* | y, θ) of every new observation, (n*,); arguments as in `predict`.
 
         Raises
@@ -197,7 +198,7 @@ class Approximate(Observed):
         point: Point | None = None,
         of: str = "mean",
         model: pm.Model | None = None,
-    ) -> np.ndarray:
+    ) -> Array:
         """Quantiles of E[y | f] (class probability, rate) or of the latent, (len(q), n*).
 
         Exact under the approximate posterior, as E[y | f] grows with f.
@@ -272,7 +273,7 @@ class Approximate(Observed):
         check_seed(random_seed, generator=True)
         rng = np.random.default_rng(random_seed)
         outputs = [*self.latent(Xnew), self.inputs[1]]
-        coords: dict[str, np.ndarray] = {}
+        coords: dict[str, NDArray] = {}
         if point is not None:
             f, phi = latents_at(outputs, point, model, draws, rng)
         else:
@@ -289,7 +290,5 @@ class Approximate(Observed):
         rows = f"{self.observed.name}_new" if dims is None else dims
         return predictions({"f": f, "mean": mean, "y": y}, rows, coords)
 
-    def _observe(
-        self, rng: np.random.Generator, f: np.ndarray, phi: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _observe(self, rng: np.random.Generator, f: Array, phi: Array) -> tuple[Array, Array]:
         return self.likelihood.moments(f, phi)[0], self.likelihood.draw(rng, f, phi)

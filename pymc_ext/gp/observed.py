@@ -20,6 +20,7 @@ from pymc_ext.gp.ops import SiteEvidence
 from pymc_ext.gp.posterior import Prior
 from pymc_ext.gp.rules import CVI, Rule
 from pymc_ext.gp.solver import Solver, make_prior
+from pymc_ext.maths.types import Array
 
 Function = Callable[..., TensorVariable]  # of pm.gp.mean or pm.gp.cov, of the rows of inputs
 
@@ -151,7 +152,7 @@ class Observed:
             self.likelihood.check_parameters(np.array(values, dtype=float))
         return pt.stack(values).astype("float64") if values else pt.zeros(0)
 
-    def input_values(self) -> np.ndarray:
+    def input_values(self) -> Array:
         """X as it is now, (n, d)."""
         return self.X if isinstance(self.X, np.ndarray) else np.asarray(self.X.eval())
 
@@ -176,14 +177,14 @@ class Observed:
 
     def _draw_prior(
         self, *args: ArrayLike, rng: np.random.Generator, size: ArrayLike | None = None
-    ) -> np.ndarray:
+    ) -> Array:
         phi, *inputs = (np.asarray(a) for a in args)
         prior = make_prior(tuple(inputs))
         shape = () if size is None else tuple(np.atleast_1d(size))
         draws = [self._draw_one(prior, phi, rng) for _ in range(int(np.prod(shape)))]
         return np.reshape(draws, (*shape, *draws[0].shape))
 
-    def _draw_one(self, prior: Prior, phi: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _draw_one(self, prior: Prior, phi: Array, rng: np.random.Generator) -> Array:
         f = [prior.draw(rng) for _ in range(self.likelihood.n_latent)]
         latents = f[0] if self.likelihood.n_latent == 1 else np.stack(f, axis=1)
         return self.likelihood.draw(rng, latents, phi)

@@ -23,9 +23,10 @@ from pytensor.tensor import TensorLike, TensorVariable
 from pymc_ext.gp.errors import ConvergenceError, HyperparameterError, ImproperPosteriorError
 from pymc_ext.gp.failures import Failures
 from pymc_ext.gp.solver import Solver
+from pymc_ext.maths.types import Array
 from pymc_ext.ops import callback
 
-Numbers = Sequence[np.ndarray]
+Numbers = Sequence[Array]
 Variables = Sequence[Variable]
 KNOWN_ERRORS = (ConvergenceError, ImproperPosteriorError, HyperparameterError)
 

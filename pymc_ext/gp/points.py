@@ -11,9 +11,10 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorVariable
 
+from pymc_ext.maths.types import Array
 from pymc_ext.pytensor_versions import RandomType
 
-Value = float | Sequence[float] | np.ndarray
+Value = float | Sequence[float] | Array
 Point = Mapping[str, Value]  # hyperparameters by name
 ModelVariable = Any  # of a PyMC model: it has a name for sure, which PyTensor's type denies
 # Relative error of a vector transformed and back, in single precision too: 2e-6 of a simplex of 10
@@ -81,7 +82,7 @@ def function_of(
     what: str,
     lacking: Callable[[str], str],
     edges: bool = False,
-) -> Callable[[Point], list[np.ndarray]]:
+) -> Callable[[Point], list[Array]]:
     """The outputs at values, by name, of the variables given; observed ones are as observed.
 
     The function raises ValueError where a value lies outside its support, or at its edge unless
@@ -108,7 +109,7 @@ def function_of(
     support = pm.compile(inputs, there_and_back, **options)
     function = pm.compile(inputs, outputs, **options)
 
-    def at(values: Point) -> list[np.ndarray]:
+    def at(values: Point) -> list[Array]:
         numbers = [{**values, **data}[v.name] for v in inputs]
         checks = support(*numbers)
         for (rv, _), there, back in zip(changed, checks[::2], checks[1::2], strict=True):
@@ -123,9 +124,7 @@ def function_of(
     return at
 
 
-def numbers_at(
-    outputs: list[TensorVariable], point: Point | None, model: pm.Model
-) -> list[np.ndarray]:
+def numbers_at(outputs: list[TensorVariable], point: Point | None, model: pm.Model) -> list[Array]:
     """The outputs at a point of constrained hyperparameters.
 
     Raises

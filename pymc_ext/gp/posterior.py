@@ -11,8 +11,9 @@ from typing import Protocol
 import numpy as np
 
 from pymc_ext.gp.sites import GaussianSites
+from pymc_ext.maths.types import Array
 
-Arrays = tuple[np.ndarray, ...]
+Arrays = tuple[Array, ...]
 
 
 class Posterior(Protocol):
@@ -22,19 +23,19 @@ class Posterior(Protocol):
     def sites(self) -> GaussianSites: ...
 
     @property
-    def mean(self) -> np.ndarray:
+    def mean(self) -> Array:
         """μ, (n,)."""
 
     @property
-    def variance(self) -> np.ndarray:
+    def variance(self) -> Array:
         """Diagonal of S, (n,)."""
 
     @property
-    def residual(self) -> np.ndarray:
+    def residual(self) -> Array:
         """Prior variance that no site can touch, (n,)."""
 
     @property
-    def alpha(self) -> np.ndarray:
+    def alpha(self) -> Array:
         """ν − τμ, without cancellation, (n,)."""
 
     @property
@@ -43,18 +44,16 @@ class Posterior(Protocol):
 
     def gradient(
         self,
-        mean: np.ndarray | None = None,
-        variance: np.ndarray | None = None,
-        residual: np.ndarray | None = None,
+        mean: Array | None = None,
+        variance: Array | None = None,
+        residual: Array | None = None,
     ) -> Arrays:
         """Gradients in the prior's inputs of the log normaliser and a function of the marginals."""
 
-    def pull_back_to_sites(
-        self, mean: np.ndarray, variance: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def pull_back_to_sites(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         """The same function's gradients in (ν, τ)."""
 
-    def weights(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def weights(self) -> tuple[Array, Array, Array]:
         """(w, F, G) of predictions, see `ops.SiteWeights`."""
 
 
@@ -62,7 +61,7 @@ class Prior(Protocol):
     """N(m, K) over the latents of the observations."""
 
     @property
-    def mean(self) -> np.ndarray:
+    def mean(self) -> Array:
         """m, (n,)."""
 
     @property
@@ -75,5 +74,5 @@ class Prior(Protocol):
     def condition(self, sites: GaussianSites) -> Posterior:
         """Posterior under the sites; raises ImproperPosteriorError if there is none."""
 
-    def draw(self, rng: np.random.Generator) -> np.ndarray:
+    def draw(self, rng: np.random.Generator) -> Array:
         """One f, (n,)."""

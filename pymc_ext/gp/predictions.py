@@ -7,11 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 import pymc as pm
 import xarray as xr
+from numpy.typing import NDArray
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.arviz_versions import ArvizData, from_groups
 from pymc_ext.gp.points import Point, function_of, numbers_at
+from pymc_ext.maths.types import Array
 
 OWN_NAMES = ("chain", "draw", "class", "f", "mean", "y")  # of sample_predictions
 
@@ -22,7 +24,7 @@ def latents_at(
     model: pm.Model,
     draws: int,
     rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Array, Array]:
     """Draws of f (1, draws, n*) and φ of each, for graphs of f's mean and covariance and of φ."""
     mu, cov, phi = numbers_at(outputs, point, model)
     return draw_latents(rng, mu, cov, draws)[None], np.broadcast_to(phi, (1, draws, len(phi)))
@@ -33,7 +35,7 @@ def latents_over(
     posterior: xr.Dataset,
     model: pm.Model,
     rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Array, Array]:
     """The same, (chain, draw, n*) and (chain, draw, P), one for each draw of hyperparameters."""
     above = set(ancestors(outputs))
     given = [v for v in model.free_RVs if v in above and v.name in posterior]
@@ -53,7 +55,7 @@ def latents_over(
     return np.reshape(f, (*shape, *f[0].shape)), np.reshape(phi, (*shape, -1))
 
 
-def draw_latents(rng: np.random.Generator, mu: np.ndarray, cov: np.ndarray, n: int) -> np.ndarray:
+def draw_latents(rng: np.random.Generator, mu: Array, cov: Array, n: int) -> Array:
     """n draws of N(mu, cov), (n, n*) or (n, n*, L); cov may be singular."""
     values, vectors = np.linalg.eigh(cov)
     root = vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
@@ -76,7 +78,7 @@ def posterior_draws(idata: ArvizData | xr.Dataset) -> xr.Dataset:
     return found
 
 
-def row_labels(model: pm.Model, dims: str, n: int) -> dict[str, np.ndarray]:
+def row_labels(model: pm.Model, dims: str, n: int) -> dict[str, NDArray]:
     """Coords of n rows where the model has that dimension.
 
     Raises
@@ -97,9 +99,7 @@ def row_labels(model: pm.Model, dims: str, n: int) -> dict[str, np.ndarray]:
     return {dims: np.asarray(labels)}
 
 
-def predictions(
-    variables: dict[str, np.ndarray], rows: str, coords: Mapping[str, np.ndarray]
-) -> ArvizData:
+def predictions(variables: dict[str, Array], rows: str, coords: Mapping[str, NDArray]) -> ArvizData:
     """Group posterior_predictive of arrays (chain, draw, n*) or (chain, draw, n*, K)."""
     dims = {name: [rows, "class"][: v.ndim - 2] for name, v in variables.items()}
     return from_groups({"posterior_predictive": variables}, dims=dims, coords=dict(coords))

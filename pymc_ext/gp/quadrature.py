@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_ext.gp.errors import ConvergenceError
+from pymc_ext.maths.types import Array
 
 NARROW, MIDDLE = 0.3, 0.6  # largest s/w for 32 and 64 Gauss–Hermite nodes: errors below 1e-12
 LEGENDRE = 16  # nodes a panel: E log(1 + e^f) to 2e-15 for sd of .01 to 300; with 8, 1e-10
@@ -24,26 +26,25 @@ GROWTH = (
 SPAN = 9.0  # the Gaussian beyond 9 sd weighs 2e-19
 BLOCK = 2_000_000  # nodes held at once
 
-Nodes = tuple[np.ndarray, np.ndarray, np.ndarray]
+Places = NDArray[np.integer]  # of observations
+Nodes = tuple[Places, Array, Array]
 
 
 @cache
-def hermite(n: int) -> tuple[np.ndarray, np.ndarray]:
+def hermite(n: int) -> tuple[Array, Array]:
     """Nodes and weights for E g(z), z ~ N(0, 1), each (n,)."""
     x, w = np.polynomial.hermite_e.hermegauss(n)
     return x, w / np.sqrt(2 * np.pi)
 
 
 @cache
-def legendre(n: int) -> tuple[np.ndarray, np.ndarray]:
+def legendre(n: int) -> tuple[Array, Array]:
     """Nodes and weights on [0, 1], each (n,)."""
     x, w = np.polynomial.legendre.leggauss(n)
     return (x + 1) / 2, w / 2
 
 
-def gaussian_nodes(
-    mean: np.ndarray, sd: np.ndarray, centre: np.ndarray, width: np.ndarray
-) -> Iterator[Nodes]:
+def gaussian_nodes(mean: Array, sd: Array, centre: Array, width: Array) -> Iterator[Nodes]:
     """Groups (index, f, log weight), f (nodes, len(index)): E_q g ≈ Σ exp(log weight) g(f).
 
     Every entry of the (n,) arguments is in exactly one group.
@@ -53,7 +54,7 @@ def gaussian_nodes(
     for group, n in ((narrow, 32), (middle, 64)):
         for index in _blocks(np.flatnonzero(group), n):
             z, w = hermite(n)
-            f = mean[index] + sd[index] * z[:, None]
+            f: Array = mean[index] + sd[index] * z[:, None]
             yield index, f, np.broadcast_to(np.log(w)[:, None], f.shape)
     wide = np.flatnonzero(~(narrow | middle))
     if wide.size:
@@ -68,13 +69,13 @@ def gaussian_nodes(
             yield index, f, log_w - 0.5 * z**2 - np.log(np.sqrt(2 * np.pi) * sd[index])
 
 
-def _blocks(index: np.ndarray, nodes: int) -> list[np.ndarray]:
+def _blocks(index: Places, nodes: int) -> list[Places]:
     if not index.size:
         return []
     return np.array_split(index, -(-index.size * nodes // BLOCK))
 
 
-def _require_finite(name: str, values: np.ndarray) -> None:
+def _require_finite(name: str, values: Array) -> None:
     bad = ~np.isfinite(values)
     if bad.any():
         raise ConvergenceError(
@@ -83,30 +84,28 @@ def _require_finite(name: str, values: np.ndarray) -> None:
         )
 
 
-def _steps(c: np.ndarray, w: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
+def _steps(c: Array, w: Array, low: Array, high: Array) -> int:
     with np.errstate(divide="ignore", invalid="ignore"):  # refused next
         reach = np.maximum(c - low, high - c) / w
     _require_finite("range in widths of the likelihood", reach)
     return 1 + int(np.ceil(np.log(max(np.max(reach), GROWTH)) / np.log(GROWTH)))
 
 
-def _around(c: np.ndarray, w: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+def _around(c: Array, w: Array, low: Array, high: Array) -> Array:
     """Ends of panels that grow by 3 away from c, w long at first, between low and high."""
     growth = GROWTH ** np.arange(_steps(c, w, low, high))
     offsets = np.concatenate([-growth[::-1], [0.0], growth])
     return np.clip(c + w * offsets[:, None], low, high)
 
 
-def _edges(m: np.ndarray, s: np.ndarray, c: np.ndarray, w: np.ndarray) -> np.ndarray:
+def _edges(m: Array, s: Array, c: Array, w: Array) -> Array:
     """Sorted ends of the panels, (panels + 1, n); those outside m ± 9 s have no width."""
     around_m = m + s * np.array([-SPAN, -6.0, -3.0, 0.0, 3.0, 6.0, SPAN])[:, None]
     edges = np.concatenate([around_m, _around(c, w, around_m[0], around_m[-1])])
     return np.sort(edges, axis=0)
 
 
-def peak_nodes(
-    low: np.ndarray, high: np.ndarray, places: np.ndarray, scales: np.ndarray
-) -> Iterator[Nodes]:
+def peak_nodes(low: Array, high: Array, places: Array, scales: Array) -> Iterator[Nodes]:
     """Groups (index, f, log weight) with ∫ g from low to high (n,) ≈ Σ exp(log weight) g(f).
 
     The panels grow by 3 away from each of the places, of the scale given there, both (k, n).
@@ -118,7 +117,7 @@ def peak_nodes(
         yield i, *panel_nodes(np.sort(edges, axis=0))
 
 
-def panel_nodes(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def panel_nodes(edges: Array) -> tuple[Array, Array]:
     """Gauss–Legendre nodes and log weights of the panels between sorted edges, (nodes, n)."""
     x, w = legendre(LEGENDRE)
     start, length = edges[:-1, None], np.diff(edges, axis=0)[:, None]

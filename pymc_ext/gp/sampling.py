@@ -13,11 +13,12 @@ from scipy.special import logsumexp
 
 from pymc_ext.gp.covariance import ASYMMETRY
 from pymc_ext.gp.likelihoods.likelihood import Likelihood, Parameters
+from pymc_ext.maths.types import Array
 from pymc_ext.seeds import check_seed
 
 INDEFINITE = 1e-8  # of the largest eigenvalue: rounding leaves n 2e-16 of it below 0
 MAX_SHRINKS = 200  # of a bracket that halves on average: 2π 2⁻²⁰⁰ is below any rounding
-LogLikelihood = Callable[[np.ndarray], np.ndarray]
+LogLikelihood = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -38,21 +39,21 @@ class AnnealedEvidence:
         Last states, draws of about p(f | y), (C, n).
     """
 
-    log_estimates: np.ndarray
+    log_estimates: Array
     log_mean: float
     geometric_mean: float
     standard_error: float
-    latents: np.ndarray = field(repr=False)
+    latents: Array = field(repr=False)
 
 
 def elliptical_slice_step(
-    f: np.ndarray,
-    centred_prior: np.ndarray,
-    mean: np.ndarray,
+    f: Array,
+    centred_prior: Array,
+    mean: Array,
     log_likelihood: LogLikelihood,
-    current: np.ndarray,
+    current: Array,
     rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Array, Array]:
     """One update of every chain that leaves prior × likelihood invariant.
 
     Parameters
@@ -97,10 +98,10 @@ def elliptical_slice_step(
 
 
 def annealed_evidence(
-    mean: np.ndarray | float,
-    K: np.ndarray,
+    mean: Array | float,
+    K: Array,
     likelihood: Likelihood,
-    y: np.ndarray,
+    y: Array,
     phi: Parameters | None = None,
     steps: int = 8000,
     chains: int = 3,
@@ -147,16 +148,16 @@ def annealed_evidence(
     rng, root = np.random.default_rng(random_seed), prior_root(K)
     tau = (np.arange(steps + 1) / steps) ** 4
 
-    def log_p(f: np.ndarray) -> np.ndarray:
+    def log_p(f: Array) -> Array:
         return likelihood.log_prob(f, y, phi).sum(axis=-1)
 
-    f = mean + rng.standard_normal((chains, len(mean))) @ root.T
+    f: Array = mean + rng.standard_normal((chains, len(mean))) @ root.T
     plain = log_p(f)
     total = tau[1] * plain
     for t in range(1, steps):
         power = float(tau[t])
 
-        def tempered_log_p(x: np.ndarray, power: float = power) -> np.ndarray:
+        def tempered_log_p(x: Array, power: float = power) -> Array:
             return power * log_p(x)
 
         nu = rng.standard_normal(f.shape) @ root.T
@@ -173,18 +174,18 @@ def annealed_evidence(
 
 
 def sample_latents(
-    mean: np.ndarray | float,
-    K: np.ndarray,
+    mean: Array | float,
+    K: Array,
     likelihood: Likelihood,
-    y: np.ndarray,
+    y: Array,
     phi: Parameters | None = None,
     draws: int = 1000,
     tune: int = 200,
     thin: int = 1,
     chains: int = 4,
-    start: np.ndarray | None = None,
+    start: Array | None = None,
     random_seed: int = 0,
-) -> np.ndarray:
+) -> Array:
     """Draws of p(f | y) at given hyperparameters by elliptical slice sampling.
 
     Parameters
@@ -220,10 +221,10 @@ def sample_latents(
     check_seed(random_seed)
     rng, root = np.random.default_rng(random_seed), prior_root(K)
 
-    def log_p(f: np.ndarray) -> np.ndarray:
+    def log_p(f: Array) -> Array:
         return likelihood.log_prob(f, y, phi).sum(axis=-1)
 
-    f = mean + rng.standard_normal((chains, len(mean))) @ root.T
+    f: Array = mean + rng.standard_normal((chains, len(mean))) @ root.T
     if start is not None:
         if np.shape(start) != f.shape:
             raise ValueError(
@@ -241,11 +242,11 @@ def sample_latents(
 
 def _checked(
     likelihood: Likelihood,
-    mean: np.ndarray | float,
-    K: np.ndarray,
-    y: np.ndarray,
+    mean: Array | float,
+    K: Array,
+    y: Array,
     phi: Parameters | None,
-) -> tuple[np.ndarray, np.ndarray, Parameters]:
+) -> tuple[Array, Array, Parameters]:
     if likelihood.n_latent > 1:
         raise ValueError(
             f"sampling needs a likelihood of one latent, got {likelihood} of {likelihood.n_latent}"
@@ -267,7 +268,7 @@ def _checked(
     return np.broadcast_to(np.asarray(mean, float), y.shape), y, values
 
 
-def prior_root(K: np.ndarray) -> np.ndarray:
+def prior_root(K: Array) -> Array:
     """A with A Aᵀ = K, by eigenvalues as K may be singular."""
     K = np.asarray(K, dtype=float)
     if not (np.isfinite(K).all() and np.allclose(K, K.T, rtol=ASYMMETRY, atol=ASYMMETRY)):

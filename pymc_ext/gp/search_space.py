@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_ext.gp.graph import HyperparameterGraph
 from pymc_ext.gp.points import ModelVariable, Point, refuse_unknown
+from pymc_ext.maths.types import Array
 
 # Distance on the unconstrained scale that counts as none, besides NumPy's 1e-5 of the bound: a
 # choice, as the search itself clips to its bounds
@@ -19,8 +21,8 @@ def inside(
     graph: HyperparameterGraph,
     point: Point,
     what: str,
-    around: dict[str, np.ndarray] | None = None,
-) -> dict[str, np.ndarray]:
+    around: dict[str, Array] | None = None,
+) -> dict[str, Array]:
     """Value variables of a constrained point; raises ValueError outside the closed support."""
     with np.errstate(invalid="ignore", divide="ignore"):
         values = graph.transformed(point, around)
@@ -32,7 +34,7 @@ def inside(
     return values
 
 
-def start_values(graph: HyperparameterGraph, point: Point) -> dict[str, np.ndarray]:
+def start_values(graph: HyperparameterGraph, point: Point) -> dict[str, Array]:
     """Value variables of a point that may hold more than the constrained hyperparameters."""
     model = graph.model
     values = {rv.name: model.rvs_to_values[rv].name for rv in model.free_RVs}
@@ -49,8 +51,8 @@ def start_values(graph: HyperparameterGraph, point: Point) -> dict[str, np.ndarr
 def box_of(
     graph: HyperparameterGraph,
     bounds: Mapping[str, tuple[float | None, float | None]],
-    start: dict[str, np.ndarray],
-) -> np.ndarray:
+    start: dict[str, Array],
+) -> Array:
     """(2, D) bounds on the unconstrained scale, of supports as they are at the start."""
     box = {
         name: np.stack([np.full(v.shape, -DEFAULT_BOUND), np.full(v.shape, DEFAULT_BOUND)])
@@ -87,8 +89,8 @@ def box_of(
 
 
 def _falls(
-    graph: HyperparameterGraph, rv: ModelVariable, start: dict[str, np.ndarray]
-) -> np.ndarray:
+    graph: HyperparameterGraph, rv: ModelVariable, start: dict[str, Array]
+) -> NDArray[np.bool_]:
     """Where a hyperparameter falls as its unconstrained value grows, as with an upper bound alone.
 
     Raises
@@ -114,8 +116,8 @@ def _falls(
     return np.reshape(np.diag(moves) < 0, here.shape)
 
 
-def active_bounds(graph: HyperparameterGraph, theta: np.ndarray, box: np.ndarray) -> list[str]:
+def active_bounds(graph: HyperparameterGraph, theta: Array, box: Array) -> list[str]:
     """Unconstrained names of the hyperparameters at a bound."""
     names = [n for n in graph.names for _ in range(graph.start_point[n].size)]
-    at = np.isclose(theta, box, atol=AT_BOUND).any(axis=0)
+    at = np.any(np.isclose(theta, box, atol=AT_BOUND), axis=0)
     return sorted({name for name, hit in zip(names, at, strict=True) if hit})

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pymc_ext.maths.types import Array
+
 
 @dataclass(frozen=True)
 class GaussianSites:
@@ -19,8 +21,8 @@ class GaussianSites:
         τ, (n,) or (n, L), of any sign.
     """
 
-    linear: np.ndarray
-    precision: np.ndarray
+    linear: Array
+    precision: Array
 
     @classmethod
     def flat(cls, n: int, n_latent: int = 1) -> GaussianSites:

@@ -20,6 +20,7 @@ from pymc_ext.gp.posterior import Arrays, Posterior, Prior
 from pymc_ext.gp.rules.rule import FixedPoint, Rule, Slopes
 from pymc_ext.gp.sites import GaussianSites
 from pymc_ext.gp.sparse import SparsePrior
+from pymc_ext.maths.types import Array
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +49,8 @@ class Solution:
     value: float
     fixed_point: FixedPoint
     correction: Correction
-    phi: np.ndarray
-    y: np.ndarray
+    phi: Array
+    y: Array
 
 
 class Solver:
@@ -92,7 +93,7 @@ class Solver:
         """Whether there is a solution for some hyperparameters yet."""
         return self._last is not None
 
-    def solve(self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays) -> Solution:
+    def solve(self, y: Array, phi: Parameters, prior_inputs: Arrays) -> Solution:
         """Sites at the fixed point and the evidence there, includes all normalisers.
 
         Parameters
@@ -122,14 +123,14 @@ class Solver:
         self._last = (tuple(np.array(k) for k in key), solution)
         return solution
 
-    def posterior(self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays) -> Posterior:
+    def posterior(self, y: Array, phi: Parameters, prior_inputs: Arrays) -> Posterior:
         """The posterior at the fixed point, also where the evidence is undefined there."""
         try:
             return self.solve(y, phi, prior_inputs).fixed_point.posterior
         except (ImproperPosteriorError, ConvergenceError):  # of the evidence, else it comes again
             return self._fixed_point(y, phi, prior_inputs).posterior
 
-    def _fixed_point(self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays) -> FixedPoint:
+    def _fixed_point(self, y: Array, phi: Parameters, prior_inputs: Arrays) -> FixedPoint:
         self.likelihood.check_parameters(phi)
         prior = make_prior(prior_inputs)
         self._check_observations(y, len(prior.mean))
@@ -142,13 +143,13 @@ class Solver:
             self._jitter_said = True
         return self._from_last(prior, y, phi)
 
-    def _check_observations(self, y: np.ndarray, n: int) -> None:
+    def _check_observations(self, y: Array, n: int) -> None:
         """`pm.set_data` may have changed them."""
         if len(y) != n:
             raise ValueError(f"X has {n} rows, y has {len(y)} entries: pm.set_data sets both")
         self.likelihood.check(y)
 
-    def _from_last(self, prior: Prior, y: np.ndarray, phi: Parameters) -> FixedPoint:
+    def _from_last(self, prior: Prior, y: Array, phi: Parameters) -> FixedPoint:
         """Warm start where the fixed point is unique; from scratch if that fails."""
         args = (prior, self.likelihood, y, phi)
         if self._last is None or not self.likelihood.log_concave:
@@ -162,7 +163,7 @@ class Solver:
             return self.rule.solve(*args)
 
     def correct(
-        self, posterior: Posterior, sites: GaussianSites, y: np.ndarray, phi: Parameters
+        self, posterior: Posterior, sites: GaussianSites, y: Array, phi: Parameters
     ) -> Correction:
         """The evidence formula's correction at any sites."""
         options = self.rule.options(self.learning)
@@ -183,7 +184,7 @@ class Solver:
             )
         return value
 
-    def gradient(self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays) -> Arrays:
+    def gradient(self, y: Array, phi: Parameters, prior_inputs: Arrays) -> Arrays:
         """Exact derivatives of the evidence in phi and in every prior input."""
         s = self.solve(y, phi, prior_inputs)
         post, c = s.fixed_point.posterior, s.correction
@@ -205,7 +206,7 @@ class Solver:
         )
 
     def held_gradient(
-        self, y: np.ndarray, phi: Parameters, prior_inputs: Arrays, sites: GaussianSites
+        self, y: Array, phi: Parameters, prior_inputs: Arrays, sites: GaussianSites
     ) -> tuple[float, Arrays]:
         """Evidence and its derivatives in phi and the prior's inputs with the sites held."""
         post = make_prior(prior_inputs).condition(sites)
@@ -213,7 +214,7 @@ class Solver:
         bars = post.gradient(c.mean, c.variance, c.residual)
         return self.evidence(post, c), (c.parameters, *bars)
 
-    def _implicit(self, s: Solution) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _implicit(self, s: Solution) -> tuple[Array, Array, Array]:
         """Derivative through the sites: w = (1 − J)⁻ᵀ ∂L/∂λ, pulled through the map to φ, μ, s."""
         post, sites, c = s.fixed_point.posterior, s.fixed_point.sites, s.correction
         slopes = self.rule.slopes(post, sites, self.likelihood, s.y, s.phi)
@@ -248,7 +249,7 @@ def _same(a: Arrays, b: Arrays) -> bool:
     return all(x.shape == y.shape and np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def _pull(slopes: Slopes, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _pull(slopes: Slopes, w: Array) -> tuple[Array, Array]:
     """Cotangents of the marginals' mean and variance from those of (ν, τ)."""
     return (
         slopes.linear_mean * w[0] + slopes.precision_mean * w[1],
@@ -256,19 +257,17 @@ def _pull(slopes: Slopes, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
-def _adjoint(
-    post: Posterior, slopes: Slopes, by_linear: np.ndarray, by_precision: np.ndarray
-) -> np.ndarray:
+def _adjoint(post: Posterior, slopes: Slopes, by_linear: Array, by_precision: Array) -> Array:
     """Solve w − (∂marginals/∂λ)ᵀ (∂map/∂marginals)ᵀ w = ∂L/∂λ, (2, n)."""
     n = len(by_linear)
     b = np.concatenate([by_linear, by_precision])
     if not np.any(b):
         return b.reshape(2, n)
 
-    def moved(w: np.ndarray) -> np.ndarray:
+    def moved(w: Array) -> Array:
         return np.concatenate(post.pull_back_to_sites(*_pull(slopes, w.reshape(2, n))))
 
-    def apply(w: np.ndarray) -> np.ndarray:
+    def apply(w: Array) -> Array:
         return w - moved(w)
 
     first = moved(b)  # Newton's map has J² = 0 at its fixed point: two terms are exact

@@ -21,6 +21,7 @@ from pymc_ext.gp.covariance import jittered_cholesky, weighted_gram
 from pymc_ext.gp.errors import ImproperPosteriorError
 from pymc_ext.gp.sites import GaussianSites
 from pymc_ext.gp.stacked import StackedPosterior
+from pymc_ext.maths.types import Array
 
 
 class SparsePrior:
@@ -38,7 +39,7 @@ class SparsePrior:
         Prior variances at the observations.
     """
 
-    def __init__(self, mean: np.ndarray, K_mm: np.ndarray, K_nm: np.ndarray, k_nn: np.ndarray):
+    def __init__(self, mean: Array, K_mm: Array, K_nm: Array, k_nn: Array):
         self.mean = mean
         self.factor = jittered_cholesky(K_mm, "K_mm of the inducing inputs")
         self.L = self.factor.L
@@ -60,7 +61,7 @@ class SparsePrior:
             return StackedPosterior([SparsePosterior(self, s) for s in sites.by_latent()], sites)
         return SparsePosterior(self, sites)
 
-    def draw(self, rng: np.random.Generator) -> np.ndarray:
+    def draw(self, rng: np.random.Generator) -> Array:
         """One f with the exact marginals: projected latents plus independent residuals."""
         projected = self.V.T @ rng.standard_normal(len(self.L))
         return self.mean + projected + np.sqrt(self.residual) * rng.standard_normal(len(self.mean))
@@ -84,20 +85,20 @@ class SparsePosterior:
         self.mean = prior.mean + V.T @ self.beta
         self.alpha = sites.linear - tau * self.mean
 
-    def _solve(self, x: np.ndarray) -> np.ndarray:
+    def _solve(self, x: Array) -> Array:
         return lapack.dpotrs(self._L, x, lower=1)[0].reshape(x.shape)
 
-    def apply_covariance(self, x: np.ndarray) -> np.ndarray:
+    def apply_covariance(self, x: Array) -> Array:
         """Covariance of the projected latents times x, (n,)."""
         return self.prior.V.T @ self._solve(self.prior.V @ x)
 
     @property
-    def residual(self) -> np.ndarray:
+    def residual(self) -> Array:
         """d, (n,)."""
         return self.prior.residual
 
     @cached_property
-    def variance(self) -> np.ndarray:
+    def variance(self) -> Array:
         """Diagonal of VᵀB⁻¹V, the variances of the projected latents, (n,)."""
         tiny = np.finfo(float).eps * np.max(np.einsum("ij,ij->j", self.prior.V, self.prior.V))
         return np.maximum(np.einsum("ij,ij->j", self._half, self._half), tiny)
@@ -109,21 +110,21 @@ class SparsePosterior:
         return -0.5 * float(log_det + self.alpha @ (self.mean - self.prior.mean))
 
     @cached_property
-    def _half(self) -> np.ndarray:
+    def _half(self) -> Array:
         """L⁻¹V for B = L Lᵀ, (m, n)."""
         return lapack.dtrtrs(self._L, self.prior.V, lower=1)[0]
 
     @cached_property
-    def _Y(self) -> np.ndarray:
+    def _Y(self) -> Array:
         """B⁻¹V, (m, n)."""
         return lapack.dtrtrs(self._L, self._half, lower=1, trans=1)[0]
 
     def gradient(
         self,
-        mean: np.ndarray | None = None,
-        variance: np.ndarray | None = None,
-        residual: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, ...]:
+        mean: Array | None = None,
+        variance: Array | None = None,
+        residual: Array | None = None,
+    ) -> tuple[Array, ...]:
         """Gradients in (m, K_mm, K_nm, k_nn) at fixed sites of log ∫ p Π t + a function.
 
         ``mean``, ``variance``, ``residual`` are the derivatives of a function of the marginals in
@@ -149,7 +150,7 @@ class SparsePosterior:
             by_V -= V * (2 * residual)
         return by_m, *self._through_V(by_V), by_k
 
-    def _through_V(self, by_V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _through_V(self, by_V: Array) -> tuple[Array, Array]:
         """To (K_mm, K_nm): the function depends on V through VᵀV = K_nm K_mm⁻¹ K_mn only."""
         L = self.prior.L
         by_K_mn = solve_triangular(L, by_V, lower=True, trans=1, check_finite=False)
@@ -157,16 +158,14 @@ class SparsePosterior:
         by_K_mm = -0.5 * solve_triangular(L, half.T, lower=True, trans=1, check_finite=False)
         return self.prior.factor.pull_back(0.5 * (by_K_mm + by_K_mm.T)), by_K_mn.T
 
-    def pull_back_to_sites(
-        self, mean: np.ndarray, variance: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def pull_back_to_sites(self, mean: Array, variance: Array) -> tuple[Array, Array]:
         """The same function's gradients in (ν, τ)."""
         V, Y = self.prior.V, self._Y
         by_linear = V.T @ (Y @ mean)
         squared = np.einsum("ij,ij->j", V, weighted_gram(Y, variance) @ V)
         return by_linear, -self.mean * by_linear - squared
 
-    def weights(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def weights(self) -> tuple[Array, Array, Array]:
         """(w, F, G): f* has mean m* + K*_z w, covariance K** − K*_z F Fᵀ K_z* + K*_z G Gᵀ K_z*."""
         L = self.prior.L
         w = solve_triangular(L, self.beta, lower=True, trans=1)

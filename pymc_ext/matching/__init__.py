@@ -5,8 +5,8 @@ verbs; `MatchingState` for the same without scikit-learn, exact under updates in
 and files; `class_sites` and `matched_targets` for models of your own; `px.gp.Matching` for
 Gaussian processes and `px.MatchingVI` for PyMC models. `AssumedDensityFilter` is the baseline.
 
-To add a density: a function ``match_...`` of its parameters and ``method`` in `table`, which gives
-the mean and the variance for each of `METHODS`; export it here; add its rows to
+To add a density: its formula as a method of each class of `methods` and `logit_normal`, a function
+``match_...`` of its parameters and ``method`` in `table`; export it here; add its rows to
 ``tests/pymc_ext/matching/test_table.py``, which compares every method with quadrature.
 
 >>> from pymc_ext.matching import MatchingState

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from pymc_ext.matching.predict import N_DRAWS, expected_entropy, log_expected_probabilities
 from pymc_ext.matching.state import MatchingState
+from pymc_ext.maths.types import Array
 from pymc_ext.seeds import check_seed
 
 CRITERIA = ("entropy", "bald", "random")
@@ -45,7 +46,7 @@ class Pool:
         self._covariance = state.posterior.covariance
         self.available = np.ones(len(self._X), dtype=bool)
 
-    def scores(self, criterion: str = "entropy") -> np.ndarray:
+    def scores(self, criterion: str = "entropy") -> Array:
         """Value of asking for each row, (n,), in nats; −inf where the label is known.
 
         entropy: H[y] of the predictive distribution; bald: H[y] − E H[y | f], the information the

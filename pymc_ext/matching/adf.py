@@ -20,6 +20,7 @@ from pymc_ext.matching.predict import N_DRAWS, normal_draws
 from pymc_ext.matching.state import MatchingState
 from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
 from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, series
+from pymc_ext.maths.types import Array
 
 # v h: a row leaves a thousandth of v at least. A choice, as any value < 1 keeps v′ > 0; not reached
 # in 500 rows of 2, 3 or 10 classes
@@ -78,7 +79,7 @@ class AssumedDensityFilter:
         for x, label in zip(design, labels, strict=True):
             self._update_row(x, int(label))
 
-    def _update_row(self, x: np.ndarray, label: int) -> None:
+    def _update_row(self, x: Array, label: int) -> None:
         u = self.covariance @ x  # (K, p)
         m, v = self.mean @ x, u @ x
         tilt = binary_tilt if len(m) == 1 else self._softmax_tilt
@@ -87,9 +88,7 @@ class AssumedDensityFilter:
         self.mean += u * g[:, None]
         self.covariance -= (u * h[:, None])[:, :, None] * u[:, None, :]
 
-    def _softmax_tilt(
-        self, m: np.ndarray, v: np.ndarray, label: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _softmax_tilt(self, m: Array, v: Array, label: int) -> tuple[Array, Array]:
         """g and h by moments of the draws where v > 1, by derivatives of the softmax elsewhere."""
         f = m + np.sqrt(v) * self._draws
         s = softmax(f, axis=1)
@@ -101,14 +100,14 @@ class AssumedDensityFilter:
         variance = w @ (f - mean) ** 2
         return np.where(v > 1, (mean - m) / v, g), np.where(v > 1, (v - variance) / v**2, h)
 
-    def predict_latents(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def predict_latents(self, X: ArrayLike) -> tuple[Array, Array]:
         """Mean and variance of the latents at rows X (n, n_features), each (n, K)."""
         design = self._prior.design(X)
         variance = np.stack([((design @ S) * design).sum(axis=1) for S in self.covariance], axis=1)
         return design @ self.mean.T, variance
 
 
-def binary_tilt(m: np.ndarray, v: np.ndarray, label: int) -> tuple[np.ndarray, np.ndarray]:
+def binary_tilt(m: Array, v: Array, label: int) -> tuple[Array, Array]:
     """g and h for log E s(±f), from the derivatives D_j of E log(1 + e^f), (1,) arrays."""
     sign, sd = (1.0 if label else -1.0), np.sqrt(v)
     terms = series(1, DEFAULT_TERMS, "cohen-villegas-zagier")

@@ -16,6 +16,8 @@ from pymc_ext.matching.predict import (
     log_expected_probabilities,
 )
 from pymc_ext.matching.state import MatchingState
+from pymc_ext.matching.targets import Labels
+from pymc_ext.maths.types import Array
 
 logger = logging.getLogger(__name__)
 
@@ -155,13 +157,13 @@ def maximise_alpha(
     return AlphaChoice(tried[best][0], criterion, tried[best][1], tried, at_bound)
 
 
-def _minimise(loss: Callable[[float], float], grid: np.ndarray) -> None:
+def _minimise(loss: Callable[[float], float], grid: Array) -> None:
     losses = [loss(x) for x in grid]
     i = int(np.argmin(losses))
     cell = grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)]
     minimize_scalar(loss, bounds=cell, method="bounded", options={"xatol": TOLERANCE})
 
 
-def _weighted_sum(log_p: np.ndarray, labels: np.ndarray, weight: ArrayLike | None) -> float:
+def _weighted_sum(log_p: Array, labels: Labels, weight: ArrayLike | None) -> float:
     chosen = log_p[np.arange(len(labels)), labels]
     return float(chosen.sum() if weight is None else np.asarray(weight, float) @ chosen)

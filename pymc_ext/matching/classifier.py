@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -18,6 +18,7 @@ from pymc_ext.matching.export import inference_data
 from pymc_ext.matching.predict import N_DRAWS, log_expected_probabilities, normal_draws
 from pymc_ext.matching.state import MatchingState
 from pymc_ext.matching.targets import LINKS
+from pymc_ext.maths.types import Array
 from pymc_ext.rows.protocol import Rows
 
 
@@ -198,14 +199,14 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
 
     def _checked(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, reset: bool
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    ) -> tuple[Array, NDArray, Array | None]:
         rows, labels = validate_data(self, X, y, reset=reset, dtype=np.float64)
         check_classification_targets(labels)
         if sample_weight is None:
             return rows, labels, None
         return rows, labels, _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
 
-    def _new_state(self, classes: np.ndarray, n_features: int) -> MatchingState:
+    def _new_state(self, classes: NDArray, n_features: int) -> MatchingState:
         if len(classes) < 2:
             raise ValueError(f"y must have at least 2 classes, got 1 class: {classes.tolist()}")
         if self.link not in ("auto", *LINKS):
@@ -239,7 +240,7 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
 
     # ---- prediction --------------------------------------------------------------------------
 
-    def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
+    def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithm of `predict_proba`, (n, n_features) -> (n, n_classes).
 
         It is accurate where probabilities underflow.
@@ -247,16 +248,16 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
         mean, variance = self.predict_latents(X)
         return log_expected_probabilities(mean, variance, self.n_draws)
 
-    def predict_proba(self, X: ArrayLike) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> Array:
         """Posterior predictive probabilities of classes, (n, n_features) -> (n, n_classes)."""
         return np.exp(self.predict_log_proba(X))
 
-    def predict(self, X: ArrayLike) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> NDArray:
         """Most probable label of each row, (n, n_features) -> (n,)."""
         log_p = self.predict_log_proba(X)
         return self.classes_[np.argmax(log_p, axis=1)]
 
-    def decision_function(self, X: ArrayLike) -> np.ndarray:
+    def decision_function(self, X: ArrayLike) -> Array:
         """Log predictive probabilities, (n, n_features) -> (n, n_classes).
 
         For two classes their difference, (n,).
@@ -264,7 +265,7 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
         log_p = self.predict_log_proba(X)
         return log_p[:, 1] - log_p[:, 0] if log_p.shape[1] == 2 else log_p
 
-    def predict_latents(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def predict_latents(self, X: ArrayLike) -> tuple[Array, Array]:
         """Posterior mean and variance of the latents (logits), each (n, n_latents).
 
         X is (n, n_features).
@@ -279,12 +280,12 @@ class MatchedClassifier(ClassifierMixin, BaseEstimator):
         return self.state_.predict_latents(X)
 
     @property
-    def coef_(self) -> np.ndarray:
+    def coef_(self) -> Array:
         """Posterior mean of the weights, (n_latents, n_features)."""
         return self.state_.posterior.mean[:, : self.n_features_in_]
 
     @property
-    def intercept_(self) -> np.ndarray:
+    def intercept_(self) -> Array:
         """Posterior mean of the intercepts, (n_latents,); zero without an intercept."""
         mean = self.state_.posterior.mean
         return mean[:, -1] if self.fit_intercept else np.zeros(len(mean))

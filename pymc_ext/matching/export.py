@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_expit, log_softmax
 
 from pymc_ext.arviz_versions import ArvizData, from_groups
 from pymc_ext.matching.state import MatchingState
+from pymc_ext.matching.targets import Labels
+from pymc_ext.maths.types import Array
 from pymc_ext.seeds import check_seed
 
 DIMS = {"coef": ["latent", "feature"], "intercept": ["latent"]}
@@ -17,7 +19,7 @@ def inference_data(
     state: MatchingState,
     draws: int,
     random_seed: int | None,
-    data: tuple[np.ndarray, np.ndarray, np.ndarray | None] | None,
+    data: tuple[Array, NDArray, Array | None] | None,
 ) -> ArvizData:
     """Draws of the weights with ``lq`` and, given all data (X, y, weight), ``lp``; one chain."""
     if not isinstance(draws, int | np.integer) or draws < 1:
@@ -41,11 +43,11 @@ def inference_data(
 
 def log_joint(
     state: MatchingState,
-    weights: np.ndarray,
+    weights: Array,
     X: ArrayLike,
     y: ArrayLike,
     sample_weight: ArrayLike | None,
-) -> np.ndarray:
+) -> Array:
     """log prior + exact log-likelihood at weights (draws, K, p), normalised, (draws,).
 
     X (n, n_features), y (n,), ``sample_weight`` (n,).
@@ -53,16 +55,16 @@ def log_joint(
     design, labels = state.design(X), state.encode(y)
     precision = state.prior_precision
     log_prior = 0.5 * (np.log(precision / (2 * np.pi)) - precision * weights**2).sum(axis=(1, 2))
-    rows = np.ones(len(labels)) if sample_weight is None else sample_weight
+    rows = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight)
     return log_prior + np.array([rows @ _log_likelihood(design @ w.T, labels) for w in weights])
 
 
-def _log_likelihood(f: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def _log_likelihood(f: Array, labels: Labels) -> Array:
     """Of every row, (n,)."""
     if f.shape[1] == 1:
         return np.asarray(log_expit(np.where(labels == 1, 1, -1) * f[:, 0]))
     return np.asarray(log_softmax(f, axis=1)[np.arange(len(labels)), labels])
 
 
-def _chain(variables: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _chain(variables: dict[str, Array]) -> dict[str, Array]:
     return {name: value[None] for name, value in variables.items()}

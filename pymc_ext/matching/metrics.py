@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_ext.matching.targets import check_labels
+from pymc_ext.maths.types import Array
 
 SUMS_TO_ONE = 1e-6  # error of a row's sum: single precision leaves 4e-7 of a thousand classes
 
 
 def calibration_bins(
     probabilities: ArrayLike, y: ArrayLike, n_bins: int = 15
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[Array, Array, Array]:
     """Mean confidence, accuracy and share of the rows in equal-width bins of confidence.
 
     Parameters

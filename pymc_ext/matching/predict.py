@@ -18,6 +18,7 @@ from scipy.stats import qmc
 
 from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
 from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, series
+from pymc_ext.maths.types import Array
 from pymc_ext.ops.expected_softplus import expected_softplus
 
 # largest error of p in 200 rows: 6e-4 (3 classes, sd 1) to 8e-3 (10 classes, sd 3); twice that from
@@ -28,22 +29,18 @@ CHUNK = 2_000_000  # numbers held at once: 16 MB
 COMPILE_FROM = 500
 
 
-def log_expected_probabilities(
-    mean: np.ndarray, variance: np.ndarray, n_draws: int = N_DRAWS
-) -> np.ndarray:
+def log_expected_probabilities(mean: Array, variance: Array, n_draws: int = N_DRAWS) -> Array:
     """log E p(y = c | f), (n, C), from mean and variance of the latents, each (n, K)."""
     if mean.shape[1] == 1:
         return _log_binary_probabilities(mean[:, 0], np.sqrt(variance[:, 0]))
 
-    def log_mean(f: np.ndarray) -> np.ndarray:
+    def log_mean(f: Array) -> Array:
         return logsumexp(log_softmax(f, axis=-1), axis=0) - np.log(len(f))
 
     return _over_draws(log_mean, mean, variance, n_draws)
 
 
-def expected_log_probabilities(
-    mean: np.ndarray, variance: np.ndarray, n_draws: int = N_DRAWS
-) -> np.ndarray:
+def expected_log_probabilities(mean: Array, variance: Array, n_draws: int = N_DRAWS) -> Array:
     """E log p(y = c | f), (n, C), from mean and variance of the latents, each (n, K)."""
     if mean.shape[1] == 1:
         sd = np.sqrt(variance[:, 0])
@@ -51,9 +48,7 @@ def expected_log_probabilities(
     return _over_draws(lambda f: log_softmax(f, axis=-1).mean(axis=0), mean, variance, n_draws)
 
 
-def expected_log_softmax(
-    mean: np.ndarray, covariance: np.ndarray, n_draws: int = N_DRAWS
-) -> np.ndarray:
+def expected_log_softmax(mean: Array, covariance: Array, n_draws: int = N_DRAWS) -> Array:
     """E log p(y = c | f), (n, K), for correlated latents, mean (n, K), covariance (n, K, K)."""
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]  # singular for a fixed latent
@@ -66,31 +61,31 @@ def expected_log_softmax(
     return np.concatenate(parts)
 
 
-def expected_entropy(mean: np.ndarray, variance: np.ndarray, n_draws: int = N_DRAWS) -> np.ndarray:
+def expected_entropy(mean: Array, variance: Array, n_draws: int = N_DRAWS) -> Array:
     """E H[y | f] in nats, (n,), from mean and variance of the latents, each (n, K)."""
     if mean.shape[1] == 1:
         return _expected_binary_entropy(mean[:, 0], np.sqrt(variance[:, 0]))
 
-    def entropy(f: np.ndarray) -> np.ndarray:
+    def entropy(f: Array) -> Array:
         lp = log_softmax(f, axis=-1)
         return -(np.exp(lp) * lp).sum(axis=-1).mean(axis=0)
 
     return _over_draws(entropy, mean, variance, n_draws)
 
 
-def _log_binary_probabilities(mu: np.ndarray, sd: np.ndarray) -> np.ndarray:
+def _log_binary_probabilities(mu: Array, sd: Array) -> Array:
     smaller = _softplus_terms(-np.abs(mu), sd)[1]  # E s(−|f|) keeps its relative accuracy
     log_p = np.stack([np.log(smaller), np.log1p(-smaller)], axis=1)
     return np.where((mu > 0)[:, None], log_p, log_p[:, ::-1])
 
 
-def _expected_binary_entropy(mu: np.ndarray, sd: np.ndarray) -> np.ndarray:
+def _expected_binary_entropy(mu: Array, sd: Array) -> Array:
     """H(f) = softplus(f) − f s(f), and E f s(f) = μ E s + sd² E s′ (Stein)."""
     value, slope, by_sd = _softplus_terms(-np.abs(mu), sd)  # H is even: no cancellation for μ < 0
     return value + np.abs(mu) * slope - sd * by_sd  # ∂/∂sd E log(1+e^f) = sd E s′
 
 
-def _softplus_terms(mu: np.ndarray, sd: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _softplus_terms(mu: Array, sd: Array) -> tuple[Array, Array, Array]:
     """E log(1+e^f) and its derivatives in μ and sd, by the compiled Op where that pays."""
     if mu.size < COMPILE_FROM:
         numbers = series(0, DEFAULT_TERMS, "cohen-villegas-zagier")
@@ -100,17 +95,17 @@ def _softplus_terms(mu: np.ndarray, sd: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 @cache
-def _compiled_terms() -> Callable[..., list[np.ndarray]]:
+def _compiled_terms() -> Callable[..., list[Array]]:
     mu, sd = pt.dvectors("mu", "sd")
     return pytensor.function([mu, sd], expected_softplus(mu, sd).owner.outputs)
 
 
 def _over_draws(
-    function: Callable[[np.ndarray], np.ndarray],
-    mean: np.ndarray,
-    variance: np.ndarray,
+    function: Callable[[Array], Array],
+    mean: Array,
+    variance: Array,
     n_draws: int,
-) -> np.ndarray:
+) -> Array:
     z = normal_draws(n_draws, mean.shape[1])[:, None, :]
     sd = np.sqrt(variance)
     rows = max(1, CHUNK // (n_draws * mean.shape[1]))
@@ -121,7 +116,7 @@ def _over_draws(
 
 
 @lru_cache(maxsize=8)
-def normal_draws(n_draws: int, dimension: int) -> np.ndarray:
+def normal_draws(n_draws: int, dimension: int) -> Array:
     """Scrambled Sobol points turned to standard normals, always the same, (n_draws, dimension)."""
     if not isinstance(n_draws, int | np.integer) or n_draws < 2 or n_draws & (n_draws - 1):
         raise ValueError(f"n_draws must be a power of two >= 2, got {n_draws!r}")

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pymc_ext.matching.posterior import WeightPosterior
 from pymc_ext.matching.state_file import read_state
 from pymc_ext.matching.table import Matched
-from pymc_ext.matching.targets import class_sites
+from pymc_ext.matching.targets import Labels, class_sites
 from pymc_ext.maths.array_file import write_arrays
+from pymc_ext.maths.types import Array
 
 FORMAT = 1  # of the file, raised where an older reader would go wrong
 
@@ -127,15 +128,15 @@ class MatchingState:
         self._refresh(X, labels, w)
 
     def _class_sums(
-        self, c: int, X: np.ndarray, labels: np.ndarray, w: np.ndarray
-    ) -> tuple[int, float, np.ndarray, np.ndarray]:
+        self, c: int, X: Array, labels: Labels, w: Array
+    ) -> tuple[int, float, Array, Array]:
         rows = labels == c
         x, weight = X[rows], w[rows]
         with np.errstate(over="ignore", invalid="ignore"):
             weighted = x * weight[:, None]
             return c, weight.sum(), weighted.sum(axis=0), weighted.T @ x
 
-    def _refresh(self, X: np.ndarray, labels: np.ndarray, w: np.ndarray) -> None:
+    def _refresh(self, X: Array, labels: Labels, w: Array) -> None:
         """Carry a posterior that is already there over a few rows, else drop it."""
         posterior = self.__dict__.get("posterior")
         if posterior is None:
@@ -145,7 +146,7 @@ class MatchingState:
         if not posterior.absorb(X, precision, linear):
             del self.__dict__["posterior"]
 
-    def design(self, X: ArrayLike) -> np.ndarray:
+    def design(self, X: ArrayLike) -> Array:
         """Checked rows with the intercept's column of ones, (n, n_features) -> (n, p).
 
         Raises
@@ -162,7 +163,7 @@ class MatchingState:
             raise ValueError("X must be finite, got NaN or infinity: drop or impute these rows")
         return np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
 
-    def encode(self, y: ArrayLike) -> np.ndarray:
+    def encode(self, y: ArrayLike) -> Labels:
         """Positions of labels in ``classes``, (n,) -> (n,).
 
         Raises
@@ -184,7 +185,7 @@ class MatchingState:
 
     # ---- posterior out -----------------------------------------------------------------------
 
-    def natural_parameters(self) -> tuple[np.ndarray, np.ndarray]:
+    def natural_parameters(self) -> tuple[Array, Array]:
         """Λ (K, p, p) and h (K, p), the prior included."""
         inverse = 1 / self.sites.variance
         precision = np.tensordot(inverse.T, self.second, axes=1)
@@ -196,7 +197,7 @@ class MatchingState:
         """Posterior of the weights given all rows so far."""
         return WeightPosterior(*self.natural_parameters())
 
-    def predict_latents(self, X: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    def predict_latents(self, X: ArrayLike) -> tuple[Array, Array]:
         """Posterior mean and variance of the logits at X (n, n_features), each (n, K)."""
         return self.posterior.predict(self.design(X))
 
@@ -299,7 +300,7 @@ class MatchingState:
         return {k: v for k, v in self.__dict__.items() if k != "posterior"}  # cheap to rebuild
 
 
-def _plain(classes: np.ndarray) -> np.ndarray:
+def _plain(classes: NDArray) -> NDArray:
     """Labels in a type that a file holds without pickling."""
     plain = np.asarray(classes.tolist())
     if plain.dtype.kind not in "biufU":
@@ -307,7 +308,7 @@ def _plain(classes: np.ndarray) -> np.ndarray:
     return plain
 
 
-def _check_classes(classes: ArrayLike) -> np.ndarray:
+def _check_classes(classes: ArrayLike) -> NDArray:
     array = np.asarray(classes)
     if array.ndim != 1 or len(array) < 2:
         raise ValueError(f"classes must be at least 2 labels, got {array.tolist()}")
@@ -316,7 +317,7 @@ def _check_classes(classes: ArrayLike) -> np.ndarray:
     return array
 
 
-def check_prior_precision(value: ArrayLike, p: int) -> np.ndarray:
+def check_prior_precision(value: ArrayLike, p: int) -> Array:
     """Prior precisions, a scalar or (p,), as a (p,) array; ValueError unless positive, finite."""
     array = np.asarray(value)
     if array.dtype.kind not in "iuf" or not np.all(np.isfinite(array) & (array > 0)):
@@ -326,7 +327,7 @@ def check_prior_precision(value: ArrayLike, p: int) -> np.ndarray:
     return np.broadcast_to(array.astype(float), (p,)).copy()
 
 
-def _check_weight(weight: ArrayLike | None, n: int) -> np.ndarray:
+def _check_weight(weight: ArrayLike | None, n: int) -> Array:
     if weight is None:
         return np.ones(n)
     w = np.asarray(weight, dtype=float)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
+from numpy.typing import NDArray
 
 from pymc_ext.maths.array_file import read_arrays
 
 
-def read_state(path: Path, names: Sequence[str], version: int) -> dict[str, np.ndarray]:
+def read_state(path: Path, names: Sequence[str], version: int) -> dict[str, NDArray]:
     """Read the arrays ``names`` of a file of that format version.
 
     Raises

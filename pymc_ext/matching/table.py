@@ -6,10 +6,7 @@ variance of ψ, broadcast over its array arguments.
 
 Methods: ``laplace`` (mode and curvature of log p(ψ)), ``variational`` (minimises KL(q‖p) over
 Gaussians), ``moment`` (mean and variance of ψ, which minimises KL(p‖q)) and ``moment-ori`` (mean
-and variance of ω itself, matched by g⁻¹ of a Gaussian).
-
-Reference: Bui, "Likelihood approximations via Gaussian approximate inference", section 3 and
-appendix A; ``laplace`` is Hobbhahn & Hennig (2022), ``moment-ori`` Milios et al. (2018).
+and variance of ω itself, matched by g⁻¹ of a Gaussian); `methods` has a class for each.
 """
 
 from __future__ import annotations
@@ -18,19 +15,26 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import digamma, polygamma
 
-from pymc_ext.matching.logit_normal import match_logit_normal
+from pymc_ext.matching.logit_normal import OriginalMoment, Variational
+from pymc_ext.matching.methods import Laplace, Method, Moment
+from pymc_ext.maths.types import Array
 
-METHODS = ("laplace", "variational", "moment", "moment-ori")
+_BY_NAME: dict[str, Method] = {
+    "laplace": Laplace(),
+    "variational": Variational(),
+    "moment": Moment(),
+    "moment-ori": OriginalMoment(),
+}
+METHODS = tuple(_BY_NAME)
 SMALLEST = 1e-150  # its inverse square, the variance of a moment row, is representable
 
 
 class Matched(NamedTuple):
     """Mean and variance, each (...), of the Gaussian over ψ for one or many densities."""
 
-    mean: np.ndarray
-    variance: np.ndarray
+    mean: Array
+    variance: Array
 
 
 def match_gamma(a: ArrayLike, b: ArrayLike = 1.0, method: str = "variational") -> Matched:
@@ -61,9 +65,9 @@ def match_gamma(a: ArrayLike, b: ArrayLike = 1.0, method: str = "variational") -
     >>> float(match_gamma(2.0, 1.0, "laplace").variance)
     0.5
     """
-    check_method(method)
+    chosen = check_method(method)
     a, b = _positive(a=a, b=b)
-    m, v = _log_gamma(a, method)
+    m, v = chosen.log_gamma(a)
     return Matched((m - np.log(b))[()], v[()])
 
 
@@ -77,12 +81,9 @@ def match_inverse_gamma(a: ArrayLike, b: ArrayLike = 1.0, method: str = "variati
 
     Parameters, returns and errors as in `match_gamma`.
     """
-    check_method(method)
-    a, b = _positive(a=a, b=b)
-    if method == "moment-ori":
-        return _inverse_gamma_original(a, b)
-    m, v = _log_gamma(a, method)
-    return Matched((np.log(b) - m)[()], v[()])
+    chosen = check_method(method)
+    m, v = chosen.log_inverse_gamma(*_positive(a=a, b=b))
+    return Matched(m[()], v[()])
 
 
 def match_exponential(rate: ArrayLike, method: str = "variational") -> Matched:
@@ -115,45 +116,19 @@ def match_beta(a: ArrayLike, b: ArrayLike, method: str = "variational") -> Match
 
     Parameters, returns and errors as in `match_gamma`.
     """
-    check_method(method)
-    a, b = _positive(a=a, b=b)
-    if method == "laplace":
-        return Matched((np.log(a) - np.log(b))[()], (1 / a + 1 / b)[()])
-    if method == "moment":
-        return Matched((digamma(a) - digamma(b))[()], (polygamma(1, a) + polygamma(1, b))[()])
-    m, v = match_logit_normal(a, b, method)
+    chosen = check_method(method)
+    m, v = chosen.logit_beta(*_positive(a=a, b=b))
     return Matched(m[()], v[()])
 
 
-def check_method(method: str) -> None:
-    """Raise ValueError unless ``method`` is one of `METHODS`."""
+def check_method(method: str) -> Method:
+    """The method of that name; ValueError unless it is one of `METHODS`."""
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    return _BY_NAME[method]
 
 
-def _log_gamma(a: np.ndarray, method: str) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of log Gamma(a, 1), a checked."""
-    if method == "laplace":
-        return np.log(a), 1 / a
-    if method == "variational":
-        return np.log(a) - 0.5 / a, 1 / a
-    if method == "moment":
-        return digamma(a), polygamma(1, a)
-    v = np.log1p(1 / a)
-    return np.log(a) - v / 2, v
-
-
-def _inverse_gamma_original(a: np.ndarray, b: np.ndarray) -> Matched:
-    if np.any(a <= 2):
-        raise ValueError(
-            f"moment-ori needs a finite variance of the inverse gamma: a must be > 2, "
-            f"got {float(a.min())!r}; use another method"
-        )
-    v = np.log1p(1 / (a - 2))  # var/mean² = 1/(a−2)
-    return Matched((np.log(b) - np.log(a - 1) - v / 2)[()], v[()])
-
-
-def _positive(**parameters: ArrayLike) -> list[np.ndarray]:
+def _positive(**parameters: ArrayLike) -> list[Array]:
     arrays = []
     for name, value in parameters.items():
         array = np.asarray(value, dtype=float)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import numbers
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pymc_ext.matching.table import Matched, check_method, match_beta, match_gamma
+from pymc_ext.maths.types import Array
 
 LINKS = ("softmax", "logit")
+Labels = NDArray[np.integer]  # positions of classes, (N,)
 
 
 def class_sites(
@@ -115,7 +117,7 @@ def check_n_classes(n_classes: int) -> int:
     return int(n_classes)
 
 
-def check_labels(y: ArrayLike, n_classes: int) -> np.ndarray:
+def check_labels(y: ArrayLike, n_classes: int) -> Labels:
     """Labels as integers, (N,) -> (N,); raise ValueError unless all are in 0..n_classes−1."""
     y = np.asarray(y)
     if y.ndim != 1 or y.size == 0:
@@ -128,7 +130,7 @@ def check_labels(y: ArrayLike, n_classes: int) -> np.ndarray:
     return y.astype(np.intp)
 
 
-def _check_alpha(alpha: ArrayLike, n_classes: int) -> np.ndarray:
+def _check_alpha(alpha: ArrayLike, n_classes: int) -> Array:
     array = np.asarray(alpha)
     if array.dtype.kind not in "iuf":
         raise ValueError(f"alpha must be a positive number, got {alpha!r}")

@@ -12,13 +12,14 @@ from pymc_ext.maths.expected_softplus_series import (
     NEGLIGIBLE,
     Series,
 )
+from pymc_ext.maths.types import Array
 
 _INV_SQRT_2PI = float(1 / np.sqrt(2 * np.pi))
 
 
 def expected_softplus_derivatives(
-    mu: np.ndarray, sigma: np.ndarray, numbers: Series
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    mu: Array, sigma: Array, numbers: Series
+) -> tuple[Array, Array, Array]:
     """(D_m, ∂D_m/∂mu, ∂D_m/∂sigma), m = ``numbers.order``, in float64 with broadcasting."""
     mu, sigma = np.broadcast_arrays(np.asarray(mu, float), np.asarray(sigma, float))
     t, s = np.abs(mu).ravel(), sigma.ravel()
@@ -35,11 +36,11 @@ def expected_softplus_derivatives(
     return d0, d1, d2
 
 
-def _infinite_sigma(order: int) -> np.ndarray:
+def _infinite_sigma(order: int) -> Array:
     return np.array({0: [np.inf, 0.5, _INV_SQRT_2PI], 1: [0.5, 0, 0]}.get(order, [0, 0, 0]))
 
 
-def _reflect(d: np.ndarray, mu: np.ndarray, t: np.ndarray, order: int) -> None:
+def _reflect(d: Array, mu: Array, t: Array, order: int) -> None:
     """D_0(t) = D_0(−t) + t, D_1(t) = 1 − D_1(−t), D_j(t) = (−1)^j D_j(−t)."""
     for row in range(3):
         j = order + row
@@ -47,7 +48,7 @@ def _reflect(d: np.ndarray, mu: np.ndarray, t: np.ndarray, order: int) -> None:
         d[row] = np.where(mu > 0, mirrored, d[row])
 
 
-def _finite(t: np.ndarray, s: np.ndarray, numbers: Series) -> np.ndarray:
+def _finite(t: Array, s: Array, numbers: Series) -> Array:
     z = np.where(s > 0, t / s, np.inf)
     gaussian = 0.5 * z**2 <= t + NEGLIGIBLE
     E = np.where(gaussian, np.exp(-0.5 * z**2), 0.0)
@@ -68,9 +69,7 @@ def _finite(t: np.ndarray, s: np.ndarray, numbers: Series) -> np.ndarray:
     return d
 
 
-def _series(
-    t: np.ndarray, s: np.ndarray, z: np.ndarray, E: np.ndarray, numbers: Series
-) -> np.ndarray:
+def _series(t: Array, s: Array, z: Array, E: Array, numbers: Series) -> Array:
     d = np.zeros((3, t.size))
     half, ct, cz = 0.5 * E, s * np.sqrt(0.5), np.where(E > 0, z, 0.0) * np.sqrt(0.5)
     parity = (-1) ** numbers.order
@@ -92,9 +91,7 @@ def _series(
     return d
 
 
-def _asymptotic(
-    t: np.ndarray, s: np.ndarray, z: np.ndarray, E: np.ndarray, numbers: Series
-) -> np.ndarray:
+def _asymptotic(t: Array, s: Array, z: Array, E: Array, numbers: Series) -> Array:
     p = _hermite(z, s, 2 * len(ASYMPTOTIC) + numbers.order)
     d = np.zeros((3, t.size))
     for row in range(3):
@@ -104,7 +101,7 @@ def _asymptotic(
     return _INV_SQRT_2PI * E * d * np.stack([1 / s, 1 / s, np.ones_like(s)])
 
 
-def _hermite(z: np.ndarray, s: np.ndarray, n: int) -> np.ndarray:
+def _hermite(z: Array, s: Array, n: int) -> Array:
     """He_i(z)/sigma^i for i < n, shape (n, size)."""
     p = np.empty((n, z.size))
     p[0] = 1.0

@@ -18,6 +18,8 @@ from typing import Literal, get_args
 import numpy as np
 from scipy.special import zeta
 
+from pymc_ext.maths.types import Array
+
 Acceleration = Literal["cohen-villegas-zagier", "none"]
 DEFAULT_TERMS = 23  # 2·12 − 1, the paper's l = 12
 MAX_ORDER = 8  # of the first output; the third is two orders higher
@@ -48,11 +50,11 @@ NEGLIGIBLE = 45.0
 RECURRENCE_LIMIT = 700.0
 
 
-def _alternating(terms: int) -> np.ndarray:
+def _alternating(terms: int) -> Array:
     return (-1.0) ** np.arange(terms)
 
 
-def _cohen_villegas_zagier(terms: int) -> np.ndarray:
+def _cohen_villegas_zagier(terms: int) -> Array:
     """Weights of algorithm 1 of Cohen, Villegas & Zagier (2000): Σ(−1)^{k−1} a_k ≈ Σ w_k a_k."""
     d = (3 + np.sqrt(8.0)) ** terms
     d = (d + 1 / d) / 2
@@ -89,11 +91,11 @@ class Series:
         return LANES * -(-(self.terms + 1) // LANES)
 
     @cached_property
-    def signed(self) -> np.ndarray:
+    def signed(self) -> Array:
         return _WEIGHTS[self.acceleration](self.terms)
 
     @cached_property
-    def weights(self) -> np.ndarray:
+    def weights(self) -> Array:
         k = np.arange(1.0, self.terms + 1)
         table = np.zeros((3, self.slots))
         for j in range(3):
@@ -101,7 +103,7 @@ class Series:
         return table
 
     @cached_property
-    def boundary(self) -> np.ndarray:
+    def boundary(self) -> Array:
         """Terms from cutting the half-lines at 0; the infinite (Abel) sums make them vanish.
 
         ∂_mu of k^{j−1}(A_k + (−1)^j B_k) leaves −2k^{j−1} N(mu; 0, sigma²) for odd j, and D_1

@@ -6,11 +6,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from pymc_ext.maths.types import Array
+
 LOG_2PI = float(np.log(2 * np.pi))
 Rows = TypeVar("Rows")
 
 
 def standard_normal_logp(z: Rows) -> Rows:
     """log N(z; 0, I) of each row, (N, K) -> (N,)."""
-    rows: np.ndarray = z  # type: ignore[assignment]  # or a PyTensor matrix, which computes alike
+    rows: Array = z  # type: ignore[assignment]  # or a PyTensor matrix, which computes alike
     return -0.5 * (rows**2).sum(-1) - 0.5 * LOG_2PI * rows.shape[-1]

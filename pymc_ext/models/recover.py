@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import pymc as pm
 import xarray as xr
+from numpy.typing import ArrayLike, NDArray
 
 from pymc_ext.arviz_versions import ArvizData, as_dataset, with_posterior
 from pymc_ext.maths.types import Array
@@ -162,9 +162,9 @@ def _blocks(draws: Mapping[str, Array], rows: int) -> Iterator[dict[str, Array]]
 def _with(
     posterior: xr.Dataset,
     name: str,
-    values: np.ndarray,
+    values: NDArray,
     dims: Sequence[str],
-    coords: Mapping[str, Any],
+    coords: Mapping[str, ArrayLike | None],
 ) -> xr.Dataset:
     """The draws with one more variable (N, *shape), in the place of one of that name."""
     lead = [posterior.sizes["chain"], posterior.sizes["draw"]]

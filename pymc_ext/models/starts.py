@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pymc as pm
+from numpy.typing import NDArray
 
 DRAWN = 200  # of the prior, among which starts are chosen
 # Interquartile ranges from a median, or units where that range is less, beyond which a number lies
@@ -16,7 +17,7 @@ FAR_OUT = 3.0
 
 def spread_starts(
     model: pm.Model, chains: int, seed: int
-) -> list[dict[str, np.ndarray] | None] | None:
+) -> list[dict[str, NDArray] | None] | None:
     """Values of the discrete variables for each chain; None where there are none, or their prior
     cannot be drawn from.
 
@@ -53,7 +54,7 @@ def spread_starts(
     point, log_p = model.initial_point(), model.compile_logp()
     names = {rv.name: str(model.rvs_to_values[rv].name) for rv in discrete}
 
-    def start(at: int) -> dict[str, np.ndarray]:
+    def start(at: int) -> dict[str, NDArray]:
         return {rv.name: np.asarray(x[at]) for rv, x in zip(discrete, drawn, strict=True)}
 
     for _ in range(chains):

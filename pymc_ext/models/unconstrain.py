@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytensor
@@ -16,6 +17,9 @@ from pymc_ext.pytensor_modes import run_or_compile
 if TYPE_CHECKING:
     import pymc as pm
     from pytensor.compile import Function
+    from pytensor.tensor import TensorVariable
+
+    from pymc_ext.pymc_versions import Transform
 
 __all__ = ["flat_unconstrained", "unconstrain_function"]
 
@@ -25,8 +29,7 @@ def unconstrain_function(model: pm.Model) -> Function:
     ones, (N, entries) each; not finite outside the support."""
     rvs = model.free_RVs
     inputs = {rv: rv.type.clone()(name=rv.name) for rv in rvs}
-    values = [_forward(rv, model.rvs_to_transforms[rv]) for rv in rvs]
-    values = clone_replace(values, inputs)
+    values = clone_replace([_forward(rv, model.rvs_to_transforms[rv]) for rv in rvs], inputs)
     # not by pt.tensor, which takes a name such as 1|group for a type that is misspelt
     batched = {
         x: x.type.clone(shape=(None, *x.type.shape))(name=f"{x.name}_draws")
@@ -39,7 +42,7 @@ def unconstrain_function(model: pm.Model) -> Function:
     return run_or_compile(compiled)
 
 
-def flat_unconstrained(names: tuple[str, ...], parts: list[Any]) -> Array:
+def flat_unconstrained(names: tuple[str, ...], parts: Sequence[Array]) -> Array:
     """The parts of these variables side by side, (N, D).
 
     Raises
@@ -54,5 +57,5 @@ def flat_unconstrained(names: tuple[str, ...], parts: list[Any]) -> Array:
     return np.concatenate([np.asarray(part, float) for part in parts], axis=1)
 
 
-def _forward(rv: Any, transform: Any) -> Any:
+def _forward(rv: TensorVariable, transform: Transform | None) -> TensorVariable:
     return rv if transform is None else transform.forward(rv, *rv.owner.inputs)

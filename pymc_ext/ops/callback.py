@@ -9,22 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numba
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op, OutputStorageType
 
 from pymc_ext.pytensor_versions import get_numba_type, register_funcify_and_cache_key
 
+if TYPE_CHECKING:
+    import jax
+
 OpType = TypeVar("OpType", bound=Op)
-JaxArray = Any  # jax.Array: JAX need not be installed
 Shapes = Sequence[tuple[int, ...]]
 
 
-def compute(op: Op, node: Apply, inputs: Sequence[ArrayLike]) -> tuple[np.ndarray, ...]:
+def compute(op: Op, node: Apply, inputs: Sequence[ArrayLike]) -> tuple[NDArray, ...]:
     """The outputs of ``op.perform`` as arrays of the node's types."""
     storage: OutputStorageType = [[None] for _ in node.outputs]
     op.perform(node, [np.asarray(value) for value in inputs], storage)
@@ -42,7 +44,7 @@ def register_numba(op_type: type) -> None:
         types = [get_numba_type(output.type) for output in node.outputs]
         result = types[0] if len(types) == 1 else numba.types.Tuple(types)
 
-        def run(inputs: tuple[np.ndarray, ...]) -> np.ndarray | tuple[np.ndarray, ...]:
+        def run(inputs: tuple[NDArray, ...]) -> NDArray | tuple[NDArray, ...]:
             values = compute(op, node, inputs)
             return values[0] if len(values) == 1 else values
 
@@ -78,8 +80,8 @@ def register_jax(
     import jax.numpy as jnp
     from pytensor.link.jax.dispatch import jax_funcify
 
-    def call(op: Op, node: Apply, *inputs: JaxArray) -> Sequence[JaxArray]:
-        def on_arrays(*arrays: JaxArray) -> tuple[np.ndarray, ...]:
+    def call(op: Op, node: Apply, *inputs: jax.Array) -> Sequence[jax.Array]:
+        def on_arrays(*arrays: jax.Array) -> tuple[NDArray, ...]:
             return compute(op, node, arrays)
 
         found = shapes(cast("OpType", op), [x.shape for x in inputs])
@@ -91,7 +93,7 @@ def register_jax(
 
     @jax_funcify.register(op_type)
     def funcify(op: OpType, node: Apply, **kwargs: object) -> Callable:
-        def value(*inputs: JaxArray) -> JaxArray | Sequence[JaxArray]:
+        def value(*inputs: jax.Array) -> jax.Array | Sequence[jax.Array]:
             out = call(op, node, *inputs)
             return out[0] if len(out) == 1 else out
 
@@ -101,10 +103,10 @@ def register_jax(
         slope_node = slope.make_node(*node.inputs)
         function = jax.custom_vjp(value)
 
-        def forward(*inputs: JaxArray) -> tuple[JaxArray, tuple[JaxArray, ...]]:
+        def forward(*inputs: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
             return value(*inputs), inputs
 
-        def backward(inputs: tuple[JaxArray, ...], cotangent: JaxArray) -> tuple[JaxArray, ...]:
+        def backward(inputs: tuple[jax.Array, ...], cotangent: jax.Array) -> tuple[jax.Array, ...]:
             derivatives = call(slope, slope_node, *inputs)
             return (jnp.zeros_like(inputs[0]), *(cotangent * d for d in derivatives))
 

@@ -35,6 +35,7 @@ from pymc_ext.maths.expected_softplus_series import (
     Series,
     series,
 )
+from pymc_ext.maths.types import Array
 from pymc_ext.ops import expected_softplus_numba
 
 __all__ = ["ExpectedSoftplus", "expected_softplus"]
@@ -146,7 +147,7 @@ class ExpectedSoftplus(ScalarOp):
         return (source, self.order, self.terms, self.acceleration)
 
 
-def _c_array(name: str, values: Sequence[float] | np.ndarray) -> str:
+def _c_array(name: str, values: Sequence[float] | Array) -> str:
     numbers = ", ".join(repr(float(v)) for v in values)
     return f"static const double {name}[{len(values)}] = {{{numbers}}};\n"
 

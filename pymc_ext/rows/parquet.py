@@ -9,7 +9,7 @@ from functools import cached_property
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from pymc_ext.options import require_count
 from pymc_ext.rows.protocol import Block
 
 if TYPE_CHECKING:
+    from pyarrow import RecordBatch
     from pyarrow.parquet import ParquetFile
 
 BLOCK = 1 << 16  # rows of a block: 10 MB of 20 columns
@@ -156,7 +157,7 @@ class ParquetRows:
                 "damaged; copy or write it again, or write it without that group"
             ) from error
 
-    def _arrays(self, path: Path, group: int, batch: Any) -> Block:
+    def _arrays(self, path: Path, group: int, batch: RecordBatch) -> Block:
         by_column = {}
         for column in self._flat:
             values = batch.column(column)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pymc as pm
 
+from pymc_ext.arviz_versions import ArvizData
 from pymc_ext.density import TransportMap
 from pymc_ext.density.coordinates import as_transport
 from pymc_ext.interrupts import Interrupts, interrupt_says
@@ -54,7 +56,7 @@ def sample(
     random_seed: int | None = None,
     progressbar: bool = True,
     **kwargs: Any,
-) -> Any:
+) -> ArvizData:
     r"""Exact draws from the posterior of a model, by NUTS in an approximation's coordinates.
 
     Chains start at weighted draws of q and draw in blocks until bulk and tail ESS of every
@@ -159,7 +161,7 @@ def _check(
     random_seed: int | None,
     search: bool,
     sampler: Sampler | None,
-    kwargs: dict[str, Any],
+    kwargs: Mapping[str, Any],
 ) -> None:
     if not isinstance(approx, VectorisedApproximation):
         what = "fit with method=px.BatchMatchVI() or px.HierarchicalVI()"

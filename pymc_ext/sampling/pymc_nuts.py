@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import NDArray
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.op import Op
+from pytensor.graph.op import Op, OutputStorageType
 
 from pymc_ext.density import Density, DensityInCoordinates, TransportMap
 from pymc_ext.maths.types import Array
@@ -106,7 +105,7 @@ class PyMCChain:
         return self._transitions(iterations)
 
     def _transitions(self, count: int) -> Transitions:
-        points, rows = list[Array](), list[dict[str, Any]]()
+        points, rows = list[Array](), list[dict[str, object]]()
         while len(points) < count and not self._stopped:
             self._log_density.keep_only(self._point["v"])
             with np.errstate(all="ignore"):  # energies may overflow, and are rejected
@@ -139,7 +138,9 @@ class LogDensityOp(Op):
         (v,) = (pt.as_tensor_variable(x) for x in inputs)
         return Apply(self, [v], [pt.dscalar(), v.type()])
 
-    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+    def perform(
+        self, node: Apply, inputs: Sequence[Array], output_storage: OutputStorageType
+    ) -> None:
         key = inputs[0].tobytes()
         if key not in self._known:
             self._known[key] = self._computed(np.asarray(inputs[0], dtype=float))
@@ -159,11 +160,21 @@ class LogDensityOp(Op):
         key = v.tobytes()
         self._known = {key: self._known[key]} if key in self._known else {}
 
-    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Variable]:
+    def pullback(
+        self,
+        inputs: Sequence[Variable],
+        outputs: Sequence[Variable],
+        cotangents: Sequence[Variable],
+    ) -> list[Variable]:
         """Of log p̃ alone, which is all that a sampler asks for."""
-        return [cotangents[0] * outputs[1]]
+        return [pt.mul(cotangents[0], outputs[1])]
 
-    def L_op(self, inputs: Any, outputs: Any, output_grads: Any) -> list[Variable]:
+    def L_op(
+        self,
+        inputs: Sequence[Variable],
+        outputs: Sequence[Variable],
+        output_grads: Sequence[Variable],
+    ) -> list[Variable]:
         """PyTensor 2's name of the same."""
         return self.pullback(inputs, outputs, output_grads)
 

@@ -13,7 +13,7 @@ import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 from pytensor.graph.basic import Variable as Node
-from pytensor.graph.op import Op
+from pytensor.graph.op import Op, OutputStorageType
 from pytensor.tensor import TensorVariable
 
 from pymc_ext.density.coordinates import TransportMap
@@ -197,7 +197,9 @@ class OfPoints(Op):
         most = max(x.type.ndim for x in points)
         return Apply(self, points, [pt.tensor(dtype="float64", shape=(None,) * most)])
 
-    def perform(self, node: Any, inputs: Any, output_storage: Any) -> None:
+    def perform(
+        self, node: Apply, inputs: Sequence[Array], output_storage: OutputStorageType
+    ) -> None:
         points = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in inputs))
         flat = (x.reshape(-1, x.shape[-1]) for x in points)
         output_storage[0][0] = self.of_rows(*flat).reshape(points[0].shape)
@@ -218,14 +220,18 @@ class TransportOp(OfPoints):
     def of_rows(self, *rows: Array) -> Array:
         return self.q.forward(*rows)[0]
 
-    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Node]:
+    def pullback(
+        self, inputs: Sequence[Node], outputs: Sequence[Node], cotangents: Sequence[Node]
+    ) -> list[Node]:
         """Cotangent of z from that of θ."""
         (g,) = cotangents
         if isinstance(g.type, DisconnectedType):
-            return [inputs[0].zeros_like()]
+            return [pt.zeros_like(inputs[0])]
         return [cast(Node, TransportPullbackOp(self.q)(inputs[0], g))]
 
-    def L_op(self, inputs: Any, outputs: Any, output_grads: Any) -> list[Node]:
+    def L_op(
+        self, inputs: Sequence[Node], outputs: Sequence[Node], output_grads: Sequence[Node]
+    ) -> list[Node]:
         """PyTensor 2's name of the same."""
         return self.pullback(inputs, outputs, output_grads)
 

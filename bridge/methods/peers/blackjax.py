@@ -61,8 +61,8 @@ class GaussianVI:
             log_density, optax.adam(self.step_size), self.samples
         )
 
-        def steps(keys: Any) -> Any:
-            def one(state: Any, key: Any) -> Any:
+        def steps(keys: jax.Array) -> tuple[Any, jax.Array]:
+            def one(state: Any, key: jax.Array) -> tuple[Any, jax.Array]:
                 state, info = algorithm.step(key, state)
                 return state, info.elbo  # the loss, −ELBO, whatever its name
 
@@ -145,7 +145,7 @@ class Pathfinder:
         target, log_density = in_jax(problem)
         import jax
 
-        def run(key: Any, begin: Any) -> Any:
+        def run(key: jax.Array, begin: jax.Array) -> Any:
             return home.multi_approximate(key, log_density, begin)[0].path_states
 
         fit_key, draw_key = jax.random.split(jax.random.key(seed))

@@ -21,6 +21,8 @@ from bridge.methods.peers.shared import (
 from pymc_ext.maths.types import Array
 
 if TYPE_CHECKING:
+    import jax
+
     from pymc_ext.density.in_jax import JaxLogDensity
 
 __all__ = ["NUMPYRO_METHODS", "Guide"]
@@ -122,13 +124,13 @@ def _model(log_density: JaxLogDensity, dimension: int) -> Callable[[], None]:
     return model
 
 
-def _drawn(guide: Any, params: Any, key: Any, draws: int) -> tuple[Array, Array]:
+def _drawn(guide: Any, params: Any, key: jax.Array, draws: int) -> tuple[Array, Array]:
     """θ (N, D) and log q (N,), as the guide's own trace has them."""
     import jax
     from numpyro.handlers import seed
     from numpyro.infer.util import log_density
 
-    def one(key: Any) -> Any:
+    def one(key: jax.Array) -> tuple[jax.Array, jax.Array]:
         log_q, trace = log_density(seed(guide, key), (), {}, params)
         return trace["theta"]["value"], log_q
 

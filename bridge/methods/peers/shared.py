@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bridge.errors import NoModelError
 from bridge.methods.method import Fit, LogDensity, Method, Problem, RunMethod
@@ -34,6 +34,7 @@ __all__ = [
     "starts",
 ]
 
+Found = TypeVar("Found")
 DRAWS_TOGETHER = 1000  # that JAX makes at once, which bounds its memory
 
 
@@ -43,7 +44,7 @@ def peer(name: str, text: str, package: str, run: RunMethod) -> Method:
     return Method(name, described, "pymc", run, default=False, general=False)
 
 
-def imported(module: str, package: str) -> Any:
+def imported(module: str, package: str) -> ModuleType:
     """A module of a peer.
 
     Raises
@@ -108,7 +109,7 @@ def in_jax(problem: Problem) -> tuple[Target, JaxLogDensity]:
         ) from error
 
 
-def compiled(function: Callable[..., Any], *arguments: Any) -> tuple[Any, float, float]:
+def compiled(function: Callable[..., Found], *arguments: object) -> tuple[Found, float, float]:
     """What JAX's compilation of a function gives for arguments, the seconds of compiling and of
     running."""
     import jax
@@ -137,7 +138,7 @@ def fit_of(
     options: Mapping[str, object],
     log_q: LogDensity | None = None,
     gradients: int | None = None,
-    losses: NDArray[np.floating] | None = None,
+    losses: Array | None = None,
     info: Mapping[str, object] | None = None,
 ) -> Fit:
     """A `Fit` of draws θ (N, D) with log q (N,).

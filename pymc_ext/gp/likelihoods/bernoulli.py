@@ -21,6 +21,7 @@ from pymc_ext.gp.likelihoods.likelihood import (
 from pymc_ext.matching.targets import class_sites
 from pymc_ext.maths.expected_softplus_numpy import expected_softplus_derivatives
 from pymc_ext.maths.expected_softplus_series import DEFAULT_TERMS, series
+from pymc_ext.maths.types import Array
 from pymc_ext.ops.expected_softplus import expected_softplus
 
 # Below it z + r cancels and the continued fraction is used: the sum has lost z² = 64 roundings,
@@ -38,7 +39,7 @@ class _Bernoulli(Likelihood):
     def __init__(self) -> None:
         super().__init__()
 
-    def check(self, y: ArrayLike) -> np.ndarray:
+    def check(self, y: ArrayLike) -> Array:
         y = check_finite(y)
         if np.isin(y, (-1.0, 1.0)).all() and (y < 0).any():
             raise ValueError("y must hold labels 0 and 1, got -1 and 1: pass (y + 1) / 2")
@@ -50,15 +51,15 @@ class _Bernoulli(Likelihood):
             )
         return y
 
-    def moments(self, f: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self, f: Array, phi: Parameters) -> tuple[Array, Array]:
         p = self.probability(f)
         return p, p * (1 - p)
 
-    def probability(self, f: np.ndarray) -> np.ndarray:
+    def probability(self, f: Array) -> Array:
         """p(y = 1 | f), (..., n) -> (..., n)."""
         raise TypeError("use BernoulliProbit or BernoulliLogit")
 
-    def draw(self, rng: np.random.Generator, f: np.ndarray, phi: Parameters) -> np.ndarray:
+    def draw(self, rng: np.random.Generator, f: Array, phi: Parameters) -> Array:
         return (rng.random(f.shape) < self.probability(f)).astype(float)
 
 
@@ -76,27 +77,25 @@ class BernoulliProbit(_Bernoulli):
     Rasmussen & Williams (2006), Gaussian processes for machine learning, section 3.6.
     """
 
-    def log_prob(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+    def log_prob(self, f: Array, y: Array, phi: Parameters) -> Array:
         return log_ndtr((2 * y - 1) * f)
 
-    def derivatives(
-        self, f: np.ndarray, y: np.ndarray, phi: Parameters
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def derivatives(self, f: Array, y: Array, phi: Parameters) -> tuple[Array, Array, Array]:
         s = 2 * y - 1
         r, d = hazard(s * f)
         return s * r, -r * d, s * r * (d * (d + r) - 1)
 
-    def scale(self, y: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    def scale(self, y: Array, phi: Parameters) -> tuple[Array, Array]:
         return np.zeros_like(y), np.full_like(y, 2.8)  # nearest zero of Φ: 1.9 ± 2.8 i
 
-    def probability(self, f: np.ndarray) -> np.ndarray:
+    def probability(self, f: Array) -> Array:
         return ndtr(f)
 
     def tilted(
         self,
-        mean: np.ndarray,
-        variance: np.ndarray,
-        y: np.ndarray,
+        mean: Array,
+        variance: Array,
+        y: Array,
         phi: Parameters,
         power: float = 1.0,
     ) -> Tilted:
@@ -109,9 +108,7 @@ class BernoulliProbit(_Bernoulli):
         var = variance - variance**2 * r * d / c**2
         return Tilted(log_ndtr(z), mu, var, np.empty((0, len(y))))
 
-    def predict(
-        self, mean: np.ndarray, variance: np.ndarray, phi: Parameters
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, mean: Array, variance: Array, phi: Parameters) -> tuple[Array, Array]:
         p = ndtr(mean / np.sqrt(1 + variance))  # R&W (3.82)
         return p, p * (1 - p)
 
@@ -132,26 +129,24 @@ class BernoulliLogit(_Bernoulli):
     Komodromos, Evangelou & Filippi (2024), Logistic Variational Bayes Revisited, arXiv:2406.00713.
     """
 
-    def log_prob(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+    def log_prob(self, f: Array, y: Array, phi: Parameters) -> Array:
         return -np.logaddexp(0, (1 - 2 * y) * f)
 
-    def derivatives(
-        self, f: np.ndarray, y: np.ndarray, phi: Parameters
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def derivatives(self, f: Array, y: Array, phi: Parameters) -> tuple[Array, Array, Array]:
         p, tail = expit(f), expit(f) * expit(-f)
         return (2 * y - 1) * expit((1 - 2 * y) * f), -tail, -tail * (1 - 2 * p)
 
-    def scale(self, y: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    def scale(self, y: Array, phi: Parameters) -> tuple[Array, Array]:
         return np.zeros_like(y), np.full_like(y, np.pi)  # poles at ± iπ
 
-    def probability(self, f: np.ndarray) -> np.ndarray:
+    def probability(self, f: Array) -> Array:
         return expit(f)
 
     def expectations(
         self,
-        mean: np.ndarray,
-        variance: np.ndarray,
-        y: np.ndarray,
+        mean: Array,
+        variance: Array,
+        y: Array,
         phi: Parameters,
         order: int = 2,
     ) -> Expectations:
@@ -159,21 +154,17 @@ class BernoulliLogit(_Bernoulli):
         value, d = softplus_terms(sign * mean, np.sqrt(variance), order)
         return Expectations(-value, -d * sign ** np.arange(1, 5)[:, None], np.empty((0, 3, len(y))))
 
-    def predict(
-        self, mean: np.ndarray, variance: np.ndarray, phi: Parameters
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, mean: Array, variance: Array, phi: Parameters) -> tuple[Array, Array]:
         p = softplus_terms(mean, np.sqrt(variance), 1)[1][0]  # E s(f) = ∂η/∂μ
         return p, p * (1 - p)
 
-    def matched(
-        self, y: np.ndarray, phi: Parameters, method: str, alpha: float
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def matched(self, y: Array, phi: Parameters, method: str, alpha: float) -> tuple[Array, Array]:
         table = class_sites(2, alpha, method, link="logit")
         label = y.astype(int)
         return table.mean[label, 0], table.variance[label, 0]
 
 
-def hazard(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def hazard(z: Array) -> tuple[Array, Array]:
     """r = φ(z)/Φ(z) and z + r, both to full relative accuracy."""
     r = np.sqrt(2 / np.pi) / erfcx(-np.minimum(z, 30.0) / np.sqrt(2))
     r = np.where(z > 30, 0.0, r)  # below 1e-196
@@ -185,7 +176,7 @@ def hazard(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return r, d
 
 
-def _continued_fraction(u: np.ndarray) -> np.ndarray:
+def _continued_fraction(u: Array) -> Array:
     """r − u = 1/(u + 2/(u + 3/(u + ...))) (Laplace), for u = −z > 0."""
     d = u.copy()
     for k in range(LEVELS, 1, -1):
@@ -193,7 +184,7 @@ def _continued_fraction(u: np.ndarray) -> np.ndarray:
     return 1 / d
 
 
-def softplus_terms(mean: np.ndarray, sd: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray]:
+def softplus_terms(mean: Array, sd: Array, order: int) -> tuple[Array, Array]:
     """E log(1+e^f) and its derivatives in the mean up to ``order`` ≤ 4, as (n,) and (4, n)."""
     d = np.zeros((4, *mean.shape))
     value, d[0], by_sd = _terms(mean, sd, 0)
@@ -205,7 +196,7 @@ def softplus_terms(mean: np.ndarray, sd: np.ndarray, order: int) -> tuple[np.nda
     return value, d
 
 
-def _terms(mean: np.ndarray, sd: np.ndarray, order: int) -> tuple[np.ndarray, ...]:
+def _terms(mean: Array, sd: Array, order: int) -> tuple[Array, ...]:
     if order == 0 and mean.size >= COMPILE_FROM:
         return tuple(_compiled()(mean, sd))
     numbers = series(order, DEFAULT_TERMS, "cohen-villegas-zagier")
@@ -213,6 +204,6 @@ def _terms(mean: np.ndarray, sd: np.ndarray, order: int) -> tuple[np.ndarray, ..
 
 
 @cache
-def _compiled() -> Callable[..., list[np.ndarray]]:
+def _compiled() -> Callable[..., list[Array]]:
     mu, sd = pt.dvectors("mu", "sd")
     return pytensor.function([mu, sd], expected_softplus(mu, sd).owner.outputs, trust_input=True)

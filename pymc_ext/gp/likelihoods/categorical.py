@@ -9,8 +9,10 @@ from numpy.typing import ArrayLike
 from scipy.special import log_softmax, logsumexp, softmax
 
 from pymc_ext.gp.likelihoods.likelihood import Expectations, Likelihood, Parameters, Tilted
+from pymc_ext.gp.quadrature import Places
 from pymc_ext.matching.predict import normal_draws
 from pymc_ext.matching.targets import check_labels, check_n_classes, class_sites
+from pymc_ext.maths.types import Array
 
 BLOCK = 4_000_000  # numbers held at once: 32 MB
 
@@ -52,30 +54,28 @@ class Categorical(Likelihood):
     def __repr__(self) -> str:
         return f"Categorical({self.n_latent})"
 
-    def check(self, y: ArrayLike) -> np.ndarray:
+    def check(self, y: ArrayLike) -> Array:
         y = np.asarray(y)
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             raise ValueError(f"y must be finite, got NaN or infinity ({np.sum(~np.isfinite(y))})")
         return check_labels(y, self.n_latent).astype(float)
 
-    def log_prob(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+    def log_prob(self, f: Array, y: Array, phi: Parameters) -> Array:
         return _chosen(log_softmax(f, axis=-1), y)
 
-    def derivatives(
-        self, f: np.ndarray, y: np.ndarray, phi: Parameters
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def derivatives(self, f: Array, y: Array, phi: Parameters) -> tuple[Array, Array, Array]:
         p = softmax(f, axis=-1)
         return _one_hot(y, self.n_latent) - p, -p * (1 - p), -p * (1 - p) * (1 - 2 * p)
 
-    def scale(self, y: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    def scale(self, y: Array, phi: Parameters) -> tuple[Array, Array]:
         """Raises TypeError: it integrates over draws, not over one-dimensional nodes."""
         raise TypeError("Categorical integrates over draws, not one-dimensional nodes")
 
     def expectations(
         self,
-        mean: np.ndarray,
-        variance: np.ndarray,
-        y: np.ndarray,
+        mean: Array,
+        variance: Array,
+        y: Array,
         phi: Parameters,
         order: int = 2,
     ) -> Expectations:
@@ -97,9 +97,9 @@ class Categorical(Likelihood):
 
     def tilted(
         self,
-        mean: np.ndarray,
-        variance: np.ndarray,
-        y: np.ndarray,
+        mean: Array,
+        variance: Array,
+        y: Array,
         phi: Parameters,
         power: float = 1.0,
     ) -> Tilted:
@@ -111,47 +111,41 @@ class Categorical(Likelihood):
         nan = np.full_like(mean, np.nan)  # its tilted moments are not used by any rule
         return Tilted(chosen, nan, nan, np.empty((0, len(y))))
 
-    def predict(
-        self, mean: np.ndarray, variance: np.ndarray, phi: Parameters
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, mean: Array, variance: Array, phi: Parameters) -> tuple[Array, Array]:
         p = np.empty_like(mean)
         for rows, f in self._draws(mean, variance):
             log_p = log_softmax(f, axis=-1)
             p[rows] = np.exp(logsumexp(log_p, axis=0) - np.log(self.n_draws))
         return p, p * (1 - p)
 
-    def moments(self, f: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self, f: Array, phi: Parameters) -> tuple[Array, Array]:
         p = softmax(f, axis=-1)
         return p, p * (1 - p)
 
-    def draw(self, rng: np.random.Generator, f: np.ndarray, phi: Parameters) -> np.ndarray:
+    def draw(self, rng: np.random.Generator, f: Array, phi: Parameters) -> Array:
         return np.argmax(f + rng.gumbel(size=f.shape), axis=-1).astype(float)
 
-    def matched(
-        self, y: np.ndarray, phi: Parameters, method: str, alpha: float
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def matched(self, y: Array, phi: Parameters, method: str, alpha: float) -> tuple[Array, Array]:
         table = class_sites(self.n_latent, alpha, method)
         label = y.astype(int) % self.n_latent
         return table.mean[label], table.variance[label]
 
-    def _z(self) -> np.ndarray:
+    def _z(self) -> Array:
         """Sobol points and their mirror images: odd moments are exact, (n_draws, 1, K)."""
         half = normal_draws(self.n_draws // 2, self.n_latent)
         return np.concatenate([half, -half])[:, None]
 
-    def _draws(
-        self, mean: np.ndarray, variance: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _draws(self, mean: Array, variance: Array) -> Iterator[tuple[Places, Array]]:
         z, sd = self._z(), np.sqrt(variance)
         blocks = max(1, mean.size * self.n_draws // BLOCK)
         for rows in np.array_split(np.arange(len(mean)), min(blocks, len(mean))):
             yield rows, mean[rows] + sd[rows] * z
 
 
-def _one_hot(y: np.ndarray, K: int) -> np.ndarray:
+def _one_hot(y: Array, K: int) -> Array:
     return np.eye(K)[y.astype(int)]
 
 
-def _chosen(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _chosen(log_p: Array, y: Array) -> Array:
     index = np.broadcast_to(y.astype(int)[:, None], (*log_p.shape[:-1], 1))
     return np.take_along_axis(log_p, index, axis=-1)[..., 0]

@@ -11,11 +11,12 @@ from pymc_ext.gp.likelihoods.bernoulli import softplus_terms
 from pymc_ext.gp.likelihoods.likelihood import Expectations, Likelihood, Parameters, check_counts
 from pymc_ext.gp.likelihoods.rests import digamma_rest, log1p_rest
 from pymc_ext.matching.table import match_gamma
+from pymc_ext.maths.types import Array
 
 LARGEST_RATE = 1e15  # from there on Poisson's skewness, 3e-8, is lost in a double
 
 
-def poisson(rng: np.random.Generator, rate: np.ndarray) -> np.ndarray:
+def poisson(rng: np.random.Generator, rate: Array) -> Array:
     """Counts as floats, by their normal limit above `LARGEST_RATE`, where NumPy ends."""
     large = rate > LARGEST_RATE
     y = rng.poisson(np.where(large, 0.0, rate)).astype(float)
@@ -39,39 +40,37 @@ class Poisson(Likelihood):
     def __init__(self) -> None:
         super().__init__()
 
-    def check(self, y: ArrayLike) -> np.ndarray:
+    def check(self, y: ArrayLike) -> Array:
         return check_counts(y)
 
-    def log_prob(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+    def log_prob(self, f: Array, y: Array, phi: Parameters) -> Array:
         with np.errstate(over="ignore"):
             return y * f - np.exp(f) - gammaln(y + 1)
 
-    def derivatives(
-        self, f: np.ndarray, y: np.ndarray, phi: Parameters
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def derivatives(self, f: Array, y: Array, phi: Parameters) -> tuple[Array, Array, Array]:
         with np.errstate(over="ignore"):
             rate = np.exp(f)
         return y - rate, -rate, -rate
 
-    def scale(self, y: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    def scale(self, y: Array, phi: Parameters) -> tuple[Array, Array]:
         return np.log(y + 0.5), 1 / np.sqrt(y + 0.5)
 
-    def start(self, y: np.ndarray, phi: Parameters, prior_mean: np.ndarray) -> np.ndarray:
+    def start(self, y: Array, phi: Parameters, prior_mean: Array) -> Array:
         return np.log(y + 0.5)
 
-    def moments(self, f: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self, f: Array, phi: Parameters) -> tuple[Array, Array]:
         with np.errstate(over="ignore"):
             rate = np.exp(f)
         return rate, rate
 
-    def draw(self, rng: np.random.Generator, f: np.ndarray, phi: Parameters) -> np.ndarray:
+    def draw(self, rng: np.random.Generator, f: Array, phi: Parameters) -> Array:
         return poisson(rng, self.moments(f, phi)[0])
 
     def expectations(
         self,
-        mean: np.ndarray,
-        variance: np.ndarray,
-        y: np.ndarray,
+        mean: Array,
+        variance: Array,
+        y: Array,
         phi: Parameters,
         order: int = 2,
     ) -> Expectations:
@@ -82,16 +81,12 @@ class Poisson(Likelihood):
             value, np.stack([y - rate, -rate, -rate, -rate]), np.empty((0, 3, len(y)))
         )
 
-    def predict(
-        self, mean: np.ndarray, variance: np.ndarray, phi: Parameters
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, mean: Array, variance: Array, phi: Parameters) -> tuple[Array, Array]:
         with np.errstate(over="ignore"):
             rate, square = np.exp(mean + variance / 2), np.exp(2 * (mean + variance))  # E e^2f
             return rate, rate - square * np.expm1(-variance)
 
-    def matched(
-        self, y: np.ndarray, phi: Parameters, method: str, alpha: float
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def matched(self, y: Array, phi: Parameters, method: str, alpha: float) -> tuple[Array, Array]:
         return match_gamma(alpha + y, 1.0, method)
 
 
@@ -117,27 +112,25 @@ class NegativeBinomial(Likelihood):
     def __init__(self, alpha: TensorLike = 1.0):
         super().__init__(alpha=alpha)
 
-    def check(self, y: ArrayLike) -> np.ndarray:
+    def check(self, y: ArrayLike) -> Array:
         return check_counts(y)
 
-    def _constant(self, y: np.ndarray, a: float) -> np.ndarray:
+    def _constant(self, y: Array, a: float) -> Array:
         """log Γ(y+a) − log Γ(a) − log y!, without their cancellation for large a."""
         return -betaln(a, y + 1) - np.log(y + a)
 
-    def log_prob(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+    def log_prob(self, f: Array, y: Array, phi: Parameters) -> Array:
         a = phi[0]
         x = f - np.log(a)
         return self._constant(y, a) - y * np.logaddexp(0, -x) - a * np.logaddexp(0, x)
 
-    def derivatives(
-        self, f: np.ndarray, y: np.ndarray, phi: Parameters
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def derivatives(self, f: Array, y: Array, phi: Parameters) -> tuple[Array, Array, Array]:
         a = phi[0]
         p, tail = expit(f - np.log(a)), expit(np.log(a) - f)
         spread = (y + a) * p * tail
         return y * tail - a * p, -spread, -spread * (tail - p)
 
-    def parameter_derivatives(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+    def parameter_derivatives(self, f: Array, y: Array, phi: Parameters) -> Array:
         a = phi[0]
         x = f - np.log(a)
         p, tail = expit(x), expit(-x)
@@ -145,27 +138,27 @@ class NegativeBinomial(Likelihood):
         first = digamma_rest(a, y) + log1p_rest(u, np.log1p(y / a) - np.logaddexp(0, x))
         return np.stack([first, p * u, p * tail * (2 * u - y / a)])[None]
 
-    def scale(self, y: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    def scale(self, y: Array, phi: Parameters) -> tuple[Array, Array]:
         a = phi[0]
         precision = (y + 0.5) * a / (y + 0.5 + a)
         return np.log(y + 0.5), np.minimum(1 / np.sqrt(precision), np.pi)
 
-    def start(self, y: np.ndarray, phi: Parameters, prior_mean: np.ndarray) -> np.ndarray:
+    def start(self, y: Array, phi: Parameters, prior_mean: Array) -> Array:
         return np.log(y + 0.5)
 
-    def moments(self, f: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self, f: Array, phi: Parameters) -> tuple[Array, Array]:
         with np.errstate(over="ignore"):
             mean = np.exp(f)
             return mean, mean + mean**2 / phi[0]
 
-    def draw(self, rng: np.random.Generator, f: np.ndarray, phi: Parameters) -> np.ndarray:
+    def draw(self, rng: np.random.Generator, f: Array, phi: Parameters) -> Array:
         return poisson(rng, self.moments(f, phi)[0] * rng.gamma(phi[0], 1 / phi[0], f.shape))
 
     def expectations(
         self,
-        mean: np.ndarray,
-        variance: np.ndarray,
-        y: np.ndarray,
+        mean: Array,
+        variance: Array,
+        y: Array,
         phi: Parameters,
         order: int = 2,
     ) -> Expectations:
@@ -177,9 +170,7 @@ class NegativeBinomial(Likelihood):
         derivatives[0] += y
         return Expectations(self._constant(y, a) + y * x - (y + a) * value, derivatives, par)
 
-    def predict(
-        self, mean: np.ndarray, variance: np.ndarray, phi: Parameters
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, mean: Array, variance: Array, phi: Parameters) -> tuple[Array, Array]:
         with np.errstate(over="ignore"):
             rate, square = np.exp(mean + variance / 2), np.exp(2 * (mean + variance))  # E e^2f
             return rate, rate + square * (1 / phi[0] - np.expm1(-variance))

@@ -18,8 +18,9 @@ from scipy.special import logsumexp
 from pymc_ext.gp.errors import HyperparameterError
 from pymc_ext.gp.likelihoods.tilted import TiltedDensity
 from pymc_ext.gp.quadrature import gaussian_nodes
+from pymc_ext.maths.types import Array
 
-Parameters = np.ndarray  # (P,), constrained
+Parameters = Array  # (P,), constrained
 # Variance, in squared widths of p(y|f), in place of 0: a sd far above a mean's last digit and far
 # below what is seen. Ten times either way moves log Z by 9e-13; at 1e-12 it is off by 2e-9
 SMALLEST = 1e-20
@@ -28,18 +29,18 @@ SMALLEST = 1e-20
 class Expectations(NamedTuple):
     """E_q ℓ (n,), E_q of its first four derivatives (4, n) and E_q ∂φ of ℓ, ℓ', ℓ'' (P, 3, n)."""
 
-    value: np.ndarray
-    derivatives: np.ndarray
-    parameters: np.ndarray
+    value: Array
+    derivatives: Array
+    parameters: Array
 
 
 class Tilted(NamedTuple):
     """log Ẑ, mean and variance of p(y|f)^a q(f) / Ẑ, each (n,); E ∂φℓ under it (P, n)."""
 
-    log_normaliser: np.ndarray
-    mean: np.ndarray
-    variance: np.ndarray
-    parameters: np.ndarray
+    log_normaliser: Array
+    mean: Array
+    variance: Array
+    parameters: Array
 
 
 class Likelihood(ABC):
@@ -60,35 +61,33 @@ class Likelihood(ABC):
         self.parameters = parameters
 
     @abstractmethod
-    def check(self, y: ArrayLike) -> np.ndarray:
+    def check(self, y: ArrayLike) -> Array:
         """Observations y (n,) as floats, (n,); raises ValueError on values outside the support."""
 
     @abstractmethod
-    def log_prob(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+    def log_prob(self, f: Array, y: Array, phi: Parameters) -> Array:
         """ℓ (..., n), normaliser included, at f (..., n) for y (n,) and φ (P,)."""
 
     @abstractmethod
-    def derivatives(
-        self, f: np.ndarray, y: np.ndarray, phi: Parameters
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def derivatives(self, f: Array, y: Array, phi: Parameters) -> tuple[Array, Array, Array]:
         """ℓ', ℓ'', ℓ''', each (..., n), at f (..., n) for y (n,) and φ (P,)."""
 
     @abstractmethod
-    def scale(self, y: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    def scale(self, y: Array, phi: Parameters) -> tuple[Array, Array]:
         """Centre and width of ℓ's features in f, each (n,), for y (n,) and φ (P,).
 
         They say how finely to integrate, or not at all.
         """
 
     @abstractmethod
-    def moments(self, f: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self, f: Array, phi: Parameters) -> tuple[Array, Array]:
         """E[y | f] and Var[y | f], each (..., n), at f (..., n) for φ (P,)."""
 
     @abstractmethod
-    def draw(self, rng: np.random.Generator, f: np.ndarray, phi: Parameters) -> np.ndarray:
+    def draw(self, rng: np.random.Generator, f: Array, phi: Parameters) -> Array:
         """One y for every observation's f, (..., n), at f (..., n) for φ (P,)."""
 
-    def parameter_derivatives(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+    def parameter_derivatives(self, f: Array, y: Array, phi: Parameters) -> Array:
         """∂φ of ℓ, ℓ', ℓ'' at f (..., n) for y (n,) and φ (P,): shape (P, 3, *f.shape)."""
         shape = f.shape if self.n_latent > 1 else np.broadcast_shapes(f.shape, y.shape)
         return np.empty((0, 3, *shape))
@@ -101,9 +100,7 @@ class Likelihood(ABC):
                     f"{name} must be positive and finite, got {float(value)!r}"
                 )
 
-    def matched(
-        self, y: np.ndarray, phi: Parameters, method: str, alpha: float
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def matched(self, y: Array, phi: Parameters, method: str, alpha: float) -> tuple[Array, Array]:
         """Mean and variance of the Gaussian that replaces every p(y_i | f), see `Matching`.
 
         Both are of f, each (n,), for y (n,) and φ (P,).
@@ -118,15 +115,15 @@ class Likelihood(ABC):
             "BernoulliLogit, Categorical or Poisson, or rule=CVI()"
         )
 
-    def start(self, y: np.ndarray, phi: Parameters, prior_mean: np.ndarray) -> np.ndarray:
+    def start(self, y: Array, phi: Parameters, prior_mean: Array) -> Array:
         """Latents where a mode search starts, (n,), by y (n,), φ (P,) and ``prior_mean`` (n,)."""
         return prior_mean.copy()
 
     def expectations(
         self,
-        mean: np.ndarray,
-        variance: np.ndarray,
-        y: np.ndarray,
+        mean: Array,
+        variance: Array,
+        y: Array,
         phi: Parameters,
         order: int = 2,
     ) -> Expectations:
@@ -152,9 +149,9 @@ class Likelihood(ABC):
 
     def tilted(
         self,
-        mean: np.ndarray,
-        variance: np.ndarray,
-        y: np.ndarray,
+        mean: Array,
+        variance: Array,
+        y: Array,
         phi: Parameters,
         power: float = 1.0,
     ) -> Tilted:
@@ -175,9 +172,7 @@ class Likelihood(ABC):
                 par[:, i] = np.sum(r * self.parameter_derivatives(f, y[i], phi)[:, 0], axis=1)
         return Tilted(log_z, mu, var, par)
 
-    def predict(
-        self, mean: np.ndarray, variance: np.ndarray, phi: Parameters
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, mean: Array, variance: Array, phi: Parameters) -> tuple[Array, Array]:
         """Mean and variance of y, each (n,), when f ~ N(mean, variance) (n,), for φ (P,)."""
         total, second = np.empty_like(mean), np.empty_like(mean)
         c, w = self.scale(np.zeros_like(mean), phi)
@@ -193,7 +188,7 @@ class Likelihood(ABC):
         return f"{type(self).__name__}({inside})"
 
 
-def check_finite(y: ArrayLike) -> np.ndarray:
+def check_finite(y: ArrayLike) -> Array:
     """``y`` as a float array (n,); raises ValueError unless it is one-dimensional and finite."""
     if np.ma.is_masked(y):
         raise ValueError(
@@ -215,7 +210,7 @@ def check_finite(y: ArrayLike) -> np.ndarray:
     return y
 
 
-def check_counts(y: ArrayLike) -> np.ndarray:
+def check_counts(y: ArrayLike) -> Array:
     """``y`` as whole numbers >= 0."""
     y = check_finite(y)
     bad = (y < 0) | (y != np.floor(y))

@@ -15,6 +15,7 @@ from pymc_ext.gp.likelihoods.likelihood import (
     check_finite,
 )
 from pymc_ext.gp.likelihoods.rests import digamma_rest, log1p_rest
+from pymc_ext.maths.types import Array
 
 
 class Gaussian(Likelihood):
@@ -40,36 +41,34 @@ class Gaussian(Likelihood):
     def __init__(self, sigma: TensorLike = 1.0):
         super().__init__(sigma=sigma)
 
-    def check(self, y: ArrayLike) -> np.ndarray:
+    def check(self, y: ArrayLike) -> Array:
         return check_finite(y)
 
-    def log_prob(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+    def log_prob(self, f: Array, y: Array, phi: Parameters) -> Array:
         return -0.5 * ((y - f) / phi[0]) ** 2 - np.log(np.sqrt(2 * np.pi) * phi[0])
 
-    def derivatives(
-        self, f: np.ndarray, y: np.ndarray, phi: Parameters
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def derivatives(self, f: Array, y: Array, phi: Parameters) -> tuple[Array, Array, Array]:
         r = y - f
         return r / phi[0] ** 2, np.full_like(r, -1 / phi[0] ** 2), np.zeros_like(r)
 
-    def parameter_derivatives(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+    def parameter_derivatives(self, f: Array, y: Array, phi: Parameters) -> Array:
         r, s = y - f, phi[0]
         return np.stack([r**2 / s**3 - 1 / s, -2 * r / s**3, np.full_like(r, 2 / s**3)])[None]
 
-    def scale(self, y: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    def scale(self, y: Array, phi: Parameters) -> tuple[Array, Array]:
         return y, np.full_like(y, phi[0])
 
-    def moments(self, f: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self, f: Array, phi: Parameters) -> tuple[Array, Array]:
         return f, np.full_like(f, phi[0] ** 2)
 
-    def draw(self, rng: np.random.Generator, f: np.ndarray, phi: Parameters) -> np.ndarray:
+    def draw(self, rng: np.random.Generator, f: Array, phi: Parameters) -> Array:
         return f + phi[0] * rng.standard_normal(f.shape)
 
     def expectations(
         self,
-        mean: np.ndarray,
-        variance: np.ndarray,
-        y: np.ndarray,
+        mean: Array,
+        variance: Array,
+        y: Array,
         phi: Parameters,
         order: int = 2,
     ) -> Expectations:
@@ -82,9 +81,9 @@ class Gaussian(Likelihood):
 
     def tilted(
         self,
-        mean: np.ndarray,
-        variance: np.ndarray,
-        y: np.ndarray,
+        mean: Array,
+        variance: Array,
+        y: Array,
         phi: Parameters,
         power: float = 1.0,
     ) -> Tilted:
@@ -94,14 +93,10 @@ class Gaussian(Likelihood):
         log_z += 0.5 * np.log(2 * np.pi * s2) - 0.5 * power * np.log(2 * np.pi * phi[0] ** 2)
         return Tilted(log_z, mu, var, self.expectations(mu, var, y, phi).parameters[:, 0])
 
-    def predict(
-        self, mean: np.ndarray, variance: np.ndarray, phi: Parameters
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, mean: Array, variance: Array, phi: Parameters) -> tuple[Array, Array]:
         return mean, variance + phi[0] ** 2
 
-    def matched(
-        self, y: np.ndarray, phi: Parameters, method: str, alpha: float
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def matched(self, y: Array, phi: Parameters, method: str, alpha: float) -> tuple[Array, Array]:
         return y, np.full_like(y, phi[0] ** 2)
 
 
@@ -139,17 +134,15 @@ class StudentT(Likelihood):
     def __init__(self, nu: TensorLike = 4.0, sigma: TensorLike = 1.0):
         super().__init__(nu=nu, sigma=sigma)
 
-    def check(self, y: ArrayLike) -> np.ndarray:
+    def check(self, y: ArrayLike) -> Array:
         return check_finite(y)
 
-    def log_prob(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+    def log_prob(self, f: Array, y: Array, phi: Parameters) -> Array:
         nu, s = phi
         constant = -betaln(nu / 2, 0.5) - 0.5 * np.log(nu) - np.log(s)
         return constant - (nu + 1) / 2 * np.log1p(((y - f) / s) ** 2 / nu)
 
-    def derivatives(
-        self, f: np.ndarray, y: np.ndarray, phi: Parameters
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def derivatives(self, f: Array, y: Array, phi: Parameters) -> tuple[Array, Array, Array]:
         nu, s = phi
         r, a = y - f, nu * s**2
         D = a + r**2
@@ -157,7 +150,7 @@ class StudentT(Likelihood):
         second = (nu + 1) * (r**2 - a) / D**2
         return first, second, 2 * (nu + 1) * r * (r**2 - 3 * a) / D**3
 
-    def parameter_derivatives(self, f: np.ndarray, y: np.ndarray, phi: Parameters) -> np.ndarray:
+    def parameter_derivatives(self, f: Array, y: Array, phi: Parameters) -> Array:
         nu, s = phi
         r, a = y - f, nu * s**2
         D = a + r**2
@@ -175,23 +168,21 @@ class StudentT(Likelihood):
         ]
         return np.stack([np.stack(by_nu), np.stack(by_s)])
 
-    def scale(self, y: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    def scale(self, y: Array, phi: Parameters) -> tuple[Array, Array]:
         return y, np.full_like(y, np.sqrt(phi[0]) * phi[1])  # poles at y ± i√ν σ
 
-    def start(self, y: np.ndarray, phi: Parameters, prior_mean: np.ndarray) -> np.ndarray:
+    def start(self, y: Array, phi: Parameters, prior_mean: Array) -> Array:
         return y.copy()
 
-    def moments(self, f: np.ndarray, phi: Parameters) -> tuple[np.ndarray, np.ndarray]:
+    def moments(self, f: Array, phi: Parameters) -> tuple[Array, Array]:
         nu, s = phi
         mean = f if nu > 1 else np.full_like(f, np.nan)
         variance = s**2 * nu / (nu - 2) if nu > 2 else np.inf if nu > 1 else np.nan
         return mean, np.full_like(f, variance)
 
-    def predict(
-        self, mean: np.ndarray, variance: np.ndarray, phi: Parameters
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def predict(self, mean: Array, variance: Array, phi: Parameters) -> tuple[Array, Array]:
         m, v = self.moments(mean, phi)
         return m, v + variance
 
-    def draw(self, rng: np.random.Generator, f: np.ndarray, phi: Parameters) -> np.ndarray:
+    def draw(self, rng: np.random.Generator, f: Array, phi: Parameters) -> Array:
         return f + phi[1] * rng.standard_t(phi[0], f.shape)

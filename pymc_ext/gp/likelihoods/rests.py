@@ -6,11 +6,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import digamma
 
+from pymc_ext.maths.types import Array
+
 SMALL = 0.01  # |u| up to which nine terms of log(1 + u)'s series leave an error below 1e-18
 LARGE = 100.0  # from there on four terms of ψ's asymptotic series leave an error below 1e-18
 
 
-def log1p_rest(u: ArrayLike, log1p: ArrayLike | None = None) -> np.ndarray:
+def log1p_rest(u: ArrayLike, log1p: ArrayLike | None = None) -> Array:
     """log(1 + u) − u, (N,) -> (N,).
 
     Parameters
@@ -32,7 +34,7 @@ def log1p_rest(u: ArrayLike, log1p: ArrayLike | None = None) -> np.ndarray:
     return np.where(abs(u) < SMALL, series, direct)
 
 
-def digamma_rest(z: ArrayLike, step: ArrayLike) -> np.ndarray:
+def digamma_rest(z: ArrayLike, step: ArrayLike) -> Array:
     """ψ(z + step) − ψ(z) − log(1 + step/z), (N,) -> (N,), about step/2z² for large z.
 
     Parameters

@@ -8,8 +8,10 @@ from functools import cached_property
 from typing import ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pymc_ext.gp.quadrature import MIDDLE, SPAN, Nodes, gaussian_nodes, peak_nodes
+from pymc_ext.gp.quadrature import MIDDLE, SPAN, Nodes, Places, gaussian_nodes, peak_nodes
+from pymc_ext.maths.types import Array
 
 # Counts below are of 1,000 log-concave and 2,100 Student-t densities, checked against fine panels
 PLACE = 1e-5  # accuracy, in sd, of where the nodes are laid (a choice: 1e-6 to .1 err the same)
@@ -28,12 +30,10 @@ class Shape(Protocol):
 
     log_concave: ClassVar[bool]
 
-    def derivatives(
-        self, f: np.ndarray, y: np.ndarray, phi: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def derivatives(self, f: Array, y: Array, phi: Array) -> tuple[Array, Array, Array]:
         """The first three derivatives of ℓ in f."""
 
-    def scale(self, y: np.ndarray, phi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def scale(self, y: Array, phi: Array) -> tuple[Array, Array]:
         """Centre and width of ℓ's features, each (n,)."""
 
 
@@ -53,14 +53,14 @@ class TiltedDensity:
     """
 
     likelihood: Shape
-    mean: np.ndarray
-    variance: np.ndarray
-    y: np.ndarray
-    phi: np.ndarray
+    mean: Array
+    variance: Array
+    y: Array
+    phi: Array
     power: float
 
     @cached_property
-    def sd(self) -> np.ndarray:
+    def sd(self) -> Array:
         """Of the cavity, (n,)."""
         return np.sqrt(self.variance)
 
@@ -88,21 +88,21 @@ class TiltedDensity:
                 for k, f, log_w in lay(self._take(at), m[at], c[at], w[at]):
                     yield at[k], f, log_w
 
-    def _take(self, index: np.ndarray) -> TiltedDensity:
+    def _take(self, index: Places) -> TiltedDensity:
         """Those of some observations."""
         part = {name: getattr(self, name)[index] for name in ("mean", "variance", "y")}
         return replace(self, **part)
 
-    def _slope(self, f: np.ndarray) -> np.ndarray:
+    def _slope(self, f: Array) -> Array:
         """power ℓ'."""
         return self.power * self.likelihood.derivatives(f, self.y, self.phi)[0]
 
-    def _curvature(self, f: np.ndarray) -> np.ndarray:
+    def _curvature(self, f: Array) -> Array:
         """−power ℓ'', at least the smallest positive number."""
         second = self.likelihood.derivatives(f, self.y, self.phi)[1]
         return np.maximum(-self.power * second, np.finfo(float).tiny)
 
-    def _mode(self) -> np.ndarray:
+    def _mode(self) -> Array:
         """The mode for a log-concave likelihood, to `PLACE` sd.
 
         Steps of 1, 2, 4, ... sd in the direction of the slope until it changes sign, then
@@ -110,7 +110,7 @@ class TiltedDensity:
         """
         toward = np.sign(self._slope(self.mean))
 
-        def rises(t: np.ndarray) -> np.ndarray:
+        def rises(t: Array) -> NDArray[np.bool_]:
             return toward * self._slope(self.mean + toward * t) > t / self.variance
 
         near, far = np.zeros_like(self.sd), self.sd
@@ -126,7 +126,7 @@ class TiltedDensity:
             near, far = np.where(beyond, middle, near), np.where(beyond, far, middle)
         return self.mean + toward * (near + far) / 2
 
-    def _peaks(self, c: np.ndarray) -> np.ndarray:
+    def _peaks(self, c: Array) -> Array:
         """The maxima that are first met from the mean m and from the centre c, (2, n).
 
         Every step goes to the mean of N(m, v) times the Gaussian at c with ℓ's slope in f, of
@@ -142,7 +142,7 @@ class TiltedDensity:
                 omega = np.where(gap == 0, at_c, np.maximum(self._slope(f) / gap, 0.0))
         return f
 
-    def _remote(self, c: np.ndarray, w: np.ndarray) -> np.ndarray:
+    def _remote(self, c: Array, w: Array) -> NDArray[np.bool_]:
         """Where mass may lie, or vary, too far from the mean m for `gaussian_nodes`.
 
         A Gaussian that is narrow against the likelihood leaves the tilted density log-concave, its
@@ -155,22 +155,20 @@ class TiltedDensity:
             far[narrow] = np.abs(those.sd * those._slope(those.mean)) > PULL
         return far
 
-    def _too_sharp(
-        self, m: np.ndarray, c: np.ndarray, w: np.ndarray, curvature: np.ndarray
-    ) -> np.ndarray:
+    def _too_sharp(self, m: Array, c: Array, w: Array, curvature: Array) -> NDArray[np.bool_]:
         """Where the panels of `gaussian_nodes` are too long, about m, for this curvature there."""
         length = np.minimum(3 * self.sd, np.maximum(w, 2 * np.abs(m - c)))
         return HELD / np.sqrt(1 / self.variance + curvature) < length
 
 
-def _near_mode(p: TiltedDensity, m: np.ndarray, c: np.ndarray, w: np.ndarray) -> Iterator[Nodes]:
+def _near_mode(p: TiltedDensity, m: Array, c: Array, w: Array) -> Iterator[Nodes]:
     """Nodes of N(m, variance), weighted for the cavity."""
     for i, f, log_w in gaussian_nodes(m, p.sd, c, w):
         away, back = f - p.mean[i], f - m[i]
         yield i, f, log_w + 0.5 * (back**2 - away**2) / p.variance[i]
 
 
-def _on_panels(p: TiltedDensity, m: np.ndarray, c: np.ndarray, w: np.ndarray) -> Iterator[Nodes]:
+def _on_panels(p: TiltedDensity, m: Array, c: Array, w: Array) -> Iterator[Nodes]:
     """Panels that are short around every peak and long elsewhere."""
     peaks = m[None] if p.likelihood.log_concave else p._peaks(c)
     narrow = 1 / np.sqrt(1 / p.variance + p._curvature(peaks))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pymc_ext.gp.sites import GaussianSites
+from pymc_ext.maths.types import Array
 
 # Of ΔF's singular values, relative: those below count as 0. A choice: 1e-14 to 1e-8 take the same
 # number of updates, within 1 of 1,973 (34 problems)
@@ -23,8 +24,8 @@ class Anderson:
 
     def __init__(self, depth: int = 8):
         self.depth, self.used = depth, False  # 4 and 16 take 0 to 2 % more updates (24 problems)
-        self._x: list[np.ndarray] = []
-        self._F: list[np.ndarray] = []
+        self._x: list[Array] = []
+        self._F: list[Array] = []
 
     def clear(self) -> None:
         """Forget all but the last update, after a proposal that was no use."""

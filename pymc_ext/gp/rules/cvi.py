@@ -23,6 +23,7 @@ from pymc_ext.gp.rules.rule import (
     from_derivatives,
 )
 from pymc_ext.gp.sites import GaussianSites
+from pymc_ext.maths.types import Array
 
 # Counts below are of 34 problems (n = 30 to 200): six likelihoods, prior variances of 1 to 1e6
 SMALLEST_STEP = 1e-4  # a choice: ten times either way solves the same
@@ -84,7 +85,7 @@ class CVI(Rule):
         posterior: Posterior,
         sites: GaussianSites,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
     ) -> GaussianSites:
         return _target(posterior, lik, y, phi)[0]
@@ -93,7 +94,7 @@ class CVI(Rule):
         self,
         prior: Prior,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
         start: GaussianSites | None = None,
     ) -> FixedPoint:
@@ -142,7 +143,7 @@ class CVI(Rule):
         posterior: Posterior,
         sites: GaussianSites,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
     ) -> Slopes:
         mu = posterior.mean
@@ -159,7 +160,7 @@ class CVI(Rule):
         )
 
 
-def _start(lik: Likelihood, y: np.ndarray, phi: Parameters, mean: np.ndarray) -> GaussianSites:
+def _start(lik: Likelihood, y: Array, phi: Parameters, mean: Array) -> GaussianSites:
     """Under the prior alone E exp(f) may be any number, and its square lost in rounding.
 
     Where the bound has several maxima none is preferred: flat sites, as in the papers.
@@ -184,7 +185,7 @@ def _gain(old: State, new: State) -> float:
 
 
 def _target(
-    post: Posterior, lik: Likelihood, y: np.ndarray, phi: Parameters
+    post: Posterior, lik: Likelihood, y: Array, phi: Parameters
 ) -> tuple[GaussianSites, float]:
     """The full update, and the ELBO at the present sites."""
     mu, v = post.mean, post.variance

@@ -18,6 +18,7 @@ from pymc_ext.gp.posterior import Posterior, Prior
 from pymc_ext.gp.rules.anderson import Anderson
 from pymc_ext.gp.rules.rule import FixedPoint, Rule, Slopes, check_limits
 from pymc_ext.gp.sites import GaussianSites
+from pymc_ext.maths.types import Array
 
 SMALLEST_STEP = 1e-3  # a choice: half and twice fail on the same one of 24 problems, with outliers
 PATIENCE = 10  # updates without progress before the step is halved (a choice: so do 5 and 20)
@@ -83,7 +84,7 @@ class EP(Rule):
         posterior: Posterior,
         sites: GaussianSites,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
     ) -> GaussianSites:
         """As of any rule; ImproperPosteriorError where a cavity has no variance."""
@@ -101,7 +102,7 @@ class EP(Rule):
         self,
         prior: Prior,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
         start: GaussianSites | None = None,
     ) -> FixedPoint:
@@ -152,7 +153,7 @@ class EP(Rule):
         posterior: Posterior,
         sites: GaussianSites,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
     ) -> Slopes:
         """Raises TypeError: the EP energy is stationary in EP's sites."""

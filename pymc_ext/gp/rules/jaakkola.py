@@ -14,6 +14,7 @@ from pymc_ext.gp.likelihoods.bernoulli import BernoulliLogit
 from pymc_ext.gp.likelihoods.likelihood import Expectations, Likelihood, Parameters
 from pymc_ext.gp.rules.cvi import CVI
 from pymc_ext.maths.jaakkola import jaakkola_bound
+from pymc_ext.maths.types import Array
 
 
 class _BoundedLogit(BernoulliLogit):
@@ -21,9 +22,9 @@ class _BoundedLogit(BernoulliLogit):
 
     def expectations(
         self,
-        mean: np.ndarray,
-        variance: np.ndarray,
-        y: np.ndarray,
+        mean: Array,
+        variance: Array,
+        y: Array,
         phi: Parameters,
         order: int = 2,
     ) -> Expectations:

@@ -25,6 +25,7 @@ from pymc_ext.gp.rules.rule import (
     from_derivatives,
 )
 from pymc_ext.gp.sites import GaussianSites
+from pymc_ext.maths.types import Array
 
 # Counts below are of 24 problems (n = 60): six likelihoods, prior variances of 1.7 and 51
 HALVINGS = 30  # of a step, to 1e-9 of it; 10 do there
@@ -76,7 +77,7 @@ class Laplace(Rule):
         posterior: Posterior,
         sites: GaussianSites,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
     ) -> GaussianSites:
         d1, d2, _ = lik.derivatives(posterior.mean, y, phi)
@@ -86,7 +87,7 @@ class Laplace(Rule):
         self,
         prior: Prior,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
         start: GaussianSites | None = None,
     ) -> FixedPoint:
@@ -97,7 +98,7 @@ class Laplace(Rule):
         return self._mode(prior, lik, y, phi, start)
 
     def _highest_mode(
-        self, prior: Prior, lik: Likelihood, y: np.ndarray, phi: Parameters, start: GaussianSites
+        self, prior: Prior, lik: Likelihood, y: Array, phi: Parameters, start: GaussianSites
     ) -> FixedPoint:
         found: list[FixedPoint] = []
         errors: list[ConvergenceError] = []
@@ -115,7 +116,7 @@ class Laplace(Rule):
         return replace(found[int(np.argmax(heights))], iterations=searched)
 
     def _mode(
-        self, prior: Prior, lik: Likelihood, y: np.ndarray, phi: Parameters, start: GaussianSites
+        self, prior: Prior, lik: Likelihood, y: Array, phi: Parameters, start: GaussianSites
     ) -> FixedPoint:
         post, count = prior.condition(start), 1
         best = _psi(post.mean, post.alpha, prior, lik, y, phi)
@@ -151,14 +152,14 @@ class Laplace(Rule):
     def _chord(
         self,
         post: Any,  # of one latent: it applies its covariance
-        f: np.ndarray,
-        alpha: np.ndarray,
+        f: Array,
+        alpha: Array,
         best: float,
         size: float,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
-    ) -> tuple[np.ndarray, np.ndarray, float, float]:
+    ) -> tuple[Array, Array, float, float]:
         """Further steps with one factor while they contract, the last one being ``size``.
 
         Where there may be several modes they could leave the one that Newton's steps lead to.
@@ -178,9 +179,9 @@ class Laplace(Rule):
         self,
         prior: Prior,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
-        f: np.ndarray,
+        f: Array,
         count: int,
         size: float,
     ) -> FixedPoint:
@@ -198,7 +199,7 @@ class Laplace(Rule):
         posterior: Posterior,
         sites: GaussianSites,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
     ) -> Slopes:
         f = posterior.mean
@@ -208,19 +209,17 @@ class Laplace(Rule):
         return Slopes(-d3 * f, zero, -d3, zero, par[:, 1] - par[:, 2] * f, -par[:, 2])
 
 
-def _psi(
-    f: np.ndarray, alpha: np.ndarray, prior: Prior, lik: Likelihood, y: np.ndarray, phi: Parameters
-) -> float:
+def _psi(f: Array, alpha: Array, prior: Prior, lik: Likelihood, y: Array, phi: Parameters) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         return float(np.sum(lik.log_prob(f, y, phi)) - 0.5 * alpha @ (f - prior.mean))
 
 
-def _slack(best: float, y: np.ndarray) -> float:
+def _slack(best: float, y: Array) -> float:
     """Rounding error of Ψ."""
     return SLACK * (1 + abs(best)) * len(y)
 
 
-def _newton_target(prior: Prior, f: np.ndarray, d1: np.ndarray, d2: np.ndarray) -> Posterior:
+def _newton_target(prior: Prior, f: Array, d1: Array, d2: Array) -> Posterior:
     sites = from_derivatives(f, d1, d2)
     if np.all(d2 <= 0):
         return prior.condition(sites)

@@ -12,6 +12,7 @@ from pymc_ext.gp.posterior import Posterior, Prior
 from pymc_ext.gp.rules.rule import FixedPoint, Rule, Slopes
 from pymc_ext.gp.sites import GaussianSites
 from pymc_ext.matching.table import check_method
+from pymc_ext.maths.types import Array
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Matching(Rule):
         posterior: Posterior,
         sites: GaussianSites,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
     ) -> GaussianSites:
         return self._sites(lik, y, phi)
@@ -72,14 +73,14 @@ class Matching(Rule):
         self,
         prior: Prior,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
         start: GaussianSites | None = None,
     ) -> FixedPoint:
         sites = self._sites(lik, y, phi)
         return FixedPoint(sites, prior.condition(sites), 1, 0.0)
 
-    def _sites(self, lik: Likelihood, y: np.ndarray, phi: Parameters) -> GaussianSites:
+    def _sites(self, lik: Likelihood, y: Array, phi: Parameters) -> GaussianSites:
         mean, variance = lik.matched(y, phi, self.method, self.alpha)
         return GaussianSites(mean / variance, 1 / variance)
 
@@ -88,7 +89,7 @@ class Matching(Rule):
         posterior: Posterior,
         sites: GaussianSites,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
     ) -> Slopes:
         mean = sites.linear / sites.precision

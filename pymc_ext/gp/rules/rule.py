@@ -11,6 +11,7 @@ import numpy as np
 from pymc_ext.gp.likelihoods.likelihood import Likelihood, Parameters
 from pymc_ext.gp.posterior import Posterior, Prior
 from pymc_ext.gp.sites import GaussianSites
+from pymc_ext.maths.types import Array
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,12 @@ class Slopes:
     First four (n,); last two (P, n).
     """
 
-    linear_mean: np.ndarray
-    linear_variance: np.ndarray
-    precision_mean: np.ndarray
-    precision_variance: np.ndarray
-    linear_parameters: np.ndarray
-    precision_parameters: np.ndarray
+    linear_mean: Array
+    linear_variance: Array
+    precision_mean: Array
+    precision_variance: Array
+    linear_parameters: Array
+    precision_parameters: Array
 
     @property
     def constant(self) -> bool:
@@ -83,7 +84,7 @@ class Rule(ABC):
         posterior: Posterior,
         sites: GaussianSites,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
     ) -> GaussianSites:
         """The sites that one full (undamped) update of all gives, for y (n,) and φ (P,)."""
@@ -93,7 +94,7 @@ class Rule(ABC):
         self,
         prior: Prior,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
         start: GaussianSites | None = None,
     ) -> FixedPoint:
@@ -105,7 +106,7 @@ class Rule(ABC):
         posterior: Posterior,
         sites: GaussianSites,
         lik: Likelihood,
-        y: np.ndarray,
+        y: Array,
         phi: Parameters,
     ) -> Slopes:
         """Derivatives of the update map at the fixed point, for y (n,) and φ (P,)."""
@@ -128,13 +129,13 @@ def check_limits(rule: Iterative) -> None:
         raise ValueError(f"max_iterations must be >= 1, got {rule.max_iterations!r}")
 
 
-def first_sites(lik: Likelihood, y: np.ndarray, phi: Parameters, mean: np.ndarray) -> GaussianSites:
+def first_sites(lik: Likelihood, y: Array, phi: Parameters, mean: Array) -> GaussianSites:
     """Slope and curvature of log p(y|f) where the likelihood has a search start, τ >= 0."""
     f = lik.start(y, phi, mean)
     d1, d2, _ = lik.derivatives(f, y, phi)
     return from_derivatives(f, d1, np.minimum(d2, 0.0))
 
 
-def from_derivatives(mean: np.ndarray, d1: np.ndarray, d2: np.ndarray) -> GaussianSites:
+def from_derivatives(mean: Array, d1: Array, d2: Array) -> GaussianSites:
     """Sites with slope d1 and curvature d2 at ``mean``: τ = −d2, ν = d1 + τ mean."""
     return GaussianSites(d1 - d2 * mean, -d2)

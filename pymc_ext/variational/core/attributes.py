@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from importlib.metadata import version
-from typing import Any
 
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.weights import EXACT
 
+Notes = dict[str, str | bool | float]
 UNCORRECTED = "draws of q itself are not corrected by weights"
 
 __all__ = ["attributes_of", "notes_of", "notes_of_draws"]
 
 
-def notes_of(result: FitResult) -> dict[str, Any]:
+def notes_of(result: FitResult) -> Notes:
     """What it says of q itself, not of a proposal beside it, as JSON holds it."""
-    notes: dict[str, Any] = {"method": result.method, "converged": bool(result.converged)}
+    notes: Notes = {"method": result.method, "converged": bool(result.converged)}
     if result.fresh is None:
         return notes | {"verdict": result.verdict}
     notes |= notes_of_draws(result.fresh)
@@ -25,10 +25,10 @@ def notes_of(result: FitResult) -> dict[str, Any]:
     return notes
 
 
-def notes_of_draws(fresh: FreshDraws) -> dict[str, Any]:
+def notes_of_draws(fresh: FreshDraws) -> Notes:
     """What fresh draws say of q."""
     kept = ("elbo", "elbo_se", "khat", "log_marginal_is", "log_marginal_is_se")
-    notes: dict[str, Any] = {name: float(getattr(fresh, name)) for name in kept}
+    notes: Notes = {name: float(getattr(fresh, name)) for name in kept}
     return notes | {"usable": bool(fresh.usable), "verdict": fresh.verdict}
 
 

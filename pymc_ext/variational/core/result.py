@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 from scipy.special import logsumexp
@@ -18,6 +18,12 @@ from pymc_ext.variational.core.weights import (
     effective_draws,
     serve,
 )
+
+
+class Printer(Protocol):
+    """What IPython shows a result with."""
+
+    def text(self, text: str, /) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -197,7 +203,7 @@ class FitResult:
         lines += [f"as a posterior: {self.verdict}", *(f"note: {note}" for note in self.notes)]
         return "\n".join(lines)
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+    def _repr_pretty_(self, printer: Printer, cycle: bool) -> None:
         """As notebooks show it."""
         printer.text(str(self))
 

@@ -11,11 +11,10 @@ residual's sd do, have their scans beside the lattice.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +38,7 @@ from pymc_ext.variational.hierarchical.law import (
 from pymc_ext.variational.hierarchical.maxima import (
     MOST_ROUNDING,
     Maximum,
+    Stacked,
     maximum_near,
     stacked,
     unstacked,
@@ -57,6 +57,12 @@ EDGE, USED = 13.0, 19.0
 MOST_WORK = 30_000
 INSIDE = 3  # cells between two places: a third of an sd, on which p(t) is constant
 MOST_CONDITIONALS = 16_000  # places times values of what adds up: a Cholesky each
+
+
+class _Parts(Stacked):
+    along: tuple[int, ...]
+    axes: tuple[Array, ...]
+    places: Coordinates
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,13 +86,13 @@ class Lattice(ByValue):
     places: Coordinates
     maxima: tuple[Maximum, ...]
 
-    def to_parts(self) -> dict[str, object]:
+    def to_parts(self) -> _Parts:
         """For a file."""
-        own = {"along": self.along, "axes": self.axes, "places": self.places}
-        return {**own, **stacked(self.maxima)}
+        found = stacked(self.maxima)
+        return {"along": self.along, "axes": self.axes, "places": self.places, **found}
 
     @classmethod
-    def of_parts(cls, parts: Mapping[str, Any]) -> Lattice:
+    def of_parts(cls, parts: _Parts) -> Lattice:
         """What :meth:`to_parts` gave."""
         return cls(parts["along"], parts["axes"], parts["places"], unstacked(parts))
 

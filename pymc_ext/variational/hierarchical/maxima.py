@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -37,7 +37,6 @@ MOST_ROUNDING, SHORTER = 0.05, 0.5
 # changes along one that is held, and how many times as much as along any other: correlations of
 # effects have .1 to .15 and three times as much, logistic effects about as much as one another.
 MOST_HELD, LEAST_CHANGE, STANDS_OUT = 3, 0.05, 2.0
-OF_EACH = "theta", "log_density", "root"  # what maxima of the same others have each
 LONGEST = 3.0  # conditional sds of one Newton step
 MOST_SHARED = 8  # coordinates whose own modes are looked at: residuals' sds, means, slopes
 MOST_SHIFT = 0.3  # sds between a mode of its own and that of all: a quarter of the draws' weights
@@ -104,15 +103,28 @@ class Maximum(ByValue):
         return Maximum(self.theta, self.log_density, others, root)
 
 
-def stacked(maxima: Sequence[Maximum]) -> dict[str, object]:
-    """Maxima of the same others as few arrays, for a file."""
-    of_each = {name: np.array([getattr(m, name) for m in maxima]) for name in OF_EACH}
-    return {"others": maxima[0].others, **of_each}
+class Stacked(TypedDict):
+    """Maxima of the same others as few arrays, for a file: (P, D), (P,) and (P, entries)."""
+
+    others: Others
+    theta: Array
+    log_density: Array
+    root: Array
 
 
-def unstacked(parts: Mapping[str, Any]) -> tuple[Maximum, ...]:
+def stacked(maxima: Sequence[Maximum]) -> Stacked:
+    """Maxima of the same others as few arrays."""
+    return {
+        "others": maxima[0].others,
+        "theta": np.array([found.theta for found in maxima]),
+        "log_density": np.array([found.log_density for found in maxima]),
+        "root": np.array([found.root for found in maxima]),
+    }
+
+
+def unstacked(parts: Stacked) -> tuple[Maximum, ...]:
     """What :func:`stacked` was given."""
-    each = zip(*(parts[name] for name in OF_EACH), strict=True)
+    each = zip(parts["theta"], parts["log_density"], parts["root"], strict=True)
     return tuple(
         Maximum(theta, float(log_density), parts["others"], root)
         for theta, log_density, root in each

@@ -5,10 +5,9 @@ Notation of :mod:`.nested`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.interpolate import CubicSpline
@@ -23,6 +22,7 @@ from pymc_ext.variational.hierarchical.law import (
 from pymc_ext.variational.hierarchical.maxima import (
     FIRST_STEPS,
     Maximum,
+    Stacked,
     coupled,
     maxima_along,
     maximum_near,
@@ -46,6 +46,10 @@ NARROW, POWER = 0.5, 1.5
 NODES = 16  # between two places, at which the law is known: a thirtieth of an sd in the bulk
 
 
+class _Parts(Stacked):
+    j: int
+
+
 @dataclass(frozen=True, eq=False)
 class Scan(ByValue):
     """Maxima along one governor.
@@ -61,12 +65,12 @@ class Scan(ByValue):
     j: int
     maxima: tuple[Maximum, ...]
 
-    def to_parts(self) -> dict[str, object]:
+    def to_parts(self) -> _Parts:
         """For a file."""
         return {"j": self.j, **stacked(self.maxima)}
 
     @classmethod
-    def of_parts(cls, parts: Mapping[str, Any]) -> Scan:
+    def of_parts(cls, parts: _Parts) -> Scan:
         """What :meth:`to_parts` gave."""
         return cls(parts["j"], unstacked(parts))
 

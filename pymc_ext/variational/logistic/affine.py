@@ -16,13 +16,13 @@ from typing import cast
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from numpy.typing import NDArray
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.scalar import EQ, Cast, Clip, Identity, Mul, ScalarOp, Sigmoid, Sub, Switch
 from pytensor.tensor import TensorVariable
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.random.basic import BernoulliRV, BinomialRV, CategoricalRV
 
+from pymc_ext.maths.types import Array
 from pymc_ext.models.discrete import about_discrete
 from pymc_ext.pytensor_versions import (
     Alloc,
@@ -71,7 +71,7 @@ class LogisticTerm:
     rows: int = 1
 
 
-def _constant(variable: Variable) -> NDArray[np.floating] | None:
+def _constant(variable: Variable) -> Array | None:
     """Its value; None if it is none that is known."""
     while variable.owner is not None and isinstance(variable.owner.op, STRUCTURAL):
         variable = variable.owner.inputs[0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pymc as pm
@@ -149,7 +149,7 @@ class _Run:
     seed: int | None
     budget: int
     monitor: Monitor
-    state: Any
+    state: object
 
     def newton(self) -> Fitted[Normal]:
         prior, data, softplus = self.density.prior(), self.density.data(), self._softplus()

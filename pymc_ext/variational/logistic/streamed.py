@@ -13,9 +13,11 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
+import pymc as pm
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor import TensorVariable
 
 from pymc_ext.maths.types import Array
 from pymc_ext.rows.progress import Progress
@@ -54,8 +56,8 @@ class StreamedDensity(LogisticDensity):
 
     def __init__(
         self,
-        model: Any,
-        variables: Any = None,
+        model: pm.Model,
+        variables: list[TensorVariable] | None = None,
         *,
         rows: Rows,
         checkpoint: str | PathLike[str] | None = None,

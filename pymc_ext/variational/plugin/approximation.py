@@ -13,7 +13,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
-from pymc_ext.arviz_versions import add_group, add_variables
+from pymc_ext.arviz_versions import ArvizData, add_group, add_variables
 from pymc_ext.density.counted import noise_of
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_count, require_flag, require_memory
@@ -158,7 +158,7 @@ class VectorisedApproximation(GraphApproximation):
         prior: bool = False,
         return_inferencedata: bool = True,
         **kwargs: Any,
-    ) -> Any:
+    ) -> ArvizData | MultiTrace:
         """Draws of q as InferenceData (PyMC 6: DataTree), as ``pm.sample`` gives it.
 
         ``sample_stats`` has ``lp`` and ``lq``, as ``az.loo_approximate_posterior`` takes them, and

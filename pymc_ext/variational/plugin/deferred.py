@@ -81,7 +81,7 @@ def _known(values: Array) -> _Deferred:
     return _Deferred(lambda: values, values.shape)
 
 
-def _variable(array: Any) -> xr.Variable:
+def _variable(array: _Deferred) -> xr.Variable:
     """As xarray holds what it has not yet read of a file: read once, and copied when written to."""
     lazily: Any = indexing.LazilyIndexedArray(array)
     cached = indexing.MemoryCachedArray(indexing.CopyOnWriteArray(lazily))  # type: ignore[no-untyped-call]

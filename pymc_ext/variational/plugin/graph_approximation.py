@@ -190,7 +190,9 @@ class GraphApproximation(Approximation):
 
     # ---- what PyMC's own machinery calls ---------------------------------------------------
 
-    def symbolic_sample_over_posterior(self, node: Any, more_replacements: Any = None) -> Any:
+    def symbolic_sample_over_posterior(
+        self, node: TensorVariable | Sequence[TensorVariable], more_replacements: object = None
+    ) -> TensorVariable | list[TensorVariable]:
         many = isinstance(node, list | tuple)
         nodes = self._at_point(self.to_flat_input(list(node) if many else [node]))
         out = self.over_draws(nodes, self.group.symbolic_random)

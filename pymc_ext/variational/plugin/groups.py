@@ -5,14 +5,15 @@ Graphs here hold no model. Serves PyMC 5 and 6.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.op import Op
+from pytensor.graph.op import Op, OutputStorageType
 from pytensor.tensor import TensorVariable
 
 import pymc_ext.ops.compiler  # noqa: F401  # chooses PyTensor's backend before it compiles
@@ -54,7 +55,9 @@ class ForwardOp(Op):
     def do_constant_folding(self, fgraph: object, node: Apply) -> bool:
         return False  # the q may be another by the time the graph is run
 
-    def perform(self, node: Any, inputs: Any, output_storage: Any) -> None:
+    def perform(
+        self, node: Apply, inputs: Sequence[Array], output_storage: OutputStorageType
+    ) -> None:
         for storage, value in zip(output_storage, self.held.q.forward(inputs[0]), strict=True):
             storage[0] = np.asarray(value, dtype=float)
 
@@ -77,7 +80,9 @@ class MomentOp(Op):
     def do_constant_folding(self, fgraph: object, node: Apply) -> bool:
         return False  # as of ForwardOp
 
-    def perform(self, node: Any, inputs: Any, output_storage: Any) -> None:
+    def perform(
+        self, node: Apply, inputs: Sequence[Array], output_storage: OutputStorageType
+    ) -> None:
         output_storage[0][0] = moment(self.held.q, self.name)
 
 
@@ -117,7 +122,9 @@ class FittedGroup(Group):
             )
         return start
 
-    def _new_initial_shape(self, size: Any, dim: Any, more_replacements: Any = None) -> Any:
+    def _new_initial_shape(
+        self, size: TensorVariable, dim: int, more_replacements: object = None
+    ) -> TensorVariable:
         return pt.stack([size, pt.as_tensor(self.held.q.latent_dimension)])
 
     def unfitted(self) -> Posterior:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, overload
 
 from pymc_ext.density.protocol import coordinate_names
 from pymc_ext.variational.core.saved.file import read
@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["load"]
 
 
-def load(path: str | PathLike[str], model: pm.Model | None = None) -> Any:
+@overload
+def load(path: str | PathLike[str], model: None = None) -> SavedPosterior: ...
+@overload
+def load(path: str | PathLike[str], model: pm.Model) -> VectorisedApproximation: ...
+def load(
+    path: str | PathLike[str], model: pm.Model | None = None
+) -> SavedPosterior | VectorisedApproximation:
     """A q that was saved: alone, or as the approximation of a model like the one it was fitted to.
 
     Parameters

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 import pymc as pm
 from pymc.backends import NDArray as NDArrayTrace
 from pymc.backends.base import MultiTrace
 from pytensor.tensor import TensorVariable
 
+from pymc_ext.arviz_versions import ArvizData
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_flag
 
@@ -35,7 +35,7 @@ def make_trace(
 
 def make_inference_data(
     model: pm.Model, values: Mapping[str, Array], stats: Mapping[str, Array]
-) -> Any:
+) -> ArvizData:
     """Arrays (chain, draw, *shape) of a model's variables, by name, as ArviZ holds them.
 
     PyMC's converter adds dims, coords and the groups ``observed_data`` and ``constant_data``.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy, deepcopy
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pymc as pm
@@ -32,8 +32,12 @@ from pymc_ext.variational.bernstein.training.loops import BLOCK
 from pymc_ext.variational.core.steps import StepOptions
 
 if TYPE_CHECKING:
+    import jax
+
     from pymc_ext.pytensor_versions import TensorSharedVariable
 
+Arrays = tuple["jax.Array", ...]
+Carried = tuple[Arrays, "jax.Array"]  # the shared variables, and losses
 Updates = dict["TensorSharedVariable", TensorVariable]
 TINY = 1e-30  # below any norm that matters: keeps 0/0 away
 
@@ -184,15 +188,15 @@ class JaxLoop:
 
         self.state = list(updates)
         # on JAX's device, as all that a block of steps needs: only the flow's parameters come back
-        self._values: dict[TensorSharedVariable, Any] = {
+        self._values: dict[TensorSharedVariable, jax.Array | Array] = {
             v: jax.device_put(v.get_value(borrow=True)) for v in self.state
         }
-        self._sent: dict[SharedVariable, tuple[Array, Any]] = {}
+        self._sent: dict[SharedVariable, tuple[Array, jax.Array]] = {}
         function, self.fixed = jax_function(self.state, z, [*updates.values(), loss])
 
         @jax.jit
-        def block(carried: Any, fixed: Any, normals: Any, steps: Any) -> Any:
-            def one(i: Any, inner: Any) -> Any:
+        def block(carried: Arrays, fixed: Arrays, normals: jax.Array, steps: int) -> Carried:
+            def one(i: jax.Array, inner: Carried) -> Carried:
                 values, losses = inner
                 *after, loss = function(*values, *fixed, normals[i])
                 return tuple(after), losses.at[i].set(loss)
@@ -250,7 +254,7 @@ class JaxLoop:
         self._values = dict(zip(self.state, after, strict=True))
         return np.asarray(losses, dtype=float)[:steps]
 
-    def _send(self, variable: SharedVariable) -> Any:
+    def _send(self, variable: SharedVariable) -> jax.Array:
         """A shared variable's value on JAX's device, sent again once ``set_value`` put another."""
         import jax
 

@@ -57,7 +57,7 @@ class FileError(ValueError):
     """A file that is damaged, of another version, or of something else."""
 
 
-def encode(value: object, arrays: Arrays) -> Any:
+def encode(value: object, arrays: Arrays) -> object:
     """``value`` as what JSON holds; its arrays go into ``arrays``."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -105,7 +105,7 @@ def decode(tree: Any, arrays: Mapping[str, NDArray]) -> Any:
         raise FileError(f"the file is damaged: no {name} of {sorted(parts)}: {error}") from error
 
 
-def _parts(value: Any) -> dict[str, object]:
+def _parts(value: object) -> dict[str, object]:
     if hasattr(value, "to_parts"):
         return dict(value.to_parts())
     assert is_dataclass(value)

@@ -36,7 +36,7 @@ class Dim:
     length: int
     labels: tuple[Label, ...] | None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """For :meth:`of_json`."""
         return asdict(self)
 

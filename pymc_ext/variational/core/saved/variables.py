@@ -6,10 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.saved.codec import Arrays, decode, encode
 from pymc_ext.variational.core.saved.dims import Dim, dims_of
@@ -17,6 +18,8 @@ from pymc_ext.variational.core.saved.dims import Dim, dims_of
 if TYPE_CHECKING:
     import pymc as pm
     from pytensor.tensor import TensorVariable
+
+    from pymc_ext.pymc_versions import Transform
 
 __all__ = [
     "CARRIES",
@@ -28,6 +31,7 @@ __all__ = [
     "variables_of",
 ]
 
+Values = TypeVar("Values", "Array", "TensorVariable")
 Spec = Mapping[str, Any]  # {"name": "interval", "lower": 0.0, "upper": None}
 # Of `pm.LKJCholeskyCov`: PyMC's transform, and that of `pymc_ext.models.correlations`.
 CARRIES = "trusted_posteriors_carries"  # of a model's normals: the tag that holds a `Carried`
@@ -64,7 +68,7 @@ class Variable:
         """Scalars in θ."""
         return int(np.prod(self.shape))
 
-    def to_parts(self, arrays: Arrays) -> dict[str, Any]:
+    def to_parts(self, arrays: Arrays) -> dict[str, object]:
         """As JSON holds it, for :meth:`of_parts`; arrays of what it carries go into ``arrays``."""
         return {
             "name": self.name,
@@ -127,7 +131,7 @@ class Carried:
     q: Posterior
     variables: tuple[Variable, ...]
 
-    def to_parts(self, arrays: Arrays) -> dict[str, Any]:
+    def to_parts(self, arrays: Arrays) -> dict[str, object]:
         """As JSON holds it, for :meth:`of_parts`."""
         variables = [variable.to_parts(arrays) for variable in self.variables]
         return {"name": self.name, "q": encode(self.q, arrays), "variables": variables}
@@ -171,8 +175,8 @@ def variables_by_name(variables: Sequence[Variable]) -> dict[str, Variable]:
 
 
 def values_by_name(
-    variables: Sequence[Variable], theta: Any, mapped: Callable[[Posterior, Any], Any]
-) -> dict[str, tuple[Variable, Any]]:
+    variables: Sequence[Variable], theta: Values, mapped: Callable[[Posterior, Values], Values]
+) -> dict[str, tuple[Variable, Values]]:
     """Each variable with its part of θ (..., D), unconstrained, (..., size), and those of earlier
     fits that normals stand for, however many days ago.
 
@@ -188,8 +192,10 @@ def values_by_name(
     mapped
         T(z) of a law's normals.
     """
-    found = {variable.name: (variable, theta[..., where]) for variable, where in places(variables)}
-    carried = []
+    found: dict[str, tuple[Variable, Values]] = {
+        variable.name: (variable, theta[..., where]) for variable, where in places(variables)
+    }
+    carried: list[tuple[str, str, tuple[Variable, Values]]] = []
     for variable, z in list(found.values()):
         if (fit := variable.carries) is not None:
             inner = values_by_name(fit.variables, mapped(fit.q, z), mapped)
@@ -228,7 +234,7 @@ def _spec_of(transform: Any, model: pm.Model, rv: TensorVariable) -> Spec:
     return {"name": name}
 
 
-def _free(bounds: Sequence[Any], model: pm.Model) -> bool:
+def _free(bounds: Sequence[object], model: pm.Model) -> bool:
     """Whether bounds depend on free variables."""
     from pytensor.graph.basic import Variable as Node
     from pytensor.graph.traversal import ancestors
@@ -237,13 +243,13 @@ def _free(bounds: Sequence[Any], model: pm.Model) -> bool:
     return bool(set(ancestors(nodes)) & set(model.free_RVs))
 
 
-def _constant(bound: Any) -> Any:
+def _constant(bound: object) -> float | list[float] | None:
     """A bound, as JSON holds it."""
     value = bound.eval() if hasattr(bound, "eval") else bound
     return None if value is None else np.asarray(value, dtype=float).tolist()
 
 
-def _transform(spec: Spec, shape: tuple[int, ...]) -> Any:
+def _transform(spec: Spec, shape: tuple[int, ...]) -> Transform:
     """PyMC's own, or ours, of values of that shape; KeyError where there is none of that name."""
     import pytensor.tensor as pt
     from pymc.distributions import transforms
