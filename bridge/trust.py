@@ -9,6 +9,7 @@ import numpy as np
 
 from bridge.attempt import Attempt
 from bridge.measures.evidence import log_evidence
+from bridge.measures.khat import pareto_khat
 from bridge.measures.limits import KHAT_GOOD
 from bridge.methods.method import Fit
 from bridge.targets.target import Target
@@ -28,6 +29,7 @@ from pymc_ext.variational.missed.missed_mass import (
     MissedMass,
     mass_outside,
 )
+from pymc_ext.variational.missed.shoulders import may_have
 
 if TYPE_CHECKING:
     from bridge.targets.draws import InferenceData
@@ -67,8 +69,26 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[MissedMass | None, int]
         log_q = found.proposal.log_q
     density = CountedDensity(found.target.density)
     rng = np.random.default_rng([seed, 2])
-    result = mass_outside(density, theta, found.lp.ravel(), log_q, log_z, rng, found.transport)
+    result = mass_outside(
+        density, theta, found.lp.ravel(), log_q, log_z, rng, found.transport,
+        shoulders=_beside_shoulders(found),
+    )  # fmt: skip
     return result if result.matters else None, result.gradients
+
+
+def _beside_shoulders(found: Fit) -> tuple[Array, Array] | None:
+    """Mean and sds by the weights that an approximation is judged by, where these are such that it
+    may miss a shoulder."""
+    draws = found.weighted
+    if draws is None or draws.lq is None:
+        return None
+    k = pareto_khat(draws.lp.ravel(), draws.lq.ravel())
+    if k.weights is None or not may_have(k.value, k.ess / k.draws):
+        return None
+    theta, w = draws.theta.reshape(-1, draws.theta.shape[-1]), k.weights.ravel() / k.weights.sum()
+    theta, w = theta[w > 0], w[w > 0]
+    mean: Array = w @ theta
+    return mean, np.sqrt(w @ (theta - mean) ** 2)
 
 
 def forgotten(found: Fit, modes: MissedMass, seed: int) -> MissedMass | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -42,6 +43,9 @@ NONE = "no mass that matters found outside"
 MASS_IS_MISSED = "mass is missed"  # as :attr:`.MissedMass.sentence` has it
 BASINS = "basins"  # what is tried where a mode is missed
 MOST_TRIES = 3  # of basins, each with what the one before missed (a choice)
+# Effective draws that are to lie on a shoulder, so that its mass is known to a third, and the most
+# that are asked for in all: ten times the default.
+ON_SHOULDER, MOST_FOR_SHOULDER = 8, 4_000
 # Of predicted gradients, that chains may take on a posterior that looks improper: most take fewer
 # where the posterior is proper, and no number of draws settles an improper one.
 PATIENCE = 4
@@ -118,6 +122,7 @@ class Search:
         """
         _log.info("trying %s", method.name)
         now(f"{method.name}: fitting")
+        begin = time.perf_counter()
         with Interrupts() as interrupts:
             attempt, found, k = attempted(
                 method, self.problem, self.khat, self.ess, self.fresh_draws, self.draws, self.seed,
@@ -130,6 +135,7 @@ class Search:
                 attempt = attempt.judged(Check("end", False, UNSEARCHED))
             if attempt.good:
                 attempt = self._looked_outside(attempt, found, k)
+                attempt = replace(attempt, seconds=time.perf_counter() - begin)
             if found.transport is not None and attempt.elbo > self._elbo_of_one:
                 self.of_one_mode, self._elbo_of_one = found, attempt.elbo
             self.law = found.law or self.law
@@ -226,7 +232,9 @@ class Search:
             self.modes, cost = missed(self.found, self.of_found.log_marginal_is, self.seed)
             last = self.attempts[-1]
             self.attempts[-1] = replace(last, search_gradients=last.search_gradients + cost)
-        return self.modes is not None and BASINS not in {a.method for a in self.attempts}
+        if self.modes is None or not self.modes.has_modes:  # nothing is fitted to a shoulder
+            return False
+        return BASINS not in {a.method for a in self.attempts}
 
     def images(self) -> Method | None:
         """The fit of one mode for all modes that are known, where these are its images."""
@@ -304,7 +312,11 @@ class Search:
 
     def within(self, options: Sampling) -> Sampling:
         """Options of chains, with a budget by what they are predicted to take where every fit ran
-        away, or log p̃ jumps: then steps may shrink until trees are full."""
+        away, or log p̃ jumps: then steps may shrink until trees are full; beside a shoulder with as
+        many effective draws as tell what lies there."""
+        if self.modes is not None and not self.modes.has_modes:
+            wanted = min(ON_SHOULDER / self.modes.heaviest.share, MOST_FOR_SHOULDER)
+            return replace(options, ess=max(options.ess, wanted))
         if self.jump is not None:
             most = UP_TO
         elif self.improper is not None and self.found is None:
@@ -322,5 +334,12 @@ class Search:
 
     @property
     def coordinates(self) -> TransportMap | None:
-        """The best fit as coordinates of chains."""
+        """The best fit as coordinates."""
         return None if self.found is None else self.found.transport
+
+    @property
+    def of_chains(self) -> TransportMap | None:
+        """Those for chains: none where mass is on a shoulder, into which a map squeezes so little
+        that steps which suit all else seldom enter."""
+        modes = self.modes
+        return self.coordinates if modes is None or modes.has_modes else None

@@ -152,15 +152,19 @@ def of_chains(problem: Problem, target: Target, found: Sampled, seed: int) -> Na
 def weighted(problem: Problem, found: Fit, weights: Array, seed: int) -> NamedDraws:
     """What :func:`resampled` draws from: all draws once, in one chain, with what weighs them.
 
+    Draws without a weight, outside the support, are left out: their values may be infinite.
     ``statistics`` have ``lp``, ``lq`` of what they were drawn from, and ``log_weight``, normalised
     and Pareto-smoothed.
     """
     own = found.weighted
     assert own is not None, "draws of a sampler have no weights"
-    with np.errstate(divide="ignore"):  # a draw outside the support has no weight
-        log_weights = np.log(weights.ravel())
-    logs = {"lp": own.lp.ravel(), "lq": own.lq.ravel(), "log_weight": log_weights}
-    theta = found.at_random(own.theta.reshape(1, -1, own.theta.shape[-1]), seed)
+    has_weight = weights.ravel() > 0
+    logs = {
+        "lp": own.lp.ravel()[has_weight],
+        "lq": own.lq.ravel()[has_weight],
+        "log_weight": np.log(weights.ravel()[has_weight]),
+    }
+    theta = found.at_random(own.theta.reshape(1, -1, own.theta.shape[-1]), seed)[:, has_weight]
     return _named(problem, found.target, theta, {k: x[None] for k, x in logs.items()}, seed)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 from pymc_ext.density import CountedDensity, Density
 from pymc_ext.density.coordinates import as_transport
@@ -22,6 +22,7 @@ from pymc_ext.variational.missed.missed_mass import (
     mass_outside,
 )
 from pymc_ext.variational.missed.outside import edge_of
+from pymc_ext.variational.missed.shoulders import may_have
 
 SELDOM = 0.1  # of the draws that a basin is worth: a bound from a rough Gaussian is no closer
 
@@ -41,8 +42,14 @@ def modes_outside(density: Density, q: Posterior, random_seed: int | None) -> Mi
     if fresh.ess == 0:
         return None
     log_density = getattr(q, "log_density", None)
-    along = as_transport(q)
-    return mass_outside(counted, theta, log_p, log_density, fresh.log_marginal_is, rng, along)
+    shoulders = None
+    if may_have(fresh.khat, fresh.ess / fresh.draws):
+        w, inside = np.exp(log_ratios - logsumexp(log_ratios)), np.isfinite(log_ratios)
+        mean = w[inside] @ theta[inside]
+        shoulders = mean, np.sqrt(w[inside] @ (theta[inside] - mean) ** 2)
+    return mass_outside(
+        counted, theta, log_p, log_density, fresh.log_marginal_is, rng, as_transport(q), shoulders
+    )
 
 
 def through_modes(

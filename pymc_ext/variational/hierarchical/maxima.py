@@ -294,7 +294,8 @@ def quadratic_part(
         except RAISED:  # nothing is known of so far out: all may move
             break
         ahead, behind = np.split(scores[:, others.places], 2)
-        along = sds * (ahead - behind) / (2 * DIFFERENCE)  # H v, in sds
+        with np.errstate(invalid="ignore"):  # where both are infinite
+            along = sds * (ahead - behind) / (2 * DIFFERENCE)  # H v, in sds
         here, (plus, minus) = along[0], np.split(along[1:], 2)
         change = told(others.columns, 0.5 * (plus - minus))
         np.fill_diagonal(change, 0)  # skewness of one coordinate alone

@@ -22,7 +22,8 @@ about N(0, I), and only where that does not end in q either is a path followed f
 Some paths start in random directions, others where p̃ is higher than its distance from q lets
 expect, of many points in random directions and along coordinates (:mod:`.starts`): so modes far
 narrower than q are met too, in few dimensions or where they differ from q in one coordinate. A mode
-near which a share s of its distance's shell lies is missed with probability (1 − s)^{1000}. It sees
+near which a share s of its distance's shell lies is missed with probability (1 − s)^{1000}. Mass in
+no basin of its own is looked for by short chains (:mod:`.shoulders`). It sees
 no mode that no path reaches: behind walls, or a narrow one elsewhere in more than some five
 dimensions.
 """
@@ -57,18 +58,20 @@ from pymc_ext.variational.gaussian.trust_region_matching import (
 )
 from pymc_ext.variational.missed.descents import at_home, into_basin, scales_of
 from pymc_ext.variational.missed.outside import (
+    ERRORS,
     OUTSIDE_NATS,
     Misses,
     beyond,
+    bound_by_weights,
     edge_of,
     is_inside,
     squared_distance,
 )
+from pymc_ext.variational.missed.shoulders import CHAINS, shoulder
 from pymc_ext.variational.missed.starts import starts_of
 
 SETTINGS = PathSettings(iterations=60, draws=20)  # a choice; of climbs not at rest by themselves
 DRAWS = 100  # of a basin's Gaussian: they know its ELBO to a tenth of the log ratios' sd
-ERRORS = 3.0  # standard errors by which a mean weight is lowered to be a bound, or a gain is higher
 NEGLIGIBLE = 0.01  # share of q's mass below which a basin nearby does not matter
 # Share of q's mass times squared distance, in q's sds, from which a basin matters however light it
 # is: with it the sd of that coordinate is 10 % larger.
@@ -82,6 +85,7 @@ BATCHES = 40  # of a basin's Gaussian fitted on, at most, after which it stays u
 # lgamma(1e18), log p̃ is any number, and a path ends where that is the largest.
 PROBES, ASIDE, ROUNDED = 20, 1e-3, 0.5
 SHOWN = 1e-3  # of q's sds: places nearer to zero are said to be 0
+Moments = tuple[Array, Array]  # mean and sd, (D,) each
 SEARCHED = 2_000  # draws that a verdict's search is told: enough for q's mean, spread and edge
 
 
@@ -97,13 +101,17 @@ class Basin:
         Lower bound of log(its mass / the mass that q covers), by the ELBO or by weights, whichever
         is the higher, and its standard error.
     distance
-        Of its middle from q's, in q's sds, of the coordinate in which it is the farthest.
+        Of its middle (of a shoulder, of its mass) from q's, in q's sds, of the coordinate in which
+        it is the farthest.
+    is_mode
+        Whether a path ended there; else short chains went there (:mod:`.shoulders`).
     """
 
     q: LowRankGaussian | Gaussian
     log_ratio: float
     error: float
     distance: float
+    is_mode: bool = True
 
     @property
     def share(self) -> float:
@@ -113,8 +121,12 @@ class Basin:
     @property
     def log_limit(self) -> float:
         """log of what it may be worth: 1 % of q's mass, or less where it is so far away that this
-        changes an sd by 10 %; never less than one of all draws that anyone asks for."""
+        changes an sd by 10 %; never less than one of all draws that anyone asks for. A shoulder,
+        which is next to q, may be worth what changes an sd by 10 %, and half a percent anyway: what
+        is lighter and as far is a heavy tail, of which the k̂ of each mean and sd tells."""
         influence = np.log(INFLUENCE) - 2 * np.log(max(self.distance, 1.0))
+        if not self.is_mode:
+            return float(max(influence, np.log(NEGLIGIBLE / 2)))
         return float(min(np.log(NEGLIGIBLE), max(influence, -np.log(DRAWS_WANTED))))
 
     @property
@@ -167,6 +179,11 @@ class MissedMass:
         return next(basin for basin in self.basins if basin.matters)
 
     @property
+    def has_modes(self) -> bool:
+        """Whether one of these is a mode, to which something can be fitted."""
+        return any(basin.is_mode for basin in self.basins if basin.matters)
+
+    @property
     def places(self) -> Array:
         """Middles of the basins that matter, the heaviest's first, unconstrained, (M, D)."""
         return np.array([basin.q.mean for basin in self.basins if basin.matters])
@@ -186,10 +203,9 @@ class MissedMass:
     def mode(self) -> str:
         """Those that matter, the heaviest with its place in three coordinates, in words."""
         heaviest, *others = (basin for basin in self.basins if basin.matters)
-        where, paths = (
-            self._place(heaviest),
-            f"({self.paths} paths of {self.starts} ended outside it)",
-        )
+        where, paths = self._place(heaviest), "(short chains from q's edge go there)"
+        if heaviest.is_mode:
+            paths = f"({self.paths} paths of {self.starts} ended outside it)"
         share = heaviest.share
         if share * NEGLIGIBLE > 1:  # it is no further mode: q is where there is next to nothing
             return (
@@ -197,7 +213,8 @@ class MissedMass:
                 f"most {1 / share:.1g} times as much {paths}"
             )
         worth = f"worth at least {_with_error(heaviest)} times the mass that {self.covered}"
-        return f"a mode at {where}, {worth} {paths}{self._of_others(others)}"
+        kind = "a mode" if heaviest.is_mode else "a shoulder"
+        return f"{kind} at {where}, {worth} {paths}{self._of_others(others)}"
 
     def _of_others(self, others: Sequence[Basin]) -> str:
         """The next ones by one coordinate each, the rest by their number."""
@@ -233,6 +250,7 @@ def missed_mass(
     rng: np.random.Generator,
     around: Array | None = None,
     along: TransportMap | None = None,
+    shoulders: Moments | None = None,
 ) -> MissedMass:
     """Search from dispersed starts, from where p̃ stands out among many points, and from inside q.
 
@@ -255,6 +273,9 @@ def missed_mass(
     along
         q as a map from N(0, I), or the component that is searched around; without one, or where it
         has no inverse, the Gaussian of the draws.
+    shoulders
+        Mean and sd (D,) by q's weights, in which the distance of mass counts that short chains look
+        for in no basin of its own, where no basin matters; None: they do not.
 
     Examples
     --------
@@ -281,9 +302,9 @@ def missed_mass(
     middle = theta.mean(axis=0), theta.std(axis=0)
     misses = Misses(density, log_density_of_q, edge_of(log_q), log_z, *middle)
     spread = theta if around is None else around
-    heavy = _most_underrated(theta, log_p - log_q)
+    edge = _most_underrated(theta, log_p - log_q)
     highest = float(np.max(log_p, where=np.isfinite(log_p), initial=-np.inf))
-    starts = np.array([*starts_of(density, spread, highest, rng), heavy])
+    starts = np.array([*starts_of(density, spread, highest, rng), edge[0]])
     scales = scales_of(spread)
     climbed = cast(InvertibleMap, along) if hasattr(along, "inverse") else scales
     away = starts[~at_home(density, starts, climbed, misses)]
@@ -291,6 +312,12 @@ def missed_mass(
     if not any(basin.log_ratio > np.log(NEGLIGIBLE) for basin in found):
         fitted = (_fitted_on(density, basin, misses, rng) for basin in _different(found))
         found = [basin for basin in fitted if basin is not None]
+    if shoulders and isinstance(scales, Gaussian) and not any(b.matters for b in found):
+        weighed = replace(misses, mean=shoulders[0], std=shoulders[1])
+        beside = shoulder(density, edge, scales, weighed, rng)
+        if beside is not None:
+            of_it = (beside.q, beside.log_mass, beside.error, beside.distance)
+            found.append(Basin(*of_it, is_mode=False))
     spent = density.gradients - before
     names = tuple(density.value_names)
     return MissedMass(_different(found), len(found) + again, len(starts), spent, names, *middle)
@@ -361,12 +388,13 @@ def mass_outside(
     log_z: float,
     rng: np.random.Generator,
     along: TransportMap | None = None,
+    shoulders: Moments | None = None,
 ) -> MissedMass:
     """The search of a verdict: `missed_mass` of the first draws of a q, whichever it is.
 
     Parameters
     ----------
-    density, log_z, rng, along
+    density, log_z, rng, along, shoulders
         As in :func:`missed_mass`.
     theta, log_p
         Draws of q (N, D) with their log p̃ (N,).
@@ -377,7 +405,9 @@ def mass_outside(
     theta, log_p = theta[:SEARCHED], log_p[:SEARCHED]
     with one_thread():  # on two busy cores the optimiser's tiny matrices took 30 times as long
         log_q = log_density_of_q or Gaussian.of_draws(theta).log_density
-        return missed_mass(density, theta, log_p, log_q(theta), log_q, log_z, rng, along=along)
+        return missed_mass(
+            density, theta, log_p, log_q(theta), log_q, log_z, rng, along=along, shoulders=shoulders
+        )
 
 
 def _fitted_on(
@@ -409,25 +439,13 @@ def _outside(
         log_ratios = log_p - log_r
         by_elbo = float(np.mean(log_ratios)), float(np.std(log_ratios) / np.sqrt(DRAWS))
         outside = beyond(misses.edge, log_q)
-        by_weights = _bound_by_weights(np.where(outside, log_ratios, -np.inf))
+        by_weights = bound_by_weights(np.where(outside, log_ratios, -np.inf))
         distance = float(np.max(np.abs(q.mean - misses.mean) / misses.std))
     bound, error = by_weights if by_weights[0] > by_elbo[0] else by_elbo
     basin = Basin(q, bound, error, distance)
     if basin.matters and _is_rounding(density, points[:PROBES], ASIDE * (points[:PROBES] - q.mean)):
         return None
     return basin
-
-
-def _bound_by_weights(log_ratios: Array) -> tuple[float, float]:
-    """Log of the mean of weights (N,) less three standard errors of it, and the error of that log;
-    −∞ where nothing is left."""
-    highest = float(np.max(log_ratios))
-    if not np.isfinite(highest):
-        return -np.inf, 0.0
-    weights = np.exp(log_ratios - highest)
-    error = float(np.std(weights) / np.sqrt(len(weights)))
-    bound = float(np.mean(weights)) - ERRORS * error
-    return (highest + float(np.log(bound)), error / bound) if bound > 0 else (-np.inf, 0.0)
 
 
 def _is_rounding(density: CountedDensity, theta: Array, steps: Array) -> bool:
@@ -473,8 +491,9 @@ def _stays_below(least: float, estimates: Sequence[Estimate]) -> bool:
 
 
 def _most_underrated(theta: Array, log_ratios: Array) -> Array:
-    """The draw of q (D,) whose weight is the largest."""
-    return theta[np.argmax(np.where(np.isfinite(log_ratios), log_ratios, -np.inf))]
+    """The draws of q with the largest weights, the largest first, (`CHAINS`, D)."""
+    log_ratios = np.where(np.isfinite(log_ratios), log_ratios, -np.inf)
+    return theta[np.argsort(-log_ratios, kind="stable")[:CHAINS]]
 
 
 def _different(basins: list[Basin]) -> tuple[Basin, ...]:

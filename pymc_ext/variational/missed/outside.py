@@ -25,6 +25,7 @@ UNDERRATED = 3.0
 # same: where hundreds of coordinates have a common scale log q varies by hundreds of nats, and half
 # of a proposal is another's.
 COVERED = 2.0
+ERRORS = 3.0  # standard errors by which a mean weight is lowered to be a bound, or a gain is higher
 
 
 @dataclass(frozen=True)
@@ -116,3 +117,15 @@ def is_inside(point: Array, q: LowRankGaussian | Gaussian) -> bool:
 def squared_distance(q: LowRankGaussian | Gaussian, point: Array) -> float:
     """(θ − μ)ᵀ Σ⁻¹ (θ − μ)."""
     return float(2 * (q.log_density(q.mean[None]) - q.log_density(point[None]))[0])
+
+
+def bound_by_weights(log_ratios: Array) -> tuple[float, float]:
+    """Log of the mean of weights (N,) less three standard errors of it, and the error of that log;
+    −∞ where nothing is left."""
+    highest = float(np.max(log_ratios))
+    if not np.isfinite(highest):
+        return -np.inf, 0.0
+    weights = np.exp(log_ratios - highest)
+    error = float(np.std(weights) / np.sqrt(len(weights)))
+    bound = float(np.mean(weights)) - ERRORS * error
+    return (highest + float(np.log(bound)), error / bound) if bound > 0 else (-np.inf, 0.0)

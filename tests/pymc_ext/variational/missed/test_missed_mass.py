@@ -19,13 +19,12 @@ from pymc_ext.variational.missed.missed_mass import (
     BATCHES,
     Basin,
     MissedMass,
-    _bound_by_weights,
     _matched,
     _outside,
     mass_outside,
     missed_mass,
 )
-from pymc_ext.variational.missed.outside import Misses
+from pymc_ext.variational.missed.outside import Misses, bound_by_weights
 from pymc_ext.variational.missed.starts import ALONG, PARTS, PARTS_ALONG, SCREENED
 
 
@@ -129,10 +128,10 @@ def test_a_basin_is_fitted_on_only_as_long_as_it_may_come_to_matter(place, is_ho
 def test_one_heavy_weight_is_no_bound() -> None:
     log_ratios = np.full(100, -20.0)
     log_ratios[7] = 0.0
-    assert _bound_by_weights(log_ratios)[0] == -np.inf
-    assert _bound_by_weights(np.full(100, -np.inf))[0] == -np.inf
+    assert bound_by_weights(log_ratios)[0] == -np.inf
+    assert bound_by_weights(np.full(100, -np.inf))[0] == -np.inf
     log_ratios[:50] = 1.0  # as of a wall through the middle
-    bound, error = _bound_by_weights(log_ratios)
+    bound, error = bound_by_weights(log_ratios)
     assert bound == pytest.approx(1 + np.log(0.5 * 0.7), abs=0.05)
     assert error == pytest.approx(0.1 / 0.7, rel=0.05)
 

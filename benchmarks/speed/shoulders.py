@@ -1,0 +1,133 @@
+"""`bridge.fit` on mixtures with ordered means, whose posteriors have a shoulder, beside chains.
+
+    python -m benchmarks.speed.shoulders [--sets 8] [--seeds 3] [--out FILE]
+
+A hundred rows of two normals, some two sds apart; means, sds and the weight are free, means in
+order. Some percent of the mass lie several sds off, where one component is wide and the other has
+hardly a row: no mode is there. ``fit`` is `bridge.fit` as it is, ``without`` the same without the
+short chains that look for such mass. Both are held against 4 × 10,000 draws of Stan's program (an
+acceptance rate of .95): the worst ratio of the sds of the five parameters, and the worst error of a
+mean in sds. Each run is kept as it ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+
+import bridge
+from benchmarks.record import Runs
+from bridge.trust import may_have
+from pymc_ext.maths.types import Array
+from stan_models import StanProgram, nuts
+
+RESULTS = Path(__file__).parent / "results" / "shoulders.json"
+PROGRAM = """
+data { int N; vector[N] y; }
+parameters { ordered[2] mu; vector<lower=0>[2] sigma; real<lower=0, upper=1> w; }
+model {
+  mu ~ normal(0, 2);
+  sigma ~ normal(0, 2);
+  w ~ beta(2, 2);
+  for (n in 1:N)
+    target += log_mix(w, normal_lpdf(y[n] | mu[1], sigma[1]), normal_lpdf(y[n] | mu[2], sigma[2]));
+}
+"""
+KINDS = ("fit", "without")
+Row = dict[str, float | str | bool]
+
+
+def rows_of(number: int) -> dict[str, object]:
+    """A data set: 20 to 60 rows about 0, the others 2 to 3 to their right."""
+    rng = np.random.default_rng(number)
+    first, apart = int(rng.integers(20, 61)), rng.uniform(2, 3)
+    y = np.concatenate([rng.normal(0, 1, first), rng.normal(apart, 0.8, 100 - first)])
+    return {"N": 100, "y": y.tolist()}
+
+
+def flat(posterior: object) -> Array:
+    """Draws of the five parameters, (N, 5)."""
+    values = [np.asarray(posterior[name]) for name in ("mu", "sigma", "w")]  # type: ignore[index]
+    return np.concatenate([x.reshape(x.shape[0] * x.shape[1], -1) for x in values], axis=1)
+
+
+@cache
+def truth(number: int) -> tuple[Array, Array, float]:
+    """Means and sds of long chains, and their worst R-hat."""
+    program = StanProgram(PROGRAM, name="ordered_mixture")
+    idata = nuts(program, rows_of(number), draws=10_000, adapt_delta=0.95, random_seed=1)
+    chains = [flat(idata["posterior"].isel(chain=[c])) for c in range(4)]
+    within = np.mean([x.var(axis=0) for x in chains], axis=0)
+    between = np.var([x.mean(axis=0) for x in chains], axis=0)
+    draws = np.concatenate(chains)
+    return draws.mean(axis=0), draws.std(axis=0), float(np.sqrt(1 + between / within).max())
+
+
+def made(number: int, seed: int, kind: str) -> Row:
+    """One answer."""
+    program = StanProgram(PROGRAM, name="ordered_mixture")
+    begin = time.process_time()
+    with patch("bridge.trust.may_have", may_have if kind == "fit" else _never):
+        advice = bridge.fit(program, rows_of(number), random_seed=seed, progressbar=False)
+    seconds = time.process_time() - begin
+    draws = flat(advice.idata["posterior"])
+    mean, sd, rhat = truth(number)
+    ratios = draws.std(axis=0) / sd
+    return {
+        "trusted": advice.trusted,
+        "method": advice.method,
+        "gradients": float(advice.gradients or np.nan),
+        "cpu_seconds": round(seconds, 2),
+        "sd_ratio": float(ratios[np.argmax(np.abs(np.log(ratios)))]),
+        "mean_error": float(np.abs((draws.mean(axis=0) - mean) / sd).max()),
+        "rhat_of_truth": rhat,
+        "reasons": advice.reasons,
+    }
+
+
+def _never(khat: float, share: float) -> bool:
+    return False
+
+
+def report(runs: Mapping[str, Row]) -> None:
+    """A line an answer, and how many of each kind are trusted, and how far these are off."""
+    for key, row in runs.items():
+        print(f"{key:14} {row['method']:14} trusted {row['trusted']!s:6}sds {row['sd_ratio']:.2f} "
+              f"means {row['mean_error']:.2f} gradients {row['gradients']:9,.0f} "
+              f"CPU s {row['cpu_seconds']:.1f}")  # fmt: skip
+    for kind in KINDS:
+        own = [row for key, row in runs.items() if key.endswith(f"/{kind}")]
+        good = [row for row in own if row["trusted"]]
+        if good:
+            ratios = np.array([float(row["sd_ratio"]) for row in good])
+            gradients = np.median([float(row["gradients"]) for row in own])
+            print(f"{kind}: {len(good)} of {len(own)} trusted, sds {ratios.min():.2f} to "
+                  f"{ratios.max():.2f} of the truth, {np.mean(ratios < 0.9):.0%} below .9; "
+                  f"{gradients:,.0f} gradients in median")  # fmt: skip
+
+
+def main() -> None:
+    """Make what is missing, then print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sets", type=int, default=8)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.ERROR)
+    runs = Runs(arguments.out, "runs")
+    for number in range(1, arguments.sets + 1):
+        for seed in range(1, arguments.seeds + 1):
+            for kind in KINDS:
+                runs(f"{number}/{seed}/{kind}", made, number, seed, kind)
+    report(runs.made)
+
+
+if __name__ == "__main__":
+    main()
