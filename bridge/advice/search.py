@@ -139,7 +139,8 @@ class Search:
             if found.transport is not None and attempt.elbo > self._elbo_of_one:
                 self.of_one_mode, self._elbo_of_one = found, attempt.elbo
             self.law = found.law or self.law
-            self.open_end = open_end(found, k.weights) or self.open_end
+            if k.ess >= self.ess:  # fewer weighted draws know nothing of a tail
+                self.open_end = open_end(found, k.weights) or self.open_end
             self.trusted = attempt.good and k.weights is not None
             best = self.of_found is None or attempt.elbo > self.of_found.elbo  # −∞ by p̃'s edges
             if k.weights is not None and (self.trusted or best):

@@ -1,10 +1,14 @@
-"""Mass in no basin of its own: named before a fit is trusted, and chains start there."""
+"""What a fit misses beside it: a shoulder, where chains start, and a tail that nobody knows."""
 
 from __future__ import annotations
 
 import numpy as np
 
 import bridge
+from bridge.advice.search import Search
+from bridge.methods.problems import as_problem
+from bridge.methods.table import METHODS
+from posteriordb_cases.zoo import ZOO
 from tests.needed import needs
 from tests.pymc_ext.variational.missed.test_shoulders import ridge
 
@@ -22,3 +26,14 @@ def test_chains_start_on_a_shoulder_and_adapt_by_themselves():
     draws = np.asarray(advice.idata["posterior"]["theta"]).reshape(-1, 3)
     # .0133 by the formula, known to a third: three of its errors are more than that
     assert 0 < (draws[:, 0] > 4).mean() < 2 * 0.0133
+
+
+def test_few_weighted_draws_tell_of_no_tail(monkeypatch):
+    """An answer that NUTS would not better is one of weights that are worth what is asked for: of a
+    sinusoid's many modes, by a fit of one, a tail of an amplitude had been named."""
+    monkeypatch.setattr("bridge.advice.search.open_end", lambda found, weights: "a tail")
+    problem = as_problem(ZOO["gaussian-1"].make(), None)
+    for ess, named in ((400, "a tail"), (5_000, None)):
+        search = Search(problem, 0.7, ess, None, fresh_draws=4_096, draws=4_000, seed=1)
+        search.attempt(METHODS["batch-match"])
+        assert search.open_end == named
