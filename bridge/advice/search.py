@@ -44,8 +44,8 @@ MASS_IS_MISSED = "mass is missed"  # as :attr:`.MissedMass.sentence` has it
 BASINS = "basins"  # what is tried where a mode is missed
 MOST_TRIES = 3  # of basins, each with what the one before missed (a choice)
 # Effective draws that are to lie on a shoulder, so that its mass is known to a third, and the most
-# that are asked for in all: ten times the default.
-ON_SHOULDER, MOST_FOR_SHOULDER = 8, 4_000
+# that are asked for in all: with 4,000 three of four such runs spent their budget and were refused.
+ON_SHOULDER, MOST_FOR_SHOULDER = 8, 1_000
 # Of predicted gradients, that chains may take on a posterior that looks improper: most take fewer
 # where the posterior is proper, and no number of draws settles an improper one.
 PATIENCE = 4

@@ -63,12 +63,13 @@ def through_modes(
     if modes is None or not modes.matters:
         return found
     said = f"beside the approximation there is {modes.mode}; chains were started there too"
-    if not found.trusted:
-        doubts: tuple[str, ...] = (
+    doubts: tuple[str, ...] = ()
+    if not found.trusted and modes.has_modes:
+        doubts = (
             f"{said}, but the draws of all together did not pass, so that what each mode is worth "
             f"is not known: {ONE_MODE}, or compare the chains",
         )
-    else:
+    elif found.trusted:
         doubts = left_behind(modes, found.theta.reshape(-1, found.theta.shape[-1]), seed, q)
     if doubts:
         return found.missing(doubts)

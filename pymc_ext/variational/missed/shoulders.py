@@ -40,6 +40,7 @@ UNSEEN = 6.0  # nats: of 1 % of p's mass q has at most 1/40,000 there, less than
 # Of the kernels about points: the points' covariance, wider as some are alike, with a part of q's,
 # as they may be fewer than dimensions; the width is Silverman's rule for normal kernels.
 WIDER, OF_Q = 1.2, 1e-3
+KERNELS = 64  # at most: in 300 dimensions they take a second
 # Of k̂ and the share of effective draws: weights of a lighter tail that are alike have three
 # moments, so that what they miss is seldom worth what would matter. Of twelve fits that missed a
 # shoulder eleven had a k̂ of .43 to .77, the other one .08 with a share of .76.
@@ -106,6 +107,7 @@ def shoulder(
         found = np.unique(np.concatenate([found, more]), axis=0)
     if len(found) < 2:  # one has no spread
         return None
+    found = rng.permutation(found)[:KERNELS]
     (K, D), own = found.shape, WIDER * np.atleast_2d(np.cov(found.T)) + OF_Q * scales.cov
     kernel = Gaussian(np.zeros(D), cholesky((4 / (K * (D + 2))) ** (2 / (D + 4)) * own))
     points = found[rng.integers(K, size=WEIGHED)]
