@@ -76,6 +76,11 @@ NEGLIGIBLE = 0.01  # share of q's mass below which a basin nearby does not matte
 # Share of q's mass times squared distance, in q's sds, from which a basin matters however light it
 # is: with it the sd of that coordinate is 10 % larger.
 INFLUENCE = 0.2
+# The same of a shoulder, of which half or less is found: beside a Gaussian of three Gumbels .12 to
+# .14 are, whose weights have sds that are right to 6 %. What is lighter, however far, is a heavy
+# tail, of which the k̂ of each mean and sd tells: beside Student's t of five degrees .3 % are found,
+# of a mixture's shoulders .3 to 2 %.
+OF_A_SHOULDER, LEAST_ON_SHOULDER = 0.15, 0.004
 # Nats a coordinate by which a path's Gaussian may be below its basin: sds wrong by a factor of 2.5.
 # The mirrored mode of a factor model in 45 dimensions, as heavy as q, had a bound of −8.9.
 ROUGH = 0.5
@@ -122,11 +127,11 @@ class Basin:
     def log_limit(self) -> float:
         """log of what it may be worth: 1 % of q's mass, or less where it is so far away that this
         changes an sd by 10 %; never less than one of all draws that anyone asks for. A shoulder,
-        which is next to q, may be worth what changes an sd by 10 %, and half a percent anyway: what
-        is lighter and as far is a heavy tail, of which the k̂ of each mean and sd tells."""
-        influence = np.log(INFLUENCE) - 2 * np.log(max(self.distance, 1.0))
+        which is next to q and seldom seen as a whole, may be worth what changes an sd by 7 %."""
+        nearer = 2 * np.log(max(self.distance, 1.0))
         if not self.is_mode:
-            return float(max(influence, np.log(NEGLIGIBLE / 2)))
+            return float(max(np.log(OF_A_SHOULDER) - nearer, np.log(LEAST_ON_SHOULDER)))
+        influence = np.log(INFLUENCE) - nearer
         return float(min(np.log(NEGLIGIBLE), max(influence, -np.log(DRAWS_WANTED))))
 
     @property
