@@ -4,10 +4,10 @@
 
 Data set 0 is a user's, the others are made. A hundred rows of two normals, some two sds apart;
 means, sds and the weight are free, means in order. Some percent of the mass lie several sds off,
-where one component is wide and the other has hardly a row: no mode is there. ``fit`` is `bridge.fit`
-as it is, ``without`` the same without the short chains that look for such mass. Both are held against 4 × 10,000 draws of Stan's program (an
-acceptance rate of .95): the worst ratio of the sds of the five parameters, and the worst error of a
-mean in sds. Each run is kept as it ends.
+where one component is wide and the other has hardly a row: no mode is there. ``fit`` is
+`bridge.fit` as it is, ``without`` the same without the short chains that look for such mass. Both
+are held against 4 × 10,000 draws of Stan's program (an acceptance rate of .95): the worst ratio of
+the sds of the five parameters, and the worst error of a mean in sds. Each run is kept as it ends.
 """
 
 from __future__ import annotations
