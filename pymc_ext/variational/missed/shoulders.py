@@ -46,6 +46,10 @@ KERNELS = 64  # at most: in 300 dimensions they take a second
 # moments, so that what they miss is seldom worth what would matter. Of twelve fits that missed a
 # shoulder eleven had a k̂ of .43 to .77, the other one .08 with a share of .76.
 KHAT_LIGHT, SHARE_ALIKE = 0.3, 0.9
+# Share of effective draws below which q is wrong, so that everything looks missed beside it: those
+# that missed a shoulder had .76 to .92, those of a cross and of heavy tails, of whose shoulders
+# chains that adapt by themselves were refused, .07 to .36.
+SHARE_WRONG = 0.5
 WEIGHED = 2_000  # draws of the kernels: where one in 20 is worth one they know a mass to a tenth
 
 
@@ -53,7 +57,8 @@ def may_have(khat: float, share: float) -> bool:
     """Whether a q of such k̂, with a share of its draws effective, is looked at: of one that is
     nearly right nothing is missed, and beside one that is wrong everything looks so."""
     heavy = khat >= KHAT_LIGHT and share < ESS_SHARE_NEGLIGIBLE
-    return khat < KHAT_WITHOUT_MEAN and (heavy or share < SHARE_ALIKE)
+    nearly_right = khat < KHAT_WITHOUT_MEAN and share >= SHARE_WRONG
+    return nearly_right and (heavy or share < SHARE_ALIKE)
 
 
 @dataclass(frozen=True)

@@ -119,5 +119,5 @@ def test_which_weights_are_looked_at():
     assert may_have(0.5, 0.9) and may_have(0.1, 0.7)
     assert not may_have(0.1, 0.95)  # a light tail
     assert not may_have(1.7, 0.99)  # weights that hardly differ
-    assert not may_have(1.2, 0.3)  # q is wrong
+    assert not may_have(1.2, 0.9) and not may_have(0.8, 0.3)  # q is wrong
     assert not may_have(np.nan, 0.3)
