@@ -20,7 +20,7 @@ from pymc_ext.sampling.modes import is_visited, left_behind
 from pymc_ext.sampling.progress import now
 from pymc_ext.sampling.tails import advised, tails_not_reached
 from pymc_ext.variational.core.checks import Check
-from pymc_ext.variational.core.weights import ESS_SHARE_ENOUGH
+from pymc_ext.variational.core.weights import ESS_SHARE_ENOUGH, weighted_moments
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.reach import is_of_all, missed_in_scans
 from pymc_ext.variational.missed.missed_mass import (
@@ -85,10 +85,7 @@ def _beside_shoulders(found: Fit) -> tuple[Array, Array] | None:
     k = pareto_khat(draws.lp.ravel(), draws.lq.ravel())
     if k.weights is None or not may_have(k.value, k.ess / k.draws):
         return None
-    theta, w = draws.theta.reshape(-1, draws.theta.shape[-1]), k.weights.ravel() / k.weights.sum()
-    theta, w = theta[w > 0], w[w > 0]
-    mean: Array = w @ theta
-    return mean, np.sqrt(w @ (theta - mean) ** 2)
+    return weighted_moments(draws.theta.reshape(-1, draws.theta.shape[-1]), k.weights.ravel())
 
 
 def forgotten(found: Fit, modes: MissedMass, seed: int) -> MissedMass | None:
@@ -123,7 +120,7 @@ def short_tails(
     density = CountedDensity(found.target.density)
     own = found.law or law
     if own is not None and (found.law is None or own.open_ends):
-        sd = np.sqrt(w @ (theta - w @ theta) ** 2)
+        sd = weighted_moments(theta, w)[1]
         return tails_not_reached(own, sd, value_names(density)), 0
     if not isinstance(found.transport, HierarchicalMap) or is_of_all(found.law, found.transport):
         return (), 0

@@ -1,13 +1,15 @@
 """`bridge.fit` on mixtures with ordered means, whose posteriors have a shoulder, beside chains.
 
-    python -m benchmarks.speed.shoulders [--sets 0 1 ...] [--seeds 3] [--out FILE]
+    python -m benchmarks.speed.shoulders [--sets 0 1 ...] [--seeds 3] [--kinds ...]
+        [--out FILE]
 
 Data set 0 is a user's, the others are made. A hundred rows of two normals, some two sds apart;
 means, sds and the weight are free, means in order. Some percent of the mass lie several sds off,
 where one component is wide and the other has hardly a row: no mode is there. ``fit`` is
-`bridge.fit` as it is, ``without`` the same without the short chains that look for such mass. Both
-are held against 4 × 10,000 draws of Stan's program (an acceptance rate of .95): the worst ratio of
-the sds of the five parameters, and the worst error of a mean in sds. Each run is kept as it ends.
+`bridge.fit` as it is, ``without`` the same without the short chains that look for such mass,
+``fewer`` and ``shorter`` with half as many and half as long ones. Each is held against 4 × 10,000
+draws of Stan's program (an acceptance rate of .95): the worst ratio of the sds of the five
+parameters, and the worst error of a mean in sds. Each run is kept as it ends.
 """
 
 from __future__ import annotations
@@ -16,16 +18,18 @@ import argparse
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
+import arviz as az
 import numpy as np
 
 import bridge
 from benchmarks.record import Runs
-from bridge.trust import may_have
 from pymc_ext.maths.types import Array
+from pymc_ext.variational.missed.shoulders import CHAINS, TRANSITIONS
 from stan_models import StanProgram, nuts
 
 RESULTS = Path(__file__).parent / "results" / "shoulders.json"
@@ -40,7 +44,16 @@ model {
     target += log_mix(w, normal_lpdf(y[n] | mu[1], sigma[1]), normal_lpdf(y[n] | mu[2], sigma[2]));
 }
 """
-KINDS = ("fit", "without")
+# What each kind of answer has in place of what the product has.
+KINDS: dict[str, dict[str, object]] = {
+    "fit": {},
+    "without": {"bridge.trust.may_have": lambda khat, share: False},
+    "fewer": {
+        "pymc_ext.variational.missed.shoulders.CHAINS": CHAINS // 2,
+        "pymc_ext.variational.missed.missed_mass.CHAINS": CHAINS // 2,
+    },
+    "shorter": {"pymc_ext.variational.missed.shoulders.TRANSITIONS": TRANSITIONS // 2},
+}
 SETS = range(9)
 USERS = (
     -2.35, 0.07, -0.81, 0.34, -0.64, -0.09, -0.66, -1.94, -1.22, -1.66, -0.15, -1.98,
@@ -77,18 +90,17 @@ def truth(number: int) -> tuple[Array, Array, float]:
     """Means and sds of long chains, and their worst R-hat."""
     program = StanProgram(PROGRAM, name="ordered_mixture")
     idata = nuts(program, rows_of(number), draws=10_000, adapt_delta=0.95, random_seed=1)
-    chains = [flat(idata["posterior"].isel(chain=[c])) for c in range(4)]
-    within = np.mean([x.var(axis=0) for x in chains], axis=0)
-    between = np.var([x.mean(axis=0) for x in chains], axis=0)
-    draws = np.concatenate(chains)
-    return draws.mean(axis=0), draws.std(axis=0), float(np.sqrt(1 + between / within).max())
+    draws, rhat = flat(idata["posterior"]), az.rhat(idata["posterior"])
+    return draws.mean(axis=0), draws.std(axis=0), max(float(x.max()) for x in rhat.values())
 
 
 def made(number: int, seed: int, kind: str) -> Row:
     """One answer."""
     program = StanProgram(PROGRAM, name="ordered_mixture")
     begin = time.process_time()
-    with patch("bridge.trust.may_have", may_have if kind == "fit" else _never):
+    with ExitStack() as replaced:
+        for name, value in KINDS[kind].items():
+            replaced.enter_context(patch(name, value))
         advice = bridge.fit(program, rows_of(number), random_seed=seed, progressbar=False)
     seconds = time.process_time() - begin
     draws = flat(advice.idata["posterior"])
@@ -104,10 +116,6 @@ def made(number: int, seed: int, kind: str) -> Row:
         "rhat_of_truth": rhat,
         "reasons": advice.reasons,
     }
-
-
-def _never(khat: float, share: float) -> bool:
-    return False
 
 
 def report(runs: Mapping[str, Row]) -> None:
@@ -132,13 +140,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", type=int, nargs="+", default=list(SETS))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=["fit", "without"])
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
     runs = Runs(arguments.out, "runs")
     for number in arguments.sets:
         for seed in range(1, arguments.seeds + 1):
-            for kind in KINDS:
+            for kind in arguments.kinds:
                 runs(f"{number}/{seed}/{kind}", made, number, seed, kind)
     report(runs.made)
 

@@ -82,7 +82,8 @@ def fit(
 
     or by weights that hardly differ (98 % of the draws are effective), where k̂ says nothing;
     all of them must be worth ``ess`` draws, and every mean and sd known to ``1/√ess`` sds, with
-    a k̂ of its own. Before one is trusted, paths from 34 points search for mass outside it,
+    a k̂ of its own. Before one is trusted, paths from 34 points, and short chains from its edge
+    where weights differ, search for mass outside it,
     which k̂ cannot see; where they find more than 1 %, or less that is so far away that it
     makes an sd 10 % larger, a mixture of all basins is tried, or, where they are orders of
     labels of one, or its signs, the fit of one is taken for all. The draws returned are resampled
@@ -118,7 +119,8 @@ def fit(
         ``draws`` fewer will do, as where k̂ > 1, which no number of draws mends.
     ess
         What the fresh draws of an approximation must be worth; bulk and tail ESS of every quantity,
-        and of log p̃, at which NUTS ends.
+        and of log p̃, at which NUTS ends. Where short chains found mass on a shoulder NUTS goes on
+        until 8 effective draws are to be there, or to 1,000.
     effort
         Gradients that approximations may take in vain, as a multiple of what NUTS is predicted to
         take at least; none but the first begins where it would go beyond, but for the map that

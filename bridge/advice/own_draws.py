@@ -10,6 +10,7 @@ from bridge.measures.limits import MEAN_WRONG, RATIO_WRONG, SMALL_ERROR
 from bridge.methods.method import Fit
 from pymc_ext.density.protocol import value_names
 from pymc_ext.maths.types import Array
+from pymc_ext.variational.core.weights import weighted_moments
 
 __all__ = ["OwnError", "own_error"]
 
@@ -83,8 +84,7 @@ def own_error(found: Fit, weights: Array) -> OwnError:
     assert drawn is not None  # it has weights
     D, w = found.theta.shape[-1], weights.ravel()
     q, theta = found.theta.reshape(-1, D), drawn.theta.reshape(-1, D)
-    mean = w @ theta
-    sd = np.sqrt(w @ (theta - mean) ** 2)
+    mean, sd = weighted_moments(theta, w)
     with np.errstate(divide="ignore", invalid="ignore"):  # one draw may have all the weight
         off, ratio = (q.mean(axis=0) - mean) / sd, q.std(axis=0) / sd
         widths = np.abs(np.log(ratio))

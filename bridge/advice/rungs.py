@@ -172,7 +172,7 @@ def _of_chains(search: Search, options: Sampling, progressbar: bool) -> Advice:
         looked = search.looks_for_jumps()
         options = search.within(options)
         last = exact_answer(
-            search.problem, search.of_chains, search.modes, options,
+            search.problem, search.chain_coordinates, search.modes, options,
             draws=search.draws, seed=search.seed, progressbar=progressbar,
             improper=search.improper, attempts=search.attempts, basin=search.basin,
         )  # fmt: skip

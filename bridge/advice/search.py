@@ -212,11 +212,12 @@ class Search:
 
     @property
     def predicted(self) -> int | None:
-        """Gradients of NUTS, in the coordinates of the best fit; None where no score can be had."""
+        """Gradients of NUTS, in the best fit's coordinates where it runs in these; None where no
+        score can be had."""
         dimension = self.dimension
         if dimension is None:
             return None
-        if self.found is None or self.coordinates is None:
+        if self.found is None or self.chain_coordinates is None:
             return nuts_gradients(dimension, self.ess, None)
         assert self.found.lq is not None  # of q, in whose coordinates it runs, not of its proposal
         weights = pareto_khat(self.found.lp.ravel(), self.found.lq.ravel()).weights
@@ -230,9 +231,12 @@ class Search:
     def looks_elsewhere(self) -> bool:
         """Whether modes are known outside the best fit; looks for them where none did so far."""
         if self.modes is None and self.found is not None and self.of_found is not None:
+            begin = time.perf_counter()
             self.modes, cost = missed(self.found, self.of_found.log_marginal_is, self.seed)
-            last = self.attempts[-1]
-            self.attempts[-1] = replace(last, search_gradients=last.search_gradients + cost)
+            last, more = self.attempts[-1], time.perf_counter() - begin
+            self.attempts[-1] = replace(
+                last, search_gradients=last.search_gradients + cost, seconds=last.seconds + more
+            )
         if self.modes is None or not self.modes.has_modes:  # nothing is fitted to a shoulder
             return False
         return BASINS not in {a.method for a in self.attempts}
@@ -316,8 +320,8 @@ class Search:
         away, or log p̃ jumps: then steps may shrink until trees are full; beside a shoulder with as
         many effective draws as tell what lies there."""
         if self.modes is not None and not self.modes.has_modes:
-            wanted = min(ON_SHOULDER / self.modes.heaviest.share, MOST_FOR_SHOULDER)
-            return replace(options, ess=max(options.ess, wanted))
+            wanted = min(np.ceil(ON_SHOULDER / self.modes.heaviest.share), MOST_FOR_SHOULDER)
+            options = replace(options, ess=max(options.ess, float(wanted)))
         if self.jump is not None:
             most = UP_TO
         elif self.improper is not None and self.found is None:
@@ -339,7 +343,7 @@ class Search:
         return None if self.found is None else self.found.transport
 
     @property
-    def of_chains(self) -> TransportMap | None:
+    def chain_coordinates(self) -> TransportMap | None:
         """Those for chains: none where mass is on a shoulder, into which a map squeezes so little
         that steps which suit all else seldom enter."""
         modes = self.modes

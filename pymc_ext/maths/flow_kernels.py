@@ -27,12 +27,11 @@ LOG_2 = math.log(2.0)
 SHIFT = 6755399441055744.0  # 1.5 · 2^52: the doubles around it are the integers
 LONGEST, MEMORY = 3.0, 0.99  # of a gradient, in running means of the norm, and their memory
 LARGEST = 708.0  # e^-708 is the smallest increment, so that none is exactly zero
-Derivatives = tuple[Elementwise, Elementwise, Elementwise]  # a value, its first and second in x
 
 
 def tail_functions(
     r: Elementwise, q: Elementwise, up: Elementwise, down: Elementwise
-) -> tuple[Derivatives, ...]:
+) -> tuple[tuple[Elementwise, ...], ...]:
     """−q, r, −q²/2, r²/2 of r = softplus(x) and q = softplus(−x), which all increase in x.
 
     Each with its first and second derivative in x; ``up`` σ(x) and ``down`` σ(−x) are those of r

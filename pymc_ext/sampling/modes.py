@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import expit, logsumexp
+from scipy.special import expit, softmax
 
 from pymc_ext.density import CountedDensity, Density
 from pymc_ext.density.coordinates import as_transport
@@ -14,6 +14,7 @@ from pymc_ext.sampling.result import Sampled
 from pymc_ext.variational.core.posterior import FRESH_DRAWS, Posterior
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
+from pymc_ext.variational.core.weights import weighted_moments
 from pymc_ext.variational.missed.missed_mass import (
     ONE_MODE,
     SEARCHED,
@@ -44,9 +45,7 @@ def modes_outside(density: Density, q: Posterior, random_seed: int | None) -> Mi
     log_density = getattr(q, "log_density", None)
     shoulders = None
     if may_have(fresh.khat, fresh.ess / fresh.draws):
-        w, inside = np.exp(log_ratios - logsumexp(log_ratios)), np.isfinite(log_ratios)
-        mean = w[inside] @ theta[inside]
-        shoulders = mean, np.sqrt(w[inside] @ (theta[inside] - mean) ** 2)
+        shoulders = weighted_moments(theta, softmax(log_ratios))
     return mass_outside(
         counted, theta, log_p, log_density, fresh.log_marginal_is, rng, as_transport(q), shoulders
     )
@@ -100,7 +99,8 @@ def left_behind(
     ]
     if unseen:
         missed = replace(modes, basins=tuple(unseen))
-        return (f"there is mass that chains hardly visited: {missed.mode}; {ONE_MODE}",)
+        advice = f"; {ONE_MODE}" if missed.has_modes else ""
+        return (f"there is mass that chains hardly visited: {missed.mode}{advice}",)
     log_density = getattr(q, "log_density", None)
     if log_density is not None and counting:
         with np.errstate(all="ignore"):

@@ -61,6 +61,20 @@ def effective_draws(log_ratios: Array) -> float:
     return float(np.sum(weights) ** 2 / np.sum(weights**2))
 
 
+def weighted_moments(theta: Array, weights: Array) -> tuple[Array, Array]:
+    """Mean and sds (D,) of draws (N, D) by weights (N,) that sum to 1; a draw without one does not
+    count, whatever it is.
+
+    >>> mean, sd = weighted_moments(np.array([[0.0], [2.0], [np.inf]]), np.array([0.5, 0.5, 0.0]))
+    >>> mean, sd
+    (array([1.]), array([1.]))
+    """
+    inside = weights > 0
+    theta, weights = theta[inside], weights[inside]
+    mean: Array = weights @ theta
+    return mean, np.sqrt(weights @ (theta - mean) ** 2)
+
+
 def serve(khat: float, share: float, limit: float = KHAT_USABLE) -> bool:
     """Whether weights do: k̂ is usable, or they hardly differ.
 

@@ -24,7 +24,7 @@ from pymc_ext.variational.core.mixture import PosteriorMixture
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.core.weights import KHAT_GOOD, KHAT_USABLE
+from pymc_ext.variational.core.weights import KHAT_GOOD, KHAT_USABLE, weighted_moments
 from pymc_ext.variational.hierarchical.lattice import lattice_laplace
 from pymc_ext.variational.hierarchical.law import LawAlong
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
@@ -362,8 +362,7 @@ def reaching(
     law = crossed or law
     if law is None:
         return Reached(None, proposal, fresh_proposal)
-    mean = w @ theta
-    sd = np.sqrt(w @ (theta - mean) ** 2)
+    _, sd = weighted_moments(theta, w)
     short = serves or np.any(sd[law.governors] < NEARLY * law.sd_along)
     missed = missed_tails(law, sd, value_names(density))
     beyond = missed if law.open_ends else None  # whose mass no draws tell, of whatever spread

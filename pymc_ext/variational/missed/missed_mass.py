@@ -90,7 +90,6 @@ BATCHES = 40  # of a basin's Gaussian fitted on, at most, after which it stays u
 # lgamma(1e18), log p̃ is any number, and a path ends where that is the largest.
 PROBES, ASIDE, ROUNDED = 20, 1e-3, 0.5
 SHOWN = 1e-3  # of q's sds: places nearer to zero are said to be 0
-Moments = tuple[Array, Array]  # mean and sd, (D,) each
 SEARCHED = 2_000  # draws that a verdict's search is told: enough for q's mean, spread and edge
 
 
@@ -255,7 +254,7 @@ def missed_mass(
     rng: np.random.Generator,
     around: Array | None = None,
     along: TransportMap | None = None,
-    shoulders: Moments | None = None,
+    shoulders: tuple[Array, Array] | None = None,
 ) -> MissedMass:
     """Search from dispersed starts, from where p̃ stands out among many points, and from inside q.
 
@@ -393,7 +392,7 @@ def mass_outside(
     log_z: float,
     rng: np.random.Generator,
     along: TransportMap | None = None,
-    shoulders: Moments | None = None,
+    shoulders: tuple[Array, Array] | None = None,
 ) -> MissedMass:
     """The search of a verdict: `missed_mass` of the first draws of a q, whichever it is.
 

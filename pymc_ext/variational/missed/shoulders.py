@@ -47,7 +47,7 @@ KERNELS = 64  # at most: in 300 dimensions they take a second
 # shoulder eleven had a k̂ of .43 to .77, the other one .08 with a share of .76.
 KHAT_LIGHT, SHARE_ALIKE = 0.3, 0.9
 # Share of effective draws below which q is wrong, so that everything looks missed beside it: those
-# that missed a shoulder had .76 to .92, those of a cross and of heavy tails, of whose shoulders
+# that missed a shoulder had .60 to .92, those of a cross and of heavy tails, of whose shoulders
 # chains that adapt by themselves were refused, .07 to .36.
 SHARE_WRONG = 0.5
 WEIGHED = 2_000  # draws of the kernels: where one in 20 is worth one they know a mass to a tenth

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import bridge
 from bridge.advice.search import Search
 from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
 from posteriordb_cases.zoo import ZOO
+from pymc_ext.density import CallableDensity
 from tests.needed import needs
 from tests.pymc_ext.variational.missed.test_shoulders import ridge
 
@@ -37,3 +39,18 @@ def test_few_weighted_draws_tell_of_no_tail(monkeypatch):
         search = Search(problem, 0.7, ess, None, fresh_draws=4_096, draws=4_000, seed=1)
         search.attempt(METHODS["batch-match"])
         assert search.open_end == named
+
+
+def test_draws_without_a_weight_are_not_handed_out():
+    """A normal law that ends two sds to the left of its mode: a Gaussian has draws beyond that."""
+    density = CallableDensity(
+        lambda x: np.where(x[:, 0] > -2, -0.5 * x[:, 0] ** 2, -np.inf), lambda x: -x, dimension=1
+    )
+    advice = bridge.fit(density, methods="batch-match", random_seed=1)
+    assert advice.method == "batch-match" and advice.fit is not None
+    assert (advice.fit.weighted.lp == -np.inf).any()
+    log_weight = np.asarray(advice.unresampled["sample_stats"]["log_weight"])
+    assert np.isfinite(log_weight).all()
+    assert np.exp(log_weight).sum() == pytest.approx(1.0)
+    theta = np.asarray(advice.unresampled["posterior"]["theta"])
+    assert theta.shape[:2] == log_weight.shape and theta.min() > -2
