@@ -2,7 +2,7 @@
 
     python -m benchmarks.speed.warm_nuts [--seeds 3] [--posteriors PATTERN ...]
         [--database FOLDER ...] [--runs answer warm stan nutpie cmdstan gaussian]
-        [--budget 2000000] [--out FILE]
+        [--ess 400] [--budget 2000000] [--out FILE]
 
 On each posterior, each seed:
 
@@ -13,15 +13,15 @@ On each posterior, each seed:
 - ``stan``: Stan's default adaptation (1,000 iterations, diagonal) from random starts, then draws;
 - ``nutpie``: nutpie's default adaptation (400 iterations) from the same, then draws.
 
-All end by one rule: bulk and tail ESS of 400 for every unconstrained coordinate, every parameter
-and transformed parameter and log p̃, and R̂ <= 1.02, or at the budget, where ``gradients`` is a
-lower bound. ``cmdstan`` gives the wall seconds of Stan's program at its default 4 × (1000 + 1000)
-beside those of ``warm`` and ``answer``, without and with reading its draws, which the others have
-in memory; compilation counts in none. ``mean_error`` and ``sd_error``
-of these two are the largest in posterior sds, with the largest in standard errors of the
-difference, against reference draws where the database has them, else (``answer`` only) against
-``cmdstan``'s own of another seed. The report ends with how often the verdict of ``answer`` is wrong
-by them; ``--posteriors none`` makes no run and reports what FILE has.
+All end by one rule: bulk and tail ESS of ``--ess`` for every unconstrained coordinate, every
+parameter and transformed parameter and log p̃, and R̂ <= 1.02, or at the budget, where
+``gradients`` is a lower bound. ``cmdstan`` gives the wall seconds of Stan's program at its default
+4 × (1000 + 1000) beside those of ``warm`` and ``answer``, without and with reading its draws, which
+the others have in memory; compilation counts in none. ``mean_error`` and ``sd_error`` of these two
+are the largest in posterior sds, with the largest in standard errors of the difference, against
+reference draws where the database has them, else (``answer`` only) against ``cmdstan``'s own of
+another seed. The report ends with how often the verdict of ``answer`` is wrong by them;
+``--posteriors none`` makes no run and reports what FILE has.
 
 A database is a folder as `posteriordb_cases` reads it; without one the cases inside this package
 run. Runs are kept in FILE as they end, so that none is made twice.
@@ -79,10 +79,10 @@ def problems(databases: list[str], patterns: list[str]) -> Iterator[CaseProblem]
                 yield CaseProblem(case)
 
 
-def warm(problem: CaseProblem, seed: int, budget: int, method: WarmNUTS = MAP) -> Numbers:
+def warm(problem: CaseProblem, seed: int, options: Sampling, method: WarmNUTS = MAP) -> Numbers:
     """The method of `bridge`, or one of another approximation."""
     begin = time.process_time()
-    fit = replace(method, options=Sampling(budget=budget))(problem, 0, seed)
+    fit = replace(method, options=options)(problem, 0, seed)
     info = fit.info
     kept = ("approximation_gradients", "warm_up_gradients", "in_map", "trusted", "verdict",
             "divergences", "energy_fmi", "draws_per_chain", "mean_steps", "approximation",
@@ -96,11 +96,11 @@ def warm(problem: CaseProblem, seed: int, budget: int, method: WarmNUTS = MAP) -
     return found | errors(problem, fit.theta)
 
 
-def answer(problem: CaseProblem, seed: int, budget: int) -> Numbers:
+def answer(problem: CaseProblem, seed: int, options: Sampling) -> Numbers:
     """What a user gets who asks for no method."""
     _ = problem.stan_target.density  # compiled before the clock starts
     begin = time.perf_counter()
-    advice = bridge.fit(problem.program, problem.data, random_seed=seed)
+    advice = bridge.fit(problem.program, problem.data, ess=options.ess, random_seed=seed)
     seconds = time.perf_counter() - begin
     assert isinstance(advice.draws, NamedDraws)
     values = {k: v.reshape(-1, *v.shape[2:]) for k, v in advice.draws.values.items()}
@@ -119,12 +119,13 @@ def answer(problem: CaseProblem, seed: int, budget: int) -> Numbers:
         return found | {"no_truth": f"{type(error).__name__}: {error}"}
 
 
-def alone(problem: CaseProblem, seed: int, budget: int, sampler: StanNUTS | NutpieNUTS) -> Numbers:
+def alone(
+    problem: CaseProblem, seed: int, options: Sampling, sampler: StanNUTS | NutpieNUTS
+) -> Numbers:
     """A sampler that adapts by itself, to the same end."""
     target, begin = problem.stan_target, time.process_time()
     found = sample(
-        target.density, None, sampler, Sampling(budget=budget), seed=seed,
-        constrain=target.constrain,
+        target.density, None, sampler, options, seed=seed, constrain=target.constrain,
     )  # fmt: skip
     return {
         "gradients": found.gradient_evaluations,
@@ -140,7 +141,7 @@ def alone(problem: CaseProblem, seed: int, budget: int, sampler: StanNUTS | Nutp
     }
 
 
-def cmdstan(problem: CaseProblem, seed: int, budget: int) -> Numbers:
+def cmdstan(problem: CaseProblem, seed: int, options: Sampling) -> Numbers:
     """The program at its defaults, through cmdstanpy."""
     from stan_models import nuts
 
@@ -161,9 +162,9 @@ def cmdstan(problem: CaseProblem, seed: int, budget: int) -> Numbers:
 RUNS = {
     "answer": answer,
     "warm": warm,
-    "gaussian": lambda problem, seed, budget: warm(problem, seed, budget, GAUSSIAN),
-    "stan": lambda problem, seed, budget: alone(problem, seed, budget, StanNUTS()),
-    "nutpie": lambda problem, seed, budget: alone(problem, seed, budget, NutpieNUTS()),
+    "gaussian": lambda problem, seed, options: warm(problem, seed, options, GAUSSIAN),
+    "stan": lambda problem, seed, options: alone(problem, seed, options, StanNUTS()),
+    "nutpie": lambda problem, seed, options: alone(problem, seed, options, NutpieNUTS()),
     "cmdstan": cmdstan,
 }
 
@@ -286,24 +287,26 @@ def main() -> None:
     parser.add_argument("--posteriors", nargs="+", default=list(PATTERNS))
     parser.add_argument("--database", nargs="+", default=[str(EMBEDDED)])
     parser.add_argument("--runs", nargs="+", default=list(DEFAULT_RUNS), choices=list(RUNS))
+    parser.add_argument("--ess", type=float, default=400.0)
     parser.add_argument("--budget", type=int, default=2_000_000)
     parser.add_argument("--out", type=Path, default=RESULTS / "answer.json")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
-    runs = Runs(arguments.out, "runs", budget=arguments.budget)
+    options = Sampling(ess=arguments.ess, budget=arguments.budget)
+    runs = Runs(arguments.out, "runs", ess=options.ess, budget=options.budget)
     for problem in problems(arguments.database, arguments.posteriors):
         for seed in range(1, arguments.seeds + 1):
             for run in arguments.runs:
                 key = f"{problem.case.name}/{run}/{seed}"
-                numbers = runs(key, _guarded, RUNS[run], problem, seed, arguments.budget)
+                numbers = runs(key, _guarded, RUNS[run], problem, seed, options)
                 print(key, {k: v for k, v in numbers.items() if k != "verdict"}, flush=True)
     report(runs.made)
 
 
-def _guarded(run, problem: CaseProblem, seed: int, budget: int) -> Numbers:  # type: ignore[no-untyped-def]
+def _guarded(run, problem: CaseProblem, seed: int, options: Sampling) -> Numbers:  # type: ignore[no-untyped-def]
     """A run's numbers, or what it failed with."""
     try:
-        return run(problem, seed, budget)
+        return run(problem, seed, options)
     except (ValueError, RuntimeError) as error:
         return {"failed": f"{type(error).__name__}: {error}"}
 
