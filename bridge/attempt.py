@@ -33,6 +33,7 @@ __all__ = [
     "attempted",
     "failure",
     "is_expected",
+    "judged_again",
     "require_defined",
 ]
 
@@ -171,14 +172,29 @@ def attempted(
     try:
         with Interrupts() as interrupts:
             found = method.run(problem, min(FIRST_BLOCK, draws) if in_blocks else draws, seed)
-        found, judgement = _judged(method, found, limit, ess, draws, wanted, interrupts.seen)
+        found, judgement = _judged(method.name, found, limit, ess, draws, wanted, interrupts.seen)
     except Exception as error:
         if not is_expected(error):
             raise
         _log.debug("%s failed", method.name, exc_info=True)
         return _failed(method, error, time.perf_counter() - begin, others), None, None
-    attempt = _succeeded(method, found, judgement, time.perf_counter() - begin)
+    attempt = _succeeded(method.name, found, judgement, time.perf_counter() - begin)
     return attempt, found, judgement.of_all
+
+
+def judged_again(
+    attempt: Attempt,
+    found: Fit,
+    limit: float,
+    ess: float,
+    draws: int,
+    wanted: float,
+) -> tuple[Attempt, Fit, KHat]:
+    """The same of a fit whose draws for weights are others than those of ``attempt``, of which all
+    stands that is not of weights."""
+    found, judgement = _settled(attempt.method, found, limit, ess, draws, wanted)
+    again = _succeeded(attempt.method, found, judgement, attempt.seconds)
+    return replace(again, search_gradients=attempt.search_gradients), found, judgement.of_all
 
 
 def _failed(method: Method, error: Exception, seconds: float, others: Sequence[Attempt]) -> Attempt:
@@ -187,11 +203,11 @@ def _failed(method: Method, error: Exception, seconds: float, others: Sequence[A
     return replace(attempt, endless=isinstance(error, EndlessError))
 
 
-def _succeeded(method: Method, found: Fit, judgement: Judgement, seconds: float) -> Attempt:
+def _succeeded(method: str, found: Fit, judgement: Judgement, seconds: float) -> Attempt:
     k, of_all = judgement.k, judgement.of_all
     assert found.lq is not None  # it was judged by weights
     return Attempt(
-        method=method.name,
+        method=method,
         khat=k.value,
         khat_sd=k.sd,
         elbo=float((found.lp - found.lq).mean()),
@@ -207,7 +223,7 @@ def _succeeded(method: Method, found: Fit, judgement: Judgement, seconds: float)
 
 
 def _judged(
-    method: Method, found: Fit, limit: float, ess: float, draws: int, wanted: float,
+    method: str, found: Fit, limit: float, ess: float, draws: int, wanted: float,
     interrupted: bool,
 ) -> tuple[Fit, Judgement]:  # fmt: skip
     """What the fit is worth, by its first draws where Ctrl-C came before it was settled."""
@@ -222,7 +238,7 @@ def _judged(
 
 
 def _settled(
-    method: Method, found: Fit, limit: float, ess: float, draws: int, wanted: float
+    method: str, found: Fit, limit: float, ess: float, draws: int, wanted: float
 ) -> tuple[Fit, Judgement]:
     """The fit with as many draws as settle what it is worth, and what that is."""
     judgement = _judgement(method, found, limit, ess)
@@ -270,11 +286,11 @@ def _no_derivative() -> tuple[type[Exception], ...]:
     return NullTypeGradError, MethodNotDefined, NotImplementedError
 
 
-def _judgement(method: Method, found: Fit, limit: float, ess: float) -> Judgement:
+def _judgement(method: str, found: Fit, limit: float, ess: float) -> Judgement:
     weighted = found.weighted
     if weighted is None or found.lq is None:
         raise TypeError(
-            f"method {method.name} gave draws without log q, by which it would be judged: mark it "
+            f"method {method} gave draws without log q, by which it would be judged: mark it "
             "as sampler=True, or let its Fit have lq"
         )
     return by_weights(weighted, value_names(found.target.density), limit, ess)

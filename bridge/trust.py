@@ -48,9 +48,8 @@ __all__ = [
 MOST_FOR_MASS = 4_000  # draws by which bridge sampling knows a mass to 1/√4,000, 1.6 % at best
 
 
-def missed(found: Fit, log_z: float, seed: int) -> tuple[MissedMass | None, int]:
-    """What mass the paths find outside an approximation, None where it does not matter; and the
-    gradients that they took.
+def missed(found: Fit, log_z: float, seed: int) -> MissedMass:
+    """What mass the paths find outside an approximation, whether it matters or not.
 
     Parameters
     ----------
@@ -69,11 +68,10 @@ def missed(found: Fit, log_z: float, seed: int) -> tuple[MissedMass | None, int]
         log_q = found.proposal.log_q
     density = CountedDensity(found.target.density)
     rng = np.random.default_rng([seed, 2])
-    result = mass_outside(
+    return mass_outside(
         density, theta, found.lp.ravel(), log_q, log_z, rng, found.transport,
         shoulders=_beside_shoulders(found),
     )  # fmt: skip
-    return result if result.matters else None, result.gradients
 
 
 def _beside_shoulders(found: Fit) -> tuple[Array, Array] | None:
@@ -156,7 +154,7 @@ def of_several_modes(attempt: Attempt, has_proposal: bool, weights: Array | None
     return attempt.judged(check)
 
 
-def missed_by_chains(found: Fit, seed: int) -> tuple[MissedMass | None, int]:
+def missed_by_chains(found: Fit, seed: int) -> MissedMass:
     """The same of what a sampler drew: modes that its chains have visited far too seldom.
 
     Paths start around the Gaussian of the draws' moments, and the mass that chains cover is known
@@ -187,9 +185,7 @@ def missed_by_chains(found: Fit, seed: int) -> tuple[MissedMass | None, int]:
     unseen = [
         basin for basin in result.basins if basin.matters and not is_visited(basin, theta, rng)
     ]
-    if not unseen:
-        return None, result.gradients
-    return replace(result, basins=tuple(unseen), covered="the draws cover"), result.gradients
+    return replace(result, basins=tuple(unseen), covered="the draws cover")
 
 
 def not_visited(

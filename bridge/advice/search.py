@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from bridge.advice.kept_law import kept_law
-from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted, require_defined
+from bridge.advice.shoulder_draws import with_shoulder
+from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted, judged_again, require_defined
 from bridge.measures.khat import KHat, pareto_khat
 from bridge.measures.limits import KHAT_WITHOUT_MEAN
 from bridge.methods.families import FittedBy
@@ -28,7 +29,7 @@ from pymc_ext.sampling.prediction import UP_TO, in_words, nuts_gradients, weight
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.core.checks import MISSED, Check
 from pymc_ext.variational.ill_posed.jumps import Jump, jump_among
-from pymc_ext.variational.missed.missed_mass import MissedMass
+from pymc_ext.variational.missed.missed_mass import LEAST_ON_SHOULDER, MissedMass
 from pymc_ext.variational.missed.outside import is_inside
 
 if TYPE_CHECKING:
@@ -129,12 +130,11 @@ class Search:
                 self.attempts,
             )  # fmt: skip
         if found is not None and k is not None:
-            if method.name in (BASINS, IMAGES):
-                attempt = of_several_modes(attempt, found.proposal is not None, k.weights)
+            attempt = self._held(attempt, found, k)
             if attempt.good and interrupts.seen:
                 attempt = attempt.judged(Check("end", False, UNSEARCHED))
             if attempt.good:
-                attempt = self._looked_outside(attempt, found, k)
+                attempt, found, k = self._looked_outside(attempt, found, k)
                 attempt = replace(attempt, seconds=time.perf_counter() - begin)
             if found.transport is not None and attempt.elbo > self._elbo_of_one:
                 self.of_one_mode, self._elbo_of_one = found, attempt.elbo
@@ -166,26 +166,65 @@ class Search:
         kept = None if self.found is None else kept_law(self.found, self.weights)
         return None if kept is None else kept.wrong
 
-    def _looked_outside(self, attempt: Attempt, found: Fit, k: KHat) -> Attempt:
-        """The attempt as it stands after a search for what it misses."""
+    def _held(self, attempt: Attempt, found: Fit, k: KHat) -> Attempt:
+        """The attempt, held to more where it is at several modes."""
+        if attempt.method not in (BASINS, IMAGES):
+            return attempt
+        return of_several_modes(attempt, found.proposal is not None, k.weights)
+
+    def _looked_outside(self, attempt: Attempt, found: Fit, k: KHat) -> tuple[Attempt, Fit, KHat]:
+        """The attempt as it stands after a search for what it misses; the fit with draws of a
+        shoulder that was found, where weights serve with them."""
+        nothing = NONE
         try:
-            outside, cost = missed(found, k.log_marginal_is, self.seed)
-            attempt = replace(attempt, search_gradients=cost)
-            if outside is None and self.modes is not None:
-                outside = forgotten(found, self.modes, self.seed)
-            if outside is not None:
-                known = () if self.modes is None else self.modes.basins
-                place = outside.heaviest.q.mean
-                self._new_mode = not any(is_inside(place, basin.q) for basin in known)
-                self.modes = outside if self.modes is None else self.modes.and_more(outside)
-                basin = outside.heaviest
-                limit = float(np.exp(basin.log_limit))
-                return attempt.judged(Check(MISSED, False, outside.sentence, basin.share, limit))
-            tails, more = short_tails(found, k.weights, self.law, self.seed)
+            outside = missed(found, k.log_marginal_is, self.seed)
+            attempt = replace(attempt, search_gradients=outside.gradients)
+            wider = self._with_shoulder(outside, attempt, found)
+            settled = not outside.matters
+            if wider is not None and wider[0].good:
+                (attempt, found, k), nothing, settled = wider, _weighted_too(outside), True
+            elif wider is not None:  # chains have to say what lies there
+                outside, settled = outside.unsettled(), False
+            left = self._forgotten(found) if settled else outside
+            if left is not None:
+                return self._missing(attempt, left), found, k
+            return self._held_to_tails(attempt, found, k, nothing), found, k
         except KeyboardInterrupt:
-            return attempt.judged(Check("end", False, UNSEARCHED))
-        attempt = replace(attempt, search_gradients=cost + more)
-        return attempt.judged(Check(MISSED, not tails, tails[0] if tails else NONE))
+            return attempt.judged(Check("end", False, UNSEARCHED)), found, k
+
+    def _forgotten(self, found: Fit) -> MissedMass | None:
+        """Of the modes known from before those that a fit misses."""
+        return None if self.modes is None else forgotten(found, self.modes, self.seed)
+
+    def _missing(self, attempt: Attempt, outside: MissedMass) -> Attempt:
+        """The attempt, refused for mass that matters, which is known from now on."""
+        known = () if self.modes is None else self.modes.basins
+        basin = outside.heaviest
+        self._new_mode = not any(is_inside(basin.q.mean, other.q) for other in known)
+        self.modes = outside if self.modes is None else self.modes.and_more(outside)
+        limit = float(np.exp(basin.log_limit))
+        return attempt.judged(Check(MISSED, False, outside.sentence, basin.share, limit))
+
+    def _held_to_tails(self, attempt: Attempt, found: Fit, k: KHat, nothing: str) -> Attempt:
+        """The attempt, refused where its weights miss a tail of what governs others' scales."""
+        tails, more = short_tails(found, k.weights, self.law, self.seed)
+        attempt = replace(attempt, search_gradients=attempt.search_gradients + more)
+        return attempt.judged(Check(MISSED, not tails, tails[0] if tails else nothing))
+
+    def _with_shoulder(
+        self, outside: MissedMass, attempt: Attempt, found: Fit
+    ) -> tuple[Attempt, Fit, KHat] | None:
+        """A fit with draws of a shoulder beside its own, judged again by its weights; None where
+        there is no shoulder, or none whose draws can be weighted."""
+        if outside.shoulder is None or outside.shoulder.kernels is None:
+            return None
+        wider = with_shoulder(found, outside.shoulder.kernels, self.seed)
+        if wider is None:
+            return None
+        again, wider, k = judged_again(
+            attempt, wider, self.khat, self.ess, self.fresh_draws, self.draws
+        )
+        return self._held(again, found, k), wider, k  # kernels are no heavier tails of all modes
 
     def affordable(self, method: Method) -> bool:
         """Whether it may run; where not, that is noted among the attempts."""
@@ -231,12 +270,25 @@ class Search:
     def looks_elsewhere(self) -> bool:
         """Whether modes are known outside the best fit; looks for them where none did so far."""
         if self.modes is None and self.found is not None and self.of_found is not None:
-            begin = time.perf_counter()
-            self.modes, cost = missed(self.found, self.of_found.log_marginal_is, self.seed)
-            last, more = self.attempts[-1], time.perf_counter() - begin
-            self.attempts[-1] = replace(
-                last, search_gradients=last.search_gradients + cost, seconds=last.seconds + more
+            begin, best = time.perf_counter(), self.of_found
+            outside = missed(self.found, best.log_marginal_is, self.seed)
+            wider = self._with_shoulder(outside, best, self.found)
+            if wider is not None and wider[0].good:
+                attempt, found, k = wider
+                attempt = self._held_to_tails(attempt, found, k, _weighted_too(outside))
+                if attempt.good and k.weights is not None:
+                    self.found, self.weights, self.of_found = found, k.weights, attempt
+                    self.trusted = True
+            self.modes = outside if outside.matters and not self.trusted else None
+            place = next(i for i, tried in enumerate(self.attempts) if tried is best)
+            spent, more = outside.gradients, time.perf_counter() - begin
+            self.of_found = self.attempts[place] = replace(
+                self.of_found,
+                search_gradients=self.of_found.search_gradients + spent,
+                seconds=best.seconds + more,
             )
+            if self.trusted:
+                return False
         if self.modes is None or not self.modes.has_modes:  # nothing is fitted to a shoulder
             return False
         return BASINS not in {a.method for a in self.attempts}
@@ -320,7 +372,10 @@ class Search:
         away, or log p̃ jumps: then steps may shrink until trees are full; beside a shoulder with as
         many effective draws as tell what lies there."""
         if self.modes is not None and not self.modes.has_modes:
-            wanted = min(np.ceil(ON_SHOULDER / self.modes.heaviest.share), MOST_FOR_SHOULDER)
+            wanted = min(
+                np.ceil(ON_SHOULDER / max(self.modes.heaviest.share, LEAST_ON_SHOULDER)),
+                MOST_FOR_SHOULDER,
+            )
             options = replace(options, ess=max(options.ess, float(wanted)))
         if self.jump is not None:
             most = UP_TO
@@ -348,3 +403,9 @@ class Search:
         that steps which suit all else seldom enter."""
         modes = self.modes
         return self.coordinates if modes is None or modes.has_modes else None
+
+
+def _weighted_too(outside: MissedMass) -> str:
+    """What is known beside a fit that has draws of a shoulder."""
+    assert outside.shoulder is not None
+    return f"draws of {outside.of(outside.shoulder)} are weighted too"

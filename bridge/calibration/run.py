@@ -175,8 +175,8 @@ def _approximated(
         raise _NoFit(attempt.verdict)
     trusted, verdict = attempt.good and k.weights is not None, attempt.verdict
     if trusted:
-        outside, _ = missed(found, k.log_marginal_is, seed)
-        if outside is not None:
+        outside = missed(found, k.log_marginal_is, seed)
+        if outside.matters:
             trusted, verdict = False, f"{REFUSED}{outside.sentence}"
     weighted = None
     if k.weights is not None and found.weighted is not None:

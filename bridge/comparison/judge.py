@@ -103,13 +103,13 @@ def _judgement(fit: Fit, repetitions: int) -> Judgement:
     return by_weights(fit.weighted, names, KHAT_USABLE, ESS_TRUSTED, repetitions)
 
 
-def _trust(good: bool, verdict: str, search: Callable[[], tuple[MissedMass | None, int]]) -> Record:
+def _trust(good: bool, verdict: str, search: Callable[[], MissedMass]) -> Record:
     """Whether it is trusted, after a search for what neither weights nor chains can see."""
     record: Record = {"trusted": False, "verdict": verdict, "missed": None}
     if not good:
         return record | {"search_gradients": 0}
     try:
-        outside, cost = search()
+        outside = search()
     except TimeoutError:  # the limit of the run
         raise
     except Exception as error:
@@ -117,8 +117,8 @@ def _trust(good: bool, verdict: str, search: Callable[[], tuple[MissedMass | Non
             raise
         text = f"{REFUSED}no search for missed mass: {type(error).__name__}: {error}"
         return record | {"verdict": text}
-    record["search_gradients"] = cost
-    if outside is not None:
+    record["search_gradients"] = outside.gradients
+    if outside.matters:
         return record | {
             "verdict": f"{REFUSED}{outside.sentence}",
             "missed": outside.heaviest.log_ratio,

@@ -42,6 +42,7 @@ from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.density.coordinates import InvertibleMap
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.course import DRAWS_WANTED, Course
+from pymc_ext.variational.core.mixture import PosteriorMixture
 from pymc_ext.variational.core.monitor import FitStopped, Monitor
 from pymc_ext.variational.core.threads import one_thread
 from pymc_ext.variational.gaussian.batch_match_low_rank import resolved_rank
@@ -107,15 +108,25 @@ class Basin:
     distance
         Of its middle (of a shoulder, of its mass) from q's, in q's sds, of the coordinate in which
         it is the farthest.
-    is_mode
-        Whether a path ended there; else short chains went there (:mod:`.shoulders`).
+    kernels
+        About the points that short chains came to (:mod:`.shoulders`), of one that is no mode; None
+        where a path ended there.
+    unsettled
+        Whether weights that serve without draws of it do not serve with them: then it matters,
+        however little its bound is, of which mass that is half seen has next to nothing.
     """
 
     q: LowRankGaussian | Gaussian
     log_ratio: float
     error: float
     distance: float
-    is_mode: bool = True
+    kernels: PosteriorMixture | None = None
+    unsettled: bool = False
+
+    @property
+    def is_mode(self) -> bool:
+        """Whether a path ended there."""
+        return self.kernels is None
 
     @property
     def share(self) -> float:
@@ -135,8 +146,8 @@ class Basin:
 
     @property
     def matters(self) -> bool:
-        """Whether it is worth more than that."""
-        return self.log_ratio > self.log_limit
+        """Whether it is worth more than that, or nobody knows what it is worth."""
+        return self.unsettled or self.log_ratio > self.log_limit
 
 
 OTHERS = 2  # modes that are named beside the heaviest
@@ -188,6 +199,18 @@ class MissedMass:
         return any(basin.is_mode for basin in self.basins if basin.matters)
 
     @property
+    def shoulder(self) -> Basin | None:
+        """What lies in no basin of its own, whether it matters or not, where no mode does."""
+        if self.has_modes:
+            return None
+        return next((basin for basin in self.basins if not basin.is_mode), None)
+
+    def unsettled(self) -> MissedMass:
+        """With a shoulder that weights do not settle."""
+        basins = (replace(basin, unsettled=not basin.is_mode) for basin in self.basins)
+        return replace(self, basins=tuple(basins))
+
+    @property
     def places(self) -> Array:
         """Middles of the basins that matter, the heaviest's first, unconstrained, (M, D)."""
         return np.array([basin.q.mean for basin in self.basins if basin.matters])
@@ -207,18 +230,27 @@ class MissedMass:
     def mode(self) -> str:
         """Those that matter, the heaviest with its place in three coordinates, in words."""
         heaviest, *others = (basin for basin in self.basins if basin.matters)
-        where, paths = self._place(heaviest), "(short chains from q's edge go there)"
-        if heaviest.is_mode:
-            paths = f"({self.paths} paths of {self.starts} ended outside it)"
         share = heaviest.share
         if share * NEGLIGIBLE > 1:  # it is no further mode: q is where there is next to nothing
             return (
-                f"most of the mass that paths found, around {where}, of which {self.covered} at "
-                f"most {1 / share:.1g} times as much {paths}"
+                f"most of the mass that paths found, around {self._place(heaviest)}, of which "
+                f"{self.covered} at most {1 / share:.1g} times as much {self._seen_by(heaviest)}"
             )
-        worth = f"worth at least {_with_error(heaviest)} times the mass that {self.covered}"
-        kind = "a mode" if heaviest.is_mode else "a shoulder"
-        return f"{kind} at {where}, {worth} {paths}{self._of_others(others)}"
+        return f"{self.of(heaviest)}{self._of_others(others)}"
+
+    def of(self, basin: Basin) -> str:
+        """One of them, in words."""
+        kind = "a mode" if basin.is_mode else "a shoulder"
+        worth = f"worth at least {_with_error(basin)} times the mass that {self.covered}"
+        if basin.share == 0:  # no bound is left beside its error
+            worth = f"worth an unknown part of the mass that {self.covered}"
+        return f"{kind} at {self._place(basin)}, {worth} {self._seen_by(basin)}"
+
+    def _seen_by(self, basin: Basin) -> str:
+        """What ended there, or went there."""
+        if basin.is_mode:
+            return f"({self.paths} paths of {self.starts} ended outside it)"
+        return "(short chains from q's edge go there)"
 
     def _of_others(self, others: Sequence[Basin]) -> str:
         """The next ones by one coordinate each, the rest by their number."""
@@ -321,7 +353,7 @@ def missed_mass(
         beside = shoulder(density, edge, scales, weighed, rng)
         if beside is not None:
             of_it = (beside.q, beside.log_mass, beside.error, beside.distance)
-            found.append(Basin(*of_it, is_mode=False))
+            found.append(Basin(*of_it, beside.kernels))
     spent = density.gradients - before
     names = tuple(density.value_names)
     return MissedMass(_different(found), len(found) + again, len(starts), spent, names, *middle)

@@ -20,10 +20,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp
 
 from pymc_ext.density import CountedDensity, DensityInCoordinates
 from pymc_ext.maths.types import Array
+from pymc_ext.variational.core.mixture import PosteriorMixture
 from pymc_ext.variational.core.weights import ESS_SHARE_NEGLIGIBLE, KHAT_WITHOUT_MEAN
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.posteriors import Gaussian
@@ -70,16 +70,20 @@ class Shoulder:
     q
         A Gaussian around it.
     log_mass, error
-        Lower bound of log(that mass / the mass that q covers), and its standard error.
+        Lower bound of log(that mass / the mass that q covers), and its standard error; −∞ where
+        three of these are more than it.
     distance
         Root mean square of its distance from the middle, in sds, of the coordinate in which that is
         the largest.
+    kernels
+        About points there: r.
     """
 
     q: Gaussian
     log_mass: float
     error: float
     distance: float
+    kernels: PosteriorMixture
 
 
 def shoulder(
@@ -114,20 +118,30 @@ def shoulder(
     if len(found) < 2:  # one has no spread
         return None
     found = rng.permutation(found)[:KERNELS]
-    (K, D), own = found.shape, WIDER * np.atleast_2d(np.cov(found.T)) + OF_Q * scales.cov
-    kernel = Gaussian(np.zeros(D), cholesky((4 / (K * (D + 2))) ** (2 / (D + 4)) * own))
-    points = found[rng.integers(K, size=WEIGHED)]
-    points = points + kernel.forward(rng.standard_normal(points.shape))[0]
-    log_r = logsumexp([kernel.log_density(points - x) for x in found], axis=0) - np.log(K)
+    r = kernels_about(found, scales.cov)
+    points, log_r = r.forward(rng.standard_normal((WEIGHED, r.latent_dimension)))
     log_p, log_q = misses.at(points)
     with np.errstate(all="ignore"):
         log_weights = np.where(log_p - log_q > UNSEEN, log_p - log_r, -np.inf)
     bound, error = bound_by_weights(log_weights)
-    if not np.isfinite(bound):
+    if not np.isfinite(log_weights.max()):
         return None
     squares = ((points - misses.mean) / misses.std) ** 2
     far = np.average(squares, axis=0, weights=np.exp(log_weights - log_weights.max())).max()
-    return Shoulder(Gaussian(found.mean(axis=0), cholesky(own)), bound, error, float(np.sqrt(far)))
+    q = Gaussian(found.mean(axis=0), cholesky(_spread(found, scales.cov)))
+    return Shoulder(q, bound, error, float(np.sqrt(far)), r)
+
+
+def kernels_about(points: Array, cov: Array) -> PosteriorMixture:
+    """Normal kernels about points (K, D), each once, beside a q of that covariance (D, D)."""
+    K, D = points.shape
+    root = cholesky((4 / (K * (D + 2))) ** (2 / (D + 4)) * _spread(points, cov))
+    return PosteriorMixture(np.full(K, -np.log(K)), tuple(Gaussian(x, root) for x in points))
+
+
+def _spread(points: Array, cov: Array) -> Array:
+    """Covariance (D, D) of what points (K, D) are of."""
+    return WIDER * np.atleast_2d(np.cov(points.T)) + OF_Q * cov
 
 
 def _unseen(points: Array, misses: Misses) -> Array:

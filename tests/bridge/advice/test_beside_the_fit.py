@@ -2,21 +2,81 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import bridge
 from bridge.advice.search import Search
+from bridge.advice.shoulder_draws import with_shoulder
+from bridge.methods.method import Fit
 from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
 from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity
+from pymc_ext.variational.core.checks import Check
+from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.missed.shoulders import kernels_about
 from tests.needed import needs
-from tests.pymc_ext.variational.missed.test_shoulders import ridge
+from tests.pymc_ext.variational.missed.test_shoulders import exact_draws, ridge
 
 
-def test_chains_start_on_a_shoulder_and_adapt_by_themselves():
+def test_draws_of_a_shoulder_are_weighted_too():
+    """Of 1.33 % of the mass beyond 4 q's own weighted draws have a third."""
+    advice = bridge.fit(ridge(3), random_seed=2, progressbar=False)
+    assert advice.trusted and advice.method == "hierarchical" and len(advice.attempts) == 1
+    assert "draws of a shoulder at theta[0]" in advice.checks[-1].found
+    exact = exact_draws(3, 1_000_000, np.random.default_rng(1))
+    x = advice.unresampled
+    theta = np.asarray(x["posterior"]["theta"])[0]
+    w = np.exp(np.asarray(x["sample_stats"]["log_weight"])[0])
+    far = theta[:, 0] > 4
+    error = np.sqrt(np.sum((w * (far - np.sum(w * far))) ** 2))
+    assert np.sum(w * far) == pytest.approx((exact[:, 0] > 4).mean(), abs=4 * error)
+    assert error < 0.1 * np.sum(w * far)
+    sd = np.sqrt(w @ (theta - w @ theta) ** 2)
+    np.testing.assert_allclose(sd, exact.std(axis=0), rtol=0.06)  # 4,000 draws: three errors
+    assert advice.log_evidence is not None
+    value, error = advice.log_evidence
+    assert abs(value) < 4 * error  # normalised
+
+
+def test_the_mixture_of_q_and_kernels_is_what_its_draws_are_of():
+    """Weights of a density that is normalised have a mean of one, whatever the kernels are."""
+    density, q = ridge(2), Gaussian(np.zeros(2), np.eye(2))
+    theta, lq = q.forward(np.random.default_rng(1).standard_normal((5_000, 2)))
+    found = Fit(
+        as_problem(density, None).target, theta[None], density.log_density(theta)[None], 0.0,
+        lq[None], q.log_density,
+    )  # fmt: skip
+    kernels = kernels_about(np.array([[5.0, 0.0], [7.0, 0.5], [6.0, -0.5]]), np.eye(2))
+    wider = with_shoulder(found, kernels, seed=3)
+    assert wider is not None and wider.proposal is not None and wider.proposal.log_q is not None
+    drawn = wider.proposal
+    assert drawn.theta.shape == (1, 5_556, 2)
+    np.testing.assert_allclose(drawn.log_q(drawn.theta[0]), drawn.lq[0])
+    assert np.all(drawn.log_q(theta) >= lq + np.log(0.9))  # no weight is more than 1/.9 times q's
+    w = np.exp(drawn.lp - drawn.lq)[0]
+    assert w.mean() == pytest.approx(1.0, abs=4 * w.std() / np.sqrt(len(w)))
+    again = with_shoulder(found, kernels, seed=3)
+    np.testing.assert_array_equal(again.proposal.theta, drawn.theta)  # a seed fixes it
+    assert with_shoulder(replace(found, log_q=None), kernels, seed=3) is None
+
+
+@pytest.mark.parametrize("cause", ["no density of q", "weights do not serve"])
+def test_chains_start_on_a_shoulder_and_adapt_by_themselves(monkeypatch, cause):
     needs("nutpie")
+    if cause == "no density of q":
+        monkeypatch.setattr("bridge.advice.search.with_shoulder", lambda found, r, seed: None)
+    else:
+        judged = Search._with_shoulder
+
+        def refused(self, *given):
+            again, *others = judged(self, *given)
+            return again.judged(Check("weights", False, "k̂")), *others
+
+        monkeypatch.setattr(Search, "_with_shoulder", refused)
     advice = bridge.fit(ridge(3), random_seed=2, progressbar=False)
     assert advice.method == "warm-nuts"
     assert "a shoulder at theta[0]" in advice.reasons

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import logsumexp, softmax
@@ -87,6 +89,10 @@ def test_search_names_a_shoulder_where_it_is_asked_for_one():
     found = searched((np.zeros(D), np.ones(D)))
     assert found.matters and not found.has_modes
     assert "a shoulder at" in found.sentence and "short chains" in found.sentence
+    light = replace(found, basins=(replace(found.basins[0], log_ratio=-np.inf),))
+    assert light.shoulder is light.basins[0] and not light.matters
+    assert light.unsettled().matters  # weights do not settle what it is worth
+    assert "worth an unknown part of the mass" in light.unsettled().sentence
     assert found.gradients >= alone.gradients + CHAINS * TRANSITIONS * STEPS
 
 
