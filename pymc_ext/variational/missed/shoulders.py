@@ -30,9 +30,10 @@ from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.missed.outside import Misses, bound_by_weights
 
 # Chains, transitions of each, and steps of one: 2,064 gradients. Where a point was found they begin
-# there again, four times, as a bound from fewer is two to four times too low. Of ten fits to a
-# mixture that had missed a shoulder of 2 % of the mass nine came to such points; half as many
-# chains, four.
+# there again, four times, as a bound from fewer is two to four times too low. Of nine fits to a
+# mixture with a shoulder of 2 % of the mass eight came to such points; of half as many chains, and
+# of half as many transitions, as many answers had sds that are right (benchmarks.speed.shoulders,
+# kinds fewer and shorter): a choice.
 CHAINS, TRANSITIONS, STEPS, AGAIN = 16, 16, 8, 4
 # Of a step, by D^{1/4}, in coordinates where q is about N(0, I): 98 % of transitions are accepted,
 # and the length, some 3, is half of a Gaussian's period. Each is of a length of its own.
