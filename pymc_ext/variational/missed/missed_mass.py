@@ -137,7 +137,10 @@ class Basin:
     def log_limit(self) -> float:
         """log of what it may be worth: 1 % of q's mass, or less where it is so far away that this
         changes an sd by 10 %; never less than one of all draws that anyone asks for. A shoulder,
-        which is next to q and seldom seen as a whole, may be worth what changes an sd by 7 %."""
+        which is next to q and seldom seen as a whole, may be worth what changes an sd by 7 %; one
+        that weights do not settle nothing."""
+        if self.unsettled:
+            return -np.inf
         nearer = 2 * np.log(max(self.distance, 1.0))
         if not self.is_mode:
             return float(max(np.log(OF_A_SHOULDER) - nearer, np.log(LEAST_ON_SHOULDER)))
