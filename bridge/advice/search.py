@@ -28,8 +28,9 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import UP_TO, in_words, nuts_gradients, weighted_kurtosis
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.core.checks import MISSED, Check
+from pymc_ext.variational.core.weights import weighted_moments
 from pymc_ext.variational.ill_posed.jumps import Jump, jump_among
-from pymc_ext.variational.missed.missed_mass import LEAST_ON_SHOULDER, MissedMass
+from pymc_ext.variational.missed.missed_mass import LEAST_ON_SHOULDER, OF_A_SHOULDER, MissedMass
 from pymc_ext.variational.missed.outside import is_inside
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class Search:
             settled = not outside.matters
             if wider is not None and wider[0].good:
                 (attempt, found, k), nothing, settled = wider, _weighted_too(outside), True
-            elif wider is not None:  # chains have to say what lies there
+            elif wider is not None and _widens(found, k, wider):  # chains have to say by how much
                 outside, settled = outside.unsettled(), False
             left = self._forgotten(found) if settled else outside
             if left is not None:
@@ -403,6 +404,17 @@ class Search:
         that steps which suit all else seldom enter."""
         modes = self.modes
         return self.coordinates if modes is None or modes.has_modes else None
+
+
+def _widens(found: Fit, k: KHat, wider: tuple[Attempt, Fit, KHat]) -> bool:
+    """Whether draws of a shoulder make an sd as much larger as it may be without mattering."""
+    variances = list[Array]()
+    for fit, own in ((found, k), (wider[1], wider[2])):
+        if fit.weighted is None or own.weights is None:
+            return False
+        theta = fit.weighted.theta.reshape(-1, fit.theta.shape[-1])
+        variances.append(weighted_moments(theta, own.weights.ravel())[1] ** 2)
+    return bool(np.any(variances[1] > (1 + OF_A_SHOULDER) * variances[0]))
 
 
 def _weighted_too(outside: MissedMass) -> str:

@@ -119,6 +119,8 @@ def test_there_is_none_of_chains_nor_of_what_hands_back_none() -> None:
     with pm.Model():
         pm.Gumbel("x", 0, 1, shape=3)
         of_chains = bridge.fit(methods="batch-match", khat=0.01, effort=1e-3, random_seed=1)
+    with pm.Model():
+        pm.Normal("x", 0, 1, shape=3)
         of_weights = bridge.fit(methods="batch-match", random_seed=1)
     assert of_chains.method == "warm-nuts" and of_chains.density is None
     assert replace(of_weights, fit=replace(of_weights.fit, q=None)).density is None
