@@ -274,18 +274,20 @@ class Search:
             begin, best = time.perf_counter(), self.of_found
             outside = missed(self.found, best.log_marginal_is, self.seed)
             wider = self._with_shoulder(outside, best, self.found)
+            spent = outside.gradients
             if wider is not None and wider[0].good:
                 attempt, found, k = wider
                 attempt = self._held_to_tails(attempt, found, k, _weighted_too(outside))
+                spent += attempt.search_gradients - best.search_gradients
                 if attempt.good and k.weights is not None:
                     self.found, self.weights, self.of_found = found, k.weights, attempt
                     self.trusted = True
             self.modes = outside if outside.matters and not self.trusted else None
             place = next(i for i, tried in enumerate(self.attempts) if tried is best)
-            spent, more = outside.gradients, time.perf_counter() - begin
+            more = time.perf_counter() - begin
             self.of_found = self.attempts[place] = replace(
                 self.of_found,
-                search_gradients=self.of_found.search_gradients + spent,
+                search_gradients=best.search_gradients + spent,
                 seconds=best.seconds + more,
             )
             if self.trusted:
@@ -411,7 +413,7 @@ def _widens(found: Fit, k: KHat, wider: tuple[Attempt, Fit, KHat]) -> bool:
     variances = list[Array]()
     for fit, own in ((found, k), (wider[1], wider[2])):
         if fit.weighted is None or own.weights is None:
-            return False
+            return True  # nobody knows
         theta = fit.weighted.theta.reshape(-1, fit.theta.shape[-1])
         variances.append(weighted_moments(theta, own.weights.ravel())[1] ** 2)
     return bool(np.any(variances[1] > (1 + OF_A_SHOULDER) * variances[0]))

@@ -7,8 +7,9 @@ a of the draws is r's, and all of them are weighted by the mixture (the balance 
 
 so that what lies on the shoulder counts, whatever part of it r covers, and no weight is more than
 1/(1 − a) times that by q alone. The chains' points are few and at the end of the shoulder: of the
-draws weighted so those where p exceeds q, taken by weight, are the middles of the kernels that
-serve (population Monte Carlo), for values of log p̃ alone.
+draws of r weighted so those where p exceeds q, taken by weight, are the middles of the kernels that
+serve (population Monte Carlo), for values of log p̃ alone. They are drawn for that and weighted no
+more: a kernel about a draw that is weighted hides the weight of that draw, and k̂ with it.
 
 Veach & Guibas (1995), Optimally combining sampling techniques for Monte Carlo rendering,
 doi:10.1145/218380.218498; Cappé, Guillin, Marin & Robert (2004), Population Monte Carlo,
@@ -20,6 +21,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from bridge.methods.method import Fit, WeightedDraws
@@ -31,8 +33,7 @@ __all__ = ["with_shoulder"]
 
 SHARE = 0.1  # of the draws: of a shoulder worth 1 % of the mass each then counts a tenth of another
 # Nats by which p exceeds q where kernels are: q has a seventh there of what it should have. Kernels
-# about the chains' points alone, where it has a 400th, left the slope between without draws: of ten
-# fits to mixtures with a shoulder three had weights that serve, with these six.
+# about the chains' points alone, where it has a 400th, leave the slope between without draws.
 UNDERRATED = 2.0
 CHOSEN = 256  # draws, with repetition, about which kernels are
 
@@ -51,14 +52,15 @@ def with_shoulder(found: Fit, kernels: PosteriorMixture, seed: int) -> Fit | Non
         Of draws about them, and of the order of all.
     """
     q = found.weighted
-    if q is None or q.log_q is None:
+    if q is None or q.log_q is None or found.symmetry is not None:  # of images r is in one alone
         return None
     rng = np.random.default_rng([seed, 7])
-    first = _weighed_together(found, q, kernels, rng)
+    first, of_kernels = _weighed_together(found, q, kernels, rng)
     theta, lp, lq = first.theta[0], first.lp[0], first.lq[0]
     with np.errstate(all="ignore"):
         log_z = logsumexp(lp - lq) - np.log(len(lp))
-        underrated = np.flatnonzero(lp - log_z - q.log_q(theta) > UNDERRATED)
+        # never about draws that are weighted later: each would hide its own weight
+        underrated = np.flatnonzero(of_kernels & (lp - log_z - q.log_q(theta) > UNDERRATED))
     if len(underrated) < 2:  # one has no spread
         return None
     of_each = softmax((lp - lq)[underrated])
@@ -76,16 +78,16 @@ def _with(found: Fit, kernels: PosteriorMixture, seed: int) -> Fit:
 
     def with_more(draws: int) -> Fit:
         assert more is not None
-        return _with(more(round((1 - SHARE) * draws)), kernels, seed)
+        return _with(more(int(np.ceil((1 - SHARE) * draws))), kernels, seed)
 
-    drawn = _weighed_together(found, q, kernels, np.random.default_rng([seed, 8]))
+    drawn, _ = _weighed_together(found, q, kernels, np.random.default_rng([seed, 8]))
     return replace(found, proposal=drawn, more=None if more is None else with_more)
 
 
 def _weighed_together(
     found: Fit, q: WeightedDraws, kernels: PosteriorMixture, rng: np.random.Generator
-) -> WeightedDraws:
-    """Draws of q and of kernels, in any order, with the density of both."""
+) -> tuple[WeightedDraws, NDArray[np.bool_]]:
+    """Draws of q and of kernels, in any order, with the density of both; which are of kernels."""
     log_q = q.log_q
     assert log_q is not None
 
@@ -95,7 +97,7 @@ def _weighed_together(
         return np.logaddexp(np.log1p(-SHARE) + of_q, np.log(SHARE) + of_r)
 
     before = q.theta.reshape(-1, found.theta.shape[-1])
-    count = round(SHARE / (1 - SHARE) * len(before))
+    count = int(np.ceil(SHARE / (1 - SHARE) * len(before)))
     theta = kernels.forward(rng.standard_normal((count, kernels.latent_dimension)))[0]
     with np.errstate(all="ignore"):
         lp = found.target.log_density(theta)
@@ -103,4 +105,5 @@ def _weighed_together(
     theta = np.concatenate([before, theta])
     order = rng.permutation(len(theta))  # k̂ is taken in batches, each of both
     theta, lp = theta[order], lp[order]
-    return WeightedDraws(theta[None], lp[None], log_mixture(theta)[None], log_mixture)
+    drawn = WeightedDraws(theta[None], lp[None], log_mixture(theta)[None], log_mixture)
+    return drawn, order >= len(before)

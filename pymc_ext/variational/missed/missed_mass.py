@@ -112,8 +112,8 @@ class Basin:
         About the points that short chains came to (:mod:`.shoulders`), of one that is no mode; None
         where a path ended there.
     unsettled
-        Whether weights that serve without draws of it do not serve with them: then it matters,
-        however little its bound is, of which mass that is half seen has next to nothing.
+        Whether weights that serve without draws of it do not with them, which widen an sd: it
+        matters, however little its bound is, of which mass that is half seen has next to nothing.
     """
 
     q: LowRankGaussian | Gaussian

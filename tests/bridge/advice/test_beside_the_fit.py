@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import bridge
 from bridge.advice.search import Search
@@ -62,6 +63,47 @@ def test_the_mixture_of_q_and_kernels_is_what_its_draws_are_of():
     again = with_shoulder(found, kernels, seed=3)
     np.testing.assert_array_equal(again.proposal.theta, drawn.theta)  # a seed fixes it
     assert with_shoulder(replace(found, log_q=None), kernels, seed=3) is None
+
+
+@pytest.mark.parametrize("D", [10, 20])
+def test_no_kernel_hides_the_weight_of_a_draw(D):
+    """Kernels about draws that are weighted too made k̂ of a Student's t light, and log Z .2 low."""
+    t = stats.multivariate_t(np.zeros(D), np.eye(D), df=8)
+    density = CallableDensity(
+        t.logpdf, lambda x: -(8 + D) * x / (8 + (x**2).sum(1))[:, None], dimension=D
+    )
+    q = Gaussian(np.zeros(D), np.sqrt(8 / 6) * np.eye(D))
+    for seed in (1, 2, 3):
+        rng = np.random.default_rng(seed)
+        theta, lq = q.forward(rng.standard_normal((4_096, D)))
+        found = Fit(
+            as_problem(density, None).target, theta[None], t.logpdf(theta)[None], 0.0,
+            lq[None], q.log_density,
+        )  # fmt: skip
+        far = rng.standard_normal((20, D))
+        far *= (6 + np.sqrt(D)) / np.linalg.norm(far, axis=1)[:, None]
+        drawn = with_shoulder(found, kernels_about(far, np.eye(D)), seed).proposal
+        w = np.exp(drawn.lp - drawn.lq)[0]
+        assert w.mean() == pytest.approx(1.0, abs=4 * w.std() / np.sqrt(len(w)))
+        heaviest = np.argsort(t.logpdf(theta) - lq)[-20:]
+        before = np.exp(t.logpdf(theta) - lq)[heaviest]
+        again = np.exp(t.logpdf(theta) - drawn.log_q(theta))[heaviest]
+        assert np.median(again / before) > 0.5  # no kernel is about each of them
+
+
+@pytest.mark.parametrize("size", [1_005, 12_345, 20_000, 20_005])
+def test_more_draws_are_as_many_as_were_asked_for(size):
+    """One draw less, and a fit would be drawn for ever."""
+    density, q = ridge(1), Gaussian(np.zeros(1), np.eye(1))
+
+    def drawn(n):
+        theta, lq = q.forward(np.random.default_rng(1).standard_normal((n, 1)))
+        lp = density.log_density(theta)
+        target = as_problem(density, None).target
+        return Fit(target, theta[None], lp[None], 0.0, lq[None], q.log_density, more=drawn)
+
+    wider = with_shoulder(drawn(1_000), kernels_about(np.array([[5.0], [7.0]]), np.eye(1)), seed=1)
+    assert wider.more(size).proposal.lp.size >= size
 
 
 @pytest.mark.parametrize("cause", ["no density of q", "weights do not serve"])
