@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from bridge.advice.kept_law import kept_law
-from bridge.advice.shoulder_draws import with_shoulder
+from bridge.advice.shoulder_draws import widens, with_shoulder
 from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted, judged_again, require_defined
 from bridge.measures.khat import KHat, pareto_khat
 from bridge.measures.limits import KHAT_WITHOUT_MEAN
@@ -28,9 +28,8 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import UP_TO, in_words, nuts_gradients, weighted_kurtosis
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.core.checks import MISSED, Check
-from pymc_ext.variational.core.weights import weighted_moments
 from pymc_ext.variational.ill_posed.jumps import Jump, jump_among
-from pymc_ext.variational.missed.missed_mass import LEAST_ON_SHOULDER, OF_A_SHOULDER, MissedMass
+from pymc_ext.variational.missed.missed_mass import LEAST_ON_SHOULDER, MissedMass
 from pymc_ext.variational.missed.outside import is_inside
 
 if TYPE_CHECKING:
@@ -176,26 +175,47 @@ class Search:
     def _looked_outside(self, attempt: Attempt, found: Fit, k: KHat) -> tuple[Attempt, Fit, KHat]:
         """The attempt as it stands after a search for what it misses; the fit with draws of a
         shoulder that was found, where weights serve with them."""
-        nothing = NONE
+        said = NONE
         try:
-            outside = missed(found, k.log_marginal_is, self.seed)
-            attempt = replace(attempt, search_gradients=outside.gradients)
-            wider = self._with_shoulder(outside, attempt, found)
+            attempt, outside, wider = self._searched(attempt, found)
             settled = not outside.matters
             if wider is not None and wider[0].good:
-                (attempt, found, k), nothing, settled = wider, _weighted_too(outside), True
-            elif wider is not None and _widens(found, k, wider):  # chains have to say by how much
-                outside, settled = outside.unsettled(), False
-            left = self._forgotten(found) if settled else outside
+                (attempt, found, k), said, settled = wider, _weighted_too(outside), True
+            elif wider is not None and widens(found, k.weights, wider[1], wider[2].weights):
+                outside, settled = outside.unsettled(), False  # chains have to say by how much
+            left = self._forgotten(found, said != NONE) if settled else outside
             if left is not None:
                 return self._missing(attempt, left), found, k
-            return self._held_to_tails(attempt, found, k, nothing), found, k
+            return self._held_to_tails(attempt, found, k, said), found, k
         except KeyboardInterrupt:
             return attempt.judged(Check("end", False, UNSEARCHED)), found, k
 
-    def _forgotten(self, found: Fit) -> MissedMass | None:
-        """Of the modes known from before those that a fit misses."""
-        return None if self.modes is None else forgotten(found, self.modes, self.seed)
+    def _searched(
+        self, attempt: Attempt, found: Fit
+    ) -> tuple[Attempt, MissedMass, tuple[Attempt, Fit, KHat] | None]:
+        """The attempt with what a search took, what it found outside, and the fit with draws of a
+        shoulder beside its own, judged again by its weights; None where there is no shoulder, or
+        none whose draws can be weighted."""
+        outside = missed(found, attempt.log_marginal_is, self.seed)
+        spent = attempt.search_gradients + outside.gradients
+        attempt = replace(attempt, search_gradients=spent)
+        if outside.shoulder is None or outside.shoulder.kernels is None:
+            return attempt, outside, None
+        wider = with_shoulder(found, outside.shoulder.kernels, self.seed)
+        if wider is None:
+            return attempt, outside, None
+        again, wider, k = judged_again(
+            attempt, wider, self.khat, self.ess, self.fresh_draws, self.draws
+        )
+        again = self._held(again, found, k)  # kernels are no heavier tails of all modes
+        return attempt, outside, (again, wider, k)
+
+    def _forgotten(self, found: Fit, has_shoulder: bool) -> MissedMass | None:
+        """Of the modes known from before those that a fit misses; not the shoulder that it has."""
+        if self.modes is None:
+            return None
+        known = (b for b in self.modes.basins if b.is_mode or not has_shoulder)
+        return forgotten(found, replace(self.modes, basins=tuple(known)), self.seed)
 
     def _missing(self, attempt: Attempt, outside: MissedMass) -> Attempt:
         """The attempt, refused for mass that matters, which is known from now on."""
@@ -211,21 +231,6 @@ class Search:
         tails, more = short_tails(found, k.weights, self.law, self.seed)
         attempt = replace(attempt, search_gradients=attempt.search_gradients + more)
         return attempt.judged(Check(MISSED, not tails, tails[0] if tails else nothing))
-
-    def _with_shoulder(
-        self, outside: MissedMass, attempt: Attempt, found: Fit
-    ) -> tuple[Attempt, Fit, KHat] | None:
-        """A fit with draws of a shoulder beside its own, judged again by its weights; None where
-        there is no shoulder, or none whose draws can be weighted."""
-        if outside.shoulder is None or outside.shoulder.kernels is None:
-            return None
-        wider = with_shoulder(found, outside.shoulder.kernels, self.seed)
-        if wider is None:
-            return None
-        again, wider, k = judged_again(
-            attempt, wider, self.khat, self.ess, self.fresh_draws, self.draws
-        )
-        return self._held(again, found, k), wider, k  # kernels are no heavier tails of all modes
 
     def affordable(self, method: Method) -> bool:
         """Whether it may run; where not, that is noted among the attempts."""
@@ -272,24 +277,18 @@ class Search:
         """Whether modes are known outside the best fit; looks for them where none did so far."""
         if self.modes is None and self.found is not None and self.of_found is not None:
             begin, best = time.perf_counter(), self.of_found
-            outside = missed(self.found, best.log_marginal_is, self.seed)
-            wider = self._with_shoulder(outside, best, self.found)
-            spent = outside.gradients
+            attempt, outside, wider = self._searched(best, self.found)
             if wider is not None and wider[0].good:
-                attempt, found, k = wider
-                attempt = self._held_to_tails(attempt, found, k, _weighted_too(outside))
-                spent += attempt.search_gradients - best.search_gradients
-                if attempt.good and k.weights is not None:
-                    self.found, self.weights, self.of_found = found, k.weights, attempt
-                    self.trusted = True
+                again, found, k = wider
+                again = self._held_to_tails(again, found, k, _weighted_too(outside))
+                attempt = replace(attempt, search_gradients=again.search_gradients)
+                if again.good and k.weights is not None:
+                    self.found, self.weights, self.trusted = found, k.weights, True
+                    attempt = again
             self.modes = outside if outside.matters and not self.trusted else None
             place = next(i for i, tried in enumerate(self.attempts) if tried is best)
-            more = time.perf_counter() - begin
-            self.of_found = self.attempts[place] = replace(
-                self.of_found,
-                search_gradients=best.search_gradients + spent,
-                seconds=best.seconds + more,
-            )
+            seconds = best.seconds + time.perf_counter() - begin
+            self.of_found = self.attempts[place] = replace(attempt, seconds=seconds)
             if self.trusted:
                 return False
         if self.modes is None or not self.modes.has_modes:  # nothing is fitted to a shoulder
@@ -406,17 +405,6 @@ class Search:
         that steps which suit all else seldom enter."""
         modes = self.modes
         return self.coordinates if modes is None or modes.has_modes else None
-
-
-def _widens(found: Fit, k: KHat, wider: tuple[Attempt, Fit, KHat]) -> bool:
-    """Whether draws of a shoulder make an sd as much larger as it may be without mattering."""
-    variances = list[Array]()
-    for fit, own in ((found, k), (wider[1], wider[2])):
-        if fit.weighted is None or own.weights is None:
-            return True  # nobody knows
-        theta = fit.weighted.theta.reshape(-1, fit.theta.shape[-1])
-        variances.append(weighted_moments(theta, own.weights.ravel())[1] ** 2)
-    return bool(np.any(variances[1] > (1 + OF_A_SHOULDER) * variances[0]))
 
 
 def _weighted_too(outside: MissedMass) -> str:

@@ -21,15 +21,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
-from bridge.methods.method import Fit, WeightedDraws
+from bridge.methods.method import Fit, LogDensity, WeightedDraws
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.mixture import PosteriorMixture
-from pymc_ext.variational.missed.shoulders import kernels_about
+from pymc_ext.variational.core.weights import weighted_moments
+from pymc_ext.variational.missed.kernels import Kernels, kernels_about
+from pymc_ext.variational.missed.missed_mass import OF_A_SHOULDER
 
-__all__ = ["with_shoulder"]
+__all__ = ["widens", "with_shoulder"]
 
 SHARE = 0.1  # of the draws: of a shoulder worth 1 % of the mass each then counts a tenth of another
 # Nats by which p exceeds q where kernels are: q has a seventh there of what it should have. Kernels
@@ -38,7 +38,7 @@ UNDERRATED = 2.0
 CHOSEN = 256  # draws, with repetition, about which kernels are
 
 
-def with_shoulder(found: Fit, kernels: PosteriorMixture, seed: int) -> Fit | None:
+def with_shoulder(found: Fit, kernels: Kernels, seed: int) -> Fit | None:
     """The fit with a proposal that has kernels about a shoulder too; None where log q is not known
     there, as of a proposal without a density of its own.
 
@@ -54,56 +54,73 @@ def with_shoulder(found: Fit, kernels: PosteriorMixture, seed: int) -> Fit | Non
     q = found.weighted
     if q is None or q.log_q is None or found.symmetry is not None:  # of images r is in one alone
         return None
-    rng = np.random.default_rng([seed, 7])
-    first, of_kernels = _weighed_together(found, q, kernels, rng)
-    theta, lp, lq = first.theta[0], first.lp[0], first.lq[0]
+    theta, lp = _drawn(found, kernels, _beside(q), np.random.default_rng([seed, 7]))
+    log_weights = lp - _log_mixture(q.log_q, kernels)(theta)
     with np.errstate(all="ignore"):
-        log_z = logsumexp(lp - lq) - np.log(len(lp))
-        # never about draws that are weighted later: each would hide its own weight
-        underrated = np.flatnonzero(of_kernels & (lp - log_z - q.log_q(theta) > UNDERRATED))
-    if len(underrated) < 2:  # one has no spread
+        log_z = logsumexp(q.lp - q.lq) - np.log(q.lp.size)
+        underrated = np.flatnonzero(lp - log_z - q.log_q(theta) > UNDERRATED)
+    if not len(underrated):
         return None
-    of_each = softmax((lp - lq)[underrated])
+    rng, of_each = np.random.default_rng([seed, 9]), softmax(log_weights[underrated])
     chosen = np.unique(rng.choice(underrated, size=CHOSEN, p=of_each))
-    if len(chosen) < 2:
+    if len(chosen) < 2:  # one has no spread
         return None
-    spread = np.atleast_2d(np.cov(found.theta.reshape(-1, theta.shape[1]).T))
-    return _with(found, kernels_about(theta[chosen], spread), seed)
+    cov = np.atleast_2d(np.cov(found.theta.reshape(-1, theta.shape[1]).T))
+    return _with(found, kernels_about(theta[chosen], cov), seed)
 
 
-def _with(found: Fit, kernels: PosteriorMixture, seed: int) -> Fit:
+def widens(found: Fit, weights: Array | None, wider: Fit, its_weights: Array | None) -> bool:
+    """Whether draws of a shoulder make an sd as much larger as it may be without mattering; where
+    one of the two has no weights nobody knows."""
+    variances = list[Array]()
+    for fit, w in ((found, weights), (wider, its_weights)):
+        if fit.weighted is None or w is None:
+            return True
+        theta = fit.weighted.theta.reshape(-1, fit.theta.shape[-1])
+        variances.append(weighted_moments(theta, w.ravel())[1] ** 2)
+    return bool(np.any(variances[1] > (1 + OF_A_SHOULDER) * variances[0]))
+
+
+def _with(found: Fit, kernels: Kernels, seed: int) -> Fit:
     """The fit with draws of these kernels too, and so with more draws."""
     q, more = found.weighted, found.more
-    assert q is not None
+    assert q is not None and q.log_q is not None
 
     def with_more(draws: int) -> Fit:
         assert more is not None
         return _with(more(int(np.ceil((1 - SHARE) * draws))), kernels, seed)
 
-    drawn, _ = _weighed_together(found, q, kernels, np.random.default_rng([seed, 8]))
+    rng, log_mixture = np.random.default_rng([seed, 8]), _log_mixture(q.log_q, kernels)
+    theta, lp = _drawn(found, kernels, _beside(q), rng)
+    theta = np.concatenate([q.theta.reshape(-1, theta.shape[1]), theta])
+    lp = np.concatenate([q.lp.ravel(), lp])
+    order = rng.permutation(len(theta))  # k̂ is taken in batches, each of both
+    theta, lp = theta[order], lp[order]
+    drawn = WeightedDraws(theta[None], lp[None], log_mixture(theta)[None], log_mixture)
     return replace(found, proposal=drawn, more=None if more is None else with_more)
 
 
-def _weighed_together(
-    found: Fit, q: WeightedDraws, kernels: PosteriorMixture, rng: np.random.Generator
-) -> tuple[WeightedDraws, NDArray[np.bool_]]:
-    """Draws of q and of kernels, in any order, with the density of both; which are of kernels."""
-    log_q = q.log_q
-    assert log_q is not None
+def _beside(q: WeightedDraws) -> int:
+    """Draws of the kernels, beside those of q."""
+    return int(np.ceil(SHARE / (1 - SHARE) * q.lp.size))
+
+
+def _drawn(
+    found: Fit, kernels: Kernels, count: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """Draws of kernels with their log p̃; −∞, no weight, where it is undefined."""
+    theta = kernels.forward(rng.standard_normal((count, kernels.latent_dimension)))
+    with np.errstate(all="ignore"):
+        lp = found.target.log_density(theta)
+    return theta, np.where(np.isnan(lp), -np.inf, lp)
+
+
+def _log_mixture(log_q: LogDensity, kernels: Kernels) -> LogDensity:
+    """The density that draws of both are of."""
 
     def log_mixture(theta: Array) -> Array:
         with np.errstate(all="ignore"):
             of_q, of_r = log_q(theta), kernels.log_density(theta)
         return np.logaddexp(np.log1p(-SHARE) + of_q, np.log(SHARE) + of_r)
 
-    before = q.theta.reshape(-1, found.theta.shape[-1])
-    count = int(np.ceil(SHARE / (1 - SHARE) * len(before)))
-    theta = kernels.forward(rng.standard_normal((count, kernels.latent_dimension)))[0]
-    with np.errstate(all="ignore"):
-        lp = found.target.log_density(theta)
-    lp = np.concatenate([q.lp.ravel(), np.where(np.isnan(lp), -np.inf, lp)])  # NaN: no weight
-    theta = np.concatenate([before, theta])
-    order = rng.permutation(len(theta))  # k̂ is taken in batches, each of both
-    theta, lp = theta[order], lp[order]
-    drawn = WeightedDraws(theta[None], lp[None], log_mixture(theta)[None], log_mixture)
-    return drawn, order >= len(before)
+    return log_mixture

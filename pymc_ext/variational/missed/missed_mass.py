@@ -42,7 +42,6 @@ from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.density.coordinates import InvertibleMap
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.course import DRAWS_WANTED, Course
-from pymc_ext.variational.core.mixture import PosteriorMixture
 from pymc_ext.variational.core.monitor import FitStopped, Monitor
 from pymc_ext.variational.core.threads import one_thread
 from pymc_ext.variational.gaussian.batch_match_low_rank import resolved_rank
@@ -58,6 +57,7 @@ from pymc_ext.variational.gaussian.trust_region_matching import (
     TrustRegionMatching,
 )
 from pymc_ext.variational.missed.descents import at_home, into_basin, scales_of
+from pymc_ext.variational.missed.kernels import Kernels
 from pymc_ext.variational.missed.outside import (
     ERRORS,
     OUTSIDE_NATS,
@@ -120,7 +120,7 @@ class Basin:
     log_ratio: float
     error: float
     distance: float
-    kernels: PosteriorMixture | None = None
+    kernels: Kernels | None = None
     unsettled: bool = False
 
     @property

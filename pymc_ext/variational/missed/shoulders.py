@@ -23,10 +23,10 @@ import numpy as np
 
 from pymc_ext.density import CountedDensity, DensityInCoordinates
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.mixture import PosteriorMixture
 from pymc_ext.variational.core.weights import ESS_SHARE_NEGLIGIBLE, KHAT_WITHOUT_MEAN
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.missed.kernels import Kernels, kernels_about, spread_of
 from pymc_ext.variational.missed.outside import Misses, bound_by_weights
 
 # Chains, transitions of each, and steps of one: 2,064 gradients. Where a point was found they begin
@@ -39,10 +39,7 @@ CHAINS, TRANSITIONS, STEPS, AGAIN = 16, 16, 8, 4
 # and the length, some 3, is half of a Gaussian's period. Each is of a length of its own.
 STEP, SHORTEST, LONGEST = 0.6, 0.5, 1.2
 UNSEEN = 6.0  # nats: of 1 % of p's mass q has at most 1/40,000 there, less than one of its draws
-# Of the kernels about points: the points' covariance, wider as some are alike, with a part of q's,
-# as they may be fewer than dimensions; the width is Silverman's rule for normal kernels.
-WIDER, OF_Q = 1.2, 1e-3
-KERNELS = 64  # at most: in 300 dimensions they take a second
+KERNELS = 64  # at most (a choice)
 # Of k̂ and the share of effective draws: weights of a lighter tail that are alike have three
 # moments, so that what they miss is seldom worth what would matter. Of twelve fits that missed a
 # shoulder eleven had a k̂ of .43 to .77, the other one .08 with a share of .76.
@@ -84,7 +81,7 @@ class Shoulder:
     log_mass: float
     error: float
     distance: float
-    kernels: PosteriorMixture
+    kernels: Kernels
 
 
 def shoulder(
@@ -120,29 +117,17 @@ def shoulder(
         return None
     found = rng.permutation(found)[:KERNELS]
     r = kernels_about(found, scales.cov)
-    points, log_r = r.forward(rng.standard_normal((WEIGHED, r.latent_dimension)))
+    points = r.forward(rng.standard_normal((WEIGHED, r.latent_dimension)))
     log_p, log_q = misses.at(points)
     with np.errstate(all="ignore"):
-        log_weights = np.where(log_p - log_q > UNSEEN, log_p - log_r, -np.inf)
+        log_weights = np.where(log_p - log_q > UNSEEN, log_p - r.log_density(points), -np.inf)
     bound, error = bound_by_weights(log_weights)
     if not np.isfinite(log_weights.max()):
         return None
     squares = ((points - misses.mean) / misses.std) ** 2
     far = np.average(squares, axis=0, weights=np.exp(log_weights - log_weights.max())).max()
-    q = Gaussian(found.mean(axis=0), cholesky(_spread(found, scales.cov)))
+    q = Gaussian(found.mean(axis=0), cholesky(spread_of(found, scales.cov)))
     return Shoulder(q, bound, error, float(np.sqrt(far)), r)
-
-
-def kernels_about(points: Array, cov: Array) -> PosteriorMixture:
-    """Normal kernels about points (K, D), each once, beside a q of that covariance (D, D)."""
-    K, D = points.shape
-    root = cholesky((4 / (K * (D + 2))) ** (2 / (D + 4)) * _spread(points, cov))
-    return PosteriorMixture(np.full(K, -np.log(K)), tuple(Gaussian(x, root) for x in points))
-
-
-def _spread(points: Array, cov: Array) -> Array:
-    """Covariance (D, D) of what points (K, D) are of."""
-    return WIDER * np.atleast_2d(np.cov(points.T)) + OF_Q * cov
 
 
 def _unseen(points: Array, misses: Misses) -> Array:

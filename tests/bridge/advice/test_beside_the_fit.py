@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 import bridge
+from bridge.advice import search
 from bridge.advice.search import Search
 from bridge.advice.shoulder_draws import with_shoulder
 from bridge.methods.method import Fit
@@ -18,7 +19,7 @@ from posteriordb_cases.zoo import ZOO
 from pymc_ext.density import CallableDensity
 from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.missed.shoulders import kernels_about
+from pymc_ext.variational.missed.kernels import kernels_about
 from tests.needed import needs
 from tests.pymc_ext.variational.missed.test_shoulders import exact_draws, ridge
 
@@ -112,13 +113,13 @@ def test_chains_start_on_a_shoulder_and_adapt_by_themselves(monkeypatch, cause):
     if cause == "no density of q":
         monkeypatch.setattr("bridge.advice.search.with_shoulder", lambda found, r, seed: None)
     else:
-        judged = Search._with_shoulder
+        judged = search.judged_again
 
-        def refused(self, *given):
-            again, *others = judged(self, *given)
+        def refused(*given):
+            again, *others = judged(*given)
             return again.judged(Check("weights", False, "k̂")), *others
 
-        monkeypatch.setattr(Search, "_with_shoulder", refused)
+        monkeypatch.setattr(search, "judged_again", refused)
     advice = bridge.fit(ridge(3), random_seed=2, progressbar=False)
     assert advice.method == "warm-nuts"
     assert "a shoulder at theta[0]" in advice.reasons
