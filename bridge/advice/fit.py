@@ -86,7 +86,8 @@ def fit(
     where weights differ, search for mass outside it,
     which k̂ cannot see; where they find more than 1 %, or less that is so far away that it
     makes an sd 10 % larger, a mixture of all basins is tried, or, where they are orders of
-    labels of one, or its signs, the fit of one is taken for all. The draws returned are resampled
+    labels of one, or its signs, the fit of one is taken for all; of what lies in no basin draws
+    are weighted beside the fit's own. The draws returned are resampled
     with Pareto-smoothed importance weights. If no approximation is good enough, NUTS runs in
     the coordinates of the best one: Stan's own for a Stan program, nutpie for all else (without
     it the model's own sampler, PyMC's for a density); it is judged by R̂, ESS, E-FMI and
