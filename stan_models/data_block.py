@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import TypedDict
 
@@ -29,11 +29,12 @@ def declared_data(program: Source) -> dict[str, Declaration]:
 
 
 def misfit(program: Source, data: str) -> str:
-    """What is missing from ``data`` (JSON text) or has the wrong number of dimensions.
+    """What is missing from ``data`` (JSON text), has the wrong number of dimensions, or is no
+    integer where one is declared.
 
     Stan stops at the first variable it cannot read and then speaks of its dimensions even where it
-    is absent; this names all of them. Empty where sizes, types or constraints are the trouble,
-    which Stan names well.
+    is absent, and of no entry; this names all of them. Empty where sizes or constraints are the
+    trouble, which Stan names well.
     """
     declared, given = declared_data(program), json.loads(data)
     missing = [_described(name, kind) for name, kind in declared.items() if name not in given]
@@ -44,6 +45,8 @@ def misfit(program: Source, data: str) -> str:
     ]
     lines = [f"missing: {', '.join(missing)}"] if missing else []
     lines += [f"wrong number of dimensions: {'; '.join(wrong)}"] if wrong else []
+    broken = _first_of_each(declared, given, "int", float.is_integer)
+    lines += [f"no integers: {', '.join(broken)}"] if broken else []
     if missing:
         lines.append(f"given: {', '.join(given) or 'nothing'}")
     return "\n".join(lines)
@@ -69,22 +72,42 @@ def not_finite(program: Source, data: str) -> list[str]:
     Programs may mean them, as marks of what is missing or as bounds that are none: they are worth
     naming where the density is undefined.
     """
-    given, found = json.loads(data), []
-    for name, kind in declared_data(program).items():
-        if kind["type"] == "real" and name in given:
-            bad = ((at, x) for at, x in _elements(given[name]) if not math.isfinite(x))
-            for at, x in islice(bad, 1):
+    return _first_of_each(declared_data(program), json.loads(data), "real", math.isfinite)
+
+
+def _first_of_each(
+    declared: Mapping[str, Declaration],
+    given: Mapping[str, Numbers],
+    type_name: str,
+    is_right: Callable[[float], bool],
+) -> list[str]:
+    """Of each variable of a type the first number that is not right, with Stan's index."""
+    found = []
+    for name, kind in declared.items():
+        if kind["type"] == type_name and name in given:
+            wrong = ((at, x) for at, x in _elements(given[name]) if not is_right(_number(x)))
+            for at, x in islice(wrong, 1):
                 found.append(f"{name}{list(at) if at else ''} = {x}")
     return found
 
 
-def _elements(value: Numbers, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], float]]:
-    """Numbers, of which Stan reads "NaN" and the like too, with their indices from 1 on."""
+def _elements(
+    value: Numbers, at: tuple[int, ...] = ()
+) -> Iterator[tuple[tuple[int, ...], float | str]]:
+    """What is nested in lists, with Stan's indices, from 1 on."""
     if isinstance(value, list):
         for i, element in enumerate(value, start=1):
             yield from _elements(element, (*at, i))
     else:
-        yield at, float(value)
+        yield at, value
+
+
+def _number(value: float | str) -> float:
+    """Texts such as "NaN" are read as Stan reads them; those that it does not read are NaN."""
+    try:
+        return float(value)
+    except ValueError:
+        return math.nan
 
 
 def _described(name: str, kind: Declaration) -> str:

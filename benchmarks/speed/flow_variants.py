@@ -32,7 +32,7 @@ from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.algorithm import Bernstein
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.training.loops import DensityLoop, LoopMaker
-from pymc_ext.variational.bernstein.whitening import base_algorithm
+from pymc_ext.variational.bernstein.whitening import HIERARCHICAL
 from pymc_ext.variational.core.algorithm import run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
@@ -206,7 +206,7 @@ def made(density: Density, variants: Sequence[str], seed: int, steps: int) -> di
     start = np.zeros(density.dimension)
     with Monitor.silent() as monitor:
         q = run_algorithm(
-            base_algorithm("hierarchical"), CountedDensity(density), start,
+            HIERARCHICAL.algorithm, CountedDensity(density), start,
             random_seed=seed, monitor=monitor,
         ).q  # fmt: skip
     runs, first = dict[str, Numbers](), None

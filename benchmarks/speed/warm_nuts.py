@@ -241,17 +241,25 @@ def report(made: Mapping[str, Numbers]) -> None:
             free = [row[other] / (row["warm"] - row["warm map"]) for row in both]
             print(f"{other} / warm: median {np.median(found):.1f}, least {min(found):.1f}; were "
                   f"its map and search free {np.median(free):.1f} and {min(free):.1f}")  # fmt: skip
-    both = [row for row in rows.values() if {"answer", "cmdstan"} <= set(row)]
-    if both:
-        sooner = [row["cmdstan s"] / row["answer s"] for row in both]
-        gradients = [row["cmdstan"] / row["answer"] for row in both]
-        read = [row["cmdstan read s"] / row["answer s"] for row in both]
-        print(f"answer, of {len(both)}: {np.mean(np.array(sooner) > 1):.0%} sooner than cmdstan, "
-              f"{np.mean(np.array(read) > 1):.0%} sooner than its draws are read, geometric mean "
-              f"{_geometric(sooner):.1f} and {_geometric(read):.1f} times; gradients: median "
-              f"{np.median([row['answer'] for row in both]):.0f}, cmdstan "
-              f"{np.median(gradients):.0f} times as many")  # fmt: skip
+    for own in ("answer", "warm", "gaussian"):
+        both = [row for row in rows.values() if {own, "cmdstan"} <= set(row)]
+        if both:
+            print(_beside_the_program(own, both))
     print(rates([numbers for key, numbers in made.items() if "/answer/" in key]))
+
+
+def _beside_the_program(own: str, rows: Sequence[Mapping[str, float]]) -> str:
+    """How often a run is sooner than Stan's program at its default, and by how much."""
+    sooner = [row["cmdstan s"] / row[f"{own} s"] for row in rows]
+    read = [row["cmdstan read s"] / row[f"{own} s"] for row in rows]
+    gradients = [row["cmdstan"] / row[own] for row in rows]
+    return (
+        f"{own}, of {len(rows)}: {np.mean(np.array(sooner) > 1):.0%} sooner than cmdstan, "
+        f"{np.mean(np.array(read) > 1):.0%} sooner than its draws are read, geometric mean "
+        f"{_geometric(sooner):.1f} and {_geometric(read):.1f} times; gradients: median "
+        f"{np.median([row[own] for row in rows]):.0f}, cmdstan {np.median(gradients):.0f} times "
+        "as many"
+    )
 
 
 def rates(answers: Sequence[Numbers]) -> str:

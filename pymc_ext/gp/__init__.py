@@ -7,7 +7,8 @@
 
 To add a rule or a likelihood see `pymc_ext.gp.rules` and `pymc_ext.gp.likelihoods`; a prior is a
 class with the attributes of `posterior.Prior`; an evidence formula a function in `evidence` and
-its name in ``FORMULAS``.
+its name in ``FORMULAS``; a way of learning a class in `learners` and its line in
+`fit_hyperparameters`.
 
 >>> with pm.Model() as classifier:
 ...     scale = pm.HalfNormal("scale")

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
 
 from pymc_ext.gp.graph import HyperparameterGraph
-from pymc_ext.gp.lbfgs import climb
-from pymc_ext.gp.loops import Adam, alternate, minibatch
+from pymc_ext.gp.learners import Alternation, Batches, Climb, Learner
 from pymc_ext.gp.model import Approximate
-from pymc_ext.gp.points import Point, refuse_other_observations, sources
+from pymc_ext.gp.points import Point, refuse_other_observations
 from pymc_ext.gp.search_space import active_bounds, box_of, start_values
 from pymc_ext.maths.types import Array
 from pymc_ext.models.context import context
-from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.monitor import Monitor
 
 logger = logging.getLogger(__name__)
 
-METHODS = ("l-bfgs", "alternating", "minibatch")
 Bounds = Mapping[str, tuple[float | None, float | None]]
 
 
@@ -136,28 +133,25 @@ def fit_hyperparameters(
     ----------
     Li, John & Solin (2023), section 3 and figure 3, arXiv:2306.04201.
     """
-    _check_method(gp, method)
+    learners = (
+        Climb(max_iterations),
+        Alternation(max_iterations, e_steps, m_steps, tolerance, learning_rate),
+        Batches(max_iterations, batch_size, learning_rate, random_seed),
+    )
+    learner = _named(method, learners)
+    if not gp.inputs:
+        raise ValueError("no data yet: call marginal_likelihood first")
     _check_sizes(
         max_iterations=max_iterations, e_steps=e_steps, m_steps=m_steps, batch_size=batch_size
     )
     _check_rates(learning_rate=learning_rate, tolerance=tolerance)
     model = context(model)
-    _check_model(gp, method, model)
+    _check_model(model)
+    learner.require(gp, model)
     graph, theta, box = _first(gp, model, start or {}, bounds or {})
     begin = time.perf_counter()
-    adam = Adam(learning_rate, box)
     with Monitor(gp, (), 0, max_iterations, progressbar) as monitor:
-        if method == "l-bfgs":
-            found = climb(gp.solver, graph, theta, box, max_iterations, monitor)
-        elif method == "minibatch":
-            batches = HyperparameterGraph(gp, graph.model, batch=True)
-            check_seed(random_seed)
-            rng = np.random.default_rng(random_seed)
-            passes = batch_size, max_iterations, rng
-            found = minibatch(gp, graph, batches, theta, adam, *passes, monitor)
-        else:
-            limits = e_steps, m_steps, max_iterations, tolerance
-            found = alternate(gp.solver, graph, theta, adam, *limits, monitor)
+        found = learner.learn(gp, graph, theta, box, monitor)
     active = tuple(active_bounds(graph, found.theta, box))
     if active:
         logger.warning("%s: at a bound of the search", ", ".join(active))
@@ -190,20 +184,13 @@ def _first(
     return graph, theta, box
 
 
-def _check_method(gp: Approximate, method: str) -> None:
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
-    if not gp.inputs:
-        raise ValueError("no data yet: call marginal_likelihood first")
-    if method != "l-bfgs" and gp.solver.rule.rho is None:
-        raise ValueError(f"method={method!r} needs rule=CVI(), got {gp.solver.rule}")
-    if method == "minibatch" and (gp.Xu is None or gp.solver.learning != "elbo"):
-        raise ValueError("method='minibatch' needs inducing inputs Xu and learning='elbo'")
-    if method == "minibatch" and gp.likelihood.n_latent > 1:
-        raise ValueError(
-            "method='minibatch' needs a likelihood of one latent, got "
-            f"{gp.likelihood} of {gp.likelihood.n_latent}: use 'l-bfgs' or 'alternating'"
-        )
+def _named(method: str, learners: Sequence[Learner]) -> Learner:
+    """The one of that name; ValueError where there is none."""
+    for learner in learners:
+        if learner.name == method:
+            return learner
+    names = ", ".join(learner.name for learner in learners)
+    raise ValueError(f"method must be one of {names}, got {method!r}")
 
 
 def _check_sizes(**sizes: int) -> None:
@@ -218,13 +205,9 @@ def _check_rates(**rates: float) -> None:
             raise ValueError(f"{name} must be > 0, got {rate}")
 
 
-def _check_model(gp: Approximate, method: str, model: pm.Model) -> None:
+def _check_model(model: pm.Model) -> None:
     if not model.free_RVs:
         raise ValueError("the model has no free hyperparameter to learn")
     if model.discrete_value_vars:
         names = ", ".join(v.name for v in model.discrete_value_vars)
         raise ValueError(f"{names} is discrete, not a number to search: use pm.sample")
-    random = [] if isinstance(gp.X, np.ndarray) else sources([gp.X], model)
-    if method == "minibatch" and random:
-        names = ", ".join(rv.name for rv in random)
-        raise ValueError(f"method='minibatch' takes rows of X, which here depends on {names}")

@@ -235,6 +235,12 @@ def test_wrong_data_name_the_field(program, change, field):
         program("gamma_poisson").density({**COUNTS, **change})
 
 
+@pytest.mark.parametrize("wrong", [3.5, np.nan, "NaN", "five"])
+def test_an_entry_that_is_no_integer_is_named(program, wrong):
+    with pytest.raises(StanDataError, match=rf"\nno integers: y\[4\] = {wrong}\nStan said"):
+        program("gamma_poisson").density({**COUNTS, "y": [3, 1, 4, wrong, 5]})
+
+
 def test_missing_data_name_the_field(program):
     data = {name: value for name, value in COUNTS.items() if name != "scale"}
     with pytest.raises(StanDataError, match="scale"):

@@ -31,9 +31,8 @@ from pymc_ext.variational.bernstein.training.trainer import Trainer
 from pymc_ext.variational.bernstein.whitening import (
     BaseOption,
     Whitening,
-    check_base,
+    base_of,
     flow_base,
-    resolve_base,
 )
 from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.monitor import Monitor
@@ -105,13 +104,13 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
         super().__post_init__()
         require_type("shape", self.shape, FlowShape)
         require_type("policy", self.policy, Policy)
-        object.__setattr__(self, "base", check_base(self.base, self.shape.ordering))
+        object.__setattr__(self, "base", base_of(self.base, self.shape.ordering))
         object.__setattr__(self, "polish", resolve_polish(self.polish))
 
     @property
     def name(self) -> str:
-        named = isinstance(self.base, str) and self.base != "identity"
-        return f"bernstein-{self.base}" if named else "bernstein"
+        name = base_of(self.base).name
+        return f"bernstein-{name}" if name else "bernstein"
 
     def run(
         self,
@@ -188,20 +187,17 @@ class _Training:
             if state.step != algorithm.step:
                 loop = _make_loop(algorithm, loop.flow, density, algorithm.step, seed)
             return cls(algorithm, density, seed, loop, whitening, untrained)
-        base = algorithm.base
-        assert not isinstance(base, tuple)
-        if base is None and algorithm.shape.ordering is not None:
-            base = "identity"  # the map brings an order of its own
-        if isinstance(base, str) and base != "identity" and density.noisy:
+        base = base_of(algorithm.base)
+        if base.name and density.noisy:
             raise ValueError(
-                f"{noise_of(density.density)}, and base={base!r} is fitted to one that is exact: "
-                "leave out base=, or give as base a q or a pair (mean, cov) of a fit to part of "
-                "the rows"
+                f"{noise_of(density.density)}, and base={base.name!r} is fitted to one that is "
+                "exact: leave out base=, or give as base a q or a pair (mean, cov) of a fit to "
+                "part of the rows"
             )
         with density.clock.compiling():
             flow = algorithm.make_flow(density, start, seed)
             flow.warm_up()
-        whitening = resolve_base(base, density, start, seed)
+        whitening = base.whiten(density, start, seed)
         if whitening.q is not None:
             flow.base = flow_base(whitening.q, flow.base.order)
         untrained = flow.x.copy()

@@ -12,11 +12,10 @@ from pymc_ext.variational.bernstein.algorithm import Bernstein, FittedFlow
 from pymc_ext.variational.bernstein.approximation import BernsteinApproximation, BernsteinGroup
 from pymc_ext.variational.bernstein.polish.weighted import Polish, PolishOption
 from pymc_ext.variational.bernstein.shape import FlowShape, one_of
-from pymc_ext.variational.bernstein.whitening import BaseOption
+from pymc_ext.variational.bernstein.whitening import BaseOption, Identity, base_of
 from pymc_ext.variational.core.algorithm import Fitted
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.steps import StepOptions
-from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 from pymc_ext.variational.plugin.stochastic_vi import StochasticVI
 from pymc_ext.variational.plugin.types import Start
@@ -28,7 +27,7 @@ def _of_graph(base: BaseOption | None) -> BaseOption:
     """The base that JAX takes; ValueError where it would have no graph of it."""
     if base is None:
         return "identity"
-    if isinstance(base, HierarchicalMap) or base in ("hierarchical", "auto"):
+    if base_of(base).may_be_map:
         shown = base if isinstance(base, str) else type(base).__name__
         raise ValueError(
             f"base={shown!r} may be a hierarchical map, of which there is no graph for JAX: use "
@@ -155,7 +154,7 @@ class BernsteinVI(StochasticVI):
             approximation=BernsteinApproximation,
             shape=shape,
         )
-        if isinstance(base, str) and base == "identity":  # thousands of steps; few on a fitted map
+        if isinstance(algorithm.base, Identity):  # thousands of steps; few on a fitted map
             self.approx.use_density(partial(PyMCDensity, interpreted=False))
         if backend == "jax":
             from pymc_ext.variational.bernstein.training.jax_loop import JaxLoop

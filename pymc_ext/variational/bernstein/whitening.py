@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import NamedTuple
 
@@ -24,18 +26,11 @@ from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.ill_posed.runaway import RunawayError
 
-FITTED = {  # what fits the base named, imported when one is wanted: a flow's files are enough
-    "laplace": ("gaussian.laplace", "Laplace"),
-    "match": ("gaussian.batch_match", "BatchMatch"),
-    "hierarchical": ("hierarchical.algorithm", "Hierarchical"),
-}
 logger = logging.getLogger(__name__)
 
 Places = NDArray[np.integer]
 FittedBase = Gaussian | LowRankGaussian | HierarchicalMap
-BaseOption = str | FittedBase | tuple[ArrayLike, ArrayLike]
 ROUNDED = 1e-8  # of a correlation: by what its two entries may differ where it is symmetric
-BASES = ("identity", "laplace", "match", "hierarchical", "auto")
 
 
 class Whitening(NamedTuple):
@@ -45,25 +40,175 @@ class Whitening(NamedTuple):
     note: str = ""
 
 
-def check_base(
-    base: BaseOption | None, ordering: Sequence[str] | None = None
-) -> str | FittedBase | None:
-    """None, a name, a fitted q, or the Gaussian that (mean, cov) is; ValueError for all else."""
-    if base is None:
-        return None
-    named = isinstance(base, str) and base == "hierarchical"
-    if ordering is not None and (named or isinstance(base, HierarchicalMap)):
+class Base(ABC):
+    """What a flow's ``base=`` asks for.
+
+    Attributes
+    ----------
+    name
+        In the name of the method; empty where nothing is fitted, or what is has no name.
+    """
+
+    name: str = ""
+
+    @property
+    def is_map(self) -> bool:
+        """Whether it is the hierarchical map, whose order of conditioning the flow takes."""
+        return False
+
+    @property
+    def may_be_map(self) -> bool:
+        """Whether it may be that map, of which there is no graph."""
+        return self.is_map
+
+    @abstractmethod
+    def whiten(self, density: CountedDensity, start: Array, seed: int | None) -> Whitening:
+        """The law, fitted where it has to be; its effort is counted by ``density``."""
+
+
+class Identity(Base):
+    """The start plus y."""
+
+    def whiten(self, density: CountedDensity, start: Array, seed: int | None) -> Whitening:
+        return Whitening(None)
+
+
+@dataclass(frozen=True)
+class Given(Base):
+    """A law that is there already."""
+
+    q: FittedBase
+
+    @property
+    def is_map(self) -> bool:
+        return isinstance(self.q, HierarchicalMap)
+
+    def whiten(self, density: CountedDensity, start: Array, seed: int | None) -> Whitening:
+        if self.q.dimension != density.dimension:
+            D, d = density.dimension, self.q.dimension
+            raise ValueError(
+                f"base=(mean, cov) must have shapes ({D},) and ({D}, {D}), got ({d},) and "
+                f"({d}, {d})"
+            )
+        return Whitening(self.q)
+
+
+@dataclass(frozen=True)
+class FittedBy(Base):
+    """The law of an algorithm, imported when it is wanted: a flow's files are enough.
+
+    Where there is no mode it is batch and match's, and the note says so.
+    """
+
+    name: str = field()  # without the default of the class above
+    home: str
+    of: str
+
+    @property
+    def algorithm(self) -> Algorithm[FittedBase]:
+        """What fits it."""
+        module = import_module(f"pymc_ext.variational.{self.home}")
+        algorithm: Algorithm[FittedBase] = getattr(module, self.of)()
+        return algorithm
+
+    def whiten(self, density: CountedDensity, start: Array, seed: int | None) -> Whitening:
+        try:
+            return Whitening(_fit(self, density, start, seed)[0])
+        except NoModeError as error:
+            note = f"base match, as there is no Laplace approximation: {error}"
+            logger.warning(note)
+            return Whitening(_fit(MATCH, density, start, seed)[0], note)
+
+
+class FittedMap(FittedBy):
+    """The hierarchical map."""
+
+    @property
+    def is_map(self) -> bool:
+        return True
+
+
+class ByDefault(Base):
+    """The hierarchical map, or the identity where there is none: it takes exact log densities,
+    without parameters beside θ."""
+
+    def whiten(self, density: CountedDensity, start: Array, seed: int | None) -> Whitening:
+        if density.noisy or density.extra_size:
+            return Whitening(None)
+        try:
+            return Whitening(_fit(HIERARCHICAL, density, start, seed)[0])
+        except RunawayError:
+            raise  # the posterior is improper, for any family
+        except (ValueError, ArithmeticError) as error:
+            note = f"base identity, as there is no hierarchical map: {error}"
+            logger.warning(note)
+            return Whitening(None, note)
+
+
+class Best(Base):
+    """The one with the highest ELBO of its own on fresh draws."""
+
+    name = "auto"
+
+    @property
+    def may_be_map(self) -> bool:
+        return True
+
+    def whiten(self, density: CountedDensity, start: Array, seed: int | None) -> Whitening:
+        eye, rng = np.eye(density.dimension), stream(seed, Purpose.FRESH)
+        plain = fresh_draws(Gaussian(start, eye, eye), density, rng)
+        candidates: dict[str, tuple[float, FittedBase | None]] = {"identity": (plain.elbo, None)}
+        for base in (LAPLACE, MATCH, HIERARCHICAL):
+            try:
+                q, fresh = _fit(base, density, start, seed)
+            except (NoModeError, ValueError) as error:  # no mode; or q ran away
+                logger.info("base %s is not available: %s", base.name, error)
+                continue
+            candidates[base.name] = (fresh.elbo, q)
+        name = max(candidates, key=lambda key: np.nan_to_num(candidates[key][0], nan=-np.inf))
+        elbos = ", ".join(f"{key} {value[0]:.4g}" for key, value in candidates.items())
+        return Whitening(candidates[name][1], f"base {name}, by fresh ELBO ({elbos})")
+
+
+LAPLACE = FittedBy("laplace", "gaussian.laplace", "Laplace")
+MATCH = FittedBy("match", "gaussian.batch_match", "BatchMatch")
+HIERARCHICAL = FittedMap("hierarchical", "hierarchical.algorithm", "Hierarchical")
+BASES: dict[str, Base] = {
+    "identity": Identity(),
+    "laplace": LAPLACE,
+    "match": MATCH,
+    "hierarchical": HIERARCHICAL,
+    "auto": Best(),
+}
+BaseOption = str | FittedBase | tuple[ArrayLike, ArrayLike] | Base
+
+
+def base_of(option: BaseOption | None, ordering: Sequence[str] | None = None) -> Base:
+    """What ``base=option`` asks for, beside an ``ordering`` of a user's own; ValueError where that
+    is nothing."""
+    base = _asked_for(option, ordering)
+    if ordering is not None and base.is_map:
         raise ValueError(
             "base='hierarchical' brings an order of its own: leave out FlowShape(ordering=...), or "
             "take base='match'"
         )
-    if isinstance(base, FittedBase) or (isinstance(base, str) and base in BASES):
-        return base
-    if isinstance(base, tuple | list) and len(base) == 2:
-        return given_base(*base)
+    return base
+
+
+def _asked_for(option: BaseOption | None, ordering: Sequence[str] | None) -> Base:
+    if option is None:
+        return ByDefault() if ordering is None else BASES["identity"]  # the map has its own order
+    if isinstance(option, Base):
+        return option
+    if isinstance(option, FittedBase):
+        return Given(option)
+    if isinstance(option, str) and option in BASES:
+        return BASES[option]
+    if isinstance(option, tuple | list) and len(option) == 2:
+        return Given(given_base(*option))
     raise ValueError(
-        f"base must be one of {BASES}, None ('hierarchical' where that can be), a fitted q, or a "
-        f"pair (mean, cov), got {base!r}"
+        f"base must be one of {tuple(BASES)}, None ('hierarchical' where that can be), a fitted q, "
+        f"or a pair (mean, cov), got {option!r}"
     )
 
 
@@ -74,83 +219,14 @@ def flow_base(q: FittedBase, order: Places) -> FlowBase:
     return Affine.of(order, q.mean, q.cov)
 
 
-def resolve_base(
-    base: str | FittedBase | None, density: CountedDensity, start: Array, random_seed: int | None
-) -> Whitening:
-    """What ``base`` names, fitted where it has to be; its effort is counted by ``density``.
-
-    None is the hierarchical map, or the identity where there is none: it takes exact log densities,
-    without parameters beside θ.
-    """
-    if base is None:
-        return _by_default(density, start, random_seed)
-    if not isinstance(base, str):
-        if base.dimension != density.dimension:
-            D, d = density.dimension, base.dimension
-            raise ValueError(
-                f"base=(mean, cov) must have shapes ({D},) and ({D}, {D}), got ({d},) and "
-                f"({d}, {d})"
-            )
-        return Whitening(base)
-    if base == "identity":
-        return Whitening(None)
-    if base == "auto":
-        return _best(density, start, random_seed)
-    try:
-        return Whitening(_fit(base, density, start, random_seed)[0])
-    except NoModeError as error:
-        note = f"base match, as there is no Laplace approximation: {error}"
-        logger.warning(note)
-        return Whitening(_fit("match", density, start, random_seed)[0], note)
-
-
-def _by_default(density: CountedDensity, start: Array, random_seed: int | None) -> Whitening:
-    if density.noisy or density.extra_size:
-        return Whitening(None)
-    try:
-        return Whitening(_fit("hierarchical", density, start, random_seed)[0])
-    except RunawayError:
-        raise  # the posterior is improper, for any family
-    except (ValueError, ArithmeticError) as error:
-        note = f"base identity, as there is no hierarchical map: {error}"
-        logger.warning(note)
-        return Whitening(None, note)
-
-
-def base_algorithm(name: str) -> Algorithm[FittedBase]:
-    """What fits the base that is named."""
-    home, of = FITTED[name]
-    algorithm: Algorithm[FittedBase] = getattr(import_module(f"pymc_ext.variational.{home}"), of)()
-    return algorithm
-
-
 def _fit(
-    name: str, density: CountedDensity, start: Array, random_seed: int | None
+    base: FittedBy, density: CountedDensity, start: Array, seed: int | None
 ) -> tuple[FittedBase, FreshDraws]:
     """A base fitted with the density's other parameters as they are, and its fresh draws."""
-    algorithm = base_algorithm(name)
     with density.extras_fixed(), Monitor.silent() as monitor:
-        fitted = run_algorithm(algorithm, density, start, random_seed=random_seed, monitor=monitor)
+        fitted = run_algorithm(base.algorithm, density, start, random_seed=seed, monitor=monitor)
     assert fitted.result.fresh is not None
     return fitted.q, fitted.result.fresh
-
-
-def _best(density: CountedDensity, start: Array, random_seed: int | None) -> Whitening:
-    """The base with the highest ELBO of its own on fresh draws."""
-    eye = np.eye(density.dimension)
-    rng = stream(random_seed, Purpose.FRESH)
-    plain = fresh_draws(Gaussian(start, eye, eye), density, rng)
-    candidates: dict[str, tuple[float, FittedBase | None]] = {"identity": (plain.elbo, None)}
-    for name in FITTED:
-        try:
-            q, fresh = _fit(name, density, start, random_seed)
-        except (NoModeError, ValueError) as error:  # no mode; or q ran away
-            logger.info("base %s is not available: %s", name, error)
-            continue
-        candidates[name] = (fresh.elbo, q)
-    name = max(candidates, key=lambda key: np.nan_to_num(candidates[key][0], nan=-np.inf))
-    elbos = ", ".join(f"{key} {value[0]:.4g}" for key, value in candidates.items())
-    return Whitening(candidates[name][1], f"base {name}, by fresh ELBO ({elbos})")
 
 
 def given_base(mean: ArrayLike, cov: ArrayLike) -> Gaussian:

@@ -77,6 +77,16 @@ class StepOptions:
                 "bound; leave it at 'auto', or leave out more_replacements"
             )
 
+    @property
+    def by_path(self) -> bool:
+        """Whether an algorithm that has path gradients takes them."""
+        return self.gradient == "path" or (self.gradient == "auto" and self.normals is None)
+
+    def refuse_path(self, why: str) -> None:
+        """ValueError where path gradients are asked for by name; ``why`` this has none."""
+        if self.gradient == "path":
+            raise ValueError(f"gradient='path' {why}")
+
 
 class GuardedSteps:
     """Steps of one optimiser on one vector; what is not finite is left out, an average is kept.

@@ -79,11 +79,10 @@ class MonteCarlo(SteppingAlgorithm[Gaussian | DiagonalGaussian]):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_covariance(self.covariance)
-        if self.step.gradient == "path":
-            raise ValueError(
-                "gradient='path' is not for a Monte Carlo Gaussian, whose entropy is known in "
-                "closed form and has no noise: use 'total', or px.BatchMatchVI"
-            )
+        self.step.refuse_path(
+            "is not for a Monte Carlo Gaussian, whose entropy is known in closed form and has no "
+            "noise: use 'total', or px.BatchMatchVI"
+        )
 
     @property
     def name(self) -> str:

@@ -164,11 +164,10 @@ class JaxLoop:
                 "backend='jax' runs its own optimiser on fresh draws: leave out obj_optimizer and "
                 "more_replacements, or use backend='pytensor'"
             )
-        if options.gradient == "path":
-            raise ValueError(
-                "backend='jax' differentiates draws and log q in one graph, which has no score of "
-                "q at a fixed point: use gradient='total', or backend='pytensor'"
-            )
+        options.refuse_path(
+            "is not for backend='jax': its one graph of draws and log q has no score of q at a "
+            "fixed point; use gradient='total', or backend='pytensor'"
+        )
         self.flow, self.density, self.draws = flow, density, options.draws
         self.rng, self.shape = rng, (options.draws, flow.latent_dimension)
         model = density.density

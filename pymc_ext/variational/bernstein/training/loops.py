@@ -59,8 +59,6 @@ class DensityLoop:
     ) -> None:
         self.flow, self.density, self.options, self.rng = flow, density, options, rng
         self.draws, self.size = options.draws, len(flow.x)
-        by_default = options.gradient == "auto" and options.normals is None
-        self.by_path = options.gradient == "path" or by_default
         # without extra parameters the optimiser works on the flow's own memory
         vector = np.concatenate([flow.x, density.extra]) if density.extra_size else flow.x
         mask = np.concatenate([flow.mask, np.ones(density.extra_size)])
@@ -141,7 +139,7 @@ class DensityLoop:
                 by_extra = self.density.weighted_gradients(tape.theta, w)[2]
             scores = np.where(w[:, None] > 0, scores, 0.0)
         residual, by_log_det = tape.target_score(scores), -w
-        if self.by_path:
+        if self.options.by_path:
             residual = np.where(w[:, None] > 0, residual - self.flow.score(tape), 0.0)
             w, by_log_det = w * w * (S / K), np.zeros(S)
         gradient = self.flow.parameter_gradient(tape, -w[:, None] * residual, by_log_det)

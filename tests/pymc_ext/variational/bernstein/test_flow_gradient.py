@@ -120,8 +120,8 @@ def test_hyperparameters_and_minibatches_have_the_same_mean_too():
 def test_fixed_draws_take_the_total_gradient():
     fixed = StepOptions(normals=lambda steps: np.zeros((steps, 10, D)))
     one = DensityLoop(disturbed(), CountedDensity(normal()), fixed, np.random.default_rng(1))
-    assert not one.by_path
-    assert loop(disturbed(), normal(), "auto").by_path
+    assert not one.options.by_path
+    assert loop(disturbed(), normal(), "auto").options.by_path
     with pytest.raises(ValueError, match="gradient='path' needs fresh draws"):
         replace(fixed, gradient="path")
 
