@@ -30,6 +30,7 @@ from stan_models import StanError
 __all__ = [
     "EXPECTED_FAILURES",
     "Attempt",
+    "Demands",
     "attempted",
     "failure",
     "is_expected",
@@ -58,6 +59,28 @@ EXPECTED_FAILURES = (
     NotImplementedError,
     FitStopped,
 )
+
+
+@dataclass(frozen=True)
+class Demands:
+    """What an approximation must pass.
+
+    Parameters
+    ----------
+    khat
+        The largest k̂ that is good enough.
+    ess
+        What all fresh draws must be worth.
+    fresh_draws
+        Draws that it is judged by at most.
+    draws
+        What those of a good one are worth where that can be had.
+    """
+
+    khat: float
+    ess: float
+    fresh_draws: int
+    draws: int
 
 
 @dataclass(frozen=True)
@@ -148,51 +171,45 @@ class Attempt:
 def attempted(
     method: Method,
     problem: GivenProblem,
-    limit: float,
-    ess: float,
-    draws: int,
-    wanted: float,
+    demands: Demands,
     seed: int,
     others: Sequence[Attempt] = (),
 ) -> tuple[Attempt, Fit | None, KHat | None]:
     """The attempt; the fit and its k̂ over all draws, where there is one.
 
-    It is good where it is exact, or where k̂ is below ``limit`` or its weights hardly differ,
-    its draws are worth ``ess``, and every mean and every sd of an unconstrained coordinate has a k̂
-    of its own below ``limit`` and an error of at most 1/√``ess`` sds. One that gives more draws
-    is judged by twice as many, up to ``draws``, until that is settled and they are worth
-    ``wanted``. What it failed with is not said again where one of ``others`` did. Ctrl-C while it
-    is judged leaves the first draws, of which the caller knows by `pymc_ext.interrupts.Interrupts`.
+    It is good where it is exact, or where k̂ is as small as ``demands`` say or its weights hardly
+    differ, its draws are worth their ``ess``, and every mean and every sd of an unconstrained
+    coordinate has such a k̂ of its own and an error of at most 1/√``ess`` sds. One that gives more
+    draws is judged by twice as many, up to ``fresh_draws``, until that is settled and they are
+    worth ``draws``. What it failed with is not said again where one of ``others`` did. Ctrl-C while
+    it is judged leaves the first draws, of which the caller knows by
+    `pymc_ext.interrupts.Interrupts`.
     """
     begin = time.perf_counter()
     if method.representation == "stan" and not problem.has_program:
         verdict = "not tried: it needs a Stan program"
         return Attempt.without_answer(method.name, verdict), None, None
-    in_blocks = isinstance(method.run, FittedBy)
+    draws = demands.fresh_draws
+    if isinstance(method.run, FittedBy):  # in blocks
+        draws = min(FIRST_BLOCK, draws)
     try:
         with Interrupts() as interrupts:
-            found = method.run(problem, min(FIRST_BLOCK, draws) if in_blocks else draws, seed)
-        found, judgement = _judged(method.name, found, limit, ess, draws, wanted, interrupts.seen)
+            found = method.run(problem, draws, seed)
+        found, judgement = _judged(method.name, found, demands, interrupts.seen)
     except Exception as error:
         if not is_expected(error):
             raise
         _log.debug("%s failed", method.name, exc_info=True)
         return _failed(method, error, time.perf_counter() - begin, others), None, None
     attempt = _succeeded(method.name, found, judgement, time.perf_counter() - begin)
+    attempt = replace(attempt, verdict=attempt.verdict + _of_infinite(problem, found))
     return attempt, found, judgement.of_all
 
 
-def judged_again(
-    attempt: Attempt,
-    found: Fit,
-    limit: float,
-    ess: float,
-    draws: int,
-    wanted: float,
-) -> tuple[Attempt, Fit, KHat]:
+def judged_again(attempt: Attempt, found: Fit, demands: Demands) -> tuple[Attempt, Fit, KHat]:
     """The same of a fit whose draws for weights are others than those of ``attempt``, of which all
     stands that is not of weights."""
-    found, judgement = _settled(attempt.method, found, limit, ess, draws, wanted)
+    found, judgement = _settled(attempt.method, found, demands)
     again = _succeeded(attempt.method, found, judgement, attempt.seconds)
     return replace(again, search_gradients=attempt.search_gradients), found, judgement.of_all
 
@@ -222,31 +239,26 @@ def _succeeded(method: str, found: Fit, judgement: Judgement, seconds: float) ->
     )
 
 
-def _judged(
-    method: str, found: Fit, limit: float, ess: float, draws: int, wanted: float,
-    interrupted: bool,
-) -> tuple[Fit, Judgement]:  # fmt: skip
+def _judged(method: str, found: Fit, demands: Demands, interrupted: bool) -> tuple[Fit, Judgement]:
     """What the fit is worth, by its first draws where Ctrl-C came before it was settled."""
     if interrupted:
-        return found, _judgement(method, found, limit, ess)
+        return found, _judgement(method, found, demands)
     try:
-        return _settled(method, found, limit, ess, draws, wanted)
+        return _settled(method, found, demands)
     except (KeyboardInterrupt, SystemError) as error:
         if not is_interrupt(error):
             raise
-        return found, _judgement(method, found, limit, ess)
+        return found, _judgement(method, found, demands)
 
 
-def _settled(
-    method: str, found: Fit, limit: float, ess: float, draws: int, wanted: float
-) -> tuple[Fit, Judgement]:
+def _settled(method: str, found: Fit, demands: Demands) -> tuple[Fit, Judgement]:
     """The fit with as many draws as settle what it is worth, and what that is."""
-    judgement = _judgement(method, found, limit, ess)
-    while found.more is not None and (made := judgement.draws) < draws:
-        if judgement.is_settled(ess, wanted):
+    judgement = _judgement(method, found, demands)
+    while found.more is not None and (made := judgement.draws) < demands.fresh_draws:
+        if judgement.is_settled(demands.ess, demands.draws):
             break
-        found = found.more(min(2 * made, draws))
-        judgement = _judgement(method, found, limit, ess)
+        found = found.more(min(2 * made, demands.fresh_draws))
+        judgement = _judgement(method, found, demands)
     return found, judgement
 
 
@@ -254,6 +266,24 @@ def _of_undefined(found: Fit) -> str:
     """What the verdict adds where log p̃ was undefined at some draws."""
     count = found.info.get("undefined")
     return f"; log p̃ is undefined at {count} draws, which count as none" if count else ""
+
+
+def _of_infinite(problem: GivenProblem, found: Fit) -> str:
+    """What it adds where log p̃ of a PyMC model is +∞ at some draws: whose log p that is."""
+    drawn = found.weighted
+    if drawn is None or not isinstance(problem, ModelProblem):
+        return ""
+    lp = drawn.lp.ravel()
+    where = np.flatnonzero(lp == np.inf)
+    if not len(where):
+        return ""
+    try:
+        terms = problem.terms_at(drawn.theta.reshape(lp.size, -1)[where[0]])
+    except Exception as error:  # a model whose terms alone cannot be had
+        if not is_expected(error):
+            raise
+        return ""
+    return f"; at the first of these draws {terms}"
 
 
 def _of_images(found: Fit) -> str:
@@ -286,14 +316,15 @@ def _no_derivative() -> tuple[type[Exception], ...]:
     return NullTypeGradError, MethodNotDefined, NotImplementedError
 
 
-def _judgement(method: str, found: Fit, limit: float, ess: float) -> Judgement:
+def _judgement(method: str, found: Fit, demands: Demands) -> Judgement:
     weighted = found.weighted
     if weighted is None or found.lq is None:
         raise TypeError(
             f"method {method} gave draws without log q, by which it would be judged: mark it "
             "as sampler=True, or let its Fit have lq"
         )
-    return by_weights(weighted, value_names(found.target.density), limit, ess)
+    names = value_names(found.target.density)
+    return by_weights(weighted, names, demands.khat, demands.ess)
 
 
 def require_defined(problem: ModelProblem) -> None:

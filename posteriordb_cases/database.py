@@ -98,6 +98,8 @@ def match_name(name: str, names: list[str], aliases: dict[str, str], where: str)
     hint = f"did you mean {', '.join(near)}? " if near else ""
     if not near and len(names) <= FEW:
         hint = f"it has {', '.join(sorted(names))}; "
+    if name.endswith(".stan"):
+        hint += "a program of your own is for bridge.fit, or becomes a case (docs/extending.md); "
     raise ValueError(
         f"no case {name!r} among the {len(names)} of {where}: {hint}"
         "list_cases() (python -m bridge list) names them all"

@@ -45,7 +45,7 @@ def misfit(program: Source, data: str) -> str:
     ]
     lines = [f"missing: {', '.join(missing)}"] if missing else []
     lines += [f"wrong number of dimensions: {'; '.join(wrong)}"] if wrong else []
-    broken = _first_of_each(declared, given, "int", float.is_integer)
+    broken = _first_of_each(declared, given, "int", lambda x: isinstance(x, int))
     lines += [f"no integers: {', '.join(broken)}"] if broken else []
     if missing:
         lines.append(f"given: {', '.join(given) or 'nothing'}")
@@ -72,28 +72,28 @@ def not_finite(program: Source, data: str) -> list[str]:
     Programs may mean them, as marks of what is missing or as bounds that are none: they are worth
     naming where the density is undefined.
     """
-    return _first_of_each(declared_data(program), json.loads(data), "real", math.isfinite)
+    return _first_of_each(
+        declared_data(program), json.loads(data), "real", lambda x: math.isfinite(_number(x))
+    )
 
 
 def _first_of_each(
     declared: Mapping[str, Declaration],
     given: Mapping[str, Numbers],
     type_name: str,
-    is_right: Callable[[float], bool],
+    is_right: Callable[[object], bool],
 ) -> list[str]:
-    """Of each variable of a type the first number that is not right, with Stan's index."""
+    """Of each variable of a type the first entry that is not right, with Stan's index."""
     found = []
     for name, kind in declared.items():
         if kind["type"] == type_name and name in given:
-            wrong = ((at, x) for at, x in _elements(given[name]) if not is_right(_number(x)))
+            wrong = ((at, x) for at, x in _elements(given[name]) if not is_right(x))
             for at, x in islice(wrong, 1):
                 found.append(f"{name}{list(at) if at else ''} = {x}")
     return found
 
 
-def _elements(
-    value: Numbers, at: tuple[int, ...] = ()
-) -> Iterator[tuple[tuple[int, ...], float | str]]:
+def _elements(value: Numbers, at: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], object]]:
     """What is nested in lists, with Stan's indices, from 1 on."""
     if isinstance(value, list):
         for i, element in enumerate(value, start=1):
@@ -102,11 +102,11 @@ def _elements(
         yield at, value
 
 
-def _number(value: float | str) -> float:
-    """Texts such as "NaN" are read as Stan reads them; those that it does not read are NaN."""
+def _number(value: object) -> float:
+    """Texts such as "NaN" are read as Stan reads them; what it does not read is NaN."""
     try:
-        return float(value)
-    except ValueError:
+        return float(value)  # type: ignore[arg-type]  # of JSON, whatever it is
+    except (TypeError, ValueError):
         return math.nan
 
 

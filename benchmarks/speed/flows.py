@@ -27,7 +27,7 @@ from bridge.errors import IncompleteReferenceError
 from posteriordb_cases import list_cases, load_case
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.bernstein.algorithm import Bernstein
-from pymc_ext.variational.bernstein.whitening import BASES, FittedBy
+from pymc_ext.variational.bernstein.whitening import BASES, AlgorithmBase
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import Posterior
@@ -54,7 +54,7 @@ def fitted(problem: CaseProblem, variant: str, budget: str, seed: int) -> Row:
     )
     if budget == "base":
         fitted_by = BASES[base]
-        assert isinstance(fitted_by, FittedBy)
+        assert isinstance(fitted_by, AlgorithmBase)
         algorithm = fitted_by.algorithm
     density = CountedDensity(problem.stan_target.density)
     n = int(budget) if budget.isdigit() else None

@@ -22,6 +22,7 @@ import numpy as np
 from benchmarks.record import Runs, kept
 from benchmarks.speed.warm_nuts import problems
 from bridge.advice.search import Search
+from bridge.attempt import Demands
 from bridge.comparison.problem import CaseProblem
 from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
@@ -41,7 +42,7 @@ def measured(case: CaseProblem) -> Numbers:
     """One posterior."""
     problem = as_problem(case.program, case.data)
     target = problem.target
-    search = Search(problem, 0.7, ESS, 1, 20_000, DRAWS, SEED_OF_FIT)
+    search = Search(problem, Demands(0.7, ESS, 20_000, DRAWS), 1, SEED_OF_FIT)
     search.attempt(METHODS["hierarchical"])
     found: Numbers = {"dimension": target.dimension, "map": search.attempts[-1].gradients}
     if search.coordinates is None:

@@ -14,7 +14,7 @@ from bridge.advice.answer import Advice, NoAnswerError
 from bridge.advice.keywords import INSTEAD
 from bridge.advice.rungs import NOTHING_YET, answered
 from bridge.advice.search import Search
-from bridge.attempt import EXPECTED_FAILURES, Attempt
+from bridge.attempt import EXPECTED_FAILURES, Attempt, Demands
 from bridge.measures.limits import KHAT_FEWEST_DRAWS, KHAT_USABLE
 from bridge.methods.families import EARLY
 from bridge.methods.method import Method
@@ -217,7 +217,7 @@ def fit(
     seed = int(np.random.default_rng(random_seed).integers(2**31))
     with interrupt_says(NOTHING_YET):
         problem = as_problem(model, data)
-        search = Search(problem, khat, ess, effort, fresh_draws, draws, seed)
+        search = Search(problem, Demands(khat, ess, fresh_draws, draws), effort, seed)
         for name, count in (("draws", draws), ("fresh_draws", fresh_draws)):
             require_memory(name, count, search.dimension or 1)
         if by_chains:

@@ -94,11 +94,16 @@ def _approximations(
             yield partial(search.attempt, method)
             if method is EARLY and search.ended_early:  # chains want the map, not the law's weights
                 yield partial(search.attempt, METHODS[EARLY.name])
-        if search.trusted or search.modes is not None or search.endless or search.open_end:
+        if search.trusted or search.modes is not None or search.endless:
             break
-    if search.endless or search.open_end:
+        if search.open_end is not None:
+            break
+    if search.endless:
         return
-    if not search.trusted and search.looks_elsewhere():
+    elsewhere = not search.trusted and search.looks_elsewhere()
+    if search.open_end is not None:
+        return
+    if elsewhere:
         images = search.images()
         if images is not None and search.affordable(images):
             yield partial(search.attempt, images)
@@ -123,8 +128,8 @@ def _of_weights(search: Search) -> Advice:
     """Draws of the best fit, resampled by its weights."""
     found, best, w = search.found, search.of_found, search.weights
     assert found is not None and best is not None
-    taken = resampled(search.problem, found, w, search.draws, search.seed)
-    heavy = unknown_moments(taken.values, search.ess, labels_of(found.target.density))
+    taken = resampled(search.problem, found, w, search.demands.draws, search.seed)
+    heavy = unknown_moments(taken.values, search.demands.ess, labels_of(found.target.density))
     return Advice(
         best.method,
         tuple(search.attempts),
@@ -173,7 +178,7 @@ def _of_chains(search: Search, options: Sampling, progressbar: bool) -> Advice:
         options = search.within(options)
         last = exact_answer(
             search.problem, search.chain_coordinates, search.modes, options,
-            draws=search.draws, seed=search.seed, progressbar=progressbar,
+            draws=search.demands.draws, seed=search.seed, progressbar=progressbar,
             improper=search.improper, attempts=search.attempts, basin=search.basin,
         )  # fmt: skip
     except BudgetSpentError as error:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from bridge.advice.kept_law import kept_law
-from bridge.advice.shoulder_draws import widens, with_shoulder
-from bridge.attempt import EXPECTED_FAILURES, Attempt, attempted, judged_again, require_defined
-from bridge.measures.khat import KHat, pareto_khat
+from bridge.advice.outside import BASINS, UNSEARCHED, MassOutside
+from bridge.attempt import EXPECTED_FAILURES, Attempt, Demands, attempted, require_defined
+from bridge.measures.khat import pareto_khat
 from bridge.measures.limits import KHAT_WITHOUT_MEAN
 from bridge.methods.families import FittedBy
 from bridge.methods.images import IMAGES, images_of
 from bridge.methods.method import Fit, Method
 from bridge.methods.problems import GivenProblem, ModelProblem
 from bridge.methods.table import METHODS
-from bridge.trust import forgotten, missed, of_several_modes, open_end, short_tails
+from bridge.trust import open_end
 from pymc_ext.density import CountedDensity, TransportMap
 from pymc_ext.interrupts import Interrupts
 from pymc_ext.maths.types import Array
@@ -27,10 +27,8 @@ from pymc_ext.sampling.images import images_among
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.prediction import UP_TO, in_words, nuts_gradients, weighted_kurtosis
 from pymc_ext.sampling.progress import now
-from pymc_ext.variational.core.checks import MISSED, Check
 from pymc_ext.variational.ill_posed.jumps import Jump, jump_among
 from pymc_ext.variational.missed.missed_mass import LEAST_ON_SHOULDER, MissedMass
-from pymc_ext.variational.missed.outside import is_inside
 
 if TYPE_CHECKING:
     from pymc_ext.variational.core.mixture import Component
@@ -39,10 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Search"]
 
 _log = logging.getLogger(__name__)
-UNSEARCHED = "interrupted while mass outside it was looked for"
-NONE = "no mass that matters found outside"
 MASS_IS_MISSED = "mass is missed"  # as :attr:`.MissedMass.sentence` has it
-BASINS = "basins"  # what is tried where a mode is missed
 MOST_TRIES = 3  # of basins, each with what the one before missed (a choice)
 # Effective draws that are to lie on a shoulder, so that its mass is known to a third, and the most
 # that are asked for in all: with 4,000 three of four such runs spent their budget and were refused.
@@ -59,15 +54,11 @@ class Search:
     ----------
     problem
         Whose posterior it is.
-    khat, ess
-        The largest k̂ that is good enough, and what all fresh draws must be worth.
+    demands
+        What it must pass.
     effort
         Gradients that approximations may take in vain, in those that NUTS is predicted to take;
         None: any number.
-    fresh_draws
-        Draws that each is judged by at most.
-    draws
-        What those of a good one are worth where that can be had.
     seed
         Of fits and draws.
 
@@ -79,8 +70,8 @@ class Search:
         The fit of highest ELBO, or the one that is trusted, the weights of its draws, its attempt.
     trusted
         Whether the last one may be taken for the posterior.
-    modes
-        Outside an approximation that looked good, or outside the best of those that did not.
+    outside
+        What is known of mass outside them.
     of_one_mode
         The fit of highest ELBO that has coordinates, where there are several modes.
     law
@@ -92,29 +83,25 @@ class Search:
     """
 
     def __init__(
-        self,
-        problem: GivenProblem,
-        khat: float,
-        ess: float,
-        effort: float | None,
-        fresh_draws: int,
-        draws: int,
-        seed: int,
+        self, problem: GivenProblem, demands: Demands, effort: float | None, seed: int
     ) -> None:
-        self.problem, self.khat, self.ess, self.effort = problem, khat, ess, effort
-        self.fresh_draws, self.draws, self.seed = fresh_draws, draws, seed
+        self.problem, self.demands, self.effort, self.seed = problem, demands, effort, seed
+        self.outside = MassOutside(demands, seed)
         self.attempts: list[Attempt] = []
         self.found: Fit | None = None
         self.weights: Array = np.empty(0)
         self.of_found: Attempt | None = None
-        self.modes: MissedMass | None = None
         self.of_one_mode: Fit | None = None
         self.law: LawAlong | None = None
         self.open_end: str | None = None
         self.jump: Jump | None = None
         self.trusted = False
         self._elbo_of_one = -np.inf
-        self._new_mode = False  # whether the heaviest that the last search found was not known
+
+    @property
+    def modes(self) -> MissedMass | None:
+        """Outside an approximation that looked good, or outside the best of those that did not."""
+        return self.outside.modes
 
     def attempt(self, method: Method) -> None:
         """Fit, judge by k̂, and look for mass outside before it is trusted.
@@ -126,20 +113,19 @@ class Search:
         begin = time.perf_counter()
         with Interrupts() as interrupts:
             attempt, found, k = attempted(
-                method, self.problem, self.khat, self.ess, self.fresh_draws, self.draws, self.seed,
-                self.attempts,
-            )  # fmt: skip
+                method, self.problem, self.demands, self.seed, self.attempts
+            )
         if found is not None and k is not None:
-            attempt = self._held(attempt, found, k)
+            attempt = self.outside.held(attempt, found, k)
             if attempt.good and interrupts.seen:
-                attempt = attempt.judged(Check("end", False, UNSEARCHED))
+                attempt = attempt.judged(UNSEARCHED)
             if attempt.good:
-                attempt, found, k = self._looked_outside(attempt, found, k)
+                attempt, found, k = self.outside.searched(attempt, found, k, self.law)
                 attempt = replace(attempt, seconds=time.perf_counter() - begin)
             if found.transport is not None and attempt.elbo > self._elbo_of_one:
                 self.of_one_mode, self._elbo_of_one = found, attempt.elbo
             self.law = found.law or self.law
-            if k.ess >= self.ess:  # fewer weighted draws know nothing of a tail
+            if k.ess >= self.demands.ess:  # fewer weighted draws know nothing of a tail
                 self.open_end = open_end(found, k.weights) or self.open_end
             self.trusted = attempt.good and k.weights is not None
             best = self.of_found is None or attempt.elbo > self.of_found.elbo  # −∞ by p̃'s edges
@@ -165,72 +151,6 @@ class Search:
         """What is wrong with draws of the law that would be kept, without weights."""
         kept = None if self.found is None else kept_law(self.found, self.weights)
         return None if kept is None else kept.wrong
-
-    def _held(self, attempt: Attempt, found: Fit, k: KHat) -> Attempt:
-        """The attempt, held to more where it is at several modes."""
-        if attempt.method not in (BASINS, IMAGES):
-            return attempt
-        return of_several_modes(attempt, found.proposal is not None, k.weights)
-
-    def _looked_outside(self, attempt: Attempt, found: Fit, k: KHat) -> tuple[Attempt, Fit, KHat]:
-        """The attempt as it stands after a search for what it misses; the fit with draws of a
-        shoulder that was found, where weights serve with them."""
-        said = NONE
-        try:
-            attempt, outside, wider = self._searched(attempt, found)
-            settled = not outside.matters
-            if wider is not None and wider[0].good:
-                (attempt, found, k), said, settled = wider, _weighted_too(outside), True
-            elif wider is not None and widens(found, k.weights, wider[1], wider[2].weights):
-                outside, settled = outside.unsettled(), False  # chains have to say by how much
-            left = self._forgotten(found, said != NONE) if settled else outside
-            if left is not None:
-                return self._missing(attempt, left), found, k
-            return self._held_to_tails(attempt, found, k, said), found, k
-        except KeyboardInterrupt:
-            return attempt.judged(Check("end", False, UNSEARCHED)), found, k
-
-    def _searched(
-        self, attempt: Attempt, found: Fit
-    ) -> tuple[Attempt, MissedMass, tuple[Attempt, Fit, KHat] | None]:
-        """The attempt with what a search took, what it found outside, and the fit with draws of a
-        shoulder beside its own, judged again by its weights; None where there is no shoulder, or
-        none whose draws can be weighted."""
-        outside = missed(found, attempt.log_marginal_is, self.seed)
-        spent = attempt.search_gradients + outside.gradients
-        attempt = replace(attempt, search_gradients=spent)
-        if outside.shoulder is None or outside.shoulder.kernels is None:
-            return attempt, outside, None
-        wider = with_shoulder(found, outside.shoulder.kernels, self.seed)
-        if wider is None:
-            return attempt, outside, None
-        again, wider, k = judged_again(
-            attempt, wider, self.khat, self.ess, self.fresh_draws, self.draws
-        )
-        again = self._held(again, found, k)  # kernels are no heavier tails of all modes
-        return attempt, outside, (again, wider, k)
-
-    def _forgotten(self, found: Fit, has_shoulder: bool) -> MissedMass | None:
-        """Of the modes known from before those that a fit misses; not the shoulder that it has."""
-        if self.modes is None:
-            return None
-        known = (b for b in self.modes.basins if b.is_mode or not has_shoulder)
-        return forgotten(found, replace(self.modes, basins=tuple(known)), self.seed)
-
-    def _missing(self, attempt: Attempt, outside: MissedMass) -> Attempt:
-        """The attempt, refused for mass that matters, which is known from now on."""
-        known = () if self.modes is None else self.modes.basins
-        basin = outside.heaviest
-        self._new_mode = not any(is_inside(basin.q.mean, other.q) for other in known)
-        self.modes = outside if self.modes is None else self.modes.and_more(outside)
-        limit = float(np.exp(basin.log_limit))
-        return attempt.judged(Check(MISSED, False, outside.sentence, basin.share, limit))
-
-    def _held_to_tails(self, attempt: Attempt, found: Fit, k: KHat, nothing: str) -> Attempt:
-        """The attempt, refused where its weights miss a tail of what governs others' scales."""
-        tails, more = short_tails(found, k.weights, self.law, self.seed)
-        attempt = replace(attempt, search_gradients=attempt.search_gradients + more)
-        return attempt.judged(Check(MISSED, not tails, tails[0] if tails else nothing))
 
     def affordable(self, method: Method) -> bool:
         """Whether it may run; where not, that is noted among the attempts."""
@@ -263,34 +183,34 @@ class Search:
         if dimension is None:
             return None
         if self.found is None or self.chain_coordinates is None:
-            return nuts_gradients(dimension, self.ess, None)
+            return nuts_gradients(dimension, self.demands.ess, None)
         assert self.found.lq is not None  # of q, in whose coordinates it runs, not of its proposal
         weights = pareto_khat(self.found.lp.ravel(), self.found.lq.ravel()).weights
         if weights is None:
-            return nuts_gradients(dimension, self.ess, None)
+            return nuts_gradients(dimension, self.demands.ess, None)
         w = weights.ravel()
         columns = self.found.theta.reshape(w.size, -1).T
         kurtosis = max(weighted_kurtosis(x, w) for x in columns)
-        return nuts_gradients(dimension, self.ess, 1 / (w.size * float(w @ w)), kurtosis)
+        return nuts_gradients(dimension, self.demands.ess, 1 / (w.size * float(w @ w)), kurtosis)
 
     def looks_elsewhere(self) -> bool:
-        """Whether modes are known outside the best fit; looks for them where none did so far."""
+        """Whether modes are known outside the best fit; looks for them where none did so far.
+
+        Beside a mode that outweighs the fit the tails of its law are those of what it is stuck in.
+        """
         if self.modes is None and self.found is not None and self.of_found is not None:
             begin, best = time.perf_counter(), self.of_found
-            attempt, outside, wider = self._searched(best, self.found)
-            if wider is not None and wider[0].good:
-                again, found, k = wider
-                again = self._held_to_tails(again, found, k, _weighted_too(outside))
-                attempt = replace(attempt, search_gradients=again.search_gradients)
-                if again.good and k.weights is not None:
-                    self.found, self.weights, self.trusted = found, k.weights, True
-                    attempt = again
-            self.modes = outside if outside.matters and not self.trusted else None
+            attempt, wider = self.outside.beside(best, self.found, self.law)
             place = next(i for i, tried in enumerate(self.attempts) if tried is best)
             seconds = best.seconds + time.perf_counter() - begin
             self.of_found = self.attempts[place] = replace(attempt, seconds=seconds)
-            if self.trusted:
+            if wider is not None:
+                self.found, k = wider
+                assert k.weights is not None
+                self.weights, self.trusted = k.weights, True
                 return False
+        if self.modes is not None and self.modes.has_modes and self.modes.heaviest.share > 1:
+            self.open_end = self.law = None
         if self.modes is None or not self.modes.has_modes:  # nothing is fitted to a shoulder
             return False
         return BASINS not in {a.method for a in self.attempts}
@@ -318,7 +238,7 @@ class Search:
         return (
             last.method == BASINS
             and MASS_IS_MISSED in last.verdict
-            and self._new_mode
+            and self.outside.newest
             and tried < MOST_TRIES
         )
 
@@ -405,9 +325,3 @@ class Search:
         that steps which suit all else seldom enter."""
         modes = self.modes
         return self.coordinates if modes is None or modes.has_modes else None
-
-
-def _weighted_too(outside: MissedMass) -> str:
-    """What is known beside a fit that has draws of a shoulder."""
-    assert outside.shoulder is not None
-    return f"draws of {outside.of(outside.shoulder)} are weighted too"

@@ -104,7 +104,8 @@ def summary_of(
     idata
         Draws; of one chain where they are weighted.
     heavy
-        Quantities whose sd, or mean and sd, no draws tell: these are NaN.
+        Quantities whose sd, or mean and sd, draws do not tell: these are NaN, and k̂ is at least
+        that of the draws' own tail.
     var_names
         Which variables; all by default.
 
@@ -144,6 +145,11 @@ def summary_of(
     frame.loc[frame.index.isin(untold), ["sd", "mcse_sd"]] = np.nan
     without_mean = [name for name, both in untold.items() if both]
     frame.loc[frame.index.isin(without_mean), ["mean", "mcse_mean"]] = np.nan
+    if "khat_sd" in frame:  # of weights
+        for quantity in heavy:  # k̂ by the weights is −∞ where these hardly differ
+            row = frame.index == quantity.name
+            frame.loc[row, "khat_sd"] = np.fmax(frame.loc[row, "khat_sd"], quantity.khat)
+            frame.loc[row, "khat_mean"] = np.fmax(frame.loc[row, "khat_mean"], quantity.khat / 2)
     return frame
 
 

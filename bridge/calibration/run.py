@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from bridge.advice.fit import Advice, fit
-from bridge.attempt import attempted
+from bridge.attempt import Demands, attempted
 from bridge.calibration.study import Simulated, Study
 from bridge.comparison.records import Record
 from bridge.measures.limits import KHAT_USABLE
@@ -38,7 +38,7 @@ MOST = 199
 KINDS = ("plain", "psis")  # draws as a method gave them, and resampled by importance weights
 # What weighted draws must be worth to be trusted, and what draws of a good fit are worth where that
 # can be had: defaults of `bridge.fit`, whose verdict is the one tested.
-ESS, WORTH = 400.0, 4_000.0
+ESS, WORTH = 400.0, 4_000
 LOG_LIK, LP = "log_lik", "lp"
 
 
@@ -170,7 +170,7 @@ def _approximated(
     method: Method, problem: GivenProblem, fresh: int, seed: int, rng: np.random.Generator
 ) -> _Judged:
     """Judged as `bridge.fit` does: by its weights, and by a search for missed mass."""
-    attempt, found, k = attempted(method, problem, KHAT_USABLE, ESS, fresh, WORTH, seed)
+    attempt, found, k = attempted(method, problem, Demands(KHAT_USABLE, ESS, fresh, WORTH), seed)
     if found is None or k is None:
         raise _NoFit(attempt.verdict)
     trusted, verdict = attempt.good and k.weights is not None, attempt.verdict

@@ -170,7 +170,8 @@ def case_names(cases: Sequence[str] | str) -> list[str]:
     if not all(isinstance(name, str) for name in names):
         raise TypeError(
             "cases must be the name of a posterior or a sequence of names, got "
-            f"{cases!r}: `python -m bridge list` shows them"
+            f"{cases!r}: `python -m bridge list` shows them; a model of your own is for "
+            "bridge.fit, or becomes a case of a database of yours (docs/extending.md, A case)"
         )
     return names
 

@@ -85,6 +85,12 @@ class ModelProblem:
 
         require_defined(self.target.density, self.start)
 
+    def terms_at(self, theta: Array) -> str:
+        """The variables and Potentials whose log p is not finite at θ (D,)."""
+        from pymc_ext.density.undefined import undefined_terms
+
+        return undefined_terms(self.target.density, theta)
+
     def nuts(self, draws: int, seed: int, progressbar: bool) -> InferenceData:
         """``draws`` draws of four chains, of discrete variables from starts far from one another;
         without a progress bar PyMC says nothing, as the verdict has its warnings."""

@@ -27,8 +27,11 @@ class Learner(ABC):
     name: ClassVar[str]  # as `fit_hyperparameters` takes it
     max_iterations: int
 
-    def require(self, gp: Approximate, model: pm.Model) -> None:  # noqa: B027  # most take any
+    def require(self, gp: Approximate) -> None:  # noqa: B027  # one takes any
         """ValueError where it is not for this GP."""
+
+    def require_model(self, gp: Approximate, model: pm.Model) -> None:  # noqa: B027
+        """ValueError where it is not for this GP in this model."""
 
     @abstractmethod
     def learn(
@@ -58,7 +61,7 @@ class Alternation(Learner):
     tolerance: float
     learning_rate: float
 
-    def require(self, gp: Approximate, model: pm.Model) -> None:
+    def require(self, gp: Approximate) -> None:
         _require_damped_steps(self, gp)
 
     def learn(
@@ -77,7 +80,7 @@ class Batches(Learner):
     learning_rate: float
     random_seed: int | None
 
-    def require(self, gp: Approximate, model: pm.Model) -> None:
+    def require(self, gp: Approximate) -> None:
         _require_damped_steps(self, gp)
         if gp.Xu is None or gp.solver.learning != "elbo":
             raise ValueError("method='minibatch' needs inducing inputs Xu and learning='elbo'")
@@ -86,6 +89,8 @@ class Batches(Learner):
                 "method='minibatch' needs a likelihood of one latent, got "
                 f"{gp.likelihood} of {gp.likelihood.n_latent}: use 'l-bfgs' or 'alternating'"
             )
+
+    def require_model(self, gp: Approximate, model: pm.Model) -> None:
         random = [] if isinstance(gp.X, np.ndarray) else sources([gp.X], model)
         if random:
             names = ", ".join(rv.name for rv in random)

@@ -141,13 +141,14 @@ def fit_hyperparameters(
     learner = _named(method, learners)
     if not gp.inputs:
         raise ValueError("no data yet: call marginal_likelihood first")
+    learner.require(gp)
     _check_sizes(
         max_iterations=max_iterations, e_steps=e_steps, m_steps=m_steps, batch_size=batch_size
     )
     _check_rates(learning_rate=learning_rate, tolerance=tolerance)
     model = context(model)
     _check_model(model)
-    learner.require(gp, model)
+    learner.require_model(gp, model)
     graph, theta, box = _first(gp, model, start or {}, bounds or {})
     begin = time.perf_counter()
     with Monitor(gp, (), 0, max_iterations, progressbar) as monitor:

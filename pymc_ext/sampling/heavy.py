@@ -43,8 +43,9 @@ class Heavy:
     sd_error
         What the draws say it is, as a share of the sd.
     khat
-        Of (x − m)², twice that of x − m: from 1 on the sd itself is infinite, and the mean has no
-        standard error; from `NO_MEAN` on draws do not tell the mean either.
+        Of (x − m)², twice that of x − m: from 1 on the sd itself is infinite, if the tail goes on
+        as it is among these draws, and the mean has no standard error; from `NO_MEAN` on draws do
+        not tell the mean either.
     """
 
     name: str
@@ -56,7 +57,7 @@ class Heavy:
             return f"mean and sd of {self.name} (a few draws hold its variance)"
         if self.khat >= NO_MEAN:
             return f"mean and sd of {self.name} (tail k̂ {self.khat:.2f})"
-        infinite = ": infinite unless bounded" if self.khat >= NO_SD else ""
+        infinite = ": infinite, unless it ends beyond these draws" if self.khat >= NO_SD else ""
         return f"sd of {self.name} (tail k̂ {self.khat:.2f}{infinite})"
 
 
@@ -80,7 +81,7 @@ def not_told(heavy: Sequence[Heavy], ess: float) -> tuple[Heavy, ...]:
 def unknown_moments(
     values: Mapping[str, Array], ess: float, labels: Labels = numbered
 ) -> tuple[Heavy, ...]:
-    """Quantities whose sd, or mean, is not to be had from draws, of those that a user reads.
+    """Quantities whose sd, or mean, draws do not tell, of those that a user reads.
 
     Weights are judged on the unconstrained space: exp(x) may have no variance where x has all
     moments. Nothing is said of fewer than `DRAWS_FOR_TAIL` draws.
@@ -111,7 +112,7 @@ def take_quantiles(unknown: Sequence[str]) -> str:
     """What is said of quantities, the first of them named, whose moments no draws tell."""
     more = f" and {len(unknown) - MOST_NAMED} more" if len(unknown) > MOST_NAMED else ""
     named = ", ".join(unknown[:MOST_NAMED])
-    return f"not to be had from draws, take quantiles: {named}{more}"
+    return f"not told by these draws, take quantiles: {named}{more}"
 
 
 def khat_of_squares(quantities: Array) -> Array:

@@ -31,7 +31,8 @@ SELDOM = 0.1  # of the draws that a basin is worth: a bound from a rough Gaussia
 def modes_outside(density: Density, q: Posterior, random_seed: int | None) -> MissedMass | None:
     """Search from dispersed starts, as before a verdict; see `missed_mass`.
 
-    None where no draw of q has a finite log p̃, so that there is nothing to compare with.
+    Outside q, whatever a proposal beside it covers, as chains start from q alone. None where no
+    draw of q has a finite log p̃, so that there is nothing to compare with.
     """
     counted, rng = CountedDensity(density), stream(random_seed, Purpose.SEARCH)
     theta, log_q = q.forward(rng.standard_normal((FRESH_DRAWS, q.latent_dimension)))

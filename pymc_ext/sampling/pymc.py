@@ -98,9 +98,11 @@ def sample(
         As ``pm.sample`` gives it; ``sample_stats`` has lp, acceptance_rate, step_size, tree_depth,
         n_steps, diverging, energy. The attributes of ``posterior`` say whether it is ``trusted``,
         the ``reasons`` if not, and what was spent: ``gradient_evaluations``, and apart from these
-        ``approximation_gradients`` and ``search_gradients``, ``seconds``; and beside that what four
-        chains of 1,000 draws and as many to adapt take at least, as ``pm.sample`` makes them, on a
-        posterior of independent variables: ``pm_sample_gradients_at_least``.
+        ``approximation_gradients`` and ``search_gradients``, with these ``all_gradients``; and
+        ``seconds`` of the chains, ``compile_seconds``; and beside that what four chains of 1,000
+        draws and as many to adapt take at least, as ``pm.sample`` makes them, on a posterior of
+        independent variables: ``pm_sample_gradients_at_least``. ``random_seed`` and ``options`` (as
+        JSON) are what was asked for.
 
     Raises
     ------
@@ -152,7 +154,16 @@ def sample(
         logger.warning("%s", found.verdict)
     trace = approx.trace_of(found.theta, {"lp": found.lp, **found.statistics})
     idata = pm.to_inference_data(trace, model=approx.model, **{"log_likelihood": False, **kwargs})
-    idata["posterior"].attrs.update(_attributes(found, approx, modes, ess))
+    asked = {
+        "ess": ess, "budget": budget, "chains": chains, "target_accept": target_accept,
+        "extra_starts": 0 if extra_starts is None else len(np.atleast_2d(np.asarray(extra_starts))),
+        "search": search, "sampler": None if sampler is None else found.sampler,
+    }  # fmt: skip
+    attributes = _attributes(found, approx, modes, ess)
+    attributes["options"] = json.dumps(asked, default=lambda number: number.item())
+    if random_seed is not None:
+        attributes["random_seed"] = random_seed
+    idata["posterior"].attrs.update(attributes)
     return idata
 
 
@@ -203,7 +214,8 @@ def _attributes(
     found: Sampled, approx: VectorisedApproximation, modes: MissedMass | None, ess: float
 ) -> dict[str, int | float | str]:
     """What NetCDF can hold of the verdict and of the cost."""
-    fitted = approx.result
+    by_fit = 0 if approx.result is None else approx.result.gradient_evaluations
+    by_search = 0 if modes is None else modes.gradients
     return {
         "sampler": found.sampler,
         "trusted": int(found.trusted),
@@ -213,8 +225,9 @@ def _attributes(
         "stop_reason": found.stop_reason,
         "gradient_evaluations": found.gradient_evaluations,
         "warm_up_gradients": found.warm_up_gradients,
-        "approximation_gradients": 0 if fitted is None else fitted.gradient_evaluations,
-        "search_gradients": 0 if modes is None else modes.gradients,
+        "approximation_gradients": by_fit,
+        "search_gradients": by_search,
+        "all_gradients": found.gradient_evaluations + by_fit + by_search,
         "pm_sample_gradients_at_least": nuts_gradients(approx.density.dimension, ess, None),
         "seconds": found.seconds,
         "compile_seconds": found.compile_seconds,

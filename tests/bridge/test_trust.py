@@ -16,6 +16,7 @@ from benchmarks.speed.dear import change_point
 from bridge.advice import exact
 from bridge.advice.exact import exact_answer
 from bridge.advice.search import Search
+from bridge.attempt import Demands
 from bridge.methods.problems import DensityProblem, ModelProblem, as_problem
 from bridge.methods.table import METHODS
 from bridge.methods.warm_nuts import WarmNUTS, sampled
@@ -647,7 +648,7 @@ def test_chains_that_all_left_the_approximation_are_not_trusted(monkeypatch) -> 
 
 def test_several_modes_without_a_proposal_are_held_to_more() -> None:
     """Their weights are good below k̂ .5, or where they hardly differ."""
-    search = Search(as_problem(ZOO["modes-1"].make(), None), 0.7, 400, 1, 20_000, 4_000, 1)
+    search = Search(as_problem(ZOO["modes-1"].make(), None), Demands(0.7, 400, 20_000, 4_000), 1, 1)
     search.attempt(METHODS["basins"])
     good = replace(search.attempts[0], khat=0.55, good=True)
     spread = np.concatenate([np.full(50, 3.0), np.full(50, 1.0)]) / 200  # worth 80 of 100
@@ -664,7 +665,7 @@ def test_several_modes_without_a_proposal_are_held_to_more() -> None:
 def test_modes_of_a_later_search_are_known_too() -> None:
     """A comb of frequencies: the second search finds a heavier tooth than the first."""
     density = ZOO["frequency-aliased"].make()
-    search = Search(as_problem(density, None), 0.7, 400, 1, 20_000, 4_000, 3)
+    search = Search(as_problem(density, None), Demands(0.7, 400, 20_000, 4_000), 1, 3)
     search.attempt(METHODS["hierarchical"])
     first = search.modes
     assert first is not None
@@ -683,10 +684,10 @@ def test_a_known_mode_that_a_later_search_does_not_meet_is_not_forgotten() -> No
     modes = MissedMass(
         (Basin(narrow, -0.4, 0.01, 10.0),), 1, 34, 0, tuple("abcde"), np.zeros(5), np.ones(5)
     )
-    search = Search(as_problem(density, None), 0.7, 400, 1, 20_000, 4_000, 1)
+    search = Search(as_problem(density, None), Demands(0.7, 400, 20_000, 4_000), 1, 1)
     search.attempt(METHODS["hierarchical"])
     assert search.trusted and search.modes is None  # what there is to find is not found
-    search.modes = modes
+    search.outside.modes = modes
     search.attempt(METHODS["hierarchical"])
     assert not search.trusted and "mass is missed" in search.attempts[-1].verdict
     half = replace(search.found, theta=draws[None])
@@ -697,7 +698,7 @@ def test_a_tail_of_a_governor_that_draws_miss_refutes_weights_and_chains(monkeyp
     """As if the marginal were ten times as wide as it is; as it is, a Gaussian's weights answer."""
     needs("nutpie")
     target = ZOO["groups-7"].make()
-    search = Search(as_problem(target, None), 0.7, 400, 1, 20_000, 4_000, 1)
+    search = Search(as_problem(target, None), Demands(0.7, 400, 20_000, 4_000), 1, 1)
     search.attempt(METHODS["hierarchical"])
     assert search.trusted and search.law is not None
     monkeypatch.setattr("pymc_ext.variational.hierarchical.reach.LEAST_SD", 10.0)

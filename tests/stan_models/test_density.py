@@ -235,8 +235,9 @@ def test_wrong_data_name_the_field(program, change, field):
         program("gamma_poisson").density({**COUNTS, **change})
 
 
-@pytest.mark.parametrize("wrong", [3.5, np.nan, "NaN", "five"])
+@pytest.mark.parametrize("wrong", [3.5, 1.0, np.nan, "NaN", "five", None])
 def test_an_entry_that_is_no_integer_is_named(program, wrong):
+    """1.0 is none to Stan: JSON keeps it apart from 1."""
     with pytest.raises(StanDataError, match=rf"\nno integers: y\[4\] = {wrong}\nStan said"):
         program("gamma_poisson").density({**COUNTS, "y": [3, 1, 4, wrong, 5]})
 

@@ -29,7 +29,9 @@ from pymc_ext.variational.bernstein.training.depth import Depth, share_of_rate
 from pymc_ext.variational.bernstein.training.loops import DensityLoop, Loop, LoopMaker
 from pymc_ext.variational.bernstein.training.trainer import Trainer
 from pymc_ext.variational.bernstein.whitening import (
+    Base,
     BaseOption,
+    Given,
     Whitening,
     base_of,
     flow_base,
@@ -104,12 +106,20 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
         super().__post_init__()
         require_type("shape", self.shape, FlowShape)
         require_type("policy", self.policy, Policy)
-        object.__setattr__(self, "base", base_of(self.base, self.shape.ordering))
+        if isinstance(
+            base := self.base_asked_for, Given
+        ):  # by a q, or by the pair that it is made of
+            object.__setattr__(self, "base", base.q)
         object.__setattr__(self, "polish", resolve_polish(self.polish))
 
     @property
+    def base_asked_for(self) -> Base:
+        """What ``base`` asks for."""
+        return base_of(self.base, self.shape.ordering)
+
+    @property
     def name(self) -> str:
-        name = base_of(self.base).name
+        name = self.base_asked_for.name
         return f"bernstein-{name}" if name else "bernstein"
 
     def run(
@@ -187,7 +197,7 @@ class _Training:
             if state.step != algorithm.step:
                 loop = _make_loop(algorithm, loop.flow, density, algorithm.step, seed)
             return cls(algorithm, density, seed, loop, whitening, untrained)
-        base = base_of(algorithm.base)
+        base = algorithm.base_asked_for
         if base.name and density.noisy:
             raise ValueError(
                 f"{noise_of(density.density)}, and base={base.name!r} is fitted to one that is "

@@ -94,7 +94,7 @@ class Given(Base):
 
 
 @dataclass(frozen=True)
-class FittedBy(Base):
+class AlgorithmBase(Base):
     """The law of an algorithm, imported when it is wanted: a flow's files are enough.
 
     Where there is no mode it is batch and match's, and the note says so.
@@ -120,7 +120,7 @@ class FittedBy(Base):
             return Whitening(_fit(MATCH, density, start, seed)[0], note)
 
 
-class FittedMap(FittedBy):
+class HierarchicalBase(AlgorithmBase):
     """The hierarchical map."""
 
     @property
@@ -131,6 +131,10 @@ class FittedMap(FittedBy):
 class ByDefault(Base):
     """The hierarchical map, or the identity where there is none: it takes exact log densities,
     without parameters beside θ."""
+
+    @property
+    def may_be_map(self) -> bool:
+        return True
 
     def whiten(self, density: CountedDensity, start: Array, seed: int | None) -> Whitening:
         if density.noisy or density.extra_size:
@@ -170,9 +174,9 @@ class Best(Base):
         return Whitening(candidates[name][1], f"base {name}, by fresh ELBO ({elbos})")
 
 
-LAPLACE = FittedBy("laplace", "gaussian.laplace", "Laplace")
-MATCH = FittedBy("match", "gaussian.batch_match", "BatchMatch")
-HIERARCHICAL = FittedMap("hierarchical", "hierarchical.algorithm", "Hierarchical")
+LAPLACE = AlgorithmBase("laplace", "gaussian.laplace", "Laplace")
+MATCH = AlgorithmBase("match", "gaussian.batch_match", "BatchMatch")
+HIERARCHICAL = HierarchicalBase("hierarchical", "hierarchical.algorithm", "Hierarchical")
 BASES: dict[str, Base] = {
     "identity": Identity(),
     "laplace": LAPLACE,
@@ -180,7 +184,7 @@ BASES: dict[str, Base] = {
     "hierarchical": HIERARCHICAL,
     "auto": Best(),
 }
-BaseOption = str | FittedBase | tuple[ArrayLike, ArrayLike] | Base
+BaseOption = str | FittedBase | tuple[ArrayLike, ArrayLike]
 
 
 def base_of(option: BaseOption | None, ordering: Sequence[str] | None = None) -> Base:
@@ -198,8 +202,6 @@ def base_of(option: BaseOption | None, ordering: Sequence[str] | None = None) ->
 def _asked_for(option: BaseOption | None, ordering: Sequence[str] | None) -> Base:
     if option is None:
         return ByDefault() if ordering is None else BASES["identity"]  # the map has its own order
-    if isinstance(option, Base):
-        return option
     if isinstance(option, FittedBase):
         return Given(option)
     if isinstance(option, str) and option in BASES:
@@ -220,7 +222,7 @@ def flow_base(q: FittedBase, order: Places) -> FlowBase:
 
 
 def _fit(
-    base: FittedBy, density: CountedDensity, start: Array, seed: int | None
+    base: AlgorithmBase, density: CountedDensity, start: Array, seed: int | None
 ) -> tuple[FittedBase, FreshDraws]:
     """A base fitted with the density's other parameters as they are, and its fresh draws."""
     with density.extras_fixed(), Monitor.silent() as monitor:

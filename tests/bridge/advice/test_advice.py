@@ -21,7 +21,7 @@ import pymc_ext as px
 from bridge.__main__ import main
 from bridge.advice.fit import LADDER, NoAnswerError
 from bridge.advice.search import Search
-from bridge.attempt import FIRST_BLOCK
+from bridge.attempt import FIRST_BLOCK, Demands
 from bridge.errors import BridgeError, UnknownMethodError
 from bridge.methods.families import FittedBy
 from bridge.methods.method import Fit, Method
@@ -435,7 +435,7 @@ def test_a_clear_fit_is_judged_by_few_draws_and_a_doubtful_one_by_all():
         return -2 * np.sum(np.log1p(t**2 / 3), axis=1)
 
     density = Counting(log_density, lambda t: -4 * t / 3 / (1 + t**2 / 3), 3)
-    search = Search(as_problem(density, None), 0.7, 400, 1, 20_000, 4_000, 1)
+    search = Search(as_problem(density, None), Demands(0.7, 400, 20_000, 4_000), 1, 1)
     search.attempt(METHODS["batch-match"])
     assert search.attempts[0].khat > 0.5
     assert search.found is not None and search.found.lp.size == 20_000
@@ -489,7 +489,7 @@ def test_what_weights_cannot_mend_is_refused_by_its_first_draws():
         return -0.75 * np.sum(np.log1p(t**2), axis=1)
 
     density = Counting(log_density, lambda t: -1.5 * t / (1 + t**2), 30)
-    search = Search(as_problem(density, None), 0.7, 400, 1, 20_000, 4_000, 1)
+    search = Search(as_problem(density, None), Demands(0.7, 400, 20_000, 4_000), 1, 1)
     search.attempt(METHODS["laplace"])
     (attempt,) = search.attempts
     assert attempt.khat > 1 and not attempt.good and "refused: k̂" in attempt.verdict

@@ -196,6 +196,9 @@ def test_what_is_read_is_told_where_no_draws_tell_its_moments() -> None:
     assert advice.unknown == ("s[wide]",)
     assert "take quantiles: mean and sd of s[wide] (tail k̂ " in advice.reasons
     assert advice.idata["posterior"].attrs["unknown"] == "s[wide]"
+    row = advice.summary().loc["s[wide]"]
+    assert row[["mean", "sd", "mcse_mean", "mcse_sd"]].isna().all()
+    assert row["khat_sd"] == advice.heavy[0].khat == 2 * row["khat_mean"]  # weights hardly differ
 
 
 @pytest.mark.stan

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bridge.attempt import attempted
+from bridge.attempt import Demands, attempted
 from bridge.comparison.judge import judge
 from bridge.comparison.records import plain
 from bridge.errors import IncompleteReferenceError
@@ -106,7 +106,7 @@ def test_a_record_says_what_a_fit_says() -> None:
     density = ZOO["regression-4"].make()
     fit = by(Gaussian(np.zeros(3), np.diag([0.7, 0.7, 1.0])), density)
     method = Method("same", "the same draws", "pymc", lambda *_: fit)
-    attempt, _, _ = attempted(method, as_problem(density, None), 0.7, 400, N, N, 1)
+    attempt, _, _ = attempted(method, as_problem(density, None), Demands(0.7, 400, N, N), 1)
     record = judged(fit, density)
     assert record["verdict"] == attempt.verdict and record["khat"] == attempt.khat
 

@@ -85,6 +85,10 @@ def test_the_verdict_and_the_cost_are_attributes(idata, fitted):
     spent = attrs["gradient_evaluations"] - attrs["warm_up_gradients"]
     assert abs(spent - steps) < 4 * 64  # nutpie makes a draw ahead
     assert attrs["approximation_gradients"] == fitted.result.gradient_evaluations > 0
+    parts = ("gradient_evaluations", "approximation_gradients", "search_gradients")
+    assert attrs["all_gradients"] == sum(attrs[part] for part in parts)
+    assert attrs["random_seed"] == 1
+    assert json.loads(attrs["options"])["ess"] == 1000
     assert attrs["pm_sample_gradients_at_least"] > 6_000 * 3.6  # of one dimension
 
 

@@ -373,8 +373,9 @@ def test_what_no_draws_tell_is_a_note_and_no_doubt():
     ]  # c's error is small
     (note,) = found.notes(400)
     assert note == (
-        "not to be had from draws, take quantiles: sd of a (tail k̂ 0.60), "
-        "mean and sd of b (tail k̂ 1.70), sd of d (tail k̂ 1.20: infinite unless bounded)"
+        "not told by these draws, take quantiles: sd of a (tail k̂ 0.60), "
+        "mean and sd of b (tail k̂ 1.70), "
+        "sd of d (tail k̂ 1.20: infinite, unless it ends beyond these draws)"
     )
     many = tuple(Heavy(str(i), 0.2, 0.6) for i in range(9))
     assert diagnostics(500, 450, 1.0, 0.9, 0, 4000, heavy=many).notes(400)[0].endswith("and 4 more")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bridge.attempt import attempted
+from bridge.attempt import Demands, attempted
 from bridge.measures.khat import pareto_khat
 from bridge.methods.problems import as_problem
 from bridge.methods.table import METHODS
@@ -90,7 +90,7 @@ def test_no_doubt_where_all_is_known() -> None:
 def test_weights_that_miss_a_tail_are_refused_though_their_khat_is_good() -> None:
     """A Gaussian of coefficients that are Student's t: with k̂ .56 sds were half of the truth."""
     problem = as_problem(ZOO["regression-4"].make(), None)
-    attempt, _, _ = attempted(METHODS["batch-match"], problem, 0.7, 400, 20_000, 4_000, 1)
+    attempt, _, _ = attempted(METHODS["batch-match"], problem, Demands(0.7, 400, 20_000, 4_000), 1)
     assert attempt.khat < 0.7 and not attempt.good
     assert "is not known: k̂ of its own" in attempt.verdict
 
