@@ -155,7 +155,10 @@ def test_px_diagnose_says_it(approx, options, message) -> None:
     [
         ({"cases": 3}, "cases must be the name of a posterior .*, got 3: `python -m bridge list`"),
         ({"cases": [3]}, r"cases must .*, got \[3\]: .*; a model of your own is for"),
-        ({"cases": "mine.stan"}, "no case 'mine.stan' among .*a program of your own is for bridge.fit"),
+        (
+            {"cases": "mine.stan"},
+            "no case 'mine.stan' .*a program of your own is for bridge.fit",
+        ),
         ({"methods": 5}, "methods must be names, .*, got 5"),
         ({"seeds": 0}, "at least one case, method and seed"),
         ({"draws": "x"}, "draws must be an integer, got 'x'"),

@@ -3,11 +3,12 @@
     python -m benchmarks.speed.dear [--models ...] [--runs ...] [--seeds 1] [--out FILE]
 
 A level that jumps at a continuous time, a latent autoregressive series under counts, regressions
-under a regularised horseshoe (Piironen & Vehtari 2017, arXiv:1707.01694), and a Weibull law with a
-threshold, whose sd is known by quadrature. ``answer`` is `bridge.fit`, ``pymc`` is `pm.sample`, 4 ×
-(1000 + 1000); where asked for, ``warm-nuts``, ``flow-nuts`` and ``nutpie`` are as in
-`benchmarks.speed.bent_nuts`, with at most a million gradients. Each run is kept as it ends. Run it
-with OMP_NUM_THREADS=1.
+under a regularised horseshoe (Piironen & Vehtari 2017, arXiv:1707.01694), a Weibull law with a
+threshold, and a stationary series whose level lies far from the middle of its prior, as it may do
+near a unit root, where fits end; sds of the last two are known by quadrature. ``answer`` is
+`bridge.fit`, ``pymc`` is `pm.sample`, 4 × (1000 + 1000); where asked for, ``warm-nuts``,
+``flow-nuts`` and ``nutpie`` are as in `benchmarks.speed.bent_nuts`, with at most a million
+gradients. Each run is kept as it ends. Run it with OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -105,12 +106,31 @@ def threshold() -> pm.Model:
     return model
 
 
+def series() -> Array:
+    """Fifty steps about 40."""
+    rng, y = np.random.default_rng(2), np.zeros(50)
+    for t in range(1, len(y)):
+        y[t] = 0.93 * y[t - 1] + rng.normal()
+    return 40 + y
+
+
+def near_unit_root() -> pm.Model:
+    """A stationary series with a prior of its level that is four sds away, where rho is not 1."""
+    y = series()
+    with pm.Model() as model:
+        rho, s, c = pm.Uniform("rho", -1, 1), pm.HalfNormal("s", 3), pm.Normal("c", 0, 10)
+        pm.Normal("first", c, s / pm.math.sqrt(1 - rho**2), observed=y[0])
+        pm.Normal("others", c + rho * (y[:-1] - c), s, observed=y[1:])
+    return model
+
+
 MODELS: dict[str, Callable[[], pm.Model]] = {
     "change point": change_point,
     "latent AR": autoregressive,
     "horseshoe": horseshoe,
     "horseshoe, binary": lambda: horseshoe(binary=True),
     "threshold": threshold,
+    "near a unit root": near_unit_root,
 }
 
 
@@ -130,6 +150,25 @@ def threshold_by_quadrature(points: int = 160) -> tuple[float, float]:
     at, p = at[::-1], p[::-1]
     mean = trapezoid(p * at, at) / trapezoid(p, at)
     return float(mean), float(np.sqrt(trapezoid(p * (at - mean) ** 2, at) / trapezoid(p, at)))
+
+
+def rho_by_quadrature(points: int = 1_500) -> tuple[float, float]:
+    """Mean and sd of ``rho``: on a grid of logit (1 + rho)/2 and log s, with c integrated out."""
+    y = series()
+    logit, log_s = np.linspace(-6, 22, points)[:, None], np.linspace(-2, 2, 300)[None]
+    rho, s = np.tanh(logit / 2), np.exp(log_s)
+    root = np.sqrt(1 - rho**2)
+    # the normals' means are b c, of d: the sums over rows of b^2, b d and d^2
+    b2 = root**2 + (len(y) - 1) * (1 - rho) ** 2
+    bd = root**2 * y[0] + (1 - rho) * (y[1:] - rho * y[:-1]).sum(axis=1, keepdims=True)
+    d2 = root**2 * y[0] ** 2 + ((y[1:] - rho * y[:-1]) ** 2).sum(axis=1, keepdims=True)
+    precision = b2 / s**2 + 1 / 10**2
+    lp = np.log(root) - len(y) * log_s - 0.5 * d2 / s**2 - 0.5 * np.log(precision)
+    lp += 0.5 * (bd / s**2) ** 2 / precision - 0.5 * (s / 3) ** 2
+    lp += log_s + 2 * np.log(root)  # Jacobians of the grid's coordinates
+    p = np.exp(lp - lp.max()).sum(axis=1)
+    mean = float(p @ rho[:, 0] / p.sum())
+    return mean, float(np.sqrt(p @ (rho[:, 0] - mean) ** 2 / p.sum()))
 
 
 # ---- runs ------------------------------------------------------------------------------------
@@ -203,7 +242,9 @@ def report(runs: Mapping[str, Numbers]) -> None:
     for key, n in runs.items():
         trusted = {True: "trusted", False: "refused", None: ""}[n.get("trusted")]  # type: ignore[index]
         more = "".join(
-            f", {k} {n[k]:.4g}" for k in ("divergences", "ess", "rhat", "sd(at)") if k in n
+            f", {k} {n[k]:.4g}"
+            for k in ("divergences", "ess", "rhat", "sd(at)", "mean(rho)")
+            if k in n
         )
         print(f"{key:32} {trusted:8} {n['gradients']:>10,} gradients {n['cpu_s']:6.1f} s{more}")
 
@@ -219,12 +260,14 @@ def main() -> None:
     logging.disable(logging.WARNING)
     mean, sd = threshold_by_quadrature()
     runs = Runs(arguments.out, "runs", threshold={"mean(at)": mean, "sd(at)": sd})
+    mean_rho, sd_rho = rho_by_quadrature()
     for name in arguments.models:
         for seed in range(1, arguments.seeds + 1):
             for run in arguments.runs:
                 runs(f"{name}/{run}/{seed}", made, name, run, seed)
     report(runs.made)
     print(f"threshold by quadrature: mean {mean:.3f}, sd {sd:.3f}")
+    print(f"rho near a unit root by quadrature: mean {mean_rho:.3f}, sd {sd_rho:.3f}")
 
 
 if __name__ == "__main__":
