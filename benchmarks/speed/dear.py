@@ -152,23 +152,30 @@ def threshold_by_quadrature(points: int = 160) -> tuple[float, float]:
     return float(mean), float(np.sqrt(trapezoid(p * (at - mean) ** 2, at) / trapezoid(p, at)))
 
 
-def rho_by_quadrature(points: int = 1_500) -> tuple[float, float]:
-    """Mean and sd of ``rho``: on a grid of logit (1 + rho)/2 and log s, with c integrated out."""
+def series_by_quadrature(points: int = 1_500) -> dict[str, float]:
+    """Means and sds of ``rho`` and ``c``, which is normal, given those on a grid: logit (1 + rho)/2
+    and log s."""
     y = series()
     logit, log_s = np.linspace(-6, 22, points)[:, None], np.linspace(-2, 2, 300)[None]
     rho, s = np.tanh(logit / 2), np.exp(log_s)
     root = np.sqrt(1 - rho**2)
-    # the normals' means are b c, of d: the sums over rows of b^2, b d and d^2
+    # rows, first that of the stationary law, are d = b c + s z: the sums of b^2, b d and d^2
     b2 = root**2 + (len(y) - 1) * (1 - rho) ** 2
     bd = root**2 * y[0] + (1 - rho) * (y[1:] - rho * y[:-1]).sum(axis=1, keepdims=True)
     d2 = root**2 * y[0] ** 2 + ((y[1:] - rho * y[:-1]) ** 2).sum(axis=1, keepdims=True)
     precision = b2 / s**2 + 1 / 10**2
+    level = bd / s**2 / precision
     lp = np.log(root) - len(y) * log_s - 0.5 * d2 / s**2 - 0.5 * np.log(precision)
-    lp += 0.5 * (bd / s**2) ** 2 / precision - 0.5 * (s / 3) ** 2
+    lp += 0.5 * level**2 * precision - 0.5 * (s / 3) ** 2
     lp += log_s + 2 * np.log(root)  # Jacobians of the grid's coordinates
-    p = np.exp(lp - lp.max()).sum(axis=1)
-    mean = float(p @ rho[:, 0] / p.sum())
-    return mean, float(np.sqrt(p @ (rho[:, 0] - mean) ** 2 / p.sum()))
+    p = np.exp(lp - lp.max())
+    p /= p.sum()
+    found = dict[str, float]()
+    for name, mean, variance in (("rho", rho + 0 * s, 0.0), ("c", level, 1 / precision)):
+        center = float((p * mean).sum())
+        found[f"mean({name})"] = center
+        found[f"sd({name})"] = float(np.sqrt((p * (variance + (mean - center) ** 2)).sum()))
+    return found
 
 
 # ---- runs ------------------------------------------------------------------------------------
@@ -260,14 +267,14 @@ def main() -> None:
     logging.disable(logging.WARNING)
     mean, sd = threshold_by_quadrature()
     runs = Runs(arguments.out, "runs", threshold={"mean(at)": mean, "sd(at)": sd})
-    mean_rho, sd_rho = rho_by_quadrature()
     for name in arguments.models:
         for seed in range(1, arguments.seeds + 1):
             for run in arguments.runs:
                 runs(f"{name}/{run}/{seed}", made, name, run, seed)
     report(runs.made)
     print(f"threshold by quadrature: mean {mean:.3f}, sd {sd:.3f}")
-    print(f"rho near a unit root by quadrature: mean {mean_rho:.3f}, sd {sd_rho:.3f}")
+    exact = ", ".join(f"{name} {value:.3f}" for name, value in series_by_quadrature().items())
+    print(f"near a unit root by quadrature: {exact}")
 
 
 if __name__ == "__main__":
