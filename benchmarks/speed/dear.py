@@ -250,7 +250,7 @@ def report(runs: Mapping[str, Numbers]) -> None:
         trusted = {True: "trusted", False: "refused", None: ""}[n.get("trusted")]  # type: ignore[index]
         more = "".join(
             f", {k} {n[k]:.4g}"
-            for k in ("divergences", "ess", "rhat", "sd(at)", "mean(rho)")
+            for k in ("divergences", "ess", "rhat", "sd(at)", "mean(rho)", "sd(c)")
             if k in n
         )
         print(f"{key:32} {trusted:8} {n['gradients']:>10,} gradients {n['cpu_s']:6.1f} s{more}")

@@ -94,9 +94,8 @@ def _approximations(
             yield partial(search.attempt, method)
             if method is EARLY and search.ended_early:  # chains want the map, not the law's weights
                 yield partial(search.attempt, METHODS[EARLY.name])
-        if search.trusted or search.modes is not None or search.endless:
-            break
-        if search.open_end is not None:
+        stuck = search.endless or search.open_end is not None
+        if search.trusted or search.modes is not None or stuck:
             break
     if search.endless:
         return

@@ -106,9 +106,8 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
         super().__post_init__()
         require_type("shape", self.shape, FlowShape)
         require_type("policy", self.policy, Policy)
-        if isinstance(
-            base := self.base_asked_for, Given
-        ):  # by a q, or by the pair that it is made of
+        base = self.base_asked_for
+        if isinstance(base, Given):  # by a q, or by the pair that it is made of
             object.__setattr__(self, "base", base.q)
         object.__setattr__(self, "polish", resolve_polish(self.polish))
 

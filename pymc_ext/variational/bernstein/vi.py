@@ -154,9 +154,8 @@ class BernsteinVI(StochasticVI):
             approximation=BernsteinApproximation,
             shape=shape,
         )
-        if isinstance(
-            algorithm.base_asked_for, Identity
-        ):  # thousands of steps; few on a fitted map
+        # thousands of steps from the identity, few on a fitted map
+        if isinstance(algorithm.base_asked_for, Identity):
             self.approx.use_density(partial(PyMCDensity, interpreted=False))
         if backend == "jax":
             from pymc_ext.variational.bernstein.training.jax_loop import JaxLoop

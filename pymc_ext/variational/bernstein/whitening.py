@@ -49,7 +49,7 @@ class Base(ABC):
         In the name of the method; empty where nothing is fitted, or what is has no name.
     """
 
-    name: str = ""
+    name: str
 
     @property
     def is_map(self) -> bool:
@@ -69,6 +69,8 @@ class Base(ABC):
 class Identity(Base):
     """The start plus y."""
 
+    name = ""
+
     def whiten(self, density: CountedDensity, start: Array, seed: int | None) -> Whitening:
         return Whitening(None)
 
@@ -78,6 +80,7 @@ class Given(Base):
     """A law that is there already."""
 
     q: FittedBase
+    name: str = field(default="", init=False)
 
     @property
     def is_map(self) -> bool:
@@ -100,7 +103,7 @@ class AlgorithmBase(Base):
     Where there is no mode it is batch and match's, and the note says so.
     """
 
-    name: str = field()  # without the default of the class above
+    name: str
     home: str
     of: str
 
@@ -131,6 +134,8 @@ class HierarchicalBase(AlgorithmBase):
 class ByDefault(Base):
     """The hierarchical map, or the identity where there is none: it takes exact log densities,
     without parameters beside θ."""
+
+    name = ""
 
     @property
     def may_be_map(self) -> bool:
