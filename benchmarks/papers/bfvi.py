@@ -90,7 +90,8 @@ def kl_on_the_map(seeds: int) -> dict[str, Any]:
     """KL of the same cases as a user has them of any model, and from the identity at M = 10."""
     shape = px.FlowShape(10, tails="bounded")
     ways: dict[str, dict[str, Any]] = {
-        "on the map": {}, "defaults": {"shape": shape, "polish": None},
+        "on the map": {}, "on a Gaussian": {}, "in JAX": {"shape": shape},
+        "defaults": {"shape": shape, "polish": None},
     }  # fmt: skip
     rows = []
     for case, published in PUBLISHED_KL.items():

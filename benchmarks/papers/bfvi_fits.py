@@ -28,6 +28,7 @@ def flow_settings(shape: px.FlowShape) -> dict[str, dict[str, Any]]:
 
 SETTINGS: dict[str, dict[str, dict[str, Any]]] = {  # of each method, by case
     "flow": flow_settings(FLOW),
+    "in JAX": flow_settings(FLOW),
     "defaults": flow_settings(px.FlowShape()),
     "mean-field Gaussian": {"eight_schools_cp": {"base": "unit"}},  # it has no mode
     "mean-field Student-t": {
@@ -40,11 +41,16 @@ METHODS: dict[str, Callable[..., Any]] = {
     "flow": lambda **k: px.BernsteinVI(**{"shape": FLOW, "base": "identity", **k}),
     "defaults": lambda **k: px.BernsteinVI(**{"base": "identity", **k}),
     "on the map": lambda backend=None, **k: px.BernsteinVI(**k),  # as a user has it, of any model
+    "on a Gaussian": lambda backend=None, **k: px.BernsteinVI(base="match", **k),
+    "in JAX": lambda **k: px.BernsteinVI(
+        **{"shape": FLOW, "base": "identity", "polish": None, **k, "backend": "jax"}
+    ),
     "mean-field Gaussian": lambda backend=None, **k: px.DiagonalVI(**k),
     "mean-field Student-t": lambda **k: px.BernsteinVI(
         MEAN_FIELD, polish=None, **{"base": "identity", **k}
     ),
 }
+BY_NEED = ("on the map", "on a Gaussian")  # which end by themselves
 
 
 def fit(
@@ -57,7 +63,7 @@ def fit(
             options["base"] = diagonal_base()
         inference = METHODS[method](**options)
         draws = {} if method == "mean-field Gaussian" else {"obj_n_mc": 32}
-        if method == "on the map":  # which ends by itself
+        if method in BY_NEED:
             approx = pm.fit(method=inference, progressbar=False)
         else:
             approx = pm.fit(n, method=inference, progressbar=False, **draws)

@@ -20,11 +20,14 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
+from pytensor.gradient import disconnected_grad
 from pytensor.tensor import TensorVariable
+from pytensor.tensor.slinalg import solve_triangular
 
 from pymc_ext.maths.namespace import Namespace
 from pymc_ext.maths.types import Array
 from pymc_ext.ops.bernstein import bernstein_map
+from pymc_ext.typed_graphs import gradients
 from pymc_ext.variational.bernstein.base import Affine
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
 
@@ -45,6 +48,15 @@ class Conditionals(NamedTuple):
     slopes: tuple[TensorVariable, ...]  # parameters of the tails
 
 
+class Draws(NamedTuple):
+    """Draws of q as graphs."""
+
+    v: TensorVariable  # latent (N, D)
+    y: TensorVariable  # in the base's coordinates (N, D)
+    theta: TensorVariable  # in the model's order (N, D)
+    log_q: TensorVariable  # (N,)
+
+
 class FlowGraph:
     """A flow on an affine base in shared variables, ``params`` by name, which begin at its numbers.
 
@@ -61,13 +73,30 @@ class FlowGraph:
         self.center = _shared(flow.base.center, "center")
         self.factor = None if factor is None else _shared(factor, "factor")
 
-    def forward(self, z: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
-        """θ and log q, (N, K) -> (N, D), (N,)."""
+    def forward(self, z: TensorVariable) -> Draws:
+        """Draws of q from standard normals (N, K)."""
         v = self.law.draw(z, self.dimension, GRAPHS)
         x, log_dx = self.logit_input(v)
         y, log_dy = self.flow(x)
         theta, log_det = self.based(y)
-        return theta, self.law.log_density(v, GRAPHS).sum(-1) - log_dx - log_dy - log_det
+        log_q = self.law.log_density(v, GRAPHS).sum(-1) - log_dx - log_dy - log_det
+        return Draws(v, y, theta, log_q)
+
+    def score(self, draws: Draws) -> TensorVariable:
+        """Score in y of log q(y) at ``draws``, (N, D), through which no gradient goes.
+
+        It solves (∂y/∂v)ᵀ h = ∂ log q/∂v. Row j of that triangular matrix is the gradient of y_j at
+        one of D copies of a draw, all of which go through the networks at once.
+        """
+        (by_v,) = gradients(draws.log_q.sum(), [draws.v])
+        copies = pt.repeat(draws.v, self.dimension, axis=0)
+        y, _ = self.flow(self.logit_input(copies)[0])
+        eye = np.eye(self.dimension, dtype=y.dtype)
+        own = (y.reshape((-1, *eye.shape)) * eye).sum()  # of copy j component j
+        (rows,) = gradients(own, [copies])
+        transposed = rows.reshape((-1, *eye.shape)).swapaxes(1, 2)
+        solved = solve_triangular(transposed, by_v[..., None], lower=False)
+        return disconnected_grad(solved[..., 0])
 
     def based(self, y: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
         """θ in the model's order from y in the conditioning order, and log|det ∂θ/∂y| (N,)."""

@@ -54,7 +54,7 @@ class BernsteinVI(StochasticVI):
     ``obj_n_mc`` (10) is the number of draws in each. Gradients are path gradients (Roeder et al.
     2017, arXiv:1703.09194), whose noise vanishes as q comes close; their triangular solve costs
     some D times a hidden layer's products, and makes a step 1.1 to 1.6 times as long.
-    ``StepOptions(gradient="total")`` is the usual estimator, which fixed draws and JAX take.
+    ``StepOptions(gradient="total")`` is the usual estimator, which fixed draws take.
 
     Parameters
     ----------

@@ -16,7 +16,9 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.gradient import disconnected_grad
 from pytensor.tensor import TensorVariable
+from pytensor.tensor.special import softmax
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.counted import noise_of
@@ -49,6 +51,24 @@ def importance_weighted_bound(log_ratio: TensorVariable, group: int) -> TensorVa
     return (pt.logsumexp(log_ratio.reshape((-1, group)), axis=1) - np.log(group)).mean()
 
 
+def weights_in_groups(log_ratio: TensorVariable, group: int) -> TensorVariable:
+    """Weights of draws within their groups, (N,), of sum 1 in all; no gradient goes through."""
+    w = softmax(log_ratio.reshape((-1, group)), axis=1)
+    return disconnected_grad(w.ravel() / w.shape[0])
+
+
+def path_bound(
+    y: TensorVariable, residual: TensorVariable, w: TensorVariable, group: int
+) -> TensorVariable:
+    """What has the bound's path gradient in the parameters of y (N, D), and no value of its own.
+
+    ``residual`` are scores of log p̃ − log q in y; see :meth:`.loops.DensityLoop.loss_and_gradient`.
+    """
+    groups = w.shape[0] / group
+    weighted = pt.switch(w[:, None] > 0, residual * (w**2 * groups)[:, None], 0.0)
+    return (disconnected_grad(weighted) * y).sum()
+
+
 class GuardedOptimizer:
     """A step that leaves out a loss or gradient that is not finite, and keeps an average.
 
@@ -72,9 +92,15 @@ class GuardedOptimizer:
         self.longest = pytensor.shared(pm.pytensorf.floatX(0.0), "longest")
 
     def __call__(
-        self, loss: TensorVariable, params: Sequence[TensorSharedVariable]
+        self,
+        loss: TensorVariable,
+        params: Sequence[TensorSharedVariable],
+        sloped: TensorVariable | None = None,
     ) -> tuple[TensorVariable, Updates]:
-        """The loss as a function of the vector, and the updates of one step."""
+        """The loss as a function of the vector, and the updates of one step.
+
+        Gradients are those of ``sloped``, where it is given.
+        """
         self.params = list(params)
         values = [np.asarray(p.get_value()) for p in self.params]
         self.shapes = [value.shape for value in values]
@@ -84,8 +110,8 @@ class GuardedOptimizer:
         self.restart_average()
         pieces = [self.vector[a:b].reshape(shape) for a, b, shape in self._spans()]
         replacements = dict(zip(self.params, pieces, strict=True))
-        (of_vector,) = replaced([loss], replacements)
-        slopes = gradients(of_vector, pieces)
+        of_vector, sloped = replaced([loss, loss if sloped is None else sloped], replacements)
+        slopes = gradients(sloped, pieces)
         gradient = pt.concatenate([g.ravel() for g in slopes]).astype(self.vector.dtype)
         return of_vector, self._updates(of_vector, gradient)
 
@@ -164,21 +190,26 @@ class JaxLoop:
                 "backend='jax' runs its own optimiser on fresh draws: leave out obj_optimizer and "
                 "more_replacements, or use backend='pytensor'"
             )
-        options.refuse_path(
-            "is not for backend='jax': its one graph of draws and log q has no score of q at a "
-            "fixed point; use gradient='total', or backend='pytensor'"
-        )
         self.flow, self.density, self.draws = flow, density, options.draws
         self.rng, self.shape = rng, (options.draws, flow.latent_dimension)
         model = density.density
         assert isinstance(model, PyMCDensity), "JAX compiles a PyMC model's graph"
         graph = FlowGraph(flow)
         z = pt.matrix("z", shape=self.shape)  # JAX compiles for one shape
-        theta, log_q = graph.forward(z)
-        loss = -importance_weighted_bound(model.logp_of_rows(theta) - log_q, options.group)
+        draws = graph.forward(z)
+        log_p = model.logp_of_rows(draws.theta)
+        log_ratio = log_p - draws.log_q
+        loss = -importance_weighted_bound(log_ratio, options.group)
+        sloped = None
+        if options.by_path:
+            w = weights_in_groups(log_ratio, options.group)
+            (by_y,) = gradients(log_p.sum(), [draws.y])
+            sloped = -path_bound(draws.y, by_y - graph.score(draws), w, options.group)
+            if model.extras:
+                sloped -= (w * model.logp_of_rows(disconnected_grad(draws.theta))).sum()
         self.optimizer = GuardedOptimizer(options.optimizer, options.max_norm)
         params = [*graph.params.values(), *model.extras]  # the former in the order of flow.x
-        loss, updates = self.optimizer(loss, params)
+        loss, updates = self.optimizer(loss, params, sloped)
         self._compile(z, loss, updates)
 
     def _compile(self, z: TensorVariable, loss: TensorVariable, updates: Updates) -> None:

@@ -529,10 +529,12 @@ def test_pickle_round_trip():
         np.testing.assert_allclose(a, b)
 
 
-def test_jax_loop_takes_the_same_steps():
+@pytest.mark.parametrize("gradient", ["total", "path"])
+def test_jax_loop_takes_the_same_steps(gradient):
     needs("jax")
-    method, ours = fit(normals(3), n=150, method={"gradient": "total"})
-    of_jax, jax = fit(normals(3), n=150, method={"backend": "jax"})
+    options = {"gradient": gradient}
+    method, ours = fit(normals(3), n=150, method=options)
+    of_jax, jax = fit(normals(3), n=150, method={"backend": "jax", **options})
     for inference in (method, of_jax):
         inference.refine(50, progressbar=False)
     assert len(ours.hist) == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +10,11 @@ import pymc as pm
 import pytensor
 import pytest
 
-import pymc_ext as px
 from pymc_ext.density import CallableDensity, CountedDensity, PyMCDensity
 from pymc_ext.variational.bernstein.base import Affine
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.bernstein.shape import FlowShape
+from pymc_ext.variational.bernstein.training.jax_loop import JaxLoop
 from pymc_ext.variational.bernstein.training.loops import DensityLoop
 from pymc_ext.variational.core.steps import StepOptions
 from pymc_ext.variational.gaussian.monte_carlo import MonteCarlo
@@ -131,9 +132,26 @@ def test_what_has_no_path_gradient_says_so():
         StepOptions(gradient="score")
     with pytest.raises(ValueError, match="entropy is known in closed form"):
         MonteCarlo(step=StepOptions(gradient="path"))
+
+
+@pytest.mark.parametrize(("latent", "group"), [("normal", 1), ("student-t", 5)])
+def test_jax_takes_the_same_path_gradients(latent, group):
+    """Of the flow's parameters and of a hyperparameter, which keeps the weights of its draws."""
     needs("jax")
+    shift = pytensor.shared(0.4, "shift")
     with pm.Model() as model:
-        pm.Normal("x")
-    method = px.BernsteinVI(step=StepOptions(gradient="path"), backend="jax", model=model)
-    with pytest.raises(ValueError, match="has no score of q at a fixed point"):
-        method.fit(10, progressbar=False)
+        x = pm.Normal("x", 0.0, 2.0, shape=D)
+        pm.Normal("y", x.sum() + shift, 1.0, observed=np.ones(4))
+    density = CountedDensity(PyMCDensity(model, trained=(shift,)))
+    flow = disturbed(latent=latent)
+    options = StepOptions(gradient="path", group=group)
+    ours, of_jax = (
+        make(deepcopy(flow), density, options, np.random.default_rng(1))
+        for make in (DensityLoop, JaxLoop)
+    )
+    starts = [loop.vector for loop in (ours, of_jax)]
+    losses = [loop.run(10, 0.1, 1.0) for loop in (ours, of_jax)]
+    np.testing.assert_allclose(*losses, rtol=1e-10)
+    moved = [loop.vector - start for loop, start in zip((ours, of_jax), starts, strict=True)]
+    np.testing.assert_allclose(moved[1], moved[0], rtol=1e-5, atol=1e-8)
+    assert np.abs(moved[0]).max() > 1e-3
