@@ -115,6 +115,30 @@ class MaskedNetwork:
             h = xp.softplus(h @ (parameters[f"W{i}"] * mask) + parameters[f"b{i}"]) - np.log(2)
         return {name: self._head(parameters, h, name) for name in self.heads}
 
+    def pullback_of_each(
+        self,
+        parameters: Mapping[str, Elementwise],
+        inputs: Elementwise,
+        cotangents: Mapping[str, Elementwise],
+        xp: Namespace = NUMPY,
+    ) -> Elementwise:
+        """Gradients in ``inputs`` (N, D) of one number for each input that has outputs, of the
+        outputs that belong to it alone: name -> (N, D - first, w) -> (N, D - first, D)."""
+        slopes, h = [], inputs
+        for i, mask in enumerate(self.masks):
+            z = h @ (parameters[f"W{i}"] * mask) + parameters[f"b{i}"]
+            slopes.append(xp.sigmoid(z))
+            h = xp.softplus(z) - np.log(2)
+        g: Elementwise | float = 0.0
+        for name, width in self.heads.items():
+            mask = np.repeat(self.output_mask, width, axis=1)
+            weights = (parameters[f"W_{name}"] * mask).reshape((-1, self.outputs, width))
+            by_output = cotangents[name].swapaxes(0, 1) @ weights.transpose((1, 2, 0))
+            g = g + by_output.swapaxes(0, 1)  # (N, D - first, H)
+        for i, slope in reversed(list(enumerate(slopes))):
+            g = (g * slope[:, None, :]) @ (parameters[f"W{i}"] * self.masks[i]).T
+        return g
+
     def _head(
         self, parameters: Mapping[str, Elementwise], h: Elementwise, name: str
     ) -> Elementwise:

@@ -42,10 +42,21 @@ class Conditionals(NamedTuple):
     """What the components before j say of j: raw (N, d, M), all others (N, d)."""
 
     raw: TensorVariable
+    local: TensorVariable  # of which offset, slopes, and a part of log_scale are made (N, d, w)
     offset: TensorVariable  # ϑ_0
     shift: TensorVariable  # t
     log_scale: TensorVariable  # l
     slopes: tuple[TensorVariable, ...]  # parameters of the tails
+
+
+class Piece(NamedTuple):
+    """What one network makes, d of the components."""
+
+    inputs: TensorVariable  # that it sees, the values of components of earlier ones first (N, I)
+    x: TensorVariable  # (N, d)
+    given: Conditionals
+    y: TensorVariable  # (N, d)
+    log_slope: TensorVariable  # Σ log dy/dx (N,)
 
 
 class Draws(NamedTuple):
@@ -85,18 +96,44 @@ class FlowGraph:
     def score(self, draws: Draws) -> TensorVariable:
         """Score in y of log q(y) at ``draws``, (N, D), through which no gradient goes.
 
-        It solves (∂y/∂v)ᵀ h = ∂ log q/∂v. Row j of that triangular matrix is the gradient of y_j at
-        one of D copies of a draw, all of which go through the networks at once.
+        It solves (∂y/∂x)ᵀ h = ∂ log q/∂x, as :meth:`.triangular.Triangular.score` does: of a
+        network the block of that triangular matrix, and what later ones take from its values.
         """
+        x, _ = self.logit_input(draws.v)
         (by_v,) = gradients(draws.log_q.sum(), [draws.v])
-        copies = pt.repeat(draws.v, self.dimension, axis=0)
-        y, _ = self.flow(self.logit_input(copies)[0])
-        eye = np.eye(self.dimension, dtype=y.dtype)
-        own = (y.reshape((-1, *eye.shape)) * eye).sum()  # of copy j component j
-        (rows,) = gradients(own, [copies])
-        transposed = rows.reshape((-1, *eye.shape)).swapaxes(1, 2)
-        solved = solve_triangular(transposed, by_v[..., None], lower=False)
-        return disconnected_grad(solved[..., 0])
+        r = by_v / gradients(x.sum(), [draws.v])[0]
+        (by_sight,) = gradients(self.shape.sight.seen(x, GRAPHS).sum(), [x])
+        parts = list[TensorVariable]()
+        of_values = pt.zeros_like(x)  # what later networks' h say of the values of earlier ones
+        for k, piece in reversed(list(enumerate(self._by_network(x)))):
+            network = self.layout.networks[k]
+            first, own = network.first, slice(network.first, network.inputs)
+            by_x, by_inputs = self._of_each(k, piece)
+            block = by_inputs[:, :, first:] * by_sight[:, None, own]
+            block = block + pt.eye(network.outputs) * by_x[:, None, :]
+            solved = solve_triangular(block.swapaxes(1, 2), r[:, own, None], lower=False)[..., 0]
+            parts.insert(0, solved - of_values[:, own])
+            if first:
+                told = (solved[:, :, None] * by_inputs[:, :, :first]).sum(axis=1)
+                of_values = pt.inc_subtensor(of_values[:, :first], told)
+        return disconnected_grad(pt.concatenate(parts, axis=1) if len(parts) > 1 else parts[0])
+
+    def _of_each(self, k: int, piece: Piece) -> tuple[TensorVariable, TensorVariable]:
+        """Derivatives of each component in its own x, and in all that its network sees, (N, d),
+        (N, d, I)."""
+        network, given = self.layout.networks[k], piece.given
+        own = self.layout.own(k, self.params)
+        wrt = [piece.x, given.raw, given.local, given.shift, given.log_scale]
+        by_x, raw, local, shift, log_scale = gradients(piece.y.sum(), wrt)
+        if "W0" not in own:
+            return by_x, pt.zeros((*by_x.shape, network.inputs))
+        told = {"raw": raw, "local": local}
+        by_inputs = network.pullback_of_each(own, piece.inputs, told, GRAPHS)
+        if self.layout.scaled:
+            mask = self.layout.skip_mask(network)
+            by_inputs = by_inputs + shift[:, :, None] * (own["skip"] * mask).T
+            by_inputs = by_inputs + log_scale[:, :, None] * (own["skip_scale"] * mask).T
+        return by_x, by_inputs
 
     def based(self, y: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
         """θ in the model's order from y in the conditioning order, and log|det ∂θ/∂y| (N,)."""
@@ -121,11 +158,11 @@ class FlowGraph:
     def flow(self, x: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
         """y (N, D) and Σ log dy/dx (N,)."""
         pieces = list(self._by_network(x))
-        y = pt.concatenate([y for _, y, _ in pieces], axis=1) if len(pieces) > 1 else pieces[0][1]
-        return y, cast("TensorVariable", sum(log_slope for _, _, log_slope in pieces))
+        y = pt.concatenate([p.y for p in pieces], axis=1) if len(pieces) > 1 else pieces[0].y
+        return y, cast("TensorVariable", sum(piece.log_slope for piece in pieces))
 
-    def _by_network(self, x: TensorVariable) -> Iterator[tuple[Conditionals, *Mapped]]:
-        """Conditionals, y and Σ log dy/dx of each network; later ones see the values of earlier."""
+    def _by_network(self, x: TensorVariable) -> Iterator[Piece]:
+        """What each network makes; later ones see the values of earlier."""
         seen = self.shape.sight.seen(x, GRAPHS)
         values: list[
             TensorVariable
@@ -133,10 +170,10 @@ class FlowGraph:
         for k, network in enumerate(self.layout.networks):
             rest = seen[:, network.first : network.inputs]
             inputs = pt.concatenate([*values, rest], axis=1) if values else rest
-            given = self._conditionals(k, inputs)
-            y, log_slope = self.push(x[:, network.first : network.inputs], given)
+            given, own = self._conditionals(k, inputs), x[:, network.first : network.inputs]
+            y, log_slope = self.push(own, given)
             values.append(y)
-            yield given, y, log_slope
+            yield Piece(inputs, own, given, y, log_slope)
 
     def _conditionals(self, k: int, seen: TensorVariable) -> Conditionals:
         network = self.layout.networks[k]
@@ -150,7 +187,7 @@ class FlowGraph:
             mask = self.layout.skip_mask(network)
             shift = seen @ (own["skip"] * mask)
             log_scale = columns[-1] + seen @ (own["skip_scale"] * mask)
-        return Conditionals(heads["raw"], columns[0], shift, log_scale, slopes)
+        return Conditionals(heads["raw"], heads["local"], columns[0], shift, log_scale, slopes)
 
     def push(self, x: TensorVariable, given: Conditionals) -> Mapped:
         """y (N, d) and Σ log dy/dx (N,)."""

@@ -135,13 +135,15 @@ class VectorisedApproximation(GraphApproximation):
         """As :meth:`draws_with_logs`, for importance weights: of the proposal where there is one.
 
         θ (n, D), log p̃ (n,), log q (n,); ``exp(log p̃ − log q)`` are weights of these draws and of
-        no others.
+        no others. Where log p̃ is undefined, as of a θ so far out that it is no number, it is −∞:
+        the draw has no weight.
         """
-        if self.proposal is None:
-            return self.draws_with_logs(n, random_seed)
         self.require_exact_logp()
-        theta, log_q = self.proposal.forward(self.latent_draws(n, random_seed, self.proposal))
-        return theta, self.density.log_density(theta), log_q
+        q = self.q if self.proposal is None else self.proposal
+        with np.errstate(all="ignore"):
+            theta, log_q = q.forward(self.latent_draws(n, random_seed, self.proposal))
+            log_p = self.density.log_density(theta)
+        return theta, np.where(np.isnan(log_p), -np.inf, log_p), log_q
 
     def evaluate(self, draws: int = 4096, random_seed: Seed = None) -> FreshDraws:
         """ELBO and importance-sampling evidence from fresh draws of q."""

@@ -182,3 +182,21 @@ def test_weighted_draws_of_a_pymc_fit_are_the_proposals() -> None:
     variance = weights @ theta**2 / weights.sum()
     error = np.sqrt((weights**2) @ (theta**2 - variance) ** 2) / weights.sum()
     assert np.all(np.abs(variance - 5 / 3) < 4 * error)
+
+
+def test_a_draw_beyond_numbers_has_no_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pymc as pm
+
+    with pm.Model():
+        pm.StudentT("x", nu=5, mu=0, sigma=1, shape=2)
+        approx = pm.fit(method=px.BatchMatchVI(random_seed=1), progressbar=False)
+    forward = DefensiveMixture.forward
+
+    def overflowing(self: DefensiveMixture, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        theta, log_r = forward(self, z)
+        theta[0] = np.inf, np.nan  # as a flow gives far out
+        return theta, log_r
+
+    monkeypatch.setattr(DefensiveMixture, "forward", overflowing)
+    _, lp, lr = approx.weighted_draws(100, random_seed=2)
+    assert lp[0] == -np.inf and np.isfinite(lp[1:]).all() and np.isfinite(lr).all()
