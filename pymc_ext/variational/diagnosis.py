@@ -5,9 +5,10 @@ From N fresh draws of q with weights w ∝ p̃/q: Pareto k̂ and the effective d
 .. math:: \log \hat Z - \mathrm{ELBO} \approx \mathrm{KL}(q \| p), \qquad
           \hat Z = \frac1N \sum_n \tilde p(\theta_n) / q(\theta_n),
 
-the Monte Carlo error and k̂ of each mean and sd, and, by paths from dispersed points, mass outside
-q, which no draw of q can show. Where weights have a variance, ELBO and CUBO enclose log Z, and χ²
-bounds the errors of all means, as far as q reaches.
+the Monte Carlo error and k̂ of each mean and sd, and mass outside q, which no draw of q can show: by
+paths from dispersed points and, where weights vary, by short chains from the edge of q. Where
+weights have a variance, ELBO and CUBO enclose log Z, and χ² bounds the errors of all means, as far
+as q reaches.
 
 Vehtari, Simpson, Gelman, Yao and Gabry (2024), JMLR 25(72), arXiv:1507.02646; Yao, Vehtari, Simpson
 and Gelman (2018), arXiv:1802.02538.
@@ -35,15 +36,18 @@ from pymc_ext.variational.core.precision import Precision, weighted_precision
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.saved.posterior import TO_ITS_MODEL, SavedPosterior
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.core.weights import KHAT_USABLE
+from pymc_ext.variational.core.weights import KHAT_USABLE, weighted_moments
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.missed.missed_mass import SEARCHED, MissedMass, mass_outside
+from pymc_ext.variational.missed.shoulders import may_have
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 
 __all__ = ["Check", "Diagnosis", "diagnose"]
 
 DRAWS = 20_000  # as `bridge.fit` judges by: a tail of 424
 EXACT = "make exact draws by px.sample(approx), best from a map"
+MODES = "where modes are missed fit px.BasinsVI()"
+SHOULDER = "bridge.fit(model) draws from that shoulder too, and weighs both"
 OF_ANOTHER = (  # px.sample takes approximations of this package alone
     "fit the model by bridge.fit(model), which samples where no approximation serves, or "
     "px.HierarchicalVI() by pm.fit, and make exact draws by px.sample of that"
@@ -143,7 +147,8 @@ class Diagnosis:
         if self.trusted:
             lines.append("trusted: weighted draws of q may be taken for the posterior")
         else:
-            lines.append(f"not trusted: {self.instead}; where modes are missed fit px.BasinsVI()")
+            of_shoulder = self.missed.matters and not self.missed.has_modes
+            lines.append(f"not trusted: {self.instead}; {SHOULDER if of_shoulder else MODES}")
         return "\n".join(lines)
 
 
@@ -205,13 +210,16 @@ def diagnose(
         raise ValueError(f"{fresh.verdict}: there is nothing to judge; fit it again elsewhere")
     weights = np.exp(psislw(log_ratios)[0])
     precision = weighted_precision(theta, log_ratios, weights)
+    may_miss = may_have(fresh.khat, fresh.ess / fresh.draws)
+    shoulders = weighted_moments(theta, weights) if may_miss else None
     log_density = getattr(weighted, "log_density", None)
     if log_density is None and hasattr(q, "log_density"):  # a proposal is known at its draws alone
         log_density = q.log_density
         theta, log_p, _ = _drawn(q, counted, rng, SEARCHED)
     missed = mass_outside(
-        counted, theta, log_p, log_density, fresh.log_marginal_is, rng, as_transport(q)
-    )
+        counted, theta, log_p, log_density, fresh.log_marginal_is, rng, as_transport(q),
+        shoulders=shoulders,
+    )  # fmt: skip
     return Diagnosis(
         checks=(
             *_of_weights(fresh, ess),

@@ -52,6 +52,23 @@ def test_pymcs_own_are_judged_in_the_right_coordinates(method: str) -> None:
         assert "px.sample(approx)" not in str(found)
 
 
+def test_a_shoulder_is_found_that_no_path_ends_in() -> None:
+    """N(0, I), and 4 % of the mass on a ridge that leads away from it and has no mode."""
+    middles = np.concatenate([[0.0], np.linspace(1, 8, 36)])[:, None] * np.eye(3)[0]
+    sds, falling = np.r_[1.0, np.full(36, 0.5)], np.exp(-2 * np.linspace(0, 1, 36))
+    shares = np.r_[0.96, 0.04 * falling / falling.sum()]
+    with pm.Model():
+        x = pm.Flat("x", shape=3)
+        squares = ((x[None] - middles) ** 2).sum(axis=1) / sds**2
+        constants = np.log(shares) - 3 * np.log(sds) - 1.5 * np.log(2 * np.pi)
+        pm.Potential("ridge", pt.logsumexp(constants - squares / 2))
+        approx = pm.fit(method=px.BatchMatchVI(random_seed=1), progressbar=False)
+    found = px.diagnose(approx, random_seed=1)
+    check = next(check for check in found.checks if check.name == "missed mass")
+    assert not check.passed and "a shoulder at x[0] = " in str(check)
+    assert str(found).endswith("bridge.fit(model) draws from that shoulder too, and weighs both")
+
+
 def test_a_missed_mode_is_found() -> None:
     """Of weights .3 and .7, whichever Laplace has."""
     with pm.Model():
