@@ -125,6 +125,8 @@ class MaskedNetwork:
         """Gradients in ``inputs`` (N, D) of one number for each input that has outputs, of the
         outputs that belong to it alone: name -> (N, D - first, w) -> (N, D - first, D)."""
         slopes, h = [], inputs
+        if "W0" not in parameters:  # biases alone, which see nothing
+            return xp.zeros_like(inputs[:, self.first :, None] * inputs[:, None, :])
         for i, mask in enumerate(self.masks):
             z = h @ (parameters[f"W{i}"] * mask) + parameters[f"b{i}"]
             slopes.append(xp.sigmoid(z))

@@ -47,7 +47,7 @@ __all__ = ["Check", "Diagnosis", "diagnose"]
 DRAWS = 20_000  # as `bridge.fit` judges by: a tail of 424
 EXACT = "make exact draws by px.sample(approx), best from a map"
 MODES = "where modes are missed fit px.BasinsVI()"
-SHOULDER = "bridge.fit(model) draws from that shoulder too, and weighs both"
+SHOULDER = "fit the model by bridge.fit(model), which draws from that shoulder too and weighs both"
 OF_ANOTHER = (  # px.sample takes approximations of this package alone
     "fit the model by bridge.fit(model), which samples where no approximation serves, or "
     "px.HierarchicalVI() by pm.fit, and make exact draws by px.sample of that"
@@ -65,7 +65,7 @@ class Diagnosis:
     fresh
         ELBO, evidence, effective draws and k̂ of fresh draws, of the proposal where there is one.
     missed
-        What paths found outside q.
+        What paths and short chains found outside q.
     names
         Of the unconstrained coordinates.
     q_mean, q_sd
@@ -148,7 +148,8 @@ class Diagnosis:
             lines.append("trusted: weighted draws of q may be taken for the posterior")
         else:
             of_shoulder = self.missed.matters and not self.missed.has_modes
-            lines.append(f"not trusted: {self.instead}; {SHOULDER if of_shoulder else MODES}")
+            instead = SHOULDER if of_shoulder else f"{self.instead}; {MODES}"
+            lines.append(f"not trusted: {instead}")
         return "\n".join(lines)
 
 

@@ -66,7 +66,7 @@ def test_a_shoulder_is_found_that_no_path_ends_in() -> None:
     found = px.diagnose(approx, random_seed=1)
     check = next(check for check in found.checks if check.name == "missed mass")
     assert not check.passed and "a shoulder at x[0] = " in str(check)
-    assert str(found).endswith("bridge.fit(model) draws from that shoulder too, and weighs both")
+    assert str(found).endswith("which draws from that shoulder too and weighs both")
 
 
 def test_a_missed_mode_is_found() -> None:

@@ -18,7 +18,6 @@ import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import disconnected_grad
 from pytensor.tensor import TensorVariable
-from pytensor.tensor.special import softmax
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.counted import noise_of
@@ -53,7 +52,8 @@ def importance_weighted_bound(log_ratio: TensorVariable, group: int) -> TensorVa
 
 def weights_in_groups(log_ratio: TensorVariable, group: int) -> TensorVariable:
     """Weights of draws within their groups, (N,), of sum 1 in all; no gradient goes through."""
-    w = softmax(log_ratio.reshape((-1, group)), axis=1)
+    of_groups = log_ratio.reshape((-1, group))
+    w = pt.exp(of_groups - pt.logsumexp(of_groups, axis=1, keepdims=True))
     return disconnected_grad(w.ravel() / w.shape[0])
 
 

@@ -27,6 +27,8 @@ FLOWS = [
     {"latent": "student-t"},
     {"latent": px.StudentT(df=2.5), "input_map": "f2"},
     {"base": (np.array([1.0, -2.0, 0.5]), np.diag([4.0, 1.0, 0.1]) + 0.05)},
+    {"hidden": ()},
+    {"hidden": (), "tails": "bounded", "conditioning": "squashed"},
 ]
 
 
