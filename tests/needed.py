@@ -15,6 +15,7 @@ EXTRAS = {  # import name to the extra of setup.cfg that installs it
     "blackjax": "peers",
     "dask": "cluster",
     "distributed": "cluster",
+    "flowjax": "peers",
     "itables": "report",
     "jax": "jax",
     "numpyro": "peers",

@@ -116,8 +116,8 @@ def khats() -> Item:
         "*flow* has M = 10 and two hidden layers of 32, *defaults* the class's own shape. Both "
         "start at the identity, those of melanoma and diamonds at Laplace's Gaussian, and take "
         "30,000 steps of 32 draws; *on the map* is what `px.BernsteinVI()` does that is told "
-        "nothing, *on a Gaussian* the same with `base=\"match\"`, *in JAX* the first flow of "
-        "three seeds by path gradients, with `backend=\"jax\"`; all three on a machine with much "
+        'nothing, *on a Gaussian* the same with `base="match"`, *in JAX* the first flow of '
+        'three seeds by path gradients, with `backend="jax"`; all three on a machine with much '
         "else to do. The log evidence is by quadrature, of "
         "diamonds by importance sampling from `LaplaceVI`. Seconds are medians, compilation "
         "included.",

@@ -59,12 +59,12 @@ def models(scale: float) -> dict[str, Callable[[], pm.Model]]:
 
 
 def flow(model: pm.Model, place: str, hidden: tuple[int, int] | None = None) -> px.BernsteinVI:
-    """The flow of a place: JAX's loop, or the default one."""
-    backend = "pytensor" if place == "pytensor" else "jax"
-    shape = px.FlowShape(hidden=hidden)
+    """The flow of a place: JAX's loop by the usual gradient, or the default one."""
+    backend, gradient = ("pytensor", "auto") if place == "pytensor" else ("jax", "total")
     return px.BernsteinVI(
-        shape, base="identity", backend=backend, polish=None, model=model, random_seed=1
-    )
+        px.FlowShape(hidden=hidden), base="identity", backend=backend, polish=None, model=model,
+        step=px.StepOptions(gradient=gradient), random_seed=1,
+    )  # fmt: skip
 
 
 def method(case: str, model: pm.Model, place: str, scale: float) -> Any:

@@ -32,17 +32,25 @@ WAYS = {  # backend, gradient
     "numba": ("pytensor", "path"),
 }
 STEPS = 1_000, 3_000, 10_000
-DIMENSIONS = 10, 50, 100
-DRAWS, TIMED = 20_000, 1_000
+# Name, standard normals, hidden layers (None: the default), steps that are timed.
+LOOPS: tuple[tuple[str, int, tuple[int, ...] | None, int], ...] = (
+    ("10", 10, None, 1_000),
+    ("50", 50, None, 1_000),
+    ("100", 100, None, 1_000),
+    ("100, two layers of 512", 100, (512, 512), 200),
+)
+DRAWS = 20_000
 Row = dict[str, float]
 
 
-def method(way: str, model: pm.Model, seed: int) -> px.BernsteinVI:
+def method(
+    way: str, model: pm.Model, seed: int, hidden: tuple[int, ...] | None = None
+) -> px.BernsteinVI:
     """From the identity, without a proposal."""
     backend, gradient = WAYS[way]
     return px.BernsteinVI(
-        base="identity", backend=backend, polish=None, model=model, random_seed=seed,
-        step=px.StepOptions(gradient=gradient),
+        px.FlowShape(hidden=hidden), base="identity", backend=backend, polish=None, model=model,
+        step=px.StepOptions(gradient=gradient), random_seed=seed,
     )  # fmt: skip
 
 
@@ -61,15 +69,15 @@ def fit(name: str, way: str, steps: int, seed: int) -> Row:
     }
 
 
-def step(dimension: int, way: str) -> Row:
+def step(dimension: int, hidden: tuple[int, ...] | None, steps: int, way: str) -> Row:
     """Of one loop on standard normals."""
     with pm.Model() as model:
         pm.Normal("x", 0.0, 1.0, shape=dimension)
-    begin, made = time.perf_counter(), method(way, model, 1)
+    begin, made = time.perf_counter(), method(way, model, 1, hidden)
     loop = prepared(made, made.approx.density)
     compiled = time.perf_counter() - begin
     return {
-        "microseconds": 1e6 / rates(loop, TIMED)["steps_per_cpu_second"],
+        "microseconds": 1e6 / rates(loop, steps)["steps_per_cpu_second"],
         "compile_seconds": compiled,
     }
 
@@ -89,8 +97,8 @@ def main() -> None:
     logging.disable(logging.WARNING)  # few steps do not converge, and need not
     runs = Runs(arguments.out, "runs")
     for way in WAYS:
-        for dimension in DIMENSIONS:
-            runs(f"step/{dimension}/{way}", step, dimension, way)
+        for loop, dimension, hidden, timed in LOOPS:
+            runs(f"step/{loop}/{way}", step, dimension, hidden, timed, way)
         for name in MODELS:
             for steps in STEPS:
                 for seed in range(1, arguments.seeds + 1):

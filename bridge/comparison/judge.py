@@ -86,6 +86,8 @@ def judge(problem: CaseProblem, fit: Fit, *, repetitions: int, seed: int = 1) ->
 
 
 def _sampler_diagnostics(fit: Fit) -> Record:
+    if len(fit.theta) == 1:  # particles: neither chains nor independent
+        return {"ess": None, "rhat": None, "ess_per_gradient": None}
     theta = az.convert_to_dataset({"theta": fit.theta})
     ess = float(az.ess(theta, method="bulk")["theta"].min())
     spent = fit.gradient_evaluations

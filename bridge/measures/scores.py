@@ -125,8 +125,10 @@ def shares(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _approximations(frame: pd.DataFrame) -> list[str]:
-    """All methods but samplers, which are known by their R-hat."""
+    """All methods but samplers, which are known by their R-hat, and particles, which have no k̂."""
     sampled = frame.reindex(columns=["rhat"])["rhat"].notna()
+    if "khat_exact" in frame:
+        sampled |= (frame["status"] == "ok") & frame["khat_exact"].isna()
     samplers = set(frame["method"][sampled])
     return [method for method in dict.fromkeys(frame["method"]) if method not in samplers]
 

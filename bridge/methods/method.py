@@ -196,7 +196,7 @@ class Method:
     objective
         What its losses are.
     sampler
-        Whether its draws are of the posterior itself and have no log q.
+        Whether its draws have no log q: those of chains, or particles.
     gradients
         Scores of log p̃ that a run takes, about, where they are known beforehand; None where not.
 

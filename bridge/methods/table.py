@@ -11,6 +11,7 @@ from bridge.methods.families import FAMILY_METHODS
 from bridge.methods.method import Method
 from bridge.methods.peers.blackjax import BLACKJAX_METHODS
 from bridge.methods.peers.numpyro import NUMPYRO_METHODS
+from bridge.methods.peers.nutpie_flow import NUTPIE_FLOW_METHODS
 from bridge.methods.peers.pymc_extras import PYMC_EXTRAS_METHODS
 from bridge.methods.pymc import PYMC_METHODS
 from bridge.methods.samplers import SAMPLER_METHODS
@@ -32,6 +33,7 @@ METHODS: dict[str, Method] = {
         *PYMC_EXTRAS_METHODS,
         *BLACKJAX_METHODS,
         *NUMPYRO_METHODS,
+        *NUTPIE_FLOW_METHODS,
     )
 }
 
@@ -92,7 +94,8 @@ def find_approximations(chosen: Sequence[str | Method] | str | Method) -> list[M
 
 def _no_approximation(names: list[str]) -> ValueError:
     return ValueError(
-        f"methods must name approximations, got {names}: NUTS runs by itself if all fail"
+        f"methods must name approximations that have log q, got {names}: NUTS runs by itself if "
+        "all fail"
     )
 
 

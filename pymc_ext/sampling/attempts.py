@@ -162,19 +162,23 @@ def alone(run: SamplingRun, starts: Array, scale: Array | None) -> tuple[Chains,
 
 def random_starts(run: SamplingRun, count: int) -> Array:
     """Points with a finite log p̃ and score, uniform as Stan's own starts, (count, D)."""
+    return points_inside(run.density, count, run.rng)
+
+
+def points_inside(density: CountedDensity, count: int, rng: np.random.Generator) -> Array:
+    """The same of any density."""
     found: list[Array] = []
     for _ in range(START_TRIES):
-        points = run.rng.uniform(
-            -START_RADIUS, START_RADIUS, (count - len(found), run.density.dimension)
-        )
+        shape = count - len(found), density.dimension
+        points = rng.uniform(-START_RADIUS, START_RADIUS, shape)
         with np.errstate(all="ignore"):
-            lp, score = run.density.log_density_gradient(points)
+            lp, score = density.log_density_gradient(points)
         found += list(points[np.isfinite(lp) & np.isfinite(score).all(axis=1)])
         if len(found) == count:
             return np.stack(found)
     raise DensityError(
         f"log p̃ and its score are finite at {len(found)} of {START_TRIES * count} points of "
-        f"(−{START_RADIUS:g}, {START_RADIUS:g})^{run.density.dimension}: give extra_starts where "
+        f"(−{START_RADIUS:g}, {START_RADIUS:g})^{density.dimension}: give extra_starts where "
         "they are"
     )
 

@@ -1,4 +1,5 @@
-"""Methods of BlackJAX: Gaussian VI, mean-field and full-rank, and multi-path Pathfinder."""
+"""Methods of BlackJAX: Gaussian VI, mean-field and full-rank, multi-path Pathfinder, and Stein's
+method."""
 
 from __future__ import annotations
 
@@ -9,11 +10,16 @@ import numpy as np
 
 from bridge.methods.method import Fit, LogDensity, Problem
 from bridge.methods.peers.shared import compiled, fit_of, imported, in_jax, peer, quiet, starts
+from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
+from pymc_ext.sampling.attempts import points_inside
 
-__all__ = ["BLACKJAX_METHODS", "GaussianVI", "Pathfinder"]
+__all__ = ["BLACKJAX_METHODS", "GaussianVI", "Pathfinder", "SteinVI"]
 
 PACKAGE = "blackjax"
+UNKNOWN = (
+    "not trusted: particles have no log q and are not independent; nothing tells what they miss"
+)
 
 
 @dataclass(frozen=True)
@@ -180,6 +186,76 @@ class Pathfinder:
         )
 
 
+@dataclass(frozen=True)
+class SteinVI:
+    """Run of a method: ``blackjax.svgd``, Stein variational gradient descent.
+
+    Its own default kernel, a Gaussian one as wide as the median distance says. It has none for
+    particles, optimiser and steps: here as many of each as for :class:`GaussianVI`, uniformly from
+    (−2, 2) unconstrained at first. The particles are all the draws that it gives. They have no
+    log q and are not independent, so that nothing here can judge them: they are never trusted, and
+    errors of moments say what they are worth.
+
+    Parameters
+    ----------
+    particles, steps, step_size
+        Draws, and Adam's steps with their size.
+
+    References
+    ----------
+    Liu & Wang (2016), arXiv:1608.04471.
+    https://github.com/blackjax-devs/blackjax
+    """
+
+    particles: int = 100
+    steps: int = 2_000
+    step_size: float = 0.01
+
+    def __call__(self, problem: Problem, draws: int, seed: int) -> Fit:
+        """Move the particles; ``draws`` are of no meaning here.
+
+        Raises
+        ------
+        ImportError
+            BlackJAX is not installed.
+        NoModelError
+            There is no JAX function of log p̃.
+        DensityError
+            log p̃ is finite nearly nowhere where particles start.
+        RuntimeError
+            A particle ran away, or left the support.
+        """
+        blackjax, optax = imported("blackjax", PACKAGE), imported("optax", PACKAGE)
+        target, log_density = in_jax(problem)
+        import jax
+
+        algorithm = blackjax.svgd(jax.grad(log_density), optax.adam(self.step_size))
+
+        def steps(begin: jax.Array) -> jax.Array:
+            state = algorithm.init(begin, {"length_scale": jax.numpy.ones(())})
+
+            def one(state: Any, _: None) -> tuple[Any, None]:
+                return algorithm.step(state), None
+
+            return jax.lax.scan(one, state, None, length=self.steps)[0].particles
+
+        with quiet(PACKAGE):
+            rng, density = np.random.default_rng(seed), CountedDensity(target.density)
+            begin = jax.numpy.asarray(points_inside(density, self.particles, rng))
+            found, compile_seconds, seconds = compiled(steps, begin)
+        return fit_of(
+            target,
+            np.array(found, dtype=float),
+            None,
+            package=PACKAGE,
+            seconds=seconds,
+            compile_seconds=compile_seconds,
+            options={**asdict(self), "optimizer": "adam"},
+            gradients=self.steps * self.particles,
+            info={"trusted": False, "verdict": UNKNOWN},
+        )
+
+
 BLACKJAX_METHODS = (
     peer(
         "blackjax-meanfield",
@@ -194,4 +270,11 @@ BLACKJAX_METHODS = (
         GaussianVI("fullrank_vi"),
     ),
     peer("blackjax-pathfinder", "Pathfinder of BlackJAX, 4 paths", PACKAGE, Pathfinder()),
+    peer(
+        "blackjax-svgd",
+        "Stein's method of BlackJAX, 100 particles, 2,000 steps",
+        PACKAGE,
+        SteinVI(),
+        sampler=True,
+    ),
 )

@@ -38,10 +38,10 @@ Found = TypeVar("Found")
 DRAWS_TOGETHER = 1000  # that JAX makes at once, which bounds its memory
 
 
-def peer(name: str, text: str, package: str, run: RunMethod) -> Method:
+def peer(name: str, text: str, package: str, run: RunMethod, sampler: bool = False) -> Method:
     """A method that runs where it is asked for, and says in lists what it needs."""
     described = f"{text}; needs {package}"
-    return Method(name, described, "pymc", run, default=False, general=False)
+    return Method(name, described, "pymc", run, default=False, general=False, sampler=sampler)
 
 
 def imported(module: str, package: str) -> ModuleType:
@@ -97,8 +97,8 @@ def in_jax(problem: Problem) -> tuple[Target, JaxLogDensity]:
     if not isinstance(target.density, PyMCDensity):
         raise NoModelError(
             f"no JAX function of the log density of {target.name}: methods of NumPyro and BlackJAX "
-            "work on models written in PyMC and on densities with jax=True; choose others, such as "
-            "batch-match or bernstein"
+            "and nutpie's flow work on models written in PyMC and on densities with jax=True; "
+            "choose others, such as batch-match or bernstein"
         )
     try:
         return target, jax_log_density(target.density)
@@ -130,7 +130,7 @@ def starts(paths: int, dimension: int, seed: int) -> Array:
 def fit_of(
     target: Target,
     theta: Array,
-    lq: Array,
+    lq: Array | None,
     *,
     package: str,
     seconds: float,
@@ -141,7 +141,7 @@ def fit_of(
     losses: Array | None = None,
     info: Mapping[str, object] | None = None,
 ) -> Fit:
-    """A `Fit` of draws θ (N, D) with log q (N,).
+    """A `Fit` of draws θ (N, D) with log q (N,), None where there is none.
 
     Where log p̃ is undefined a draw has no weight, as for our own families.
 
@@ -150,21 +150,29 @@ def fit_of(
     RuntimeError
         Draws, or log q of them, are not finite: the fit ran away.
     """
-    bad = int(np.sum(~np.isfinite(theta).all(axis=1) | ~np.isfinite(lq)))
+    finite = np.isfinite(theta).all(axis=1)
+    bad = int(np.sum(~finite if lq is None else ~finite | ~np.isfinite(lq)))
     if bad:
+        what = "particles" if lq is None else "q, or their log q,"
         raise RuntimeError(
-            f"{bad} of {len(theta)} draws of {package}'s q, or their log q, are not finite: its "
+            f"{bad} of {len(theta)} draws of {package}'s {what} are not finite: its "
             "fit ran away; try another method, or smaller steps"
         )
     with np.errstate(all="ignore"):
         lp = target.log_density(theta)
+    outside = int(np.sum(~np.isfinite(lp)))
+    if lq is None and outside:  # which a weight would leave out
+        raise RuntimeError(
+            f"log p̃ is not finite at {outside} of {len(theta)} particles of {package}: they left "
+            "the support; map bounded variables to the real line, as PyMC and Stan do"
+        )
     undefined = int(np.isnan(lp).sum())
     lp = np.where(np.isnan(lp), -np.inf, lp)
     return Fit(
         target=target,
         theta=theta[None],
         lp=lp[None],
-        lq=lq[None],
+        lq=None if lq is None else lq[None],
         log_q=log_q,
         seconds=seconds,
         compile_seconds=compile_seconds,

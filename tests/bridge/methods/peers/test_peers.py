@@ -5,32 +5,41 @@ What a method gives is tested where its package is installed: `pip install -e .[
 
 from __future__ import annotations
 
+import importlib
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 
 import pymc_ext as px
+import trusted_posteriors as tp
 from bridge.__main__ import main
 from bridge.comparison.compare import compare
 from bridge.comparison.judge import judge
 from bridge.comparison.problem import CaseProblem
 from bridge.comparison.records import plain
 from bridge.errors import NoModelError
+from bridge.measures.scores import khats
 from bridge.methods.method import Fit
 from bridge.methods.peers.shared import fit_of, in_jax
 from bridge.methods.problems import DensityProblem, ModelProblem
 from bridge.methods.table import METHODS
+from bridge.verdict import of_chains
 from posteriordb_cases import load_case
+from pymc_ext.density import DensityError
 from tests.bridge.conftest import GAUSSIAN
 from tests.needed import needs
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 MODULES = {"pymcx": "pymc_extras", "blackjax": "blackjax", "numpyro": "numpyro"}
-PEERS = [name for name in METHODS if name.split("-")[0] in MODULES]
+WITHOUT_Q = {"blackjax-svgd": "blackjax", "nutpie-flow": "flowjax"}  # not even of their draws
+PEERS = [
+    name for name, method in METHODS.items() if name.split("-")[0] in MODULES and not method.sampler
+]
 OF_EACH = ["pymcx-dadvi", "blackjax-meanfield", "numpyro-normal"]
 UNCOUNTED = {"pymcx-pathfinder", "blackjax-pathfinder"}
 WITHOUT_LOG_Q = UNCOUNTED | {"numpyro-bnaf", "numpyro-dais"}  # at points that are not its draws
@@ -38,7 +47,7 @@ DRAWS = 4000
 
 
 def module(name: str) -> str:
-    return MODULES[name.split("-")[0]]
+    return WITHOUT_Q.get(name) or MODULES[name.split("-")[0]]
 
 
 def require(package: str) -> None:
@@ -87,6 +96,80 @@ def test_a_peer_gives_draws_with_log_q(name: str) -> None:
     assert fit.seconds > 0 and fit.info["engine"] and fit.info["options"]
     again = run(name, ModelProblem(model()))
     np.testing.assert_allclose(fit.theta, again.theta, rtol=EXACT)
+
+
+def test_particles_are_no_draws_to_be_trusted() -> None:
+    problem = CaseProblem(load_case("two_successes-bernoulli_beta"))
+    require("blackjax")
+    method = METHODS["blackjax-svgd"]
+    fit = method.run(problem, DRAWS, 1)
+    assert fit.theta.shape == (1, 100, 1) and fit.lq is None
+    assert fit.gradient_evaluations == 200_000
+    np.testing.assert_allclose(fit.lp[0], fit.target.log_density(fit.theta[0]), rtol=EXACT)
+    np.testing.assert_allclose(method.run(problem, 10, 1).theta, fit.theta, rtol=EXACT)
+    record = judge(problem, fit, repetitions=5)
+    plain(record)
+    assert not record["trusted"] and "nothing tells what they miss" in record["verdict"]
+    assert record["mean_error"] < 0.05 and record["sd_ratio"] == pytest.approx(1, abs=0.05)
+    assert record["ess"] is None and record["ess_per_gradient"] is None
+    with pytest.raises(ValueError, match="methods must name approximations"):
+        tp.fit(model(), methods=["blackjax-svgd"])
+
+
+def test_particles_are_no_approximation_with_a_khat() -> None:
+    """Nor is one that failed counted for what it would have been."""
+    rows = [
+        {"case_name": "a", "method": "laplace", "status": "ok", "khat": 0.3, "khat_exact": False},
+        {"case_name": "a", "method": "blackjax-svgd", "status": "ok", "khat": None},
+        {"case_name": "a", "method": "batch-match", "status": "failed", "khat": None},
+    ]
+    assert list(khats(pd.DataFrame(rows))) == ["laplace", "batch-match"]
+
+
+def test_particles_start_and_end_where_the_density_is() -> None:
+    require("blackjax")
+    run = METHODS["blackjax-svgd"].run
+    at_the_start, few = replace(run, steps=0), replace(run, steps=20)
+
+    def half(x):  # N(2, 1) where x > 0
+        import jax.numpy as jnp
+
+        return jnp.where(x[0] > 0, -0.5 * (x[0] - 2) ** 2, -jnp.inf)
+
+    problem = DensityProblem(px.CallableDensity(half, dimension=1, jax=True))
+    assert (at_the_start(problem, 10, 1).theta > 0).all()
+    with pytest.raises(RuntimeError, match="of 100 particles of blackjax: they left the support"):
+        few(problem, 10, 1)  # they push one another
+    nowhere = px.CallableDensity(lambda x: half(x - 3.0), dimension=1, jax=True)
+    with pytest.raises(DensityError, match="finite at 0 of"):
+        few(DensityProblem(nowhere), 10, 1)
+
+
+def test_chains_in_a_flow_are_judged_as_chains() -> None:
+    require("flowjax")
+    problem = ModelProblem(model())
+    short = replace(METHODS["nutpie-flow"].run, chains=2, tune=300, draws=400)
+    fit = short(problem, DRAWS, 1)
+    assert fit.theta.shape == (2, 400, 3) and fit.lq is None
+    np.testing.assert_allclose(
+        fit.lp.ravel(), fit.target.log_density(fit.theta.reshape(-1, 3)), rtol=EXACT
+    )
+    z = (fit.theta.reshape(-1, 3) - [0, 1, 1]) / [1, 2, 2]
+    assert np.abs(z.mean(axis=0)).max() < monte_carlo(1 / np.sqrt(200))  # of 800, not independent
+    assert 0.8 < z.std(axis=0).min() and z.std(axis=0).max() < 1.25
+    assert fit.gradient_evaluations > 2 * 700 and set(fit.statistics) == {"diverging", "energy"}
+    trusted, why = of_chains(fit, ess=1e6)
+    assert not trusted and "effective draws" in why
+
+
+def test_chains_that_were_cut_short_are_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    require("flowjax")
+    nutpie = importlib.import_module("nutpie")
+    made = {"posterior": {"theta": np.full((2, 10, 3), np.nan)}}  # as nutpie pads them
+    monkeypatch.setattr(nutpie, "sample", lambda *arguments, **options: made)
+    run = replace(METHODS["nutpie-flow"].run, chains=2, draws=10)
+    with pytest.raises(KeyboardInterrupt, match="before nutpie had made all draws"):
+        run(ModelProblem(model()), DRAWS, 1)
 
 
 @pytest.mark.parametrize("name", ["pymcx-pathfinder", "blackjax-pathfinder"])
@@ -148,7 +231,7 @@ def test_a_peer_that_fails_is_a_record(gaussian_database: Path, tmp_path: Path) 
     assert "latent dim = 1" in frame["reason"][0]
 
 
-@pytest.mark.parametrize("name", OF_EACH)
+@pytest.mark.parametrize("name", [*OF_EACH, *WITHOUT_Q])
 def test_a_package_that_is_missing_is_named_in_the_record(
     gaussian_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -180,8 +263,10 @@ def test_all_are_listed_with_what_they_need_and_run_only_if_asked_for(
     assert main(["list"]) == 0
     printed = capsys.readouterr().out
     assert len(PEERS) == 12
-    for name in PEERS:
+    for name in [*PEERS, *WITHOUT_Q]:
         method = METHODS[name]
-        assert not method.default and not method.general and not method.sampler
+        assert not method.default and not method.general
+        assert method.sampler == (name in WITHOUT_Q)
         (line,) = [x for x in printed.splitlines() if f" {name} " in x]
-        assert f"needs {module(name).replace('_', '-')}" in line
+        needed = module(name).replace("_", "-")
+        assert f"needs {'nutpie and flowjax' if name == 'nutpie-flow' else needed}" in line
