@@ -12,7 +12,6 @@ from bridge.methods.method import Fit, LogDensity, Problem
 from bridge.methods.peers.shared import compiled, fit_of, imported, in_jax, peer, quiet, starts
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
-from pymc_ext.sampling.attempts import points_inside
 
 __all__ = ["BLACKJAX_METHODS", "GaussianVI", "Pathfinder", "SteinVI"]
 
@@ -228,6 +227,8 @@ class SteinVI:
         blackjax, optax = imported("blackjax", PACKAGE), imported("optax", PACKAGE)
         target, log_density = in_jax(problem)
         import jax
+
+        from pymc_ext.sampling.attempts import points_inside  # with SciPy, for no list of methods
 
         algorithm = blackjax.svgd(jax.grad(log_density), optax.adam(self.step_size))
 

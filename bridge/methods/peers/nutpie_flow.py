@@ -16,7 +16,6 @@ from bridge.methods.options import options_text
 from bridge.methods.peers.shared import imported, in_jax, peer, quiet
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
-from pymc_ext.sampling.attempts import points_inside
 
 __all__ = ["NUTPIE_FLOW_METHODS", "NutpieFlow"]
 
@@ -67,6 +66,8 @@ class NutpieFlow:
         imported("flowjax", PACKAGE)
         target, log_density = in_jax(problem)
         import jax
+
+        from pymc_ext.sampling.attempts import points_inside  # with SciPy, for no list of methods
 
         D, with_gradient = target.dimension, jax.jit(jax.value_and_grad(log_density))
         begin = itertools.cycle(
