@@ -128,7 +128,8 @@ def _approximations(frame: pd.DataFrame) -> list[str]:
     """All methods but samplers, which are known by their R-hat, and particles, which have no k̂."""
     sampled = frame.reindex(columns=["rhat"])["rhat"].notna()
     if "khat_exact" in frame:
-        sampled |= (frame["status"] == "ok") & frame["khat_exact"].isna()
+        none = frame.reindex(columns=["khat", "khat_exact"]).isna().all(axis=1)
+        sampled |= (frame["status"] == "ok") & none
     samplers = set(frame["method"][sampled])
     return [method for method in dict.fromkeys(frame["method"]) if method not in samplers]
 
