@@ -29,7 +29,7 @@ from pymc_ext.variational.missed.missed_mass import (
     MissedMass,
     mass_outside,
 )
-from pymc_ext.variational.missed.shoulders import may_have
+from pymc_ext.variational.missed.shoulders import moments_beside
 
 if TYPE_CHECKING:
     from bridge.targets.draws import InferenceData
@@ -81,9 +81,10 @@ def _beside_shoulders(found: Fit) -> tuple[Array, Array] | None:
     if draws is None or draws.lq is None:
         return None
     k = pareto_khat(draws.lp.ravel(), draws.lq.ravel())
-    if k.weights is None or not may_have(k.value, k.ess / k.draws):
+    if k.weights is None:
         return None
-    return weighted_moments(draws.theta.reshape(-1, draws.theta.shape[-1]), k.weights.ravel())
+    theta = draws.theta.reshape(-1, draws.theta.shape[-1])
+    return moments_beside(theta, k.weights.ravel(), k.value, k.ess / k.draws)
 
 
 def forgotten(found: Fit, modes: MissedMass, seed: int) -> MissedMass | None:

@@ -1,6 +1,6 @@
 """`bridge.fit` on curves of absorption whose two rates may be exchanged, beside quadrature.
 
-    python -m benchmarks.speed.absorption [--seeds 2] [--out FILE]
+    python -m benchmarks.speed.absorption [--seeds 3] [--out FILE]
 
 The concentration after a dose by mouth, of one compartment, is the same where the rates of
 absorption and of elimination change places and the volume with them: their priors alone tell the
@@ -123,7 +123,7 @@ def report(made: Mapping[str, Row]) -> None:
 def main() -> None:
     """Make what is missing, then print it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)

@@ -47,7 +47,7 @@ model {
 # What each kind of answer has in place of what the product has.
 KINDS: dict[str, dict[str, object]] = {
     "fit": {},
-    "without": {"bridge.trust.may_have": lambda khat, share: False},
+    "without": {"bridge.trust.moments_beside": lambda *weighted: None},
     "fewer": {
         "pymc_ext.variational.missed.shoulders.CHAINS": CHAINS // 2,
         "pymc_ext.variational.missed.missed_mass.CHAINS": CHAINS // 2,

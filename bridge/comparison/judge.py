@@ -70,7 +70,7 @@ def judge(problem: CaseProblem, fit: Fit, *, repetitions: int, seed: int = 1) ->
     }
     weights = None
     if fit.lq is None:
-        record |= _sampler_diagnostics(fit)
+        record = _sampler_diagnostics(fit) | record  # what a sampler says of itself holds
         good, verdict = of_chains(fit, ESS_TRUSTED)
         search = partial(missed_by_chains, fit, seed)
     else:
@@ -86,14 +86,12 @@ def judge(problem: CaseProblem, fit: Fit, *, repetitions: int, seed: int = 1) ->
 
 
 def _sampler_diagnostics(fit: Fit) -> Record:
-    if len(fit.theta) == 1:  # particles: neither chains nor independent
-        return {"ess": None, "rhat": None, "ess_per_gradient": None}
     theta = az.convert_to_dataset({"theta": fit.theta})
     ess = float(az.ess(theta, method="bulk")["theta"].min())
     spent = fit.gradient_evaluations
     return {
         "ess": ess,
-        "rhat": float(az.rhat(theta)["theta"].max()),
+        "rhat": float(az.rhat(theta)["theta"].max()) if len(fit.theta) > 1 else None,
         "ess_per_gradient": ess / spent if spent else None,
     }
 

@@ -111,9 +111,22 @@ class MaskedNetwork:
         if "W0" not in parameters:  # one variable, or no layers: nothing to condition on
             zero = xp.zeros_like(h[:, self.first :])[..., None]
             return {name: parameters[f"b_{name}"] + zero for name in self.heads}
-        for i, mask in enumerate(self.masks):
-            h = xp.softplus(h @ (parameters[f"W{i}"] * mask) + parameters[f"b{i}"]) - np.log(2)
+        h, _ = self._hidden(parameters, inputs, xp)
         return {name: self._head(parameters, h, name) for name in self.heads}
+
+    def _hidden(
+        self, parameters: Mapping[str, Elementwise], inputs: Elementwise, xp: Namespace
+    ) -> tuple[Elementwise, list[Elementwise]]:
+        """What the last hidden layer makes, and what goes into the units of each, (N, H)."""
+        h, into = inputs, list[Elementwise]()
+        for i, mask in enumerate(self.masks):
+            into.append(h @ (parameters[f"W{i}"] * mask) + parameters[f"b{i}"])
+            h = xp.softplus(into[-1]) - np.log(2)
+        return h, into
+
+    def _head_weights(self, parameters: Mapping[str, Elementwise], name: str) -> Elementwise:
+        """(H, outputs · w), block by block of one output."""
+        return parameters[f"W_{name}"] * np.repeat(self.output_mask, self.heads[name], axis=1)
 
     def pullback_of_each(
         self,
@@ -124,17 +137,12 @@ class MaskedNetwork:
     ) -> Elementwise:
         """Gradients in ``inputs`` (N, D) of one number for each input that has outputs, of the
         outputs that belong to it alone: name -> (N, D - first, w) -> (N, D - first, D)."""
-        slopes, h = [], inputs
         if "W0" not in parameters:  # biases alone, which see nothing
             return xp.zeros_like(inputs[:, self.first :, None] * inputs[:, None, :])
-        for i, mask in enumerate(self.masks):
-            z = h @ (parameters[f"W{i}"] * mask) + parameters[f"b{i}"]
-            slopes.append(xp.sigmoid(z))
-            h = xp.softplus(z) - np.log(2)
+        slopes = [xp.sigmoid(z) for z in self._hidden(parameters, inputs, xp)[1]]
         g: Elementwise | float = 0.0
         for name, width in self.heads.items():
-            mask = np.repeat(self.output_mask, width, axis=1)
-            weights = (parameters[f"W_{name}"] * mask).reshape((-1, self.outputs, width))
+            weights = self._head_weights(parameters, name).reshape((-1, self.outputs, width))
             by_output = cotangents[name].swapaxes(0, 1) @ weights.transpose((1, 2, 0))
             g = g + by_output.swapaxes(0, 1)  # (N, D - first, H)
         for i, slope in reversed(list(enumerate(slopes))):
@@ -144,7 +152,5 @@ class MaskedNetwork:
     def _head(
         self, parameters: Mapping[str, Elementwise], h: Elementwise, name: str
     ) -> Elementwise:
-        width = self.heads[name]
-        mask = np.repeat(self.output_mask, width, axis=1)
-        flat = h @ (parameters[f"W_{name}"] * mask)
-        return flat.reshape((-1, self.outputs, width)) + parameters[f"b_{name}"]
+        flat = h @ self._head_weights(parameters, name)
+        return flat.reshape((-1, self.outputs, self.heads[name])) + parameters[f"b_{name}"]

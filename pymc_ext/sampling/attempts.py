@@ -178,8 +178,8 @@ def points_inside(density: CountedDensity, count: int, rng: np.random.Generator)
             return np.stack(found)
     raise DensityError(
         f"log p̃ and its score are finite at {len(found)} of {START_TRIES * count} points of "
-        f"(−{START_RADIUS:g}, {START_RADIUS:g})^{density.dimension}: give extra_starts where "
-        "they are"
+        f"(−{START_RADIUS:g}, {START_RADIUS:g})^{density.dimension}: give px.sample "
+        "extra_starts where they are, or write the model in variables on the real line"
     )
 
 

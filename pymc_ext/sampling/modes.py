@@ -14,7 +14,6 @@ from pymc_ext.sampling.result import Sampled
 from pymc_ext.variational.core.posterior import FRESH_DRAWS, Posterior
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.core.weights import weighted_moments
 from pymc_ext.variational.missed.missed_mass import (
     ONE_MODE,
     SEARCHED,
@@ -23,7 +22,7 @@ from pymc_ext.variational.missed.missed_mass import (
     mass_outside,
 )
 from pymc_ext.variational.missed.outside import edge_of
-from pymc_ext.variational.missed.shoulders import may_have
+from pymc_ext.variational.missed.shoulders import moments_beside
 
 SELDOM = 0.1  # of the draws that a basin is worth: a bound from a rough Gaussian is no closer
 
@@ -44,9 +43,8 @@ def modes_outside(density: Density, q: Posterior, random_seed: int | None) -> Mi
     if fresh.ess == 0:
         return None
     log_density = getattr(q, "log_density", None)
-    shoulders = None
-    if may_have(fresh.khat, fresh.ess / fresh.draws):
-        shoulders = weighted_moments(theta, softmax(log_ratios))
+    weights = softmax(log_ratios)
+    shoulders = moments_beside(theta, weights, fresh.khat, fresh.ess / fresh.draws)
     return mass_outside(
         counted, theta, log_p, log_density, fresh.log_marginal_is, rng, as_transport(q), shoulders
     )

@@ -36,10 +36,10 @@ from pymc_ext.variational.core.precision import Precision, weighted_precision
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.saved.posterior import TO_ITS_MODEL, SavedPosterior
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.core.weights import KHAT_USABLE, weighted_moments
+from pymc_ext.variational.core.weights import KHAT_USABLE
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.missed.missed_mass import SEARCHED, MissedMass, mass_outside
-from pymc_ext.variational.missed.shoulders import may_have
+from pymc_ext.variational.missed.shoulders import moments_beside
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 
 __all__ = ["Check", "Diagnosis", "diagnose"]
@@ -211,8 +211,7 @@ def diagnose(
         raise ValueError(f"{fresh.verdict}: there is nothing to judge; fit it again elsewhere")
     weights = np.exp(psislw(log_ratios)[0])
     precision = weighted_precision(theta, log_ratios, weights)
-    may_miss = may_have(fresh.khat, fresh.ess / fresh.draws)
-    shoulders = weighted_moments(theta, weights) if may_miss else None
+    shoulders = moments_beside(theta, weights, fresh.khat, fresh.ess / fresh.draws)
     log_density = getattr(weighted, "log_density", None)
     if log_density is None and hasattr(q, "log_density"):  # a proposal is known at its draws alone
         log_density = q.log_density

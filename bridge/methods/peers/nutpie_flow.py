@@ -7,7 +7,7 @@ import itertools
 import time
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from bridge.methods.options import options_text
 from bridge.methods.peers.shared import imported, in_jax, peer, quiet
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
+
+if TYPE_CHECKING:
+    from pymc_ext.density.in_jax import JaxLogDensity
 
 __all__ = ["NUTPIE_FLOW_METHODS", "NutpieFlow"]
 
@@ -65,25 +68,10 @@ class NutpieFlow:
         nutpie = imported("nutpie", "nutpie")
         imported("flowjax", PACKAGE)
         target, log_density = in_jax(problem)
-        import jax
-
         from pymc_ext.sampling.attempts import points_inside  # with SciPy, for no list of methods
 
-        D, with_gradient = target.dimension, jax.jit(jax.value_and_grad(log_density))
-        begin = itertools.cycle(
-            points_inside(CountedDensity(target.density), self.chains, np.random.default_rng(seed))
-        )
-
-        def evaluated(x: Array) -> tuple[float, Array]:
-            value, gradient = with_gradient(x)
-            return float(value), np.array(gradient, dtype=float)
-
-        model = nutpie.compiled_pyfunc.from_pyfunc(
-            D, lambda: evaluated, lambda *_: lambda x: {"theta": np.array(x)},
-            [np.dtype("float64")], [(D,)], ["theta"],
-            make_initial_point_fn=lambda _: next(begin),
-            raw_logp_fn=lambda x: (log_density(x),),
-        )  # fmt: skip
+        rng, density = np.random.default_rng(seed), CountedDensity(target.density)
+        model = _model(log_density, points_inside(density, self.chains, rng))
         clock = time.perf_counter()
         with quiet(PACKAGE), redirect_stdout(io.StringIO()):  # it prints losses that are not finite
             found: Any = nutpie.sample(
@@ -101,7 +89,7 @@ class NutpieFlow:
             int(np.sum(found[group]["n_steps"]))
             for group in ("warmup_sample_stats", "sample_stats")
         ]
-        lp = target.log_density(theta.reshape(-1, D)).reshape(theta.shape[:2])
+        lp = target.log_density(theta.reshape(-1, target.dimension)).reshape(theta.shape[:2])
         return Fit(
             target=target,
             theta=theta,
@@ -116,6 +104,26 @@ class NutpieFlow:
                 "options": options_text(**asdict(self)),
             },
         )
+
+
+def _model(log_density: JaxLogDensity, starts: Array) -> Any:
+    """nutpie's model of a density on R^D, whose chains take one start (D,) each."""
+    import jax
+    from nutpie.compiled_pyfunc import from_pyfunc
+
+    D, with_gradient = starts.shape[1], jax.jit(jax.value_and_grad(log_density))
+    begin = itertools.cycle(starts)
+
+    def evaluated(x: Array) -> tuple[float, Array]:
+        value, gradient = with_gradient(x)
+        return float(value), np.array(gradient, dtype=float)
+
+    return from_pyfunc(
+        D, lambda: evaluated, lambda *_: lambda x: {"theta": np.array(x)},
+        [np.dtype("float64")], [(D,)], ["theta"],
+        make_initial_point_fn=lambda _: next(begin),
+        raw_logp_fn=lambda x: (log_density(x),),
+    )  # fmt: skip
 
 
 NUTPIE_FLOW_METHODS = (

@@ -23,7 +23,11 @@ import numpy as np
 
 from pymc_ext.density import CountedDensity, DensityInCoordinates
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.core.weights import ESS_SHARE_NEGLIGIBLE, KHAT_WITHOUT_MEAN
+from pymc_ext.variational.core.weights import (
+    ESS_SHARE_NEGLIGIBLE,
+    KHAT_WITHOUT_MEAN,
+    weighted_moments,
+)
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.missed.kernels import Kernels, kernels_about, spread_of
@@ -57,6 +61,14 @@ def may_have(khat: float, share: float) -> bool:
     heavy = khat >= KHAT_LIGHT and share < ESS_SHARE_NEGLIGIBLE
     nearly_right = khat < KHAT_WITHOUT_MEAN and share >= SHARE_WRONG
     return nearly_right and (heavy or share < SHARE_ALIKE)
+
+
+def moments_beside(
+    theta: Array, weights: Array, khat: float, share: float
+) -> tuple[Array, Array] | None:
+    """Mean and sds by weights (N,) of draws θ (N, D), in which a shoulder's distance counts; None
+    where weights of such k̂ and share do not ask for the look (:func:`may_have`)."""
+    return weighted_moments(theta, weights) if may_have(khat, share) else None
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def test_numbers_are_those_of_the_graphs_and_pull_back_right(options):
     of_graph = pytensor.function([normals], symbolic, mode="FAST_COMPILE")(z)
     tape = flow.trace(z)
     for numbers, symbols in zip((tape.theta, tape.log_q, flow.score(tape)), of_graph, strict=True):
-        np.testing.assert_allclose(numbers, symbols, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(numbers, symbols, rtol=1e-11, atol=1e-11)
     rng = np.random.default_rng(5)
     by_theta, by_log_det = rng.standard_normal(tape.theta.shape), rng.standard_normal(len(z))
     law = flow.law.log_density(tape.v).sum(-1)
