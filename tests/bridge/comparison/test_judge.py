@@ -203,6 +203,15 @@ def test_a_sampler_that_judges_itself_is_believed() -> None:
     assert record["trusted"] is False and record["verdict"] == "not trusted: it says so"
 
 
+def test_one_chain_alone_keeps_its_effective_draws_unless_it_says_otherwise() -> None:
+    fit = chains(NORMAL, 0.0)
+    alone = replace(fit, theta=fit.theta[:1], lp=fit.lp[:1], info={"trusted": False})
+    record = judged(alone, NORMAL)
+    assert record["ess"] > 500 and record["rhat"] is None
+    without = replace(alone, info={"trusted": False, "ess": None})
+    assert judged(without, NORMAL)["ess"] is None
+
+
 def test_a_q_known_at_its_own_draws_is_searched_as_their_gaussian() -> None:
     fit = by(Gaussian(np.zeros(2), np.eye(2)), MODES)
     record = judged(replace(fit, log_q=None), MODES)
