@@ -75,10 +75,7 @@ def test_an_error_is_an_answer_that_is_not_trusted(tmp_path, monkeypatch) -> Non
 
 @pytest.mark.parametrize(
     ("option", "value", "message"),
-    [
-        ("draws", 3, "at least 200 draws"),
-        ("methods", "warm-nuts", "approximations that have log q, got"),
-    ],
+    [("draws", 3, "at least 200 draws"), ("methods", "warm-nuts", "approximations, got")],
 )
 def test_a_wrong_call_is_no_answer(option, value, message, tmp_path, capsys) -> None:
     with pytest.raises(ValueError, match=message):
