@@ -94,8 +94,8 @@ def find_approximations(chosen: Sequence[str | Method] | str | Method) -> list[M
 
 def _no_approximation(names: list[str]) -> ValueError:
     return ValueError(
-        f"methods must name approximations, got {names}: what has no log q cannot be judged here, "
-        "and NUTS runs by itself if all fail"
+        f"methods must name approximations, got {names}: NUTS runs by itself if all fail, "
+        "and what has no log q cannot be judged here"
     )
 
 
