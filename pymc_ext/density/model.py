@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from pymc_ext.pytensor_versions import TensorSharedVariable
 
+# What PyTensor raises where a graph of one draw makes none of many.
+NOT_BY_ROWS = (ValueError, IndexError, TypeError, NotImplementedError)
 logger = logging.getLogger(__name__)
 
 VALUE_ROWS = 50_000  # values asked for from which on compiling them without the score pays
@@ -132,7 +134,11 @@ class PyMCDensity(ModelGraph):
             if self._one_by_one():
                 return one_by_one(self._of_a_point(with_score))
             rows = pt.matrix("rows", shape=(None, self.dimension), dtype="float64")
-            lp = self.logp_of_rows(rows)
+            try:
+                lp = self.logp_of_rows(rows)
+            except NOT_BY_ROWS as error:  # as pm.CAR's, which sums over axes that tau has not
+                logger.info("draws are evaluated one after another, as PyTensor says: %s", error)
+                return one_by_one(self._of_a_point(with_score))
             inputs, outputs = [rows], [lp]
             if with_score:
                 outputs += scores(lp.sum(), [rows])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from scipy.linalg import solve_triangular
 from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.hierarchical.map import HierarchicalMap
 
 Places = NDArray[np.integer]
 ScoreMap = Callable[[Array], Array]
@@ -84,11 +83,31 @@ class Affine(ByValue):
         return y
 
 
+@runtime_checkable
+class OrderedMap(Protocol):
+    """A map of normals with an order of its own: of a hierarchy, or of a field."""
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def latent_dimension(self) -> int: ...
+
+    @property
+    def order(self) -> Places: ...
+
+    def forward(self, z: Array) -> tuple[Array, Array]: ...
+
+    def forward_with_pullback(self, z: Array) -> tuple[Array, Array, ScoreMap]: ...
+
+    def inverse(self, theta: Array) -> Array: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Hierarchy(ByValue):
     """θ = T(y) with the map T of :class:`~pymc_ext.HierarchicalVI`."""
 
-    map: HierarchicalMap
+    map: OrderedMap
 
     @property
     def order(self) -> Places:

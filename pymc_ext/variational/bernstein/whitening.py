@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.trust_region import NoModeError
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.bernstein.base import Affine, FlowBase, Hierarchy
+from pymc_ext.variational.bernstein.base import Affine, FlowBase, Hierarchy, OrderedMap
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.core.posterior import fresh_draws
@@ -23,13 +23,12 @@ from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 from pymc_ext.variational.gaussian.posteriors import Gaussian
-from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.ill_posed.runaway import RunawayError
 
 logger = logging.getLogger(__name__)
 
 Places = NDArray[np.integer]
-FittedBase = Gaussian | LowRankGaussian | HierarchicalMap
+FittedBase = Gaussian | LowRankGaussian | OrderedMap
 ROUNDED = 1e-8  # of a correlation: by what its two entries may differ where it is symmetric
 
 
@@ -84,7 +83,7 @@ class Given(Base):
 
     @property
     def is_map(self) -> bool:
-        return isinstance(self.q, HierarchicalMap)
+        return isinstance(self.q, OrderedMap)
 
     def whiten(self, density: CountedDensity, start: Array, seed: int | None) -> Whitening:
         if self.q.dimension != density.dimension:
@@ -221,7 +220,7 @@ def _asked_for(option: BaseOption | None, ordering: Sequence[str] | None) -> Bas
 
 def flow_base(q: FittedBase, order: Places) -> FlowBase:
     """q as a map of normals; a Gaussian, which has no order of its own, in ``order``."""
-    if isinstance(q, HierarchicalMap):
+    if isinstance(q, OrderedMap):
         return Hierarchy(q)
     return Affine.of(order, q.mean, q.cov)
 

@@ -24,6 +24,7 @@ class Purpose(IntEnum):
     DEFENCE = 106  # draws of a proposal with heavier tails
     SEARCH = 107  # draws and paths that look for modes outside q before chains start
     NECKS = 108  # draws of a proposal that reaches the necks of funnels
+    FIELD = 109  # moves that show who depends on whom
 
 
 def stream(random_seed: int | None, purpose: Purpose) -> np.random.Generator:

@@ -1,6 +1,8 @@
 r"""The hierarchical map, for any density: a robust Gaussian, links from its scores, training.
 
-Dense up to some 300 dimensions. Beyond, the Gaussian is of low rank and the map of arrow form, see
+Dense up to some 300 dimensions. Beyond, the map has the nested Laplace law of
+:mod:`pymc_ext.variational.fields` where coordinates depend on their neighbours and some globals, as
+in time series and on maps. Else the Gaussian is of low rank and the map of arrow form, see
 :mod:`.arrow`, where the scores show globals on which all others depend and these not on one
 another; elsewhere q is the low-rank Gaussian, and a note says so.
 """
@@ -38,6 +40,9 @@ from pymc_ext.variational.core.posterior import INTERRUPTED_DRAWS, fresh_draws
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.core.threads import one_thread
+from pymc_ext.variational.fields.found import field_map
+from pymc_ext.variational.fields.map import FieldMap
+from pymc_ext.variational.fields.neighbours import find_neighbours
 from pymc_ext.variational.gaussian.batch_match import (
     PATHS,
     find_gaussian,
@@ -64,7 +69,12 @@ from pymc_ext.variational.hierarchical.training import Training
 from pymc_ext.variational.ill_posed.endless import refuse_endless
 from pymc_ext.variational.ill_posed.runaway import refuse_runaway
 
-MapOrGaussian = Gaussian | LowRankGaussian | HierarchicalMap
+MapOrGaussian = Gaussian | LowRankGaussian | HierarchicalMap | FieldMap
+OF_FIELD = "Laplace's method, nested: {} coordinates that depend on few others, given {}"
+# ESS/N of a field's law from which no dense map is tried beside it: chains in its coordinates
+# serve, where a dense map of a time series takes some ten thousand scores.
+SERVES = 0.1
+FEWEST_OF_FIELD = 30  # dimensions from which neighbours are looked for: some 100 scores
 NO_ARROW = "no few coordinates leave the others independent: the Gaussian alone was fitted"
 OF_TAIL = "draws of q miss {}; weights of its proposal have it: approx.weighted_draws, bridge.fit"
 OF_OPEN_TAIL = (
@@ -187,7 +197,13 @@ class Hierarchical(Algorithm[MapOrGaussian]):
             steps = resumed(density, state, stream(seed, Purpose.TRAIN))
             ended = in_doubling_blocks(steps, course, course.offer(state), FIRST_BLOCK)
             return ended, Links(), None
-        if density.dimension <= DENSE:
+        if isinstance(state, FieldMap):  # Laplace's method goes no further: it begins there
+            start = state.forward(np.zeros((1, state.dimension)))[0][0]
+        dense = density.dimension <= DENSE
+        field = _field(density, start, seed, course)
+        if field is not None and (not dense or field.best.relative_ess >= SERVES):
+            return field, Links(), None
+        if dense:
             return self._dense(density, start, seed, course)
         return *self._arrow(density, start, seed, course), None
 
@@ -251,6 +267,24 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         return Ended(growth.best, 0.0, 0.0, why, growth.paid), links
 
 
+def _field(
+    density: CountedDensity, start: Array, seed: int | None, course: Course
+) -> Ended[MapOrGaussian] | None:
+    """The nested Laplace law, where neighbours are few and p̃ has a density on its draws."""
+    if density.dimension < FEWEST_OF_FIELD:
+        return None
+    rng = stream(seed, Purpose.FIELD)
+    near = find_neighbours(density, start, rng)
+    q = None if near is None else field_map(density, near, start, rng)
+    if q is None:
+        return None
+    candidate = course.offer(q)
+    if not np.isfinite(candidate.elbo):
+        return None
+    why = OF_FIELD.format(q.dimension - q.globals, q.globals)
+    return Ended(candidate, 0.0, 0.0, why, paid=False)
+
+
 def _judged(
     q: MapOrGaussian, density: CountedDensity, seed: int | None, start: Array
 ) -> tuple[FreshDraws, DefensiveMixture | None, FreshDraws | None]:
@@ -273,7 +307,9 @@ def note_on(reached: Reached) -> tuple[str, ...]:
 
 
 def resumed(
-    density: CountedDensity, q: MapOrGaussian, rng: np.random.Generator
+    density: CountedDensity,
+    q: Gaussian | LowRankGaussian | HierarchicalMap,
+    rng: np.random.Generator,
 ) -> NaturalGradient | LowRankGradient | Training:
     """Steps that go on from q, with what it has free."""
     if isinstance(q, Gaussian | LowRankGaussian):

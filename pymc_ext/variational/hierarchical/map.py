@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from pymc_ext.maths.marginal import Bend, Marginal
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.monitor import FitStopped
@@ -41,7 +42,6 @@ from pymc_ext.variational.core.posterior import NUMBERS_TOGETHER
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.few_columns import FewColumns, Places, sliced
-from pymc_ext.variational.hierarchical.marginal import Bend, Marginal
 from pymc_ext.variational.hierarchical.roots import DenseRoot, Root
 
 if TYPE_CHECKING:

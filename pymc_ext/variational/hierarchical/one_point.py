@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from pymc_ext.maths.marginal import Marginal
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.hierarchical.marginal import Marginal
 
 
 @dataclass(frozen=True)

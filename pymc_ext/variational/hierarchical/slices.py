@@ -16,14 +16,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.marginal import Marginal
+from pymc_ext.maths.marginal_fit import best_marginal, lines
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.gaussian.numbers import antithetic
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.marginal import MOST_SKEW, TAILS, Marginal
 
 PLACES = np.linspace(-4, 4, 17)  # of t; beyond lies 6e-5 of q
 DRAWS = 10  # at each: log ratios of a conditional law that fits have an sd of .3
@@ -38,8 +38,6 @@ FAILS, FAILS_MORE = 1.0, 3.0
 # |t| from which q has less than 1 % of its draws on each side, nats by which it has too little mass
 # there, a third, and standard errors by which that is known.
 FAR, LACKING, SURE = 2.5, 0.3, 2.0
-NODES = np.linspace(-4.5, 4.5, 91)  # of the integral over the new latent
-FARTHEST, MOST_WIDER = 2.0, 1.5  # sds by which a marginal moves at most, and log of its factor
 
 
 @dataclass(frozen=True)
@@ -82,31 +80,22 @@ class Slices:
         if usable.sum() < FEWEST:
             return None
         own = q.marginal.of(np.array([j]))
-        weights = np.exp(standard_normal_logp(NODES[:, None]))
-        weights /= weights.sum()
 
         def log_p(y: Array) -> Array:
             t = own.inverse(y[:, None])
             slope = own.forward(t)[1][:, 0]
-            along = _lines(t[:, 0], PLACES[usable], self.mean[usable])
+            along = lines(t[:, 0], PLACES[usable], self.mean[usable])
             return along + standard_normal_logp(t) - np.log(slope)
 
-        def loss(x: Array) -> float:
-            made, slope = (m[:, 0] for m in _marginal(x).forward(NODES[:, None]))
-            factor = np.exp(x[1])
-            return -float(weights @ (log_p(x[0] + factor * made) + np.log(factor * slope)))
-
-        start = np.array([0.0, 0.0, own.skew[0], *own.tails[:, 0]])
-        limits = FARTHEST, MOST_WIDER, MOST_SKEW
-        bounds = [*((-x, x) for x in limits), TAILS, TAILS]
-        found = optimize.minimize(loss, start, method="L-BFGS-B", bounds=bounds)
-        if not found.fun < loss(start):
+        found = best_marginal(log_p, np.array([0.0, 0.0, own.skew[0], *own.tails[:, 0]]))
+        if found is None:
             return None
-        made, marginal = _marginal(found.x), q.marginal
+        shifted, log_factor, made = found
+        marginal = q.marginal
         skew, tails = marginal.skew.copy(), marginal.tails.copy()
         skew[j], tails[:, j] = made.skew[0], made.tails[:, 0]
         shift, factor = np.zeros(q.dimension), np.ones(q.governors)
-        shift[j], factor[j] = found.x[0], np.exp(found.x[1])
+        shift[j], factor[j] = shifted, np.exp(log_factor)
         return replace(q.moved(shift, factor), marginal=Marginal(skew, tails))
 
     @property
@@ -152,14 +141,3 @@ def lacking(density: CountedDensity, q: HierarchicalMap, rng: np.random.Generato
     along = np.zeros((len(places), q.dimension))
     along[np.arange(len(places)), places] = 1.0
     return along
-
-
-def _marginal(x: Array) -> Marginal:
-    return Marginal(x[2:3], x[3:, None])
-
-
-def _lines(t: Array, at: Array, values: Array) -> Array:
-    """Straight lines from point to point, the outermost of which go on."""
-    slopes = np.diff(values) / np.diff(at)
-    beyond = np.minimum(t - at[0], 0) * slopes[0] + np.maximum(t - at[-1], 0) * slopes[-1]
-    return np.interp(t, at, values) + beyond

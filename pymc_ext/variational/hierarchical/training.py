@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.maths.marginal import MOST_SKEW, TAILS, Marginal
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.course import Averaged
 from pymc_ext.variational.gaussian.natural_gradient import step_draws, step_rate
@@ -21,7 +22,6 @@ from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, 
 from pymc_ext.variational.gaussian.retreat import Retreat
 from pymc_ext.variational.hierarchical.free import Free
 from pymc_ext.variational.hierarchical.map import HierarchicalMap, Point
-from pymc_ext.variational.hierarchical.marginal import MOST_SKEW, TAILS, Marginal
 from pymc_ext.variational.hierarchical.moments import MomentSums
 from pymc_ext.variational.hierarchical.rows import LONGEST_MEAN, RIDGE, mean_steps, slope_equations
 

@@ -10,6 +10,7 @@ import pytest
 
 from bridge.stan.sampler import StanNUTS, coordinates_of, takes
 from pymc_ext.density import CallableDensity, DensityInCoordinates, TransportMap
+from pymc_ext.maths.marginal import Marginal
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
@@ -20,7 +21,6 @@ from pymc_ext.variational.gaussian.posteriors import (
 )
 from pymc_ext.variational.hierarchical.arrow_root import ArrowRoot
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.marginal import Marginal
 from pymc_ext.variational.hierarchical.roots import DenseRoot
 from stan_models import StanDensity, StanProgram
 from stan_models.chains import StanChain, has_chains

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from pymc_ext.density import CallableDensity, CountedDensity, DensityInCoordinates
+from pymc_ext.maths.marginal import Marginal
 from pymc_ext.variational.gaussian.numbers import antithetic
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.arrow_root import ArrowRoot
 from pymc_ext.variational.hierarchical.free import Free
 from pymc_ext.variational.hierarchical.links import Links
 from pymc_ext.variational.hierarchical.map import HierarchicalMap, Point
-from pymc_ext.variational.hierarchical.marginal import Marginal
 from pymc_ext.variational.hierarchical.moments import Moments, MomentSums
 from pymc_ext.variational.hierarchical.roots import DenseRoot
 from pymc_ext.variational.hierarchical.rows import slope_equations

@@ -10,6 +10,7 @@ import pytest
 
 from posteriordb_cases.zoo.table import ZOO
 from pymc_ext.density import CallableDensity, CountedDensity
+from pymc_ext.maths.marginal import Marginal
 from pymc_ext.variational.core.defensive import defended
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
@@ -18,7 +19,6 @@ from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from pymc_ext.variational.hierarchical.free import Free
 from pymc_ext.variational.hierarchical.growth import Growth, with_other_law
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
-from pymc_ext.variational.hierarchical.marginal import Marginal
 from pymc_ext.variational.hierarchical.necks import NeckTraining
 from pymc_ext.variational.hierarchical.roots import DenseRoot
 from pymc_ext.variational.hierarchical.rows import LONGEST_MEAN, mean_steps

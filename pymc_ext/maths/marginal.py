@@ -17,13 +17,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.types import Array
 
 MOST_SKEW, TAILS = 2.0, (0.5, 2.5)  # of ε, and of δ: 2 is an exponential tail
 
 
-@dataclass(frozen=True)
-class Marginal:
+@dataclass(frozen=True, eq=False)
+class Marginal(ByValue):
     """One map for each of D coordinates.
 
     Parameters

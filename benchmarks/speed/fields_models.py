@@ -1,0 +1,101 @@
+"""Time series and fields on maps as people write them in PyMC, by their number of sites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import NDArray
+from scipy import sparse
+
+
+def random_walk(sites: int) -> pm.Model:
+    """Counts whose log rate walks at random: D = sites + 1."""
+    rng = np.random.default_rng(0)
+    rate = np.exp(np.clip(1 + np.cumsum(rng.normal(0, 0.1, sites)), -5, 5))
+    with pm.Model() as model:
+        sigma = pm.HalfNormal("sigma", 0.5)
+        x = pm.GaussianRandomWalk(
+            "x", mu=0, sigma=sigma, init_dist=pm.Normal.dist(0, 2), steps=sites - 1
+        )
+        pm.Poisson("y", pt.exp(x), observed=rng.poisson(rate))
+    return model
+
+
+def volatility(sites: int) -> pm.Model:
+    """Returns with a log variance that is an autoregression: D = sites + 3."""
+    rng = np.random.default_rng(1)
+    h = np.full(sites, -1.0)
+    for t in range(1, sites):
+        h[t] = -1 + 0.97 * (h[t - 1] + 1) + 0.2 * rng.standard_normal()
+    with pm.Model() as model:
+        mean, sigma = pm.Normal("mean", 0, 2), pm.HalfNormal("sigma", 0.5)
+        phi = pm.Beta("phi", 20, 1.5)
+        log_variance = pm.Flat("log_variance", shape=sites)
+        first = pm.Normal.dist(mean, sigma / pt.sqrt(1 - phi**2))
+        others = pm.Normal.dist(mean + phi * (log_variance[:-1] - mean), sigma)
+        pm.Potential(
+            "autoregression",
+            pm.logp(first, log_variance[0]) + pm.logp(others, log_variance[1:]).sum(),
+        )
+        returns = rng.normal(0, np.exp(h / 2))
+        pm.Normal("returns", 0, pt.exp(log_variance / 2), observed=returns)
+    return model
+
+
+def _lattice(side: int) -> sparse.csr_matrix:
+    """Who is next to whom on a square, (sites, sites)."""
+    at = np.arange(side * side).reshape(side, side)
+    pairs = np.concatenate([
+        np.stack([at[:, :-1].ravel(), at[:, 1:].ravel()], axis=1),
+        np.stack([at[:-1].ravel(), at[1:].ravel()], axis=1),
+    ])  # fmt: skip
+    half = sparse.coo_matrix((np.ones(len(pairs)), pairs.T), shape=(side**2, side**2))
+    return sparse.csr_matrix(half + half.T)
+
+
+def _counts(side: int, rng: np.random.Generator) -> NDArray[np.integer]:
+    """Of a field that is smooth on the square."""
+    near = _lattice(side).toarray()
+    precision = 2 * (np.diag(near.sum(axis=1)) - 0.98 * near)
+    field = np.linalg.solve(np.linalg.cholesky(precision).T, rng.standard_normal(side**2))
+    return rng.poisson(np.exp(1 + field))
+
+
+def car(sites: int) -> pm.Model:
+    """Counts on a square with a conditional autoregression: D = sites + 3."""
+    side = round(sites**0.5)
+    near, counts = _lattice(side), _counts(side, np.random.default_rng(2))
+    with pm.Model() as model:
+        mean, tau = pm.Normal("mean", 0, 2), pm.Gamma("tau", 2, 1)
+        alpha = pm.Uniform("alpha", 0, 1)
+        x = pm.CAR("x", mu=np.zeros(side**2), tau=tau, alpha=alpha, W=near, shape=side**2)
+        pm.Poisson("y", pt.exp(mean + x), observed=counts)
+    return model
+
+
+def bym2(sites: int) -> pm.Model:
+    """The same with a field and noise in one scale, whose shares are free: D = 2 sites + 3.
+
+    The field is intrinsic, its sum held at zero by a narrow prior. Riebler et al. (2016),
+    doi:10.1177/0962280216660421.
+    """
+    side = round(sites**0.5)
+    near, counts = _lattice(side).toarray(), _counts(side, np.random.default_rng(2))
+    with pm.Model() as model:
+        mean, sigma = pm.Normal("mean", 0, 2), pm.HalfNormal("sigma", 1)
+        share = pm.Beta("share", 0.5, 0.5)
+        noise, x = pm.Normal("noise", 0, 1, shape=side**2), pm.ICAR("x", W=near)
+        both = pt.sqrt(1 - share) * noise + pt.sqrt(share / 0.7) * x
+        pm.Poisson("y", pt.exp(mean + sigma * both), observed=counts)
+    return model
+
+
+KINDS: dict[str, Callable[[int], pm.Model]] = {
+    "random walk": random_walk,
+    "volatility": volatility,
+    "CAR": car,
+    "BYM2": bym2,
+}

@@ -1,0 +1,129 @@
+r"""A field given its globals: its maximum by Newton's steps, its precision by few differences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.maths.banded import BandedRoot
+from pymc_ext.maths.types import Array
+from pymc_ext.variational.fields.neighbours import Neighbours
+from pymc_ext.variational.fields.precision import PrecisionRoot
+
+DIFFERENCE = 1e-4  # of an sd given all others: rounding is 1e-12 of a score, curvature 1e-4 of one
+CLOSE = 1e-6  # Newton decrement, twice the nats below the maximum
+MOST_NEWTON, MOST_HALVINGS = 50, 20
+# Of the diagonal, what is added where a precision is not positive or a step leads down: more after
+# each failure, less after each step.
+RIDGE, MORE, MOST_RIDGE = 1e-3, 10.0, 1e6
+
+
+class NoMaximumError(ArithmeticError):
+    """The locals have no maximum that Newton's steps reach."""
+
+
+@dataclass(frozen=True)
+class Conditional:
+    """The locals given the globals.
+
+    Parameters
+    ----------
+    point
+        Globals and the locals' maximum, by place, (D,).
+    score
+        There, (D,); that of the locals is nearly zero.
+    evidence
+        log p̃ − ½ log det Λ: up to a constant the log density of the globals by Laplace's method.
+    root
+        Of the precision Λ of the locals.
+    """
+
+    point: Array
+    score: Array
+    evidence: float
+    root: PrecisionRoot
+
+    @property
+    def sds(self) -> Array:
+        """Of locals, each given those after it, (n,): what differences are scaled by."""
+        return 1 / self.root.root.band[0]
+
+
+class ByPlace:
+    """A density with its coordinates in the order of `Neighbours`, and its conditionals."""
+
+    def __init__(self, density: CountedDensity, near: Neighbours) -> None:
+        self.density, self.near, self.n = density, near, near.locals
+        self._inverse = np.argsort(near.order)
+
+    def value(self, point: Array) -> float:
+        """log p̃ at (D,)."""
+        with np.errstate(all="ignore"):
+            return float(self.density.log_density(point[None, self._inverse])[0])
+
+    def scores(self, points: Array) -> tuple[Array, Array]:
+        """log p̃ and its score, (N, D) -> (N,), (N, D). NoMaximumError where they are not finite."""
+        with np.errstate(all="ignore"):
+            log_p, scores = self.density.log_density_gradient(points[:, self._inverse])
+        if not (np.isfinite(log_p).all() and np.isfinite(scores).all()):
+            raise NoMaximumError("log p̃ or its score is not finite on the way")
+        return log_p, scores[:, self.near.order]
+
+    def conditional(self, point: Array, sds: Array) -> Conditional:
+        """Of the globals of ``point`` (D,), by steps from its locals; ``sds`` as of `Conditional`.
+
+        Raises
+        ------
+        NoMaximumError
+            There is none that Newton's steps reach.
+        """
+        ridge, n = 0.0, self.n
+        for _ in range(MOST_NEWTON):
+            (log_p,), (score,) = self.scores(point[None])
+            try:
+                field = self.field(point, score, sds, ridge)
+            except np.linalg.LinAlgError:
+                ridge = _more(ridge)
+                continue
+            step = field.covariance_times(score[None, :n])[0]
+            found = Conditional(point, score, float(log_p) - field.log_det, field)
+            if ridge == 0 and step @ score[:n] < CLOSE:
+                return found
+            sds = found.sds
+            higher = self._higher(point, float(log_p), step)
+            if higher is None:
+                ridge = _more(ridge)
+            else:
+                point, ridge = higher, ridge / MORE if ridge > RIDGE else 0.0
+        raise NoMaximumError(f"no maximum of the locals after {MOST_NEWTON} steps")
+
+    def field(self, point: Array, score: Array, sds: Array, ridge: float = 0.0) -> PrecisionRoot:
+        """The law of Λ at a point (D,) with its score, and with a ridge on Λ.
+
+        Raises LinAlgError where that is not positive definite.
+        """
+        moves = self.near.moves(DIFFERENCE * sds)
+        points = np.tile(point, (len(moves), 1))
+        points[:, : self.n] += moves
+        changes = self.scores(points)[1] - score
+        band = self.near.band(changes[:, : self.n], DIFFERENCE * sds)
+        band[0] += ridge * (np.abs(band[0]) + np.median(np.abs(band[0])))
+        return PrecisionRoot(BandedRoot.of(band), self.near.common)
+
+    def _higher(self, point: Array, log_p: float, step: Array) -> Array | None:
+        """The point after a step, or after half of one …, where log p̃ is no lower."""
+        for _ in range(MOST_HALVINGS):
+            moved = point.copy()
+            moved[: self.n] += step
+            if self.value(moved) > log_p - CLOSE:
+                return moved
+            step = step / 2
+        return None
+
+
+def _more(ridge: float) -> float:
+    if ridge >= MOST_RIDGE:
+        raise NoMaximumError("no step of the locals leads up")
+    return max(RIDGE, MORE * ridge)

@@ -1,0 +1,114 @@
+r"""Curves through values at some places along each of a few axes, and products of two axes.
+
+.. math:: f(y) = f(o) + \sum_k \bigl(c_k(y_k) - f(o)\bigr)
+    + \sum_{j<k} d_{jk}\, t(y_j - o_j)\, t(y_k - o_k), \quad t(y) = c \tanh(y / c),
+
+with cubics c_k from place to place, whose slopes at a place are those of the line through its two
+neighbours, straight on beyond the outermost: values between places depend on four of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pymc_ext.maths.by_value import ByValue
+from pymc_ext.maths.types import Array
+
+FARTHEST = 3.0  # c: sds beyond which a product hardly grows
+
+
+@dataclass(frozen=True, eq=False)
+class Curves(ByValue):
+    """Weights with which f(y) is a sum of known rows: at o, along the axes, and of pairs.
+
+    Parameters
+    ----------
+    origin
+        o, (g,), where the axes meet.
+    places
+        Of all axes, one after the other, each in rising order, (P,).
+    counts
+        How many each axis has, at least two, (g,).
+    pairs
+        Axes whose product has a row d, (Q, 2).
+
+    Examples
+    --------
+    >>> none = np.empty((0, 2), dtype=int)
+    >>> curves = Curves(np.zeros(1), np.array([-1.0, 0, 1]), np.array([3]), none)
+    >>> rows = np.array([0.0, 1, 0, 1])  # f(o), then y² at the places
+    >>> weights, slopes = curves.at(np.array([[1.0], [3.0]]))
+    >>> weights @ rows
+    array([1., 3.])
+    """
+
+    origin: Array
+    places: Array
+    counts: NDArray[np.integer]
+    pairs: NDArray[np.integer]
+
+    @property
+    def terms(self) -> int:
+        """T = 1 + P + Q."""
+        return 1 + len(self.places) + len(self.pairs)
+
+    def at(self, y: Array) -> tuple[Array, Array]:
+        """Weights (N, T) at y (N, g), and their derivatives in y, (N, T, g)."""
+        N, g = y.shape
+        weights, slopes = np.zeros((N, self.terms)), np.zeros((N, self.terms, g))
+        weights[:, 0] = 1 - g
+        first = 1
+        for k, count in enumerate(self.counts):
+            axis = slice(first, first + count)
+            weights[:, axis], slopes[:, axis, k] = _cubics(
+                self.places[first - 1 : first - 1 + count], y[:, k]
+            )
+            first += count
+        hyperbolic = np.tanh((y - self.origin) / FARTHEST)
+        t, rate = FARTHEST * hyperbolic, 1 - hyperbolic**2
+        for q, (i, j) in enumerate(self.pairs, start=first):
+            weights[:, q] = t[:, i] * t[:, j]
+            slopes[:, q, i], slopes[:, q, j] = rate[:, i] * t[:, j], t[:, i] * rate[:, j]
+        return weights, slopes
+
+
+def _cubics(places: Array, y: Array) -> tuple[Array, Array]:
+    """Weights of the values at places (P,) at y (N,), (N, P), and their derivatives."""
+    P, rows = len(places), np.arange(len(y))
+    inside = np.clip(y, places[0], places[-1])
+    left = np.clip(np.searchsorted(places, inside, side="right") - 1, 0, P - 2)
+    h = places[left + 1] - places[left]
+    u = (inside - places[left]) / h
+    value, slope = np.zeros((2, len(y), P))
+    tangents = _tangents(places)
+    # of Hermite's cubic: weights of the value and of the slope at each end, and their derivatives
+    ends = (
+        (
+            left,
+            (1 + 2 * u) * (1 - u) ** 2,
+            u * (1 - u) ** 2,
+            6 * u * (u - 1),
+            (1 - u) * (1 - 3 * u),
+        ),
+        (left + 1, u**2 * (3 - 2 * u), u**2 * (u - 1), 6 * u * (1 - u), u * (3 * u - 2)),
+    )
+    for at, of_value, of_slope, by_value, by_slope in ends:
+        value[rows, at] += of_value
+        slope[rows, at] += by_value / h
+        value += (of_slope * h)[:, None] * tangents[at]
+        slope += by_slope[:, None] * tangents[at]
+    return value + (y - inside)[:, None] * slope, slope
+
+
+def _tangents(places: Array) -> Array:
+    """The slope at each place by the values at all, (P, P)."""
+    P = len(places)
+    before, after = np.maximum(np.arange(P) - 1, 0), np.minimum(np.arange(P) + 1, P - 1)
+    width, rows = places[after] - places[before], np.arange(P)
+    tangents = np.zeros((P, P))
+    tangents[rows, after] += 1 / width
+    tangents[rows, before] -= 1 / width
+    return tangents

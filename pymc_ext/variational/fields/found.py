@@ -1,0 +1,158 @@
+"""The map of a density whose coordinates depend on few others and on some globals, if it is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.maths.marginal import Marginal
+from pymc_ext.maths.marginal_fit import best_marginal, lines
+from pymc_ext.maths.types import Array
+from pymc_ext.variational.fields.conditional import ByPlace, Conditional, NoMaximumError
+from pymc_ext.variational.fields.curves import Curves
+from pymc_ext.variational.fields.evidence import Slope, highest, information
+from pymc_ext.variational.fields.map import FieldMap
+from pymc_ext.variational.fields.neighbours import Neighbours
+from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
+
+DESIGN = 1.5  # sds of two globals at which it is looked at what both do together
+# Sds between places along an axis, which ends where the evidence is so many nats below its maximum
+# (four sds of a normal), after so many places to a side at the latest.
+APART, FALLEN, MOST_PLACES = 0.8, 8.0, 16
+MOST_GLOBALS = 20  # some 300 scores each, and as many again for each pair
+MOST_NUMBERS = 50_000_000  # in a map, 400 MB
+CENTRING_DRAWS = 64  # residuals of mirrored pairs are even in v: 256 draws gain .02 nats of .4
+
+
+def field_map(
+    density: CountedDensity, near: Neighbours, start: Array, rng: np.random.Generator
+) -> FieldMap | None:
+    """By Laplace's method from ``start`` (D,), then moved to the field's mean.
+
+    None where the locals have no maximum given the globals, the globals' evidence is not concave at
+    its own, or the law has too many numbers.
+    """
+    by_place = ByPlace(density, near)
+    if len(start) - near.locals > MOST_GLOBALS:
+        return None
+    try:
+        at, slope = highest(by_place, start[near.order])
+        precision = information(by_place, at, slope)
+        scales = np.linalg.cholesky(np.linalg.inv(precision)) if len(precision) else precision
+        axes = [Axis.along(by_place, at, slope, direction) for direction in scales.T]
+        if (1 + sum(len(axis.places) for axis in axes)) * near.numbers > MOST_NUMBERS:
+            return None
+        q = _through(by_place, at, slope, scales, axes)
+    except (NoMaximumError, np.linalg.LinAlgError):
+        return None
+    return _centred(density, q, rng)
+
+
+def _centred(density: CountedDensity, q: FieldMap, rng: np.random.Generator) -> FieldMap:
+    """q with the field about its mean, by one step of natural gradients in its coordinates."""
+    z = antithetic(rng, CENTRING_DRAWS, q.dimension)
+    with np.errstate(all="ignore"):
+        log_p, scores = density.log_density_gradient(q.forward(z)[0])
+    usable = whole_pairs(np.isfinite(log_p) & np.isfinite(scores).all(axis=1))
+    if not usable.any():
+        return q
+    residuals = shorten_outliers(q.pullback(z[usable], scores[usable]) + z[usable])
+    return q.shifted(residuals[:, q.globals :].mean(axis=0))
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Conditionals along a direction of the globals, at its maximum and to both sides of it.
+
+    Parameters
+    ----------
+    places
+        In units of the direction, rising, (K,); 0 is the maximum.
+    laws
+        The conditionals there.
+    """
+
+    places: Array
+    laws: tuple[Conditional, ...]
+
+    @classmethod
+    def along(cls, by_place: ByPlace, at: Conditional, slope: Slope, direction: Array) -> Axis:
+        """Until the evidence has fallen by `FALLEN`, or goes no further."""
+        known = {0.0: at}
+        step = slope.moved(np.zeros(len(at.point)), APART * direction)
+        for side in (-1, 1):
+            there = at
+            for k in range(1, MOST_PLACES + 1):
+                try:
+                    there = by_place.conditional(there.point + side * step, there.sds)
+                except (NoMaximumError, np.linalg.LinAlgError):
+                    break
+                known[side * k * APART] = there
+                if there.evidence < at.evidence - FALLEN:
+                    break
+        places = sorted(known)
+        if len(places) == 1:
+            raise NoMaximumError("the evidence is known at its maximum alone")
+        return cls(np.array(places), tuple(known[place] for place in places))
+
+    @property
+    def marginal(self) -> tuple[float, float, Marginal]:
+        """Shift, factor and m with which shift + factor m(v) has the evidence as its density."""
+        evidence = np.array([law.evidence for law in self.laws])
+        found = best_marginal(
+            partial(lines, at=self.places, values=evidence - evidence.max()),
+            np.array([0.0, 0.0, 0.0, 1.0, 1.0]),
+        )
+        if found is None:
+            return 0.0, 1.0, Marginal.identity(1)
+        return found[0], float(np.exp(found[1])), found[2]
+
+
+def _through(
+    by_place: ByPlace, at: Conditional, slope: Slope, scales: Array, axes: list[Axis]
+) -> FieldMap:
+    """The law through conditionals along each axis, and at one place off each pair of axes."""
+    g, n, order = len(scales), by_place.n, by_place.near.order
+    bent = [axis.marginal for axis in axes]
+    shift, factor = np.array([b[0] for b in bent]), np.array([b[1] for b in bent])
+    center, scales = at.point[n:] + scales @ shift, scales * factor
+    marginal = Marginal(
+        np.array([b[2].skew[0] for b in bent]),
+        np.array([b[2].tails[:, 0] for b in bent]).reshape(g, 2).T,
+    )
+    places = [(axis.places - s) / f for axis, s, f in zip(axes, shift, factor, strict=True)]
+    along = Curves(
+        -shift / factor,
+        np.concatenate([*places, np.empty(0)]),
+        np.array([len(p) for p in places], dtype=int),
+        np.empty((0, 2), dtype=int),
+    )
+    rows = [_numbers(at, n), *(_numbers(law, n) for axis in axes for law in axis.laws)]
+    pairs = np.array(list(combinations(range(g), 2)), dtype=int).reshape(-1, 2)
+    curves = replace(along, pairs=pairs)
+    for i, j in pairs:
+        y = np.zeros((1, g))
+        y[0, [i, j]] = marginal.forward(DESIGN * np.ones((1, g)))[0][0, [i, j]]
+        there = by_place.conditional(
+            slope.moved(at.point, center + scales @ y[0] - at.point[n:]), at.sds
+        )
+        expected = np.tensordot(along.at(y)[0][0], np.stack(rows[: along.terms]), 1)
+        product = curves.at(y)[0][0, len(rows)]
+        rows.append((_numbers(there, n) - expected) / product)
+    numbers = np.stack(rows)
+    return FieldMap(
+        np.concatenate([order[n:], order[:n]]), center, scales, marginal, curves,
+        numbers[:, 0], numbers[:, 1:], by_place.near.common, np.zeros(n),
+    )  # fmt: skip
+
+
+def _numbers(law: Conditional, n: int) -> Array:
+    """x̂, logs of the banded root's diagonal, and what is below that as ratios to it, (b + 2, n)."""
+    band = law.root.root.band.copy()
+    band[1:] /= band[0]
+    band[0] = np.log(band[0])
+    return np.concatenate([law.point[None, :n], band])

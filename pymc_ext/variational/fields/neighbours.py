@@ -1,0 +1,244 @@
+"""Which coordinates of a density depend on which, where each has few neighbours, and some globals.
+
+A coordinate's score changes with every other one that it depends on, and, but for rounding, with no
+other. Random parts of the coordinates are moved, several times over, as in group testing: who is
+moved by nearly all parts is a global, and a pair is one where each moves the other in every
+partition. A constraint on the sum of a field makes all of it depend on all, each on every other in
+the same way; that is found and taken off first. Then few differences of scores tell the whole of a
+Hessian: coordinates without a common neighbour move together (Curtis, Powell & Reid 1974,
+doi:10.1093/imamat/13.1.117).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
+
+from pymc_ext.density import CountedDensity
+from pymc_ext.maths.types import Array
+
+Places = NDArray[np.integer]
+Flags = NDArray[np.bool_]
+START_SD = 0.1  # of a narrow normal about the start, whose draw is where scores are looked at
+STEP = 0.05  # by which coordinates move: half such an sd, far above rounding
+LEAST_CHANGE = 1e-5  # of a score; what depends on a neighbour changes by more by far
+PARTS = 64  # of the first partition, as in `hierarchical.structure`
+SHARE = 0.75  # of these from which on a coordinate depends on all
+MOST_GLOBALS = 88
+FINE_PARTS, ROUNDS = 256, 4  # of 20 neighbours and one that is none, both pass once in 10⁹
+MOST_MEMBERS = 8  # of a group, which the arrow form of the hierarchical map serves
+EXACTLY = 1e-4  # of a constraint's change: by how much it may differ from a product's
+MOST_NUMBERS = 10_000_000  # in a factor, 80 MB: of 4,000 coordinates 2,500 diagonals
+MOST_COLOURS = 200  # differences behind one Hessian
+AT_ONCE = 2**22  # numbers in points made together
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Who depends on whom, in an order of little width.
+
+    Parameters
+    ----------
+    order
+        The coordinate at each place: locals, neighbours near one another, then globals, (D,).
+    pairs
+        Places (row, column) of neighbours among the locals, row > column, (P, 2).
+    colours
+        Of the locals: those of one have no neighbour in common, (n,).
+    common
+        u of the part u uᵀ of minus the Hessian that all of a field share, by place, (n,); zeros
+        where there is none.
+    """
+
+    order: Places
+    pairs: Places
+    colours: Places
+    common: Array
+
+    @property
+    def locals(self) -> int:
+        """n."""
+        return len(self.colours)
+
+    @property
+    def width(self) -> int:
+        """Diagonals below the main one."""
+        return int((self.pairs[:, 0] - self.pairs[:, 1]).max(initial=0))
+
+    @property
+    def numbers(self) -> int:
+        """In a factor of the locals' precision."""
+        return (self.width + 1) * self.locals
+
+    @property
+    def differences(self) -> int:
+        """Scores behind one Hessian of the locals, but for that of the point itself."""
+        return int(self.colours.max(initial=-1)) + 1
+
+    def moves(self, h: Array) -> Array:
+        """Of each colour's difference by how much each local moves, (colours, n); h > 0 (n,)."""
+        moves = np.zeros((self.differences, self.locals))
+        moves[self.colours, np.arange(self.locals)] = h
+        return moves
+
+    def band(self, changes: Array, h: Array) -> Array:
+        """Minus the Hessian of the locals but for u uᵀ, by diagonals (width + 1, n).
+
+        ``changes`` (colours, n), by place, are those of the score by :meth:`moves`.
+        """
+        n, moves = self.locals, self.moves(h)
+        y = -changes - np.outer(moves @ self.common, self.common)
+        i, j = self.pairs.T
+        band = np.zeros((self.width + 1, n))
+        band[0] = y[self.colours, np.arange(n)] / h
+        band[i - j, j] = 0.5 * (y[self.colours[j], i] / h[j] + y[self.colours[i], j] / h[i])
+        return band
+
+
+def find_neighbours(
+    density: CountedDensity, start: Array, rng: np.random.Generator
+) -> Neighbours | None:
+    """Near ``start`` (D,); None where coordinates depend on many others, or only on few in a group.
+
+    Groups without an end, as every coordinate of a time series has neighbours, are what it is for.
+    """
+    probe = _Probe(density, start, rng)
+    everything = np.arange(len(start))
+    moves, _ = probe.partition(everything, min(PARTS, len(start)))
+    common, depends = _common_part(probe.changes(moves), moves)
+    globals_ = np.flatnonzero(depends)
+    local = np.setdiff1d(everything, globals_)
+    if common is None or len(local) <= MOST_MEMBERS:
+        return None
+    near = _dependent(probe, local, common)
+    if near is None:
+        return None
+    order = reverse_cuthill_mckee(near, symmetric_mode=True)
+    near = near[order][:, order]
+    row, column = near.nonzero()
+    below = row > column
+    found = Neighbours(
+        np.concatenate([local[order], globals_]),
+        np.stack([row[below], column[below]], axis=1),
+        _colours(near),
+        common[local[order]],
+    )
+    fits = found.numbers <= MOST_NUMBERS and found.differences <= MOST_COLOURS
+    return found if fits else None
+
+
+class _Probe:
+    """Scores near a point, before and after moves."""
+
+    def __init__(self, density: CountedDensity, start: Array, rng: np.random.Generator) -> None:
+        self.density, self.rng = density, rng
+        self.point = start + START_SD * rng.standard_normal((1, len(start)))
+        with np.errstate(all="ignore"):
+            _, self.before = density.log_density_gradient(self.point)
+
+    def partition(self, coordinates: Places, parts: int) -> tuple[Array, Places]:
+        """Moves (parts, D) of random parts of some coordinates (L,), and the part of each, (L,)."""
+        part = self.rng.permutation(np.arange(len(coordinates)) % parts)
+        size = STEP * self.rng.uniform(0.5, 1.0, len(coordinates))
+        moves = np.zeros((parts, self.point.shape[1]))
+        moves[part, coordinates] = size * self.rng.choice([-1.0, 1.0], len(coordinates))
+        return moves, part
+
+    def changes(self, moves: Array) -> Array:
+        """Of the score, (M, D); NaN where there is no density."""
+        rows = max(1, AT_ONCE // moves.shape[1])
+        with np.errstate(all="ignore"):
+            after = [
+                self.density.log_density_gradient(self.point + moves[k : k + rows])[1]
+                for k in range(0, len(moves), rows)
+            ]
+            return np.concatenate(after) - self.before
+
+
+def _moved(changes: Array) -> Flags:
+    """Where a score changes; one that is NaN does."""
+    return ~(np.abs(changes) <= LEAST_CHANGE)
+
+
+def _on_all(changes: Array) -> Flags:
+    """Whose scores nearly all moves change, (D,)."""
+    return np.asarray(_moved(changes).mean(axis=0) > SHARE)
+
+
+def _common_part(changes: Array, moves: Array) -> tuple[Array | None, Flags]:
+    """u (D,), zeros of none, and who depends on all in other ways as well, (D,).
+
+    None in place of u where too many do. A constraint changes the scores of a field by a product,
+    −u (uᵀ move), whatever else changes them: by medians over those that nothing else does.
+    """
+    depends = _on_all(changes)
+    most = min(MOST_GLOBALS, len(depends) // 2)
+    if depends.sum() <= most:
+        return np.zeros(len(depends)), depends
+    u = _product(changes, moves, depends)
+    if u is not None:
+        depends = _on_all(changes + np.outer(moves @ u, u))
+    return (None if depends.sum() > most else u), depends
+
+
+def _product(changes: Array, moves: Array, depends: Flags) -> Array | None:
+    """u (D,), zero but where scores ``depends`` on all; None where no product is found."""
+    own = changes[:, depends]
+    if not np.isfinite(own).all():
+        return None
+    u = own[np.argmax(np.median(np.abs(own), axis=1))]
+    with np.errstate(all="ignore"):
+        for _ in range(3):  # the first u has wrong values where its own part was moved
+            a = np.median(own / u, axis=1)
+            u = np.median(own / a[:, None], axis=0)
+        column = np.zeros(len(depends))
+        column[depends] = np.where(_on_all(np.nan_to_num(own - np.outer(a, u), nan=np.inf)), 0.0, u)
+        along = moves @ column
+        strength = -float(np.median(a / along))
+        exact = np.abs(a + strength * along) <= EXACTLY * np.abs(a)  # not where a global moves
+    if not strength > 0 or np.mean(exact) <= SHARE:
+        return None
+    return np.sqrt(strength) * column
+
+
+def _dependent(probe: _Probe, local: Places, common: Array) -> csr_array | None:
+    """Which locals depend on one another, symmetric (L, L); None where they do in small groups."""
+
+    def partition(parts: int) -> tuple[Flags, Places]:
+        moves, part = probe.partition(local, parts)
+        return _moved(probe.changes(moves) + np.outer(moves @ common, common))[:, local], part
+
+    count = len(local)
+    parts, rounds = (count, 1) if count <= FINE_PARTS * ROUNDS else (FINE_PARTS, ROUNDS)
+    if parts > PARTS and partition(PARTS)[0].sum(axis=0).max() <= 1:
+        return None  # nobody has a neighbour
+    found = [partition(parts) for _ in range(rounds)]
+    # whose scores a move of each may have changed
+    rows = [
+        np.flatnonzero(np.logical_and.reduce([hits[part[j]] for hits, part in found]))
+        for j in range(count)
+    ]
+    sizes = [len(row) for row in rows]
+    if sum(sizes) > MOST_NUMBERS:
+        return None
+    pairs = np.concatenate(rows), np.repeat(np.arange(count), sizes)
+    graph = coo_array((np.ones(sum(sizes)), pairs), shape=(count, count)).tocsr()
+    mutual = graph.multiply(graph.T).tocsr()  # chance is not
+    largest = np.bincount(connected_components(mutual, directed=False)[1]).max()
+    return mutual if largest > MOST_MEMBERS else None
+
+
+def _colours(near: csr_array) -> Places:
+    """A colour for each place, so that none has two neighbours of one; greedy, (n,)."""
+    within_two = (near @ near).tocsr()
+    colours = np.full(near.shape[0], -1)
+    for j in range(len(colours)):
+        around = within_two.indices[within_two.indptr[j] : within_two.indptr[j + 1]]
+        taken = np.zeros(MOST_COLOURS + 2, dtype=bool)
+        taken[np.minimum(colours[around][colours[around] >= 0], MOST_COLOURS)] = True
+        colours[j] = int(np.argmin(taken))
+    return colours

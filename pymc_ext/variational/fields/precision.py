@@ -1,0 +1,84 @@
+r"""The normal law of a field whose precision is banded but for a constraint on a sum.
+
+.. math:: \Lambda = B B^\top + u u^\top = K K^\top, \quad K = B (I + w w^\top)^{1/2}, \quad
+          w = B^{-1} u.
+
+With s = wᵀw, (I + w wᵀ)^(−½) = I − f w wᵀ, f = (1 − (1 + s)^(−½)) / s. Rue & Held (2005), Gaussian
+Markov Random Fields, chapter 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pymc_ext.maths.banded import BandedRoot
+from pymc_ext.maths.types import Array
+
+NO_SUM = 1e-8  # of s, below which f is ½, its limit
+
+
+@dataclass(frozen=True)
+class PrecisionRoot:
+    """A root of Λ, and of draws K⁻ᵀ z; vectors are rows, (N, n).
+
+    Parameters
+    ----------
+    root
+        B.
+    common
+        u, (n,); zeros where nothing is constrained.
+    """
+
+    root: BandedRoot
+    common: Array
+
+    @cached_property
+    def w(self) -> Array:
+        """B⁻¹ u, (n,)."""
+        return self.root.solve(self.common[None])[0] if self.common.any() else self.common
+
+    @cached_property
+    def s(self) -> float:
+        """wᵀ w."""
+        return float(self.w @ self.w)
+
+    @cached_property
+    def f(self) -> float:
+        """(1 − (1 + s)^(−½)) / s."""
+        return (1 - (1 + self.s) ** -0.5) / self.s if self.s > NO_SUM else 0.5
+
+    @cached_property
+    def slope_of_f(self) -> float:
+        """∂f/∂s."""
+        if self.s <= NO_SUM:
+            return -0.375
+        return (0.5 * (1 + self.s) ** -1.5 - self.f) / self.s
+
+    @property
+    def log_det(self) -> float:
+        """log det K."""
+        return self.root.log_det + 0.5 * float(np.log1p(self.s))
+
+    def whitened(self, x: Array) -> Array:
+        """K⁻¹ x."""
+        return self._shortened(self.root.solve(x))
+
+    def draws(self, z: Array) -> Array:
+        """K⁻ᵀ z, whose covariance is Λ⁻¹ where that of z is I."""
+        return self.root.transposed_solve(self._shortened(z))
+
+    def normals(self, x: Array) -> Array:
+        """Kᵀ x: the z of :meth:`draws`."""
+        y = self.root.transposed_times(x)
+        # (I + w wᵀ)^½ = I + w wᵀ f √(1 + s)
+        return y + ((self.f * np.sqrt(1 + self.s)) * (y @ self.w))[:, None] * self.w
+
+    def covariance_times(self, x: Array) -> Array:
+        """Λ⁻¹ x."""
+        return self.draws(self.whitened(x))
+
+    def _shortened(self, x: Array) -> Array:
+        return x - (self.f * (x @ self.w))[:, None] * self.w

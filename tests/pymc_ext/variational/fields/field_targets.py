@@ -1,0 +1,79 @@
+"""Densities of fields that anyone can write down, with their exact evidence where there is one."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+from scipy.integrate import trapezoid
+
+from pymc_ext.density import CallableDensity
+from pymc_ext.maths.types import Array
+
+
+def chain(sites: int, constraint: float = 0.0, seed: int = 1) -> tuple[CallableDensity, Array]:
+    """A normal law with neighbours in a shuffled order, and its precision.
+
+    ``constraint``: 1/sd of a prior on the sum of all.
+    """
+    order = np.random.default_rng(seed).permutation(sites)
+    P = np.empty((sites, sites))
+    P[np.ix_(order, order)] = 2.5 * np.eye(sites) - np.eye(sites, k=1) - np.eye(sites, k=-1)
+    P += constraint**2
+    mean = np.sin(np.arange(sites))
+    return (
+        CallableDensity(
+            lambda t: -0.5 * np.einsum("nd,nd->n", (t - mean) @ P, t - mean),
+            lambda t: -(t - mean) @ P,
+            dimension=sites,
+        ),
+        P,
+    )
+
+
+class NormalWalk:
+    """y_i ~ N(x_i, 1), x a random walk from N(0, 1) with sd e^s, s ~ N(−1, 1): θ = (x, s).
+
+    Given s all is normal, so that Laplace's method is exact and log p(s | y) known.
+    """
+
+    def __init__(self, sites: int, seed: int = 1) -> None:
+        rng = np.random.default_rng(seed)
+        self.sites, self.dimension = sites, sites + 1
+        self.y = np.cumsum(rng.normal(0, 0.4, sites)) + rng.standard_normal(sites)
+
+    def log_density(self, theta: Array) -> Array:
+        return self.log_density_gradient(theta)[0]
+
+    def log_density_gradient(self, theta: Array) -> tuple[Array, Array]:
+        x, s = theta[:, :-1], theta[:, -1]
+        step, residual, precision = np.diff(x), self.y - x, np.exp(-2 * s)
+        spread = np.sum(step**2, axis=1)
+        log_p = stats.norm.logpdf(residual).sum(axis=1) + stats.norm.logpdf(x[:, 0])
+        log_p += stats.norm.logpdf(s, -1) - 0.5 * precision * spread
+        log_p -= (self.sites - 1) * (s + 0.5 * np.log(2 * np.pi))
+        score = np.empty_like(theta)
+        score[:, :-1] = residual
+        score[:, 0] -= x[:, 0]
+        pull = precision[:, None] * step
+        score[:, :-2] += pull
+        score[:, 1:-1] -= pull
+        score[:, -1] = precision * spread - (self.sites - 1) - (s + 1)
+        return log_p, score
+
+    def of_scale(self) -> tuple[float, float, float]:
+        """log Z, and mean and sd of s, by quadrature."""
+        s = np.linspace(-6, 2, 801)
+        i = np.arange(self.sites)
+        walk = np.minimum.outer(i, i)
+        log_p = np.array([
+            stats.multivariate_normal.logpdf(
+                self.y, np.zeros(self.sites), np.eye(self.sites) + 1 + np.exp(2 * value) * walk
+            )
+            for value in s
+        ])  # fmt: skip
+        log_p += stats.norm.logpdf(s, -1)
+        p = np.exp(log_p - log_p.max())
+        total = trapezoid(p, s)
+        mean = trapezoid(p * s, s) / total
+        sd = np.sqrt(trapezoid(p * (s - mean) ** 2, s) / total)
+        return float(log_p.max() + np.log(total)), float(mean), float(sd)

@@ -1,0 +1,283 @@
+"""Fields: the map against numerical derivatives, neighbours found, exact laws reached."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy import sparse, special
+
+import pymc_ext as px
+from pymc_ext.density import CallableDensity, CountedDensity, DensityInCoordinates, PyMCDensity
+from pymc_ext.maths.banded import BandedRoot
+from pymc_ext.maths.marginal import Marginal
+from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.variational.fields.conditional import ByPlace, NoMaximumError
+from pymc_ext.variational.fields.curves import Curves
+from pymc_ext.variational.fields.found import field_map
+from pymc_ext.variational.fields.map import FieldMap
+from pymc_ext.variational.fields.neighbours import find_neighbours
+from pymc_ext.variational.fields.precision import PrecisionRoot
+from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+from tests.pymc_ext.variational.fields.field_targets import NormalWalk, chain
+from tests.tolerances import EXACT, NUMERIC, monte_carlo
+
+
+def banded(n: int, b: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """A positive definite matrix, and its diagonals."""
+    rng = np.random.default_rng(seed)
+    A = np.zeros((n, n))
+    for k in range(1, b + 1):
+        A += np.diag(rng.standard_normal(n - k), -k)
+    A = A + A.T + (1 + np.abs(A + A.T).sum(axis=1).max()) * np.eye(n)
+    scale = np.exp(2 * rng.standard_normal(n))
+    A *= np.outer(scale, scale)
+    return A, np.array([np.append(np.diag(A, -k), np.zeros(k)) for k in range(b + 1)])
+
+
+@pytest.mark.parametrize("b", [0, 1, 4])
+@pytest.mark.parametrize("constrained", [False, True])
+def test_a_precision_and_its_root(b: int, constrained: bool) -> None:
+    n, rng = 20, np.random.default_rng(1)
+    A, band = banded(n, b)
+    common = 5.0 * constrained * rng.standard_normal(n) * np.sqrt(np.diag(A))
+    root = PrecisionRoot(BandedRoot.of(band), common)
+    covariance, eye = np.linalg.inv(A + np.outer(common, common)), np.eye(n)
+    half = root.draws(eye)  # rows K⁻ᵀ e, so that halfᵀ half is their covariance
+    np.testing.assert_allclose(half.T @ half, covariance, rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(root.whitened(eye), half.T, rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(root.normals(half), eye, atol=1e-9)
+    np.testing.assert_allclose(root.covariance_times(eye), covariance, rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(-2 * root.log_det, np.linalg.slogdet(covariance)[1], rtol=1e-10)
+
+
+def test_what_is_not_positive_definite_has_no_root() -> None:
+    for wrong in ([[1.0, 1.0], [2.0, 0.0]], [[1.0, -1.0], [0.0, 0.0]], [[1.0, np.nan], [0.0, 0.0]]):
+        with pytest.raises(np.linalg.LinAlgError):
+            BandedRoot.of(np.array(wrong))
+
+
+def some_map(n: int, b: int, g: int, constrained: bool) -> FieldMap:
+    rng = np.random.default_rng(3)
+    pairs = np.array([(i, j) for i in range(g) for j in range(i)], dtype=int).reshape(-1, 2)
+    places = np.tile([-2.2, -0.7, 0.8, 2.1], g)
+    curves = Curves(0.3 * rng.standard_normal(g), places, np.full(g, 4), pairs)
+    terms = curves.terms
+    band = 0.2 * rng.standard_normal((terms, b + 1, n))
+    for k in range(1, b + 1):
+        band[:, k, n - k :] = 0.0
+    return FieldMap(
+        order=rng.permutation(n + g),
+        center=rng.standard_normal(g),
+        scales=np.tril(0.3 * rng.standard_normal((g, g))) + np.eye(g),
+        marginal=Marginal(0.5 * rng.standard_normal(g), np.exp(0.3 * rng.standard_normal((2, g)))),
+        curves=curves,
+        middle=0.3 * rng.standard_normal((terms, n)),
+        band=band,
+        common=3.0 * constrained * rng.standard_normal(n),
+        shift=0.1 * rng.standard_normal(n),
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "b", "g", "constrained"),
+    [(12, 3, 2, True), (9, 1, 1, False), (7, 2, 0, True), (8, 0, 3, True)],
+)
+def test_the_map_by_its_derivatives(n: int, b: int, g: int, constrained: bool) -> None:
+    q, D, h = some_map(n, b, g, constrained), n + g, 1e-6
+    z = np.random.default_rng(4).standard_normal((3, D))
+    theta, log_q = q.forward(z)
+    np.testing.assert_allclose(q.inverse(theta), z, atol=1e-9)
+    np.testing.assert_allclose(q.log_density(theta), log_q, rtol=1e-9)
+    eye = h * np.eye(D)
+    for row, log_q_there in zip(z, log_q, strict=True):
+        jacobian = (q.forward(row + eye)[0] - q.forward(row - eye)[0]) / (2 * h)
+        log_det = standard_normal_logp(row[None])[0] - log_q_there
+        np.testing.assert_allclose(np.linalg.slogdet(jacobian)[1], log_det, atol=NUMERIC)
+    P = np.cov(np.random.default_rng(5).standard_normal((D, 3 * D)))
+    density = CallableDensity(
+        lambda t: -0.5 * np.einsum("nd,nd->n", t @ P, t), lambda t: -t @ P, dimension=D
+    )
+    seen = DensityInCoordinates(density, q)
+    _, score = seen.log_density_gradient(z)
+    np.testing.assert_allclose(q.pullback(z, -theta @ P), score, rtol=1e-12)
+    for k in range(D):
+        numeric = (seen.log_density(z + eye[k]) - seen.log_density(z - eye[k])) / (2 * h)
+        np.testing.assert_allclose(score[:, k], numeric, rtol=NUMERIC, atol=NUMERIC)
+
+
+@pytest.mark.parametrize("constraint", [0.0, 0.5])
+@pytest.mark.parametrize("sites", [40, 1_500])
+def test_neighbours_and_a_constraint_on_a_sum_are_found(sites: int, constraint: float) -> None:
+    density, P = chain(sites, constraint)
+    counted = CountedDensity(density)
+    near = find_neighbours(counted, np.zeros(sites), np.random.default_rng(1))
+    assert near is not None and near.locals == sites
+    found = {tuple(sorted(pair)) for pair in near.order[near.pairs].tolist()}
+    off = np.abs(P - constraint**2) > 0.5
+    assert found == set(zip(*map(list, np.nonzero(np.triu(off, 1))), strict=True))
+    assert near.width == 1 and near.differences == 3
+    np.testing.assert_allclose(np.abs(near.common), constraint, rtol=1e-6)
+    assert counted.gradients <= 1_200  # whatever the number of sites
+
+
+def test_a_band_by_few_differences_is_the_precision() -> None:
+    density, P = chain(60, 0.3)
+    near = find_neighbours(CountedDensity(density), np.zeros(60), np.random.default_rng(1))
+    assert near is not None
+    h = np.full(60, 1e-3)
+    changes = -near.moves(h) @ P[np.ix_(near.order, near.order)]
+    band = near.band(changes, h)
+    np.testing.assert_allclose(band[0], 2.5, rtol=1e-9)
+    np.testing.assert_allclose(band[1, :-1], -1.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["groups", "dense", "alone", "outside"])
+def test_where_there_is_no_field(kind: str) -> None:
+    D = 64
+    P = {
+        "groups": np.kron(np.eye(16), 2 * np.eye(4) + 1),
+        "dense": np.eye(D) + np.cos(np.subtract.outer(np.arange(D), np.arange(D))),
+        "alone": np.eye(D),
+        "outside": np.eye(D),
+    }[kind]
+    density = CallableDensity(
+        lambda t: -0.5 * np.einsum("nd,nd->n", t @ P, t) + (np.nan if kind == "outside" else 0),
+        lambda t: -t @ P + (np.nan if kind == "outside" else 0),
+        dimension=D,
+    )
+    found = find_neighbours(CountedDensity(density), np.zeros(D), np.random.default_rng(1))
+    assert found is None
+
+
+@pytest.mark.parametrize("constraint", [0.0, 0.5])
+def test_a_normal_field_is_exact(constraint: float) -> None:
+    density, P = chain(400, constraint)
+    fitted = Hierarchical().fit(density, random_seed=1)
+    assert isinstance(fitted.q, FieldMap)
+    log_z = 200 * np.log(2 * np.pi) - 0.5 * np.linalg.slogdet(P)[1]
+    np.testing.assert_allclose(fitted.result.elbo, log_z, atol=1e-4)
+    assert fitted.result.fresh.ess > 0.9999 * fitted.result.fresh.draws
+    assert fitted.result.gradient_evaluations < 700
+
+
+@pytest.mark.parametrize("sites", [40, 400])
+def test_a_scale_and_its_field(sites: int) -> None:
+    """The law of the scale by quadrature; given it all is normal."""
+    density = NormalWalk(sites)
+    fitted = Hierarchical().fit(density, random_seed=1)
+    assert isinstance(fitted.q, FieldMap)
+    log_z, mean, sd = density.of_scale()
+    fresh = fitted.result.fresh
+    np.testing.assert_allclose(
+        fresh.log_marginal_is, log_z, atol=4 * fresh.log_marginal_is_se + 1e-3
+    )
+    assert fresh.khat < 0.7 and fresh.ess > 0.7 * fresh.draws
+    theta, log_q = fitted.q.forward(
+        np.random.default_rng(2).standard_normal((20_000, density.dimension))
+    )
+    weights = np.exp(density.log_density(theta) - log_q - log_z)
+    s = theta[:, -1]
+    of_mean = np.mean(weights * s) / np.mean(weights)
+    of_sd = np.sqrt(np.mean(weights * (s - of_mean) ** 2) / np.mean(weights))
+    assert abs(of_mean - mean) < 4 * sd / np.sqrt(10_000)
+    assert abs(of_sd / sd - 1) < 0.05
+    assert fitted.result.gradient_evaluations < 1_200
+
+
+def test_the_same_seed_gives_the_same_map() -> None:
+    first, second = (Hierarchical().fit(NormalWalk(60), random_seed=3).q for _ in range(2))
+    assert first == second
+
+
+def test_a_field_without_a_maximum_has_no_map() -> None:
+    """Each is the likelier the farther it is above the one before."""
+
+    def score(t):
+        pull, out = special.expit(-np.diff(t)), np.zeros_like(t)
+        out[:, 1:] += pull
+        out[:, :-1] -= pull
+        return out
+
+    density = CountedDensity(
+        CallableDensity(
+            lambda t: np.sum(special.log_expit(np.diff(t)), axis=1), score, dimension=40
+        )
+    )
+    near = find_neighbours(density, np.zeros(40), np.random.default_rng(1))
+    assert near is not None
+    with pytest.raises(NoMaximumError):
+        ByPlace(density, near).conditional(np.zeros(40), np.full(40, 0.1))
+    assert field_map(density, near, np.zeros(40), np.random.default_rng(1)) is None
+
+
+# ---- PyMC ------------------------------------------------------------------------------------
+
+
+def lattice(side: int) -> sparse.csr_matrix:
+    path = sparse.diags_array([1.0, 1.0], offsets=[-1, 1], shape=(side, side))
+    eye = sparse.eye_array(side)
+    return sparse.csr_matrix(sparse.kron(path, eye) + sparse.kron(eye, path))
+
+
+def car(side: int = 6) -> pm.Model:
+    counts = np.random.default_rng(2).poisson(3, side**2)
+    with pm.Model(coords={"site": np.arange(side**2)}) as model:
+        tau, alpha = pm.Gamma("tau", 2, 1), pm.Uniform("alpha", 0, 1)
+        x = pm.CAR("x", mu=np.zeros(side**2), tau=tau, alpha=alpha, W=lattice(side), dims="site")
+        pm.Poisson("y", pt.exp(1 + x), observed=counts, dims="site")
+    return model
+
+
+def test_log_p_of_a_car_is_pymcs() -> None:
+    """PyTensor makes no graph of many draws of it: they are evaluated one by one."""
+    model = car()
+    density, value = PyMCDensity(model), model.compile_logp()
+    names = [variable.name for variable in model.value_vars]
+    theta = 0.3 * np.random.default_rng(1).standard_normal((3, density.dimension))
+    for row, found in zip(theta, density.log_density(theta), strict=True):
+        parts = np.split(row, np.cumsum([model.initial_point()[name].size for name in names])[:-1])
+        point = {
+            name: part.reshape(model.initial_point()[name].shape)
+            for name, part in zip(names, parts, strict=True)
+        }
+        np.testing.assert_allclose(found, value(point), rtol=EXACT)
+
+
+def test_a_field_in_pymc(tmp_path) -> None:
+    model = car()
+    approx = pm.fit(
+        method=px.HierarchicalVI(random_seed=1, model=model), model=model, progressbar=False
+    )
+    assert isinstance(approx.q, FieldMap) and approx.result.khat < 0.7
+    draws = approx.sample(500, random_seed=2).posterior
+    assert draws["x"].dims == ("chain", "draw", "site")
+    kept = px.load(approx.save(tmp_path / "field.npz"), model)
+    assert kept.q == approx.q
+    again = pm.fit(
+        method=px.HierarchicalVI(random_seed=1, model=model), model=model, progressbar=False
+    )
+    assert again.q == approx.q
+    flow = pm.fit(
+        200, method=px.BernsteinVI(base=approx.q, random_seed=1, model=model), model=model,
+        progressbar=False,
+    )  # fmt: skip
+    assert flow.result.elbo > approx.result.elbo - 0.1
+
+
+@pytest.mark.slow
+def test_chains_in_a_field_agree_with_its_weights() -> None:
+    with car() as model:
+        approx = pm.fit(method=px.HierarchicalVI(random_seed=1), progressbar=False)
+        chains = px.sample(approx, random_seed=1, progressbar=False)["posterior"]
+    assert chains.attrs["usable"]
+    theta, log_p, log_q = approx.weighted_draws(20_000, random_seed=1)
+    weights = np.exp(log_p - log_q - np.max(log_p - log_q))
+    weights /= weights.sum()
+    assert [variable.name for variable in model.value_vars][-1] == "x"
+    field = theta[:, 2:]  # after tau and alpha
+    of_weights = weights @ field
+    of_chains = chains["x"].mean(("chain", "draw")).to_numpy()
+    error = np.sqrt(weights**2 @ (field - of_weights) ** 2 + chains["x"].var().item() / 400)
+    assert np.all(np.abs(of_weights - of_chains) < monte_carlo(1) * error)
