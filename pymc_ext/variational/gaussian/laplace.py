@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.interrupts import interrupt_says, through_one
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_type
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
-from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.monitor import NOTHING_YET, Monitor
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
@@ -36,13 +37,20 @@ def find_laplace(
     budget: int,
     monitor: Monitor,
 ) -> LaplaceFit:
-    """The Laplace fit at the best mode, hyperparameters first set by maximal Laplace evidence."""
-    search = LaplaceSearch(density, start, options, seed)
-    if density.extra_size:  # third derivatives, from the model's graph: only where needed
-        from pymc_ext.variational.gaussian.empirical import LaplaceEvidence, maximise_evidence
+    """The Laplace fit at the best mode, hyperparameters first set by maximal Laplace evidence.
 
-        return maximise_evidence(LaplaceEvidence(search), budget, monitor)
-    fit = search.run(budget, monitor)
+    Raises
+    ------
+    KeyboardInterrupt
+        After Ctrl-C: a search keeps no mode that it has not compared with all others.
+    """
+    search = LaplaceSearch(density, start, options, seed)
+    with interrupt_says(NOTHING_YET):
+        if density.extra_size:  # third derivatives, from the model's graph: only where needed
+            from pymc_ext.variational.gaussian.empirical import LaplaceEvidence, maximise_evidence
+
+            return maximise_evidence(LaplaceEvidence(search), budget, monitor)
+        fit = search.run(budget, monitor)
     monitor.keep(fit.losses)
     return fit
 
@@ -87,7 +95,7 @@ class Laplace(Algorithm[Gaussian]):
             start, search = state.theta, replace(search, starts=1)
         fit = find_laplace(density, start, search, seed, budget, monitor)
         q = Gaussian(fit.theta, fit.factor, fit.factor_inverse)
-        fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
+        fresh = through_one(lambda: fresh_draws(q, density, stream(seed, Purpose.FRESH)))
         result = FitResult(
             method=self.name,
             converged=True,

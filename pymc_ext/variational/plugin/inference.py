@@ -11,12 +11,13 @@ import pymc as pm
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.undefined import refuse_missing_data, require_defined
+from pymc_ext.interrupts import interrupt_says
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_count
 from pymc_ext.pymc_versions import resolve_backend_compile_kwargs
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, run_algorithm
 from pymc_ext.variational.core.effort import Effort
-from pymc_ext.variational.core.monitor import Callback, FitStopped, Monitor
+from pymc_ext.variational.core.monitor import NOTHING_YET, Callback, FitStopped, Monitor
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
@@ -207,7 +208,8 @@ class AlgorithmVI(RefusesKeywords, Inference):
         effort = Effort(density)
         start = self.approx.group.start
         try:
-            self.check_start(density)
+            with interrupt_says(NOTHING_YET):
+                self.check_start(density)
             fitted = run_algorithm(
                 self.algorithm, density, start, n,
                 random_seed=self.random_seed, monitor=monitor, state=self.state, effort=effort,
