@@ -255,6 +255,7 @@ class _Training:
             loop=self.loop,
             learning_rate=None if step.update is not None else share * step.learning_rate,
             estimate=None if self.noisy else self._held_out,
+            log_ratios=None if self.density.noisy else self._held_out,
             after_steps=lambda losses: monitor.block(losses, lambda: flow),
             stride=1 if monitor.callbacks and isinstance(self.loop, DensityLoop) else None,
             losses=self.losses,

@@ -65,7 +65,8 @@ class BernsteinVI(StochasticVI):
         :class:`HierarchicalVI`, whose order of conditioning the flow takes), ``"match"``
         (θ = μ + L y, the Gaussian of :class:`BatchMatchVI`), ``"laplace"`` (``"match"``, with a
         warning, where there is no mode), ``"identity"`` (the initial point plus y), ``"auto"`` (the
-        one of these with the highest ELBO on fresh draws), ``(mean, cov)`` on the unconstrained
+        one of these with the highest ELBO on fresh draws: the bases are compared, not the flows on
+        them, of which another may end higher), ``(mean, cov)`` on the unconstrained
         space in the model's order, or a q fitted to this model (``approx.q`` of
         :class:`BatchMatchVI` or :class:`HierarchicalVI`). None is ``"hierarchical"``, and
         ``"identity"`` where there is no map: with ``pm.Minibatch``, ``more_obj_params``, an
@@ -77,7 +78,10 @@ class BernsteinVI(StochasticVI):
         else (``approx.proposal``, ``approx.weighted_draws``): its k̂ is lower, its ELBO too by a
         few hundredths of a nat; draws, moments and ELBO stay q's. After blocks on a fitted base
         ``"auto"`` takes the mixture with heavier tails of :class:`HierarchicalVI`, without a
-        gradient. Else it runs after a fit of at least 3000 steps, unless k̂ < 0.3 or the relative
+        gradient, unless q's own draws are worth .98 of their number: half the mixture is wider than
+        q, and its draws are worth .9 where q is exact. Where q's own weights serve and the
+        proposal's do not, ``approx.result`` and :func:`pymc_ext.diagnose` judge q by its own.
+        Else it runs after a fit of at least 3000 steps, unless k̂ < 0.3 or the relative
         ESS > 0.999 already: it tries longer tails of single latent variables, fitted to the
         importance weights, and latent variables a little wider than the ELBO makes them, for
         values of log p̃ alone; what is best on fresh draws is the proposal. ``"widening"`` does

@@ -184,7 +184,15 @@ def run_algorithm(
         result = replace(result, converged=False)
     if density.noisy:
         result = replace(result, unjudged=OF_BATCHES)
-    return replace(fitted, result=result)
+    proposal = fitted.proposal
+    if proposal is not None:
+        from pymc_ext.variational.core.defensive import for_all_mass, has_longer_tails_alone
+
+        if result.missed is not None:
+            proposal = for_all_mass(proposal)
+        tails_alone = has_longer_tails_alone(proposal, fitted.q)
+        result = replace(result, tails_alone=tails_alone)
+    return replace(fitted, result=result, proposal=proposal)
 
 
 def refuse_hyperparameters(density: CountedDensity, name: str) -> None:

@@ -27,8 +27,9 @@ def write(
     names: tuple[str, ...],
     variables: tuple[Variable, ...],
     notes: dict[str, Any],
+    proposal: Posterior | None = None,
 ) -> Path:
-    """Write q; a file of that name is replaced once the new one is whole."""
+    """Write q and a proposal beside it; a file of that name is replaced once the new is whole."""
     require_path("path", path)
     arrays: Arrays = {}
     header = {
@@ -38,6 +39,7 @@ def write(
         "names": names,
         "variables": [variable.to_parts(arrays) for variable in variables],
         "notes": notes,
+        "proposal": encode(proposal, arrays),
     }
     write_arrays(Path(path), {HEADER: np.array(json.dumps(header)), **arrays})
     return Path(path)
@@ -45,8 +47,8 @@ def write(
 
 def read(
     path: str | PathLike[str],
-) -> tuple[Posterior, tuple[str, ...], tuple[Variable, ...], dict[str, Any]]:
-    """q, names of its coordinates, its variables, and notes.
+) -> tuple[Posterior, tuple[str, ...], tuple[Variable, ...], dict[str, Any], Posterior | None]:
+    """q, names of its coordinates, its variables, notes, and the proposal beside it, if any.
 
     Raises
     ------
@@ -80,7 +82,7 @@ def read(
             f"{path} holds {kind!r} of version {version!r}, and this release reads {FORMAT!r} of "
             f"version {VERSION}: load it with the release that wrote it, and fit again"
         )
-    q = decode(header["q"], arrays)
+    q, proposal = decode(header["q"], arrays), decode(header.get("proposal"), arrays)
     try:
         names = tuple(str(name) for name in header["names"])
         variables = tuple(Variable.of_parts(entry, arrays) for entry in header["variables"])
@@ -90,4 +92,4 @@ def read(
         raise FileError(f"{path} is damaged: {error!r} in its list of variables") from error
     if sizes != {q.dimension}:
         raise FileError(f"{path} is damaged: q has {q.dimension} scalars, its variables {sizes}")
-    return q, names, variables, notes
+    return q, names, variables, notes, proposal

@@ -15,6 +15,7 @@ import pytest
 
 import pymc_ext as px
 from posteriordb_cases.zoo import ZOO
+from pymc_ext.variational.core.defensive import DefensiveMixture
 from pymc_ext.variational.core.saved.file import HEADER, VERSION
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
@@ -86,6 +87,35 @@ def test_a_loaded_q_is_an_approximation_of_its_model(tmp_path):
     np.testing.assert_array_equal(ours.values, theirs.values)
     assert ours.dims == ("chain", "draw", "group")
     assert again.evaluate(random_seed=1).elbo == approx.evaluate(random_seed=1).elbo
+
+
+def test_the_proposal_beside_q_is_kept(tmp_path):
+    approx = fitted("batch-match")
+    directions = np.eye(8)[:2]
+    approx = px.load(approx.save(tmp_path / "q.npz"), model=hierarchy())
+    assert (approx.proposal is None) == (fitted("batch-match").proposal is None)
+    approx.proposal = DefensiveMixture(approx.q, directions, tails_alone=True)
+    path = approx.save(tmp_path / "both.npz")
+    with np.load(path) as stored:
+        assert len(stored.files) == 4  # the header, q's two arrays once, and directions
+    law = px.load(path)
+    again = px.load(px.save(tmp_path / "again.npz", law), model=hierarchy())
+    assert again.proposal.tails_alone
+    z = np.random.default_rng(3).standard_normal((7, 10))
+    for ours, theirs in zip(again.proposal.forward(z), approx.proposal.forward(z), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    ours, theirs = (a.weighted_draws(9, random_seed=1)[0] for a in (again, approx))
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["flow", "flow, student-t", "flow, f3", "batch-match", "full"])
+@pytest.mark.parametrize("far", [1e8, 1e200, np.inf, -np.inf])
+def test_there_is_no_density_beyond_numbers(name, far, tmp_path):
+    law = px.load(fitted(name).save(tmp_path / "q.npz"))
+    points = np.stack([np.full(8, far), law.mean()])
+    beyond, inside = law.logpdf(points)
+    assert beyond < -300 and np.isfinite(inside)
+    assert law.logpdf(points[0]) == beyond and law.pdf(points[0]) == 0
 
 
 def test_a_law_without_its_model_says_how_it_gets_it(tmp_path):
