@@ -16,6 +16,7 @@ and Gelman (2018), arXiv:1802.02538.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,11 +43,14 @@ from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.missed.missed_mass import SEARCHED, MissedMass, mass_outside
 from pymc_ext.variational.missed.shoulders import moments_beside
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
+from pymc_ext.variational.prior import carried_by
 
 __all__ = ["Check", "Diagnosis", "diagnose"]
 
 DRAWS = 20_000  # as `bridge.fit` judges by: a tail of 424
 EXACT = "make exact draws by px.sample(approx), best from a map"
+# sds of a law beyond which its own fit has hardly a draw, of 4,096 eleven a coordinate
+FAR_IN_PRIOR = 3.0
 MODES = "where modes are missed fit px.BasinsVI()"
 SHOULDER = "fit the model by bridge.fit(model), which draws from that shoulder too and weighs both"
 OF_ANOTHER = (  # px.sample takes approximations of this package alone
@@ -83,6 +87,9 @@ class Diagnosis:
         q's own, nats.
     instead
         How to have draws of the posterior where it is not trusted.
+    beyond
+        Where the posterior lies far in the tails of priors by :func:`pymc_ext.prior_from`, the mean
+        of each such coordinate of their normals by name.
     """
 
     checks: tuple[Check, ...]
@@ -96,6 +103,7 @@ class Diagnosis:
     of_proposal: bool = False
     elbo: float = -np.inf
     instead: str = EXACT
+    beyond: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def trusted(self) -> bool:
@@ -121,8 +129,9 @@ class Diagnosis:
         """A row a coordinate: moments by weights with their errors, and how far q's own are off.
 
         ``mean``, ``sd`` and their Monte Carlo errors ``mcse_mean`` and ``mcse_sd`` are those of
-        unconstrained coordinates; ``q_bias`` is q's mean less the posterior's, in posterior sds,
-        ``q_sd_ratio`` q's sd over it.
+        unconstrained coordinates, log μ of a positive μ: the sd of μ itself by plain draws of q may
+        be further off, as a tail weighs more there, and weighted draws repair it; ``q_bias`` is q's
+        mean less the posterior's, in posterior sds, ``q_sd_ratio`` q's sd over it.
         """
         return pd.DataFrame(
             {
@@ -148,6 +157,13 @@ class Diagnosis:
                 f"bounds: {self.elbo:.4f} <= log Z <= {self.fresh.cubo:.4f}; no mean of "
                 f"{whose}, of anything, is off by more than {most:.2g} of the sds that it has there"
             )
+        if self.beyond:
+            name = max(self.beyond, key=lambda name: abs(self.beyond[name]))
+            lines.append(
+                f"prior: {name} has a mean of {self.beyond[name]:.2g}, beyond {FAR_IN_PRIOR:g} sds "
+                "of the earlier fit, where nothing has judged its q: all else here is against "
+                "that; fit the data of both together"
+            )
         if self.trusted:
             lines.append("trusted: weighted draws of q may be taken for the posterior")
         else:
@@ -166,9 +182,9 @@ def diagnose(
 ) -> Diagnosis:
     """Hold an approximation against its model's own density.
 
-    Weights are those of the proposal, where the fit made one. Where they do not pass, q's own do,
-    and the proposal has no mass that q lacks, the fit is judged by these: ``of_proposal`` says
-    which, and so does the first check.
+    Weights are those of the proposal, where the fit made one. Where they do not pass, q's own do
+    and hardly differ (draws worth .9 of their number), and the proposal has no mass that q lacks,
+    the fit is judged by these: ``of_proposal`` says which, and so does the first check.
 
     Parameters
     ----------
@@ -217,7 +233,7 @@ def diagnose(
     if weighted is not q:  # heavy tails of a proposal may have any ELBO
         own = fresh_draws(q, counted, rng, draws)
         elbo = own.elbo
-        may_stand_in = has_longer_tails_alone(weighted, q) and own.usable
+        may_stand_in = has_longer_tails_alone(weighted, q) and own.holds_alone
         if may_stand_in and not judged.passes(names, ess):
             assert own.generator is not None
             by_own = _Judged.of(q, counted, own.generator, draws)  # the same draws again
@@ -233,7 +249,14 @@ def diagnose(
         counted, theta, log_p, log_density, fresh.log_marginal_is, rng, as_transport(q),
         shoulders=shoulders,
     )  # fmt: skip
+    by_name = dict(zip(coordinate_names(density), precision.mean.tolist(), strict=True))
+    normals = tuple(carried_by(approx.model))
     return Diagnosis(
+        beyond={
+            name: mean
+            for name, mean in by_name.items()
+            if name.split("[")[0] in normals and abs(mean) > FAR_IN_PRIOR
+        },
         checks=(
             *judged.checks(names, ess, ", of its proposal" if weighted is not q else ""),
             Check("missed mass", not missed.matters, missed.sentence),

@@ -17,6 +17,7 @@ from pymc_ext.interrupts import Interrupts, is_interrupt
 from pymc_ext.maths.trust_region import NoModeError
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.base import Affine, FlowBase, Hierarchy
+from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
 from pymc_ext.variational.core.monitor import Monitor, ended_by_interrupt, nothing_yet
 from pymc_ext.variational.core.posterior import fresh_draws
@@ -106,6 +107,11 @@ class Given(Base):
     def whiten(self, density: CountedDensity, start: Array, seed: int | None) -> Whitening:
         if self.q.dimension != density.dimension:
             D, d = density.dimension, self.q.dimension
+            if isinstance(self.q, HierarchicalMap):
+                raise ValueError(
+                    f"base is a q of {d} coordinates, and this model has {D}: give a q fitted to "
+                    "this model, or leave out base="
+                )
             raise ValueError(
                 f"base=(mean, cov) must have shapes ({D},) and ({D}, {D}), got ({d},) and "
                 f"({d}, {d})"
@@ -241,6 +247,16 @@ def _asked_for(option: BaseOption | None, ordering: Sequence[str] | None) -> Bas
         return BASES[option]
     if isinstance(option, tuple | list) and len(option) == 2:
         return Given(given_base(*option))
+    if hasattr(option, "result") and hasattr(option, "q"):  # of pm.fit, or of an algorithm
+        raise ValueError(
+            f"base must be the q of a fit, got the {type(option).__name__} that holds it: give its "
+            ".q, as base=approx.q"
+        )
+    if isinstance(option, BernsteinFlow):
+        raise ValueError(
+            "base must be a Gaussian or a hierarchical map, got a flow: go on from it by refine(n) "
+            "of its BernsteinVI, or give the base that it was fitted on"
+        )
     raise ValueError(
         f"base must be one of {tuple(BASES)}, None ('hierarchical' where that can be), a fitted q, "
         f"or a pair (mean, cov), got {option!r}"
@@ -290,4 +306,8 @@ def given_base(mean: ArrayLike, cov: ArrayLike) -> Gaussian:
     try:
         return Gaussian(m, np.linalg.cholesky(S))
     except np.linalg.LinAlgError as error:
-        raise ValueError("the covariance given as base must be positive definite") from error
+        least = np.linalg.eigvalsh(S)[0]
+        raise ValueError(
+            "the covariance given as base must be positive definite, got a smallest eigenvalue of "
+            f"{least:.2g}: leave out base=, take base='match', or add a little to the diagonal"
+        ) from error

@@ -207,7 +207,8 @@ def defended(
 
     Draws that are worth `ESS_SHARE_NEGLIGIBLE` of their number leave none, whatever k̂ is, unless a
     mean or an sd is not known by them: r is half q, its draws are worth less than that even where
-    q is p, and k̂ would matter for it. Nor is r taken where q's weights serve and its do not.
+    q is p, and k̂ would matter for it. Nor is r taken where its weights are not usable and q's own
+    hold alone.
 
     Parameters
     ----------
@@ -256,7 +257,7 @@ def defended(
         return None, None
     if known is not None:  # of these q's own draws know nothing
         return proposal, found
-    if fresh.usable and not found.usable:
+    if fresh.holds_alone and not found.usable:
         return None, None
     worst = max(found.khat, DrawnAgain(proposal, found).doubtful().worst)
     return (proposal, found) if worst < max(fresh.khat, theta.worst) else (None, None)

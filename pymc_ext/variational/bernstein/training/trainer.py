@@ -142,10 +142,11 @@ class Trainer:
 
     def _undefined(self) -> str:
         """At how many draws of q log p̃ has no value, and what to do."""
-        inside = np.zeros(0) if self.log_ratios is None else np.isfinite(self.log_ratios())
-        if inside.any():
+        ratios = np.empty(0) if self.log_ratios is None else self.log_ratios()
+        inside = int(np.isfinite(ratios).sum())
+        if inside:
             return (
-                f"log p̃ is −∞ or NaN at {np.sum(~inside):,} of {len(inside):,} draws of q, and no "
+                f"log p̃ is −∞ or NaN at {len(ratios) - inside:,} of {len(ratios):,} draws of q, no "
                 f"step takes a gradient where one of its {self.loop.draws} draws is there: the "
                 "posterior has hard edges on the unconstrained space; give bounds to the "
                 "parameters that have them, or a start= or a base far from the edges"

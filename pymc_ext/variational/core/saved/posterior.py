@@ -73,9 +73,17 @@ class SavedPosterior:
         ------
         ValueError
             ``size`` is not a positive integer.
+        TypeError
+            ``random_state`` is no seed.
         """
         require_count("size", size)
-        rng = np.random.default_rng(random_state)
+        try:
+            rng = np.random.default_rng(random_state)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                "random_state must be None, an integer >= 0 or a NumPy Generator, got "
+                f"{random_state!r}"
+            ) from error
         return self.q.forward(rng.standard_normal((size, self.q.latent_dimension)))[0]
 
     def logpdf(self, x: ArrayLike) -> Array:

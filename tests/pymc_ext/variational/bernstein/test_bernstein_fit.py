@@ -642,7 +642,7 @@ def test_a_hard_edge_is_told_by_the_share_of_draws_beyond_it(base) -> None:
         pm.Potential("edge", pt.switch(pt.all(x < 0.5), 0.0, -np.inf))
         method = px.BernsteinVI(base=base, random_seed=1)
         sentence = (
-            r"log p̃ is −∞ or NaN at (\d+) of 1,024 draws of q, and no step .* one of its 10 .*: "
+            r"log p̃ is −∞ or NaN at (\d+) of 1,024 draws of q, no step .* one of its 10 .*: "
             "give bounds to the parameters that have them|hard edges .* give bounds"
         )
         if base == "identity":

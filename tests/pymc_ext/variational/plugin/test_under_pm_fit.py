@@ -295,7 +295,8 @@ def test_a_result_prints_what_a_reader_asks_first() -> None:
 def test_a_result_is_judged_by_its_own_weights_where_those_of_a_tails_proposal_fail() -> None:
     normal = np.random.default_rng(1).standard_normal(1000)
     good, bad = (FreshDraws.from_log_ratios(x) for x in (0.1 * normal, 0.9 * normal**2))
-    assert good.usable and not bad.usable
+    poor = FreshDraws.from_log_ratios(1.5 * normal - 3 * (normal > 1.5))  # by chance, of few
+    assert good.holds_alone and not bad.usable and poor.usable and not poor.holds_alone
 
     def result(fresh, proposal, tails_alone):
         return FitResult(
@@ -306,6 +307,7 @@ def test_a_result_is_judged_by_its_own_weights_where_those_of_a_tails_proposal_f
         (good, bad, True, False),
         (good, bad, False, True),  # of mass that q lacks its own draws know nothing
         (bad, good, True, True),
+        (poor, bad, True, True),
         (bad, bad, True, True),
         (good, good, True, True),
     ):
