@@ -107,14 +107,10 @@ class Given(Base):
     def whiten(self, density: CountedDensity, start: Array, seed: int | None) -> Whitening:
         if self.q.dimension != density.dimension:
             D, d = density.dimension, self.q.dimension
-            if isinstance(self.q, HierarchicalMap):
-                raise ValueError(
-                    f"base is a q of {d} coordinates, and this model has {D}: give a q fitted to "
-                    "this model, or leave out base="
-                )
             raise ValueError(
                 f"base=(mean, cov) must have shapes ({D},) and ({D}, {D}), got ({d},) and "
-                f"({d}, {d})"
+                f"({d}, {d}), or a q of so many coordinates: give one fitted to this model, or "
+                "leave out base="
             )
         return Whitening(self.q)
 

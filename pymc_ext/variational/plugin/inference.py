@@ -151,8 +151,9 @@ class AlgorithmVI(RefusesKeywords, Inference):
         result = self.approx.result
         if result.usable is False:
             instead = "" if result.method in RICH else "try px.HierarchicalVI(), or "
-            logger.warning("%s is not to be trusted: %s; %smake exact draws by px.sample(approx)",
-                           result.method, result.verdict, instead)  # fmt: skip
+            whose = ", of its proposal" if result.of_proposal else ""
+            logger.warning("%s is not to be trusted: %s%s; %smake exact draws by px.sample(approx)",
+                           result.method, result.verdict, whose, instead)  # fmt: skip
         if score:
             self.hist = np.concatenate([self.hist, monitor.history])
         self.approx.hist = self.hist
