@@ -11,7 +11,7 @@ import numpy as np
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.counted import noise_of
-from pymc_ext.interrupts import interrupt_says, is_interrupt, through_one
+from pymc_ext.interrupts import is_interrupt, through_one
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_type
 from pymc_ext.variational.bernstein.base import Affine
@@ -37,7 +37,7 @@ from pymc_ext.variational.bernstein.whitening import (
     flow_base,
 )
 from pymc_ext.variational.core.algorithm import Fitted
-from pymc_ext.variational.core.monitor import NOTHING_YET, Monitor
+from pymc_ext.variational.core.monitor import Monitor, kept_nothing
 from pymc_ext.variational.core.posterior import FRESH_DRAWS, Posterior, fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
@@ -132,7 +132,7 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
         state: object | None = None,
     ) -> FittedFlow:
         refuse_dense(density.dimension, "a flow")
-        with interrupt_says(NOTHING_YET):
+        with kept_nothing():
             training = _Training.begin(self, density, start, seed, state)
         flow, losses = training.loop.flow, training.losses
         converged, reason = training.train(budget, monitor)

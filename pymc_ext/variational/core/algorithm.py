@@ -10,12 +10,11 @@ import numpy as np
 
 from pymc_ext.density import CountedDensity, Density, require_usable
 from pymc_ext.density.check import require_density
-from pymc_ext.interrupts import interrupt_says
 from pymc_ext.maths.types import Array
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.memory import memory_for
-from pymc_ext.variational.core.monitor import NOTHING_YET, Monitor
+from pymc_ext.variational.core.monitor import Monitor, kept_nothing
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.result import OF_BATCHES, FitResult
 from pymc_ext.variational.core.threads import threads_for
@@ -130,7 +129,7 @@ class Algorithm(ABC, Generic[Q]):
         counted = CountedDensity(density)
         effort = Effort(counted)
         budget = self.checked_budget(n)
-        with interrupt_says(NOTHING_YET):
+        with kept_nothing():
             require_usable(counted, start)
         with Monitor.silent() as monitor:
             return run_algorithm(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 import numpy as np
@@ -29,6 +30,16 @@ def nothing_yet(stop: BaseException) -> BaseException:
     if isinstance(stop, KeyboardInterrupt):
         return KeyboardInterrupt(NOTHING_YET)
     return stop
+
+
+@contextmanager
+def kept_nothing() -> Iterator[None]:
+    """Context in which there is no q yet, so that Ctrl-C says that nothing is kept, unless it has
+    words already."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise (stop if stop.args else nothing_yet(stop)) from None
 
 
 def unfinished(stop: BaseException) -> str:

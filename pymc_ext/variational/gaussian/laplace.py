@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from pymc_ext.density import CountedDensity
-from pymc_ext.interrupts import interrupt_says, through_one
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_type
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
-from pymc_ext.variational.core.monitor import NOTHING_YET, Monitor
+from pymc_ext.variational.core.monitor import Monitor, kept_nothing
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
@@ -45,7 +44,7 @@ def find_laplace(
         After Ctrl-C: a search keeps no mode that it has not compared with all others.
     """
     search = LaplaceSearch(density, start, options, seed)
-    with interrupt_says(NOTHING_YET):
+    with kept_nothing():
         if density.extra_size:  # third derivatives, from the model's graph: only where needed
             from pymc_ext.variational.gaussian.empirical import LaplaceEvidence, maximise_evidence
 
@@ -95,7 +94,7 @@ class Laplace(Algorithm[Gaussian]):
             start, search = state.theta, replace(search, starts=1)
         fit = find_laplace(density, start, search, seed, budget, monitor)
         q = Gaussian(fit.theta, fit.factor, fit.factor_inverse)
-        fresh = through_one(lambda: fresh_draws(q, density, stream(seed, Purpose.FRESH)))
+        fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
         result = FitResult(
             method=self.name,
             converged=True,

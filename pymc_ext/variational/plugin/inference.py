@@ -11,13 +11,12 @@ import pymc as pm
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.undefined import refuse_missing_data, require_defined
-from pymc_ext.interrupts import interrupt_says
 from pymc_ext.maths.types import Array
 from pymc_ext.options import RefusesKeywords, require_count
 from pymc_ext.pymc_versions import resolve_backend_compile_kwargs
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, run_algorithm
 from pymc_ext.variational.core.effort import Effort
-from pymc_ext.variational.core.monitor import NOTHING_YET, Callback, FitStopped, Monitor
+from pymc_ext.variational.core.monitor import Callback, FitStopped, Monitor, kept_nothing
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
@@ -211,7 +210,7 @@ class AlgorithmVI(RefusesKeywords, Inference):
         effort = Effort(density)
         start = self.approx.group.start
         try:
-            with interrupt_says(NOTHING_YET):
+            with kept_nothing():
                 self.check_start(density)
             fitted = run_algorithm(
                 self.algorithm, density, start, n,
