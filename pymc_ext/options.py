@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import reprlib
+from collections.abc import Mapping
 from functools import cache
 from numbers import Integral, Real
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -130,3 +133,41 @@ def require_path(label: str, value: object) -> None:
             f"{label} must be a text or a pathlib.Path, got {value!r}: give the name of a file or "
             "a folder"
         )
+
+
+class RefusesKeywords:
+    """A class whose unknown keywords are answered in words, with who takes them.
+
+    Attributes
+    ----------
+    instead
+        What to write in place of some.
+    parts
+        Options that are given in a class of their own, by the keyword that takes it.
+
+    Examples
+    --------
+    >>> from pymc_ext.variational.bernstein.shape import FlowShape
+    >>> FlowShape(ordr=3)
+    Traceback (most recent call last):
+    ...
+    TypeError: FlowShape takes no ordr=: did you mean order=?
+    """
+
+    instead: ClassVar[Mapping[str, str]] = {}
+    parts: ClassVar[Mapping[str, type]] = {}
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        known = inspect.signature(cls).parameters
+        if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values()):
+            unknown = {name: value for name, value in kwargs.items() if name not in known}
+            if unknown:
+                from pymc_ext.keywords import refuse_keywords  # not a file of a fit's
+
+                of_parts = {
+                    option: f"give {label}=px.{kind.__name__}({option}=...)"
+                    for label, kind in cls.parts.items()
+                    for option in inspect.signature(kind).parameters
+                }
+                refuse_keywords(cls, cls.__name__, unknown, {**of_parts, **cls.instead})
+        return super().__new__(cls)

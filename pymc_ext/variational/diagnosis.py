@@ -16,6 +16,7 @@ and Gelman (2018), arXiv:1802.02538.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +32,7 @@ from pymc_ext.maths.types import Array
 from pymc_ext.options import require_count, require_integer, require_memory, require_number
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.checks import Check
+from pymc_ext.variational.core.defensive import has_longer_tails_alone
 from pymc_ext.variational.core.posterior import Posterior, fresh_draws, moment
 from pymc_ext.variational.core.precision import Precision, weighted_precision
 from pymc_ext.variational.core.result import FreshDraws
@@ -41,11 +43,14 @@ from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.missed.missed_mass import SEARCHED, MissedMass, mass_outside
 from pymc_ext.variational.missed.shoulders import moments_beside
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
+from pymc_ext.variational.prior import carried_by
 
 __all__ = ["Check", "Diagnosis", "diagnose"]
 
 DRAWS = 20_000  # as `bridge.fit` judges by: a tail of 424
 EXACT = "make exact draws by px.sample(approx), best from a map"
+# sds of a law beyond which its own fit has hardly a draw, of 4,096 eleven a coordinate
+FAR_IN_PRIOR = 3.0
 MODES = "where modes are missed fit px.BasinsVI()"
 SHOULDER = "fit the model by bridge.fit(model), which draws from that shoulder too and weighs both"
 OF_ANOTHER = (  # px.sample takes approximations of this package alone
@@ -63,7 +68,8 @@ class Diagnosis:
     checks
         All of them; `trusted` where each is passed.
     fresh
-        ELBO, evidence, effective draws and k̂ of fresh draws, of the proposal where there is one.
+        ELBO, evidence, effective draws and k̂ of fresh draws: of the proposal where there is one,
+        unless q's own pass, its do not, and it was made for tails alone.
     missed
         What paths and short chains found outside q.
     names
@@ -81,6 +87,9 @@ class Diagnosis:
         q's own, nats.
     instead
         How to have draws of the posterior where it is not trusted.
+    beyond
+        Where the posterior lies far in the tails of priors by :func:`pymc_ext.prior_from`, the mean
+        of each such coordinate of their normals by name.
     """
 
     checks: tuple[Check, ...]
@@ -94,6 +103,7 @@ class Diagnosis:
     of_proposal: bool = False
     elbo: float = -np.inf
     instead: str = EXACT
+    beyond: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def trusted(self) -> bool:
@@ -119,8 +129,9 @@ class Diagnosis:
         """A row a coordinate: moments by weights with their errors, and how far q's own are off.
 
         ``mean``, ``sd`` and their Monte Carlo errors ``mcse_mean`` and ``mcse_sd`` are those of
-        unconstrained coordinates; ``q_bias`` is q's mean less the posterior's, in posterior sds,
-        ``q_sd_ratio`` q's sd over it.
+        unconstrained coordinates, log μ of a positive μ: the sd of μ itself by plain draws of q may
+        be further off, as a tail weighs more there, and weighted draws repair it; ``q_bias`` is q's
+        mean less the posterior's, in posterior sds, ``q_sd_ratio`` q's sd over it.
         """
         return pd.DataFrame(
             {
@@ -136,13 +147,22 @@ class Diagnosis:
 
     def __str__(self) -> str:
         lines = [str(check) for check in self.checks]
-        lines.append(f"size: log Z - ELBO = {self.gap:.3g} nats, about KL(q || p)")
-        if np.isfinite(self.fresh.cubo):
+        where = " where q has mass" if self.missed.matters else ""
+        lines.append(f"size: log Z - ELBO = {self.gap:.3g} nats, about KL(q || p){where}")
+        # of mass that no draw comes near they know nothing
+        if np.isfinite(self.fresh.cubo) and not self.missed.matters:
             whose = "its proposal" if self.of_proposal else "q"
             most = np.sqrt(self.fresh.chi_square)
             lines.append(
                 f"bounds: {self.elbo:.4f} <= log Z <= {self.fresh.cubo:.4f}; no mean of "
                 f"{whose}, of anything, is off by more than {most:.2g} of the sds that it has there"
+            )
+        if self.beyond:
+            name = max(self.beyond, key=lambda name: abs(self.beyond[name]))
+            lines.append(
+                f"prior: {name} has a mean of {self.beyond[name]:.2g}, beyond {FAR_IN_PRIOR:g} sds "
+                "of the earlier fit, where nothing has judged its q: all else here is against "
+                "that; fit the data of both together"
             )
         if self.trusted:
             lines.append("trusted: weighted draws of q may be taken for the posterior")
@@ -161,6 +181,10 @@ def diagnose(
     random_seed: int | None = None,
 ) -> Diagnosis:
     """Hold an approximation against its model's own density.
+
+    Weights are those of the proposal, where the fit made one. Where they do not pass, q's own do
+    and hardly differ (draws worth .9 of their number), and the proposal has no mass that q lacks,
+    the fit is judged by these: ``of_proposal`` says which, and so does the first check.
 
     Parameters
     ----------
@@ -203,15 +227,20 @@ def diagnose(
     counted = CountedDensity(density)
     counted.require_exact()
     rng = stream(random_seed, Purpose.FRESH)
-    theta, log_p, log_ratios = _drawn(weighted, counted, rng, draws)
-    fresh = FreshDraws.from_log_ratios(log_ratios)
-    # heavy tails of a proposal may have any ELBO
-    elbo = fresh.elbo if weighted is q else fresh_draws(q, counted, rng, draws).elbo
-    if fresh.ess == 0:
-        raise ValueError(f"{fresh.verdict}: there is nothing to judge; fit it again elsewhere")
-    weights = np.exp(psislw(log_ratios)[0])
-    precision = weighted_precision(theta, log_ratios, weights)
-    shoulders = moments_beside(theta, weights, fresh.khat, fresh.ess / fresh.draws)
+    names = value_names(density)
+    judged = _Judged.of(weighted, counted, rng, draws)
+    elbo = judged.fresh.elbo
+    if weighted is not q:  # heavy tails of a proposal may have any ELBO
+        own = fresh_draws(q, counted, rng, draws)
+        elbo = own.elbo
+        may_stand_in = has_longer_tails_alone(weighted, q) and own.holds_alone
+        if may_stand_in and not judged.passes(names, ess):
+            assert own.generator is not None
+            by_own = _Judged.of(q, counted, own.generator, draws)  # the same draws again
+            if by_own.passes(names, ess):
+                judged, weighted = by_own, q
+    theta, log_p, fresh, precision = judged.theta, judged.log_p, judged.fresh, judged.precision
+    shoulders = moments_beside(theta, judged.weights, fresh.khat, fresh.ess / fresh.draws)
     log_density = getattr(weighted, "log_density", None)
     if log_density is None and hasattr(q, "log_density"):  # a proposal is known at its draws alone
         log_density = q.log_density
@@ -220,10 +249,16 @@ def diagnose(
         counted, theta, log_p, log_density, fresh.log_marginal_is, rng, as_transport(q),
         shoulders=shoulders,
     )  # fmt: skip
+    by_name = dict(zip(coordinate_names(density), precision.mean.tolist(), strict=True))
+    normals = tuple(carried_by(approx.model))
     return Diagnosis(
+        beyond={
+            name: mean
+            for name, mean in by_name.items()
+            if name.split("[")[0] in normals and abs(mean) > FAR_IN_PRIOR
+        },
         checks=(
-            *_of_weights(fresh, ess),
-            precision.check(value_names(density), KHAT_USABLE, ess, exact=fresh.khat == -np.inf),
+            *judged.checks(names, ess, ", of its proposal" if weighted is not q else ""),
             Check("missed mass", not missed.matters, missed.sentence),
         ),
         fresh=fresh,
@@ -245,6 +280,38 @@ def _check_counts(ess: float, draws: int) -> None:
     require_count("draws", draws)
     if not 0 < ess < np.inf or draws < ess:
         raise ValueError(f"need ess > 0 and draws >= ess, got ess={ess!r}, draws={draws!r}")
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """Draws (N, D) with log p̃ and weights (N,), and what they tell."""
+
+    theta: Array
+    log_p: Array
+    fresh: FreshDraws
+    weights: Array
+    precision: Precision
+
+    @classmethod
+    def of(cls, q: Posterior, density: Density, rng: np.random.Generator, draws: int) -> _Judged:
+        """By fresh draws of q; ValueError where none of them has a weight."""
+        theta, log_p, log_ratios = _drawn(q, density, rng, draws)
+        fresh = FreshDraws.from_log_ratios(log_ratios)
+        if fresh.ess == 0:
+            raise ValueError(f"{fresh.verdict}: there is nothing to judge; fit it again elsewhere")
+        weights = np.exp(psislw(log_ratios)[0])
+        precision = weighted_precision(theta, log_ratios, weights)
+        return cls(theta, log_p, fresh, weights, precision)
+
+    def checks(self, names: list[str], ess: float, whose: str = "") -> tuple[Check, ...]:
+        """Of the weights, and of each mean and sd by them."""
+        exact = self.fresh.khat == -np.inf
+        means = self.precision.check(names, KHAT_USABLE, ess, exact=exact)
+        return *_of_weights(self.fresh, ess, whose), means
+
+    def passes(self, names: list[str], ess: float) -> bool:
+        """Whether all of these pass."""
+        return all(check.passed for check in self.checks(names, ess))
 
 
 def _drawn(
@@ -278,11 +345,11 @@ def _opened(approx: pm.Approximation) -> tuple[Posterior, Posterior, Density]:
     )
 
 
-def _of_weights(fresh: FreshDraws, ess: float) -> tuple[Check, Check]:
+def _of_weights(fresh: FreshDraws, ess: float, whose: str) -> tuple[Check, Check]:
     worth = f"{fresh.draws:,} draws are worth {fresh.ess:,.0f}"
     few = fresh.ess < ess
     short = f", fewer than the {ess:g} asked for" if few else ""
     return (
-        Check("weights", fresh.usable, fresh.verdict, fresh.khat, KHAT_USABLE),
+        Check("weights", fresh.usable, fresh.verdict + whose, fresh.khat, KHAT_USABLE),
         Check("effective draws", not few, worth + short, fresh.ess, ess),
     )

@@ -34,7 +34,7 @@ from pymc_ext.variational.core.saved.variables import (
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
 
-__all__ = ["prior_from"]
+__all__ = ["carried_by", "is_linear", "prior_from"]
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +51,16 @@ def prior_from(
     Today's model has z ~ N(0, I), D independent normals named ``{name}_z``, and θ = T(z) with the
     map T of q, so that θ ~ q exactly, correlations and all; each variable of the fit is what its
     transform makes of its part of θ. A sampler moves in z, where a posterior that q knows well
-    already is easy. On JAX's samplers only Gaussians run: the other maps call back to Python, for
-    all points at once where a method of this package asks, for one at a time where `pm.sample`
-    does (some tenths of a millisecond; with a law by Laplace's method one or two).
+    already is easy. On JAX's samplers, and in ``BernsteinVI(backend="jax")``, only Gaussians run:
+    the other maps call back to Python, for all points at once where a method of this package asks,
+    for one at a time where `pm.sample` does (some tenths of a millisecond; with a law by Laplace's
+    method one or two).
+
+    θ ~ q exactly, in its tails too, where no draw of the fit has been and nothing has judged q:
+    beyond some three of its sds, the z of some three, q may be wrong by any factor. Where today's
+    data lie there, today's fit is judged against that prior and may be trusted, and yet be off by
+    an sd or two: look at the mean of ``{name}_z``, as :func:`pymc_ext.diagnose` does, and fit the
+    data of both days where a coordinate is beyond 3.
 
     Parameters
     ----------
@@ -169,6 +176,20 @@ def _dims(variable: Variable, constrained: bool) -> tuple[Dim, ...]:
 def _of_its_shape(variable: Variable, value: TensorVariable, constrained: bool) -> TensorVariable:
     value = value.reshape(variable.shape)
     return variable.constrained(value) if constrained else value
+
+
+def is_linear(carried: Carried) -> bool:
+    """Whether a prior is a graph of PyTensor's own Ops, as those of Gaussians are, with all that
+    its normals stand for."""
+    inner = (v.carries for v in carried.variables)
+    linear = isinstance(carried.q, Gaussian | DiagonalGaussian)
+    return linear and all(is_linear(fit) for fit in inner if fit is not None)
+
+
+def carried_by(model: pm.Model) -> dict[str, Carried]:
+    """The priors that :func:`prior_from` gave a model, by the name of their normals."""
+    found = {rv.name: getattr(rv.tag, CARRIES, None) for rv in model.free_RVs}
+    return {name: fit for name, fit in found.items() if fit is not None}
 
 
 def _mapped(q: Posterior, z: TensorVariable) -> TensorVariable:

@@ -8,13 +8,14 @@ import numpy as np
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.coordinates import as_transport
+from pymc_ext.interrupts import through_one
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_count
 from pymc_ext.variational.basins.links import BasinLinks
 from pymc_ext.variational.basins.weights import weighted_mixture
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperparameters
 from pymc_ext.variational.core.mixture import Component, PosteriorMixture
-from pymc_ext.variational.core.monitor import UNFINISHED, Monitor
+from pymc_ext.variational.core.monitor import UNFINISHED, Monitor, unfinished
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult
@@ -124,7 +125,7 @@ class Basins(Algorithm[PosteriorMixture]):
             if enough
             else "no mass that matters was found in another basin"
         )
-        fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH))
+        fresh = through_one(lambda: fresh_draws(q, density, stream(seed, Purpose.FRESH)))
         result = BasinsResult(
             method=self.name,
             converged=fit.stopped is None,
@@ -169,7 +170,16 @@ class _OneByOne:
         self, most: int, rng: np.random.Generator, known: MissedMass | None = None
     ) -> PosteriorMixture:
         """Search around one component after the other, new ones too; the mixture of all. What is
-        ``known`` outside the first is taken for its search."""
+        ``known`` outside the first is taken for its search. Ctrl-C ends it with what it has."""
+        try:
+            return self._grown(most, rng, known)
+        except KeyboardInterrupt:
+            self.stopped = unfinished(KeyboardInterrupt())
+            return weighted_mixture(self.density, self.components, rng)[0]
+
+    def _grown(
+        self, most: int, rng: np.random.Generator, known: MissedMass | None
+    ) -> PosteriorMixture:
         q, log_z = weighted_mixture(self.density, self.components, rng)
         explored = 0
         while explored < len(self.components) < most and self.stopped is None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.counted import noise_of
-from pymc_ext.interrupts import is_interrupt
+from pymc_ext.interrupts import is_interrupt, through_one
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_type
 from pymc_ext.variational.bernstein.base import Affine
@@ -37,7 +37,7 @@ from pymc_ext.variational.bernstein.whitening import (
     flow_base,
 )
 from pymc_ext.variational.core.algorithm import Fitted
-from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.monitor import Monitor, kept_nothing
 from pymc_ext.variational.core.posterior import FRESH_DRAWS, Posterior, fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
@@ -132,7 +132,8 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
         state: object | None = None,
     ) -> FittedFlow:
         refuse_dense(density.dimension, "a flow")
-        training = _Training.begin(self, density, start, seed, state)
+        with kept_nothing():
+            training = _Training.begin(self, density, start, seed, state)
         flow, losses = training.loop.flow, training.losses
         converged, reason = training.train(budget, monitor)
         of_a_user = monitor.approx is not None  # no ladder's rung
@@ -142,9 +143,21 @@ class Bernstein(SteppingAlgorithm[BernsteinFlow]):
         notes: tuple[str, ...] = (note,) if note else ()
         fresh: FreshDraws | None = None
         if not density.noisy:
-            fresh, more = training.judged()
+            # somebody waits who has pressed Ctrl-C: the next one is raised
+            judge = training.judged
+            fresh, more = judge() if training.interrupted else through_one(judge)
             notes += more
-        proposal, fresh_proposal, stages = training.proposal(fresh)
+        proposal: Posterior | None = None
+        fresh_proposal: FreshDraws | None = None
+        stages: tuple[Stage, ...] = ()
+        if not training.interrupted:
+            try:
+                proposal, fresh_proposal, stages = training.proposal(fresh)
+            except (KeyboardInterrupt, SystemError) as stop:
+                if not is_interrupt(stop):
+                    raise
+                reason = stopped(losses, f"{KeyboardInterrupt.__name__} before a proposal was made")
+                converged = False
         notes += tuple(stage.describe() for stage in stages)
         monitor.keep(np.asarray(losses))
         result = FitResult(
@@ -176,6 +189,7 @@ class _Training:
     whitening: Whitening
     untrained: Array
     losses: list[float] = field(default_factory=list)
+    interrupted: bool = False  # by Ctrl-C, after which nothing else is begun
 
     @classmethod
     def begin(
@@ -211,7 +225,9 @@ class _Training:
             flow.base = flow_base(whitening.q, flow.base.order)
         untrained = flow.x.copy()
         loop = _make_loop(algorithm, flow, density, algorithm.step, seed)
-        return cls(algorithm, density, seed, loop, whitening, untrained)
+        training = cls(algorithm, density, seed, loop, whitening, untrained)
+        training.interrupted = whitening.interrupted
+        return training
 
     @property
     def state(self) -> FlowState:
@@ -230,12 +246,16 @@ class _Training:
 
     def train(self, budget: int, monitor: Monitor) -> tuple[bool, str]:
         """At most ``budget`` steps; whether the ELBO is level, and why they ended."""
+        if self.interrupted:  # as the base was fitted, which is the flow then
+            self._put_base()
+            return False, stopped(self.losses, KeyboardInterrupt.__name__)
         step, flow = self.algorithm.step, self.loop.flow
         share = share_of_rate(flow.dimension) if self.by_need else 1.0
         trainer = Trainer(
             loop=self.loop,
             learning_rate=None if step.update is not None else share * step.learning_rate,
             estimate=None if self.noisy else self._held_out,
+            log_ratios=None if self.density.noisy else self._held_out,
             after_steps=lambda losses: monitor.block(losses, lambda: flow),
             stride=1 if monitor.callbacks and isinstance(self.loop, DensityLoop) else None,
             losses=self.losses,
@@ -250,9 +270,10 @@ class _Training:
             trainer.finish()
             if depth:
                 depth.settle(stopped=True)
-            interrupted = not isinstance(stop, StopIteration)
-            why = KeyboardInterrupt.__name__ if interrupted else str(stop) or type(stop).__name__
-            return False, f"stopped after {len(self.losses)} steps: {why}"
+            self.interrupted = not isinstance(stop, StopIteration)
+            by_callback = str(stop) or type(stop).__name__
+            why = KeyboardInterrupt.__name__ if self.interrupted else by_callback
+            return False, stopped(self.losses, why)
 
     @property
     def by_need(self) -> bool:
@@ -359,13 +380,17 @@ class _Training:
         if not self._below_base(usable):
             return ()
         exact = identity is not None
-        if identity is None:
-            identity = self.untrained
-        loop.vector = np.concatenate([identity, trained[len(identity) :]])
+        self._put_base()
         if not exact and self._below_base(usable):  # a flow near the identity has the same flaw
             loop.vector = trained
             return ("the flow is slightly worse than its base; the base itself may be used",)
         return (KEPT,)
+
+    def _put_base(self) -> None:
+        """The base in place of the flow, or nearly where no flow of this kind is the identity."""
+        loop, identity = self.loop, self.loop.flow.identity()
+        base = self.untrained if identity is None else identity
+        loop.vector = np.concatenate([base, loop.vector[len(base) :]])
 
     def _below_base(self, usable: bool) -> bool:
         z = stream(self.seed, Purpose.GUARD).standard_normal(
@@ -373,6 +398,11 @@ class _Training:
         )
         policy = self.algorithm.policy
         return self.fit.below_base(z, policy if usable else replace(policy, standard_errors=0.0))
+
+
+def stopped(losses: list[float], why: str) -> str:
+    """Why a fit ended before its time."""
+    return f"stopped after {len(losses)} steps: {why}"
 
 
 def _make_loop(

@@ -243,7 +243,12 @@ class BernsteinFlow:
     # ---- log q anywhere, moments -----------------------------------------------------------
 
     def log_density(self, theta: Array) -> Array:
-        """Normalised log q at any θ, (N, D) -> (N,), by inverting the flow; −∞ off its support."""
+        """Normalised log q at any θ, (N, D) -> (N,), by inverting the flow; −∞ off its support, and
+        so far out that numbers overflow."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            return self._log_density(theta)
+
+    def _log_density(self, theta: Array) -> Array:
         y = self.coordinates(theta)
         _, log_det = self.base.forward(y)
         x, inside = invert(self.triangular, y, self._rows())
@@ -257,7 +262,7 @@ class BernsteinFlow:
                 _, log_dy, _ = self.triangular.forward(x[rows])
                 log_p = self.law.log_density(v).sum(-1)
                 log_q[rows] = log_p - log_dx - log_dy - log_det[rows]
-        return log_q
+        return np.where(np.isnan(log_q) & ~np.isnan(theta).any(axis=1), -np.inf, log_q)
 
     def coordinates(self, theta: Array) -> Array:
         """What the polynomials give at θ, y = B⁻¹(θ), (N, D) -> (N, D)."""

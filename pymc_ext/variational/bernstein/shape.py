@@ -11,6 +11,7 @@ import numpy as np
 from pymc_ext.maths.autoregressive import MaskedNetwork, check_hidden
 from pymc_ext.maths.bernstein_coefficients import check_order, inverse_softplus
 from pymc_ext.maths.types import Array
+from pymc_ext.options import RefusesKeywords
 from pymc_ext.variational.bernstein.conditioning import CONDITIONING, Conditioning
 from pymc_ext.variational.bernstein.input_maps import MAPS, InputMap
 from pymc_ext.variational.bernstein.latents import Latent, Normal, resolve_latent
@@ -31,7 +32,7 @@ def default_hidden(dimension: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class FlowShape:
+class FlowShape(RefusesKeywords):
     """What a Bernstein flow is made of; its formula is at :class:`pymc_ext.BernsteinVI`.
 
     Parameters

@@ -2,8 +2,10 @@ r"""Bernstein flow variational inference: ``pm.fit(20_000, method=BernsteinVI())
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import ClassVar
 
 import pymc as pm
 
@@ -36,6 +38,18 @@ def _of_graph(base: BaseOption | None) -> BaseOption:
     return base
 
 
+def _refuse_callbacks(model: pm.Model) -> None:
+    """ValueError where a prior of the model calls back to Python, which JAX cannot trace."""
+    from pymc_ext.variational.prior import carried_by, is_linear  # not a file of every fit's
+
+    for name, carried in carried_by(model).items():
+        if not is_linear(carried):
+            raise ValueError(
+                f"the prior behind {name!r} is a {type(carried.q).__name__}, whose map JAX cannot "
+                "trace: leave out backend='jax', or make the prior of a fit by px.BatchMatchVI()"
+            )
+
+
 class BernsteinVI(StochasticVI):
     r"""Bernstein flow variational inference as a PyMC inference.
 
@@ -65,7 +79,8 @@ class BernsteinVI(StochasticVI):
         :class:`HierarchicalVI`, whose order of conditioning the flow takes), ``"match"``
         (θ = μ + L y, the Gaussian of :class:`BatchMatchVI`), ``"laplace"`` (``"match"``, with a
         warning, where there is no mode), ``"identity"`` (the initial point plus y), ``"auto"`` (the
-        one of these with the highest ELBO on fresh draws), ``(mean, cov)`` on the unconstrained
+        one of these with the highest ELBO on fresh draws: the bases are compared, not the flows on
+        them, of which another may end higher), ``(mean, cov)`` on the unconstrained
         space in the model's order, or a q fitted to this model (``approx.q`` of
         :class:`BatchMatchVI` or :class:`HierarchicalVI`). None is ``"hierarchical"``, and
         ``"identity"`` where there is no map: with ``pm.Minibatch``, ``more_obj_params``, an
@@ -77,7 +92,11 @@ class BernsteinVI(StochasticVI):
         else (``approx.proposal``, ``approx.weighted_draws``): its k̂ is lower, its ELBO too by a
         few hundredths of a nat; draws, moments and ELBO stay q's. After blocks on a fitted base
         ``"auto"`` takes the mixture with heavier tails of :class:`HierarchicalVI`, without a
-        gradient. Else it runs after a fit of at least 3000 steps, unless k̂ < 0.3 or the relative
+        gradient, unless q's own draws are worth .98 of their number: half the mixture is wider than
+        q, and its draws are worth .9 where q is exact. Where q's own weights serve and hardly
+        differ and the proposal's do not serve, ``approx.result`` and :func:`pymc_ext.diagnose`
+        judge q by its own.
+        Else it runs after a fit of at least 3000 steps, unless k̂ < 0.3 or the relative
         ESS > 0.999 already: it tries longer tails of single latent variables, fitted to the
         importance weights, and latent variables a little wider than the ELBO makes them, for
         values of log p̃ alone; what is best on fresh draws is the proposal. ``"widening"`` does
@@ -92,8 +111,9 @@ class BernsteinVI(StochasticVI):
     backend
         ``"pytensor"``, or ``"jax"``: whole blocks of steps in one compiled loop (callbacks are
         then called after up to 100 steps), up to twice as fast where JAX can trace the
-        model. Up to some ten parameters JAX's threads cost more than they bring: set ``NPROC=1``
-        in the environment before Python starts.
+        model. It starts from the identity unless ``base="match"`` or another Gaussian is given, and
+        wants thousands of steps then. Up to some ten parameters JAX's threads cost more than they
+        bring: set ``NPROC=1`` in the environment before Python starts.
     model, start, random_seed
         As :class:`LaplaceVI`; ``pm.fit`` ignores its own seed and start with an instance, and needs
         ``model=`` of its own outside ``with model:`` (``BernsteinVI(model=model).fit()`` does not).
@@ -101,8 +121,8 @@ class BernsteinVI(StochasticVI):
     Raises
     ------
     ValueError
-        An option is out of range; the model has no free, or a discrete, variable; log p̃ is not
-        finite at the start.
+        An option is out of range; JAX cannot trace a prior of the model; the model has no free, or
+        a discrete, variable; log p̃ is not finite at the start.
 
     Notes
     -----
@@ -124,6 +144,7 @@ class BernsteinVI(StochasticVI):
     arXiv:2202.05650.
     """
 
+    parts: ClassVar[Mapping[str, type]] = {"shape": FlowShape, "step": StepOptions}
     algorithm: Bernstein
 
     def __init__(
@@ -154,6 +175,8 @@ class BernsteinVI(StochasticVI):
             approximation=BernsteinApproximation,
             shape=shape,
         )
+        if backend == "jax":
+            _refuse_callbacks(self.approx.model)
         # thousands of steps from the identity, few on a fitted map
         if isinstance(algorithm.base_asked_for, Identity):
             self.approx.use_density(partial(PyMCDensity, interpreted=False))

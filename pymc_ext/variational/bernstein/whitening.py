@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.interrupts import Interrupts, is_interrupt
 from pymc_ext.maths.trust_region import NoModeError
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.base import Affine, FlowBase, Hierarchy, OrderedMap
+from pymc_ext.variational.bernstein.flow import BernsteinFlow
 from pymc_ext.variational.core.algorithm import Algorithm, run_algorithm
-from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.monitor import Monitor, ended_by_interrupt, nothing_yet
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
@@ -33,10 +35,20 @@ ROUNDED = 1e-8  # of a correlation: by what its two entries may differ where it 
 
 
 class Whitening(NamedTuple):
-    """The base, None for the identity at the start, and a note on the choice."""
+    """The base, None for the identity at the start, a note on the choice, and whether Ctrl-C ended
+    the fit of it: q is the best that it had found by then."""
 
     q: FittedBase | None
     note: str = ""
+    interrupted: bool = False
+
+
+class _Fitted(NamedTuple):
+    """A base with its fresh draws, and whether Ctrl-C ended its fit."""
+
+    q: FittedBase
+    fresh: FreshDraws
+    interrupted: bool
 
 
 class Base(ABC):
@@ -62,7 +74,13 @@ class Base(ABC):
 
     @abstractmethod
     def whiten(self, density: CountedDensity, start: Array, seed: int | None) -> Whitening:
-        """The law, fitted where it has to be; its effort is counted by ``density``."""
+        """The law, fitted where it has to be; its effort is counted by ``density``.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            After Ctrl-C before there was any.
+        """
 
 
 class Identity(Base):
@@ -90,7 +108,8 @@ class Given(Base):
             D, d = density.dimension, self.q.dimension
             raise ValueError(
                 f"base=(mean, cov) must have shapes ({D},) and ({D}, {D}), got ({d},) and "
-                f"({d}, {d})"
+                f"({d}, {d}), or a q of so many coordinates: give one fitted to this model, or "
+                "leave out base="
             )
         return Whitening(self.q)
 
@@ -115,11 +134,12 @@ class AlgorithmBase(Base):
 
     def whiten(self, density: CountedDensity, start: Array, seed: int | None) -> Whitening:
         try:
-            return Whitening(_fit(self, density, start, seed)[0])
+            fitted, note = _fit(self, density, start, seed), ""
         except NoModeError as error:
             note = f"base match, as there is no Laplace approximation: {error}"
             logger.warning(note)
-            return Whitening(_fit(MATCH, density, start, seed)[0], note)
+            fitted = _fit(MATCH, density, start, seed)
+        return Whitening(fitted.q, note, fitted.interrupted)
 
 
 class HierarchicalBase(AlgorithmBase):
@@ -144,7 +164,8 @@ class ByDefault(Base):
         if density.noisy or density.extra_size:
             return Whitening(None)
         try:
-            return Whitening(_fit(HIERARCHICAL, density, start, seed)[0])
+            fitted = _fit(HIERARCHICAL, density, start, seed)
+            return Whitening(fitted.q, interrupted=fitted.interrupted)
         except RunawayError:
             raise  # the posterior is improper, for any family
         except (ValueError, ArithmeticError) as error:
@@ -166,16 +187,25 @@ class Best(Base):
         eye, rng = np.eye(density.dimension), stream(seed, Purpose.FRESH)
         plain = fresh_draws(Gaussian(start, eye, eye), density, rng)
         candidates: dict[str, tuple[float, FittedBase | None]] = {"identity": (plain.elbo, None)}
+        interrupted = False
         for base in (LAPLACE, MATCH, HIERARCHICAL):
             try:
-                q, fresh = _fit(base, density, start, seed)
+                fitted = _fit(base, density, start, seed)
             except (NoModeError, ValueError) as error:  # no mode; or q ran away
                 logger.info("base %s is not available: %s", base.name, error)
                 continue
-            candidates[base.name] = (fresh.elbo, q)
+            except KeyboardInterrupt:
+                if len(candidates) == 1:  # the start, which nothing was fitted to
+                    raise
+                interrupted = True
+                break
+            candidates[base.name] = (fitted.fresh.elbo, fitted.q)
+            if interrupted := fitted.interrupted:
+                break
         name = max(candidates, key=lambda key: np.nan_to_num(candidates[key][0], nan=-np.inf))
         elbos = ", ".join(f"{key} {value[0]:.4g}" for key, value in candidates.items())
-        return Whitening(candidates[name][1], f"base {name}, by fresh ELBO ({elbos})")
+        note = f"base {name}, by fresh ELBO ({elbos})"
+        return Whitening(candidates[name][1], note, interrupted)
 
 
 LAPLACE = AlgorithmBase("laplace", "gaussian.laplace", "Laplace")
@@ -212,6 +242,16 @@ def _asked_for(option: BaseOption | None, ordering: Sequence[str] | None) -> Bas
         return BASES[option]
     if isinstance(option, tuple | list) and len(option) == 2:
         return Given(given_base(*option))
+    if hasattr(option, "result") and hasattr(option, "q"):  # of pm.fit, or of an algorithm
+        raise ValueError(
+            f"base must be the q of a fit, got the {type(option).__name__} that holds it: give its "
+            ".q, as base=approx.q"
+        )
+    if isinstance(option, BernsteinFlow):
+        raise ValueError(
+            "base must be a Gaussian or a hierarchical map, got a flow: go on from it by refine(n) "
+            "of its BernsteinVI, or give the base that it was fitted on"
+        )
     raise ValueError(
         f"base must be one of {tuple(BASES)}, None ('hierarchical' where that can be), a fitted q, "
         f"or a pair (mean, cov), got {option!r}"
@@ -225,14 +265,25 @@ def flow_base(q: FittedBase, order: Places) -> FlowBase:
     return Affine.of(order, q.mean, q.cov)
 
 
-def _fit(
-    base: AlgorithmBase, density: CountedDensity, start: Array, seed: int | None
-) -> tuple[FittedBase, FreshDraws]:
-    """A base fitted with the density's other parameters as they are, and its fresh draws."""
-    with density.extras_fixed(), Monitor.silent() as monitor:
-        fitted = run_algorithm(base.algorithm, density, start, random_seed=seed, monitor=monitor)
-    assert fitted.result.fresh is not None
-    return fitted.q, fitted.result.fresh
+def _fit(base: AlgorithmBase, density: CountedDensity, start: Array, seed: int | None) -> _Fitted:
+    """A base fitted with the density's other parameters as they are.
+
+    Ctrl-C ends the whole fit, also where the base takes it as the end of its own, or comes through
+    one as it judges what it found. Raises KeyboardInterrupt where there is no base yet.
+    """
+    with density.extras_fixed(), Monitor.silent() as monitor, Interrupts() as interrupts:
+        try:
+            fitted = run_algorithm(
+                base.algorithm, density, start, random_seed=seed, monitor=monitor
+            )
+        except (KeyboardInterrupt, SystemError, ValueError, ArithmeticError) as error:
+            if interrupts.seen or is_interrupt(error):
+                raise nothing_yet(KeyboardInterrupt()) from None
+            raise
+    result = fitted.result
+    assert result.fresh is not None
+    interrupted = interrupts.seen or ended_by_interrupt(result.stop_reason)
+    return _Fitted(fitted.q, result.fresh, interrupted)
 
 
 def given_base(mean: ArrayLike, cov: ArrayLike) -> Gaussian:
@@ -250,4 +301,8 @@ def given_base(mean: ArrayLike, cov: ArrayLike) -> Gaussian:
     try:
         return Gaussian(m, np.linalg.cholesky(S))
     except np.linalg.LinAlgError as error:
-        raise ValueError("the covariance given as base must be positive definite") from error
+        least = np.linalg.eigvalsh(S)[0]
+        raise ValueError(
+            "the covariance given as base must be positive definite, got a smallest eigenvalue of "
+            f"{least:.2g}: leave out base=, take base='match', or add a little to the diagonal"
+        ) from error

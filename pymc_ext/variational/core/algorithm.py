@@ -14,7 +14,7 @@ from pymc_ext.maths.types import Array
 from pymc_ext.seeds import check_seed
 from pymc_ext.variational.core.effort import Effort
 from pymc_ext.variational.core.memory import memory_for
-from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.monitor import Monitor, kept_nothing
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.result import OF_BATCHES, FitResult
 from pymc_ext.variational.core.threads import threads_for
@@ -129,7 +129,8 @@ class Algorithm(ABC, Generic[Q]):
         counted = CountedDensity(density)
         effort = Effort(counted)
         budget = self.checked_budget(n)
-        require_usable(counted, start)
+        with kept_nothing():
+            require_usable(counted, start)
         with Monitor.silent() as monitor:
             return run_algorithm(
                 self, counted, start, budget,
@@ -182,7 +183,15 @@ def run_algorithm(
         result = replace(result, converged=False)
     if density.noisy:
         result = replace(result, unjudged=OF_BATCHES)
-    return replace(fitted, result=result)
+    proposal = fitted.proposal
+    if proposal is not None:
+        from pymc_ext.variational.core.defensive import for_all_mass, has_longer_tails_alone
+
+        if result.missed is not None:
+            proposal = for_all_mass(proposal)
+        tails_alone = has_longer_tails_alone(proposal, fitted.q)
+        result = replace(result, tails_alone=tails_alone)
+    return replace(fitted, result=result, proposal=proposal)
 
 
 def refuse_hyperparameters(density: CountedDensity, name: str) -> None:

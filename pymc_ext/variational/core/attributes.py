@@ -33,7 +33,8 @@ def notes_of_draws(fresh: FreshDraws) -> Notes:
 
 
 def attributes_of(result: FitResult, options: str) -> dict[str, str | int | float]:
-    """The same with what was spent, as NetCDF holds it: truth as 1 and 0; and that draws are q's.
+    """The same with what was spent, as NetCDF holds it: truth as 1 and 0; that draws are q's; and
+    what is said of a proposal beside it.
 
     Parameters
     ----------
@@ -53,6 +54,10 @@ def attributes_of(result: FitResult, options: str) -> dict[str, str | int | floa
     }
     if result.verdict != EXACT:
         found["verdict"] = f"{notes['verdict']}; {UNCORRECTED}"
+    if result.fresh_proposal is not None:  # what approx.weighted_draws and px.diagnose weigh
+        found["proposal_khat"] = float(result.fresh_proposal.khat)
+        found["proposal_usable"] = int(result.fresh_proposal.usable)
+        found["proposal_verdict"] = result.fresh_proposal.verdict
     if result.random_seed is not None:
         found["random_seed"] = result.random_seed
     if result.elbo is not None and result.elbo_se is not None:  # in closed form, where it is known

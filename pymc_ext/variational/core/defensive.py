@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -37,12 +37,16 @@ from pymc_ext.variational.core.posterior import (
 from pymc_ext.variational.core.precision import weighted_precision
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.core.weights import KHAT_GOOD, KHAT_WITHOUT_MEAN
+from pymc_ext.variational.core.weights import (
+    ESS_SHARE_NEGLIGIBLE,
+    KHAT_GOOD,
+    KHAT_WITHOUT_MEAN,
+)
 
 if TYPE_CHECKING:
     from scipy import stats
 
-__all__ = ["DefensiveMixture", "defended", "heavy_directions", "own_khat"]
+__all__ = ["DefensiveMixture", "defended", "has_longer_tails_alone", "heavy_directions", "own_khat"]
 
 # Each has a tenth of the draws at least; of hundreds of coordinates the k̂ of a few is > .5 by
 # chance.
@@ -77,10 +81,14 @@ class DefensiveMixture:
         θ = T(v), v ~ N(0, I).
     directions
         u_s, unit vectors, (S, D).
+    tails_alone
+        Whether it was made for the tails of weights alone. Else it has mass of which q's own draws
+        know nothing, and they cannot be judged in its place.
     """
 
     q: Posterior
     directions: Array
+    tails_alone: bool = False
 
     @property
     def dimension(self) -> int:
@@ -197,6 +205,11 @@ def defended(
 ) -> tuple[DefensiveMixture, FreshDraws] | tuple[None, None]:
     """r and how its own fresh draws judge it, where q's leave a doubt that r lessens.
 
+    Draws that are worth `ESS_SHARE_NEGLIGIBLE` of their number leave none, whatever k̂ is, unless a
+    mean or an sd is not known by them: r is half q, its draws are worth less than that even where
+    q is p, and k̂ would matter for it. Nor is r taken where its weights are not usable and q's own
+    hold alone.
+
     Parameters
     ----------
     q
@@ -228,20 +241,41 @@ def defended(
         return None, None  # q is wrong, and not its tails alone
     drawn = DrawnAgain(q, fresh)
     theta = drawn.doubtful()
+    known = None if known is None or not len(known) else known
+    nearly_right = fresh.ess >= ESS_SHARE_NEGLIGIBLE * fresh.draws
+    if known is None and nearly_right and not theta.worst > KHAT_GOOD:
+        return None, None
     v = drawn.doubtful(latents=True)
     directions = heavy_directions(drawn.latents(), v, theta, q.latent_dimension)
     if known is not None:
         directions = _different([*known, *directions], q.latent_dimension)
     if not len(directions):
         return None, None
-    proposal = DefensiveMixture(q, directions)
+    proposal = DefensiveMixture(q, directions, tails_alone=known is None)
     found = fresh_draws(proposal, density, stream(seed, Purpose.DEFENCE))
     if not np.isfinite(found.khat):
         return None, None
-    if known is not None and len(known):  # of these q's own draws know nothing
+    if known is not None:  # of these q's own draws know nothing
         return proposal, found
+    if fresh.holds_alone and not found.usable:
+        return None, None
     worst = max(found.khat, DrawnAgain(proposal, found).doubtful().worst)
     return (proposal, found) if worst < max(fresh.khat, theta.worst) else (None, None)
+
+
+def has_longer_tails_alone(proposal: Posterior | None, q: Posterior) -> bool:
+    """Whether a proposal has no mass that q lacks, so that q's own weights may serve where its do
+    not: one made for tails, or a copy of q with longer ones, as the polish of a flow makes it."""
+    if isinstance(proposal, DefensiveMixture):
+        return proposal.tails_alone
+    return proposal is not None and type(proposal) is type(q)
+
+
+def for_all_mass(proposal: Posterior | None) -> Posterior | None:
+    """The proposal of a q that is known to miss mass, in whose place q cannot be judged."""
+    if isinstance(proposal, DefensiveMixture):
+        return replace(proposal, tails_alone=False)
+    return proposal
 
 
 def _different(directions: Iterable[Array], D: int) -> Array:

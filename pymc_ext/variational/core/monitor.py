@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 import numpy as np
@@ -17,6 +18,7 @@ from pymc_ext.variational.core.posterior import Posterior
 Callback = Callable[..., object]  # callback(approx, losses, i), as PyMC's own loop calls it
 STOPPED = "stopped by a callback"
 UNFINISHED = "unfinished"  # how the reason of a fit begins that was ended before its time
+NOTHING_YET = "interrupted before there was any approximation: nothing is kept"
 
 
 class FitStopped(Exception):
@@ -26,13 +28,28 @@ class FitStopped(Exception):
 def nothing_yet(stop: BaseException) -> BaseException:
     """What ends a fit that has no q yet: ``stop``, Ctrl-C in words."""
     if isinstance(stop, KeyboardInterrupt):
-        return KeyboardInterrupt("interrupted before there was any approximation: nothing is kept")
+        return KeyboardInterrupt(NOTHING_YET)
     return stop
+
+
+@contextmanager
+def kept_nothing() -> Iterator[None]:
+    """Context in which there is no q yet, so that Ctrl-C says that nothing is kept, unless it has
+    words already."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        raise (stop if stop.args else nothing_yet(stop)) from None
 
 
 def unfinished(stop: BaseException) -> str:
     """Why a fit ended that ``stop`` ended before its time."""
     return f"{UNFINISHED}: {str(stop) or type(stop).__name__}"
+
+
+def ended_by_interrupt(stop_reason: str) -> bool:
+    """Whether a fit that says so was ended by Ctrl-C."""
+    return stop_reason == unfinished(KeyboardInterrupt())
 
 
 def can_change(console: Console) -> bool:

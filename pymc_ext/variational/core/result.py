@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.weights import (
+    ESS_SHARE_ENOUGH,
     EXACT,
     KHAT_GOOD,
     are_constant,
@@ -87,6 +88,16 @@ class FreshDraws:
         return serve(self.khat, self.ess / self.draws)
 
     @property
+    def holds_alone(self) -> bool:
+        """Whether they are usable and hardly differ, so that a proposal for their tails alone whose
+        own weights are not usable does not refute them.
+
+        Fewer effective draws do not do: of a Gaussian of too few factors they were .05 of their
+        number with a k̂ of .64 by chance, where that of its proposal said .93.
+        """
+        return self.usable and self.ess >= ESS_SHARE_ENOUGH * self.draws
+
+    @property
     def verdict(self) -> str:
         """The same in words."""
         if self.khat == -np.inf:
@@ -161,6 +172,9 @@ class FitResult:
         Why there are no fresh draws, where there are none; else None.
     missed
         What draws of q are known to miss and those of its proposal have.
+    tails_alone
+        Whether the proposal has longer tails than q and no mass that q lacks: where its weights are
+        not usable and q's own are and hardly differ, q is judged by these.
     """
 
     method: str
@@ -181,6 +195,7 @@ class FitResult:
     notes: tuple[str, ...] = ()
     unjudged: str | None = None
     missed: str | None = None
+    tails_alone: bool = False
 
     def __post_init__(self) -> None:
         why = None if self.weighted else self.unjudged or "no fresh draws were taken"
@@ -200,7 +215,9 @@ class FitResult:
             if not self.usable:  # of weights without a variance no error is known
                 error = ", more or less: its error is not known"
             lines.append(f"log evidence by weights: {self.log_marginal_is:.3f}{error}")
-        lines += [f"as a posterior: {self.verdict}", *(f"note: {note}" for note in self.notes)]
+        whose = " by its proposal" if self.of_proposal else ""
+        lines.append(f"as a posterior{whose}: {self.verdict}")
+        lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
     def _repr_pretty_(self, printer: Printer, cycle: bool) -> None:
@@ -223,12 +240,21 @@ class FitResult:
 
     @property
     def weighted(self) -> FreshDraws | None:
-        """What importance weights are of: the proposal's draws where there is one, else q's."""
-        return self.fresh_proposal or self.fresh
+        """What importance weights are judged by: the proposal's draws where there is one, unless
+        these are not usable and q's own hold alone; else q's."""
+        return self.fresh_proposal if self.of_proposal else self.fresh
+
+    @property
+    def of_proposal(self) -> bool:
+        """Whether :attr:`khat`, :attr:`usable` and the others are of the proposal's weights."""
+        if self.fresh_proposal is None:
+            return False
+        own_hold = self.tails_alone and self.fresh is not None and self.fresh.holds_alone
+        return self.fresh_proposal.usable or not own_hold
 
     @property
     def khat(self) -> float | None:
-        """Pareto k̂ of the importance weights of fresh draws, of the proposal where there is one."""
+        """Pareto k̂ of the importance weights of fresh draws, those of :attr:`weighted`."""
         return None if self.weighted is None else self.weighted.khat
 
     @property
@@ -248,7 +274,7 @@ class FitResult:
 
     @property
     def log_marginal_is(self) -> float | None:
-        """Importance-sampling estimate of the log evidence, by the proposal where there is one."""
+        """Importance-sampling estimate of the log evidence, by the draws of :attr:`weighted`."""
         return None if self.weighted is None else self.weighted.log_marginal_is
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 
 from pymc_ext.maths.flow_kernels import adam
 from pymc_ext.maths.types import Array
-from pymc_ext.options import require_count, require_type
+from pymc_ext.options import RefusesKeywords, require_count, require_type
 from pymc_ext.variational.core.algorithm import Algorithm, Q
 
 Normals = Callable[[int], Array]  # number of steps -> z (steps, S, K)
@@ -24,7 +24,7 @@ class NonFiniteError(FloatingPointError):
 
 
 @dataclass(frozen=True)
-class StepOptions:
+class StepOptions(RefusesKeywords):
     """What one optimiser step is made of.
 
     Parameters
@@ -64,6 +64,16 @@ class StepOptions:
     def __post_init__(self) -> None:
         for label in ("draws", "group"):
             require_count(label, getattr(self, label))
+        if self.draws % self.group:
+            raise ValueError(
+                f"draws must be a multiple of group, got draws={self.draws} and group={self.group}:"
+                f" take draws={-(-self.draws // self.group) * self.group}"
+            )
+        longest = self.max_norm
+        if longest is not None and not (
+            isinstance(longest, int | float | np.number) and 0 < longest < np.inf
+        ):
+            raise ValueError(f"max_norm must be None or a number > 0, got {longest!r}")
         rate = self.learning_rate
         if not (isinstance(rate, int | float | np.number) and 0 < rate < np.inf):
             raise ValueError(f"learning_rate must be > 0, got {rate!r}")

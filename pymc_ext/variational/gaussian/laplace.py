@@ -8,7 +8,7 @@ from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_type
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
-from pymc_ext.variational.core.monitor import Monitor
+from pymc_ext.variational.core.monitor import Monitor, kept_nothing
 from pymc_ext.variational.core.notes import notes_on
 from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.core.result import FitResult, FreshDraws
@@ -36,13 +36,20 @@ def find_laplace(
     budget: int,
     monitor: Monitor,
 ) -> LaplaceFit:
-    """The Laplace fit at the best mode, hyperparameters first set by maximal Laplace evidence."""
-    search = LaplaceSearch(density, start, options, seed)
-    if density.extra_size:  # third derivatives, from the model's graph: only where needed
-        from pymc_ext.variational.gaussian.empirical import LaplaceEvidence, maximise_evidence
+    """The Laplace fit at the best mode, hyperparameters first set by maximal Laplace evidence.
 
-        return maximise_evidence(LaplaceEvidence(search), budget, monitor)
-    fit = search.run(budget, monitor)
+    Raises
+    ------
+    KeyboardInterrupt
+        After Ctrl-C: a search keeps no mode that it has not compared with all others.
+    """
+    search = LaplaceSearch(density, start, options, seed)
+    with kept_nothing():
+        if density.extra_size:  # third derivatives, from the model's graph: only where needed
+            from pymc_ext.variational.gaussian.empirical import LaplaceEvidence, maximise_evidence
+
+            return maximise_evidence(LaplaceEvidence(search), budget, monitor)
+        fit = search.run(budget, monitor)
     monitor.keep(fit.losses)
     return fit
 

@@ -18,9 +18,10 @@ import numpy as np
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.check import UndefinedStartError, require_usable
+from pymc_ext.interrupts import Interrupts
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.algorithm import run_algorithm
-from pymc_ext.variational.core.monitor import UNFINISHED, Monitor, nothing_yet
+from pymc_ext.variational.core.monitor import Monitor, ended_by_interrupt, nothing_yet
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.numbers import cholesky
 from pymc_ext.variational.gaussian.posteriors import Gaussian
@@ -34,7 +35,8 @@ MISSES = 4  # fits in a row that end in basins known before, after which other s
 class Matched:
     """The Gaussian from scores alone as a base: θ = μ + C z, as a :class:`LaplaceFit` has it.
 
-    ``log_marginal`` is its ELBO, a lower bound of log Z.
+    ``log_marginal`` is its ELBO, a lower bound of log Z; ``interrupted`` where Ctrl-C ended its
+    fit, and it is the best found by then.
     """
 
     theta: Array
@@ -42,6 +44,7 @@ class Matched:
     factor_inverse: Array
     log_marginal: float
     notes: tuple[str, ...] = ()
+    interrupted: bool = False
 
     @classmethod
     def to(
@@ -51,23 +54,24 @@ class Matched:
         seed: int | None,
         algorithm: BatchMatch | None = None,
     ) -> Matched:
-        """Fitted to ``density``; its effort is counted there. Ctrl-C ends the fit it is a base of.
+        """Fitted to ``density``; its effort is counted there.
 
         Raises
         ------
+        KeyboardInterrupt
+            After Ctrl-C before there was any.
         RunawayError
             If the posterior is improper.
         """
         algorithm = BatchMatch() if algorithm is None else algorithm
-        with Monitor.silent() as monitor:
+        with Monitor.silent() as monitor, Interrupts() as interrupts:
             fit = run_algorithm(algorithm, density, start, random_seed=seed, monitor=monitor)
-        if fit.result.stop_reason.startswith(f"{UNFINISHED}: {KeyboardInterrupt.__name__}"):
-            raise nothing_yet(KeyboardInterrupt())
+        interrupted = interrupts.seen or ended_by_interrupt(fit.result.stop_reason)
         q = fit.q
         root = q.root if isinstance(q, Gaussian) else cholesky(q.cov)
         fresh = fit.result.fresh
         assert fresh is not None  # a Gaussian's draws are free
-        return cls(q.mean, root, np.linalg.inv(root), fresh.elbo)
+        return cls(q.mean, root, np.linalg.inv(root), fresh.elbo, interrupted=interrupted)
 
     def distance(self, other: Matched) -> float:
         """−log ρ of the two, nats."""
@@ -88,6 +92,8 @@ def matched_basins(
 
     Raises
     ------
+    KeyboardInterrupt
+        After Ctrl-C; the one that was being fitted is no basin yet.
     RunawayError
         If the first fit finds the posterior to be improper.
 
@@ -113,6 +119,8 @@ def matched_basins(
             if not basins:
                 raise
             continue
+        if fit.interrupted:
+            raise nothing_yet(KeyboardInterrupt())
         if any(fit.distance(known) < SAME for known in basins):
             misses += 1
             if misses == MISSES:

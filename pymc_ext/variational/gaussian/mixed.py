@@ -157,18 +157,24 @@ class Mixed(LaplaceBasedAlgorithm):
         family = WhitenedGaussian(make_noise(self.variant, density.dimension, self.rank), start)
         if base is not None:
             family.set_base(base.theta, *family.noise.root(base.factor, base.factor_inverse))
-        starts = [family.x]
+        starts, interrupted = [family.x], is_interrupted(base)
         if isinstance(family.noise, LowRank):
-            starts = self._low_rank_starts(family, family.noise, density, seed)
-        return Prepared(family, starts, () if base is None else base.notes)
+            starts = self._low_rank_starts(family, family.noise, density, seed, interrupted)
+        return Prepared(family, starts, () if base is None else base.notes, interrupted)
 
     def _low_rank_starts(
-        self, family: WhitenedGaussian, noise: LowRank, density: CountedDensity, seed: int | None
+        self,
+        family: WhitenedGaussian,
+        noise: LowRank,
+        density: CountedDensity,
+        seed: int | None,
+        interrupted: bool,
     ) -> list[Array]:
         """Starts of (u, v), for u = v = 0 is a saddle: steepest, and the paper's random if small.
 
         At A = I + u vᵀ with u = 0 the gradient in u is G v, and at v = 0 that in v is Gᵀu, with G
-        the gradient in A: alternating them finds the leading singular directions of G.
+        the gradient in A: alternating them finds the leading singular directions of G. Where the
+        fit was ``interrupted``, the base itself, as a u = 0 from which a later run can move.
         """
         D, size = family.dimension, (family.dimension, noise.rank)
         rng = stream(seed, Purpose.INITIAL)
@@ -182,6 +188,8 @@ class Mixed(LaplaceBasedAlgorithm):
             return noise.factors(self._gradient(family, density, seed)[D:])
 
         zero, right = np.zeros(size), _orthonormal(random_v)
+        if interrupted:
+            return [at(zero, random_v)]
         for _ in range(POWER_STEPS):
             left = _orthonormal(-gradients(at(zero, right))[0])
             right = _orthonormal(-gradients(at(left, zero))[1])
@@ -210,7 +218,8 @@ class Diagonal(LaplaceBasedAlgorithm):
             np.concatenate([np.zeros(D), np.log(sd / scale)]) for sd in (wide, np.full(D, NARROW))
         ]
         family.x = starts[0]
-        return Prepared(family, starts, () if base is None else base.notes)
+        notes = () if base is None else base.notes
+        return Prepared(family, starts, notes, is_interrupted(base))
 
 
 VARIANTS: dict[str, type[Noise]] = {"mu": NoNoise, "eig": Scales, "lr": LowRank}
@@ -227,6 +236,11 @@ def check_variant(variant: str, rank: int) -> None:
         )
     if rank != 1 and not VARIANTS[variant].ranked:
         raise ValueError(f"rank applies to variant 'lr' only, got rank={rank} with {variant!r}")
+
+
+def is_interrupted(base: LaplaceFit | Matched | None) -> bool:
+    """Whether Ctrl-C ended the fit of a base: then it is all that there is."""
+    return isinstance(base, Matched) and base.interrupted
 
 
 def make_noise(variant: str, dimension: int, rank: int = 1) -> Noise:

@@ -261,10 +261,11 @@ class VectorisedApproximation(GraphApproximation):
         from pymc_ext.variational.core.saved.posterior import law_of
 
         notes = {} if self.result is None else notes_of(self.result)
-        return law_of(self.q, self.density, notes, self.model)
+        return law_of(self.q, self.density, notes, self.model, self.proposal)
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Keep q in a file, from which :func:`pymc_ext.load` takes it; see `pymc_ext.save`."""
+        """Keep q, and the proposal beside it, in a file, from which :func:`pymc_ext.load` takes
+        them; see `pymc_ext.save`."""
         from pymc_ext.variational.core.saved.posterior import save
 
         return save(path, self.as_law())

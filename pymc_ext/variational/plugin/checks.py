@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping
-from typing import Self
 
 import numpy as np
 import pymc as pm
@@ -20,20 +18,6 @@ INSTEAD = {  # of keywords that a family lacks
     "n": "give it to pm.fit(n, method=...)",
     "seed": "give random_seed=",
 }
-
-
-class RefusesKeywords:
-    """A class whose unknown keywords are answered in words, with who takes them."""
-
-    def __new__(cls, *args: object, **kwargs: object) -> Self:
-        known = inspect.signature(cls).parameters
-        if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in known.values()):
-            unknown = {name: value for name, value in kwargs.items() if name not in known}
-            if unknown:
-                from pymc_ext.keywords import refuse_keywords  # not a file of a fit's
-
-                refuse_keywords(cls, cls.__name__, unknown, INSTEAD)
-        return super().__new__(cls)
 
 
 def require_double_precision(inference: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -12,16 +12,16 @@ import pymc as pm
 from pymc_ext.density import CountedDensity
 from pymc_ext.density.undefined import refuse_missing_data, require_defined
 from pymc_ext.maths.types import Array
-from pymc_ext.options import require_count
+from pymc_ext.options import RefusesKeywords, require_count
 from pymc_ext.pymc_versions import resolve_backend_compile_kwargs
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted, run_algorithm
 from pymc_ext.variational.core.effort import Effort
-from pymc_ext.variational.core.monitor import Callback, FitStopped, Monitor
+from pymc_ext.variational.core.monitor import Callback, FitStopped, Monitor, kept_nothing
 from pymc_ext.variational.core.posterior import Posterior
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Purpose, stream
 from pymc_ext.variational.plugin.approximation import VectorisedApproximation
-from pymc_ext.variational.plugin.checks import RefusesKeywords, require_double_precision
+from pymc_ext.variational.plugin.checks import INSTEAD, require_double_precision
 from pymc_ext.variational.plugin.groups import FittedGroup
 from pymc_ext.variational.plugin.pymc_variational import KL, Inference
 from pymc_ext.variational.plugin.types import CompileOptions, Hyperparameters, Start
@@ -60,6 +60,7 @@ class AlgorithmVI(RefusesKeywords, Inference):
     ...     approx = pm.fit(method=AlgorithmVI(Laplace(), random_seed=1))
     """
 
+    instead = INSTEAD
     hist: Array
     # of fits where log p̃ may be finite nowhere, which is then looked at
     failures: ClassVar[tuple[type[Exception], ...]] = (
@@ -121,8 +122,9 @@ class AlgorithmVI(RefusesKeywords, Inference):
 
         ``n`` of None is :attr:`default_budget`. ``callbacks`` are called as
         ``callback(approx, losses, i)`` after each iteration and may raise StopIteration.
-        ``score=False`` keeps no loss history. ValueError where the model of the context is not
-        that of the family; ``model=`` of :func:`pymc.fit` does not reach an instance.
+        ``score=False`` keeps no loss history. TypeError where ``callbacks`` are none. ValueError
+        where the model of the context is not that of the family; ``model=`` of :func:`pymc.fit`
+        does not reach an instance.
         """
         if unsupported:
             from pymc_ext.variational.plugin.fit_keywords import refuse_fit_keywords
@@ -138,7 +140,7 @@ class AlgorithmVI(RefusesKeywords, Inference):
         self.approx.use_compile_kwargs(_resolved(backend, compile_kwargs))
         for group in self.approx.groups:
             group.include_transformed = include_transformed
-        self._callbacks = tuple(callbacks or ())
+        self._callbacks = checked_callbacks(callbacks)
         return self._run(n, score is None or score, progressbar)
 
     def _run(self, n: int, score: bool, progressbar: bool) -> VectorisedApproximation:
@@ -148,8 +150,9 @@ class AlgorithmVI(RefusesKeywords, Inference):
         result = self.approx.result
         if result.usable is False:
             instead = "" if result.method in RICH else "try px.HierarchicalVI(), or "
-            logger.warning("%s is not to be trusted: %s; %smake exact draws by px.sample(approx)",
-                           result.method, result.verdict, instead)  # fmt: skip
+            whose = ", of its proposal" if result.of_proposal else ""
+            logger.warning("%s is not to be trusted: %s%s; %smake exact draws by px.sample(approx)",
+                           result.method, result.verdict, whose, instead)  # fmt: skip
         if score:
             self.hist = np.concatenate([self.hist, monitor.history])
         self.approx.hist = self.hist
@@ -207,7 +210,8 @@ class AlgorithmVI(RefusesKeywords, Inference):
         effort = Effort(density)
         start = self.approx.group.start
         try:
-            self.check_start(density)
+            with kept_nothing():
+                self.check_start(density)
             fitted = run_algorithm(
                 self.algorithm, density, start, n,
                 random_seed=self.random_seed, monitor=monitor, state=self.state, effort=effort,
@@ -233,6 +237,17 @@ class AlgorithmVI(RefusesKeywords, Inference):
 
     def keep(self, fitted: Fitted[Posterior]) -> None:
         """What else of the fit the approximation remembers."""
+
+
+def checked_callbacks(callbacks: Sequence[Callback] | None) -> tuple[Callback, ...]:
+    """All of them; TypeError unless they are functions in a list."""
+    given = tuple(callbacks or ()) if isinstance(callbacks, Iterable | None) else None
+    if given is None or not all(map(callable, given)):
+        raise TypeError(
+            "callbacks must be a list of functions, each called as callback(approx, losses, i), "
+            f"got {callbacks!r}"
+        )
+    return given
 
 
 def _resolved(backend: str | None, compile_kwargs: CompileOptions | None) -> dict[str, object]:

@@ -75,6 +75,7 @@ def _joined(found: SavedPosterior, model: pm.Model) -> VectorisedApproximation:
             "the one that was fitted, in that order, or load it without a model"
         )
     approx.group.hold(found.q)
+    approx.proposal = found.proposal
     return approx
 
 

@@ -78,10 +78,67 @@ def test_a_missed_mode_is_found() -> None:
         approx = pm.fit(method=px.LaplaceVI(random_seed=1), progressbar=False)
     found = px.diagnose(approx, random_seed=1)
     assert found.checks[0].passed and not found.trusted
+    assert "bounds:" not in str(found) and "about KL(q || p) where q has mass" in str(found)
     outside = 0.3 if approx.mean.eval()[0] < 0 else 0.7
     ratio = np.exp(found.missed.basins[0].log_ratio)
     assert abs(ratio - outside / (1 - outside)) < 0.1 * ratio
     assert "missed mass: NOT PASSED, mass is missed: a mode at x = " in str(found)
+
+
+def cauchy(*y: float) -> pm.Model:
+    """A location and a log scale of few rows: bent, with polynomial tails."""
+    with pm.Model() as model:
+        mu, log_scale = pm.Normal("mu", 0, 10), pm.Normal("log_scale", 0, 2)
+        pm.Cauchy("y", mu, pm.math.exp(log_scale), observed=np.array(y))
+    return model
+
+
+def moments_of_cauchy(*y: float) -> tuple[np.ndarray, np.ndarray]:
+    """Means and sds by sums over a grid."""
+    mu, log_scale = np.linspace(-60, 60, 4001)[:, None], np.linspace(-8, 8, 641)[None]
+    log_p = stats.norm.logpdf(mu, 0, 10) + stats.norm.logpdf(log_scale, 0, 2)
+    log_p = log_p + sum(stats.cauchy.logpdf(x, mu, np.exp(log_scale)) for x in y)
+    weights = np.exp(log_p - log_p.max())
+    weights /= weights.sum()
+    mean = np.array([np.sum(weights * mu), np.sum(weights * log_scale)])
+    square = np.sum(weights * (mu - mean[0]) ** 2), np.sum(weights * (log_scale - mean[1]) ** 2)
+    return mean, np.sqrt(square)
+
+
+NARROW, WIDE = (-2.0, -0.4, 0.1, 0.9, 4.0), (-3.2, -0.4, 0.1, 0.9, 6.0)
+
+
+def test_a_flow_that_is_nearly_right_has_no_proposal_and_one_verdict() -> None:
+    """Its draws are worth .98 of their number, those of a proposal .89, of which k̂ matters."""
+    with cauchy(*NARROW):
+        approx = pm.fit(method=px.BernsteinVI(random_seed=1), progressbar=False)
+    assert approx.proposal is None and approx.result.usable
+    assert "so that k̂" in str(approx.result) and "by its proposal" not in str(approx.result)
+    found = px.diagnose(approx, random_seed=1)
+    assert found.trusted, str(found)
+    attributes = approx.sample(10, random_seed=1).posterior.attrs
+    assert attributes["usable"] == 1 and "proposal_usable" not in attributes
+
+
+def test_a_fit_is_trusted_where_either_its_own_weights_or_its_proposals_pass() -> None:
+    with cauchy(*WIDE):
+        approx = pm.fit(method=px.BernsteinVI(random_seed=1), progressbar=False)
+    proposal, result = approx.proposal, approx.result
+    assert proposal is not None and proposal.tails_alone and result.tails_alone
+    attributes = approx.sample(10, random_seed=1).posterior.attrs
+    assert attributes["proposal_verdict"] == result.fresh_proposal.verdict
+    assert attributes["proposal_khat"] == result.fresh_proposal.khat
+    found = px.diagnose(approx, random_seed=1)
+    assert found.trusted and not found.of_proposal, str(found)
+    assert "proposal" not in str(found)
+    mean, sd = moments_of_cauchy(*WIDE)
+    np.testing.assert_allclose(found.mean, mean, atol=0.03 * sd.max())  # 4 errors of 20,000 draws
+    np.testing.assert_allclose(found.sd, sd, rtol=0.03)
+    # of one that has mass of which q's own draws know nothing, these say nothing
+    approx.proposal = DefensiveMixture(approx.q, proposal.directions)
+    found = px.diagnose(approx, random_seed=1)
+    assert not found.trusted and found.of_proposal
+    assert "draws worth" in str(found) and ", of its proposal" in str(found.checks[0])
 
 
 def test_the_gap_is_qs_own_where_a_proposal_of_heavy_tails_stands_beside_it() -> None:

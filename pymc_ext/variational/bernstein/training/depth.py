@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.bernstein.flow import BernsteinFlow
-from pymc_ext.variational.bernstein.training.trainer import Trainer
+from pymc_ext.variational.bernstein.training.trainer import Trainer, all_done
 from pymc_ext.variational.core.course import LEAST_GAIN, Candidate
 from pymc_ext.variational.core.steps import NonFiniteError
 
@@ -86,7 +86,7 @@ class Depth:
         while self.best.gap > LEAST_GAIN:
             if done >= budget:
                 self.settle()
-                return False, f"all {budget} steps done before the ELBO levelled off: raise n"
+                return False, f"{why}; {all_done(budget)}"
             count = min(done or FIRST_BLOCK, budget - done)
             try:
                 self.trainer.block(count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,7 +21,13 @@ from pymc_ext.variational.bernstein.training.schedule import (
     average_weight,
     cosine,
 )
+from pymc_ext.variational.core.course import LEAST_GAIN
 from pymc_ext.variational.core.steps import NonFiniteError
+
+
+def all_done(n: int) -> str:
+    """Why a training ended that was to go on."""
+    return f"all {n} steps done before the ELBO levelled off: raise n"
 
 
 @dataclass
@@ -40,6 +46,9 @@ class Trainer:
         is noisy, the training losses serve then.
     after_steps
         Called with the losses of each block, or of each step where ``stride`` is 1.
+    log_ratios
+        As ``estimate``, to say how many draws have no density where no loss is finite; None where
+        that is not known.
     of_batches
         Whether each loss is of other rows: their noise hides what the ELBO still gains, and all
         steps are taken.
@@ -51,6 +60,7 @@ class Trainer:
     after_steps: Callable[[Array], None] = lambda losses: None
     stride: int | None = None
     of_batches: bool = False
+    log_ratios: Callable[[], Array] | None = None
     losses: list[float] = field(default_factory=list)
 
     def run(self, n: int, to_plateau: bool = True) -> tuple[bool, str]:
@@ -76,7 +86,24 @@ class Trainer:
             return True, f"the ELBO levelled off after {first} steps; {done} in all"
         if self.of_batches:
             return False, f"all {n} steps done; losses of batches are too noisy to tell more"
-        return False, f"all {n} steps done before the ELBO levelled off: raise n"
+        return self._by_gain(plateau.estimates, n, n - first)
+
+    def _by_gain(self, estimates: Sequence[Array], n: int, tail: int) -> tuple[bool, str]:
+        """Whether the last ``tail`` of all ``n`` steps gained too little for more to pay, by the
+        rule of blocks on a fitted base (:mod:`.depth`), and how much; estimates are those before.
+        """
+        if self.estimate is None or not estimates:
+            return False, all_done(n)
+        with np.errstate(invalid="ignore"):  # of two that are −∞
+            change = self.estimate() - estimates[-1]
+        gain = float(np.mean(change))
+        if not np.isfinite(gain):
+            return False, all_done(n)
+        error = float(np.std(change)) / np.sqrt(len(change))
+        why = f"the last {tail} steps gained {gain:.2g} nats"
+        if tail >= FEWEST and gain <= max(error, LEAST_GAIN):
+            return True, f"{why}; {n} steps in all"
+        return False, f"{why}; {all_done(n)}"
 
     def block(self, count: int) -> None:
         """``count`` steps: half at full rate, half of a decay, at the average of which they end."""
@@ -106,13 +133,28 @@ class Trainer:
             if steps > 1 and not np.isfinite(losses).any():
                 raise NonFiniteError(
                     f"the loss was not finite in {steps} steps in a row (steps {begin + done} to "
-                    f"{begin + done + steps}): log p̃ is −∞ or NaN at every draw of q; give start= "
-                    "inside the support, a base (base='laplace'), or a smaller learning_rate"
+                    f"{begin + done + steps}): {self._undefined()}"
                 )
             self.losses.extend(losses)
             self.after_steps(losses)
             done += steps
         return done
+
+    def _undefined(self) -> str:
+        """At how many draws of q log p̃ has no value, and what to do."""
+        ratios = np.empty(0) if self.log_ratios is None else self.log_ratios()
+        inside = int(np.isfinite(ratios).sum())
+        if inside:
+            return (
+                f"log p̃ is −∞ or NaN at {len(ratios) - inside:,} of {len(ratios):,} draws of q, no "
+                f"step takes a gradient where one of its {self.loop.draws} draws is there: the "
+                "posterior has hard edges on the unconstrained space; give bounds to the "
+                "parameters that have them, or a start= or a base far from the edges"
+            )
+        return (
+            "log p̃ is −∞ or NaN at every draw of q; give start= inside the support, a base "
+            "(base='laplace'), or a smaller learning_rate"
+        )
 
     def _check(self, every: int) -> Array:
         if self.estimate is None:

@@ -23,6 +23,7 @@ CLASSES: dict[str, str] = {  # by name in files, which outlives where a class li
     "ArrowRoot": _HOME + "hierarchical.arrow_root",
     "BernsteinFlow": _HOME + "bernstein.flow",
     "Curves": _HOME + "fields.curves",
+    "DefensiveMixture": _HOME + "core.defensive",
     "DenseRoot": _HOME + "hierarchical.roots",
     "DiagonalGaussian": _HOME + "gaussian.posteriors",
     "FlowShape": _HOME + "bernstein.shape",
@@ -66,6 +67,9 @@ def encode(value: object, arrays: Arrays) -> object:
     if isinstance(value, PLAIN):
         return value
     if isinstance(value, np.ndarray):
+        for name, known in arrays.items():
+            if known is value:  # of a q and the proposal that is made of it
+                return {"array": name}
         name = f"array_{len(arrays)}"
         arrays[name] = value
         return {"array": name}

@@ -42,6 +42,8 @@ class SavedPosterior:
         Of the model it was fitted to, in θ's order; empty for another density.
     notes
         What the fit said of q: method, elbo, khat, verdict, …
+    proposal
+        Beside q, of which importance weights are taken where the fit made one.
 
     Examples
     --------
@@ -57,6 +59,7 @@ class SavedPosterior:
     names: tuple[str, ...]
     variables: tuple[Variable, ...] = field(default=(), repr=False)
     notes: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    proposal: Posterior | None = field(default=None, repr=False)
 
     @property
     def dim(self) -> int:
@@ -70,13 +73,21 @@ class SavedPosterior:
         ------
         ValueError
             ``size`` is not a positive integer.
+        TypeError
+            ``random_state`` is no seed.
         """
         require_count("size", size)
-        rng = np.random.default_rng(random_state)
+        try:
+            rng = np.random.default_rng(random_state)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                "random_state must be None, an integer >= 0 or a NumPy Generator, got "
+                f"{random_state!r}"
+            ) from error
         return self.q.forward(rng.standard_normal((size, self.q.latent_dimension)))[0]
 
     def logpdf(self, x: ArrayLike) -> Array:
-        """Normalised log q, (..., D) -> (...).
+        """Normalised log q, (..., D) -> (...); −∞ so far out that numbers overflow.
 
         Raises
         ------
@@ -93,7 +104,11 @@ class SavedPosterior:
         log_density = getattr(self.q, "log_density", None)
         if log_density is None:
             raise TypeError(f"a {type(self.q).__name__} has no density at points of others")
-        found = log_density(points.reshape(-1, self.dim))
+        rows = points.reshape(-1, self.dim)
+        with np.errstate(all="ignore"):  # far out numbers overflow
+            found = log_density(rows)
+        # there, and at infinity, is no mass; and no NaN, as none of x is
+        found = np.where(np.isnan(found) | np.isinf(rows).any(axis=1), -np.inf, found)
         return found.reshape(points.shape[:-1])[()]
 
     def pdf(self, x: ArrayLike) -> Array:
@@ -137,7 +152,11 @@ def _image(q: Posterior, z: Array) -> Array:
 
 
 def law_of(
-    q: Posterior, density: Density, notes: Mapping[str, Any], model: pm.Model | None = None
+    q: Posterior,
+    density: Density,
+    notes: Mapping[str, Any],
+    model: pm.Model | None = None,
+    proposal: Posterior | None = None,
 ) -> SavedPosterior:
     """q with the names of what it is of: coordinates of ``density``, and variables of ``model``.
 
@@ -151,12 +170,14 @@ def law_of(
         As in :class:`SavedPosterior`.
     model
         None: the density is of none.
+    proposal
+        Beside q, where the fit made one.
     """
     names = tuple(coordinate_names(density))
     if model is None:
-        return SavedPosterior(q, names, notes=notes)
+        return SavedPosterior(q, names, notes=notes, proposal=proposal)
     value_names = [entry.name for entry in density.layout]  # type: ignore[attr-defined]
-    return SavedPosterior(q, names, variables_of(model, value_names), notes)
+    return SavedPosterior(q, names, variables_of(model, value_names), notes, proposal)
 
 
 def save(
@@ -203,4 +224,4 @@ def save(
         if len(every) != q.dimension:
             raise ValueError(f"q has {q.dimension} coordinates, got {len(every)} names")
         q = SavedPosterior(q, tuple(every))
-    return write(path, q.q, q.names, q.variables, dict(q.notes))
+    return write(path, q.q, q.names, q.variables, dict(q.notes), q.proposal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from types import SimpleNamespace
 
 import cloudpickle
 import numpy as np
@@ -21,6 +22,7 @@ from pymc_ext.variational.bernstein.polish.policy import POLICY
 from pymc_ext.variational.bernstein.polish.stages import Stage, better
 from pymc_ext.variational.bernstein.training.jax_loop import LONGEST, GuardedOptimizer
 from pymc_ext.variational.bernstein.training.schedule import Plateau
+from pymc_ext.variational.bernstein.training.trainer import Trainer
 from tests.needed import needs
 from tests.pymc_ext.variational.grouped import grouped
 
@@ -630,3 +632,40 @@ def test_optimizer_skips_bad_steps_and_averages():
     np.testing.assert_allclose(step(4.0, 0.1, 0.5)[:2], (-0.1, -0.05), rtol=1e-6)
     np.testing.assert_allclose(step(np.nan, 0.1, 0.0)[0], -0.1, rtol=1e-6)
     np.testing.assert_allclose(step(4.0, 0.1, 0.0)[0], -0.2, atol=0.01)
+
+
+@pytest.mark.parametrize("base", ["identity", "match"])
+def test_a_hard_edge_is_told_by_the_share_of_draws_beyond_it(base) -> None:
+    """Every step has draws beyond it, though most of them have a density."""
+    with pm.Model():
+        x = pm.Normal("x", 0, 1, shape=2)
+        pm.Potential("edge", pt.switch(pt.all(x < 0.5), 0.0, -np.inf))
+        method = px.BernsteinVI(base=base, random_seed=1)
+        sentence = (
+            r"log p̃ is −∞ or NaN at (\d+) of 1,024 draws of q, no step .* one of its 10 .*: "
+            "give bounds to the parameters that have them|hard edges .* give bounds"
+        )
+        if base == "identity":
+            with pytest.raises(FloatingPointError, match=sentence):
+                pm.fit(300, method=method, progressbar=False)
+            return
+        result = pm.fit(300, method=method, progressbar=False).result
+    assert "at every draw of q" not in str(result)
+    assert "give bounds to the parameters that have them" in str(result)
+
+
+@pytest.mark.parametrize(("n", "gain", "converged"), [(4000, 1e-4, True), (4000, 0.01, False),
+                                                      (1000, 1e-4, False)])  # fmt: skip
+def test_all_steps_done_that_gain_no_more_are_an_end(n, gain, converged) -> None:
+    """By the rule of a fitted base, .002 nats, in the last 30 % of the steps, 500 at least."""
+    elbos = iter(np.arange(100) * gain)  # exactly known, so that none is level
+    loop = SimpleNamespace(
+        vector=np.zeros(1), average=np.zeros(1), run=lambda steps, *_: np.zeros(steps)
+    )
+    trainer = Trainer(loop, 0.005, estimate=lambda: np.full(50, next(elbos)))
+    level, why = trainer.run(n)
+    assert level is converged
+    first, last = why.split("; ")
+    assert first == f"the last {3 * n // 10} steps gained {gain:.2g} nats"
+    done = f"all {n} steps done before the ELBO levelled off: raise n"
+    assert last == (f"{n} steps in all" if converged else done)

@@ -15,6 +15,7 @@ import pytest
 
 import pymc_ext as px
 from posteriordb_cases.zoo import ZOO
+from pymc_ext.variational.core.defensive import DefensiveMixture
 from pymc_ext.variational.core.saved.file import HEADER, VERSION
 from pymc_ext.variational.gaussian.batch_match import BatchMatch
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
@@ -86,6 +87,35 @@ def test_a_loaded_q_is_an_approximation_of_its_model(tmp_path):
     np.testing.assert_array_equal(ours.values, theirs.values)
     assert ours.dims == ("chain", "draw", "group")
     assert again.evaluate(random_seed=1).elbo == approx.evaluate(random_seed=1).elbo
+
+
+def test_the_proposal_beside_q_is_kept(tmp_path):
+    approx = fitted("batch-match")
+    directions = np.eye(8)[:2]
+    approx = px.load(approx.save(tmp_path / "q.npz"), model=hierarchy())
+    assert (approx.proposal is None) == (fitted("batch-match").proposal is None)
+    approx.proposal = DefensiveMixture(approx.q, directions, tails_alone=True)
+    path = approx.save(tmp_path / "both.npz")
+    with np.load(path) as stored:
+        assert len(stored.files) == 4  # the header, q's two arrays once, and directions
+    law = px.load(path)
+    again = px.load(px.save(tmp_path / "again.npz", law), model=hierarchy())
+    assert again.proposal.tails_alone
+    z = np.random.default_rng(3).standard_normal((7, 10))
+    for ours, theirs in zip(again.proposal.forward(z), approx.proposal.forward(z), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    ours, theirs = (a.weighted_draws(9, random_seed=1)[0] for a in (again, approx))
+    np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["flow", "flow, student-t", "flow, f3", "batch-match", "full"])
+@pytest.mark.parametrize("far", [1e8, 1e200, np.inf, -np.inf])
+def test_there_is_no_density_beyond_numbers(name, far, tmp_path):
+    law = px.load(fitted(name).save(tmp_path / "q.npz"))
+    points = np.stack([np.full(8, far), law.mean()])
+    beyond, inside = law.logpdf(points)
+    assert beyond < -300 and np.isfinite(inside)
+    assert law.logpdf(points[0]) == beyond and law.pdf(points[0]) == 0
 
 
 def test_a_law_without_its_model_says_how_it_gets_it(tmp_path):
@@ -170,6 +200,33 @@ def test_what_is_no_such_file_is_said(tmp_path):
     rewritten(lambda header, arrays: header["q"]["parts"].pop("mean"))
     with pytest.raises(px.FileError, match="damaged: no Gaussian of"):
         px.load(damaged)
+    for text in ("", "mu"):
+        damaged.write_text(text)
+        with pytest.raises(px.FileError, match=r"; give the path that .*, or fit and save again"):
+            px.load(damaged)
+    rewritten(lambda header, arrays: header.pop("q"))
+    with pytest.raises(px.FileError, match="damaged: it has no q; fit and save again"):
+        px.load(damaged)
+    rewritten(lambda header, arrays: arrays["array_0"].fill(np.nan))
+    with pytest.raises(px.FileError, match="damaged: draws of q are NaN"):
+        px.load(damaged)
+    rewritten(lambda header, arrays: arrays.update(array_1=arrays["array_1"][:5, :5]))
+    with pytest.raises(px.FileError, match="damaged: q makes no draws"):
+        px.load(damaged)
+    rewritten(lambda header, arrays: arrays.update(array_0=arrays["array_0"][:1]))
+    with pytest.raises(px.FileError, match="damaged: "):
+        px.load(damaged)
+    small = Gaussian(np.zeros(2), np.eye(2))
+    px.save(
+        damaged,
+        px.SavedPosterior(
+            Gaussian(np.zeros(3), np.eye(3)),
+            ("a", "b", "c"),
+            proposal=DefensiveMixture(small, small.root),
+        ),
+    )
+    with pytest.raises(px.FileError, match="q has 3 scalars, its proposal 2"):
+        px.load(damaged)
     rewritten(lambda header, arrays: header["variables"].pop())
     with pytest.raises(px.FileError, match=r"damaged: q has 8 scalars"):
         px.load(damaged)
@@ -204,7 +261,9 @@ def test_what_is_no_path_is_said(path):
 def test_a_folder_is_no_file(tmp_path):
     with pytest.raises(IsADirectoryError, match="it is a folder; name a file in it"):
         fitted("batch-match").save(tmp_path)
-    with pytest.raises(FileNotFoundError, match="give the path that approx"):
+    with pytest.raises(
+        FileNotFoundError, match="is a folder and no file: give the path that approx"
+    ):
         px.load(tmp_path)
 
 
@@ -261,6 +320,45 @@ def test_points_that_are_none_are_refused(x, tmp_path):
 
 
 # ---- priors ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", ["a", -1, 1.5])
+def test_what_is_no_seed_is_refused(seed, tmp_path):
+    law = px.load(fitted("batch-match").save(tmp_path / "q.npz"))
+    with pytest.raises(TypeError, match=f"random_state must be None, .*, got {seed!r}"):
+        law.rvs(2, random_state=seed)
+
+
+def far_from_yesterday(y: float):
+    """Yesterday an sd of .1 about zero, today a row at y."""
+    with pm.Model():
+        pm.Normal("y", pm.Normal("mu", 0, 10), 0.1, observed=[0.0])
+        monday = pm.fit(method=px.BatchMatchVI(random_seed=1), progressbar=False)
+    with pm.Model():
+        prior = px.prior_from(monday, "monday")
+        pm.Normal("y", prior["mu"], 0.1, observed=[y])
+        return pm.fit(method=px.BatchMatchVI(random_seed=1), progressbar=False)
+
+
+def test_a_posterior_in_the_far_tails_of_yesterdays_law_is_named():
+    """Half way between both, that is at z = 5 and at z = 1."""
+    found = px.diagnose(far_from_yesterday(1.0), random_seed=1)
+    assert found.trusted and found.beyond == {"monday_z[0]": pytest.approx(5, abs=0.05)}
+    assert "prior: monday_z[0] has a mean of 5, beyond 3 sds of the earlier fit" in str(found)
+    found = px.diagnose(far_from_yesterday(0.2), random_seed=1)
+    assert not found.beyond and "prior:" not in str(found)
+
+
+def test_jax_refuses_a_prior_that_it_cannot_trace_at_once():
+    law = fitted("hierarchical").as_law()
+    for q, refused in ((law, True), (fitted("batch-match").as_law(), False)):
+        with pm.Model():
+            px.prior_from(q, "old")
+            if not refused:
+                px.BernsteinVI(backend="jax")
+                continue
+            with pytest.raises(ValueError, match=r"behind 'old_z' is a HierarchicalMap.*leave out"):
+                px.BernsteinVI(backend="jax")
 
 
 def test_two_days_of_a_conjugate_model_are_one():

@@ -292,6 +292,33 @@ def test_a_result_prints_what_a_reader_asks_first() -> None:
     assert bare[1:] == ["as a posterior: not judged: no fresh draws were taken"]
 
 
+def test_a_result_is_judged_by_its_own_weights_where_those_of_a_tails_proposal_fail() -> None:
+    normal = np.random.default_rng(1).standard_normal(1000)
+    good, bad = (FreshDraws.from_log_ratios(x) for x in (0.1 * normal, 0.9 * normal**2))
+    poor = FreshDraws.from_log_ratios(1.5 * normal - 3 * (normal > 1.5))  # by chance, of few
+    assert good.holds_alone and not bad.usable and poor.usable and not poor.holds_alone
+
+    def result(fresh, proposal, tails_alone):
+        return FitResult(
+            "mine", True, "done", 1, fresh=fresh, fresh_proposal=proposal, tails_alone=tails_alone
+        )
+
+    for fresh, proposal, tails_alone, of_proposal in (
+        (good, bad, True, False),
+        (good, bad, False, True),  # of mass that q lacks its own draws know nothing
+        (bad, good, True, True),
+        (poor, bad, True, True),
+        (bad, bad, True, True),
+        (good, good, True, True),
+    ):
+        found = result(fresh, proposal, tails_alone)
+        weighted = proposal if of_proposal else fresh
+        assert found.of_proposal is of_proposal and found.weighted is weighted
+        assert found.usable == weighted.usable and found.khat == weighted.khat
+        whose = " by its proposal" if of_proposal else ""
+        assert f"as a posterior{whose}: {weighted.verdict}" in str(found)
+
+
 def test_a_result_says_why_there_are_no_fresh_draws_where_there_are_none_alone() -> None:
     fresh = FreshDraws.from_log_ratios(np.random.default_rng(1).normal(-2, 0.1, 1000))
     bare = FitResult("mine", True, "done", 1)
