@@ -88,8 +88,12 @@ def nutpie(model: pm.Model) -> Row:
 
 def globals_of(posterior: xr.Dataset) -> dict[str, list[float]]:
     """Mean and sd of variables that are one number."""
-    scalars = {name: x for name, x in posterior.data_vars.items() if x.ndim == 2}
-    return {str(name): [float(x.mean()), float(x.std())] for name, x in scalars.items()}
+    scalars = {str(name): x for name, x in posterior.data_vars.items() if x.ndim == 2}
+    return {
+        name: [float(x.mean()), float(x.std())]
+        for name, x in scalars.items()
+        if not name.endswith("__")  # nutpie shows them unconstrained too
+    }
 
 
 RUNS = {"fit": fit, "answer": answer, "nutpie": nutpie}

@@ -67,12 +67,17 @@ class Curves(ByValue):
                 self.places[first - 1 : first - 1 + count], y[:, k]
             )
             first += count
-        hyperbolic = np.tanh((y - self.origin) / FARTHEST)
-        t, rate = FARTHEST * hyperbolic, 1 - hyperbolic**2
+        t, rate = bounded(y - self.origin)
         for q, (i, j) in enumerate(self.pairs, start=first):
             weights[:, q] = t[:, i] * t[:, j]
             slopes[:, q, i], slopes[:, q, j] = rate[:, i] * t[:, j], t[:, i] * rate[:, j]
         return weights, slopes
+
+
+def bounded(y: Array) -> tuple[Array, Array]:
+    """t(y) and its slope, of any shape."""
+    hyperbolic = np.tanh(y / FARTHEST)
+    return FARTHEST * hyperbolic, 1 - hyperbolic**2
 
 
 def _cubics(places: Array, y: Array) -> tuple[Array, Array]:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.marginal import Marginal
 from pymc_ext.maths.marginal_fit import best_marginal, lines
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.fields.conditional import ByPlace, Conditional, NoMaximumError
-from pymc_ext.variational.fields.curves import Curves
+from pymc_ext.variational.fields.curves import Curves, bounded
 from pymc_ext.variational.fields.evidence import Slope, highest, information
+from pymc_ext.variational.fields.globals_map import GlobalsMap
 from pymc_ext.variational.fields.map import FieldMap
 from pymc_ext.variational.fields.neighbours import Neighbours
 from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
 
 DESIGN = 1.5  # sds of two globals at which it is looked at what both do together
+STEEPEST = 0.5  # log sd by t of another: from side to side a factor of four
 # Sds between places along an axis, which ends where the evidence is so many nats below its maximum
 # (four sds of a normal), after so many places to a side at the latest.
 APART, FALLEN, MOST_PLACES = 0.8, 8.0, 16
@@ -115,39 +119,107 @@ class Axis:
 def _through(
     by_place: ByPlace, at: Conditional, slope: Slope, scales: Array, axes: list[Axis]
 ) -> FieldMap:
-    """The law through conditionals along each axis, and at one place off each pair of axes."""
+    """The law through conditionals along each axis, and off each pair of axes."""
     g, n, order = len(scales), by_place.n, by_place.near.order
     bent = [axis.marginal for axis in axes]
     shift, factor = np.array([b[0] for b in bent]), np.array([b[1] for b in bent])
-    center, scales = at.point[n:] + scales @ shift, scales * factor
-    marginal = Marginal(
-        np.array([b[2].skew[0] for b in bent]),
-        np.array([b[2].tails[:, 0] for b in bent]).reshape(g, 2).T,
-    )
-    places = [(axis.places - s) / f for axis, s, f in zip(axes, shift, factor, strict=True)]
-    along = Curves(
+    of_globals = GlobalsMap(
+        at.point[n:] + scales @ shift,
+        scales * factor,
+        Marginal(
+            np.array([b[2].skew[0] for b in bent]),
+            np.array([b[2].tails[:, 0] for b in bent]).reshape(g, 2).T,
+        ),
+        np.zeros((g, g)),
         -shift / factor,
-        np.concatenate([*places, np.empty(0)]),
-        np.array([len(p) for p in places], dtype=int),
-        np.empty((0, 2), dtype=int),
     )
-    rows = [_numbers(at, n), *(_numbers(law, n) for axis in axes for law in axis.laws)]
-    pairs = np.array(list(combinations(range(g), 2)), dtype=int).reshape(-1, 2)
-    curves = replace(along, pairs=pairs)
-    for i, j in pairs:
-        y = np.zeros((1, g))
-        y[0, [i, j]] = marginal.forward(DESIGN * np.ones((1, g)))[0][0, [i, j]]
-        there = by_place.conditional(
-            slope.moved(at.point, center + scales @ y[0] - at.point[n:]), at.sds
-        )
-        expected = np.tensordot(along.at(y)[0][0], np.stack(rows[: along.terms]), 1)
-        product = curves.at(y)[0][0, len(rows)]
-        rows.append((_numbers(there, n) - expected) / product)
-    numbers = np.stack(rows)
+    off = _OffAxes(by_place, at, slope, of_globals)
+    places = [(axis.places - s) / f for axis, s, f in zip(axes, shift, factor, strict=True)]
+    first = off.governors_first()
+    of_globals = off.linked(first)
+    rank = np.argsort(first)
+    curves = Curves(
+        of_globals.origin,
+        np.concatenate([*(places[k] for k in first), np.empty(0)]),
+        np.array([len(places[k]) for k in first], dtype=int),
+        rank[off.pairs],
+    )
+    numbers = np.stack([
+        _numbers(at, n),
+        *(_numbers(law, n) for k in first for law in axes[k].laws),
+        *off.products(),
+    ])  # fmt: skip
     return FieldMap(
-        np.concatenate([order[n:], order[:n]]), center, scales, marginal, curves,
+        np.concatenate([order[n:], order[:n]]), of_globals, curves,
         numbers[:, 0], numbers[:, 1:], by_place.near.common, np.zeros(n),
     )  # fmt: skip
+
+
+class _OffAxes:
+    """Conditionals at `DESIGN` sds to both sides on each axis, and on each pair of axes at once."""
+
+    def __init__(
+        self, by_place: ByPlace, at: Conditional, slope: Slope, of_globals: GlobalsMap
+    ) -> None:
+        g, self.n, self.of_globals = of_globals.dimension, by_place.n, of_globals
+        self.pairs = np.array(list(combinations(range(g), 2)), dtype=int).reshape(-1, 2)
+        both = DESIGN * np.array([-np.ones(g), np.ones(g)])
+        self.sides = of_globals.marginal.forward(both)[0]  # (2, g)
+        self.middle = at.evidence
+
+        def there(*moves: tuple[int, int]) -> Conditional:
+            y = of_globals.origin.copy()
+            for axis, side in moves:
+                y[axis] = self.sides[side, axis]
+            move = of_globals.values(y[None])[0] - at.point[self.n :]
+            return by_place.conditional(slope.moved(at.point, move), at.sds)
+
+        self.alone = np.array([[there((k, s)).evidence for k in range(g)] for s in (0, 1)])
+        self.both = [
+            [[there((i, r), (j, s)) for s in (0, 1)] for r in (0, 1)] for i, j in self.pairs
+        ]
+        self.slopes = self._slopes()
+
+    def _slopes(self) -> Array:
+        """How the log sd along each axis changes with t of each other one, (g, g)."""
+        g = self.of_globals.dimension
+        found = np.zeros((g, g))
+        for (i, j), square in zip(self.pairs, self.both, strict=True):
+            evidence = np.array([[law.evidence for law in row] for row in square])
+            for k, by, values in ((j, i, evidence), (i, j, evidence.T)):
+                # values[r, s]: side r of ``by``, side s of k
+                below, above = self.sides[:, k] - self.of_globals.origin[k]
+                left, right = values.T - self.alone[:, by]
+                curvature = -2 * (left / below - right / above) / (below - above)
+                if (curvature > 0).all():
+                    t = bounded(self.sides[:, by] - self.of_globals.origin[by])[0]
+                    change = -0.5 * np.log(curvature[1] / curvature[0]) / (t[1] - t[0])
+                    found[k, by] = np.clip(change, -STEEPEST, STEEPEST)
+        return found
+
+    def governors_first(self) -> NDArray[np.integer]:
+        """Axes, those first that govern more than they are governed."""
+        lead = np.abs(self.slopes).sum(axis=0) - np.abs(self.slopes).sum(axis=1)
+        return np.argsort(-lead, kind="stable")
+
+    def linked(self, first: NDArray[np.integer]) -> GlobalsMap:
+        """The globals' map with its axes in that order, each scale governed by those before it."""
+        own = self.of_globals
+        return GlobalsMap(
+            own.center,
+            own.scales[:, first],
+            own.marginal.of(first),
+            np.tril(self.slopes[np.ix_(first, first)], -1),
+            own.origin[first],
+        )
+
+    def products(self) -> Iterator[Array]:
+        """Of each pair the row of its product."""
+        t = bounded(self.sides - self.of_globals.origin)[0]
+        for (i, j), square in zip(self.pairs, self.both, strict=True):
+            numbers = np.array([[_numbers(law, self.n) for law in row] for row in square])
+            twice = numbers[1, 1] - numbers[1, 0] - numbers[0, 1] + numbers[0, 0]
+            yield twice / ((t[1, i] - t[0, i]) * (t[1, j] - t[0, j]))
 
 
 def _numbers(law: Conditional, n: int) -> Array:

@@ -2,15 +2,15 @@ r"""A map with a field's own normal law at every value of the globals, in number
 
 With v ~ N(0, I) in two parts, :math:`v_\eta` for the g globals and :math:`v_x` for the n locals,
 
-.. math:: \eta = \hat\eta + S\, m(v_\eta), \qquad
+.. math:: \eta = \hat\eta + S\, y(v_\eta), \qquad
           x = \hat x(\eta) + K(\eta)^{-\top} (v_x + \delta),
 
-where m bends each of the globals' normals by a :class:`.Marginal`. x̂(η) and the entries of K(η),
-the banded root of the field's precision (:mod:`.precision`), are known at some places along each
-axis of y = m(v_η), and are sums over the axes of curves through these (:mod:`.curves`): those of
-K's diagonal in their logs, those below as ratios to it, so that K is a root of a precision whatever
-y is. This is the law of Rue, Martino & Chopin (2009), doi:10.1111/j.1467-9868.2008.00700.x, in a
-form that has draws, a density and scores of its own.
+with the globals' axes y of :mod:`.globals_map`. x̂(η) and the entries of K(η), the banded root of
+the field's precision (:mod:`.precision`), are known at some places along each axis, and are sums
+over the axes of curves through these (:mod:`.curves`): those of K's diagonal in their logs, those
+below as ratios to it, so that K is a root of a precision whatever y is. This is the law of Rue,
+Martino & Chopin (2009), doi:10.1111/j.1467-9868.2008.00700.x, in a form that has draws, a density
+and scores of its own.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from pymc_ext.maths.banded import BandedRoot
 from pymc_ext.maths.by_value import ByValue
-from pymc_ext.maths.marginal import Marginal
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.fields.curves import Curves
+from pymc_ext.variational.fields.globals_map import GlobalsMap
 from pymc_ext.variational.fields.precision import PrecisionRoot
 
 TOGETHER = 2**22  # numbers in bands made together, 32 MB
@@ -41,10 +40,8 @@ class FieldMap(ByValue):
     ----------
     order
         The coordinate at each place: globals, then locals, (D,).
-    center, scales
-        η̂, (g,), and S, lower triangular, (g, g).
-    marginal
-        m, of the g globals.
+    of_globals
+        η of v_η, and the axes y.
     curves
         Weights of the T terms, whose rows follow, at any y.
     middle
@@ -58,9 +55,7 @@ class FieldMap(ByValue):
     """
 
     order: NDArray[np.integer]
-    center: Array
-    scales: Array
-    marginal: Marginal
+    of_globals: GlobalsMap
     curves: Curves
     middle: Array
     band: Array
@@ -77,20 +72,23 @@ class FieldMap(ByValue):
     @property
     def globals(self) -> int:
         """g."""
-        return len(self.center)
+        return self.of_globals.dimension
 
     def forward(self, z: Array) -> tuple[Array, Array]:
         """θ = T(z) and log q, (N, D) -> (N, D), (N,)."""
-        return self._values(z, self._laws(z))
+        y = self.of_globals.axes(z[:, : self.globals])
+        return self._values(z, y, self._laws(y))
 
     def forward_with_pullback(self, z: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
         """The same, and :meth:`pullback` there, a function of the score."""
-        laws = list(self._laws(z))
-        return *self._values(z, laws), lambda score: self._pulled_back(z, score, laws)
+        y = self.of_globals.axes(z[:, : self.globals])
+        laws = list(self._laws(y))
+        return *self._values(z, y, laws), lambda score: self._pulled_back(z, y, score, laws)
 
     def pullback(self, z: Array, score: Array) -> Array:
         """Score in z of log p̃(T(z)) + log|det ∂T|, from the score at T(z); (N, D) each."""
-        return self._pulled_back(z, score, self._laws(z))
+        y = self.of_globals.axes(z[:, : self.globals])
+        return self._pulled_back(z, y, score, self._laws(y))
 
     def inverse(self, theta: Array) -> Array:
         """z with T(z) = θ, (N, D) -> (N, D)."""
@@ -108,45 +106,37 @@ class FieldMap(ByValue):
     def _normals(self, theta: Array) -> tuple[Array, Array]:
         x = theta[:, self.order]
         g, z, log_det = self.globals, np.empty_like(x), np.empty(len(x))
-        z[:, :g] = self.marginal.inverse(_solve(self.scales, (x[:, :g] - self.center).T).T)
-        for k, law in enumerate(self._laws(z)):
-            z[k, g:] = law.field.normals((x[k, g:] - law.middle)[None])[0] - self.shift
-            log_det[k] = -law.field.log_det
-        return z, log_det + self._log_det_of_globals(self.marginal.forward(z[:, :g])[1])
+        z[:, :g], y = self.of_globals.inverse(x[:, :g])
+        for k, law in enumerate(self._laws(y)):
+            z[k, g:] = law.root.normals((x[k, g:] - law.middle)[None])[0] - self.shift
+            log_det[k] = -law.root.log_det
+        return z, log_det + self.of_globals.log_det(z[:, :g], y)
 
-    def _log_det_of_globals(self, slopes: Array) -> Array:
-        """log|det ∂η/∂v_η|, from the slopes of m (N, g)."""
-        return np.asarray(np.log(np.diag(self.scales)).sum() + np.log(slopes).sum(axis=1))
-
-    def _values(self, z: Array, laws: Iterable[_Law]) -> tuple[Array, Array]:
+    def _values(self, z: Array, y: Array, laws: Iterable[_Law]) -> tuple[Array, Array]:
         g, theta, log_det = self.globals, np.empty_like(z), np.empty(len(z))
         for k, law in enumerate(laws):
-            x = law.field.draws((z[k, g:] + self.shift)[None])[0]
+            x = law.root.draws((z[k, g:] + self.shift)[None])[0]
             theta[k, self.order[g:]] = law.middle + x
-            log_det[k] = -law.field.log_det
-        bent, slopes = self.marginal.forward(z[:, :g])
-        theta[:, self.order[:g]] = self.center + bent @ self.scales.T
-        return theta, standard_normal_logp(z) - log_det - self._log_det_of_globals(slopes)
+            log_det[k] = -law.root.log_det
+        theta[:, self.order[:g]] = self.of_globals.values(y)
+        log_det += self.of_globals.log_det(z[:, :g], y)
+        return theta, standard_normal_logp(z) - log_det
 
-    def _pulled_back(self, z: Array, score: Array, laws: Iterable[_Law]) -> Array:
+    def _pulled_back(self, z: Array, y: Array, score: Array, laws: Iterable[_Law]) -> Array:
         g, s, out = self.globals, score[:, self.order], np.empty_like(score)
         for k, law in enumerate(laws):
             out[k, g:], out[k, :g] = law.pulled_back(self, z[k, g:] + self.shift, s[k, g:])
-        bend = self.marginal.bend(z[:, :g])
-        out[:, :g] += (s[:, :g] @ self.scales) * bend.slope + bend.slope_score
+        out[:, :g] = self.of_globals.pullback(z[:, :g], y, s[:, :g], out[:, :g])
         return out
 
-    def _laws(self, z: Array) -> Iterator[_Law]:
-        """At the globals of each row of (N, D); some of their bands are made together."""
-        y, bend = self.marginal.forward(z[:, : self.globals])
+    def _laws(self, y: Array) -> Iterator[_Law]:
+        """At places on the globals' axes, (N, g); some of their bands are made together."""
         rows = max(1, TOGETHER // self.band[0].size)
         for first in range(0, len(y), rows):
-            some = slice(first, first + rows)
-            weights, slopes = self.curves.at(y[some])
+            weights, slopes = self.curves.at(y[first : first + rows])
             used = np.flatnonzero(weights.any(axis=0))
             middles = weights[:, used] @ self.middle[used]
             bands = np.tensordot(weights[:, used], self.band[used], 1)
-            slopes = slopes * bend[some, None, :]
             for middle, band, slope in zip(middles, bands, slopes, strict=True):
                 np.exp(band[0], out=band[0])
                 band[1:] *= band[0]
@@ -157,29 +147,29 @@ class FieldMap(ByValue):
 class _Law:
     """The field's law at one value of the globals.
 
-    ``middle`` is x̂, (n,), ``slopes`` the derivatives of the terms' weights in v_η, (T, g).
+    ``middle`` is x̂, (n,), ``slopes`` the derivatives of the terms' weights in y, (T, g).
     """
 
-    field: PrecisionRoot
+    root: PrecisionRoot
     middle: Array
     slopes: Array
 
     def pulled_back(self, q: FieldMap, y: Array, score: Array) -> tuple[Array, Array]:
-        """∂/∂v_x (n,), and ∂/∂v_η (g,) by the field, of log p̃ + log|det ∂T|.
+        """∂/∂v_x (n,), and ∂/∂y (g,) by the field, of log p̃ + log|det ∂T|.
 
         At y = v_x + δ (n,), of the locals' ``score`` (n,).
         """
-        field, band = self.field, self.field.root.band
-        solved = field.root.solve(score[None])[0]  # ζ = B⁻¹ s
+        root, band = self.root, self.root.root.band
+        solved = root.root.solve(score[None])[0]  # ζ = B⁻¹ s
         # of s · B⁻ᵀ (I − f w wᵀ) y, by B
-        by_band = -_outer_band(field.draws(y[None])[0], solved, len(band))
+        by_band = -_outer_band(root.draws(y[None])[0], solved, len(band))
         own = solved
-        if field.s:
-            w, f, alpha, beta = field.w, field.f, field.w @ y, field.w @ solved
+        if root.s:
+            w, f, alpha, beta = root.w, root.f, root.w @ y, root.w @ solved
             own = solved - f * beta * w
             by_w = f * (beta * y + alpha * solved)
-            by_w += (2 * field.slope_of_f * alpha * beta + 1 / (1 + field.s)) * w
-            by_band += _outer_band(field.root.transposed_solve(by_w[None])[0], w, len(band))
+            by_w += (2 * root.slope_of_f * alpha * beta + 1 / (1 + root.s)) * w
+            by_band += _outer_band(root.root.transposed_solve(by_w[None])[0], w, len(band))
         by_log = np.einsum("kn,kn->n", by_band, band) - 1
         by_band[1:] *= band[0]
         by_band[0] = by_log
@@ -195,7 +185,3 @@ def _outer_band(rows: Array, columns: Array, size: int) -> Array:
     for k in range(size):
         out[k, : n - k] = rows[k:] * columns[: n - k]
     return out
-
-
-def _solve(lower: Array, x: Array) -> Array:
-    return solve_triangular(lower, x, lower=True, check_finite=False) if x.size else x

@@ -207,7 +207,7 @@ class BatchMatch(Algorithm[Gaussian | LowRankGaussian]):
             iterations=len(monitor.losses),
             fresh=fresh,
             fresh_proposal=fresh_proposal,
-            notes=notes_on(fresh_proposal or fresh, ADVICE if self.rank is None else MORE_RANK),
+            notes=notes_on(fresh, ADVICE if self.rank is None else MORE_RANK, fresh_proposal),
         )
         return Fitted(q, result, state=q, proposal=proposal)
 

@@ -175,7 +175,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
             iterations=len(monitor.losses),
             fresh=fresh,
             fresh_proposal=reached.fresh,
-            notes=notes_on(reached.fresh or fresh, ADVICE)
+            notes=notes_on(fresh, ADVICE, reached.fresh)
             + ((NO_ARROW,) if why.startswith(NO_ARROW) else ())
             + note_on(reached),
             links=links,

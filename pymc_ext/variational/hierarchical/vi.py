@@ -24,6 +24,8 @@ class HierarchicalVI(AlgorithmVI):
     depend on one another, as one order of conditioning among those tried. Scales, gates and
     marginals are added one by one and kept only where the ELBO of fresh draws rises by more than
     its error; where nothing is found, q is the Gaussian. Some hundred to some ten thousand scores.
+    Where coordinates have few neighbours, as in time series and fields on maps, q is the nested
+    Laplace law instead: marginals of the globals, and the field's own normal law given them.
     Beyond 300 parameters rows of locals hold the globals and their own group only, both found from
     scores, and time and memory grow as D; where there is no such structure q is the low-rank
     Gaussian.
@@ -51,7 +53,8 @@ class HierarchicalVI(AlgorithmVI):
     References
     ----------
     Kingma et al. (2016), arXiv:1606.04934 (autoregressive flows); Gorinova, Moore & Hoffman (2020),
-    arXiv:1906.03028 (non-centring found automatically).
+    arXiv:1906.03028 (non-centring found automatically); Rue, Martino & Chopin (2009),
+    doi:10.1111/j.1467-9868.2008.00700.x (nested Laplace approximations).
     """
 
     def __init__(

@@ -29,6 +29,7 @@ CLASSES: dict[str, str] = {  # by name in files, which outlives where a class li
     "FlowShape": _HOME + "bernstein.shape",
     "Gaussian": _HOME + "gaussian.posteriors",
     "GaussianMixture": _HOME + "gaussian.posteriors",
+    "GlobalsMap": _HOME + "fields.globals_map",
     "HierarchicalMap": _HOME + "hierarchical.map",
     "Hierarchy": _HOME + "bernstein.base",
     "Lattice": _HOME + "hierarchical.lattice",

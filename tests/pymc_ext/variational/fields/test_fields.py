@@ -16,6 +16,7 @@ from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.variational.fields.conditional import ByPlace, NoMaximumError
 from pymc_ext.variational.fields.curves import Curves
 from pymc_ext.variational.fields.found import field_map
+from pymc_ext.variational.fields.globals_map import GlobalsMap
 from pymc_ext.variational.fields.map import FieldMap
 from pymc_ext.variational.fields.neighbours import find_neighbours
 from pymc_ext.variational.fields.precision import PrecisionRoot
@@ -69,9 +70,13 @@ def some_map(n: int, b: int, g: int, constrained: bool) -> FieldMap:
         band[:, k, n - k :] = 0.0
     return FieldMap(
         order=rng.permutation(n + g),
-        center=rng.standard_normal(g),
-        scales=np.tril(0.3 * rng.standard_normal((g, g))) + np.eye(g),
-        marginal=Marginal(0.5 * rng.standard_normal(g), np.exp(0.3 * rng.standard_normal((2, g)))),
+        of_globals=GlobalsMap(
+            rng.standard_normal(g),
+            0.3 * rng.standard_normal((g, g)) + np.eye(g),
+            Marginal(0.5 * rng.standard_normal(g), np.exp(0.3 * rng.standard_normal((2, g)))),
+            np.tril(0.3 * rng.standard_normal((g, g)), -1),
+            curves.origin,
+        ),
         curves=curves,
         middle=0.3 * rng.standard_normal((terms, n)),
         band=band,
