@@ -10,6 +10,7 @@ neighbours, straight on beyond the outermost: values between places depend on fo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,18 +56,22 @@ class Curves(ByValue):
         """T = 1 + P + Q."""
         return 1 + len(self.places) + len(self.pairs)
 
+    @cached_property
+    def _axes(self) -> list[tuple[Array, Array]]:
+        """Places along each axis, and the slopes there by the values at all."""
+        found = np.split(self.places, np.cumsum(self.counts)[:-1]) if len(self.counts) else []
+        return [(places, _tangents(places)) for places in found]
+
     def at(self, y: Array) -> tuple[Array, Array]:
         """Weights (N, T) at y (N, g), and their derivatives in y, (N, T, g)."""
         N, g = y.shape
         weights, slopes = np.zeros((N, self.terms)), np.zeros((N, self.terms, g))
         weights[:, 0] = 1 - g
         first = 1
-        for k, count in enumerate(self.counts):
-            axis = slice(first, first + count)
-            weights[:, axis], slopes[:, axis, k] = _cubics(
-                self.places[first - 1 : first - 1 + count], y[:, k]
-            )
-            first += count
+        for k, (places, tangents) in enumerate(self._axes):
+            axis = slice(first, first + len(places))
+            weights[:, axis], slopes[:, axis, k] = _cubics(places, tangents, y[:, k])
+            first += len(places)
         t, rate = bounded(y - self.origin)
         for q, (i, j) in enumerate(self.pairs, start=first):
             weights[:, q] = t[:, i] * t[:, j]
@@ -80,7 +85,7 @@ def bounded(y: Array) -> tuple[Array, Array]:
     return FARTHEST * hyperbolic, 1 - hyperbolic**2
 
 
-def _cubics(places: Array, y: Array) -> tuple[Array, Array]:
+def _cubics(places: Array, tangents: Array, y: Array) -> tuple[Array, Array]:
     """Weights of the values at places (P,) at y (N,), (N, P), and their derivatives."""
     P, rows = len(places), np.arange(len(y))
     inside = np.clip(y, places[0], places[-1])
@@ -88,7 +93,6 @@ def _cubics(places: Array, y: Array) -> tuple[Array, Array]:
     h = places[left + 1] - places[left]
     u = (inside - places[left]) / h
     value, slope = np.zeros((2, len(y), P))
-    tangents = _tangents(places)
     # of Hermite's cubic: weights of the value and of the slope at each end, and their derivatives
     ends = (
         (
