@@ -27,8 +27,8 @@ STEEPEST = 0.5  # log sd by t of another: from side to side a factor of four
 # Sds between places along an axis, which ends where the evidence is so many nats below its maximum
 # (four sds of a normal), after so many places to a side at the latest.
 APART, FALLEN, MOST_PLACES = 0.8, 8.0, 16
-MOST_GLOBALS = 20  # some 300 scores each, and as many again for each pair
-MOST_NUMBERS = 50_000_000  # in a map, 400 MB
+MOST_GLOBALS = 20  # 100 to 300 scores each, and a third of that for each pair
+MOST_NUMBERS, FEWEST_PLACES = 50_000_000, 4  # in a map, 400 MB; and places along each axis
 CENTRING_DRAWS = 64  # residuals of mirrored pairs are even in v: 256 draws gain .02 nats of .4
 
 
@@ -41,7 +41,8 @@ def field_map(
     its own, or the law has too many numbers.
     """
     by_place = ByPlace(density, near)
-    if len(start) - near.locals > MOST_GLOBALS:
+    g = len(start) - near.locals
+    if g > MOST_GLOBALS or (1 + FEWEST_PLACES * g) * near.numbers > MOST_NUMBERS:
         return None
     try:
         at, slope = highest(by_place, start[near.order])
@@ -165,7 +166,6 @@ class _OffAxes:
         self.pairs = np.array(list(combinations(range(g), 2)), dtype=int).reshape(-1, 2)
         both = DESIGN * np.array([-np.ones(g), np.ones(g)])
         self.sides = of_globals.marginal.forward(both)[0]  # (2, g)
-        self.middle = at.evidence
 
         def there(*moves: tuple[int, int]) -> Conditional:
             y = of_globals.origin.copy()

@@ -16,6 +16,7 @@ from functools import partial
 import numpy as np
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.density.protocol import value_names
 from pymc_ext.interrupts import through_one
 from pymc_ext.maths.types import Array
 from pymc_ext.options import require_count
@@ -157,6 +158,11 @@ class Hierarchical(Algorithm[MapOrGaussian]):
             why, interrupted = unfinished(stop), isinstance(stop, KeyboardInterrupt)
         if dense and isinstance(q, HierarchicalMap) and q.is_gaussian:
             q = q.as_gaussian()
+        given = None
+        if isinstance(q, FieldMap):  # whatever else was fitted beside it
+            links, law = Links(), None
+            names = value_names(density)
+            given = tuple(names[i] for i in q.order[: q.globals])
         if interrupted:  # somebody waits: the next Ctrl-C is raised
             proposal, of_proposal = None, None
             fresh = fresh_draws(q, density, stream(seed, Purpose.FRESH), INTERRUPTED_DRAWS)
@@ -181,6 +187,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
             links=links,
             law=reached.law,
             missed=reached.missed,
+            field_given=given,
         )
         return Fitted(q, result, state=q, proposal=reached.proposal)
 

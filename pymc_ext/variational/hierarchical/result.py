@@ -14,11 +14,13 @@ class HierarchicalResult(FitResult):
     """How a fit went, with its :class:`~.links.Links`: who governs whose scale.
 
     ``law`` is that of :mod:`.nested` along what governs most, whose tails weights reach; None where
-    nothing governs, in more than 300 dimensions, or where it was not looked for.
+    nothing governs, in more than 300 dimensions, or where it was not looked for. ``field_given``
+    names the globals of a field, whose law q is then; None where it is a map or a Gaussian.
     """
 
     links: Links = field(default_factory=Links)
     law: LawAlong | None = field(default=None, repr=False)
+    field_given: tuple[str, ...] | None = None
 
     @property
     def ends_before_its_mass(self) -> bool:
@@ -38,4 +40,7 @@ class HierarchicalResult(FitResult):
         return super().verdict
 
     def __str__(self) -> str:
-        return f"{super().__str__()}\n{self.links}"
+        if self.field_given is None:
+            return f"{super().__str__()}\n{self.links}"
+        given = f" given {', '.join(self.field_given)}" if self.field_given else ""
+        return f"{super().__str__()}\na field{given}: each coordinate depends on few others"

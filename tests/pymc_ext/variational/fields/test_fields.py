@@ -256,6 +256,8 @@ def test_a_field_in_pymc(tmp_path) -> None:
         method=px.HierarchicalVI(random_seed=1, model=model), model=model, progressbar=False
     )
     assert isinstance(approx.q, FieldMap) and approx.result.khat < 0.7
+    assert set(approx.result.field_given) == {"log tau", "interval alpha"}
+    assert "a field given" in str(approx.result)
     draws = approx.sample(500, random_seed=2).posterior
     assert draws["x"].dims == ("chain", "draw", "site")
     kept = px.load(approx.save(tmp_path / "field.npz"), model)
