@@ -17,12 +17,8 @@ from __future__ import annotations
 
 import argparse
 import logging
-import multiprocessing
-import resource
-import time
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import arviz as az
@@ -30,11 +26,13 @@ import numpy as np
 import pymc as pm
 
 import bridge
+from benchmarks.processes import Stopwatch, in_a_process
 from benchmarks.record import Runs
 from benchmarks.speed.elbo_curves import poisson_groups
 from pymc_ext.maths.convergence import bulk_ess
+from pymc_ext.maths.types import Array
 
-Row = dict[str, float | int | str | bool]
+Row = dict[str, float | int | str | bool | dict[str, list[float]]]
 RESULTS = Path(__file__).parent / "results" / "cost.json"
 FIGURE = Path(__file__).parents[2] / "docs" / "cost.png"
 SEED = 1
@@ -99,15 +97,10 @@ def answer(model: pm.Model) -> Row:
 
 def pymc(model: pm.Model, sampler: str = "pymc") -> Row:
     """`pm.sample` with its own sampler, or another."""
-    with model, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of convergence, which the numbers below show
-        idata = pm.sample(
-            nuts_sampler=sampler, chains=4, cores=1, random_seed=SEED, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+    idata = sampled(model, sampler)
     statistics = idata["sample_stats"]
     found: Row = {"method": sampler, "divergences": int(np.asarray(statistics["diverging"]).sum())}
-    return found | worth(idata)
+    return found | {"ess": float(np.min(bulk_ess(all_draws(idata))))}
 
 
 def nutpie(model: pm.Model) -> Row:
@@ -115,44 +108,38 @@ def nutpie(model: pm.Model) -> Row:
     return pymc(model, "nutpie")
 
 
-def worth(idata: az.InferenceData) -> Row:
-    """The smallest bulk ESS of the parameters."""
-    posterior = idata["posterior"]
-    draws = np.concatenate(
-        [np.asarray(x).reshape(*x.shape[:2], -1) for x in posterior.data_vars.values()], axis=2
-    )
-    return {"ess": float(np.min(bulk_ess(draws)))}
+def sampled(model: pm.Model, sampler: str) -> az.InferenceData:
+    """4 × (1000 + 1000) draws."""
+    with model, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of convergence, which the numbers shown tell
+        return pm.sample(
+            nuts_sampler=sampler, chains=4, cores=1, random_seed=SEED, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+
+
+def all_draws(idata: az.InferenceData) -> Array:
+    """Of all scalars, (chains, draws, scalars)."""
+    parts = map(np.asarray, idata["posterior"].data_vars.values())
+    return np.concatenate([x.reshape(*x.shape[:2], -1) for x in parts], axis=2)
 
 
 RUNS = {"answer": answer, "pymc": pymc, "nutpie": nutpie}
 
 
-def cpu_seconds() -> float:
-    """Of this process and of the compilers that it ran."""
-    spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in spent)
-
-
 def timed(name: str, run: str) -> Row:
     """One run, with its CPU seconds and peak memory."""
-    logging.getLogger("pymc").setLevel(logging.ERROR)
-    model = MODELS[name]()
-    begin, wall = cpu_seconds(), time.perf_counter()
-    row = RUNS[run](model)
-    return {
-        "dimension": int(sum(np.size(x) for x in model.initial_point().values())),
-        "cpu_s": round(cpu_seconds() - begin, 2),
-        "wall_s": round(time.perf_counter() - wall, 2),
-        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),  # Linux: kB
-        **row,
-    }
+    return measured(MODELS[name], RUNS[run])
 
 
-def in_a_process(name: str, run: str) -> Row:
-    """:func:`timed` in a fresh process."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(timed, name, run).result()
+def measured(make: Callable[[], pm.Model], run: Callable[[pm.Model], Row]) -> Row:
+    """A run on a model that is there, with its size, seconds and memory."""
+    logging.disable(logging.WARNING)
+    model = make()
+    watch = Stopwatch()
+    row = run(model)
+    dimension = int(sum(np.size(x) for x in model.initial_point().values()))
+    return {"dimension": dimension, **watch.read(), **row}
 
 
 # ---- table and figure ------------------------------------------------------------------------
@@ -216,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     runs = Runs(options.results, "runs")
     for name in options.models:
         for run in options.only:
-            row = runs(f"{name}/{run}", in_a_process, name, run)
+            row = runs(f"{name}/{run}", in_a_process, timed, name, run)
             print(f"{name}/{run}", {k: v for k, v in row.items() if k != "verdict"}, flush=True)
     print(table(runs.made))
     draw(runs.made, options.figure)

@@ -12,13 +12,8 @@ Run it with OMP_NUM_THREADS=1.
 from __future__ import annotations
 
 import argparse
-import logging
-import multiprocessing
-import resource
-import time
-import warnings
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,14 +22,13 @@ import xarray as xr
 
 import bridge
 import pymc_ext as px
+from benchmarks.processes import in_a_process
 from benchmarks.record import Runs
-from benchmarks.speed.cost import cpu_seconds
+from benchmarks.speed.cost import SEED, Row, all_draws, measured, sampled
 from benchmarks.speed.fields_models import KINDS
 from pymc_ext.maths.convergence import bulk_ess_and_rhat
 
-Row = dict[str, float | int | str | bool | dict[str, list[float]]]
 RESULTS = Path(__file__).parent / "results" / "fields.json"
-SEED = 1
 SITES = (100, 400, 1600, 4096)
 
 
@@ -66,23 +60,14 @@ def answer(model: pm.Model) -> Row:
 
 def nutpie(model: pm.Model) -> Row:
     """`pm.sample` with nutpie."""
-    with model, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of convergence, which the numbers below show
-        idata = pm.sample(
-            nuts_sampler="nutpie", chains=4, cores=1, random_seed=SEED, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
-    posterior, statistics = idata["posterior"], idata["sample_stats"]
-    draws = np.concatenate(
-        [np.asarray(x).reshape(*x.shape[:2], -1) for x in posterior.data_vars.values()], axis=2
-    )
-    ess, rhat = bulk_ess_and_rhat(draws)
+    idata = sampled(model, "nutpie")
+    statistics, (ess, rhat) = idata["sample_stats"], bulk_ess_and_rhat(all_draws(idata))
     return {
         "gradients": int(np.asarray(statistics["n_steps"]).sum()),  # of the 4 × 1000 alone
         "ess": float(np.min(ess)),
         "rhat": float(np.max(rhat)),
         "divergences": int(np.asarray(statistics["diverging"]).sum()),
-        "globals": globals_of(posterior),
+        "globals": globals_of(idata["posterior"]),
     }
 
 
@@ -101,24 +86,7 @@ RUNS = {"fit": fit, "answer": answer, "nutpie": nutpie}
 
 def timed(kind: str, sites: int, run: str) -> Row:
     """One run, with its CPU seconds and peak memory."""
-    logging.disable(logging.WARNING)
-    model = KINDS[kind](sites)
-    begin, wall = cpu_seconds(), time.perf_counter()
-    row = RUNS[run](model)
-    return {
-        "dimension": int(sum(np.size(x) for x in model.initial_point().values())),
-        "cpu_s": round(cpu_seconds() - begin, 2),
-        "wall_s": round(time.perf_counter() - wall, 2),
-        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),  # Linux: kB
-        **row,
-    }
-
-
-def in_a_process(kind: str, sites: int, run: str) -> Row:
-    """:func:`timed` in a fresh process."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(timed, kind, sites, run).result()
+    return measured(partial(KINDS[kind], sites), RUNS[run])
 
 
 def apart(ours: Row, theirs: Row) -> float:
@@ -166,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for sites in options.sites:
         for kind in options.kinds:
             for run in options.only:
-                row = runs(f"{kind}/{sites}/{run}", in_a_process, kind, sites, run)
+                row = runs(f"{kind}/{sites}/{run}", in_a_process, timed, kind, sites, run)
                 print(f"{kind}/{sites}/{run}", row, flush=True)
     print(table(runs.made))
 

@@ -12,15 +12,13 @@ that are missing.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import resource
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.processes import in_a_process, peak_mb
 from benchmarks.record import Runs
 from benchmarks.speed.large_models import MODELS
 from benchmarks.speed.large_truth import Truth, true_globals
@@ -51,7 +49,7 @@ def fitted(model: str, groups: int, method: str, seed: int) -> Row:
     row: Row = {
         "dimension": density.dimension,
         "cpu_s": round(time.process_time() - begin, 2),
-        "peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),  # Linux: kB
+        "peak_mb": peak_mb(),
         "gradients": fit.result.gradient_evaluations,
         "values": fit.result.density_evaluations,
         "stop_reason": fit.result.stop_reason,
@@ -123,13 +121,6 @@ def _place(item: tuple[str, Row]) -> tuple[int, int, int]:
     return list(MODELS).index(model), int(groups), list(ALGORITHMS).index(method)
 
 
-def in_a_process(model: str, groups: int, method: str, seed: int) -> Row:
-    """:func:`fitted` in a fresh process."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(fitted, model, groups, method, seed).result()
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run what is missing, print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -144,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for model in options.models:
             for method in options.methods:
                 key = f"{model}/{groups}/{method}/{options.seed}"
-                runs(key, in_a_process, model, groups, method, options.seed)
+                runs(key, in_a_process, fitted, model, groups, method, options.seed)
     print(table(runs.made))
 
 

@@ -20,8 +20,6 @@ import logging
 import resource
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +30,7 @@ from scipy.stats import linregress, multivariate_normal
 
 import pymc_ext as px
 from benchmarks import record
+from benchmarks.processes import in_a_process
 from pymc_ext.density import CountedDensity
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.elbo.normals import fixed_normals
@@ -175,8 +174,7 @@ def growth() -> dict:
     tasks += [("dimension", gradient_cost, ("process", (D,), 1024)) for D in (250, 500, 1000)]
     tasks += [("laplace", laplace_cost, (D,)) for D in (250, 500, 1000)]
     for table, function, arguments in tasks:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
-            tables[table].append(alone.submit(function, *arguments).result())
+        tables[table].append(in_a_process(function, *arguments))
         logging.info("%s %s", table, tables[table][-1])
     out: dict[str, Any] = {}
     for table, rows in tables.items():

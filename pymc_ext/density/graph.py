@@ -31,6 +31,14 @@ if TYPE_CHECKING:
     from pymc_ext.pytensor_versions import TensorSharedVariable
 
 
+# What PyTensor raises where a graph of one draw makes none of many.
+NOT_BY_ROWS = (ValueError, IndexError, TypeError, NotImplementedError)
+
+
+class NotByRowsError(ValueError):
+    """A model of whose graph PyTensor makes none of many draws."""
+
+
 class ModelGraph:
     """log p̃ of a model as a graph in θ (D,); parameters as those of `px.PyMCDensity`."""
 
@@ -135,12 +143,22 @@ class ModelGraph:
         return replaced(found, self._replacements) if self._replacements else found
 
     def logp_of_rows(self, theta: TensorVariable) -> TensorVariable:
-        """log p̃ of every row of ``theta`` as a graph, (N, D) -> (N,)."""
+        """log p̃ of every row of ``theta`` as a graph, (N, D) -> (N,).
+
+        Raises NotByRowsError where PyTensor makes none, as of `pymc.CAR`, whose log p sums over an
+        axis that its precision has not.
+        """
         rows, check = theta.type(), self.model.check_bounds  # else shapes pass through all of theta
         if has_scan([self.logp]):
             (lp,) = cast("list[TensorVariable]", scan_draws([self.logp], self.theta, rows, check))
         else:
-            (lp,) = over_draws([self.logp], {self.theta: rows}, rows.shape[0], check)
+            try:
+                (lp,) = over_draws([self.logp], {self.theta: rows}, rows.shape[0], check)
+            except NOT_BY_ROWS as error:
+                raise NotByRowsError(
+                    f"PyTensor makes no graph of many draws of this model: {error}; leave out "
+                    "backend='jax'"
+                ) from error
         return replaced([lp], {rows: theta})[0]
 
     def compile(

@@ -17,7 +17,7 @@ from pytensor.tensor import TensorVariable
 
 from pymc_ext.density.check import NoGradientError
 from pymc_ext.density.counted import Clock
-from pymc_ext.density.graph import ModelGraph
+from pymc_ext.density.graph import ModelGraph, NotByRowsError
 from pymc_ext.density.rows import (
     RowFunction,
     in_blocks,
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     from pymc_ext.pytensor_versions import TensorSharedVariable
 
-# What PyTensor raises where a graph of one draw makes none of many.
-NOT_BY_ROWS = (ValueError, IndexError, TypeError, NotImplementedError)
 logger = logging.getLogger(__name__)
 
 VALUE_ROWS = 50_000  # values asked for from which on compiling them without the score pays
@@ -136,8 +134,8 @@ class PyMCDensity(ModelGraph):
             rows = pt.matrix("rows", shape=(None, self.dimension), dtype="float64")
             try:
                 lp = self.logp_of_rows(rows)
-            except NOT_BY_ROWS as error:  # as pm.CAR's, which sums over axes that tau has not
-                logger.info("draws are evaluated one after another, as PyTensor says: %s", error)
+            except NotByRowsError as error:
+                logger.info("draws are evaluated one after another: %s", error.__cause__)
                 return one_by_one(self._of_a_point(with_score))
             inputs, outputs = [rows], [lp]
             if with_score:

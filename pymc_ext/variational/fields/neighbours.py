@@ -14,27 +14,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
+from pymc_ext.variational.fields.probe import (
+    MOST_GLOBALS,
+    MOST_MEMBERS,
+    PARTS,
+    SHARE,
+    Flags,
+    Places,
+    Probe,
+)
 
-Places = NDArray[np.integer]
-Flags = NDArray[np.bool_]
 START_SD = 0.1  # of a narrow normal about the start, whose draw is where scores are looked at
-STEP = 0.05  # by which coordinates move: half such an sd, far above rounding
-LEAST_CHANGE = 1e-5  # of a score; what depends on a neighbour changes by more by far
-PARTS = 64  # of the first partition, as in `hierarchical.structure`
-SHARE = 0.75  # of these from which on a coordinate depends on all
-MOST_GLOBALS = 88
 FINE_PARTS, ROUNDS = 256, 4  # of 20 neighbours and one that is none, both pass once in 10⁹
-MOST_MEMBERS = 8  # of a group, which the arrow form of the hierarchical map serves
 EXACTLY = 1e-4  # of a constraint's change: by how much it may differ from a product's
 MOST_NUMBERS = 10_000_000  # in a factor, 80 MB: of 4,000 coordinates 2,500 diagonals
 MOST_COLOURS = 200  # differences behind one Hessian
-AT_ONCE = 2**22  # numbers in points made together
 
 
 @dataclass(frozen=True)
@@ -106,10 +105,11 @@ def find_neighbours(
 
     Groups without an end, as every coordinate of a time series has neighbours, are what it is for.
     """
-    probe = _Probe(density, start, rng)
+    sd = np.full(len(start), START_SD)
+    probe = Probe(density, start + sd * rng.standard_normal(len(start)), sd, rng)
     everything = np.arange(len(start))
     moves, _ = probe.partition(everything, min(PARTS, len(start)))
-    common, depends = _common_part(probe.changes(moves), moves)
+    common, depends = _common_part(probe, moves)
     globals_ = np.flatnonzero(depends)
     local = np.setdiff1d(everything, globals_)
     if common is None or len(local) <= MOST_MEMBERS:
@@ -131,61 +131,24 @@ def find_neighbours(
     return found if fits else None
 
 
-class _Probe:
-    """Scores near a point, before and after moves."""
-
-    def __init__(self, density: CountedDensity, start: Array, rng: np.random.Generator) -> None:
-        self.density, self.rng = density, rng
-        self.point = start + START_SD * rng.standard_normal((1, len(start)))
-        with np.errstate(all="ignore"):
-            _, self.before = density.log_density_gradient(self.point)
-
-    def partition(self, coordinates: Places, parts: int) -> tuple[Array, Places]:
-        """Moves (parts, D) of random parts of some coordinates (L,), and the part of each, (L,)."""
-        part = self.rng.permutation(np.arange(len(coordinates)) % parts)
-        size = STEP * self.rng.uniform(0.5, 1.0, len(coordinates))
-        moves = np.zeros((parts, self.point.shape[1]))
-        moves[part, coordinates] = size * self.rng.choice([-1.0, 1.0], len(coordinates))
-        return moves, part
-
-    def changes(self, moves: Array) -> Array:
-        """Of the score, (M, D); NaN where there is no density."""
-        rows = max(1, AT_ONCE // moves.shape[1])
-        with np.errstate(all="ignore"):
-            after = [
-                self.density.log_density_gradient(self.point + moves[k : k + rows])[1]
-                for k in range(0, len(moves), rows)
-            ]
-            return np.concatenate(after) - self.before
-
-
-def _moved(changes: Array) -> Flags:
-    """Where a score changes; one that is NaN does."""
-    return ~(np.abs(changes) <= LEAST_CHANGE)
-
-
-def _on_all(changes: Array) -> Flags:
-    """Whose scores nearly all moves change, (D,)."""
-    return np.asarray(_moved(changes).mean(axis=0) > SHARE)
-
-
-def _common_part(changes: Array, moves: Array) -> tuple[Array | None, Flags]:
+def _common_part(probe: Probe, moves: Array) -> tuple[Array | None, Flags]:
     """u (D,), zeros of none, and who depends on all in other ways as well, (D,).
 
     None in place of u where too many do. A constraint changes the scores of a field by a product,
     −u (uᵀ move), whatever else changes them: by medians over those that nothing else does.
     """
-    depends = _on_all(changes)
+    changes = probe.changes(moves)
+    depends = probe.on_all(changes)
     most = min(MOST_GLOBALS, len(depends) // 2)
     if depends.sum() <= most:
         return np.zeros(len(depends)), depends
-    u = _product(changes, moves, depends)
+    u = _product(probe, changes, moves, depends)
     if u is not None:
-        depends = _on_all(changes + np.outer(moves @ u, u))
+        depends = probe.on_all(changes + np.outer(moves @ u, u))
     return (None if depends.sum() > most else u), depends
 
 
-def _product(changes: Array, moves: Array, depends: Flags) -> Array | None:
+def _product(probe: Probe, changes: Array, moves: Array, depends: Flags) -> Array | None:
     """u (D,), zero but where scores ``depends`` on all; None where no product is found."""
     own = changes[:, depends]
     if not np.isfinite(own).all():
@@ -195,8 +158,10 @@ def _product(changes: Array, moves: Array, depends: Flags) -> Array | None:
         for _ in range(3):  # the first u has wrong values where its own part was moved
             a = np.median(own / u, axis=1)
             u = np.median(own / a[:, None], axis=0)
+        rest = np.zeros_like(changes)
+        rest[:, depends] = np.nan_to_num(own - np.outer(a, u), nan=np.inf)
         column = np.zeros(len(depends))
-        column[depends] = np.where(_on_all(np.nan_to_num(own - np.outer(a, u), nan=np.inf)), 0.0, u)
+        column[depends] = np.where(probe.on_all(rest)[depends], 0.0, u)
         along = moves @ column
         strength = -float(np.median(a / along))
         exact = np.abs(a + strength * along) <= EXACTLY * np.abs(a)  # not where a global moves
@@ -205,12 +170,13 @@ def _product(changes: Array, moves: Array, depends: Flags) -> Array | None:
     return np.sqrt(strength) * column
 
 
-def _dependent(probe: _Probe, local: Places, common: Array) -> csr_array | None:
+def _dependent(probe: Probe, local: Places, common: Array) -> csr_array | None:
     """Which locals depend on one another, symmetric (L, L); None where they do in small groups."""
 
     def partition(parts: int) -> tuple[Flags, Places]:
         moves, part = probe.partition(local, parts)
-        return _moved(probe.changes(moves) + np.outer(moves @ common, common))[:, local], part
+        changes = probe.changes(moves) + np.outer(moves @ common, common)
+        return probe.moved(changes)[:, local], part
 
     count = len(local)
     parts, rounds = (count, 1) if count <= FINE_PARTS * ROUNDS else (FINE_PARTS, ROUNDS)

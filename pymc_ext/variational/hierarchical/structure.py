@@ -13,22 +13,22 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from pymc_ext.density import CountedDensity
+from pymc_ext.variational.fields.probe import (
+    MOST_GLOBALS,
+    MOST_MEMBERS,
+    PARTS,
+    Flags,
+    Places,
+    Probe,
+)
 from pymc_ext.variational.gaussian.low_rank import LowRankGaussian
 
-Places = NDArray[np.integer]
-PARTS = 64  # of a partition; a local on k globals sees 64 (1 − e^(−k/64)) of them, half for k = 44
-SHARE = 0.75  # of the parts from which on a coordinate is a global: beyond 88 it sees so many
-MOST_GLOBALS = 88
 ROUNDS = 4  # partitions: one local of a pair passes by chance once in 10⁶, both never
 MOST_HITS = 6  # parts that move a local's score; one with more is left alone, as in a chain
-MOST_MEMBERS = 8  # of a group; larger ones are left without links
-STEP = 0.5  # sds by which coordinates move: where the density is, and far above rounding
-LEAST_CHANGE = 1e-6  # of a score times its sd; what depends on a neighbour changes by about one
 
 
 @dataclass(frozen=True)
@@ -62,48 +62,32 @@ def find_structure(
 ) -> Structure | None:
     """Globals and groups at a draw of q; None where most coordinates depend on most others."""
     D = q.dimension
-    probe = _Probe(density, q, rng)
+    probe = Probe(density, q.forward(rng.standard_normal((1, D)))[0][0], q.std, rng)
     everything = np.arange(D)
-    _, moved = probe.partition(everything)
-    found = np.flatnonzero(moved.sum(axis=0) > SHARE * PARTS)
+    found = np.flatnonzero(probe.on_all(probe.changes(probe.partition(everything, PARTS)[0])))
     if not 0 < len(found) <= min(MOST_GLOBALS, D // 2):
         return None
     local = np.setdiff1d(everything, found)
-    rounds = [probe.partition(local) for _ in range(ROUNDS)]
+    rounds = [_round(probe, local) for _ in range(ROUNDS)]
     parts = np.stack([part for part, _ in rounds])  # (ROUNDS, L)
-    hits = np.stack([moved[:, local] for _, moved in rounds])  # (ROUNDS, PARTS, L)
+    hits = np.stack([hits for _, hits in rounds])  # (ROUNDS, PARTS, L)
     groups = _components(_pairs(parts, hits), len(local))
     return Structure(found, tuple(local[members] for members in groups))
 
 
-class _Probe:
-    """Scores at one draw of q, before and after moves."""
+def _round(probe: Probe, local: Places) -> tuple[Places, Flags]:
+    """A partition: the part of each local, (L,), and whose scores each part moves, (PARTS, L).
 
-    def __init__(
-        self, density: CountedDensity, q: LowRankGaussian, rng: np.random.Generator
-    ) -> None:
-        self.density, self.sd, self.rng = density, q.std, rng
-        self.point, _ = q.forward(rng.standard_normal((1, q.dimension)))
-
-    def partition(self, coordinates: Places) -> tuple[Places, NDArray[np.bool_]]:
-        """The part of each of some coordinates (L,), and whose scores each part moves, (PARTS, D).
-
-        A coordinate is counted as moved by a part whose move has no density.
-        """
-        part = self.rng.permutation(np.arange(len(coordinates)) % PARTS)
-        size = STEP * self.sd[coordinates] * self.rng.uniform(0.5, 1.0, len(coordinates))
-        moves = np.zeros((PARTS, len(self.sd)))
-        moves[part, coordinates] = size * self.rng.choice([-1.0, 1.0], len(coordinates))
-        with np.errstate(all="ignore"):
-            _, before = self.density.log_density_gradient(self.point)
-            _, after = self.density.log_density_gradient(self.point + moves)
-            return part, ~(np.abs(after - before) * self.sd <= LEAST_CHANGE)
+    A coordinate is counted as moved by a part whose move has no density.
+    """
+    moves, part = probe.partition(local, PARTS)
+    return part, probe.moved(probe.changes(moves))[:, local]
 
 
-def _pairs(parts: Places, hits: NDArray[np.bool_]) -> Places:
+def _pairs(parts: Places, hits: Flags) -> Places:
     """Locals that depend on one another, (P, 2).
 
-    ``parts`` (ROUNDS, L) and ``hits`` (ROUNDS, PARTS, L) are of :meth:`_Probe.partition`.
+    ``parts`` (ROUNDS, L) and ``hits`` (ROUNDS, PARTS, L) are of :func:`_round`.
     """
     count = hits.sum(axis=1)
     linked = np.flatnonzero((count > 1).any(axis=0) & (count <= MOST_HITS).all(axis=0))

@@ -10,6 +10,7 @@ from scipy import sparse, special
 
 import pymc_ext as px
 from pymc_ext.density import CallableDensity, CountedDensity, DensityInCoordinates, PyMCDensity
+from pymc_ext.density.graph import NotByRowsError
 from pymc_ext.maths.banded import BandedRoot
 from pymc_ext.maths.marginal import Marginal
 from pymc_ext.maths.normal import standard_normal_logp
@@ -248,6 +249,12 @@ def test_log_p_of_a_car_is_pymcs() -> None:
             for name, part in zip(names, parts, strict=True)
         }
         np.testing.assert_allclose(found, value(point), rtol=EXACT)
+
+
+def test_jax_takes_no_model_of_whose_graph_pytensor_makes_none_of_many_draws() -> None:
+    pytest.importorskip("jax")
+    with car(), pytest.raises(NotByRowsError, match="leave out backend='jax'"):
+        pm.fit(10, method=px.BernsteinVI(backend="jax"), progressbar=False)
 
 
 def test_a_field_in_pymc(tmp_path) -> None:
