@@ -22,6 +22,7 @@ from pymc_ext.variational.fields.map import FieldMap
 from pymc_ext.variational.fields.neighbours import find_neighbours
 from pymc_ext.variational.fields.precision import PrecisionRoot
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+from tests.needed import needs
 from tests.pymc_ext.variational.fields.field_targets import NormalWalk, chain
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
@@ -252,7 +253,7 @@ def test_log_p_of_a_car_is_pymcs() -> None:
 
 
 def test_jax_takes_no_model_of_whose_graph_pytensor_makes_none_of_many_draws() -> None:
-    pytest.importorskip("jax")
+    needs("jax")
     with car(), pytest.raises(NotByRowsError, match="leave out backend='jax'"):
         pm.fit(10, method=px.BernsteinVI(backend="jax"), progressbar=False)
 
@@ -285,7 +286,7 @@ def test_chains_in_a_field_agree_with_its_weights() -> None:
     with car() as model:
         approx = pm.fit(method=px.HierarchicalVI(random_seed=1), progressbar=False)
         chains = px.sample(approx, random_seed=1, progressbar=False)["posterior"]
-    assert chains.attrs["usable"]
+    assert chains.attrs["trusted"]
     theta, log_p, log_q = approx.weighted_draws(20_000, random_seed=1)
     weights = np.exp(log_p - log_q - np.max(log_p - log_q))
     weights /= weights.sum()
