@@ -136,6 +136,11 @@ class Warmed:
         """Of log p̃ so far."""
         return self.chain.gradients
 
+    @property
+    def infinite(self) -> int:
+        """Stan tells none."""
+        return 0
+
 
 def _doubles(values: Array) -> NDArray[np.float64]:
     return np.asarray(values, dtype=np.float64)

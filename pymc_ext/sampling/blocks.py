@@ -58,7 +58,8 @@ class Chains:
         self.chains, self.density, self.transport = list(chains), density, transport
         self.constrain, self.interrupts, self.fold = constrain, interrupts, fold
         self.interrupted = False
-        self.warm_up_gradients, self.steps = 0, 1.0  # steps: mean of the last transitions
+        self.warm_up_infinite = self.warm_up_gradients = 0
+        self.steps = 1.0  # steps: mean of the last transitions
         D, M = int(density.dimension), len(self.chains)
         self.points, self.theta = np.empty((M, 0, D)), np.empty((M, 0, D))
         self.lp = np.empty((M, 0))
@@ -74,6 +75,16 @@ class Chains:
         return sum(chain.gradients for chain in self.chains)
 
     @property
+    def infinite(self) -> int:
+        """Points where log p̃ is +∞ that were tried after the warm-up, whose first steps may go
+        where numbers overflow."""
+        return self._infinite - self.warm_up_infinite
+
+    @property
+    def _infinite(self) -> int:
+        return sum(chain.infinite for chain in self.chains)
+
+    @property
     def draws(self) -> int:
         """Of each chain, after warm-up."""
         return self.points.shape[1]
@@ -81,7 +92,7 @@ class Chains:
     def warm_up(self, budget: float) -> None:
         """Let every chain adapt; where that takes more gradients than ``budget`` it ends early."""
         made = self._together(lambda chain: chain.warm_up(), budget)
-        self.warm_up_gradients = self.gradients
+        self.warm_up_gradients, self.warm_up_infinite = self.gradients, self._infinite
         steps = np.concatenate([t.statistics["n_steps"][-LAST:] for t in made])
         self.steps = max(float(steps.mean()), 1.0) if len(steps) else 1.0
 

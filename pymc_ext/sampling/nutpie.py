@@ -7,7 +7,6 @@ would in one run.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from pymc_ext.density import Density, DensityInCoordinates, TransportMap
 from pymc_ext.density.check import DensityError
 from pymc_ext.maths.types import Array
+from pymc_ext.sampling.evaluated import Evaluated
 from pymc_ext.sampling.gate import Gate
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Chain
@@ -35,9 +35,6 @@ NAMES = {  # ours, ArviZ's, to nutpie's
 # most; 10⁷ draws of 353 dimensions were refused on a machine of 24 GB.
 MOST_DRAWS, MOST_NUMBERS = 10**7, 2**28
 NUDGE = 1e-3  # of a start where a score is zero, in the chain's coordinates: far less than an sd
-
-# A compiled function may not be entered by two threads at once, and Python is not faster so.
-ONE_AT_A_TIME = threading.Lock()
 
 
 class Outside(ArithmeticError):
@@ -99,8 +96,8 @@ class NutpieChain:
     def __init__(
         self, density: Density, start: Array, tune: int, seed: int, options: Sampling
     ) -> None:
-        self._density, self._tune, self._gate = density, tune, Gate()
-        self._calls, self._taken = 0, 0
+        self._evaluated, self._tune, self._gate = Evaluated(density), tune, Gate()
+        self._taken = 0
         nutpie, D = _import_nutpie(), int(density.dimension)
         point = self._without_zero_scores(np.array(start, dtype=float), seed)
         model = nutpie.compiled_pyfunc.from_pyfunc(
@@ -117,12 +114,12 @@ class NutpieChain:
 
     def _without_zero_scores(self, point: Array, seed: int) -> Array:
         """nutpie takes its first metric from the score, and refuses a point where one is zero."""
-        _, score = self._log_density(point)
+        score = self._score(point)
         if np.all(score != 0):
             return point
         nudge = NUDGE * np.random.default_rng(seed).standard_normal(len(point))
         beside = np.where(score == 0, point + nudge, point)
-        flat = np.flatnonzero(self._log_density(beside)[1] == 0)
+        flat = np.flatnonzero(self._score(beside) == 0)
         if len(flat):  # nutpie would end the thread, and with some luck the process
             raise DensityError(
                 f"the score is zero at and beside the start in coordinates {flat[:10].tolist()}, "
@@ -134,7 +131,12 @@ class NutpieChain:
     @property
     def gradients(self) -> int:
         """Of log p̃ so far, those of the draw that is made ahead included."""
-        return self._calls
+        return self._evaluated.calls
+
+    @property
+    def infinite(self) -> int:
+        """Points tried so far where log p̃ is +∞."""
+        return self._evaluated.infinite
 
     def warm_up(self) -> Transitions:
         """nutpie's tuning."""
@@ -150,7 +152,7 @@ class NutpieChain:
         statistics["diverging"] = statistics["diverging"].astype(bool)
         for name in ("tree_depth", "n_steps"):
             statistics[name] = statistics[name].astype(int)
-        points = np.array(self._gate.points[rows]).reshape(-1, self._density.dimension)
+        points = np.array(self._gate.points[rows]).reshape(-1, self._evaluated.density.dimension)
         return Transitions(points, statistics)
 
     def stop(self) -> None:
@@ -197,21 +199,19 @@ class NutpieChain:
             if self._gate.closed and len(self._gate.points) > self._tune:
                 raise Outside  # not before: nutpie panics where it adapts without a log p̃
             try:
-                lp, score = self._log_density(x)
+                found = self._evaluated(x)
             except Exception as error:  # of the user's density: seen by who asked for draws
                 self._gate.fail(error)
                 raise Outside from error
-            if not (np.isfinite(lp) and np.isfinite(score).all()):
+            if found is None:
                 raise Outside
-            return lp, score
+            return found
 
         return log_density
 
-    def _log_density(self, x: Array) -> tuple[float, Array]:
-        with ONE_AT_A_TIME, np.errstate(all="ignore"):
-            self._calls += 1
-            lp, score = self._density.log_density_gradient(x[None])
-        return float(lp[0]), np.ascontiguousarray(score[0], dtype=float)
+    def _score(self, x: Array) -> Array:
+        found = self._evaluated(x)
+        return np.full(len(x), np.nan) if found is None else found[1]
 
 
 def _is_panic(error: BaseException) -> bool:

@@ -48,6 +48,10 @@ class Chain(Protocol):
     def gradients(self) -> int:
         """Gradients of log p̃ so far, with warm-up."""
 
+    @property
+    def infinite(self) -> int:
+        """Points tried so far where log p̃ is +∞; 0 where the sampler does not tell."""
+
 
 class Sampler(Protocol):
     """Makes chains. An object holds options and nothing else."""

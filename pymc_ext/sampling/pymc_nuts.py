@@ -19,7 +19,8 @@ from pytensor.graph.op import Op, OutputStorageType
 from pymc_ext.density import Density, DensityInCoordinates, TransportMap
 from pymc_ext.maths.types import Array
 from pymc_ext.ops.callback import register_numba
-from pymc_ext.sampling.nutpie import ONE_AT_A_TIME, Transitions
+from pymc_ext.sampling.evaluated import Evaluated
+from pymc_ext.sampling.nutpie import Transitions
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Chain
 
@@ -92,7 +93,12 @@ class PyMCChain:
     @property
     def gradients(self) -> int:
         """Of log p̃ so far."""
-        return self._log_density.calls
+        return self._log_density.evaluated.calls
+
+    @property
+    def infinite(self) -> int:
+        """Points tried so far where log p̃ is +∞."""
+        return self._log_density.evaluated.infinite
 
     def warm_up(self) -> Transitions:
         """PyMC's tuning."""
@@ -131,7 +137,7 @@ class LogDensityOp(Op):
     """log p̃ at one point and its score, (D,) -> (), (D,); where it is not finite, −∞ and zeros."""
 
     def __init__(self, density: Density) -> None:
-        self._density, self.calls = density, 0
+        self.evaluated = Evaluated(density)
         self._known = dict[bytes, tuple[Array, Array]]()
 
     def make_node(self, *inputs: Variable) -> Apply:
@@ -148,12 +154,8 @@ class LogDensityOp(Op):
             cell[0] = value.astype(out.type.dtype)  # a copy: the sampler may write into its arrays
 
     def _computed(self, v: Array) -> tuple[Array, Array]:
-        with ONE_AT_A_TIME, np.errstate(all="ignore"):
-            self.calls += 1
-            lp, score = self._density.log_density_gradient(v[None])
-        if not (np.isfinite(lp[0]) and np.isfinite(score[0]).all()):
-            return np.array(-np.inf), np.zeros(len(v))
-        return np.array(lp[0]), np.array(score[0])
+        lp, score = self.evaluated(v) or (-np.inf, np.zeros(len(v)))
+        return np.array(lp), score
 
     def keep_only(self, v: Array) -> None:
         """Forget the other points of the last trajectory."""

@@ -16,6 +16,7 @@ from pymc_ext.sampling.result import Sampled
 from pymc_ext.sampling.starts import own_starts, require_law, weighted_starts
 from pymc_ext.variational.core.checks import Check
 from pymc_ext.variational.core.threads import threads_for
+from pymc_ext.variational.core.weights import NO_DENSITY
 
 NOTHING_DRAWN = "interrupted before the chains had drawn anything: nothing is kept"
 FEWEST_DRAWS = 4  # of a chain that is judged: half-chains of two have a variance
@@ -175,6 +176,11 @@ def _answer(
         )
     found = chains.diagnostics()
     checks = found.checks(run.options.ess)
+    if chains.infinite:
+        said = (
+            f"log p̃ is +∞ at {chains.infinite} of the points that the sampler tried: {NO_DENSITY}"
+        )
+        checks = (Check("density", False, said), *checks)
     if why != attempts.REACHED:
         checks = (Check("end", False, f"{why}, {chains.draws} draws a chain"), *checks)
     return Sampled(

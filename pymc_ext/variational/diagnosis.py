@@ -38,7 +38,7 @@ from pymc_ext.variational.core.precision import Precision, weighted_precision
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.saved.posterior import TO_ITS_MODEL, SavedPosterior
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.core.weights import KHAT_USABLE
+from pymc_ext.variational.core.weights import KHAT_USABLE, log_ratios_of
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.missed.missed_mass import SEARCHED, MissedMass, mass_outside
 from pymc_ext.variational.missed.shoulders import moments_beside
@@ -297,6 +297,8 @@ class _Judged:
         """By fresh draws of q; ValueError where none of them has a weight."""
         theta, log_p, log_ratios = _drawn(q, density, rng, draws)
         fresh = FreshDraws.from_log_ratios(log_ratios)
+        if fresh.infinite:
+            raise ValueError(fresh.verdict)
         if fresh.ess == 0:
             raise ValueError(f"{fresh.verdict}: there is nothing to judge; fit it again elsewhere")
         weights = np.exp(psislw(log_ratios)[0])
@@ -317,12 +319,12 @@ class _Judged:
 def _drawn(
     q: Posterior, density: Density, rng: np.random.Generator, draws: int
 ) -> tuple[Array, Array, Array]:
-    """Draws of q (N, D), log p̃ there and log p̃ − log q, (N,) each; −∞ where one has no weight."""
+    """Draws of q (N, D), log p̃ there and log p̃ − log q, (N,) each; −∞ where that is undefined."""
     theta, log_q = q.forward(rng.standard_normal((draws, q.latent_dimension)))
     with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
         log_p = density.log_density(theta)
-        log_ratios = log_p - log_q
-    return theta, log_p, np.where(np.isfinite(log_ratios), log_ratios, -np.inf)
+    log_ratios = log_ratios_of(log_p, log_q)
+    return theta, log_p, np.where(np.isnan(log_ratios), -np.inf, log_ratios)
 
 
 def _opened(approx: pm.Approximation) -> tuple[Posterior, Posterior, Density]:

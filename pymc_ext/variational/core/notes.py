@@ -20,5 +20,5 @@ def notes_on(fresh: FreshDraws, advice: str, proposal: FreshDraws | None = None)
         )
     judged = proposal or fresh
     if not judged.usable:
-        notes += (f"{judged.verdict}: {advice}",)
+        notes += (judged.verdict if judged.infinite else f"{judged.verdict}: {advice}",)
     return notes

@@ -11,6 +11,7 @@ import numpy as np
 
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.result import FreshDraws
+from pymc_ext.variational.core.weights import log_ratios_of
 
 # Behind moments of a q without its own: sds to 0.6 %, means to 0.8 % of an sd.
 MOMENT_DRAWS = 16_384
@@ -86,7 +87,7 @@ def fresh_draws(
     generator, parts = copy.deepcopy(rng), []
     for theta, log_q in draws_of(q, rng, draws):
         with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
-            parts.append(density.log_density(theta) - log_q)
+            parts.append(log_ratios_of(density.log_density(theta), log_q))
     log_ratios = np.concatenate(parts)
     fresh = FreshDraws.from_log_ratios(log_ratios)
     return replace(fresh, log_ratios=log_ratios, generator=generator)

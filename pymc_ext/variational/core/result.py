@@ -14,6 +14,7 @@ from pymc_ext.variational.core.weights import (
     ESS_SHARE_ENOUGH,
     EXACT,
     KHAT_GOOD,
+    NO_DENSITY,
     are_constant,
     described,
     effective_draws,
@@ -43,6 +44,8 @@ class FreshDraws:
         Number of draws N.
     outside
         How many of them have log p̃ = −∞ or undefined: the ELBO is then −∞.
+    infinite
+        How many have log p̃ = +∞: p̃ is no density then, and there are no weights.
     khat
         Pareto k̂ of the importance weights; −∞ where they are constant, so that q is the posterior,
         +∞ where it cannot be had.
@@ -58,6 +61,7 @@ class FreshDraws:
     ess: float
     draws: int
     outside: int = 0
+    infinite: int = 0
     khat: float = np.inf
     log_ratios: Array | None = field(default=None, repr=False, compare=False)
     generator: np.random.Generator | None = field(default=None, repr=False, compare=False)
@@ -102,14 +106,19 @@ class FreshDraws:
         """The same in words."""
         if self.khat == -np.inf:
             return EXACT
+        if self.infinite:
+            return f"log p̃ is +∞ at {self.infinite:,} of {self.draws:,} draws of q: {NO_DENSITY}"
         if self.ess == 0:
             return f"log p̃ is −∞ or undefined at all of {self.draws:,} draws of q"
         return described(self.khat, self.ess / self.draws, self.draws)
 
     @classmethod
     def from_log_ratios(cls, log_ratio: Array) -> FreshDraws:
-        """Estimates from log p̃(θ_s) − log q(θ_s), shape (N,)."""
+        """Estimates from log p̃(θ_s) − log q(θ_s), shape (N,); +∞ of them are of log p̃."""
         n = len(log_ratio)
+        infinite = int(np.sum(log_ratio == np.inf))
+        if infinite:
+            return cls(-np.inf, np.inf, np.inf, np.inf, 0.0, n, infinite=infinite)
         inside = np.isfinite(log_ratio)
         if not inside.any():
             return cls(-np.inf, np.inf, -np.inf, np.inf, 0.0, n, n)

@@ -36,12 +36,21 @@ ESS_SHARE_NEGLIGIBLE: Final = 0.98
 # .9 (label switching), where sds were 15 to 50 % off .4 at most (regressions of few rows).
 ESS_SHARE_ENOUGH: Final = 0.9
 
+# What is said where log p̃ is +∞, after where that is.
+NO_DENSITY: Final = "there is no posterior; mend the term of the model that is infinite"
+
 # Standard deviation, in nats, below which log ratios count as constant, so that q is p: rounding
 # alone spreads sums of a thousand terms by about 1e-12, and PSIS turns that noise into noise in k̂.
 CONSTANT_RATIOS: Final = 1e-8
 
 # What is said where they are.
 EXACT: Final = "exact wherever it draws: its log ratios to the posterior are constant there"
+
+
+def log_ratios_of(log_p: Array, log_q: Array) -> Array:
+    """log p̃ − log q at draws of q, (N,); undefined where log q overflowed, so that +∞ is p̃'s."""
+    with np.errstate(invalid="ignore"):  # −∞ − (−∞)
+        return np.where(np.isfinite(log_q), log_p - log_q, np.nan)
 
 
 def are_constant(log_ratios: Array) -> bool:

@@ -23,6 +23,7 @@ from pymc_ext.variational.core.attributes import attributes_of, notes_of
 from pymc_ext.variational.core.posterior import LogDensity, Posterior
 from pymc_ext.variational.core.result import FitResult, FreshDraws
 from pymc_ext.variational.core.seeds import Seed
+from pymc_ext.variational.core.weights import log_ratios_of
 from pymc_ext.variational.plugin.graph_approximation import GraphApproximation
 from pymc_ext.variational.plugin.groups import FittedGroup
 from pymc_ext.variational.plugin.traces import check_conversion, check_log_names, make_trace
@@ -148,7 +149,7 @@ class VectorisedApproximation(GraphApproximation):
     def evaluate(self, draws: int = 4096, random_seed: Seed = None) -> FreshDraws:
         """ELBO and importance-sampling evidence from fresh draws of q."""
         _, lp, lq = self.draws_with_logs(draws, random_seed)
-        return FreshDraws.from_log_ratios(lp - lq)
+        return FreshDraws.from_log_ratios(log_ratios_of(lp, lq))
 
     def sample(
         self,

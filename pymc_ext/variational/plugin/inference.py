@@ -148,11 +148,12 @@ class AlgorithmVI(RefusesKeywords, Inference):
         with Monitor(self.approx, self._callbacks, first, n, progressbar, show) as monitor:
             self.approx.result = self.optimise(n, monitor) if n else self._initial_result()
         result = self.approx.result
-        if result.usable is False:
+        if result.weighted is not None and not result.usable:
             instead = "" if result.method in RICH else "try px.HierarchicalVI(), or "
+            instead = f"; {instead}make exact draws by px.sample(approx)"
             whose = ", of its proposal" if result.of_proposal else ""
-            logger.warning("%s is not to be trusted: %s%s; %smake exact draws by px.sample(approx)",
-                           result.method, result.verdict, whose, instead)  # fmt: skip
+            logger.warning("%s is not to be trusted: %s%s%s", result.method, result.verdict, whose,
+                           "" if result.weighted.infinite else instead)  # fmt: skip
         if score:
             self.hist = np.concatenate([self.hist, monitor.history])
         self.approx.hist = self.hist

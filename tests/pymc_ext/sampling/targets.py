@@ -103,6 +103,8 @@ class Told:
     closed: bool = False
     stopped: threading.Event = field(default_factory=threading.Event)
 
+    infinite = 0
+
     def warm_up(self):
         return self.draw(10)
 

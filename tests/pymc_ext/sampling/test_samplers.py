@@ -55,6 +55,22 @@ def test_a_badly_scaled_gaussian_in_its_own_coordinates(sampler):
     assert again.gradient_evaluations == found.gradient_evaluations
 
 
+def test_an_infinite_density_is_no_hard_edge(sampler):
+    """Beyond 3.6 sds of one normal of two: two or three in ten thousand draws lie there."""
+
+    def log_p(x):
+        return np.where(x[:, 0] > 3.6, beyond, -0.5 * (x**2).sum(1))
+
+    beyond, density = np.inf, CallableDensity(log_p, lambda x: -x, dimension=2)
+    q = DiagonalGaussian(np.zeros(2), np.ones(2))
+    found = sample(density, q, sampler, Sampling(ess=4000), seed=1)
+    assert not found.diagnostics.diverges  # by which alone it would be trusted
+    assert not found.trusted
+    assert "log p̃ is +∞ at" in found.reasons[0] and "there is no posterior" in found.reasons[0]
+    beyond = -np.inf
+    assert sample(density, q, sampler, Sampling(ess=4000), seed=1).trusted
+
+
 def test_a_funnel_in_the_coordinates_of_its_own_law(sampler):
     found = sample(funnel(), FunnelMap(), sampler, Sampling(ess=1000), seed=2)
     assert found.trusted and found.in_map and found.diagnostics.divergences == 0

@@ -11,6 +11,7 @@ from scipy import stats
 import pymc_ext as px
 from pymc_ext.variational.core.defensive import DefensiveMixture
 from pymc_ext.variational.core.result import FreshDraws
+from pymc_ext.variational.core.weights import log_ratios_of
 from tests.tolerances import monte_carlo
 
 
@@ -34,6 +35,22 @@ def test_an_exact_fit_is_trusted_and_its_moments_are_told() -> None:
     np.testing.assert_allclose(table["mcse_mean"], 20_000**-0.5, rtol=0.05)
     np.testing.assert_allclose(table["q_sd_ratio"], 1, atol=monte_carlo(40_000**-0.5))
     assert list(table.index) == ["x", "y"] and str(found).endswith("taken for the posterior")
+
+
+def test_where_log_p_is_infinite_there_is_no_posterior(caplog: pytest.LogCaptureFixture) -> None:
+    """Draws there count as none of those that q would be wrong to make, as beyond an edge."""
+    with pm.Model():
+        x = pm.Normal("x", shape=2)
+        pm.Potential("p", pt.switch(x[0] > 3, np.inf, 0.0))
+        approx = pm.fit(method=px.HierarchicalVI(random_seed=1), progressbar=False)
+    assert approx.result is not None
+    assert approx.result.usable is False and approx.result.converged is False
+    assert approx.result.verdict.startswith("log p̃ is +∞ at")
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.endswith("there is no posterior; mend the term of the model that is infinite")
+    assert approx.evaluate(4096, random_seed=2).ess == 0
+    with pytest.raises(ValueError, match=r"of 20,000 draws of q: there is no posterior"):
+        px.diagnose(approx, random_seed=1)
 
 
 @pytest.mark.parametrize("method", ["advi", "fullrank_advi"])
@@ -204,6 +221,16 @@ def test_weights_without_a_variance_bound_nothing() -> None:
     x = np.random.default_rng(1).standard_normal(20_000)
     fresh = FreshDraws.from_log_ratios(0.35 * x**2)  # k̂ = .7
     assert fresh.khat > 0.5 and fresh.chi_square == np.inf and fresh.cubo == np.inf
+
+
+def test_a_log_q_that_overflowed_is_no_infinite_density() -> None:
+    log_p, log_q = np.zeros(100), np.linspace(-3, 0, 100)
+    log_q[0] = -np.inf
+    fresh = FreshDraws.from_log_ratios(log_ratios_of(log_p, log_q))
+    assert fresh.infinite == 0 and fresh.outside == 1 and fresh.ess > 50
+    log_p[1] = np.inf
+    fresh = FreshDraws.from_log_ratios(log_ratios_of(log_p, log_q))
+    assert fresh.infinite == 1 and fresh.ess == 0 and not fresh.usable
 
 
 def test_bad_input() -> None:
