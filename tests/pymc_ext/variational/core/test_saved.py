@@ -115,7 +115,8 @@ def test_there_is_no_density_beyond_numbers(name, far, tmp_path):
     points = np.stack([np.full(8, far), law.mean()])
     beyond, inside = law.logpdf(points)
     assert beyond < -300 and np.isfinite(inside)
-    assert law.logpdf(points[0]) == beyond and law.pdf(points[0]) == 0
+    np.testing.assert_allclose(law.logpdf(points[0]), beyond, rtol=EXACT)
+    assert law.pdf(points[0]) == 0
 
 
 def test_a_law_without_its_model_says_how_it_gets_it(tmp_path):
