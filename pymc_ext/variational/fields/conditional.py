@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_ext.density import CountedDensity
-from pymc_ext.maths.banded import BandedRoot
+from pymc_ext.maths.bordered import BorderedRoot
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.fields.neighbours import Neighbours
 from pymc_ext.variational.fields.precision import PrecisionRoot
+from pymc_ext.variational.fields.probe import Flags
 
 DIFFERENCE = 1e-4  # of an sd given all others: rounding is 1e-12 of a score, curvature 1e-4 of one
 CLOSE = 1e-6  # Newton decrement, twice the nats below the maximum
@@ -48,15 +49,20 @@ class Conditional:
     @property
     def sds(self) -> Array:
         """Of locals, each given those after it, (n,): what differences are scaled by."""
-        return 1 / self.root.root.band[0]
+        return 1 / self.root.root.diagonal
 
 
 class ByPlace:
     """A density with its coordinates in the order of `Neighbours`, and its conditionals."""
 
     def __init__(self, density: CountedDensity, near: Neighbours) -> None:
-        self.density, self.near, self.n = density, near, near.locals
+        self.density, self.near, self.n = density, near, near.field
         self._inverse = np.argsort(near.order)
+
+    def with_means(self, chosen: Flags, at: Conditional) -> tuple[ByPlace, Array]:
+        """With some of the globals (g,) among the field's own, and the point of ``at`` there."""
+        there = ByPlace(self.density, self.near.with_means(chosen))
+        return there, at.point[self._inverse][there.near.order]
 
     def value(self, point: Array) -> float:
         """log p̃ at (D,)."""
@@ -108,9 +114,9 @@ class ByPlace:
         points = np.tile(point, (len(moves), 1))
         points[:, : self.n] += moves
         changes = self.scores(points)[1] - score
-        band = self.near.band(changes[:, : self.n], DIFFERENCE * sds)
-        band[0] += ridge * (np.abs(band[0]) + np.median(np.abs(band[0])))
-        return PrecisionRoot(BandedRoot.of(band), self.near.common)
+        entries = self.near.entries(changes[:, : self.n], DIFFERENCE * sds)
+        entries[0] += ridge * (np.abs(entries[0]) + np.median(np.abs(entries[0])))
+        return PrecisionRoot(BorderedRoot.of(entries, self.near.means), self.near.common)
 
     def _higher(self, point: Array, log_p: float, step: Array) -> Array | None:
         """The point after a step, or after half of one …, where log p̃ is no lower."""

@@ -19,6 +19,7 @@ from pymc_ext.variational.fields.curves import Curves, bounded
 from pymc_ext.variational.fields.evidence import Slope, highest, information
 from pymc_ext.variational.fields.globals_map import GlobalsMap
 from pymc_ext.variational.fields.map import FieldMap
+from pymc_ext.variational.fields.means import with_means
 from pymc_ext.variational.fields.neighbours import Neighbours
 from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
 
@@ -41,11 +42,14 @@ def field_map(
     its own, or the law has too many numbers.
     """
     by_place = ByPlace(density, near)
-    g = len(start) - near.locals
+    g = len(start) - near.field
     if g > MOST_GLOBALS or (1 + FEWEST_PLACES * g) * near.numbers > MOST_NUMBERS:
         return None
     try:
         at, slope = highest(by_place, start[near.order])
+        by_place, at = with_means(by_place, at, slope, rng)
+        if by_place.near.means:
+            at, slope = highest(by_place, at.point)
         precision = information(by_place, at, slope)
         scales = np.linalg.cholesky(np.linalg.inv(precision)) if len(precision) else precision
         axes = [Axis.along(by_place, at, slope, direction) for direction in scales.T]
@@ -152,7 +156,7 @@ def _through(
     ])  # fmt: skip
     return FieldMap(
         np.concatenate([order[n:], order[:n]]), of_globals, curves,
-        numbers[:, 0], numbers[:, 1:], by_place.near.common, np.zeros(n),
+        numbers[:, 0], numbers[:, 1:], by_place.near.common, np.zeros(n), by_place.near.means,
     )  # fmt: skip
 
 
@@ -223,8 +227,8 @@ class _OffAxes:
 
 
 def _numbers(law: Conditional, n: int) -> Array:
-    """x̂, logs of the banded root's diagonal, and what is below that as ratios to it, (b + 2, n)."""
-    band = law.root.root.band.copy()
-    band[1:] /= band[0]
-    band[0] = np.log(band[0])
-    return np.concatenate([law.point[None, :n], band])
+    """x̂, logs of the root's diagonal, and its other entries as ratios to it, (b + m + 2, n)."""
+    entries = law.root.root.entries.copy()
+    entries[1:] /= entries[0]
+    entries[0] = np.log(entries[0])
+    return np.concatenate([law.point[None, :n], entries])

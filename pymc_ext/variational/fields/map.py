@@ -5,7 +5,7 @@ With v ~ N(0, I) in two parts, :math:`v_\eta` for the g globals and :math:`v_x` 
 .. math:: \eta = \hat\eta + S\, y(v_\eta), \qquad
           x = \hat x(\eta) + K(\eta)^{-\top} (v_x + \delta),
 
-with the globals' axes y of :mod:`.globals_map`. x̂(η) and the entries of K(η), the banded root of
+with the globals' axes y of :mod:`.globals_map`. x̂(η) and the entries of K(η), the root of
 the field's precision (:mod:`.precision`), are known at some places along each axis, and are sums
 over the axes of curves through these (:mod:`.curves`): those of K's diagonal in their logs, those
 below as ratios to it, so that K is a root of a precision whatever y is. This is the law of Rue,
@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_ext.maths.banded import BandedRoot
+from pymc_ext.maths.bordered import BorderedRoot
 from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.types import Array
@@ -29,7 +29,7 @@ from pymc_ext.variational.fields.curves import Curves
 from pymc_ext.variational.fields.globals_map import GlobalsMap
 from pymc_ext.variational.fields.precision import PrecisionRoot
 
-TOGETHER = 2**22  # numbers in bands made together, 32 MB
+TOGETHER = 2**22  # numbers in roots made together, 32 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,21 +46,25 @@ class FieldMap(ByValue):
         Weights of the T terms, whose rows follow, at any y.
     middle
         Of x̂, (T, n).
-    band
-        Of K's banded part, (T, b + 1, n): logs of its diagonal, then ratios to that by diagonals.
+    entries
+        Of K's banded part and its border, (T, b + 1 + m, n), as :class:`.BorderedRoot` has them:
+        logs of the diagonal, then ratios to that of the column.
     common
         u of :class:`.PrecisionRoot`, (n,).
     shift
         δ, (n,): from the maximum to the mean.
+    border
+        m, how many of the locals, at the end, are neighbours of all.
     """
 
     order: NDArray[np.integer]
     of_globals: GlobalsMap
     curves: Curves
     middle: Array
-    band: Array
+    entries: Array
     common: Array
     shift: Array
+    border: int = 0
 
     @property
     def dimension(self) -> int:
@@ -130,17 +134,18 @@ class FieldMap(ByValue):
         return out
 
     def _laws(self, y: Array) -> Iterator[_Law]:
-        """At places on the globals' axes, (N, g); some of their bands are made together."""
-        rows = max(1, TOGETHER // self.band[0].size)
+        """At places on the globals' axes, (N, g); some of their roots are made together."""
+        rows = max(1, TOGETHER // self.entries[0].size)
         for first in range(0, len(y), rows):
             weights, slopes = self.curves.at(y[first : first + rows])
             used = np.flatnonzero(weights.any(axis=0))
             middles = weights[:, used] @ self.middle[used]
-            bands = np.tensordot(weights[:, used], self.band[used], 1)
-            for middle, band, slope in zip(middles, bands, slopes, strict=True):
-                np.exp(band[0], out=band[0])
-                band[1:] *= band[0]
-                yield _Law(PrecisionRoot(BandedRoot(band), self.common), middle, slope)
+            laws = np.tensordot(weights[:, used], self.entries[used], 1)
+            for middle, entries, slope in zip(middles, laws, slopes, strict=True):
+                np.exp(entries[0], out=entries[0])
+                entries[1:] *= entries[0]
+                root = BorderedRoot(entries, self.border)
+                yield _Law(PrecisionRoot(root, self.common), middle, slope)
 
 
 @dataclass(frozen=True)
@@ -159,29 +164,20 @@ class _Law:
 
         At y = v_x + δ (n,), of the locals' ``score`` (n,).
         """
-        root, band = self.root, self.root.root.band
+        root, entries = self.root, self.root.root.entries
         solved = root.root.solve(score[None])[0]  # ζ = B⁻¹ s
-        # of s · B⁻ᵀ (I − f w wᵀ) y, by B
-        by_band = -_outer_band(root.draws(y[None])[0], solved, len(band))
+        # of s · B⁻ᵀ (I − f w wᵀ) y, by the entries of B
+        by_entry = -root.root.outer(root.draws(y[None])[0], solved)
         own = solved
         if root.s:
             w, f, alpha, beta = root.w, root.f, root.w @ y, root.w @ solved
             own = solved - f * beta * w
             by_w = f * (beta * y + alpha * solved)
             by_w += (2 * root.slope_of_f * alpha * beta + 1 / (1 + root.s)) * w
-            by_band += _outer_band(root.root.transposed_solve(by_w[None])[0], w, len(band))
-        by_log = np.einsum("kn,kn->n", by_band, band) - 1
-        by_band[1:] *= band[0]
-        by_band[0] = by_log
+            by_entry += root.root.outer(root.root.transposed_solve(by_w[None])[0], w)
+        by_log = np.einsum("kn,kn->n", by_entry, entries) - 1
+        by_entry[1:] *= entries[0]
+        by_entry[0] = by_log
         used = np.flatnonzero(self.slopes.any(axis=1))
-        by_term = q.middle[used] @ score + np.tensordot(q.band[used], by_band, 2)
+        by_term = q.middle[used] @ score + np.tensordot(q.entries[used], by_entry, 2)
         return own, by_term @ self.slopes[used]
-
-
-def _outer_band(rows: Array, columns: Array, size: int) -> Array:
-    """Entries rows[j + k] columns[j] below the diagonal, by diagonals, (size, n)."""
-    n = len(rows)
-    out = np.zeros((size, n))
-    for k in range(size):
-        out[k, : n - k] = rows[k:] * columns[: n - k]
-    return out

@@ -11,7 +11,7 @@ doi:10.1093/imamat/13.1.117).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array
@@ -43,24 +43,29 @@ class Neighbours:
     Parameters
     ----------
     order
-        The coordinate at each place: locals, neighbours near one another, then globals, (D,).
+        The coordinate at each place: the field's, neighbours near one another, then its means,
+        then globals, (D,).
     pairs
-        Places (row, column) of neighbours among the locals, row > column, (P, 2).
+        Places (row, column) of neighbours, row > column, (P, 2).
     colours
-        Of the locals: those of one have no neighbour in common, (n,).
+        Of the field: those of one have no neighbour in common, (n,).
     common
         u of the part u uᵀ of minus the Hessian that all of a field share, by place, (n,); zeros
         where there is none.
+    means
+        m, how many of the n, at the end, are neighbours of all others: they have no pairs, and a
+        colour each.
     """
 
     order: Places
     pairs: Places
     colours: Places
     common: Array
+    means: int = 0
 
     @property
-    def locals(self) -> int:
-        """n."""
+    def field(self) -> int:
+        """n, the means among them."""
         return len(self.colours)
 
     @property
@@ -70,32 +75,48 @@ class Neighbours:
 
     @property
     def numbers(self) -> int:
-        """In a factor of the locals' precision."""
-        return (self.width + 1) * self.locals
+        """In a factor of the field's precision."""
+        return (self.width + 1 + self.means) * self.field
 
     @property
     def differences(self) -> int:
-        """Scores behind one Hessian of the locals, but for that of the point itself."""
+        """Scores behind one Hessian of the field, but for that of the point itself."""
         return int(self.colours.max(initial=-1)) + 1
 
     def moves(self, h: Array) -> Array:
-        """Of each colour's difference by how much each local moves, (colours, n); h > 0 (n,)."""
-        moves = np.zeros((self.differences, self.locals))
-        moves[self.colours, np.arange(self.locals)] = h
+        """Of each colour's difference by how much each place moves, (colours, n); h > 0 (n,)."""
+        moves = np.zeros((self.differences, self.field))
+        moves[self.colours, np.arange(self.field)] = h
         return moves
 
-    def band(self, changes: Array, h: Array) -> Array:
-        """Minus the Hessian of the locals but for u uᵀ, by diagonals (width + 1, n).
+    def entries(self, changes: Array, h: Array) -> Array:
+        """Minus the Hessian of the field but for u uᵀ, (width + 1 + m, n), as
+        :class:`.BorderedRoot` has its entries.
 
         ``changes`` (colours, n), by place, are those of the score by :meth:`moves`.
         """
-        n, moves = self.locals, self.moves(h)
+        n, moves = self.field, self.moves(h)
         y = -changes - np.outer(moves @ self.common, self.common)
         i, j = self.pairs.T
-        band = np.zeros((self.width + 1, n))
-        band[0] = y[self.colours, np.arange(n)] / h
-        band[i - j, j] = 0.5 * (y[self.colours[j], i] / h[j] + y[self.colours[i], j] / h[i])
-        return band
+        out = np.zeros((self.width + 1 + self.means, n))
+        out[0] = y[self.colours, np.arange(n)] / h
+        out[i - j, j] = 0.5 * (y[self.colours[j], i] / h[j] + y[self.colours[i], j] / h[i])
+        for k in range(n - self.means, n):  # of others' moves a mean sees all of one colour
+            out[k - n, :k] = y[self.colours[k], :k] / h[k]
+        return out
+
+    def with_means(self, chosen: Flags) -> Neighbours:
+        """With some of the globals (g,) among the field's own coordinates."""
+        n, m = self.field, int(chosen.sum())
+        new = self.differences + np.arange(m)
+        globals_ = self.order[n:]
+        return replace(
+            self,
+            order=np.concatenate([self.order[:n], globals_[chosen], globals_[~chosen]]),
+            colours=np.concatenate([self.colours, new]),
+            common=np.concatenate([self.common, np.zeros(m)]),
+            means=self.means + m,
+        )
 
 
 def find_neighbours(

@@ -1,4 +1,4 @@
-r"""The normal law of a field whose precision is banded but for a constraint on a sum.
+r"""The normal law of a field whose precision is banded but for a border and a constraint on a sum.
 
 .. math:: \Lambda = B B^\top + u u^\top = K K^\top, \quad K = B (I + w w^\top)^{1/2}, \quad
           w = B^{-1} u.
@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from pymc_ext.maths.banded import BandedRoot
+from pymc_ext.maths.bordered import BorderedRoot
 from pymc_ext.maths.types import Array
 
 NO_SUM = 1e-8  # of s, below which f is ½, its limit
@@ -32,7 +32,7 @@ class PrecisionRoot:
         u, (n,); zeros where nothing is constrained.
     """
 
-    root: BandedRoot
+    root: BorderedRoot
     common: Array
 
     @cached_property
@@ -79,6 +79,11 @@ class PrecisionRoot:
     def covariance_times(self, x: Array) -> Array:
         """Λ⁻¹ x."""
         return self.draws(self.whitened(x))
+
+    def precision_times(self, x: Array) -> Array:
+        """Λ x."""
+        out = self.root.times(self.root.transposed_times(x))
+        return out + (x @ self.common)[:, None] * self.common
 
     def _shortened(self, x: Array) -> Array:
         return x - (self.f * (x @ self.w))[:, None] * self.w

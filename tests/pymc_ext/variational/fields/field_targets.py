@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 from scipy import stats
 from scipy.integrate import trapezoid
+from scipy.special import expit
 
 from pymc_ext.density import CallableDensity
 from pymc_ext.maths.types import Array
@@ -77,3 +80,43 @@ class NormalWalk:
         mean = trapezoid(p * s, s) / total
         sd = np.sqrt(trapezoid(p * (s - mean) ** 2, s) / total)
         return float(log_p.max() + np.log(total)), float(mean), float(sd)
+
+
+class Autoregression:
+    """y_t ~ N(x_t, 1), x an autoregression about a level from its own law, steps of sd .5; rho is
+    Beta(9, 1), the level N(0, 5²)."""
+
+    def __init__(self, sites: int, seed: int = 1) -> None:
+        rng = np.random.default_rng(seed)
+        x = np.zeros(sites)
+        for t in range(1, sites):
+            x[t] = 0.95 * x[t - 1] + 0.5 * rng.standard_normal()
+        self.y = 2 + x + rng.standard_normal(sites)
+
+    def model(self) -> pm.Model:
+        with pm.Model() as model:
+            level, rho = pm.Normal("level", 0, 5), pm.Beta("rho", 9, 1)
+            x = pm.Flat("x", shape=len(self.y))
+            first = pm.Normal.dist(level, 0.5 / pt.sqrt(1 - rho**2))
+            others = pm.Normal.dist(level + rho * (x[:-1] - level), 0.5)
+            pm.Potential("ar", pm.logp(first, x[0]) + pm.logp(others, x[1:]).sum())
+            pm.Normal("y", x, 1, observed=self.y)
+        return model
+
+    def of_level(self) -> tuple[float, float]:
+        """log Z, and the sd of the level, by quadrature over log odds of rho."""
+        u, n = np.linspace(-2, 14, 801), len(self.y)
+        lag = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
+        log_p, mean, var = np.empty((3, len(u)))
+        for k, rho in enumerate(expit(u)):
+            S = np.eye(n) + 0.25 / (1 - rho**2) * rho**lag
+            solved = np.linalg.solve(S, np.stack([self.y, np.ones(n)], axis=1))
+            precision = 1 / 25 + solved[:, 1].sum()
+            mean[k], var[k] = solved[:, 0].sum() / precision, 1 / precision
+            log_p[k] = stats.multivariate_normal.logpdf(self.y, np.zeros(n), S + 25.0)
+            log_p[k] += stats.beta.logpdf(rho, 9, 1) + np.log(rho) + np.log1p(-rho)
+        p = np.exp(log_p - log_p.max())
+        total = trapezoid(p, u)
+        first = trapezoid(p * mean, u) / total
+        second = trapezoid(p * (var + mean**2), u) / total
+        return float(log_p.max() + np.log(total)), float(np.sqrt(second - first**2))

@@ -11,7 +11,7 @@ from scipy import sparse, special
 import pymc_ext as px
 from pymc_ext.density import CallableDensity, CountedDensity, DensityInCoordinates, PyMCDensity
 from pymc_ext.density.graph import NotByRowsError
-from pymc_ext.maths.banded import BandedRoot
+from pymc_ext.maths.bordered import BorderedRoot
 from pymc_ext.maths.marginal import Marginal
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.variational.fields.conditional import ByPlace, NoMaximumError
@@ -23,53 +23,67 @@ from pymc_ext.variational.fields.neighbours import find_neighbours
 from pymc_ext.variational.fields.precision import PrecisionRoot
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from tests.needed import needs
-from tests.pymc_ext.variational.fields.field_targets import NormalWalk, chain
+from tests.pymc_ext.variational.fields.field_targets import Autoregression, NormalWalk, chain
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 
-def banded(n: int, b: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """A positive definite matrix, and its diagonals."""
-    rng = np.random.default_rng(seed)
+def bordered(n: int, b: int, border: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """A positive definite matrix, and its entries as those of a `BorderedRoot`."""
+    rng, first = np.random.default_rng(seed), n - border
     A = np.zeros((n, n))
     for k in range(1, b + 1):
-        A += np.diag(rng.standard_normal(n - k), -k)
+        A[:first, :first] += np.diag(rng.standard_normal(first - k), -k)
+    A[first:] = np.tril(rng.standard_normal((border, n)), first - 1)
     A = A + A.T + (1 + np.abs(A + A.T).sum(axis=1).max()) * np.eye(n)
     scale = np.exp(2 * rng.standard_normal(n))
     A *= np.outer(scale, scale)
-    return A, np.array([np.append(np.diag(A, -k), np.zeros(k)) for k in range(b + 1)])
+    entries = np.zeros((b + 1 + border, n))
+    entries[0] = np.diag(A)
+    for k in range(1, b + 1):
+        entries[k, : first - k] = np.diag(A[:first, :first], -k)
+    entries[b + 1 :] = np.tril(A[first:], first - 1)
+    return A, entries
 
 
 @pytest.mark.parametrize("b", [0, 1, 4])
+@pytest.mark.parametrize("border", [0, 1, 3])
 @pytest.mark.parametrize("constrained", [False, True])
-def test_a_precision_and_its_root(b: int, constrained: bool) -> None:
+def test_a_precision_and_its_root(b: int, border: int, constrained: bool) -> None:
     n, rng = 20, np.random.default_rng(1)
-    A, band = banded(n, b)
+    A, entries = bordered(n, b, border)
     common = 5.0 * constrained * rng.standard_normal(n) * np.sqrt(np.diag(A))
-    root = PrecisionRoot(BandedRoot.of(band), common)
+    root = PrecisionRoot(BorderedRoot.of(entries, border), common)
     covariance, eye = np.linalg.inv(A + np.outer(common, common)), np.eye(n)
     half = root.draws(eye)  # rows K⁻ᵀ e, so that halfᵀ half is their covariance
     np.testing.assert_allclose(half.T @ half, covariance, rtol=1e-7, atol=1e-12)
     np.testing.assert_allclose(root.whitened(eye), half.T, rtol=1e-7, atol=1e-12)
     np.testing.assert_allclose(root.normals(half), eye, atol=1e-9)
     np.testing.assert_allclose(root.covariance_times(eye), covariance, rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(root.precision_times(covariance), eye, atol=1e-6)
     np.testing.assert_allclose(-2 * root.log_det, np.linalg.slogdet(covariance)[1], rtol=1e-10)
 
 
 def test_what_is_not_positive_definite_has_no_root() -> None:
     for wrong in ([[1.0, 1.0], [2.0, 0.0]], [[1.0, -1.0], [0.0, 0.0]], [[1.0, np.nan], [0.0, 0.0]]):
         with pytest.raises(np.linalg.LinAlgError):
-            BandedRoot.of(np.array(wrong))
+            BorderedRoot.of(np.array(wrong))
+    _, entries = bordered(6, 1, 2)
+    for wrong in (np.nan, 1e9):
+        entries[-1, 0] = wrong
+        with pytest.raises(np.linalg.LinAlgError):
+            BorderedRoot.of(entries, 2)
 
 
-def some_map(n: int, b: int, g: int, constrained: bool) -> FieldMap:
+def some_map(n: int, b: int, border: int, g: int, constrained: bool) -> FieldMap:
     rng = np.random.default_rng(3)
     pairs = np.array([(i, j) for i in range(g) for j in range(i)], dtype=int).reshape(-1, 2)
     places = np.tile([-2.2, -0.7, 0.8, 2.1], g)
     curves = Curves(0.3 * rng.standard_normal(g), places, np.full(g, 4), pairs)
     terms = curves.terms
-    band = 0.2 * rng.standard_normal((terms, b + 1, n))
+    entries = 0.2 * rng.standard_normal((terms, b + 1 + border, n))
     for k in range(1, b + 1):
-        band[:, k, n - k :] = 0.0
+        entries[:, k, n - border - k :] = 0.0
+    entries[:, b + 1 :] = np.tril(entries[:, b + 1 :], n - border - 1)
     return FieldMap(
         order=rng.permutation(n + g),
         of_globals=GlobalsMap(
@@ -81,18 +95,25 @@ def some_map(n: int, b: int, g: int, constrained: bool) -> FieldMap:
         ),
         curves=curves,
         middle=0.3 * rng.standard_normal((terms, n)),
-        band=band,
+        entries=entries,
         common=3.0 * constrained * rng.standard_normal(n),
         shift=0.1 * rng.standard_normal(n),
+        border=border,
     )
 
 
 @pytest.mark.parametrize(
-    ("n", "b", "g", "constrained"),
-    [(12, 3, 2, True), (9, 1, 1, False), (7, 2, 0, True), (8, 0, 3, True)],
+    ("n", "b", "border", "g", "constrained"),
+    [
+        (12, 3, 0, 2, True),
+        (9, 1, 0, 1, False),
+        (7, 2, 0, 0, True),
+        (8, 0, 1, 3, True),
+        (9, 2, 3, 2, False),
+    ],
 )
-def test_the_map_by_its_derivatives(n: int, b: int, g: int, constrained: bool) -> None:
-    q, D, h = some_map(n, b, g, constrained), n + g, 1e-6
+def test_the_map_by_its_derivatives(n: int, b: int, border: int, g: int, constrained: bool) -> None:
+    q, D, h = some_map(n, b, border, g, constrained), n + g, 1e-6
     z = np.random.default_rng(4).standard_normal((3, D))
     theta, log_q = q.forward(z)
     np.testing.assert_allclose(q.inverse(theta), z, atol=1e-9)
@@ -120,7 +141,7 @@ def test_neighbours_and_a_constraint_on_a_sum_are_found(sites: int, constraint: 
     density, P = chain(sites, constraint)
     counted = CountedDensity(density)
     near = find_neighbours(counted, np.zeros(sites), np.random.default_rng(1))
-    assert near is not None and near.locals == sites
+    assert near is not None and near.field == sites
     found = {tuple(sorted(pair)) for pair in near.order[near.pairs].tolist()}
     off = np.abs(P - constraint**2) > 0.5
     assert found == set(zip(*map(list, np.nonzero(np.triu(off, 1))), strict=True))
@@ -135,7 +156,7 @@ def test_a_band_by_few_differences_is_the_precision() -> None:
     assert near is not None
     h = np.full(60, 1e-3)
     changes = -near.moves(h) @ P[np.ix_(near.order, near.order)]
-    band = near.band(changes, h)
+    band = near.entries(changes, h)
     np.testing.assert_allclose(band[0], 2.5, rtol=1e-9)
     np.testing.assert_allclose(band[1, :-1], -1.0, rtol=1e-9)
 
@@ -191,6 +212,38 @@ def test_a_scale_and_its_field(sites: int) -> None:
     assert abs(of_mean - mean) < 4 * sd / np.sqrt(10_000)
     assert abs(of_sd / sd - 1) < 0.05
     assert fitted.result.gradient_evaluations < 1_200
+
+
+def test_a_level_that_an_autoregression_governs_belongs_to_the_field() -> None:
+    """Near a unit root the level is hardly known: given rho all is normal, and the law of rho, and
+    of the level, by quadrature."""
+    target = Autoregression(50)
+    fitted = Hierarchical().fit(PyMCDensity(target.model()), random_seed=1)
+    assert isinstance(fitted.q, FieldMap)
+    assert fitted.result.field_given == ("logodds rho",)
+    log_z, sd = target.of_level()
+    fresh = fitted.result.fresh
+    assert fresh.khat < 0.7 and fresh.ess > 0.8 * fresh.draws
+    np.testing.assert_allclose(
+        fresh.log_marginal_is, log_z, atol=4 * fresh.log_marginal_is_se + 1e-3
+    )
+    theta, log_q = fitted.q.forward(np.random.default_rng(2).standard_normal((20_000, 52)))
+    weights = np.exp(PyMCDensity(target.model()).log_density(theta) - log_q - log_z)
+    weights /= weights.sum()
+    level = theta[:, 0]
+    of_sd = np.sqrt(weights @ (level - weights @ level) ** 2)
+    assert abs(of_sd / sd - 1) < 0.05
+    assert abs(np.std(level) / sd - 1) < 0.1  # unweighted: so are q's tails
+
+
+def test_what_governs_the_sd_of_a_level_is_no_level() -> None:
+    """Known to .1 on its scale, rho changes the field's own precision by next to nothing."""
+    density = CountedDensity(PyMCDensity(Autoregression(400).model()))
+    near = find_neighbours(density, np.zeros(402), np.random.default_rng(1))
+    assert near is not None and near.field == 400
+    q = field_map(density, near, np.zeros(402), np.random.default_rng(1))
+    assert q is not None and q.border == 1
+    assert [density.unconstrained_names[i] for i in q.order[: q.globals]] == ["rho_logodds__"]
 
 
 def test_the_same_seed_gives_the_same_map() -> None:

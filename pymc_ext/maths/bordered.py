@@ -1,0 +1,148 @@
+"""Cholesky factors of banded matrices with a border: the last few rows and columns are full.
+
+A field's own coordinates have few neighbours each, its means and slopes have all of it. In this
+order a factor fills nothing in but its last rows (Rue & Held 2005, Gaussian Markov Random Fields,
+section 2.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg.lapack import dtrtrs
+
+from pymc_ext.maths.banded import BandedRoot
+from pymc_ext.maths.by_value import ByValue
+from pymc_ext.maths.types import Array
+
+
+@dataclass(frozen=True, eq=False)
+class BorderedRoot(ByValue):
+    """B, lower triangular: b diagonals below the main one, and m rows at the end that are full.
+
+    Vectors are rows, (N, n), as draws are; every function returns as many.
+
+    Parameters
+    ----------
+    entries
+        (b + 1 + m, n). ``entries[k, j]`` is B[j + k, j] for k ≤ b, as LAPACK has lower bands, zero
+        below the diagonal of the last m columns; then the last m rows of B, zero from their
+        diagonal on.
+    border
+        m.
+
+    Examples
+    --------
+    >>> matrix = np.array([[2.0, 2.0, 3.0], [-1.0, 0.0, 0.0], [1.0, 1.0, 0.0]])  # of 3, m = 1
+    >>> root = BorderedRoot.of(matrix, 1)
+    >>> root.transposed_solve(root.solve(np.array([[1.0, 0.0, 1.0]]))).round(2)
+    array([[ 1.  , -0.  ,  0.  ]])
+    """
+
+    entries: Array
+    border: int = 0
+
+    @classmethod
+    def of(cls, entries: Array, border: int = 0) -> BorderedRoot:
+        """The factor B with B Bᵀ = A, of A by its entries, laid out as those of B.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            A is not positive definite.
+        """
+        if not border:
+            return cls(BandedRoot.of(entries).band)
+        n = entries.shape[1] - border
+        core = BandedRoot.of(entries[:-border, :n])
+        out = np.zeros_like(entries)
+        out[:-border, :n] = core.band
+        rows = core.solve(entries[-border:, :n])
+        own = np.tril(entries[-border:, n:], -1) + np.diag(entries[0, n:])
+        if not np.isfinite(rows).all() or not np.isfinite(own).all():
+            raise np.linalg.LinAlgError("an entry is not finite")
+        # LAPACK reads the lower half alone
+        corner = np.linalg.cholesky(own - rows @ rows.T)
+        out[-border:, :n], out[-border:, n:] = rows, np.tril(corner, -1)
+        out[0, n:] = np.diag(corner)
+        return cls(out, border)
+
+    @property
+    def dimension(self) -> int:
+        """n."""
+        return self.entries.shape[1]
+
+    @property
+    def diagonal(self) -> Array:
+        """Of B, (n,)."""
+        return self.entries[0]
+
+    @cached_property
+    def log_det(self) -> float:
+        """log det B."""
+        return float(np.log(self.diagonal).sum())
+
+    @cached_property
+    def _core(self) -> BandedRoot:
+        """B but for its last m rows and columns."""
+        if not self.border:
+            return BandedRoot(self.entries)
+        return BandedRoot(self.entries[: -self.border, : -self.border])
+
+    @cached_property
+    def _rows(self) -> Array:
+        """Its last m rows, left of the last m columns, (m, n − m)."""
+        return self.entries[-self.border :, : -self.border]
+
+    @cached_property
+    def _corner(self) -> Array:
+        """Its last m rows and columns, (m, m)."""
+        last = self.entries[:, -self.border :]
+        return last[-self.border :] + np.diag(last[0])
+
+    def times(self, x: Array) -> Array:
+        """B x, row by row."""
+        if not self.border:
+            return self._core.times(x)
+        first, last = x[:, : -self.border], x[:, -self.border :]
+        border = first @ self._rows.T + last @ self._corner.T
+        return np.concatenate([self._core.times(first), border], axis=1)
+
+    def transposed_times(self, x: Array) -> Array:
+        """Bᵀ x, row by row."""
+        if not self.border:
+            return self._core.transposed_times(x)
+        first, last = x[:, : -self.border], x[:, -self.border :]
+        core = self._core.transposed_times(first) + last @ self._rows
+        return np.concatenate([core, last @ self._corner], axis=1)
+
+    def solve(self, x: Array) -> Array:
+        """B⁻¹ x, row by row."""
+        if not self.border:
+            return self._core.solve(x)
+        first = self._core.solve(x[:, : -self.border])
+        last = x[:, -self.border :] - first @ self._rows.T
+        return np.concatenate([first, self._solve_corner(last, "N")], axis=1)
+
+    def transposed_solve(self, x: Array) -> Array:
+        """B⁻ᵀ x, row by row."""
+        if not self.border:
+            return self._core.transposed_solve(x)
+        last = self._solve_corner(x[:, -self.border :], "T")
+        first = self._core.transposed_solve(x[:, : -self.border] - last @ self._rows)
+        return np.concatenate([first, last], axis=1)
+
+    def outer(self, rows: Array, columns: Array) -> Array:
+        """Entries rows[i] columns[j] of a product, (n,) each, where B has any, laid out as B's."""
+        n, out = self.dimension - self.border, np.zeros_like(self.entries)
+        out[0] = rows * columns
+        for k in range(1, len(out) - self.border):
+            out[k, : n - k] = rows[k:n] * columns[: n - k]
+        for i in range(n, self.dimension):
+            out[i - self.dimension, :i] = rows[i] * columns[:i]
+        return out
+
+    def _solve_corner(self, x: Array, trans: str) -> Array:
+        return np.asarray(dtrtrs(self._corner, x.T, lower=1, trans=int(trans == "T"))[0].T)
