@@ -24,6 +24,21 @@ def random_walk(sites: int) -> pm.Model:
     return model
 
 
+def regression(sites: int) -> pm.Model:
+    """Counts on eight covariates and a walk that is zero at first: D = sites + 10."""
+    rng = np.random.default_rng(3)
+    X, walk = rng.normal(size=(sites, 8)), np.cumsum(rng.normal(0, 0.1, sites))
+    with pm.Model() as model:
+        slopes, level = pm.Normal("slopes", 0, 1, shape=8), pm.Normal("level", 0, 2)
+        sigma = pm.HalfNormal("sigma", 0.5)
+        x = pm.GaussianRandomWalk(
+            "x", mu=0, sigma=sigma, init_dist=pm.Normal.dist(0, 0.01), steps=sites - 1
+        )
+        rate = np.exp(np.clip(1 + walk + X @ rng.normal(0, 0.3, 8), -5, 5))
+        pm.Poisson("y", pt.exp(level + x + X @ slopes), observed=rng.poisson(rate))
+    return model
+
+
 def volatility(sites: int) -> pm.Model:
     """Returns with a log variance that is an autoregression: D = sites + 3."""
     rng = np.random.default_rng(1)
@@ -95,6 +110,7 @@ def bym2(sites: int) -> pm.Model:
 
 KINDS: dict[str, Callable[[int], pm.Model]] = {
     "random walk": random_walk,
+    "regression": regression,
     "volatility": volatility,
     "CAR": car,
     "BYM2": bym2,

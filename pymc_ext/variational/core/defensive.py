@@ -51,6 +51,7 @@ __all__ = ["DefensiveMixture", "defended", "has_longer_tails_alone", "heavy_dire
 # Each has a tenth of the draws at least; of hundreds of coordinates the k̂ of a few is > .5 by
 # chance.
 MOST_DIRECTIONS = 5
+MOST_KEPT = 20_000_000  # numbers in draws that are kept, 160 MB; of more each look makes them again
 MOST_LOOKED_AT = 256  # columns whose k̂ are found: those of 20,000 took a fifth of the fit's time
 FAR_OUT = 1.5  # mean square of the 192 weightiest of 4,096 normals: 5 standard errors above one
 BULK_SHARE = 0.5  # of effective draws, from which on q holds the bulk whatever its k̂
@@ -288,13 +289,15 @@ def _different(directions: Iterable[Array], D: int) -> Array:
 
 
 class DrawnAgain:
-    """The draws behind ``fresh``, a part at a time: in 20,000 dimensions all of them are 650 MB."""
+    """The draws behind ``fresh``, a part at a time, made again where they are too many to be kept:
+    in 20,000 dimensions all of them are 650 MB."""
 
     def __init__(self, q: Posterior, fresh: FreshDraws) -> None:
         assert fresh.generator is not None and fresh.log_ratios is not None
         self.q, self.draws, self.generator = q, fresh.draws, fresh.generator
         self.log_ratios = np.where(np.isfinite(fresh.log_ratios), fresh.log_ratios, -np.inf)
         self.weights = np.exp(psislw(self.log_ratios)[0])
+        self._kept: list[Array] | None = None
 
     def latents(self) -> Iterator[Array]:
         """The normals, (n, K)."""
@@ -302,7 +305,13 @@ class DrawnAgain:
 
     def theta(self) -> Iterator[Array]:
         """The draws, (n, D)."""
-        return (theta for theta, _ in draws_of(self.q, copy.deepcopy(self.generator), self.draws))
+        if self._kept is not None:
+            return iter(self._kept)
+        made = (theta for theta, _ in draws_of(self.q, copy.deepcopy(self.generator), self.draws))
+        if self.draws * self.q.dimension > MOST_KEPT:
+            return made
+        self._kept = list(made)
+        return iter(self._kept)
 
     def doubtful(self, latents: bool = False) -> Columns:
         """Coordinates of θ, or latents, that may be heavy; up to 256 all.
