@@ -21,7 +21,7 @@ from pymc_ext.variational.fields.globals_map import GlobalsMap
 from pymc_ext.variational.fields.map import FieldMap
 from pymc_ext.variational.fields.means import with_means
 from pymc_ext.variational.fields.neighbours import Neighbours
-from pymc_ext.variational.gaussian.numbers import antithetic, shorten_outliers, whole_pairs
+from pymc_ext.variational.fields.shape import shaped
 
 DESIGN = 1.5  # sds of two globals at which it is looked at what both do together
 STEEPEST = 0.5  # log sd by t of another: from side to side a factor of four
@@ -30,13 +30,12 @@ STEEPEST = 0.5  # log sd by t of another: from side to side a factor of four
 APART, FALLEN, MOST_PLACES = 0.8, 8.0, 16
 MOST_GLOBALS = 20  # 100 to 300 scores each, and a third of that for each pair
 MOST_NUMBERS, FEWEST_PLACES = 50_000_000, 4  # in a map, 400 MB; and places along each axis
-CENTRING_DRAWS = 64  # residuals of mirrored pairs are even in v: 256 draws gain .02 nats of .4
 
 
 def field_map(
     density: CountedDensity, near: Neighbours, start: Array, rng: np.random.Generator
 ) -> FieldMap | None:
-    """By Laplace's method from ``start`` (D,), then moved to the field's mean.
+    """By Laplace's method from ``start`` (D,), then with the field's mean and skewness.
 
     None where the locals have no maximum given the globals, the globals' evidence is not concave at
     its own, or the law has too many numbers.
@@ -58,19 +57,7 @@ def field_map(
         q = _through(by_place, at, slope, scales, axes)
     except (NoMaximumError, np.linalg.LinAlgError):
         return None
-    return _centred(density, q, rng)
-
-
-def _centred(density: CountedDensity, q: FieldMap, rng: np.random.Generator) -> FieldMap:
-    """q with the field about its mean, by one step of natural gradients in its coordinates."""
-    z = antithetic(rng, CENTRING_DRAWS, q.dimension)
-    with np.errstate(all="ignore"):
-        log_p, scores = density.log_density_gradient(q.forward(z)[0])
-    usable = whole_pairs(np.isfinite(log_p) & np.isfinite(scores).all(axis=1))
-    if not usable.any():
-        return q
-    residuals = shorten_outliers(q.pullback(z[usable], scores[usable]) + z[usable])
-    return q.shifted(residuals[:, q.globals :].mean(axis=0))
+    return shaped(density, q, rng)
 
 
 @dataclass(frozen=True)
@@ -156,7 +143,8 @@ def _through(
     ])  # fmt: skip
     return FieldMap(
         np.concatenate([order[n:], order[:n]]), of_globals, curves,
-        numbers[:, 0], numbers[:, 1:], by_place.near.common, np.zeros(n), by_place.near.means,
+        numbers[:, 0], numbers[:, 1:], by_place.near.common, np.zeros(n),
+        Marginal.identity(n), by_place.near.means,
     )  # fmt: skip
 
 

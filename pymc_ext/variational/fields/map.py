@@ -3,26 +3,27 @@ r"""A map with a field's own normal law at every value of the globals, in number
 With v ~ N(0, I) in two parts, :math:`v_\eta` for the g globals and :math:`v_x` for the n locals,
 
 .. math:: \eta = \hat\eta + S\, y(v_\eta), \qquad
-          x = \hat x(\eta) + K(\eta)^{-\top} (v_x + \delta),
+          x = \hat x(\eta) + K(\eta)^{-\top} (m(v_x) + \delta),
 
-with the globals' axes y of :mod:`.globals_map`. x̂(η) and the entries of K(η), the root of
-the field's precision (:mod:`.precision`), are known at some places along each axis, and are sums
-over the axes of curves through these (:mod:`.curves`): those of K's diagonal in their logs, those
-below as ratios to it, so that K is a root of a precision whatever y is. This is the law of Rue,
-Martino & Chopin (2009), doi:10.1111/j.1467-9868.2008.00700.x, in a form that has draws, a density
-and scores of its own.
+with the globals' axes y of :mod:`.globals_map` and marginals m of :mod:`pymc_ext.maths.marginal`.
+x̂(η) and the entries of K(η), the root of the field's precision (:mod:`.precision`), are known at
+some places along each axis, and are sums over the axes of curves through these (:mod:`.curves`):
+those of K's diagonal in their logs, those below as ratios to it, so that K is a root of a precision
+whatever y is. This is the law of Rue, Martino & Chopin (2009),
+doi:10.1111/j.1467-9868.2008.00700.x, in a form that has draws, a density and scores of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.maths.bordered import BorderedRoot
 from pymc_ext.maths.by_value import ByValue
+from pymc_ext.maths.marginal import Marginal
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.fields.curves import Curves
@@ -53,6 +54,8 @@ class FieldMap(ByValue):
         u of :class:`.PrecisionRoot`, (n,).
     shift
         δ, (n,): from the maximum to the mean.
+    marginal
+        m, of n.
     border
         m, how many of the locals, at the end, are neighbours of all.
     """
@@ -64,6 +67,7 @@ class FieldMap(ByValue):
     entries: Array
     common: Array
     shift: Array
+    marginal: Marginal
     border: int = 0
 
     @property
@@ -103,10 +107,6 @@ class FieldMap(ByValue):
         z, log_det = self._normals(theta)
         return standard_normal_logp(z) - log_det
 
-    def shifted(self, by: Array) -> FieldMap:
-        """With δ larger by (n,)."""
-        return replace(self, shift=self.shift + by)
-
     def _normals(self, theta: Array) -> tuple[Array, Array]:
         x = theta[:, self.order]
         g, z, log_det = self.globals, np.empty_like(x), np.empty(len(x))
@@ -114,22 +114,30 @@ class FieldMap(ByValue):
         for k, law in enumerate(self._laws(y)):
             z[k, g:] = law.root.normals((x[k, g:] - law.middle)[None])[0] - self.shift
             log_det[k] = -law.root.log_det
+        z[:, g:] = self.marginal.inverse(z[:, g:])
+        log_det += np.log(self.marginal.forward(z[:, g:])[1]).sum(axis=1)
         return z, log_det + self.of_globals.log_det(z[:, :g], y)
 
     def _values(self, z: Array, y: Array, laws: Iterable[_Law]) -> tuple[Array, Array]:
-        g, theta, log_det = self.globals, np.empty_like(z), np.empty(len(z))
+        g, theta = self.globals, np.empty_like(z)
+        bent, slope = self.marginal.forward(z[:, g:])
+        log_det = np.log(slope).sum(axis=1)
         for k, law in enumerate(laws):
-            x = law.root.draws((z[k, g:] + self.shift)[None])[0]
+            x = law.root.draws((bent[k] + self.shift)[None])[0]
             theta[k, self.order[g:]] = law.middle + x
-            log_det[k] = -law.root.log_det
+            log_det[k] -= law.root.log_det
         theta[:, self.order[:g]] = self.of_globals.values(y)
         log_det += self.of_globals.log_det(z[:, :g], y)
         return theta, standard_normal_logp(z) - log_det
 
     def _pulled_back(self, z: Array, y: Array, score: Array, laws: Iterable[_Law]) -> Array:
         g, s, out = self.globals, score[:, self.order], np.empty_like(score)
+        bent, slope, bend = self.marginal.at(z[:, g:])
         for k, law in enumerate(laws):
-            out[k, g:], out[k, :g] = law.pulled_back(self, z[k, g:] + self.shift, s[k, g:])
+            out[k, g:], out[k, :g] = law.pulled_back(self, bent[k] + self.shift, s[k, g:])
+        out[:, g:] *= slope
+        if bend is not None:
+            out[:, g + self.marginal.bent] += bend.slope_score
         out[:, :g] = self.of_globals.pullback(z[:, :g], y, s[:, :g], out[:, :g])
         return out
 
@@ -160,9 +168,9 @@ class _Law:
     slopes: Array
 
     def pulled_back(self, q: FieldMap, y: Array, score: Array) -> tuple[Array, Array]:
-        """∂/∂v_x (n,), and ∂/∂y (g,) by the field, of log p̃ + log|det ∂T|.
+        """∂/∂y (n,) of log p̃, and ∂/∂ the globals' axes (g,) by the field, of log p̃ + log|det ∂T|.
 
-        At y = v_x + δ (n,), of the locals' ``score`` (n,).
+        At y = m(v_x) + δ (n,), of the locals' ``score`` (n,).
         """
         root, entries = self.root, self.root.root.entries
         solved = root.root.solve(score[None])[0]  # ζ = B⁻¹ s

@@ -14,6 +14,7 @@ from pymc_ext.density.graph import NotByRowsError
 from pymc_ext.maths.bordered import BorderedRoot
 from pymc_ext.maths.marginal import Marginal
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.variational.core.posterior import fresh_draws
 from pymc_ext.variational.fields.conditional import ByPlace, NoMaximumError
 from pymc_ext.variational.fields.curves import Curves
 from pymc_ext.variational.fields.found import field_map
@@ -21,6 +22,7 @@ from pymc_ext.variational.fields.globals_map import GlobalsMap
 from pymc_ext.variational.fields.map import FieldMap
 from pymc_ext.variational.fields.neighbours import find_neighbours
 from pymc_ext.variational.fields.precision import PrecisionRoot
+from pymc_ext.variational.gaussian.numbers import antithetic
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from tests.needed import needs
 from tests.pymc_ext.variational.fields.field_targets import Autoregression, NormalWalk, chain
@@ -98,6 +100,7 @@ def some_map(n: int, b: int, border: int, g: int, constrained: bool) -> FieldMap
         entries=entries,
         common=3.0 * constrained * rng.standard_normal(n),
         shift=0.1 * rng.standard_normal(n),
+        marginal=Marginal(0.4 * rng.standard_normal(n), np.ones((2, n))),
         border=border,
     )
 
@@ -246,6 +249,37 @@ def test_what_governs_the_sd_of_a_level_is_no_level() -> None:
     assert [density.unconstrained_names[i] for i in q.order[: q.globals]] == ["rho_logodds__"]
 
 
+def test_few_counts_make_a_skew_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count of zero says that a rate is low, not how low: left tails are longer."""
+
+    def fitted() -> FieldMap:
+        density = CountedDensity(PyMCDensity(few_counts(300)))
+        near = find_neighbours(density, np.zeros(300), np.random.default_rng(1))
+        assert near is not None
+        q = field_map(density, near, np.zeros(300), np.random.default_rng(1))
+        assert q is not None
+        return q
+
+    density, fresh = CountedDensity(PyMCDensity(few_counts(300))), []
+    skew = fitted()
+    monkeypatch.setattr("pymc_ext.variational.fields.shape.PROMISED", np.inf)
+    normal = fitted()
+    assert not len(normal.marginal.bent) and skew.marginal.skew.mean() > 0.05
+    for q in (skew, normal):
+        fresh.append(fresh_draws(q, density, np.random.default_rng(2), 4096))
+    gain = fresh[0].elbo - fresh[1].elbo
+    assert gain > 4 * np.hypot(fresh[0].elbo_se, fresh[1].elbo_se) and gain > 0.3
+    assert fresh[0].ess > 1.2 * fresh[1].ess
+    error = np.hypot(fresh[0].log_marginal_is_se, fresh[1].log_marginal_is_se)
+    assert abs(fresh[0].log_marginal_is - fresh[1].log_marginal_is) < 4 * error
+    # what is corrected has no residual left
+    v = antithetic(np.random.default_rng(3), 2_000, 300)
+    r = skew.pullback(v, density.log_density_gradient(skew.forward(v)[0])[1]) + v
+    for moment in (r, r * (np.sqrt(1 + v**2) - 1)):
+        mean = moment.mean(axis=0)
+        assert np.sqrt(np.mean(mean**2)) < 0.02
+
+
 def test_the_same_seed_gives_the_same_map() -> None:
     first, second = (Hierarchical().fit(NormalWalk(60), random_seed=3).q for _ in range(2))
     assert first == second
@@ -270,6 +304,15 @@ def test_a_field_without_a_maximum_has_no_map() -> None:
     with pytest.raises(NoMaximumError):
         ByPlace(density, near).conditional(np.zeros(40), np.full(40, 0.1))
     assert field_map(density, near, np.zeros(40), np.random.default_rng(1)) is None
+
+
+def few_counts(sites: int) -> pm.Model:
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=sites)
+        pm.Potential("first", pm.logp(pm.Normal.dist(0, 1), x[0]))
+        pm.Potential("others", pm.logp(pm.Normal.dist(0.5 * x[:-1], 0.87), x[1:]).sum())
+        pm.Poisson("y", pt.exp(x), observed=np.random.default_rng(5).poisson(1.0, sites))
+    return model
 
 
 # ---- PyMC ------------------------------------------------------------------------------------
