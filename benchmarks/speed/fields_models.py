@@ -60,6 +60,21 @@ def volatility(sites: int) -> pm.Model:
     return model
 
 
+def noisy(sites: int) -> pm.Model:
+    """An autoregression about a level under Student's t noise, both scales free: D = sites + 4."""
+    rng = np.random.default_rng(6)
+    walk = 5 + np.cumsum(rng.normal(0, 0.3, sites))
+    with pm.Model() as model:
+        level, rho = pm.Normal("level", 0, 10), pm.Beta("rho", 9, 1)
+        step, noise = pm.HalfNormal("step", 1), pm.HalfNormal("noise", 1)
+        x = pm.Flat("x", shape=sites)
+        first = pm.Normal.dist(level, step / pt.sqrt(1 - rho**2))
+        others = pm.Normal.dist(level + rho * (x[:-1] - level), step)
+        pm.Potential("autoregression", pm.logp(first, x[0]) + pm.logp(others, x[1:]).sum())
+        pm.StudentT("y", nu=4, mu=x, sigma=noise, observed=walk + rng.normal(0, 0.5, sites))
+    return model
+
+
 def _lattice(side: int) -> sparse.csr_matrix:
     """Who is next to whom on a square, (sites, sites)."""
     at = np.arange(side * side).reshape(side, side)
@@ -112,6 +127,7 @@ KINDS: dict[str, Callable[[int], pm.Model]] = {
     "random walk": random_walk,
     "regression": regression,
     "volatility": volatility,
+    "noisy": noisy,
     "CAR": car,
     "BYM2": bym2,
 }

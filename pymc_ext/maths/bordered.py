@@ -37,8 +37,8 @@ class BorderedRoot(ByValue):
     --------
     >>> matrix = np.array([[2.0, 2.0, 3.0], [-1.0, 0.0, 0.0], [1.0, 1.0, 0.0]])  # of 3, m = 1
     >>> root = BorderedRoot.of(matrix, 1)
-    >>> root.transposed_solve(root.solve(np.array([[1.0, 0.0, 1.0]]))).round(2)
-    array([[ 1.  , -0.  ,  0.  ]])
+    >>> root.transposed_solve(root.solve(np.array([[0.0, 0.0, 1.0]]))).round(2)
+    array([[-1., -1.,  1.]])
     """
 
     entries: Array

@@ -297,7 +297,7 @@ class DrawnAgain:
         self.q, self.draws, self.generator = q, fresh.draws, fresh.generator
         self.log_ratios = np.where(np.isfinite(fresh.log_ratios), fresh.log_ratios, -np.inf)
         self.weights = np.exp(psislw(self.log_ratios)[0])
-        self._kept: list[Array] | None = None
+        self._kept: Array | None = None
 
     def latents(self) -> Iterator[Array]:
         """The normals, (n, K)."""
@@ -306,12 +306,17 @@ class DrawnAgain:
     def theta(self) -> Iterator[Array]:
         """The draws, (n, D)."""
         if self._kept is not None:
-            return iter(self._kept)
+            return iter([self._kept])
         made = (theta for theta, _ in draws_of(self.q, copy.deepcopy(self.generator), self.draws))
-        if self.draws * self.q.dimension > MOST_KEPT:
-            return made
-        self._kept = list(made)
-        return iter(self._kept)
+        return made if self.draws * self.q.dimension > MOST_KEPT else self._keeping(made)
+
+    def _keeping(self, made: Iterator[Array]) -> Iterator[Array]:
+        kept, first = np.empty((self.draws, self.q.dimension)), 0
+        for theta in made:
+            kept[first : first + len(theta)] = theta
+            first += len(theta)
+            yield theta
+        self._kept = kept
 
     def doubtful(self, latents: bool = False) -> Columns:
         """Coordinates of θ, or latents, that may be heavy; up to 256 all.
