@@ -30,7 +30,7 @@ from pymc_ext.variational.fields.curves import Curves
 from pymc_ext.variational.fields.globals_map import GlobalsMap
 from pymc_ext.variational.fields.precision import PrecisionRoot
 
-TOGETHER = 2**22  # numbers in roots made together, 32 MB
+TOGETHER = 2**22  # numbers made together, 32 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,14 +114,14 @@ class FieldMap(ByValue):
         for k, law in enumerate(self._laws(y)):
             z[k, g:] = law.root.normals((x[k, g:] - law.middle)[None])[0] - self.shift
             log_det[k] = -law.root.log_det
-        z[:, g:] = self.marginal.inverse(z[:, g:])
-        log_det += np.log(self.marginal.forward(z[:, g:])[1]).sum(axis=1)
+        for rows in self._blocks(len(z)):
+            z[rows, g:] = self.marginal.inverse(z[rows, g:])
+        log_det += self._bent(z[:, g:])[1]
         return z, log_det + self.of_globals.log_det(z[:, :g], y)
 
     def _values(self, z: Array, y: Array, laws: Iterable[_Law]) -> tuple[Array, Array]:
         g, theta = self.globals, np.empty_like(z)
-        bent, slope = self.marginal.forward(z[:, g:])
-        log_det = np.log(slope).sum(axis=1)
+        bent, log_det = self._bent(z[:, g:])
         for k, law in enumerate(laws):
             x = law.root.draws((bent[k] + self.shift)[None])[0]
             theta[k, self.order[g:]] = law.middle + x
@@ -140,6 +140,19 @@ class FieldMap(ByValue):
             out[:, g + self.marginal.bent] += bend.slope_score
         out[:, :g] = self.of_globals.pullback(z[:, :g], y, s[:, :g], out[:, :g])
         return out
+
+    def _bent(self, v: Array) -> tuple[Array, Array]:
+        """m(v), and log det of its derivatives, (N, n) -> (N, n), (N,)."""
+        bent, log_det = np.empty_like(v), np.empty(len(v))
+        for rows in self._blocks(len(v)):
+            bent[rows], slope = self.marginal.forward(v[rows])
+            log_det[rows] = np.log(slope).sum(axis=1)
+        return bent, log_det
+
+    def _blocks(self, N: int) -> list[slice]:
+        """Rows whose bends are made together: each has some ten numbers on the way to one."""
+        rows = max(1, TOGETHER // (10 * self.dimension))
+        return [slice(first, first + rows) for first in range(0, N, rows)]
 
     def _laws(self, y: Array) -> Iterator[_Law]:
         """At places on the globals' axes, (N, g); some of their roots are made together."""
