@@ -28,7 +28,8 @@ STEEPEST = 0.5  # log sd by t of another: from side to side a factor of four
 # Sds between places along an axis, which ends where the evidence is so many nats below its maximum
 # (four sds of a normal), after so many places to a side at the latest.
 APART, FALLEN, MOST_PLACES = 0.8, 8.0, 16
-MOST_GLOBALS = 20  # 100 to 300 scores each, and a third of that for each pair
+# Without means and slopes; each takes 100 to 300 scores, and each pair a third of that.
+MOST_GLOBALS = 20
 MOST_NUMBERS, FEWEST_PLACES = 50_000_000, 4  # in a map, 400 MB; and places along each axis
 
 
@@ -41,13 +42,14 @@ def field_map(
     its own, or the law has too many numbers.
     """
     by_place = ByPlace(density, near)
-    g = len(start) - near.field
-    if g > MOST_GLOBALS or (1 + FEWEST_PLACES * g) * near.numbers > MOST_NUMBERS:
-        return None
     try:
         at, slope = highest(by_place, start[near.order])
         by_place, at = with_means(by_place, at, slope, rng)
-        if by_place.near.means:
+        near = by_place.near
+        g = len(start) - near.field
+        if g > MOST_GLOBALS or (1 + FEWEST_PLACES * g) * near.numbers > MOST_NUMBERS:
+            return None
+        if near.means:
             at, slope = highest(by_place, at.point)
         precision = information(by_place, at, slope)
         scales = np.linalg.cholesky(np.linalg.inv(precision)) if len(precision) else precision

@@ -18,9 +18,8 @@ from pymc_ext.variational.fields.evidence import Slope, slope_at
 # which one sd changes by a tenth. Those that lose next to nothing are taken together, and all
 # together may lose what makes draws worth a fifth less.
 LOST, NOTHING, LOST_IN_ALL = 0.01, 0.001, 0.1
-PROBES = (
-    64  # normals by which these nats are estimated, to a sixth where one direction has them all
-)
+# Normals by which these nats are estimated, to a sixth where one direction has them all.
+PROBES = 64
 
 
 def with_means(
@@ -29,12 +28,7 @@ def with_means(
     """The field with such globals among its coordinates, and its conditional, not at a maximum.
 
     One by one, the one that loses least first: what governs the sd of a mean may lose little before
-    that is in the field.
-
-    Raises
-    ------
-    NoMaximumError
-        The field with a mean has no maximum.
+    that is in the field. No more of them where the field has no maximum with the next.
     """
     left = LOST_IN_ALL
     while len(slope.sds):
@@ -44,9 +38,13 @@ def with_means(
         left -= lost[chosen].sum()
         if not (lost.min() < LOST and left > 0):
             break
-        by_place, point = by_place.with_means(chosen, at)
-        at = by_place.conditional(point, np.concatenate([at.sds, slope.sds[chosen]]))
-        slope = slope_at(by_place, at, slope.sds[~chosen])
+        wider, point = by_place.with_means(chosen, at)
+        try:
+            there = wider.conditional(point, np.concatenate([at.sds, slope.sds[chosen]]))
+            slope = slope_at(wider, there, slope.sds[~chosen])
+        except (NoMaximumError, np.linalg.LinAlgError):
+            break
+        by_place, at = wider, there
     return by_place, at
 
 

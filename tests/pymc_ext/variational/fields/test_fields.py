@@ -306,6 +306,21 @@ def test_a_field_without_a_maximum_has_no_map() -> None:
     assert field_map(density, near, np.zeros(40), np.random.default_rng(1)) is None
 
 
+def test_dozens_of_slopes_belong_to_the_field() -> None:
+    rng, slopes = np.random.default_rng(6), 30
+    X, walk = rng.normal(size=(150, slopes)), np.cumsum(rng.normal(0, 0.2, 150))
+    with pm.Model() as model:
+        beta, sigma = pm.Normal("beta", 0, 1, shape=slopes), pm.HalfNormal("sigma", 0.5)
+        x = pm.GaussianRandomWalk("x", mu=0, sigma=sigma, init_dist=pm.Normal.dist(0, 1), steps=149)
+        pm.Normal("y", x + X @ beta, 0.5, observed=walk + 0.5 * rng.standard_normal(150))
+    fitted = Hierarchical().fit(PyMCDensity(model), random_seed=1)
+    assert isinstance(fitted.q, FieldMap) and fitted.q.border == slopes
+    assert fitted.result.field_given == ("log sigma",)
+    fresh = fitted.result.fresh  # normal given sigma
+    assert fresh.usable and fresh.ess > 0.95 * fresh.draws
+    assert fitted.result.gradient_evaluations < 8_000
+
+
 def few_counts(sites: int) -> pm.Model:
     with pm.Model() as model:
         x = pm.Flat("x", shape=sites)
