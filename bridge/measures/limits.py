@@ -39,11 +39,9 @@ KHAT_FEWEST_DRAWS: Final = 200
 # default of `bridge.fit` and of chains.
 ESS_TRUSTED: Final = Sampling.ess
 
-# What may not be trusted: an error of a mean in posterior sds, and of an sd as a ratio or its
-# inverse. At 400 effective draws .2 is four standard errors of a mean, and .8 six of the sd of a
-# Gaussian.
-MEAN_WRONG: Final = 0.2
-RATIO_WRONG: Final = 1.25
+# What may not be trusted, in `px.diagnose` as here.
+MEAN_WRONG: Final = weights.MEAN_WRONG
+RATIO_WRONG: Final = weights.RATIO_WRONG
 
 # ---------------------------------------------------------------- evidence and divergences
 

@@ -38,7 +38,12 @@ from pymc_ext.variational.core.precision import Precision, weighted_precision
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.saved.posterior import TO_ITS_MODEL, SavedPosterior
 from pymc_ext.variational.core.seeds import Purpose, stream
-from pymc_ext.variational.core.weights import KHAT_USABLE, log_ratios_of
+from pymc_ext.variational.core.weights import (
+    KHAT_USABLE,
+    MEAN_WRONG,
+    RATIO_WRONG,
+    log_ratios_of,
+)
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.missed.missed_mass import SEARCHED, MissedMass, mass_outside
 from pymc_ext.variational.missed.shoulders import moments_beside
@@ -145,6 +150,21 @@ class Diagnosis:
             index=pd.Index(self.names, name="unconstrained"),
         )
 
+    @property
+    def _own(self) -> str:
+        """What to say of q's own draws, where these may not."""
+        told = self.summary()
+        ratio = np.abs(np.log(told["q_sd_ratio"]))
+        bias = told["q_bias"].abs()
+        may_not = "; those of sample(), which are q's own, may not: "
+        if ratio.max() > np.log(RATIO_WRONG):
+            name = ratio.idxmax()
+            return f"{may_not}their sd of {name} is {told['q_sd_ratio'][name]:.2f} times as large"
+        if bias.max() > MEAN_WRONG:
+            name = bias.idxmax()
+            return f"{may_not}their mean of {name} is {told['q_bias'][name]:+.2f} sds off"
+        return ""
+
     def __str__(self) -> str:
         lines = [str(check) for check in self.checks]
         where = " where q has mass" if self.missed.matters else ""
@@ -165,7 +185,7 @@ class Diagnosis:
                 "that; fit the data of both together"
             )
         if self.trusted:
-            lines.append("trusted: weighted draws of q may be taken for the posterior")
+            lines.append(f"trusted: weighted draws of q may be taken for the posterior{self._own}")
         else:
             of_shoulder = self.missed.matters and not self.missed.has_modes
             instead = SHOULDER if of_shoulder else f"{self.instead}; {MODES}"

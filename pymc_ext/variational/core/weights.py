@@ -36,6 +36,12 @@ ESS_SHARE_NEGLIGIBLE: Final = 0.98
 # .9 (label switching), where sds were 15 to 50 % off .4 at most (regressions of few rows).
 ESS_SHARE_ENOUGH: Final = 0.9
 
+# What may not be trusted: an error of a mean in posterior sds, and of an sd as a ratio or its
+# inverse. At 400 effective draws .2 is four standard errors of a mean, and .8 six of the sd of a
+# Gaussian.
+MEAN_WRONG: Final = 0.2
+RATIO_WRONG: Final = 1.25
+
 # What is said where log p̃ is +∞, after where that is.
 NO_DENSITY: Final = "there is no posterior; mend the term of the model that is infinite"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -12,6 +14,7 @@ import pymc_ext as px
 from pymc_ext.variational.core.defensive import DefensiveMixture
 from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.core.weights import log_ratios_of
+from pymc_ext.variational.gaussian.posteriors import Gaussian
 from tests.tolerances import monte_carlo
 
 
@@ -35,6 +38,27 @@ def test_an_exact_fit_is_trusted_and_its_moments_are_told() -> None:
     np.testing.assert_allclose(table["mcse_mean"], 20_000**-0.5, rtol=0.05)
     np.testing.assert_allclose(table["q_sd_ratio"], 1, atol=monte_carlo(40_000**-0.5))
     assert list(table.index) == ["x", "y"] and str(found).endswith("taken for the posterior")
+
+
+def test_a_trusted_fit_whose_own_draws_are_not_the_posteriors_says_so() -> None:
+    """Weights repair sds of 1.3 times and a mean .3 sds off; `sample` gives draws without them."""
+    with correlated():
+        approx = pm.fit(method=px.BatchMatchVI(random_seed=1), progressbar=False)
+    scale = np.linalg.cholesky([[1, 0.9], [0.9, 1]])
+    for q, said in (
+        (approx.q, r"taken for the posterior$"),
+        (
+            Gaussian(np.array([1.0, -1.0]), 1.3 * scale),
+            r"their sd of [xy] is 1\.(29|30|31) times as large$",
+        ),
+        (
+            Gaussian(np.array([1.3, -0.7]), 1.1 * scale),
+            r"their mean of [xy] is \+0\.[23]. sds off$",
+        ),
+    ):
+        approx.group.hold(q)
+        found = px.diagnose(approx, random_seed=1)
+        assert found.trusted and re.search(said, str(found))
 
 
 def test_where_log_p_is_infinite_there_is_no_posterior(caplog: pytest.LogCaptureFixture) -> None:
