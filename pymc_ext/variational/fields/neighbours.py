@@ -20,6 +20,7 @@ from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.fields.probe import (
+    LEAST_CHANGE,
     MOST_GLOBALS,
     MOST_MEMBERS,
     PARTS,
@@ -30,10 +31,16 @@ from pymc_ext.variational.fields.probe import (
 )
 
 START_SD = 0.1  # of a narrow normal about the start, whose draw is where scores are looked at
+# Members of a part and parts, of few coordinates: half of all are then in 97 % of the parts, and a
+# site of a map with its neighbours in few.
+MEMBERS, FEWEST_PARTS = 5, 16
 FINE_PARTS, ROUNDS = 256, 4  # of 20 neighbours and one that is none, both pass once in 10⁹
 EXACTLY = 1e-4  # of a constraint's change: by how much it may differ from a product's
 MOST_NUMBERS = 10_000_000  # in a factor, 80 MB: of 4,000 coordinates 2,500 diagonals
 MOST_COLOURS = 200  # differences behind one Hessian
+# Neighbours of a hub, as a scale is of one of several fields: that many, and so many times as many
+# as of the median coordinate. A site of a map has 20 at most.
+HUB, TIMES_MEDIAN = 20, 4
 
 
 @dataclass(frozen=True)
@@ -129,7 +136,8 @@ def find_neighbours(
     sd = np.full(len(start), START_SD)
     probe = Probe(density, start + sd * rng.standard_normal(len(start)), sd, rng)
     everything = np.arange(len(start))
-    moves, _ = probe.partition(everything, min(PARTS, len(start)))
+    parts = int(np.clip(len(start) // MEMBERS, FEWEST_PARTS, PARTS))
+    moves, _ = probe.partition(everything, parts)
     common, depends = _common_part(probe, moves)
     globals_ = np.flatnonzero(depends)
     local = np.setdiff1d(everything, globals_)
@@ -137,6 +145,12 @@ def find_neighbours(
         return None
     near = _dependent(probe, local, common)
     if near is None:
+        return None
+    for governs in (_hubs, _strays):
+        more = governs(near)
+        globals_ = np.concatenate([globals_, local[more]])
+        local, near = local[~more], near[~more][:, ~more]
+    if len(globals_) > MOST_GLOBALS or not len(local) or _sizes(near).max() <= MOST_MEMBERS:
         return None
     order = reverse_cuthill_mckee(near, symmetric_mode=True)
     near = near[order][:, order]
@@ -178,13 +192,14 @@ def _product(probe: Probe, changes: Array, moves: Array, depends: Flags) -> Arra
     with np.errstate(all="ignore"):
         for _ in range(3):  # the first u has wrong values where its own part was moved
             a = np.median(own / u, axis=1)
-            u = np.median(own / a[:, None], axis=0)
+            acts = np.abs(a) > LEAST_CHANGE * np.abs(a).max()  # not where parts have none of it
+            u = np.median(own[acts] / a[acts, None], axis=0)
         rest = np.zeros_like(changes)
         rest[:, depends] = np.nan_to_num(own - np.outer(a, u), nan=np.inf)
         column = np.zeros(len(depends))
         column[depends] = np.where(probe.on_all(rest)[depends], 0.0, u)
         along = moves @ column
-        strength = -float(np.median(a / along))
+        strength = -float(np.median(a[acts] / along[acts]))
         exact = np.abs(a + strength * along) <= EXACTLY * np.abs(a)  # not where a global moves
     if not strength > 0 or np.mean(exact) <= SHARE:
         return None
@@ -215,8 +230,25 @@ def _dependent(probe: Probe, local: Places, common: Array) -> csr_array | None:
     pairs = np.concatenate(rows), np.repeat(np.arange(count), sizes)
     graph = coo_array((np.ones(sum(sizes)), pairs), shape=(count, count)).tocsr()
     mutual = graph.multiply(graph.T).tocsr()  # chance is not
-    largest = np.bincount(connected_components(mutual, directed=False)[1]).max()
-    return mutual if largest > MOST_MEMBERS else None
+    return mutual if _sizes(mutual).max() > MOST_MEMBERS else None
+
+
+def _hubs(near: csr_array) -> Flags:
+    """Who has so many neighbours that it is a global of them, (L,)."""
+    degrees = np.diff(near.indptr)  # itself included
+    return np.asarray(degrees > max(HUB, TIMES_MEDIAN * np.median(degrees)))
+
+
+def _strays(near: csr_array) -> Flags:
+    """Who is in no field, where these are few: they govern hubs, or are alone, (L,)."""
+    few = _sizes(near) <= MOST_MEMBERS
+    return few if few.sum() <= HUB else np.zeros_like(few)
+
+
+def _sizes(near: csr_array) -> Places:
+    """Members of the group of each, none of whom depends on others, (L,)."""
+    labels = connected_components(near, directed=False)[1]
+    return np.bincount(labels)[labels]
 
 
 def _colours(near: csr_array) -> Places:

@@ -20,7 +20,7 @@ from pymc_ext.variational.fields.curves import Curves
 from pymc_ext.variational.fields.found import field_map
 from pymc_ext.variational.fields.globals_map import GlobalsMap
 from pymc_ext.variational.fields.map import FieldMap
-from pymc_ext.variational.fields.neighbours import find_neighbours
+from pymc_ext.variational.fields.neighbours import Neighbours, find_neighbours
 from pymc_ext.variational.fields.precision import PrecisionRoot
 from pymc_ext.variational.gaussian.numbers import antithetic
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
@@ -319,6 +319,39 @@ def test_dozens_of_slopes_belong_to_the_field() -> None:
     fresh = fitted.result.fresh  # normal given sigma
     assert fresh.usable and fresh.ess > 0.95 * fresh.draws
     assert fitted.result.gradient_evaluations < 8_000
+
+
+def neighbours_of(model: pm.Model) -> tuple[Neighbours, list[str]]:
+    """And the names of the globals."""
+    density = CountedDensity(PyMCDensity(model))
+    found = find_neighbours(density, np.zeros(density.dimension), np.random.default_rng(1))
+    assert found is not None
+    return found, [density.unconstrained_names[i] for i in found.order[found.field :]]
+
+
+def test_scales_of_several_fields_and_what_governs_them_are_globals() -> None:
+    """Each governs a third of the coordinates, which parts of a few do not all show."""
+    with pm.Model() as model:
+        wide = pm.HalfNormal("wide", 1)
+        scales = pm.LogNormal("scales", -1, wide, shape=3)
+        walks = pm.Flat("walks", shape=(3, 40))
+        steps = pm.logp(pm.Normal.dist(0, scales[:, None]), walks[:, 1:] - walks[:, :-1])
+        pm.Potential("steps", steps.sum() + pm.logp(pm.Normal.dist(0, 1), walks[:, 0]).sum())
+        pm.Normal("y", walks, 0.5, observed=np.random.default_rng(1).normal(size=(3, 40)))
+    found, names = neighbours_of(model)
+    assert found.width == 1 and found.differences == 3 and found.field == 120
+    assert sorted(names) == ["scales_log__[0]", "scales_log__[1]", "scales_log__[2]", "wide_log__"]
+
+
+def test_a_constraint_is_found_where_parts_have_none_of_the_field() -> None:
+    with pm.Model() as model:
+        share = pm.Beta("share", 1, 1)
+        noise, x = pm.Normal("noise", 0, 1, shape=64), pm.ICAR("x", W=lattice(8).toarray())
+        both = pt.sqrt(1 - share) * noise + pt.sqrt(share) * x
+        pm.Poisson("y", pt.exp(1 + both), observed=np.random.default_rng(2).poisson(3, 64))
+    found, names = neighbours_of(model)
+    assert names == ["share_logodds__"] and (found.common != 0).sum() == 64
+    assert found.width < 30 and found.differences < 15
 
 
 def few_counts(sites: int) -> pm.Model:
