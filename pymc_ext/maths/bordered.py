@@ -53,20 +53,17 @@ class BorderedRoot(ByValue):
         numpy.linalg.LinAlgError
             A is not positive definite.
         """
-        if not border:
-            return cls(BandedRoot.of(entries).band)
-        n = entries.shape[1] - border
-        core = BandedRoot.of(entries[:-border, :n])
-        out = np.zeros_like(entries)
-        out[:-border, :n] = core.band
-        rows = core.solve(entries[-border:, :n])
-        own = np.tril(entries[-border:, n:], -1) + np.diag(entries[0, n:])
+        n, width = entries.shape[1] - border, len(entries) - border
+        core = BandedRoot.of(entries[:width, :n])
+        rows = core.solve(entries[width:, :n])
+        own = np.tril(entries[width:, n:], -1) + np.diag(entries[0, n:])
         if not np.isfinite(rows).all() or not np.isfinite(own).all():
             raise np.linalg.LinAlgError("an entry is not finite")
         # LAPACK reads the lower half alone
         corner = np.linalg.cholesky(own - rows @ rows.T)
-        out[-border:, :n], out[-border:, n:] = rows, np.tril(corner, -1)
-        out[0, n:] = np.diag(corner)
+        out = np.zeros_like(entries)
+        out[:width, :n], out[0, n:] = core.band, np.diag(corner)
+        out[width:, :n], out[width:, n:] = rows, np.tril(corner, -1)
         return cls(out, border)
 
     @property
@@ -84,65 +81,72 @@ class BorderedRoot(ByValue):
         """log det B."""
         return float(np.log(self.diagonal).sum())
 
+    @property
+    def _first(self) -> int:
+        """n − m, where the border begins."""
+        return self.dimension - self.border
+
+    @property
+    def _width(self) -> int:
+        """b + 1."""
+        return len(self.entries) - self.border
+
     @cached_property
     def _core(self) -> BandedRoot:
         """B but for its last m rows and columns."""
-        if not self.border:
-            return BandedRoot(self.entries)
-        return BandedRoot(self.entries[: -self.border, : -self.border])
+        return BandedRoot(self.entries[: self._width, : self._first])
 
     @cached_property
     def _rows(self) -> Array:
         """Its last m rows, left of the last m columns, (m, n − m)."""
-        return self.entries[-self.border :, : -self.border]
+        return self.entries[self._width :, : self._first]
 
     @cached_property
     def _corner(self) -> Array:
         """Its last m rows and columns, (m, m)."""
-        last = self.entries[:, -self.border :]
-        return last[-self.border :] + np.diag(last[0])
+        last = self.entries[:, self._first :]
+        return last[self._width :] + np.diag(last[0])
 
     def times(self, x: Array) -> Array:
         """B x, row by row."""
-        if not self.border:
-            return self._core.times(x)
-        first, last = x[:, : -self.border], x[:, -self.border :]
+        first, last = self._parted(x)
         border = first @ self._rows.T + last @ self._corner.T
         return np.concatenate([self._core.times(first), border], axis=1)
 
     def transposed_times(self, x: Array) -> Array:
         """Bᵀ x, row by row."""
-        if not self.border:
-            return self._core.transposed_times(x)
-        first, last = x[:, : -self.border], x[:, -self.border :]
+        first, last = self._parted(x)
         core = self._core.transposed_times(first) + last @ self._rows
         return np.concatenate([core, last @ self._corner], axis=1)
 
     def solve(self, x: Array) -> Array:
         """B⁻¹ x, row by row."""
-        if not self.border:
-            return self._core.solve(x)
-        first = self._core.solve(x[:, : -self.border])
-        last = x[:, -self.border :] - first @ self._rows.T
-        return np.concatenate([first, self._solve_corner(last, "N")], axis=1)
+        first, last = self._parted(x)
+        first = self._core.solve(first)
+        last = self._solve_corner(last - first @ self._rows.T, "N")
+        return np.concatenate([first, last], axis=1)
 
     def transposed_solve(self, x: Array) -> Array:
         """B⁻ᵀ x, row by row."""
-        if not self.border:
-            return self._core.transposed_solve(x)
-        last = self._solve_corner(x[:, -self.border :], "T")
-        first = self._core.transposed_solve(x[:, : -self.border] - last @ self._rows)
+        first, last = self._parted(x)
+        last = self._solve_corner(last, "T")
+        first = self._core.transposed_solve(first - last @ self._rows)
         return np.concatenate([first, last], axis=1)
 
     def outer(self, rows: Array, columns: Array) -> Array:
         """Entries rows[i] columns[j] of a product, (n,) each, where B has any, laid out as B's."""
-        n, out = self.dimension - self.border, np.zeros_like(self.entries)
+        n, out = self._first, np.zeros_like(self.entries)
         out[0] = rows * columns
-        for k in range(1, len(out) - self.border):
+        for k in range(1, self._width):
             out[k, : n - k] = rows[k:n] * columns[: n - k]
         for i in range(n, self.dimension):
             out[i - self.dimension, :i] = rows[i] * columns[:i]
         return out
 
+    def _parted(self, x: Array) -> tuple[Array, Array]:
+        return x[:, : self._first], x[:, self._first :]
+
     def _solve_corner(self, x: Array, trans: str) -> Array:
+        if not x.size:  # LAPACK has no empty matrices
+            return x
         return np.asarray(dtrtrs(self._corner, x.T, lower=1, trans=int(trans == "T"))[0].T)

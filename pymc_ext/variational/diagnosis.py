@@ -229,8 +229,8 @@ def diagnose(
         An approximation whose log q is not known, such as PyMC's Empirical; ``random_seed`` or
         ``draws`` is no integer, or ``ess`` no number.
     ValueError
-        A model with ``pm.Minibatch`` data, whose density is noise; ``ess`` or ``draws`` out of
-        range.
+        A model with ``pm.Minibatch`` data, whose density is noise, or with log p̃ = +∞ at a draw;
+        ``ess`` or ``draws`` out of range.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-r"""The mean and the skewness of a field's coordinates, by one step of natural gradients.
+r"""The mean and the skewness of a field's coordinates, by steps of natural gradients.
 
 Laplace's method has the field normal about its maximum. With the path residual r, the score in v of
 log p̃ + log|det ∂T| plus v, which is zero where q is p, and a change of the map v + s b(v), the ELBO
