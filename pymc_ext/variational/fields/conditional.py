@@ -39,12 +39,15 @@ class Conditional:
         log p̃ − ½ log det Λ: up to a constant the log density of the globals by Laplace's method.
     root
         Of the precision Λ of the locals.
+    scale
+        Sds by which the differences behind Λ were scaled, (n,).
     """
 
     point: Array
     score: Array
     evidence: float
     root: PrecisionRoot
+    scale: Array
 
     @property
     def sds(self) -> Array:
@@ -62,7 +65,11 @@ class ByPlace:
     def with_means(self, chosen: Flags, at: Conditional) -> tuple[ByPlace, Array]:
         """With some of the globals (g,) among the field's own, and the point of ``at`` there."""
         there = ByPlace(self.density, self.near.with_means(chosen))
-        return there, at.point[self._inverse][there.near.order]
+        return there, self.coordinates(at.point)[there.near.order]
+
+    def coordinates(self, point: Array) -> Array:
+        """Of a point by place (D,) in the density's own order."""
+        return point[self._inverse]
 
     def value(self, point: Array) -> float:
         """log p̃ at (D,)."""
@@ -94,7 +101,7 @@ class ByPlace:
                 ridge = _more(ridge)
                 continue
             step = field.covariance_times(score[None, :n])[0]
-            found = Conditional(point, score, float(log_p) - field.log_det, field)
+            found = Conditional(point, score, float(log_p) - field.log_det, field, sds)
             if ridge == 0 and step @ score[:n] < CLOSE:
                 return found
             sds = found.sds

@@ -1,10 +1,12 @@
 r"""Curves through values at some places along each of a few axes, and products of two axes.
 
 .. math:: f(y) = f(o) + \sum_k \bigl(c_k(y_k) - f(o)\bigr)
-    + \sum_{j<k} d_{jk}\, t(y_j - o_j)\, t(y_k - o_k), \quad t(y) = c \tanh(y / c),
+    + \sum_{j<k} \sum_{a, b} d_{jkab}\, a(y_j - o_j)\, b(y_k - o_k), \quad a, b \in \{t, h\},
 
 with cubics c_k from place to place, whose slopes at a place are those of the line through its two
-neighbours, straight on beyond the outermost: values between places depend on four of them.
+neighbours, straight on beyond the outermost: values between places depend on four of them. Odd
+t(y) = c tanh(y / c) and even h(y) = √(1 + t(y)²) − 1 are zero on the axes, so that the four d of a
+pair make f what it is at a place in each quadrant.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class Curves(ByValue):
     counts
         How many each axis has, at least two, (g,).
     pairs
-        Axes whose product has a row d, (Q, 2).
+        Axes whose products have rows d, (Q, 2).
 
     Examples
     --------
@@ -53,8 +55,8 @@ class Curves(ByValue):
 
     @property
     def terms(self) -> int:
-        """T = 1 + P + Q."""
-        return 1 + len(self.places) + len(self.pairs)
+        """T = 1 + P + 4 Q."""
+        return 1 + len(self.places) + 4 * len(self.pairs)
 
     @cached_property
     def _axes(self) -> list[tuple[Array, Array]]:
@@ -72,10 +74,14 @@ class Curves(ByValue):
             axis = slice(first, first + len(places))
             weights[:, axis], slopes[:, axis, k] = _cubics(places, tangents, y[:, k])
             first += len(places)
-        t, rate = bounded(y - self.origin)
-        for q, (i, j) in enumerate(self.pairs, start=first):
-            weights[:, q] = t[:, i] * t[:, j]
-            slopes[:, q, i], slopes[:, q, j] = rate[:, i] * t[:, j], t[:, i] * rate[:, j]
+        both = _odd_and_even(y - self.origin)
+        for i, j in self.pairs:
+            for a, a_slope in both:
+                for b, b_slope in both:
+                    weights[:, first] = a[:, i] * b[:, j]
+                    slopes[:, first, i] = a_slope[:, i] * b[:, j]
+                    slopes[:, first, j] = a[:, i] * b_slope[:, j]
+                    first += 1
         return weights, slopes
 
 
@@ -83,6 +89,13 @@ def bounded(y: Array) -> tuple[Array, Array]:
     """t(y) and its slope, of any shape."""
     hyperbolic = np.tanh(y / FARTHEST)
     return FARTHEST * hyperbolic, 1 - hyperbolic**2
+
+
+def _odd_and_even(y: Array) -> list[tuple[Array, Array]]:
+    """t and h with their slopes, of any shape."""
+    t, rate = bounded(y)
+    root = np.sqrt(1 + t**2)
+    return [(t, rate), (root - 1, t / root * rate)]
 
 
 def _cubics(places: Array, tangents: Array, y: Array) -> tuple[Array, Array]:

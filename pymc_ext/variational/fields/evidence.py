@@ -28,33 +28,43 @@ from pymc_ext.variational.fields.conditional import (
 )
 
 START_SD = 0.1  # of everything, before a curvature is known
-ALONG = 0.01  # sds by which a global moves for a slope
+ALONG = (
+    0.001  # sds by which a global moves for a slope: log det may bend fifty times as much as log p̃
+)
 APART = 0.5  # sds between a maximum and the slopes that make a Hessian
 MOST_CLIMBS, MOST_STEPS = 4, 30  # each in the coordinates of where the last one ended
 FLAT = 0.05  # nats an sd: the maximum is within a twentieth of one
+LITTLE = FLAT**2 / 2  # nats to it from there: where a step or a climb gains less, it was the last
 
 
 @dataclass(frozen=True)
-class Slope:
-    """How the evidence changes with the globals, at a conditional.
+class Following:
+    """How the locals' maximum moves with the globals, at a conditional.
 
     Parameters
     ----------
-    gradient
-        ∂ evidence/∂η, (g,).
     follows
         ∂x̂/∂η, (g, n).
+    curvature
+        −∂² log p̃(x̂(η), η)/∂η², of each given the others, (g,).
     sds
-        Of the globals, each given the others, x̂ following, (g,).
+        1/√curvature, where that is positive, (g,).
     """
 
-    gradient: Array
     follows: Array
+    curvature: Array
     sds: Array
 
     def moved(self, point: Array, move: Array) -> Array:
         """``point`` (D,) with its globals moved by (g,), and its locals as they follow."""
         return point + np.concatenate([move @ self.follows, move])
+
+
+@dataclass(frozen=True)
+class Slope(Following):
+    """How the evidence changes with the globals besides: ``gradient`` is ∂ evidence/∂η, (g,)."""
+
+    gradient: Array
 
 
 def highest(by_place: ByPlace, start: Array) -> tuple[Conditional, Slope]:
@@ -73,28 +83,38 @@ def highest(by_place: ByPlace, start: Array) -> tuple[Conditional, Slope]:
     for _ in range(MOST_CLIMBS):
         if np.abs(slope.gradient * slope.sds).max(initial=0.0) < FLAT:
             break
+        before = at.evidence
         at, slope = _climbed(by_place, at, slope)
+        if at.evidence - before < LITTLE:
+            break
     return at, slope
 
 
 def slope_at(by_place: ByPlace, at: Conditional, sds: Array) -> Slope:
     """By differences of ``sds`` (g,); x̂ follows to first order, which is enough at a maximum."""
+    found = following(by_place, at, sds)
+    gradient = np.empty(len(sds))
+    for k, step in enumerate(ALONG * found.sds):
+        point = found.moved(at.point, step * np.eye(len(sds))[k])
+        (log_p,), (score,) = by_place.scores(point[None])
+        # by the differences that the evidence here is by: their error cancels
+        rise = float(log_p) - by_place.field(point, score, at.scale).log_det - at.evidence
+        gradient[k] = rise / step + 0.5 * step * max(found.curvature[k], 0.0)
+    return Slope(found.follows, found.curvature, found.sds, gradient)
+
+
+def following(by_place: ByPlace, at: Conditional, sds: Array) -> Following:
+    """By differences of ``sds`` (g,)."""
     n, g = by_place.n, len(sds)
     if g == 0:
-        return Slope(np.zeros(0), np.zeros((0, n)), sds)
+        return Following(np.zeros((0, n)), np.zeros(0), sds)
     points = np.tile(at.point, (g, 1))
     points[:, n:] += DIFFERENCE * np.diag(sds)
     rows = (at.score - by_place.scores(points)[1]) / (DIFFERENCE * sds[:, None])
     follows = -at.root.covariance_times(rows[:, :n])
     own = np.diag(rows[:, n:]) + np.einsum("gn,gn->g", rows[:, :n], follows)
-    sds = np.where(own > 0, 1 / np.sqrt(np.abs(own)), sds)
-    slope = Slope(np.empty(g), follows, sds)
-    for k, step in enumerate(ALONG * sds):
-        point = slope.moved(at.point, step * np.eye(g)[k])
-        (log_p,), (score,) = by_place.scores(point[None])
-        rise = float(log_p) - by_place.field(point, score, at.sds).log_det - at.evidence
-        slope.gradient[k] = rise / step + 0.5 * step * max(own[k], 0.0)
-    return slope
+    sds = np.where(own > 0, 1 / np.sqrt(np.where(own > 0, own, 1.0)), sds)
+    return Following(follows, own, sds)
 
 
 def information(by_place: ByPlace, at: Conditional, slope: Slope) -> Array:
@@ -124,6 +144,7 @@ def _climbed(by_place: ByPlace, at: Conditional, slope: Slope) -> tuple[Conditio
 
     minimize(
         walled(loss, (NoMaximumError, np.linalg.LinAlgError)), np.zeros(len(slope.sds)),
-        jac=True, method="L-BFGS-B", options={"maxiter": MOST_STEPS, "gtol": FLAT / 2},
+        jac=True, method="L-BFGS-B",
+        options={"maxiter": MOST_STEPS, "gtol": FLAT / 2, "ftol": LITTLE / abs(at.evidence)},
     )  # fmt: skip
     return best

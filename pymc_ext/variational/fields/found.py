@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -30,6 +29,9 @@ STEEPEST = 0.5  # log sd by t of another: from side to side a factor of four
 APART, FALLEN, MOST_PLACES = 0.8, 8.0, 16
 # Without means and slopes; each takes 100 to 300 scores, and each pair a third of that.
 MOST_GLOBALS = 20
+# Of means: at the start, as the scale of means that are in no field yet has no maximum, and
+# at the maximum, where sds are those of the posterior.
+CHOICES = 2
 MOST_NUMBERS, FEWEST_PLACES = 50_000_000, 4  # in a map, 400 MB; and places along each axis
 
 
@@ -41,20 +43,21 @@ def field_map(
     None where the locals have no maximum given the globals, the globals' evidence is not concave at
     its own, or the law has too many numbers.
     """
-    by_place = ByPlace(density, near)
     try:
-        at, slope = highest(by_place, start[near.order])
-        by_place, at = with_means(by_place, at, slope, rng)
+        point = start
+        for _ in range(CHOICES):
+            by_place, at = with_means(ByPlace(density, near), point[near.order], rng)
+            at, slope = highest(by_place, at.point)
+            point = by_place.coordinates(at.point)
         near = by_place.near
         g = len(start) - near.field
         if g > MOST_GLOBALS or (1 + FEWEST_PLACES * g) * near.numbers > MOST_NUMBERS:
             return None
-        if near.means:
-            at, slope = highest(by_place, at.point)
         precision = information(by_place, at, slope)
         scales = np.linalg.cholesky(np.linalg.inv(precision)) if len(precision) else precision
         axes = [Axis.along(by_place, at, slope, direction) for direction in scales.T]
-        if (1 + sum(len(axis.places) for axis in axes)) * near.numbers > MOST_NUMBERS:
+        terms = 1 + sum(len(axis.places) for axis in axes) + 2 * g * (g - 1)
+        if terms * near.numbers > MOST_NUMBERS:
             return None
         q = _through(by_place, at, slope, scales, axes)
     except (NoMaximumError, np.linalg.LinAlgError):
@@ -138,11 +141,8 @@ def _through(
         np.array([len(places[k]) for k in first], dtype=int),
         rank[off.pairs],
     )
-    numbers = np.stack([
-        _numbers(at, n),
-        *(_numbers(law, n) for k in first for law in axes[k].laws),
-        *off.products(),
-    ])  # fmt: skip
+    along = [_numbers(at, n), *(_numbers(law, n) for k in first for law in axes[k].laws)]
+    numbers = np.concatenate([along, off.products(curves, rank, np.stack(along))])
     return FieldMap(
         np.concatenate([order[n:], order[:n]]), of_globals, curves,
         numbers[:, 0], numbers[:, 1:], by_place.near.common, np.zeros(n),
@@ -207,13 +207,21 @@ class _OffAxes:
             own.origin[first],
         )
 
-    def products(self) -> Iterator[Array]:
-        """Of each pair the row of its product."""
-        t = bounded(self.sides - self.of_globals.origin)[0]
+    def products(self, curves: Curves, rank: NDArray[np.integer], along: Array) -> Array:
+        """Rows of each pair of ``curves``, whose others are ``along`` (1 + P, …), (4 Q, …)."""
+        rows: list[Array] = []
         for (i, j), square in zip(self.pairs, self.both, strict=True):
-            numbers = np.array([[_numbers(law, self.n) for law in row] for row in square])
-            twice = numbers[1, 1] - numbers[1, 0] - numbers[0, 1] + numbers[0, 0]
-            yield twice / ((t[1, i] - t[0, i]) * (t[1, j] - t[0, j]))
+            y = np.tile(curves.origin, (4, 1))
+            y[:, rank[i]], y[:, rank[j]] = (
+                np.repeat(self.sides[:, i], 2),
+                np.tile(self.sides[:, j], 2),
+            )
+            weights = curves.at(y)[0]
+            own = slice(len(along) + len(rows), len(along) + len(rows) + 4)
+            laws = np.stack([_numbers(law, self.n) for row in square for law in row])
+            lacking = laws - np.tensordot(weights[:, : len(along)], along, 1)
+            rows.extend(np.tensordot(np.linalg.inv(weights[:, own]), lacking, 1))
+        return np.array(rows).reshape(-1, *along.shape[1:])
 
 
 def _numbers(law: Conditional, n: int) -> Array:

@@ -11,8 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.fields.conditional import ByPlace, Conditional, NoMaximumError
-from pymc_ext.variational.fields.evidence import Slope, slope_at
+from pymc_ext.variational.fields.conditional import (
+    DIFFERENCE,
+    ByPlace,
+    Conditional,
+    NoMaximumError,
+)
+from pymc_ext.variational.fields.evidence import START_SD, Following, following
 
 # Nats that a normal law may lose which does not follow a global that is one sd away: of a field in
 # which one sd changes by a tenth. Those that lose next to nothing are taken together, and all
@@ -23,39 +28,49 @@ PROBES = 64
 
 
 def with_means(
-    by_place: ByPlace, at: Conditional, slope: Slope, rng: np.random.Generator
+    by_place: ByPlace, point: Array, rng: np.random.Generator
 ) -> tuple[ByPlace, Conditional]:
-    """The field with such globals among its coordinates, and its conditional, not at a maximum.
+    """The field with such globals among its coordinates, by ``point`` (D,), and its conditional.
 
     One by one, the one that loses least first: what governs the sd of a mean may lose little before
     that is in the field. No more of them where the field has no maximum with the next.
     """
-    left = LOST_IN_ALL
-    while len(slope.sds):
+    n, left = by_place.n, LOST_IN_ALL
+    at = by_place.conditional(point, np.full(n, START_SD))
+    found = following(by_place, at, np.full(len(point) - n, START_SD))
+    while len(found.sds):
         z = rng.standard_normal((PROBES, by_place.n))
-        lost = np.array([_lost(by_place, at, slope, k, z) for k in range(len(slope.sds))])
+        lost = np.array([_lost(by_place, at, found, k, z) for k in range(len(found.sds))])
         chosen = (lost < NOTHING) | (lost == lost.min())
         left -= lost[chosen].sum()
         if not (lost.min() < LOST and left > 0):
             break
         wider, point = by_place.with_means(chosen, at)
         try:
-            there = wider.conditional(point, np.concatenate([at.sds, slope.sds[chosen]]))
-            slope = slope_at(wider, there, slope.sds[~chosen])
+            there = wider.conditional(point, np.concatenate([at.sds, found.sds[chosen]]))
+            found = following(wider, there, found.sds[~chosen])
         except (NoMaximumError, np.linalg.LinAlgError):
             break
         by_place, at = wider, there
     return by_place, at
 
 
-def _lost(by_place: ByPlace, at: Conditional, slope: Slope, k: int, z: Array) -> float:
+def _lost(by_place: ByPlace, at: Conditional, found: Following, k: int, z: Array) -> float:
     r"""KL of N(x̂ + ∂x̂, Λ⁻¹) and the field's own law one sd along global k:
-    ¼‖K⁻¹ (Λ′ − Λ) K⁻ᵀ‖² + ½‖Kᵀ (x̂′ − x̂ − ∂x̂)‖², by probes z (N, n)."""
-    moved = slope.moved(at.point, slope.sds * np.eye(len(slope.sds))[k])
+    ¼‖K⁻¹ (Λ′ − Λ) K⁻ᵀ‖² + ½‖Kᵀ (x̂′ − x̂ − ∂x̂)‖², by probes z (N, n), and ¼(λ′/λ − 1)² of its own
+    curvature, as that of the scale of means that are no part of the field.
+    """
+    if not found.curvature[k] > 0:
+        return np.inf
+    n, step = by_place.n, np.eye(len(found.sds))[k] * found.sds
+    moved = found.moved(at.point, step)
+    further = found.moved(moved, DIFFERENCE * step)
     try:
-        there = by_place.conditional(moved, at.sds)
+        _, (score, after) = by_place.scores(np.stack([moved, further]))
+        there = by_place.field(moved, score, at.sds)
     except (NoMaximumError, np.linalg.LinAlgError):
         return np.inf
-    change = at.root.whitened(there.root.precision_times(at.root.draws(z))) - z
-    bent = at.root.normals((there.point - moved)[None, : by_place.n])[0]
-    return float(0.25 * np.mean(np.sum(change**2, axis=1)) + 0.5 * bent @ bent)
+    change = at.root.whitened(there.precision_times(at.root.draws(z))) - z
+    bent = at.root.normals(there.covariance_times(score[None, :n]))[0]
+    own = (score - after) @ (further - moved) / DIFFERENCE**2 - 1
+    return float(0.25 * (np.mean(np.sum(change**2, axis=1)) + own**2) + 0.5 * bent @ bent)

@@ -120,3 +120,40 @@ class Autoregression:
         first = trapezoid(p * mean, u) / total
         second = trapezoid(p * (var + mean**2), u) / total
         return float(log_p.max() + np.log(total)), float(np.sqrt(second - first**2))
+
+
+class Seasons:
+    """y_t ~ N(x_t + e_{t mod 12}, 1), x a walk from N(0, 1) with steps of sd .3, the effects e of
+    the seasons N(0, τ²) with their sum held at zero, τ half-normal."""
+
+    def __init__(self, sites: int, seed: int = 1) -> None:
+        rng = np.random.default_rng(seed)
+        self.season = np.arange(sites) % 12
+        self.y = np.cumsum(0.3 * rng.standard_normal(sites)) + rng.standard_normal(sites)
+        self.y += 0.7 * np.sin(2 * np.pi * self.season / 12)
+
+    def model(self) -> pm.Model:
+        with pm.Model() as model:
+            tau = pm.HalfNormal("tau", 1)
+            effects = pm.ZeroSumNormal("effects", tau, shape=12)
+            x = pm.GaussianRandomWalk(
+                "x", mu=0, sigma=0.3, init_dist=pm.Normal.dist(0, 1), steps=len(self.y) - 1
+            )
+            pm.Normal("y", x + effects[self.season], 1, observed=self.y)
+        return model
+
+    def of_log_scale(self) -> tuple[float, float, float]:
+        """log Z, and mean and sd of log τ, by quadrature."""
+        u, i = np.linspace(-8, 2, 801), np.arange(len(self.y))
+        walk = np.eye(len(i)) + 1 + 0.09 * np.minimum.outer(i, i)
+        same = np.equal.outer(self.season, self.season) - 1 / 12
+        log_p = np.array([
+            stats.multivariate_normal.logpdf(self.y, np.zeros(len(i)), walk + t**2 * same)
+            for t in np.exp(u)
+        ])  # fmt: skip
+        log_p += stats.halfnorm.logpdf(np.exp(u)) + u
+        p = np.exp(log_p - log_p.max())
+        total = trapezoid(p, u)
+        mean = trapezoid(p * u, u) / total
+        sd = np.sqrt(trapezoid(p * (u - mean) ** 2, u) / total)
+        return float(log_p.max() + np.log(total)), float(mean), float(sd)

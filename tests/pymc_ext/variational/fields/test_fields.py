@@ -25,7 +25,12 @@ from pymc_ext.variational.fields.precision import PrecisionRoot
 from pymc_ext.variational.gaussian.numbers import antithetic
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from tests.needed import needs
-from tests.pymc_ext.variational.fields.field_targets import Autoregression, NormalWalk, chain
+from tests.pymc_ext.variational.fields.field_targets import (
+    Autoregression,
+    NormalWalk,
+    Seasons,
+    chain,
+)
 from tests.tolerances import EXACT, NUMERIC, monte_carlo
 
 
@@ -247,6 +252,30 @@ def test_what_governs_the_sd_of_a_level_is_no_level() -> None:
     q = field_map(density, near, np.zeros(402), np.random.default_rng(1))
     assert q is not None and q.border == 1
     assert [density.unconstrained_names[i] for i in q.order[: q.globals]] == ["rho_logodds__"]
+
+
+def test_effects_belong_to_the_field_before_their_scale_is_climbed() -> None:
+    """All seasons' effects at zero have no maximum in their scale: given that all is normal, and
+    its law by quadrature."""
+    target = Seasons(72)
+    density = PyMCDensity(target.model())
+    fitted = Hierarchical().fit(density, random_seed=1)
+    assert isinstance(fitted.q, FieldMap) and fitted.q.border == 11
+    assert fitted.result.field_given == ("log tau",)
+    log_z, mean, sd = target.of_log_scale()
+    fresh = fitted.result.fresh
+    assert fresh.khat < 0.7 and fresh.ess > 0.9 * fresh.draws
+    np.testing.assert_allclose(
+        fresh.log_marginal_is, log_z, atol=4 * fresh.log_marginal_is_se + 1e-3
+    )
+    theta, log_q = fitted.q.forward(np.random.default_rng(2).standard_normal((20_000, 84)))
+    weights = np.exp(density.log_density(theta) - log_q - log_z)
+    weights /= weights.sum()
+    log_tau = theta[:, density.unconstrained_names.index("tau_log__")]
+    of_mean = weights @ log_tau
+    assert abs(of_mean - mean) < 4 * sd / np.sqrt(10_000)
+    assert abs(np.sqrt(weights @ (log_tau - of_mean) ** 2) / sd - 1) < 0.05
+    assert fitted.result.gradient_evaluations < 4_000
 
 
 def test_few_counts_make_a_skew_field(monkeypatch: pytest.MonkeyPatch) -> None:
