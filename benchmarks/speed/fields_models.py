@@ -75,6 +75,40 @@ def noisy(sites: int) -> pm.Model:
     return model
 
 
+def seasons(sites: int) -> pm.Model:
+    """Monthly counts on a walk, twelve effects whose sum is zero, a covariate: D = sites + 14."""
+    rng = np.random.default_rng(13)
+    month, x = np.arange(sites) % 12, rng.normal(size=sites)
+    walk = np.cumsum(rng.normal(0, 0.08, sites))
+    rate = np.exp(np.clip(2 + walk + 0.5 * np.sin(2 * np.pi * month / 12) + 0.2 * x, -5, 7))
+    with pm.Model() as model:
+        tau, sigma = pm.HalfNormal("tau", 1), pm.HalfNormal("sigma", 0.3)
+        slope, effects = pm.Normal("slope", 0, 1), pm.ZeroSumNormal("effects", tau, shape=12)
+        level = pm.GaussianRandomWalk(
+            "level", mu=0, sigma=sigma, init_dist=pm.Normal.dist(0, 3), steps=sites - 1
+        )
+        pm.Poisson("y", pt.exp(level + effects[month] + slope * x), observed=rng.poisson(rate))
+    return model
+
+
+def trend(sites: int) -> pm.Model:
+    """A level whose slope walks too, under noise, three scales free: D = 2 sites + 3."""
+    rng = np.random.default_rng(12)
+    slope = 0.2 + np.cumsum(rng.normal(0, 0.05, sites))
+    level = np.cumsum(slope + rng.normal(0, 0.3, sites))
+    with pm.Model() as model:
+        of_slope, of_level = pm.HalfNormal("of_slope", 0.2), pm.HalfNormal("of_level", 0.5)
+        noise = pm.HalfNormal("noise", 1)
+        slopes = pm.GaussianRandomWalk(
+            "slopes", mu=0, sigma=of_slope, init_dist=pm.Normal.dist(0, 1), steps=sites - 1
+        )
+        levels = pm.Flat("levels", shape=sites)
+        step = pm.logp(pm.Normal.dist(slopes[:-1], of_level), pt.diff(levels))
+        pm.Potential("steps", pm.logp(pm.Normal.dist(0, 5), levels[0]) + step.sum())
+        pm.Normal("y", levels, noise, observed=level + rng.normal(0, 0.5, sites))
+    return model
+
+
 def _lattice(side: int) -> sparse.csr_matrix:
     """Who is next to whom on a square, (sites, sites)."""
     at = np.arange(side * side).reshape(side, side)
@@ -128,6 +162,8 @@ KINDS: dict[str, Callable[[int], pm.Model]] = {
     "regression": regression,
     "volatility": volatility,
     "noisy": noisy,
+    "seasons": seasons,
+    "trend": trend,
     "CAR": car,
     "BYM2": bym2,
 }
