@@ -256,11 +256,11 @@ class Search:
     @property
     def ended_early(self) -> bool:
         """Whether the best fit's training ended for weights that did not serve after all."""
-        from pymc_ext.variational.hierarchical.algorithm import LAW_SERVES
+        from pymc_ext.variational.hierarchical.algorithm import GROUPS_SERVE, LAW_SERVES
 
         if self.trusted or self.modes is not None or self.found is None or self.open_end:
             return False
-        return self.found.info.get("stop_reason") == LAW_SERVES
+        return self.found.info.get("stop_reason") in (GROUPS_SERVE, LAW_SERVES)
 
     @property
     def improper(self) -> str | None:

@@ -27,6 +27,8 @@ STEEPEST = 0.5  # log sd by t of another: from side to side a factor of four
 # Sds between places along an axis, which ends where the evidence is so many nats below its maximum
 # (four sds of a normal), after so many places to a side at the latest.
 APART, FALLEN, MOST_PLACES = 0.8, 8.0, 16
+# Nats by which it falls to each side at least: a tail that is not known to that is not this law's.
+KNOWN = 4.0
 # Without means and slopes; each takes 100 to 300 scores, and each pair a third of that.
 MOST_GLOBALS = 20
 # Of means: at the start, as the scale of means that are in no field yet has no maximum, and
@@ -95,9 +97,9 @@ class Axis:
                 known[side * k * APART] = there
                 if there.evidence < at.evidence - FALLEN:
                     break
+            if there.evidence > at.evidence - KNOWN:
+                raise NoMaximumError("the evidence does not fall to one side of its maximum")
         places = sorted(known)
-        if len(places) == 1:
-            raise NoMaximumError("the evidence is known at its maximum alone")
         return cls(np.array(places), tuple(known[place] for place in places))
 
     @property

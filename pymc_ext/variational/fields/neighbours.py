@@ -14,9 +14,10 @@ doi:10.1093/imamat/13.1.117).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array
+from scipy.sparse import coo_array, csr_array, eye_array
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from pymc_ext.density import CountedDensity
@@ -77,6 +78,13 @@ class Neighbours:
         """n, the means among them."""
         return len(self.colours)
 
+    @cached_property
+    def in_groups(self) -> bool:
+        """Whether no coordinate of the field has more neighbours than its own few."""
+        n = self.field
+        graph = coo_array((np.ones(len(self.pairs)), self.pairs.T), shape=(n, n))
+        return bool(_sizes(graph.tocsr()).max() <= MOST_MEMBERS)
+
     @property
     def width(self) -> int:
         """Diagonals below the main one."""
@@ -131,9 +139,10 @@ class Neighbours:
 def find_neighbours(
     density: CountedDensity, start: Array, rng: np.random.Generator
 ) -> Neighbours | None:
-    """Near ``start`` (D,); None where coordinates depend on many others, or only on few in a group.
+    """Near ``start`` (D,); None where coordinates depend on many others.
 
-    Groups without an end, as every coordinate of a time series has neighbours, are what it is for.
+    In a time series every coordinate has neighbours, in a hierarchy few or none: its groups are
+    independent given the globals.
     """
     sd = np.full(len(start), START_SD)
     probe = Probe(density, start + sd * rng.standard_normal(len(start)), sd, rng)
@@ -152,7 +161,7 @@ def find_neighbours(
         more = governs(near)
         globals_ = np.concatenate([globals_, local[more]])
         local, near = local[~more], near[~more][:, ~more]
-    if len(globals_) > MOST_GLOBALS or not len(local) or _sizes(near).max() <= MOST_MEMBERS:
+    if len(globals_) > MOST_GLOBALS or not len(local):
         return None
     order = reverse_cuthill_mckee(near, symmetric_mode=True)
     near = near[order][:, order]
@@ -195,6 +204,8 @@ def _product(probe: Probe, changes: Array, moves: Array, depends: Flags) -> Arra
         for _ in range(3):  # the first u has wrong values where its own part was moved
             a = np.median(own / u, axis=1)
             acts = np.abs(a) > LEAST_CHANGE * np.abs(a).max()  # not where parts have none of it
+            if not acts.any():
+                return None
             u = np.median(own[acts] / a[acts, None], axis=0)
         rest = np.zeros_like(changes)
         rest[:, depends] = np.nan_to_num(own - np.outer(a, u), nan=np.inf)
@@ -209,7 +220,7 @@ def _product(probe: Probe, changes: Array, moves: Array, depends: Flags) -> Arra
 
 
 def _dependent(probe: Probe, local: Places, common: Array) -> csr_array | None:
-    """Which locals depend on one another, symmetric (L, L); None where they do in small groups."""
+    """Which locals depend on one another, symmetric (L, L); None where too many do."""
 
     def partition(parts: int) -> tuple[Flags, Places]:
         moves, part = probe.partition(local, parts)
@@ -219,7 +230,7 @@ def _dependent(probe: Probe, local: Places, common: Array) -> csr_array | None:
     count = len(local)
     parts, rounds = (count, 1) if count <= FINE_PARTS * ROUNDS else (FINE_PARTS, ROUNDS)
     if parts > PARTS and partition(PARTS)[0].sum(axis=0).max() <= 1:
-        return None  # nobody has a neighbour
+        return eye_array(count, format="csr")  # nobody has a neighbour
     found = [partition(parts) for _ in range(rounds)]
     # whose scores a move of each may have changed
     rows = [
@@ -231,8 +242,7 @@ def _dependent(probe: Probe, local: Places, common: Array) -> csr_array | None:
         return None
     pairs = np.concatenate(rows), np.repeat(np.arange(count), sizes)
     graph = coo_array((np.ones(sum(sizes)), pairs), shape=(count, count)).tocsr()
-    mutual = graph.multiply(graph.T).tocsr()  # chance is not
-    return mutual if _sizes(mutual).max() > MOST_MEMBERS else None
+    return graph.multiply(graph.T).tocsr()  # chance is not mutual
 
 
 def _hubs(near: csr_array) -> Flags:
@@ -242,9 +252,10 @@ def _hubs(near: csr_array) -> Flags:
 
 
 def _strays(near: csr_array) -> Flags:
-    """Who is in no field, where these are few: they govern hubs, or are alone, (L,)."""
+    """Who is in no field, where there is one and these are few: they govern hubs, or are alone,
+    (L,)."""
     few = _sizes(near) <= MOST_MEMBERS
-    return few if few.sum() <= HUB else np.zeros_like(few)
+    return few if few.sum() <= HUB and not few.all() else np.zeros_like(few)
 
 
 def _sizes(near: csr_array) -> Places:

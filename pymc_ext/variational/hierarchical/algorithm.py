@@ -82,6 +82,7 @@ OF_OPEN_TAIL = (
     "draws of q miss {}; with a flat prior there the posterior is improper: give a proper one"
 )
 LAW_SERVES = "weights of a law along its governors serve"
+GROUPS_SERVE = "Laplace's method, nested: weights of a law of groups given their globals serve"
 ADVICE = "its conditional laws are not a hierarchy's; use a flow, or NUTS in q's coordinates"
 
 
@@ -102,8 +103,10 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         Whether to look for tails of governors that q lacks, which weights then reach. A sampler's
         coordinates need no weights.
     early
-        Whether training ends after its first block where weights of draws of a law along the
-        governors serve: q is a rougher map then, for half the scores.
+        Whether weights are all that is wanted. Then groups that are independent given few globals
+        have the nested Laplace law of :mod:`pymc_ext.variational.fields` too, and no map where its
+        weights serve; else training ends after its first block where weights of draws of a law
+        along the governors serve: q is a rougher map then, for half the scores.
 
     Examples
     --------
@@ -207,12 +210,34 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         if isinstance(state, FieldMap):  # Laplace's method goes no further: it begins there
             start = state.forward(np.zeros((1, state.dimension)))[0][0]
         dense = density.dimension <= DENSE
-        field = _field(density, start, seed, course)
-        if field is not None and (not dense or field.best.relative_ess >= SERVES):
-            return field, Links(), None
+        field = self._field(density, start, seed, course)
+        if field is not None:
+            alone = not dense and field.why != GROUPS_SERVE  # no other map is for it
+            if alone or field.best.relative_ess >= SERVES:
+                return field, Links(), None
         if dense:
             return self._dense(density, start, seed, course)
         return *self._arrow(density, start, seed, course), None
+
+    def _field(
+        self, density: CountedDensity, start: Array, seed: int | None, course: Course
+    ) -> Ended[MapOrGaussian] | None:
+        """The nested Laplace law, where neighbours are few and p̃ has a density on its draws."""
+        if density.dimension < FEWEST_OF_FIELD:
+            return None
+        rng = stream(seed, Purpose.FIELD)
+        near = find_neighbours(density, start, rng)
+        if near is None or (near.in_groups and not self.early):
+            return None
+        q = field_map(density, near, start, rng)
+        if q is None:
+            return None
+        candidate = course.offer(q)
+        if not np.isfinite(candidate.elbo):
+            return None
+        of_field = OF_FIELD.format(q.dimension - q.globals, q.globals)
+        why = GROUPS_SERVE if near.in_groups else of_field
+        return Ended(candidate, 0.0, 0.0, why, paid=False)
 
     def _dense(
         self, density: CountedDensity, start: Array, seed: int | None, course: Course
@@ -272,24 +297,6 @@ class Hierarchical(Algorithm[MapOrGaussian]):
             return replace(gaussian, why=why), Links()
         links = Links.of(growth.best.q, growth.moments, growth.density.unconstrained_names)
         return Ended(growth.best, 0.0, 0.0, why, growth.paid), links
-
-
-def _field(
-    density: CountedDensity, start: Array, seed: int | None, course: Course
-) -> Ended[MapOrGaussian] | None:
-    """The nested Laplace law, where neighbours are few and p̃ has a density on its draws."""
-    if density.dimension < FEWEST_OF_FIELD:
-        return None
-    rng = stream(seed, Purpose.FIELD)
-    near = find_neighbours(density, start, rng)
-    q = None if near is None else field_map(density, near, start, rng)
-    if q is None:
-        return None
-    candidate = course.offer(q)
-    if not np.isfinite(candidate.elbo):
-        return None
-    why = OF_FIELD.format(q.dimension - q.globals, q.globals)
-    return Ended(candidate, 0.0, 0.0, why, paid=False)
 
 
 def _judged(

@@ -23,10 +23,12 @@ from pymc_ext.variational.fields.map import FieldMap
 from pymc_ext.variational.fields.neighbours import Neighbours, find_neighbours
 from pymc_ext.variational.fields.precision import PrecisionRoot
 from pymc_ext.variational.gaussian.numbers import antithetic
-from pymc_ext.variational.hierarchical.algorithm import Hierarchical
+from pymc_ext.variational.hierarchical.algorithm import GROUPS_SERVE, Hierarchical
+from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from tests.needed import needs
 from tests.pymc_ext.variational.fields.field_targets import (
     Autoregression,
+    Groups,
     NormalWalk,
     Seasons,
     chain,
@@ -170,7 +172,7 @@ def test_a_band_by_few_differences_is_the_precision() -> None:
 
 
 @pytest.mark.parametrize("kind", ["groups", "dense", "alone", "outside"])
-def test_where_there_is_no_field(kind: str) -> None:
+def test_where_there_is_no_field_but_groups(kind: str) -> None:
     D = 64
     P = {
         "groups": np.kron(np.eye(16), 2 * np.eye(4) + 1),
@@ -184,7 +186,11 @@ def test_where_there_is_no_field(kind: str) -> None:
         dimension=D,
     )
     found = find_neighbours(CountedDensity(density), np.zeros(D), np.random.default_rng(1))
-    assert found is None
+    if kind in ("groups", "alone"):
+        assert found is not None and found.in_groups
+        assert found.width == (3 if kind == "groups" else 0)
+    else:
+        assert found is None
 
 
 @pytest.mark.parametrize("constraint", [0.0, 0.5])
@@ -276,6 +282,46 @@ def test_effects_belong_to_the_field_before_their_scale_is_climbed() -> None:
     assert abs(of_mean - mean) < 4 * sd / np.sqrt(10_000)
     assert abs(np.sqrt(weights @ (log_tau - of_mean) ** 2) / sd - 1) < 0.05
     assert fitted.result.gradient_evaluations < 4_000
+
+
+def test_groups_and_the_neck_of_their_scale() -> None:
+    """Given the scale all is normal, whatever it is: its law, down the neck, by quadrature."""
+    target = Groups(40)
+    density = PyMCDensity(target.model())
+    fitted = Hierarchical(early=True).fit(density, random_seed=1)
+    assert isinstance(fitted.q, FieldMap)
+    assert fitted.result.stop_reason == GROUPS_SERVE
+    assert fitted.result.field_given == ("log tau",)
+    assert fitted.result.gradient_evaluations < 600
+    log_z, sd, low = target.of_log_scale()
+    fresh = fitted.result.fresh
+    assert fresh.khat < 0.7 and fresh.ess > 0.9 * fresh.draws
+    np.testing.assert_allclose(
+        fresh.log_marginal_is, log_z, atol=4 * fresh.log_marginal_is_se + 1e-3
+    )
+    theta, log_q = fitted.q.forward(np.random.default_rng(2).standard_normal((20_000, 42)))
+    weights = np.exp(density.log_density(theta) - log_q - log_z)
+    weights /= weights.sum()
+    log_tau = theta[:, density.unconstrained_names.index("tau_log__")]
+    of_sd = np.sqrt(weights @ (log_tau - weights @ log_tau) ** 2)
+    assert abs(of_sd / sd - 1) < 0.05
+    error = np.sqrt(low * (1 - low) / 18_000)
+    assert abs(weights @ (log_tau < np.log(0.1)) - low) < 4 * error
+
+
+def test_groups_have_a_map_where_more_than_weights_is_wanted() -> None:
+    fitted = Hierarchical().fit(PyMCDensity(Groups(40).model()), random_seed=1)
+    assert isinstance(fitted.q, HierarchicalMap) and fitted.result.links.links
+
+
+def test_a_scale_whose_tail_never_falls_has_no_law_of_groups() -> None:
+    """Without a prior on log τ the neck goes on for ever."""
+    target, rng = Groups(40), np.random.default_rng(1)
+    for flat in (False, True):
+        density = CountedDensity(PyMCDensity(target.model(flat)))
+        near = find_neighbours(density, np.zeros(42), rng)
+        assert near is not None and near.in_groups
+        assert (field_map(density, near, np.zeros(42), rng) is None) == flat
 
 
 def test_few_counts_make_a_skew_field(monkeypatch: pytest.MonkeyPatch) -> None:
