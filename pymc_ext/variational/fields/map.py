@@ -21,14 +21,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pymc_ext.maths.bordered import BorderedRoot
+from pymc_ext.maths.bordered_many import BorderedRoots
 from pymc_ext.maths.by_value import ByValue
 from pymc_ext.maths.marginal import Marginal
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.fields.curves import Curves
 from pymc_ext.variational.fields.globals_map import GlobalsMap
-from pymc_ext.variational.fields.precision import PrecisionRoot
+from pymc_ext.variational.fields.precision import PrecisionRoots
 
 TOGETHER = 2**22  # numbers made together, 32 MB
 
@@ -111,30 +111,33 @@ class FieldMap(ByValue):
         x = theta[:, self.order]
         g, z, log_det = self.globals, np.empty_like(x), np.empty(len(x))
         z[:, :g], y = self.of_globals.inverse(x[:, :g])
-        for k, law in enumerate(self._laws(y)):
-            z[k, g:] = law.root.normals((x[k, g:] - law.middle)[None])[0] - self.shift
-            log_det[k] = -law.root.log_det
+        for law in self._laws(y):
+            z[law.rows, g:] = law.roots.normals(x[law.rows, g:] - law.middle) - self.shift
+            log_det[law.rows] = -law.roots.log_det
         for rows in self._blocks(len(z)):
             z[rows, g:] = self.marginal.inverse(z[rows, g:])
         log_det += self._bent(z[:, g:])[1]
         return z, log_det + self.of_globals.log_det(z[:, :g], y)
 
-    def _values(self, z: Array, y: Array, laws: Iterable[_Law]) -> tuple[Array, Array]:
+    def _values(self, z: Array, y: Array, laws: Iterable[_Laws]) -> tuple[Array, Array]:
         g, theta = self.globals, np.empty_like(z)
         bent, log_det = self._bent(z[:, g:])
-        for k, law in enumerate(laws):
-            x = law.root.draws((bent[k] + self.shift)[None])[0]
-            theta[k, self.order[g:]] = law.middle + x
-            log_det[k] -= law.root.log_det
+        for law in laws:
+            x = law.roots.draws(bent[law.rows] + self.shift)
+            theta[law.rows, self.order[g:]] = law.middle + x
+            log_det[law.rows] -= law.roots.log_det
         theta[:, self.order[:g]] = self.of_globals.values(y)
         log_det += self.of_globals.log_det(z[:, :g], y)
         return theta, standard_normal_logp(z) - log_det
 
-    def _pulled_back(self, z: Array, y: Array, score: Array, laws: Iterable[_Law]) -> Array:
+    def _pulled_back(self, z: Array, y: Array, score: Array, laws: Iterable[_Laws]) -> Array:
         g, s, out = self.globals, score[:, self.order], np.empty_like(score)
         bent, slope, bend = self.marginal.at(z[:, g:])
-        for k, law in enumerate(laws):
-            out[k, g:], out[k, :g] = law.pulled_back(self, bent[k] + self.shift, s[k, g:])
+        for law in laws:
+            rows = law.rows
+            out[rows, g:], out[rows, :g] = law.pulled_back(
+                self, bent[rows] + self.shift, s[rows, g:]
+            )
         out[:, g:] *= slope
         if bend is not None:
             out[:, g + self.marginal.bent] += bend.slope_score
@@ -154,51 +157,56 @@ class FieldMap(ByValue):
         rows = max(1, TOGETHER // (10 * self.dimension))
         return [slice(first, first + rows) for first in range(0, N, rows)]
 
-    def _laws(self, y: Array) -> Iterator[_Law]:
-        """At places on the globals' axes, (N, g); some of their roots are made together."""
-        rows = max(1, TOGETHER // self.entries[0].size)
-        for first in range(0, len(y), rows):
-            weights, slopes = self.curves.at(y[first : first + rows])
+    def _laws(self, y: Array) -> Iterator[_Laws]:
+        """At places on the globals' axes, (N, g), some together."""
+        numbers = max(self.entries[0].size, self.curves.terms * self.globals)
+        together = max(1, TOGETHER // numbers)
+        for first in range(0, len(y), together):
+            rows = slice(first, first + together)
+            weights, slopes = self.curves.at(y[rows])
             used = np.flatnonzero(weights.any(axis=0))
-            middles = weights[:, used] @ self.middle[used]
-            laws = np.tensordot(weights[:, used], self.entries[used], 1)
-            for middle, entries, slope in zip(middles, laws, slopes, strict=True):
-                np.exp(entries[0], out=entries[0])
-                entries[1:] *= entries[0]
-                root = BorderedRoot(entries, self.border)
-                yield _Law(PrecisionRoot(root, self.common), middle, slope)
+            entries = np.tensordot(weights[:, used], self.entries[used], 1)
+            np.exp(entries[:, 0], out=entries[:, 0])
+            entries[:, 1:] *= entries[:, :1]
+            roots = PrecisionRoots(BorderedRoots(entries, self.border), self.common)
+            yield _Laws(rows, roots, weights[:, used] @ self.middle[used], slopes)
 
 
 @dataclass(frozen=True)
-class _Law:
-    """The field's law at one value of the globals.
+class _Laws:
+    """The field's laws at values of the globals.
 
-    ``middle`` is x̂, (n,), ``slopes`` the derivatives of the terms' weights in y, (T, g).
+    ``rows`` which of all, ``middle`` x̂, (N, n), ``slopes`` the derivatives of the terms' weights in
+    y, (N, T, g).
     """
 
-    root: PrecisionRoot
+    rows: slice
+    roots: PrecisionRoots
     middle: Array
     slopes: Array
 
     def pulled_back(self, q: FieldMap, y: Array, score: Array) -> tuple[Array, Array]:
-        """∂/∂y (n,) of log p̃, and ∂/∂ the globals' axes (g,) by the field, of log p̃ + log|det ∂T|.
+        """∂/∂y (N, n) of log p̃, and ∂/∂ the globals' axes (N, g) by the field, of log p̃ +
+        log|det ∂T|.
 
-        At y = m(v_x) + δ (n,), of the locals' ``score`` (n,).
+        At y = m(v_x) + δ (N, n), of the locals' ``score`` (N, n).
         """
-        root, entries = self.root, self.root.root.entries
-        solved = root.root.solve(score[None])[0]  # ζ = B⁻¹ s
+        roots, entries = self.roots, self.roots.roots.entries
+        solved = roots.roots.solve(score)  # ζ = B⁻¹ s
         # of s · B⁻ᵀ (I − f w wᵀ) y, by the entries of B
-        by_entry = -root.root.outer(root.draws(y[None])[0], solved)
+        by_entry = -roots.roots.outer(roots.draws(y), solved)
         own = solved
-        if root.s:
-            w, f, alpha, beta = root.w, root.f, root.w @ y, root.w @ solved
+        if roots.constrained:
+            w, f = roots.w, roots.f[:, None]
+            alpha, beta = (np.einsum("nj,nj->n", w, x)[:, None] for x in (y, solved))
             own = solved - f * beta * w
             by_w = f * (beta * y + alpha * solved)
-            by_w += (2 * root.slope_of_f * alpha * beta + 1 / (1 + root.s)) * w
-            by_entry += root.root.outer(root.root.transposed_solve(by_w[None])[0], w)
-        by_log = np.einsum("kn,kn->n", by_entry, entries) - 1
-        by_entry[1:] *= entries[0]
-        by_entry[0] = by_log
-        used = np.flatnonzero(self.slopes.any(axis=1))
-        by_term = q.middle[used] @ score + np.tensordot(q.entries[used], by_entry, 2)
-        return own, by_term @ self.slopes[used]
+            by_s = 2 * roots.slope_of_f[:, None] * alpha * beta + 1 / (1 + roots.s[:, None])
+            by_entry += roots.roots.outer(roots.roots.transposed_solve(by_w + by_s * w), w)
+        by_log = np.einsum("nkj,nkj->nj", by_entry, entries) - 1
+        by_entry[:, 1:] *= entries[:, :1]
+        by_entry[:, 0] = by_log
+        used = np.flatnonzero(self.slopes.any(axis=(0, 2)))
+        by_term = score @ q.middle[used].T
+        by_term += np.tensordot(by_entry, q.entries[used], ([1, 2], [1, 2]))
+        return own, np.einsum("nt,ntg->ng", by_term, self.slopes[:, used])

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from pymc_ext.maths.bordered import BorderedRoot
+from pymc_ext.maths.bordered_many import BorderedRoots
 from pymc_ext.maths.types import Array
 
 NO_SUM = 1e-8  # of s, below which f is ½, its limit
@@ -50,13 +51,6 @@ class PrecisionRoot:
         """(1 − (1 + s)^(−½)) / s."""
         return (1 - (1 + self.s) ** -0.5) / self.s if self.s > NO_SUM else 0.5
 
-    @cached_property
-    def slope_of_f(self) -> float:
-        """∂f/∂s."""
-        if self.s <= NO_SUM:
-            return -0.375
-        return (0.5 * (1 + self.s) ** -1.5 - self.f) / self.s
-
     @property
     def log_det(self) -> float:
         """log det K."""
@@ -87,3 +81,67 @@ class PrecisionRoot:
 
     def _shortened(self, x: Array) -> Array:
         return x - (self.f * (x @ self.w))[:, None] * self.w
+
+
+@dataclass(frozen=True)
+class PrecisionRoots:
+    """A root of Λ for each of N rows, whose vectors are rows of their own, (N, n).
+
+    Parameters
+    ----------
+    roots
+        B of each.
+    common
+        u of all, (n,); zeros where nothing is constrained.
+    """
+
+    roots: BorderedRoots
+    common: Array
+
+    @cached_property
+    def constrained(self) -> bool:
+        """Whether u is not zero."""
+        return bool(self.common.any())
+
+    @cached_property
+    def w(self) -> Array:
+        """B⁻¹ u, (N, n)."""
+        return self.roots.solve(np.tile(self.common, (len(self.roots.entries), 1)))
+
+    @cached_property
+    def s(self) -> Array:
+        """wᵀ w, (N,)."""
+        return np.einsum("nj,nj->n", self.w, self.w)
+
+    @cached_property
+    def f(self) -> Array:
+        """(1 − (1 + s)^(−½)) / s, (N,)."""
+        s = np.maximum(self.s, NO_SUM)  # where it is its limit, to eight digits
+        return np.asarray((1 - (1 + s) ** -0.5) / s)
+
+    @property
+    def slope_of_f(self) -> Array:
+        """∂f/∂s, (N,)."""
+        s = np.maximum(self.s, NO_SUM)
+        slope = (0.5 * (1 + s) ** -1.5 - self.f) / s
+        return np.where(self.s <= NO_SUM, -0.375, slope)
+
+    @property
+    def log_det(self) -> Array:
+        """log det K, (N,)."""
+        log_det = self.roots.log_det
+        return log_det + 0.5 * np.log1p(self.s) if self.constrained else log_det
+
+    def draws(self, z: Array) -> Array:
+        """K⁻ᵀ z, whose covariance is Λ⁻¹ where that of z is I."""
+        if self.constrained:
+            z = z - (self.f * np.einsum("nj,nj->n", z, self.w))[:, None] * self.w
+        return self.roots.transposed_solve(z)
+
+    def normals(self, x: Array) -> Array:
+        """Kᵀ x: the z of :meth:`draws`."""
+        y = self.roots.transposed_times(x)
+        if not self.constrained:
+            return y
+        along = self.f * np.sqrt(1 + self.s) * np.einsum("nj,nj->n", y, self.w)
+        return y + along[:, None] * self.w

@@ -12,6 +12,7 @@ import pymc_ext as px
 from pymc_ext.density import CallableDensity, CountedDensity, DensityInCoordinates, PyMCDensity
 from pymc_ext.density.graph import NotByRowsError
 from pymc_ext.maths.bordered import BorderedRoot
+from pymc_ext.maths.bordered_many import BorderedRoots
 from pymc_ext.maths.marginal import Marginal
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.variational.core.posterior import fresh_draws
@@ -70,6 +71,31 @@ def test_a_precision_and_its_root(b: int, border: int, constrained: bool) -> Non
     np.testing.assert_allclose(root.covariance_times(eye), covariance, rtol=1e-7, atol=1e-12)
     np.testing.assert_allclose(root.precision_times(covariance), eye, atol=1e-6)
     np.testing.assert_allclose(-2 * root.log_det, np.linalg.slogdet(covariance)[1], rtol=1e-10)
+
+
+@pytest.mark.parametrize("border", [0, 2])
+def test_many_roots_at_once_are_each_by_itself(border: int) -> None:
+    """Beyond what numbers can hold too: one of them is no reason for another to be wrong."""
+    roots = [BorderedRoot.of(bordered(7, 2, border, seed)[1], border) for seed in range(5)]
+    x = np.random.default_rng(1).standard_normal((5, 7))
+    for far in (1.0, 1e-320, np.inf, 0.0):
+        entries = np.stack([root.entries for root in roots])
+        with np.errstate(all="ignore"):  # what LAPACK leaves of a band stays zero
+            entries[2] = np.where(entries[2] == 0, 0.0, entries[2] * far)
+        many = BorderedRoots(entries, border)
+        for name in ("solve", "transposed_solve", "transposed_times"):
+            with np.errstate(all="ignore"):
+                each = [
+                    getattr(BorderedRoot(B, border), name)(row[None])[0]
+                    for B, row in zip(entries, x, strict=True)
+                ]
+                np.testing.assert_allclose(getattr(many, name)(x), each, rtol=1e-10)
+        with np.errstate(divide="ignore"):
+            np.testing.assert_allclose(many.log_det, np.log(entries[:, 0]).sum(axis=1))
+    outer = BorderedRoots(np.stack([root.entries for root in roots]), border).outer(x, x[::-1])
+    np.testing.assert_array_equal(
+        outer, [r.outer(a, b) for r, a, b in zip(roots, x, x[::-1], strict=True)]
+    )
 
 
 def test_what_is_not_positive_definite_has_no_root() -> None:
