@@ -1,12 +1,12 @@
-"""Time series and fields on maps beside nutpie: seconds, gradients, what the draws are worth.
+"""Time series, fields on maps and hierarchies beside nutpie: seconds, gradients, worth of draws.
 
     python -m benchmarks.speed.fields [--kinds ...] [--sites 100 400 1600 4096]
         [--only fit answer nutpie]
 
-Models of `fields_models` by the number of sites. On each `pm.fit` by `HierarchicalVI` ("fit"),
-`bridge.fit` ("answer"), and `pm.sample` with nutpie at its defaults, 4 × (1000 + 1000). Seconds are
-CPU seconds of one process that does nothing else, compilers included. Each run is kept as it ends.
-Run it with OMP_NUM_THREADS=1.
+Models of `fields_models` by the number of sites, or groups. On each `pm.fit` by `HierarchicalVI`
+("fit"), `bridge.fit` ("answer"), and `pm.sample` with nutpie at its defaults, 4 × (1000 + 1000).
+Seconds are CPU seconds of one process that does nothing else, compilers included. Each run is kept
+as it ends. Run it with OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Time series and fields on maps as people write them in PyMC, by their number of sites."""
+"""Time series, fields on maps and hierarchies as people write them in PyMC, by their size."""
 
 from __future__ import annotations
 
@@ -109,6 +109,49 @@ def trend(sites: int) -> pm.Model:
     return model
 
 
+def intercepts(sites: int) -> pm.Model:
+    """Five counts in each group on a covariate, the groups' levels centred: D = groups + 3."""
+    rng = np.random.default_rng(3)
+    group, x = np.repeat(np.arange(sites), 5), rng.normal(size=5 * sites)
+    rate = np.exp(0.5 + 0.6 * rng.normal(size=sites)[group] + 0.3 * x)
+    with pm.Model() as model:
+        mean, slope, tau = (
+            pm.Normal("mean", 0, 2),
+            pm.Normal("slope", 0, 1),
+            pm.HalfNormal("tau", 1),
+        )
+        level = pm.Normal("level", mean, tau, shape=sites)
+        pm.Poisson("y", pt.exp(level[group] + slope * x), observed=rng.poisson(rate))
+    return model
+
+
+def slopes(sites: int) -> pm.Model:
+    """Ten normal rows in each group, whose level and slope vary, centred: D = 2 groups + 5."""
+    rng = np.random.default_rng(4)
+    group, x = np.repeat(np.arange(sites), 10), rng.normal(size=10 * sites)
+    level, slope = 1 + 0.5 * rng.normal(size=sites), 0.7 + 0.3 * rng.normal(size=sites)
+    rows = level[group] + slope[group] * x + rng.normal(0, 0.8, 10 * sites)
+    with pm.Model() as model:
+        of_level, of_slope = pm.Normal("of_level", 0, 2), pm.Normal("of_slope", 0, 2)
+        sd_level, sd_slope = pm.HalfNormal("sd_level", 1), pm.HalfNormal("sd_slope", 1)
+        noise = pm.HalfNormal("noise", 1)
+        a = pm.Normal("a", of_level, sd_level, shape=sites)
+        b = pm.Normal("b", of_slope, sd_slope, shape=sites)
+        pm.Normal("y", a[group] + b[group] * x, noise, observed=rows)
+    return model
+
+
+def weak(sites: int) -> pm.Model:
+    """A normal row in each group, by which the groups' scale may be zero: D = groups + 2."""
+    rng = np.random.default_rng(6)
+    rows = 0.3 * rng.normal(size=sites) + rng.normal(size=sites)
+    with pm.Model() as model:
+        mean, tau = pm.Normal("mean", 0, 5), pm.HalfCauchy("tau", 5)
+        effects = pm.Normal("effects", mean, tau, shape=sites)
+        pm.Normal("y", effects, 1, observed=rows)
+    return model
+
+
 def _lattice(side: int) -> sparse.csr_matrix:
     """Who is next to whom on a square, (sites, sites)."""
     at = np.arange(side * side).reshape(side, side)
@@ -164,6 +207,9 @@ KINDS: dict[str, Callable[[int], pm.Model]] = {
     "noisy": noisy,
     "seasons": seasons,
     "trend": trend,
+    "intercepts": intercepts,
+    "slopes": slopes,
+    "weak": weak,
     "CAR": car,
     "BYM2": bym2,
 }
