@@ -27,6 +27,9 @@ STEEPEST = 0.5  # log sd by t of another: from side to side a factor of four
 # Sds between places along an axis, which ends where the evidence is so many nats below its maximum
 # (four sds of a normal), after so many places to a side at the latest.
 APART, FALLEN, MOST_PLACES = 0.8, 8.0, 16
+# Sds after which it has fallen so, a normal's after four, where groups have no neck: in one their
+# means depend on all globals at once, and a ridge leads down it that is along no axis.
+NO_NECK = 5.0
 # Nats by which it falls to each side at least: a tail that is not known to that is not this law's.
 KNOWN = 4.0
 # Without means and slopes; each takes 100 to 300 scores, and each pair a third of that.
@@ -58,6 +61,8 @@ def field_map(
         precision = information(by_place, at, slope)
         scales = np.linalg.cholesky(np.linalg.inv(precision)) if len(precision) else precision
         axes = [Axis.along(by_place, at, slope, direction) for direction in scales.T]
+        if near.in_groups and any(np.abs(axis.places).max() > NO_NECK for axis in axes):
+            return None
         terms = 1 + sum(len(axis.places) for axis in axes) + 2 * g * (g - 1)
         if terms * near.numbers > MOST_NUMBERS:
             return None

@@ -75,6 +75,7 @@ OF_FIELD = "Laplace's method, nested: {} coordinates that depend on few others, 
 # ESS/N of a field's law from which no dense map is tried beside it, as it holds the bulk. A dense
 # map takes some ten thousand scores, and has answered where a field of .36 did not.
 SERVES = 0.5
+JUDGED = 1_000  # draws by which a law of groups is judged
 FEWEST_OF_FIELD = 30  # dimensions from which neighbours are looked for: some 100 scores
 NO_ARROW = "no few coordinates leave the others independent: the Gaussian alone was fitted"
 OF_TAIL = "draws of q miss {}; weights of its proposal have it: approx.weighted_draws, bridge.fit"
@@ -212,7 +213,7 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         dense = density.dimension <= DENSE
         field = self._field(density, start, seed, course)
         if field is not None:
-            alone = not dense and field.why != GROUPS_SERVE  # no other map is for it
+            alone = field.why == GROUPS_SERVE or not dense
             if alone or field.best.relative_ess >= SERVES:
                 return field, Links(), None
         if dense:
@@ -232,6 +233,10 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         q = field_map(density, near, start, rng)
         if q is None:
             return None
+        if near.in_groups:  # kept where it serves alone: a map has the law of necks besides
+            judged = fresh_draws(q, density, stream(seed, Purpose.FIELD), JUDGED)
+            if not judged.ess >= SERVES * judged.draws:
+                return None
         candidate = course.offer(q)
         if not np.isfinite(candidate.elbo):
             return None
