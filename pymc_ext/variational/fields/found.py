@@ -46,12 +46,14 @@ def field_map(
     """By Laplace's method from ``start`` (D,), then with the field's mean and skewness.
 
     None where the locals have no maximum given the globals, the globals' evidence is not concave at
-    its own, or the law has too many numbers.
+    its own or has a tail without an end, groups have a neck, or the law has too many numbers.
     """
     try:
         point = start
         for _ in range(CHOICES):
             by_place, at = with_means(ByPlace(density, near), point[near.order], rng)
+            if near.in_groups and len(start) - by_place.n > MOST_GLOBALS:
+                return None  # a climb of so many costs more than a map
             at, slope = highest(by_place, at.point)
             point = by_place.coordinates(at.point)
         near = by_place.near
