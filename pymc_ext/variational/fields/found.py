@@ -27,9 +27,10 @@ STEEPEST = 0.5  # log sd by t of another: from side to side a factor of four
 # Sds between places along an axis, which ends where the evidence is so many nats below its maximum
 # (four sds of a normal), after so many places to a side at the latest.
 APART, FALLEN, MOST_PLACES = 0.8, 8.0, 16
-# Sds after which it has fallen so, a normal's after four, where groups have no neck: in one their
-# means depend on all globals at once, and a ridge leads down it that is along no axis.
+# Sds after which it has fallen so, a normal's after four, where groups of several globals have no
+# neck: in one their means depend on all globals at once, and a ridge leads down it along no axis.
 NO_NECK = 5.0
+UNKNOWN = 0.05  # share of a variance beyond what is known of groups: a fortieth of the sd
 # Nats by which it falls to each side at least: a tail that is not known to that is not this law's.
 KNOWN = 4.0
 # Without means and slopes; each takes 100 to 300 scores, and each pair a third of that.
@@ -63,7 +64,7 @@ def field_map(
         precision = information(by_place, at, slope)
         scales = np.linalg.cholesky(np.linalg.inv(precision)) if len(precision) else precision
         axes = [Axis.along(by_place, at, slope, direction) for direction in scales.T]
-        if near.in_groups and any(np.abs(axis.places).max() > NO_NECK for axis in axes):
+        if near.in_groups and not all(axis.is_known(along_all=g == 1) for axis in axes):
             return None
         terms = 1 + sum(len(axis.places) for axis in axes) + 2 * g * (g - 1)
         if terms * near.numbers > MOST_NUMBERS:
@@ -108,6 +109,26 @@ class Axis:
                 raise NoMaximumError("the evidence does not fall to one side of its maximum")
         places = sorted(known)
         return cls(np.array(places), tuple(known[place] for place in places))
+
+    def is_known(self, along_all: bool) -> bool:
+        """Whether a law of groups is right along it: to its tails, and near the maximum where this
+        axis is not ``along_all`` globals."""
+        near = along_all or np.abs(self.places).max() <= NO_NECK
+        return bool(near and self._beyond < UNKNOWN)
+
+    @property
+    def _beyond(self) -> float:
+        """Of a normal's variance, what lies beyond the ends by straight lines."""
+        log_p = np.array([law.evidence for law in self.laws])
+        log_p -= log_p.max() + 0.5 * np.log(2 * np.pi)
+        found = 0.0
+        for at, t in ((log_p, self.places), (log_p[::-1], -self.places[::-1])):
+            slope = (at[1] - at[0]) / (t[1] - t[0])
+            if not slope > 0:
+                return np.inf
+            moments = t[0] ** 2 / slope - 2 * t[0] / slope**2 + 2 / slope**3
+            found += float(np.exp(at[0]) * moments)
+        return found
 
     @property
     def marginal(self) -> tuple[float, float, Marginal]:

@@ -332,11 +332,26 @@ def test_groups_where_weights_are_wanted() -> None:
     assert abs(np.sqrt(weights @ (log_tau - weights @ log_tau) ** 2) / sd - 1) < 0.05
 
 
-@pytest.mark.parametrize(("spread", "early"), [(2.0, False), (0.3, True)])
-def test_groups_have_a_map_for_more_than_weights_and_in_a_neck(spread: float, early: bool) -> None:
-    density = PyMCDensity(Groups(40, spread).model())
-    fitted = Hierarchical(early=early).fit(density, random_seed=1)
+def test_groups_have_a_map_where_more_than_weights_is_wanted() -> None:
+    fitted = Hierarchical().fit(PyMCDensity(Groups(40, 2.0).model()), random_seed=1)
     assert isinstance(fitted.q, HierarchicalMap) and fitted.result.links.links
+
+
+def test_groups_of_two_scales_in_a_neck_have_no_such_law() -> None:
+    """Down the neck the other scale goes up, along neither axis; away from it there is none."""
+    rng = np.random.default_rng(1)
+    noise = rng.standard_normal((40, 3))
+    for spread, known in ((2.0, True), (0.3, False)):
+        with pm.Model() as model:
+            mu, s = pm.Normal("mu", 0, 5), pm.HalfNormal("s", 2)
+            tau = pm.HalfCauchy("tau", 5)
+            theta = pm.Normal("theta", mu, tau, shape=40)
+            rows = spread * rng.standard_normal((40, 1)) + noise
+            pm.Normal("y", theta[:, None], s, observed=rows)
+        density = CountedDensity(PyMCDensity(model))
+        near = find_neighbours(density, np.zeros(43), rng)
+        assert near is not None and near.in_groups
+        assert (field_map(density, near, np.zeros(43), rng) is not None) == known
 
 
 def test_a_scale_whose_tail_never_falls_has_no_law_of_groups() -> None:
