@@ -9,8 +9,10 @@ twelve groups of four rows whose spread is not known, a half-normal prior, and d
 groups of 5 to 8 rows vary together, an LKJ prior on their correlation, with exponential priors on
 two scales and on σ, and data of scales of .2 to 1. Of kind ``many`` it has hundreds of effects: 100
 to 280 groups of known standard errors, or intercepts and slopes of 50 or 60 groups, with data of
-scales from .1 on, which leave a neck. No default was chosen by any of them. The density has no
-names and no order but that of its coordinates. Given are the sd of log τ, of which much lies in the
+scales from .1 on, which leave a neck. Of kind ``more`` it has 30 to 80 groups of 2 to 4 rows whose
+spread is not known, and data of a τ of .1, .3 or 1. No default was chosen by any of them, but that
+the last kind shows where the law of groups has to be refused. The density has no names and no order
+but that of its coordinates. Given are the sd of log τ, of which much lies in the
 neck, as a share of the exact one (of two scales that farther from it), and the largest error of a
 mean in posterior sds, both with the draws' own noise (2 to 5 %). Runs are kept as they end.
 """
@@ -72,11 +74,19 @@ def many(index: int) -> Groups | CorrelatedEffects:
     return Groups(True, y, sigma, SPREAD, 1.0)
 
 
+def more(index: int) -> Rows:
+    """One of rows, of more groups."""
+    rng = np.random.default_rng([SEED, index, 3])
+    shape = int(rng.integers(30, 80)), int(rng.integers(2, 5))
+    return simulated(400 + index, float(rng.choice([0.1, 0.3, 1.0])), 1.0, shape)
+
+
 KINDS: dict[str, Callable[[int], ZooDensity]] = {
     "groups": groups,
     "rows": rows,
     "effects": effects,
     "many": many,
+    "more": more,
 }
 
 

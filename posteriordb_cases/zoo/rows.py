@@ -94,8 +94,8 @@ class Rows(ZooDensity):
         return np.column_stack([mu, t, x, u])
 
 
-def simulated(seed: int, tau: float, sigma: float = 1.5) -> Rows:
-    """Twelve groups of four rows, of mean 2 and given spreads."""
+def simulated(seed: int, tau: float, sigma: float = 1.5, shape: tuple[int, int] = (12, 4)) -> Rows:
+    """Groups of some rows each, of mean 2 and given spreads."""
     rng = np.random.default_rng(seed)
-    x = rng.normal(2, tau, 12)
-    return Rows(rng.normal(x[:, None], sigma, (12, 4)))
+    x = rng.normal(2, tau, shape[0])
+    return Rows(rng.normal(x[:, None], sigma, shape))
