@@ -133,16 +133,6 @@ class BorderedRoot(ByValue):
         first = self._core.transposed_solve(first - last @ self._rows)
         return np.concatenate([first, last], axis=1)
 
-    def outer(self, rows: Array, columns: Array) -> Array:
-        """Entries rows[i] columns[j] of a product, (n,) each, where B has any, laid out as B's."""
-        n, out = self._first, np.zeros_like(self.entries)
-        out[0] = rows * columns
-        for k in range(1, self._width):
-            out[k, : n - k] = rows[k:n] * columns[: n - k]
-        for i in range(n, self.dimension):
-            out[i - self.dimension, :i] = rows[i] * columns[:i]
-        return out
-
     def _parted(self, x: Array) -> tuple[Array, Array]:
         return x[:, : self._first], x[:, self._first :]
 

@@ -106,27 +106,20 @@ class BorderedRoots:
     def _transposed_times(self, x: Array) -> Array:
         first, last = x[:, : self._first], x[:, self._first :]
         core = self._core.transposed_times(first.reshape(1, -1)).reshape(first.shape)
-        if not self.border:
-            return core
         core = core + np.einsum("nm,nmj->nj", last, self._rows)
         return np.concatenate([core, np.einsum("nm,nmk->nk", last, self._corner)], axis=1)
 
     def _solve(self, x: Array) -> Array:
         first, last = x[:, : self._first], x[:, self._first :]
         core = self._core.solve(first.reshape(1, -1)).reshape(first.shape)
-        if not self.border:
-            return core
         last = last - np.einsum("nmj,nj->nm", self._rows, core)
-        return np.concatenate(
-            [core, np.linalg.solve(self._corner, last[..., None])[..., 0]], axis=1
-        )
+        last = np.linalg.solve(self._corner, last[..., None])[..., 0]
+        return np.concatenate([core, last], axis=1)
 
     def _transposed_solve(self, x: Array) -> Array:
         first, last = x[:, : self._first], x[:, self._first :]
-        if self.border:
-            corner = self._corner.swapaxes(1, 2)
-            last = np.linalg.solve(corner, last[..., None])[..., 0]
-            first = first - np.einsum("nm,nmj->nj", last, self._rows)
+        last = np.linalg.solve(self._corner.swapaxes(1, 2), last[..., None])[..., 0]
+        first = first - np.einsum("nm,nmj->nj", last, self._rows)
         core = self._core.transposed_solve(first.reshape(1, -1)).reshape(first.shape)
         return np.concatenate([core, last], axis=1)
 

@@ -162,7 +162,10 @@ class Course(Generic[Q]):
 
     def offer(self, q: Q) -> Candidate[Q]:  # type: ignore[misc]
         """Judge q, and keep it where its ELBO is not below the best one's."""
-        candidate = self.candidate(q)
+        return self.keep(self.candidate(q))
+
+    def keep(self, candidate: Candidate[Q]) -> Candidate[Q]:
+        """One that was judged, where its ELBO is not below the best one's."""
         if self.best is None or candidate.elbo >= self.best.elbo:
             self.best = candidate
         return candidate

@@ -28,9 +28,8 @@ from pymc_ext.variational.fields.conditional import (
 )
 
 START_SD = 0.1  # of everything, before a curvature is known
-ALONG = (
-    0.001  # sds by which a global moves for a slope: log det may bend fifty times as much as log p̃
-)
+# Sds by which a global moves for a slope: log det may bend fifty times as much as log p̃ along x̂.
+ALONG = 0.001
 APART = 0.5  # sds between a maximum and the slopes that make a Hessian
 MOST_CLIMBS, MOST_STEPS = 4, 30  # each in the coordinates of where the last one ended
 FLAT = 0.05  # nats an sd: the maximum is within a twentieth of one

@@ -49,7 +49,7 @@ class PrecisionRoot:
     @cached_property
     def f(self) -> float:
         """(1 − (1 + s)^(−½)) / s."""
-        return (1 - (1 + self.s) ** -0.5) / self.s if self.s > NO_SUM else 0.5
+        return float(_f(np.array(self.s)))
 
     @property
     def log_det(self) -> float:
@@ -116,15 +116,14 @@ class PrecisionRoots:
     @cached_property
     def f(self) -> Array:
         """(1 − (1 + s)^(−½)) / s, (N,)."""
-        s = np.maximum(self.s, NO_SUM)  # where it is its limit, to eight digits
-        return np.asarray((1 - (1 + s) ** -0.5) / s)
+        return _f(self.s)
 
     @property
     def slope_of_f(self) -> Array:
         """∂f/∂s, (N,)."""
-        s = np.maximum(self.s, NO_SUM)
-        slope = (0.5 * (1 + s) ** -1.5 - self.f) / s
-        return np.where(self.s <= NO_SUM, -0.375, slope)
+        known = self.s > NO_SUM
+        s = np.where(known, self.s, 1.0)
+        return np.where(known, (0.5 * (1 + s) ** -1.5 - self.f) / s, -0.375)
 
     @property
     def log_det(self) -> Array:
@@ -145,3 +144,10 @@ class PrecisionRoots:
             return y
         along = self.f * np.sqrt(1 + self.s) * np.einsum("nj,nj->n", y, self.w)
         return y + along[:, None] * self.w
+
+
+def _f(s: Array) -> Array:
+    """(1 − (1 + s)^(−½)) / s, of any shape."""
+    known = s > NO_SUM
+    s = np.where(known, s, 1.0)
+    return np.where(known, (1 - (1 + s) ** -0.5) / s, 0.5)

@@ -24,6 +24,7 @@ from pymc_ext.variational.core.algorithm import Algorithm, Fitted, refuse_hyperp
 from pymc_ext.variational.core.course import (
     LONGEST_BLOCK,
     Averaged,
+    Candidate,
     Course,
     Ended,
     in_doubling_blocks,
@@ -75,7 +76,6 @@ OF_FIELD = "Laplace's method, nested: {} coordinates that depend on few others, 
 # ESS/N of a field's law from which no dense map is tried beside it, as it holds the bulk. A dense
 # map takes some ten thousand scores, and has answered where a field of .36 did not.
 SERVES = 0.5
-JUDGED = 1_000  # draws by which a law of groups is judged
 FEWEST_OF_FIELD = 30  # dimensions from which neighbours are looked for: some 100 scores
 NO_ARROW = "no few coordinates leave the others independent: the Gaussian alone was fitted"
 OF_TAIL = "draws of q miss {}; weights of its proposal have it: approx.weighted_draws, bridge.fit"
@@ -233,16 +233,15 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         q = field_map(density, near, start, rng)
         if q is None:
             return None
-        if near.in_groups:  # kept where it serves alone: a map has the law of necks besides
-            judged = fresh_draws(q, density, stream(seed, Purpose.FIELD), JUDGED)
-            if not judged.ess >= SERVES * judged.draws:
-                return None
-        candidate = course.offer(q)
+        candidate: Candidate[MapOrGaussian] = course.candidate(q)
         if not np.isfinite(candidate.elbo):
             return None
-        of_field = OF_FIELD.format(q.dimension - q.globals, q.globals)
-        why = GROUPS_SERVE if near.in_groups else of_field
-        return Ended(candidate, 0.0, 0.0, why, paid=False)
+        why = OF_FIELD.format(q.dimension - q.globals, q.globals)
+        if near.in_groups:  # kept where it serves alone: a map has the law of necks besides
+            if not candidate.relative_ess >= SERVES:
+                return None
+            why = GROUPS_SERVE
+        return Ended(course.keep(candidate), 0.0, 0.0, why, paid=False)
 
     def _dense(
         self, density: CountedDensity, start: Array, seed: int | None, course: Course

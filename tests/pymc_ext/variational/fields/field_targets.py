@@ -75,11 +75,7 @@ class NormalWalk:
             for value in s
         ])  # fmt: skip
         log_p += stats.norm.logpdf(s, -1)
-        p = np.exp(log_p - log_p.max())
-        total = trapezoid(p, s)
-        mean = trapezoid(p * s, s) / total
-        sd = np.sqrt(trapezoid(p * (s - mean) ** 2, s) / total)
-        return float(log_p.max() + np.log(total)), float(mean), float(sd)
+        return _moments(s, log_p)
 
 
 class Autoregression:
@@ -152,11 +148,7 @@ class Seasons:
             for t in np.exp(u)
         ])  # fmt: skip
         log_p += stats.halfnorm.logpdf(np.exp(u)) + u
-        p = np.exp(log_p - log_p.max())
-        total = trapezoid(p, u)
-        mean = trapezoid(p * u, u) / total
-        sd = np.sqrt(trapezoid(p * (u - mean) ** 2, u) / total)
-        return float(log_p.max() + np.log(total)), float(mean), float(sd)
+        return _moments(u, log_p)
 
 
 class Groups:
@@ -176,16 +168,21 @@ class Groups:
             pm.Normal("y", theta, 1, observed=self.y)
         return model
 
-    def of_log_scale(self) -> tuple[float, float]:
-        """log Z and the sd of log τ, by quadrature."""
+    def of_log_scale(self) -> tuple[float, float, float]:
+        """log Z, and mean and sd of log τ, by quadrature."""
         u, n = np.linspace(-14, 3, 1701), len(self.y)
         log_p = np.array([
             stats.multivariate_normal.logpdf(self.y, np.zeros(n), (1 + t**2) * np.eye(n) + 25.0)
             for t in np.exp(u)
         ])  # fmt: skip
         log_p += stats.halfcauchy.logpdf(np.exp(u), scale=5) + u
-        p = np.exp(log_p - log_p.max())
-        total = trapezoid(p, u)
-        mean = trapezoid(p * u, u) / total
-        sd = np.sqrt(trapezoid(p * (u - mean) ** 2, u) / total)
-        return float(log_p.max() + np.log(total)), float(sd)
+        return _moments(u, log_p)
+
+
+def _moments(u: Array, log_p: Array) -> tuple[float, float, float]:
+    """log Z, and mean and sd of u, whose log density but for Z is known at ``u`` (K,)."""
+    p = np.exp(log_p - log_p.max())
+    total = trapezoid(p, u)
+    mean = trapezoid(p * u, u) / total
+    sd = np.sqrt(trapezoid(p * (u - mean) ** 2, u) / total)
+    return float(log_p.max() + np.log(total)), float(mean), float(sd)
