@@ -34,6 +34,14 @@ def corpus() -> Path:
     return CORPUS
 
 
+@pytest.fixture
+def without_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A map in every fit, for tests of what maps and their checks do where no law of fields is."""
+    monkeypatch.setattr(
+        "pymc_ext.variational.hierarchical.algorithm.find_neighbours", lambda *_: None
+    )
+
+
 # ---------------------------------------------------------------- how the run ends
 
 LEFT_OUT = pytest.StashKey[int]()  # tests that -m left out; xdist's workers all leave out the same

@@ -2,6 +2,7 @@ r"""A field given its globals: its maximum by Newton's steps, its precision by f
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,9 @@ from pymc_ext.variational.fields.probe import Flags
 
 DIFFERENCE = 1e-4  # of an sd given all others: rounding is 1e-12 of a score, curvature 1e-4 of one
 CLOSE = 1e-6  # Newton decrement, twice the nats below the maximum
+# Of log det K, by which the precision of a step's beginning may differ: slopes of the evidence are
+# by differences a hundred times as large.
+NEARLY = 1e-5
 MOST_NEWTON, MOST_HALVINGS = 50, 20
 # Of the diagonal, what is added where a precision is not positive or a step leads down: more after
 # each failure, less after each step.
@@ -54,6 +58,30 @@ class Conditional:
         """Of locals, each given those after it, (n,): what differences are scaled by."""
         return 1 / self.root.root.diagonal
 
+    @property
+    def rounding(self) -> float:
+        """Largest share of a mean's pivot, K_kk², that may be rounding of differences of scores.
+
+        An effect's score is rounded by ε |x_j| K_jj², and Λ_jj, from its difference over h sds, by
+        ε |x_j| K_jj³ / h. Deep in a neck what all say of their mean is a difference of such sums.
+        """
+        root, n = self.root.root, len(self.scale)
+        first = n - root.border
+        diagonal, rows = root.diagonal, root.entries[len(root.entries) - root.border :, :first]
+        noise = (
+            np.finfo(float).eps / DIFFERENCE * np.abs(self.point[:first]) * diagonal[:first] ** 3
+        )
+        shares = (rows / diagonal[:first]) ** 2 @ noise / diagonal[first:] ** 2
+        return float(shares.max(initial=0.0))
+
+    @property
+    def numbers(self) -> Array:
+        """x̂, logs of the root's diagonal, and its other entries as ratios to it, (b + m + 2, n)."""
+        entries = self.root.root.entries.copy()
+        entries[1:] /= entries[0]
+        entries[0] = np.log(entries[0])
+        return np.concatenate([self.point[None, : entries.shape[1]], entries])
+
 
 class ByPlace:
     """A density with its coordinates in the order of `Neighbours`, and its conditionals."""
@@ -71,11 +99,6 @@ class ByPlace:
         """Of a point by place (D,) in the density's own order."""
         return point[self._inverse]
 
-    def value(self, point: Array) -> float:
-        """log p̃ at (D,)."""
-        with np.errstate(all="ignore"):
-            return float(self.density.log_density(point[None, self._inverse])[0])
-
     def scores(self, points: Array) -> tuple[Array, Array]:
         """log p̃ and its score, (N, D) -> (N,), (N, D). NoMaximumError where they are not finite."""
         with np.errstate(all="ignore"):
@@ -84,8 +107,11 @@ class ByPlace:
             raise NoMaximumError("log p̃ or its score is not finite on the way")
         return log_p, scores[:, self.near.order]
 
-    def conditional(self, point: Array, sds: Array) -> Conditional:
+    def conditional(self, point: Array, sds: Array, within: float = NEARLY) -> Conditional:
         """Of the globals of ``point`` (D,), by steps from its locals; ``sds`` as of `Conditional`.
+
+        The precision may be that of the last step's beginning, where log det K changes by less than
+        ``within`` on the step.
 
         Raises
         ------
@@ -93,23 +119,27 @@ class ByPlace:
             There is none that Newton's steps reach.
         """
         ridge, n = 0.0, self.n
+        log_p, score = self._at(point)
         for _ in range(MOST_NEWTON):
-            (log_p,), (score,) = self.scores(point[None])
             try:
                 field = self.field(point, score, sds, ridge)
             except np.linalg.LinAlgError:
                 ridge = _more(ridge)
                 continue
-            step = field.covariance_times(score[None, :n])[0]
-            found = Conditional(point, score, float(log_p) - field.log_det, field, sds)
-            if ridge == 0 and step @ score[:n] < CLOSE:
-                return found
-            sds = found.sds
-            higher = self._higher(point, float(log_p), step)
+            before = field.whitened(score[None, :n])[0]
+            if ridge == 0 and before @ before < CLOSE:
+                return Conditional(point, score, log_p - field.log_det, field, sds)
+            higher = self._higher(point, log_p, field.draws(before[None])[0])
             if higher is None:
-                ridge = _more(ridge)
-            else:
-                point, ridge = higher, ridge / MORE if ridge > RIDGE else 0.0
+                ridge, sds = _more(ridge), 1 / field.root.diagonal
+                continue
+            point, log_p, score = higher
+            after = field.whitened(score[None, :n])[0]
+            # of a score that is linear on the step nothing is left, and its precision is constant
+            straight = n * (after @ after) < within**2 * (before @ before)
+            if ridge == 0 and straight and after @ after < CLOSE:
+                return Conditional(point, score, log_p - field.log_det, field, sds)
+            ridge, sds = ridge / MORE if ridge > RIDGE else 0.0, 1 / field.root.diagonal
         raise NoMaximumError(f"no maximum of the locals after {MOST_NEWTON} steps")
 
     def field(self, point: Array, score: Array, sds: Array, ridge: float = 0.0) -> PrecisionRoot:
@@ -125,13 +155,21 @@ class ByPlace:
         entries[0] += ridge * (np.abs(entries[0]) + np.median(np.abs(entries[0])))
         return PrecisionRoot(BorderedRoot.of(entries, self.near.means), self.near.common)
 
-    def _higher(self, point: Array, log_p: float, step: Array) -> Array | None:
-        """The point after a step, or after half of one …, where log p̃ is no lower."""
+    def _at(self, point: Array) -> tuple[float, Array]:
+        """log p̃ and its score at (D,)."""
+        (log_p,), (score,) = self.scores(point[None])
+        return float(log_p), score
+
+    def _higher(self, point: Array, log_p: float, step: Array) -> tuple[Array, float, Array] | None:
+        """The point after a step, or after half of one …, where log p̃ is no lower, with log p̃ and
+        its score there."""
         for _ in range(MOST_HALVINGS):
             moved = point.copy()
             moved[: self.n] += step
-            if self.value(moved) > log_p - CLOSE:
-                return moved
+            with suppress(NoMaximumError):
+                found = self._at(moved)
+                if found[0] > log_p - CLOSE:
+                    return moved, *found
             step = step / 2
         return None
 

@@ -3,8 +3,7 @@ r"""Curves through values at some places along each of a few axes, and products 
 .. math:: f(y) = f(o) + \sum_k \bigl(c_k(y_k) - f(o)\bigr)
     + \sum_{j<k} \sum_{a, b} d_{jkab}\, a(y_j - o_j)\, b(y_k - o_k), \quad a, b \in \{t, h\},
 
-with cubics c_k from place to place, whose slopes at a place are those of the line through its two
-neighbours, straight on beyond the outermost: values between places depend on four of them. Odd
+with the cubics c_k of :mod:`pymc_ext.maths.cubics` from place to place. Odd
 t(y) = c tanh(y / c) and even h(y) = √(1 + t(y)²) − 1 are zero on the axes, so that the four d of a
 pair make f what it is at a place in each quadrant.
 """
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pymc_ext.maths.by_value import ByValue
+from pymc_ext.maths.cubics import cubic_weights
 from pymc_ext.maths.types import Array
 
 FARTHEST = 3.0  # c: sds beyond which a product hardly grows
@@ -59,10 +59,9 @@ class Curves(ByValue):
         return 1 + len(self.places) + 4 * len(self.pairs)
 
     @cached_property
-    def _axes(self) -> list[tuple[Array, Array]]:
-        """Places along each axis, and the slopes there by the values at all."""
-        found = np.split(self.places, np.cumsum(self.counts)[:-1]) if len(self.counts) else []
-        return [(places, _tangents(places)) for places in found]
+    def _axes(self) -> list[Array]:
+        """Places along each axis."""
+        return np.split(self.places, np.cumsum(self.counts)[:-1]) if len(self.counts) else []
 
     def at(self, y: Array) -> tuple[Array, Array]:
         """Weights (N, T) at y (N, g), and their derivatives in y, (N, T, g)."""
@@ -70,9 +69,9 @@ class Curves(ByValue):
         weights, slopes = np.zeros((N, self.terms)), np.zeros((N, self.terms, g))
         weights[:, 0] = 1 - g
         first = 1
-        for k, (places, tangents) in enumerate(self._axes):
+        for k, places in enumerate(self._axes):
             axis = slice(first, first + len(places))
-            weights[:, axis], slopes[:, axis, k] = _cubics(places, tangents, y[:, k])
+            weights[:, axis], slopes[:, axis, k] = cubic_weights(places, y[:, k])
             first += len(places)
         both = _odd_and_even(y - self.origin)
         for i, j in self.pairs:
@@ -96,41 +95,3 @@ def _odd_and_even(y: Array) -> list[tuple[Array, Array]]:
     t, rate = bounded(y)
     root = np.sqrt(1 + t**2)
     return [(t, rate), (root - 1, t / root * rate)]
-
-
-def _cubics(places: Array, tangents: Array, y: Array) -> tuple[Array, Array]:
-    """Weights of the values at places (P,) at y (N,), (N, P), and their derivatives."""
-    P, rows = len(places), np.arange(len(y))
-    inside = np.clip(y, places[0], places[-1])
-    left = np.clip(np.searchsorted(places, inside, side="right") - 1, 0, P - 2)
-    h = places[left + 1] - places[left]
-    u = (inside - places[left]) / h
-    value, slope = np.zeros((2, len(y), P))
-    # of Hermite's cubic: weights of the value and of the slope at each end, and their derivatives
-    ends = (
-        (
-            left,
-            (1 + 2 * u) * (1 - u) ** 2,
-            u * (1 - u) ** 2,
-            6 * u * (u - 1),
-            (1 - u) * (1 - 3 * u),
-        ),
-        (left + 1, u**2 * (3 - 2 * u), u**2 * (u - 1), 6 * u * (1 - u), u * (3 * u - 2)),
-    )
-    for at, of_value, of_slope, by_value, by_slope in ends:
-        value[rows, at] += of_value
-        slope[rows, at] += by_value / h
-        value += (of_slope * h)[:, None] * tangents[at]
-        slope += by_slope[:, None] * tangents[at]
-    return value + (y - inside)[:, None] * slope, slope
-
-
-def _tangents(places: Array) -> Array:
-    """The slope at each place by the values at all, (P, P)."""
-    P = len(places)
-    before, after = np.maximum(np.arange(P) - 1, 0), np.minimum(np.arange(P) + 1, P - 1)
-    width, rows = places[after] - places[before], np.arange(P)
-    tangents = np.zeros((P, P))
-    tangents[rows, after] += 1 / width
-    tangents[rows, before] -= 1 / width
-    return tangents

@@ -20,6 +20,7 @@ from pymc_ext.variational.fields.globals_map import GlobalsMap
 from pymc_ext.variational.fields.map import FieldMap
 from pymc_ext.variational.fields.means import with_means
 from pymc_ext.variational.fields.neighbours import Neighbours
+from pymc_ext.variational.fields.on_grid import MOST_AXES, on_grid
 from pymc_ext.variational.fields.shape import shaped
 
 DESIGN = 1.5  # sds of two globals at which it is looked at what both do together
@@ -61,10 +62,13 @@ def field_map(
         g = len(start) - near.field
         if g > MOST_GLOBALS or (1 + FEWEST_PLACES * g) * near.numbers > MOST_NUMBERS:
             return None
-        precision = information(by_place, at, slope)
-        scales = np.linalg.cholesky(np.linalg.inv(precision)) if len(precision) else precision
+        covariance = np.linalg.inv(information(by_place, at, slope))
+        if near.in_groups and 1 <= g <= MOST_AXES:
+            q = on_grid(by_place, at, slope, np.sqrt(np.diag(covariance)))
+            return shaped(density, q, rng)
+        scales = np.linalg.cholesky(covariance) if g else covariance
         axes = [Axis.along(by_place, at, slope, direction) for direction in scales.T]
-        if near.in_groups and not all(axis.is_known(along_all=g == 1) for axis in axes):
+        if near.in_groups and not all(axis.is_known for axis in axes):
             return None
         terms = 1 + sum(len(axis.places) for axis in axes) + 2 * g * (g - 1)
         if terms * near.numbers > MOST_NUMBERS:
@@ -110,11 +114,10 @@ class Axis:
         places = sorted(known)
         return cls(np.array(places), tuple(known[place] for place in places))
 
-    def is_known(self, along_all: bool) -> bool:
-        """Whether a law of groups is right along it: to its tails, and near the maximum where this
-        axis is not ``along_all`` globals."""
-        near = along_all or np.abs(self.places).max() <= NO_NECK
-        return bool(near and self._beyond < UNKNOWN)
+    @property
+    def is_known(self) -> bool:
+        """Whether a law of groups is right along it: near the maximum, and to its tails."""
+        return bool(np.abs(self.places).max() <= NO_NECK and self._beyond < UNKNOWN)
 
     @property
     def _beyond(self) -> float:
@@ -171,7 +174,7 @@ def _through(
         np.array([len(places[k]) for k in first], dtype=int),
         rank[off.pairs],
     )
-    along = [_numbers(at, n), *(_numbers(law, n) for k in first for law in axes[k].laws)]
+    along = [at.numbers, *(law.numbers for k in first for law in axes[k].laws)]
     numbers = np.concatenate([along, off.products(curves, rank, np.stack(along))])
     return FieldMap(
         np.concatenate([order[n:], order[:n]]), of_globals, curves,
@@ -248,15 +251,7 @@ class _OffAxes:
             )
             weights = curves.at(y)[0]
             own = slice(len(along) + len(rows), len(along) + len(rows) + 4)
-            laws = np.stack([_numbers(law, self.n) for row in square for law in row])
+            laws = np.stack([law.numbers for row in square for law in row])
             lacking = laws - np.tensordot(weights[:, : len(along)], along, 1)
             rows.extend(np.tensordot(np.linalg.inv(weights[:, own]), lacking, 1))
         return np.array(rows).reshape(-1, *along.shape[1:])
-
-
-def _numbers(law: Conditional, n: int) -> Array:
-    """x̂, logs of the root's diagonal, and its other entries as ratios to it, (b + m + 2, n)."""
-    entries = law.root.root.entries.copy()
-    entries[1:] /= entries[0]
-    entries[0] = np.log(entries[0])
-    return np.concatenate([law.point[None, :n], entries])

@@ -41,9 +41,10 @@ FINE_PARTS, ROUNDS = 256, 4  # of 20 neighbours and one that is none, both pass 
 EXACTLY = 1e-4  # of a constraint's change: by how much it may differ from a product's
 MOST_NUMBERS = 10_000_000  # in a factor, 80 MB: of 4,000 coordinates 2,500 diagonals
 MOST_COLOURS = 200  # differences behind one Hessian
-# Neighbours of a hub, as a scale is of one of several fields: that many, and so many times as many
-# as of the median coordinate. A site of a map has 20 at most.
-HUB, TIMES_MEDIAN = 20, 4
+# Neighbours of a hub, as a scale is of one of several fields, or any global of few groups: so many,
+# or a third of few coordinates, and so many times as many as of the median coordinate. A site of a
+# map has 20 at most.
+HUB, TIMES_MEDIAN = 20, 2
 
 
 @dataclass(frozen=True)
@@ -147,12 +148,12 @@ def find_neighbours(
     sd = np.full(len(start), START_SD)
     probe = Probe(density, start + sd * rng.standard_normal(len(start)), sd, rng)
     everything = np.arange(len(start))
-    parts = int(np.clip(len(start) // MEMBERS, FEWEST_PARTS, PARTS))
+    parts = int(np.clip(len(start) // MEMBERS, min(len(start), FEWEST_PARTS), PARTS))
     moves, _ = probe.partition(everything, parts)
     common, depends = _common_part(probe, moves)
     globals_ = np.flatnonzero(depends)
     local = np.setdiff1d(everything, globals_)
-    if common is None or len(local) <= MOST_MEMBERS:
+    if common is None or not len(local):
         return None
     near = _dependent(probe, local, common)
     if near is None:
@@ -248,7 +249,8 @@ def _dependent(probe: Probe, local: Places, common: Array) -> csr_array | None:
 def _hubs(near: csr_array) -> Flags:
     """Who has so many neighbours that it is a global of them, (L,)."""
     degrees = np.diff(near.indptr)  # itself included
-    return np.asarray(degrees > max(HUB, TIMES_MEDIAN * np.median(degrees)))
+    least = min(HUB, len(degrees) / 3)
+    return np.asarray(degrees > max(least, TIMES_MEDIAN * np.median(degrees)))
 
 
 def _strays(near: csr_array) -> Flags:

@@ -76,7 +76,7 @@ OF_FIELD = "Laplace's method, nested: {} coordinates that depend on few others, 
 # ESS/N of a field's law from which no dense map is tried beside it, as it holds the bulk. A dense
 # map takes some ten thousand scores, and has answered where a field of .36 did not.
 SERVES = 0.5
-FEWEST_OF_FIELD = 30  # dimensions from which neighbours are looked for: some 100 scores
+FEWEST_OF_FIELD = 30  # dimensions from which fields are looked for: a dense map is as cheap below
 NO_ARROW = "no few coordinates leave the others independent: the Gaussian alone was fitted"
 OF_TAIL = "draws of q miss {}; weights of its proposal have it: approx.weighted_draws, bridge.fit"
 OF_OPEN_TAIL = (
@@ -224,11 +224,12 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         self, density: CountedDensity, start: Array, seed: int | None, course: Course
     ) -> Ended[MapOrGaussian] | None:
         """The nested Laplace law, where neighbours are few and p̃ has a density on its draws."""
-        if density.dimension < FEWEST_OF_FIELD:
+        small = density.dimension < FEWEST_OF_FIELD
+        if small and not self.early:
             return None
         rng = stream(seed, Purpose.FIELD)
         near = find_neighbours(density, start, rng)
-        if near is None or (near.in_groups and not self.early):
+        if near is None or (small and not near.in_groups) or (near.in_groups and not self.early):
             return None
         q = field_map(density, near, start, rng)
         if q is None:

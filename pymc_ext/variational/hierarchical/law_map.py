@@ -14,137 +14,19 @@ that of the map, not of the cells.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 
 import numpy as np
-from scipy.interpolate import PchipInterpolator
-from scipy.ndimage import distance_transform_edt
-from scipy.special import ndtr
 
 from pymc_ext.maths.normal import standard_normal_logp
+from pymc_ext.maths.quantiles import Triangular
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.hierarchical.law import Conditional, LawAlong
-from pymc_ext.variational.hierarchical.others import Coordinates
 
 __all__ = ["LawMap"]
 
-# Normals at which quantiles are tabled: a cell is a third of an sd wide. Cells end where .1 % of
-# the mass is beyond, so that quantiles go on in a straight line where 2e-4 is: a normal's tail.
-KNOTS = np.linspace(-3.5, 3.5, 36)
-WIDTH = KNOTS[1] - KNOTS[0]
-FLATTEST = 0.1  # of the smaller rise beside a knot, as the slope there
-HALVINGS = 50  # of a knot's width: to its last digit
-LEAST = 1e-12  # of the heaviest cell given the earlier governors: every one has a quantile
-MOST_ROWS = 4_000  # of a table: quantiles vary smoothly with the earlier governors
 STEP = 1e-5  # by which a governor's normal is moved for derivatives: errors of 1e-10 of these
-
-
-@dataclass(frozen=True)
-class Quantiles:
-    """Q of one governor, given those before it.
-
-    Parameters
-    ----------
-    middles
-        Of the cells of each governor before it.
-    values, slopes
-        Q and its derivative at `KNOTS` for each combination of these, (n_1, …, K).
-    """
-
-    middles: tuple[Array, ...]
-    values: Array
-    slopes: Array
-
-    @classmethod
-    def of(cls, middles: tuple[Array, ...], edges: Array, mass: Array) -> Quantiles:
-        """Of cells between ``edges``, with masses (n_1, …, n); where no cell has any, as where the
-        earlier governors are next."""
-        if middles:
-            empty = ~(mass.sum(axis=-1) > 0)
-            near = distance_transform_edt(empty, return_distances=False, return_indices=True)
-            mass = mass[tuple(near)]
-        mass = np.maximum(mass, LEAST * mass.max(axis=-1, keepdims=True))
-        share = np.cumsum(mass, axis=-1)
-        share = np.insert(share / share[..., -1:], 0, 0.0, axis=-1)
-        rows = share.reshape(-1, share.shape[-1])
-        values = np.array([np.interp(ndtr(KNOTS), row, edges) for row in rows])
-        shape = (*share.shape[:-1], len(KNOTS))
-        return cls(middles, values.reshape(shape), _slopes(values).reshape(shape))
-
-    def __call__(self, z: Array, before: Array) -> tuple[Array, Array]:
-        """t and its derivative at normals z (N,), given those before it, (N, k)."""
-        table, inside = self._given(before), np.clip(z, KNOTS[0], KNOTS[-1])
-        i = np.minimum((inside - KNOTS[0]) // WIDTH, len(KNOTS) - 2).astype(int)
-        t, slope = _cubic(table, i, (inside - KNOTS[i]) / WIDTH)
-        return t + (z - inside) * slope, slope  # a straight line beyond the knots
-
-    def inverse(self, t: Array, before: Array) -> Array:
-        """z of t (N,), by bisection."""
-        at, slope = table = self._given(before)
-        i = np.clip((at <= t[:, None]).sum(axis=1) - 1, 0, len(KNOTS) - 2)
-        low, high = np.zeros(len(t)), np.ones(len(t))
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            below = _cubic(table, i, middle)[0] <= t
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        z = KNOTS[i] + WIDTH * (low + high) / 2
-        for end in (0, -1):
-            off = (t - at[:, end]) / slope[:, end]
-            z = np.where(off < 0 if end == 0 else off > 0, KNOTS[end] + off, z)
-        return z
-
-    def _given(self, before: Array) -> tuple[Array, Array]:
-        """Tables (N, K), linear between the middles of earlier governors' cells."""
-        along = [_between(axis, before[:, k]) for k, axis in enumerate(self.middles)]
-        at, slope = np.zeros((2, len(before), len(KNOTS)))
-        for corner in product(range(2), repeat=len(along)):
-            where = tuple(i + c for (i, _), c in zip(along, corner, strict=True))
-            w = np.prod(
-                [u if c else 1 - u for (_, u), c in zip(along, corner, strict=True)], axis=0
-            )
-            at += np.reshape(w, (-1, 1)) * self.values[where]
-            slope += np.reshape(w, (-1, 1)) * self.slopes[where]
-        return at, slope
-
-
-def _slopes(values: Array) -> Array:
-    """Of cubics through rising values (R, K) at `KNOTS` that rise everywhere; at an end the rule of
-    Fritsch and Carlson may give 0, where q would have no density."""
-    rise = np.diff(values, axis=1) / WIDTH
-    least = FLATTEST * np.minimum(np.c_[rise, rise[:, -1]], np.c_[rise[:, 0], rise])
-    return np.maximum(PchipInterpolator(KNOTS, values, axis=1).derivative()(KNOTS), least)
-
-
-def _few(sizes: Sequence[int]) -> list[Coordinates]:
-    """Of places along each of several axes so many that there are `MOST_ROWS` in all."""
-    counts = list(sizes)
-    while np.prod(counts) > MOST_ROWS:
-        longest = int(np.argmax(counts))
-        counts[longest] = -(-counts[longest] // 2)
-    return [
-        np.linspace(0, size - 1, count).round().astype(int)
-        for size, count in zip(sizes, counts, strict=True)
-    ]
-
-
-def _cubic(table: tuple[Array, Array], i: Coordinates, u: Array) -> tuple[Array, Array]:
-    """Hermite's cubic after knots i, at shares u of the way to the next, and its derivative by z,
-    (N,) each."""
-    rows = np.arange(len(u))
-    at, slope = table
-    a, c, d = at[rows, i], WIDTH * slope[rows, i], WIDTH * slope[rows, i + 1]
-    rise = at[rows, i + 1] - a
-    square, cube = 3 * rise - 2 * c - d, c + d - 2 * rise
-    return a + u * (c + u * (square + u * cube)), (c + u * (2 * square + 3 * u * cube)) / WIDTH
-
-
-def _between(axis: Array, t: Array) -> tuple[Coordinates, Array]:
-    """The place before values (N,) and the share of the way to the next, within the axis."""
-    i = np.clip(np.searchsorted(axis, t, side="right") - 1, 0, len(axis) - 2)
-    return i, np.clip((t - axis[i]) / (axis[i + 1] - axis[i]), 0, 1)
 
 
 @dataclass(frozen=True)
@@ -167,36 +49,15 @@ class LawMap:
     latent_dimension = dimension
 
     @cached_property
-    def quantiles(self) -> tuple[Quantiles, ...]:
-        """Of each governor, in their order."""
-        lower, upper = self.law.edges
-        G = lower.shape[1]
-        edges = [np.append(np.unique(lower[:, k]), upper[:, k].max()) for k in range(G)]
-        mass = np.zeros([len(own) - 1 for own in edges])
-        mass[tuple(np.searchsorted(edges[k], lower[:, k]) for k in range(G))] = self.law.marginal
-        middles, found = [(own[1:] + own[:-1]) / 2 for own in edges], list[Quantiles]()
-        for k in range(G):
-            own = mass.sum(axis=tuple(range(k + 1, G)))
-            few = _few(own.shape[:k])
-            before = tuple(middles[j][places] for j, places in enumerate(few))
-            own = own[np.ix_(*few, np.arange(own.shape[k]))]
-            found.append(Quantiles.of(before, edges[k], own))
-        return tuple(found)
-
-    def _governors(self, z: Array) -> tuple[Array, Array]:
-        """t (N, G) and log |∂t/∂z| (N,)."""
-        t, log_det = np.empty_like(z), np.zeros(len(z))
-        for k, quantile in enumerate(self.quantiles):
-            t[:, k], slope = quantile(z[:, k], t[:, :k])
-            log_det += np.log(slope)
-        return t, log_det
+    def governors(self) -> Triangular:
+        """t of normals."""
+        return Triangular.of(*self.law.edges, self.law.marginal)
 
     def inverse(self, theta: Array) -> Array:
         """z with T(z) = θ, (N, D) -> (N, D)."""
-        law, G = self.law, len(self.quantiles)
+        law, G = self.law, len(self.law.governors)
         z, t = np.empty_like(theta), theta[:, law.governors]
-        for k, quantile in enumerate(self.quantiles):
-            z[:, k] = quantile.inverse(t[:, k], t[:, :k])
+        z[:, :G] = self.governors.inverse(t)
         given = Conditional.of(law.others.pattern, law.terms_between(t))
         z[:, G:] = given.normals(theta[:, law.others.places] - law.origin)
         return z
@@ -207,8 +68,8 @@ class LawMap:
 
     def _at(self, z: Array) -> tuple[Array, Array, Conditional]:
         """θ, log |∂T/∂z| and the law of x, at z (N, D)."""
-        law, G = self.law, len(self.quantiles)
-        t, log_det = self._governors(z[:, :G])
+        law, G = self.law, len(self.law.governors)
+        t, log_det = self.governors.forward(z[:, :G])
         given = Conditional.of(law.others.pattern, law.terms_between(t))
         theta = np.empty_like(z)
         theta[:, law.governors] = t
@@ -225,7 +86,7 @@ class LawMap:
 
         Along the few normals of governors by central differences of T.
         """
-        law, G, N = self.law, len(self.quantiles), len(z)
+        law, G, N = self.law, len(self.law.governors), len(z)
         moved = np.tile(z, (1 + 2 * G, 1, 1))  # where it is, then along each governor both ways
         for k in range(G):
             moved[1 + 2 * k, :, k] += STEP

@@ -28,7 +28,7 @@ from tests.needed import needs
 from tests.pymc_ext.variational.missed.test_shoulders import exact_draws, ridge
 
 
-def test_draws_of_a_shoulder_are_weighted_too():
+def test_draws_of_a_shoulder_are_weighted_too(without_fields):
     """Of 1.33 % of the mass beyond 4 q's own weighted draws have a third."""
     advice = bridge.fit(ridge(3), random_seed=2, progressbar=False)
     assert advice.trusted and advice.method == "hierarchical" and len(advice.attempts) == 1
@@ -46,6 +46,16 @@ def test_draws_of_a_shoulder_are_weighted_too():
     assert advice.log_evidence is not None
     value, error = advice.log_evidence
     assert abs(value) < 4 * error  # normalised
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_a_law_of_groups_on_a_grid_has_the_shoulder(seed):
+    """It goes on through the dip before it, which is less deep than mass ends."""
+    advice = bridge.fit(ridge(3), random_seed=seed, progressbar=False)
+    assert advice.trusted and "shoulder" not in advice.checks[-1].found
+    draws = np.asarray(advice.idata["posterior"]["theta"]).reshape(-1, 3)
+    error = np.sqrt(0.0133 / len(draws))
+    assert (draws[:, 0] > 4).mean() == pytest.approx(0.0133, abs=4 * error)
 
 
 def test_the_mixture_of_q_and_kernels_is_what_its_draws_are_of():
@@ -112,7 +122,7 @@ def test_more_draws_are_as_many_as_were_asked_for(size):
 
 
 @pytest.mark.parametrize("cause", ["no density of q", "weights do not serve"])
-def test_chains_start_on_a_shoulder_and_adapt_by_themselves(monkeypatch, cause):
+def test_chains_start_on_a_shoulder_and_adapt_by_themselves(without_fields, monkeypatch, cause):
     needs("nutpie")
     if cause == "no density of q":
         monkeypatch.setattr("bridge.advice.outside.with_shoulder", lambda found, r, seed: None)

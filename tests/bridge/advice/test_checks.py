@@ -94,7 +94,7 @@ def test_of_the_models_own_sampler() -> None:
     assert of_draws[0].number < of_draws[0].limit == 400
 
 
-def test_what_is_refused_beside_its_own_checks() -> None:
+def test_what_is_refused_beside_its_own_checks(without_fields) -> None:
     advice = bridge.fit(open_tail(), random_seed=1)
     assert not advice.trusted and False in passed(advice).values()
 

@@ -158,7 +158,7 @@ def test_without_a_maximum_there_is_none() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_fit_of_correlated_effects_has_it(seed) -> None:
+def test_a_fit_of_correlated_effects_has_it(without_fields, seed) -> None:
     """The map alone misses both necks; with the law weights serve after its first block."""
     fitted = Hierarchical(early=True).fit(target(), random_seed=seed)
     result = fitted.result

@@ -92,7 +92,7 @@ def test_ctrl_c_while_a_law_is_looked_for_keeps_the_map_and_says_so(monkeypatch)
     assert fitted.result.stop_reason.startswith("unfinished")
 
 
-def test_training_ends_early_where_weights_of_a_law_serve() -> None:
+def test_training_ends_early_where_weights_of_a_law_serve(without_fields) -> None:
     """Twelve groups of four rows: half the scores, and the evidence all the same."""
     target = ZOO["rows-12"].make()
     whole = Hierarchical().fit(target, random_seed=1).result
@@ -203,7 +203,7 @@ def test_a_density_that_raises_far_out_ends_a_look_and_no_fit() -> None:
     assert list(kept.places) == [4, 3, 2]
 
 
-def test_a_law_of_hundreds_of_effects_takes_few_scores() -> None:
+def test_a_law_of_hundreds_of_effects_takes_few_scores(without_fields) -> None:
     """One effect of 150 looks like a governor by chance, which a look along it settles."""
     rng = np.random.default_rng(1)
     sigma = rng.uniform(0.5, 2, 150)
