@@ -28,9 +28,9 @@ STEEPEST = 0.5  # log sd by t of another: from side to side a factor of four
 # Sds between places along an axis, which ends where the evidence is so many nats below its maximum
 # (four sds of a normal), after so many places to a side at the latest.
 APART, FALLEN, MOST_PLACES = 0.8, 8.0, 16
-# Sds after which it has fallen so, a normal's after four, where groups of several globals have no
-# neck: in one their means depend on all globals at once, and a ridge leads down it along no axis.
-NO_NECK = 5.0
+# Globals of groups for which a grid takes fewer scores than a look whether axes will do; and sds
+# after which the evidence has fallen so along one that has no neck, a normal's after four.
+FEW, NO_NECK = 2, 5.0
 UNKNOWN = 0.05  # share of a variance beyond what is known of groups: a fortieth of the sd
 # Nats by which it falls to each side at least: a tail that is not known to that is not this law's.
 KNOWN = 4.0
@@ -63,20 +63,38 @@ def field_map(
         if g > MOST_GLOBALS or (1 + FEWEST_PLACES * g) * near.numbers > MOST_NUMBERS:
             return None
         covariance = np.linalg.inv(information(by_place, at, slope))
-        if near.in_groups and 1 <= g <= MOST_AXES:
-            q = on_grid(by_place, at, slope, np.sqrt(np.diag(covariance)))
-            return shaped(density, q, rng)
-        scales = np.linalg.cholesky(covariance) if g else covariance
-        axes = [Axis.along(by_place, at, slope, direction) for direction in scales.T]
-        if near.in_groups and not all(axis.is_known for axis in axes):
+        axes = _all_known_axes(by_place, at, slope, covariance)
+        if axes is not None:
+            terms = 1 + sum(len(axis.places) for axis in axes) + 2 * g * (g - 1)
+            if terms * near.numbers > MOST_NUMBERS:
+                return None
+            q = _through(by_place, at, slope, axes)
+        elif g <= MOST_AXES:
+            sds, most = np.sqrt(np.diag(covariance)), MOST_NUMBERS // near.numbers
+            q = on_grid(by_place, at, slope, sds, most)
+        else:
             return None
-        terms = 1 + sum(len(axis.places) for axis in axes) + 2 * g * (g - 1)
-        if terms * near.numbers > MOST_NUMBERS:
-            return None
-        q = _through(by_place, at, slope, scales, axes)
     except (NoMaximumError, np.linalg.LinAlgError):
         return None
     return shaped(density, q, rng)
+
+
+def _all_known_axes(
+    by_place: ByPlace, at: Conditional, slope: Slope, covariance: Array
+) -> list[Axis] | None:
+    """The principal axes of the globals, where a law through these is as good as one on a grid: of
+    a field always, of groups of three globals or more where none has a neck."""
+    groups, g = by_place.near.in_groups, len(covariance)
+    if groups and 1 <= g <= FEW:
+        return None
+    scales = np.linalg.cholesky(covariance) if g else covariance
+    try:
+        axes = [Axis.along(by_place, at, slope, direction) for direction in scales.T]
+    except (NoMaximumError, np.linalg.LinAlgError):
+        if groups:
+            return None
+        raise
+    return None if groups and not all(axis.is_known for axis in axes) else axes
 
 
 @dataclass(frozen=True)
@@ -85,12 +103,15 @@ class Axis:
 
     Parameters
     ----------
+    direction
+        In units of the globals, (g,).
     places
         In units of the direction, rising, (K,); 0 is the maximum.
     laws
         The conditionals there.
     """
 
+    direction: Array
     places: Array
     laws: tuple[Conditional, ...]
 
@@ -112,7 +133,7 @@ class Axis:
             if there.evidence > at.evidence - KNOWN:
                 raise NoMaximumError("the evidence does not fall to one side of its maximum")
         places = sorted(known)
-        return cls(np.array(places), tuple(known[place] for place in places))
+        return cls(direction, np.array(places), tuple(known[place] for place in places))
 
     @property
     def is_known(self) -> bool:
@@ -146,11 +167,10 @@ class Axis:
         return found[0], float(np.exp(found[1])), found[2]
 
 
-def _through(
-    by_place: ByPlace, at: Conditional, slope: Slope, scales: Array, axes: list[Axis]
-) -> FieldMap:
+def _through(by_place: ByPlace, at: Conditional, slope: Slope, axes: list[Axis]) -> FieldMap:
     """The law through conditionals along each axis, and off each pair of axes."""
-    g, n, order = len(scales), by_place.n, by_place.near.order
+    g, n, order = len(axes), by_place.n, by_place.near.order
+    scales = np.array([axis.direction for axis in axes]).reshape(g, g).T
     bent = [axis.marginal for axis in axes]
     shift, factor = np.array([b[0] for b in bent]), np.array([b[1] for b in bent])
     of_globals = GlobalsMap(

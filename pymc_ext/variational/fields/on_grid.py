@@ -47,16 +47,18 @@ MOST_PLACES = (
 Place = tuple[int, ...]
 
 
-def on_grid(by_place: ByPlace, at: Conditional, slope: Slope, sds: Array) -> FieldMap:
+def on_grid(
+    by_place: ByPlace, at: Conditional, slope: Slope, sds: Array, most: int = MOST_PLACES
+) -> FieldMap:
     """Around the maximum ``at`` of one to four globals, whose ``sds`` (g,) are the grid's units.
 
     Raises
     ------
     NoMaximumError
-        The evidence does not fall to some side, or is not known there.
+        The evidence does not fall to some side within so many places, or is not known there.
     """
     found = Filled(by_place, at, slope, sds)
-    found.fill()
+    found.fill(min(most, MOST_PLACES))
     n, order = by_place.n, by_place.near.order
     grid, evidence, numbers = found.grid()
     return FieldMap(
@@ -80,8 +82,8 @@ class Filled:
         self.laws: dict[Place, Conditional] = {(0,) * len(sds): at}
         self.beyond: dict[Place, tuple[float, Array]] = {}  # evidence and numbers by straight lines
 
-    def fill(self) -> None:
-        """From the maximum outwards."""
+    def fill(self, most: int = MOST_PLACES) -> None:
+        """From the maximum outwards, at so many places."""
         ((middle, at),) = self.laws.items()
         ahead, tried, highest = [(-at.evidence, middle)], {middle}, at.evidence
         while ahead and -ahead[0][0] > highest - FALLEN:
@@ -90,7 +92,7 @@ class Filled:
                 if nearby in tried:
                     continue
                 tried.add(nearby)
-                if len(tried) > MOST_PLACES:
+                if len(tried) > most:
                     raise NoMaximumError("the evidence of the globals falls too slowly")
                 try:
                     there = self._from(place, behind, nearby)
