@@ -28,9 +28,12 @@ STEEPEST = 0.5  # log sd by t of another: from side to side a factor of four
 # Sds between places along an axis, which ends where the evidence is so many nats below its maximum
 # (four sds of a normal), after so many places to a side at the latest.
 APART, FALLEN, MOST_PLACES = 0.8, 8.0, 16
-# Globals of groups for which a grid takes fewer scores than a look whether axes will do; and sds
-# after which the evidence has fallen so along one that has no neck, a normal's after four.
-FEW, NO_NECK = 2, 5.0
+# Globals for which the law is on a grid: one axis takes no more scores than through others, of
+# groups two take few; of a field two had draws worth .50 to .73 on a grid and .65 to .67 on axes,
+# for a third of scores more.
+FEW, FEW_OF_GROUPS = 1, 2
+# Sds after which the evidence has fallen so where there is no neck, a normal's after four.
+NO_NECK = 5.0
 UNKNOWN = 0.05  # share of a variance beyond what is known of groups: a fortieth of the sd
 # Nats by which it falls to each side at least: a tail that is not known to that is not this law's.
 KNOWN = 4.0
@@ -82,10 +85,10 @@ def field_map(
 def _all_known_axes(
     by_place: ByPlace, at: Conditional, slope: Slope, covariance: Array
 ) -> list[Axis] | None:
-    """The principal axes of the globals, where a law through these is as good as one on a grid: of
-    a field always, of groups of three globals or more where none has a neck."""
+    """The principal axes of some globals, where a law through these is as good as one on a grid: of
+    a field always, of groups where none has a neck."""
     groups, g = by_place.near.in_groups, len(covariance)
-    if groups and 1 <= g <= FEW:
+    if 1 <= g <= (FEW_OF_GROUPS if groups else FEW):
         return None
     scales = np.linalg.cholesky(covariance) if g else covariance
     try:

@@ -104,10 +104,10 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         Whether to look for tails of governors that q lacks, which weights then reach. A sampler's
         coordinates need no weights.
     early
-        Whether weights are all that is wanted. Then groups that are independent given few globals
-        have the nested Laplace law of :mod:`pymc_ext.variational.fields` too, and no map where its
-        weights serve; else training ends after its first block where weights of draws of a law
-        along the governors serve: q is a rougher map then, for half the scores.
+        Whether weights are all that is wanted. Then groups that are independent given few globals,
+        and short series, have the nested Laplace law of :mod:`pymc_ext.variational.fields` too, and
+        no map where its weights serve. Else training ends after its first block where weights of
+        draws of a law along the governors serve: q is a rougher map then, for half the scores.
 
     Examples
     --------
@@ -224,12 +224,11 @@ class Hierarchical(Algorithm[MapOrGaussian]):
         self, density: CountedDensity, start: Array, seed: int | None, course: Course
     ) -> Ended[MapOrGaussian] | None:
         """The nested Laplace law, where neighbours are few and p̃ has a density on its draws."""
-        small = density.dimension < FEWEST_OF_FIELD
-        if small and not self.early:
+        if density.dimension < FEWEST_OF_FIELD and not self.early:
             return None
         rng = stream(seed, Purpose.FIELD)
         near = find_neighbours(density, start, rng)
-        if near is None or (small and not near.in_groups) or (near.in_groups and not self.early):
+        if near is None or (near.in_groups and not self.early):
             return None
         q = field_map(density, near, start, rng)
         if q is None:
