@@ -8,12 +8,13 @@ straight on.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pymc_ext.maths.types import Array
 
 
-def cubic_weights(places: Array, t: Array) -> tuple[Array, Array]:
-    """At values t (N,), (N, P), and their derivatives in t.
+def cubic_weights(places: Array, t: Array) -> tuple[NDArray[np.integer], Array, Array]:
+    """Of each value t (N,) four places, their weights, and the derivatives of these, (N, 4) each.
 
     Parameters
     ----------
@@ -24,42 +25,28 @@ def cubic_weights(places: Array, t: Array) -> tuple[Array, Array]:
 
     Examples
     --------
-    >>> places = np.array([-1.0, 0, 1, 2])
-    >>> weights, slopes = cubic_weights(places, np.array([0.5, 3.0]))
-    >>> weights @ places**2, slopes @ places
-    (array([0.25, 7.  ]), array([1., 1.]))
+    >>> squares = np.array([-1.0, 0, 1, 2]) ** 2
+    >>> at, weights, slopes = cubic_weights(np.array([-1.0, 0, 1, 2]), np.array([0.5, 3.0]))
+    >>> (weights * squares[at]).sum(axis=1), (slopes * squares[at]).sum(axis=1)
+    (array([0.25, 7.  ]), array([1., 3.]))
     """
-    P, rows, slope_at = len(places), np.arange(len(t)), _slopes(places)
+    last = len(places) - 1
     inside = np.clip(t, places[0], places[-1])
-    left = np.clip(np.searchsorted(places, inside, side="right") - 1, 0, P - 2)
-    h = places[left + 1] - places[left]
+    left = np.clip(np.searchsorted(places, inside, side="right") - 1, 0, last - 1)
+    right, before, after = left + 1, np.maximum(left - 1, 0), np.minimum(left + 2, last)
+    h = places[right] - places[left]
     u = (inside - places[left]) / h
-    value, slope = np.zeros((2, len(t), P))
-    # of Hermite's cubic: weights of the value and of the slope at each end, and their derivatives
-    ends = (
-        (
-            left,
-            (1 + 2 * u) * (1 - u) ** 2,
-            u * (1 - u) ** 2,
-            6 * u * (u - 1),
-            (1 - u) * (1 - 3 * u),
-        ),
-        (left + 1, u**2 * (3 - 2 * u), u**2 * (u - 1), 6 * u * (1 - u), u * (3 * u - 2)),
-    )
-    for at, of_value, of_slope, by_value, by_slope in ends:
-        value[rows, at] += of_value
-        slope[rows, at] += by_value / h
-        value += (of_slope * h)[:, None] * slope_at[at]
-        slope += by_slope[:, None] * slope_at[at]
-    return value + (t - inside)[:, None] * slope, slope
+    # of the slopes at both ends: by how much of a value over the distance that they are over
+    at_left, at_right = h / (places[right] - places[before]), h / (places[after] - places[left])
 
+    def weights(of_left: Array, of_right: Array, up: Array, down: Array) -> Array:
+        """Of Hermite's cubic: of the values at both ends, and of their slopes times h."""
+        up, down = up * at_left, down * at_right
+        return np.stack([-up, of_left - down, of_right + up, down], axis=1)
 
-def _slopes(places: Array) -> Array:
-    """At each place by the values at all, (P, P)."""
-    P = len(places)
-    before, after = np.maximum(np.arange(P) - 1, 0), np.minimum(np.arange(P) + 1, P - 1)
-    width, rows = places[after] - places[before], np.arange(P)
-    slopes = np.zeros((P, P))
-    slopes[rows, after] += 1 / width
-    slopes[rows, before] -= 1 / width
-    return slopes
+    v = 1 - u
+    value = weights((1 + 2 * u) * v**2, u**2 * (3 - 2 * u), u * v**2, -(u**2) * v)
+    slope = weights(-6 * u * v, 6 * u * v, v * (1 - 3 * u), u * (3 * u - 2))
+    slope /= h[:, None]
+    places_of = np.stack([before, left, right, after], axis=1)
+    return places_of, value + (t - inside)[:, None] * slope, slope

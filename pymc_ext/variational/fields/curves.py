@@ -70,8 +70,11 @@ class Curves(ByValue):
         weights[:, 0] = 1 - g
         first = 1
         for k, places in enumerate(self._axes):
-            axis = slice(first, first + len(places))
-            weights[:, axis], slopes[:, axis, k] = cubic_weights(places, y[:, k])
+            at, own, rates = cubic_weights(places, y[:, k])
+            for corner in range(4):  # two of which may be the same place
+                rows = np.arange(N), first + at[:, corner]
+                weights[rows] += own[:, corner]
+                slopes[(*rows, k)] += rates[:, corner]
             first += len(places)
         both = _odd_and_even(y - self.origin)
         for i, j in self.pairs:

@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 
 from pymc_ext.maths.by_value import ByValue
+from pymc_ext.maths.grid import Grid
 from pymc_ext.maths.quantiles import Triangular
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.fields.grid import Grid
 
 STEP = 1e-5  # by which a normal is moved for derivatives: errors of 1e-10 of these
 

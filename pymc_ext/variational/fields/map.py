@@ -8,7 +8,7 @@ With v ~ N(0, I) in two parts, :math:`v_\eta` for the g globals and :math:`v_x` 
 with the globals' axes y of :mod:`.globals_map` and marginals m of :mod:`pymc_ext.maths.marginal`.
 x̂(η) and the entries of K(η), the root of the field's precision (:mod:`.precision`), are known at
 some places along each axis, and are sums over the axes of curves through these (:mod:`.curves`), or
-at places of a grid of few globals (:mod:`.grid`, :mod:`.globals_grid`):
+at places of a grid of few globals (:mod:`pymc_ext.maths.grid`, :mod:`.globals_grid`):
 those of K's diagonal in their logs, those below as ratios to it, so that K is a root of a precision
 whatever y is. This is the law of Rue, Martino & Chopin (2009),
 doi:10.1111/j.1467-9868.2008.00700.x, in a form that has draws, a density and scores of its own.
@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from pymc_ext.maths.bordered_many import BorderedRoots
 from pymc_ext.maths.by_value import ByValue
+from pymc_ext.maths.grid import Grid
 from pymc_ext.maths.marginal import Marginal
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.fields.curves import Curves
 from pymc_ext.variational.fields.globals_grid import GlobalsGrid
 from pymc_ext.variational.fields.globals_map import GlobalsMap
-from pymc_ext.variational.fields.grid import Grid
 from pymc_ext.variational.fields.precision import PrecisionRoots
 
 TOGETHER = 2**22  # numbers made together, 32 MB

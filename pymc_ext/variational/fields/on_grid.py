@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from functools import cache
+from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pymc_ext.maths.grid import Grid
 from pymc_ext.maths.marginal import Marginal
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.fields.conditional import ByPlace, Conditional, NoMaximumError
 from pymc_ext.variational.fields.evidence import Slope
 from pymc_ext.variational.fields.globals_grid import GlobalsGrid
-from pymc_ext.variational.fields.grid import Grid
 from pymc_ext.variational.fields.map import FieldMap
 
 # Sds between places near the maximum, of one to four globals: weights by cubics between them had an
@@ -45,6 +48,7 @@ MOST_PLACES = (
 )
 
 Place = tuple[int, ...]
+Row = tuple[float, Array]  # evidence and numbers
 
 
 def on_grid(
@@ -80,7 +84,7 @@ class Filled:
     def __init__(self, by_place: ByPlace, at: Conditional, slope: Slope, sds: Array) -> None:
         self.by_place, self.slope, self.sds = by_place, slope, sds
         self.laws: dict[Place, Conditional] = {(0,) * len(sds): at}
-        self.beyond: dict[Place, tuple[float, Array]] = {}  # evidence and numbers by straight lines
+        self.beyond: dict[Place, Row] = {}  # evidence and numbers by straight lines
 
     def fill(self, most: int = MOST_PLACES) -> None:
         """From the maximum outwards, at so many places."""
@@ -109,6 +113,7 @@ class Filled:
         """Of the T places, with the evidence (T,) and the numbers (T, b + m + 2, n) there."""
         known = {place: (law.evidence, law.numbers) for place, law in self.laws.items()}
         rows = self.beyond | known
+        rows |= _corners(rows, max(evidence for evidence, _ in known.values()) - FALLEN)
         nodes = np.array(list(rows))
         low, high = nodes.min(axis=0), nodes.max(axis=0)
         axes = [self._along(np.arange(a, b + 1)) for a, b in zip(low, high, strict=True)]
@@ -152,6 +157,39 @@ class Filled:
         even, far = np.minimum(np.abs(steps), EVEN), np.maximum(np.abs(steps) - EVEN, 0)
         further = WIDER * (WIDER**far - 1) / (WIDER - 1)
         return np.asarray(APART[len(self.sds) - 1] * np.sign(steps) * (even + further))
+
+
+def _corners(rows: dict[Place, Row], lowest: float) -> dict[Place, Row]:
+    """What is not known of the cells about each place whose evidence is above ``lowest``: there two
+    steps change what each changes by itself."""
+    added: dict[Place, Row] = {}
+    for place, (evidence, _) in rows.items():
+        if evidence < lowest:
+            continue
+        for steps in _diagonals(len(place)):
+            there = tuple((np.array(place) + steps).tolist())
+            if there in rows or there in added:
+                continue
+            j, k = np.flatnonzero(steps)[-2:]
+            before: list[Row] = []
+            for left_out in ([j], [k], [j, k]):
+                step = steps.copy()
+                step[left_out] = 0
+                at = tuple((np.array(place) + step).tolist())
+                row = rows.get(at) or added.get(at)
+                before.extend([row] if row else [])
+            if len(before) == 3:
+                (a, at_a), (b, at_b), (c, at_c) = before
+                added[there] = a + b - c, at_a + at_b - at_c
+    return added
+
+
+@cache
+def _diagonals(g: int) -> list[NDArray[np.integer]]:
+    """Steps along two axes and more, the fewest first."""
+    steps = np.array(list(product((-1, 0, 1), repeat=g)))
+    axes = np.abs(steps).sum(axis=1)
+    return [steps[i] for i in np.argsort(axes, kind="stable") if axes[i] > 1]
 
 
 def _neighbours(place: Place) -> Iterator[tuple[Place, Place]]:

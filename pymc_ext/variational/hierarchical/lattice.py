@@ -14,16 +14,14 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import RBFInterpolator
-from scipy.ndimage import distance_transform_edt
-from scipy.sparse import csr_array
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.by_value import ByValue
+from pymc_ext.maths.grid import Grid
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.hierarchical.added import Added
 from pymc_ext.variational.hierarchical.law import (
@@ -32,7 +30,6 @@ from pymc_ext.variational.hierarchical.law import (
     Terms,
     box_of,
     cell_in,
-    place_between,
     smooth,
 )
 from pymc_ext.variational.hierarchical.maxima import (
@@ -108,59 +105,29 @@ class Lattice(ByValue):
         return self.unit(np.stack(t, axis=1))
 
     @cached_property
-    def nearest(self) -> NDArray[np.integer]:
-        """The maximum of each place of the box, or of the nearest one that has one."""
-        number = np.full([len(axis) for axis in self.axes], -1)
-        number[tuple(self.places.T)] = np.arange(len(self.places))
-        at = distance_transform_edt(number < 0, return_distances=False, return_indices=True)
-        return np.asarray(number[tuple(at)])
+    def _grid(self) -> Grid:
+        counts = np.array([len(axis) for axis in self.axes])
+        return Grid(np.concatenate(self.axes), counts, self.places)
 
     def between(self, values: Array, t: Array) -> Array:
         """Of the maxima, (P, K), at values (N, g) in cells, (N, K): cubic along each axis, from
         four places, so that what happens in the bulk disturbs nothing in a neck."""
-        along = [_cubic(axis, t[:, k]) for k, axis in enumerate(self.axes)]
-        at, weights = [], []
-        for corner in product(range(4), repeat=len(self.axes)):
-            chosen = [(places[:, c], w[:, c]) for (places, w), c in zip(along, corner, strict=True)]
-            at.append(self.nearest[tuple(places for places, _ in chosen)])
-            weights.append(np.prod([w for _, w in chosen], axis=0))
-        ends = len(at) * np.arange(len(t) + 1)
-        rows = (np.stack(weights, axis=1).ravel(), np.stack(at, axis=1).ravel(), ends)
-        return np.asarray(csr_array(rows, shape=(len(t), len(values))) @ values)
-
-    @cached_property
-    def edges_along(self) -> tuple[Array, ...]:
-        """Where cells begin and end along each axis."""
-        share = np.arange(INSIDE) / INSIDE
-        return tuple(
-            np.append((a[:-1, None] + np.diff(a)[:, None] * share).ravel(), a[-1])
-            for a in self.axes
-        )
+        return self._grid.between(values, t)
 
     @cached_property
     def index(self) -> NDArray[np.integer]:
         """Number of each cell of the box, −1 of those between places of which one is unknown."""
-        here = np.zeros([len(axis) for axis in self.axes], dtype=bool)
-        here[tuple(self.places.T)] = True
-        for k in range(here.ndim):
-            here = np.take(here, range(here.shape[k] - 1), k) & np.take(
-                here, range(1, here.shape[k]), k
-            )
-        for k in range(here.ndim):
-            here = np.repeat(here, INSIDE, axis=k)
-        return np.where(here, np.cumsum(here).reshape(here.shape) - 1, -1)
+        known = self._grid.known_cells(INSIDE)
+        return np.where(known, np.cumsum(known).reshape(known.shape) - 1, -1)
 
     @cached_property
     def edges(self) -> tuple[Array, Array]:
         """Where cells begin and end, (T, g) each."""
-        at = np.nonzero(self.index >= 0)
-        lower = [edges[i] for edges, i in zip(self.edges_along, at, strict=True)]
-        upper = [edges[i + 1] for edges, i in zip(self.edges_along, at, strict=True)]
-        return np.stack(lower, axis=1), np.stack(upper, axis=1)
+        return self._grid.cells(INSIDE)
 
     def cell_of(self, t: Array) -> Coordinates:
         """(N, g) -> (N,); −1 outside of all."""
-        cell = cell_in(t, self.edges_along)
+        cell = cell_in(t, self._grid.edges_along(INSIDE))
         return np.where(cell >= 0, self.index.ravel()[cell], -1)
 
 
@@ -241,24 +208,6 @@ class LatticeLaplace(LawAlong):
         g = len(self.lattice.along)
         lower, upper = np.array([[axis[0], axis[-1]] for axis in self.lattice.axes]).T
         return self._added.between(t[:, g:], self._of_lattice(np.clip(t[:, :g], lower, upper)))
-
-
-def _cubic(axis: Array, t: Array) -> tuple[Coordinates, Array]:
-    """Four places along an axis and their weights, (N, 4) each: Hermite's cubic with slopes by
-    differences."""
-    last = len(axis) - 1
-    here = np.clip(place_between(t, axis), 0, last - 1)
-    width = axis[here + 1] - axis[here]
-    u = (t - axis[here]) / width
-    slope = np.gradient(np.eye(len(axis)), axis, axis=0)
-    one = np.eye(len(axis))
-    weights = (1 + 2 * u)[:, None] * ((1 - u) ** 2)[:, None] * one[here]
-    weights += (u**2 * (3 - 2 * u))[:, None] * one[here + 1]
-    weights += (u * (1 - u) ** 2 * width)[:, None] * slope[here]
-    weights -= (u**2 * (1 - u) * width)[:, None] * slope[here + 1]
-    places = here[:, None] + np.arange(-1, 3)
-    inside = np.clip(places, 0, last)
-    return inside, np.where(places == inside, np.take_along_axis(weights, inside, 1), 0.0)
 
 
 def _pairs(rows: Array, others: Array) -> Array:

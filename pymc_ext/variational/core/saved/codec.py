@@ -32,7 +32,7 @@ CLASSES: dict[str, str] = {  # by name in files, which outlives where a class li
     "GaussianMixture": _HOME + "gaussian.posteriors",
     "GlobalsGrid": _HOME + "fields.globals_grid",
     "GlobalsMap": _HOME + "fields.globals_map",
-    "Grid": _HOME + "fields.grid",
+    "Grid": "pymc_ext.maths.grid",
     "HierarchicalMap": _HOME + "hierarchical.map",
     "Hierarchy": _HOME + "bernstein.base",
     "Lattice": _HOME + "hierarchical.lattice",
