@@ -23,8 +23,8 @@ from pymc_ext.maths.cubics import cubic_weights
 from pymc_ext.maths.quantiles import Triangular
 from pymc_ext.maths.types import Array
 
-# Cells between two places along each axis, of one to four axes, on each of which a law is constant;
-# and weights made together, 24 MB.
+# Cells between two places along each axis, of one to four axes, on each of which a law is constant:
+# fewer of more, as there are their product; and weights made together, 24 MB.
 INSIDE, TOGETHER = (8, 6, 4, 3), 2**21
 
 

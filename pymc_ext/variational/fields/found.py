@@ -51,7 +51,8 @@ def field_map(
     """By Laplace's method from ``start`` (D,), then with the field's mean and skewness.
 
     None where the locals have no maximum given the globals, the globals' evidence is not concave at
-    its own or has a tail without an end, groups have a neck, or the law has too many numbers.
+    its own or has a tail without an end, groups have a neck and more globals than a grid has axes,
+    or the law has too many numbers.
     """
     try:
         point = start
@@ -65,16 +66,17 @@ def field_map(
         g = len(start) - near.field
         if g > MOST_GLOBALS or (1 + FEWEST_PLACES * g) * near.numbers > MOST_NUMBERS:
             return None
-        covariance = np.linalg.inv(information(by_place, at, slope))
-        axes = _all_known_axes(by_place, at, slope, covariance)
+        precision = information(by_place, at, slope)
+        scales = np.linalg.cholesky(np.linalg.inv(precision)) if g else precision
+        axes = _all_known_axes(by_place, at, slope, scales)
         if axes is not None:
             terms = 1 + sum(len(axis.places) for axis in axes) + 2 * g * (g - 1)
             if terms * near.numbers > MOST_NUMBERS:
                 return None
             q = _through(by_place, at, slope, axes)
         elif g <= MOST_AXES:
-            sds, most = np.sqrt(np.diag(covariance)), MOST_NUMBERS // near.numbers
-            q = on_grid(by_place, at, slope, sds, most)
+            sds = np.linalg.norm(scales, axis=1)
+            q = on_grid(by_place, at, slope, sds, MOST_NUMBERS // near.numbers)
         else:
             return None
     except (NoMaximumError, np.linalg.LinAlgError):
@@ -83,14 +85,13 @@ def field_map(
 
 
 def _all_known_axes(
-    by_place: ByPlace, at: Conditional, slope: Slope, covariance: Array
+    by_place: ByPlace, at: Conditional, slope: Slope, scales: Array
 ) -> list[Axis] | None:
-    """The principal axes of some globals, where a law through these is as good as one on a grid: of
-    a field always, of groups where none has a neck."""
-    groups, g = by_place.near.in_groups, len(covariance)
-    if 1 <= g <= (FEW_OF_GROUPS if groups else FEW):
+    """Along the columns of ``scales`` (g, g), where a law through these axes is as good as one on a
+    grid: of a field of several globals, of groups of many none of which has a neck."""
+    groups = by_place.near.in_groups
+    if 1 <= len(scales) <= (FEW_OF_GROUPS if groups else FEW):
         return None
-    scales = np.linalg.cholesky(covariance) if g else covariance
     try:
         axes = [Axis.along(by_place, at, slope, direction) for direction in scales.T]
     except (NoMaximumError, np.linalg.LinAlgError):

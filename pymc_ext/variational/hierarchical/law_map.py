@@ -20,13 +20,11 @@ from functools import cached_property
 import numpy as np
 
 from pymc_ext.maths.normal import standard_normal_logp
-from pymc_ext.maths.quantiles import Triangular
+from pymc_ext.maths.quantiles import STEP, Triangular
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.hierarchical.law import Conditional, LawAlong
 
 __all__ = ["LawMap"]
-
-STEP = 1e-5  # by which a governor's normal is moved for derivatives: errors of 1e-10 of these
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class LawMap:
     latent_dimension = dimension
 
     @cached_property
-    def governors(self) -> Triangular:
+    def of_governors(self) -> Triangular:
         """t of normals."""
         return Triangular.of(*self.law.edges, self.law.marginal)
 
@@ -57,7 +55,7 @@ class LawMap:
         """z with T(z) = θ, (N, D) -> (N, D)."""
         law, G = self.law, len(self.law.governors)
         z, t = np.empty_like(theta), theta[:, law.governors]
-        z[:, :G] = self.governors.inverse(t)
+        z[:, :G] = self.of_governors.inverse(t)
         given = Conditional.of(law.others.pattern, law.terms_between(t))
         z[:, G:] = given.normals(theta[:, law.others.places] - law.origin)
         return z
@@ -69,7 +67,7 @@ class LawMap:
     def _at(self, z: Array) -> tuple[Array, Array, Conditional]:
         """θ, log |∂T/∂z| and the law of x, at z (N, D)."""
         law, G = self.law, len(self.law.governors)
-        t, log_det = self.governors.forward(z[:, :G])
+        t, log_det = self.of_governors.forward(z[:, :G])
         given = Conditional.of(law.others.pattern, law.terms_between(t))
         theta = np.empty_like(z)
         theta[:, law.governors] = t

@@ -67,7 +67,7 @@ def test_it_is_the_law_without_its_longer_tails(kind) -> None:
     assert abs(ratios.mean() - 1) < 5 * ratios.std() / np.sqrt(len(ratios)) + 0.002
     sd = theta.std(axis=0)[q.law.governors]
     np.testing.assert_allclose(sd, q.law.sd_along, rtol=5 / np.sqrt(2 * len(theta)) + 0.01)
-    assert lower.shape == upper.shape == (len(own), len(q.governors.quantiles))
+    assert lower.shape == upper.shape == (len(own), len(q.of_governors.quantiles))
 
 
 @pytest.mark.parametrize("kind", ["scans", "lattice"])
