@@ -20,9 +20,9 @@ from pymc_ext.variational.fields.conditional import (
 from pymc_ext.variational.fields.evidence import START_SD, Following, following
 
 # Nats that a normal law may lose which does not follow a global that is one sd away: of a field in
-# which one sd changes by a tenth. Those that lose next to nothing are taken together, and all
-# together may lose what makes draws worth a fifth less.
-LOST, NOTHING, LOST_IN_ALL = 0.01, 0.001, 0.1
+# which one sd changes by a tenth. Those that lose next to nothing are taken together, and those that
+# lose at most so many times the least; all together may lose what makes draws worth a fifth less.
+LOST, NOTHING, ALIKE, LOST_IN_ALL = 0.01, 0.001, 2.0, 0.1
 # Normals by which these nats are estimated, to a sixth where one direction has them all.
 PROBES = 64
 
@@ -32,8 +32,9 @@ def with_means(
 ) -> tuple[ByPlace, Conditional]:
     """The field with such globals among its coordinates, by ``point`` (D,), and its conditional.
 
-    One by one, the one that loses least first: what governs the sd of a mean may lose little before
-    that is in the field. No more of them where the field has no maximum with the next.
+    The one that loses least first, with those alike, as effects of one scale are: what governs the
+    sd of a mean may lose little before that is in the field. No more of them where the field has no
+    maximum with the next.
     """
     n, left = by_place.n, LOST_IN_ALL
     at = by_place.conditional(point, np.full(n, START_SD))
@@ -41,7 +42,7 @@ def with_means(
     while len(found.sds):
         z = rng.standard_normal((PROBES, by_place.n))
         lost = np.array([_lost(by_place, at, found, k, z) for k in range(len(found.sds))])
-        chosen = (lost < NOTHING) | (lost == lost.min())
+        chosen = lost <= max(NOTHING, ALIKE * lost.min())
         left -= lost[chosen].sum()
         if not (lost.min() < LOST and left > 0):
             break

@@ -18,10 +18,12 @@ from functools import cached_property
 
 import numpy as np
 from scipy.sparse import coo_array, csr_array, eye_array
-from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
+from pymc_ext.variational.fields.governors import crossing, hubs, of_globals, strays
+from pymc_ext.variational.fields.graph import MOST_COLOURS, colours_of, sizes_of
 from pymc_ext.variational.fields.probe import (
     LEAST_CHANGE,
     MOST_GLOBALS,
@@ -40,11 +42,6 @@ MEMBERS, FEWEST_PARTS = 5, 16
 FINE_PARTS, ROUNDS = 256, 4  # of 20 neighbours and one that is none, both pass once in 10⁹
 EXACTLY = 1e-4  # of a constraint's change: by how much it may differ from a product's
 MOST_NUMBERS = 10_000_000  # in a factor, 80 MB: of 4,000 coordinates 2,500 diagonals
-MOST_COLOURS = 200  # differences behind one Hessian
-# Neighbours of a hub, as a scale is of one of several fields, or any global of few groups: so many,
-# or a third of few coordinates, and so many times as many as of the median coordinate. A site of a
-# map has 20 at most.
-HUB, TIMES_MEDIAN = 20, 2
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,7 @@ class Neighbours:
         """Whether no coordinate of the field has more neighbours than its own few."""
         n = self.field
         graph = coo_array((np.ones(len(self.pairs)), self.pairs.T), shape=(n, n))
-        return bool(_sizes(graph.tocsr()).max() <= MOST_MEMBERS)
+        return bool(sizes_of(graph.tocsr()).max() <= MOST_MEMBERS)
 
     @property
     def width(self) -> int:
@@ -149,19 +146,21 @@ def find_neighbours(
     probe = Probe(density, start + sd * rng.standard_normal(len(start)), sd, rng)
     everything = np.arange(len(start))
     parts = int(np.clip(len(start) // MEMBERS, min(len(start), FEWEST_PARTS), PARTS))
-    moves, _ = probe.partition(everything, parts)
-    common, depends = _common_part(probe, moves)
-    globals_ = np.flatnonzero(depends)
-    local = np.setdiff1d(everything, globals_)
+    common, depends = _common_part(probe, probe.partition(everything, parts)[0])
+    if common is None and parts < len(start) <= FINE_PARTS:  # two factors of about equally many
+        common, depends = _common_part(probe, probe.partition(everything, len(start))[0])
+    local = np.flatnonzero(~depends)
     if common is None or not len(local):
         return None
     near = _dependent(probe, local, common)
     if near is None:
         return None
-    for governs in (_hubs, _strays):
+    for governs in (hubs, crossing, strays):
         more = governs(near)
-        globals_ = np.concatenate([globals_, local[more]])
         local, near = local[~more], near[~more][:, ~more]
+    more = _of_globals(probe, near, local, common)
+    local, near = local[~more], near[~more][:, ~more]
+    globals_ = np.setdiff1d(everything, local)
     if len(globals_) > MOST_GLOBALS or not len(local):
         return None
     order = reverse_cuthill_mckee(near, symmetric_mode=True)
@@ -171,7 +170,7 @@ def find_neighbours(
     found = Neighbours(
         np.concatenate([local[order], globals_]),
         np.stack([row[below], column[below]], axis=1),
-        _colours(near),
+        colours_of(near),
         common[local[order]],
     )
     fits = found.numbers <= MOST_NUMBERS and found.differences <= MOST_COLOURS
@@ -246,33 +245,11 @@ def _dependent(probe: Probe, local: Places, common: Array) -> csr_array | None:
     return graph.multiply(graph.T).tocsr()  # chance is not mutual
 
 
-def _hubs(near: csr_array) -> Flags:
-    """Who has so many neighbours that it is a global of them, (L,)."""
-    degrees = np.diff(near.indptr)  # itself included
-    least = min(HUB, len(degrees) / 3)
-    return np.asarray(degrees > max(least, TIMES_MEDIAN * np.median(degrees)))
-
-
-def _strays(near: csr_array) -> Flags:
-    """Who is in no field, where there is one and these are few: they govern hubs, or are alone,
-    (L,)."""
-    few = _sizes(near) <= MOST_MEMBERS
-    return few if few.sum() <= HUB and not few.all() else np.zeros_like(few)
-
-
-def _sizes(near: csr_array) -> Places:
-    """Members of the group of each, none of whom depends on others, (L,)."""
-    labels = connected_components(near, directed=False)[1]
-    return np.bincount(labels)[labels]
-
-
-def _colours(near: csr_array) -> Places:
-    """A colour for each place, so that none has two neighbours of one; greedy, (n,)."""
-    within_two = (near @ near).tocsr()
-    colours = np.full(near.shape[0], -1)
-    for j in range(len(colours)):
-        around = within_two.indices[within_two.indptr[j] : within_two.indptr[j + 1]]
-        taken = np.zeros(MOST_COLOURS + 2, dtype=bool)
-        taken[np.minimum(colours[around][colours[around] >= 0], MOST_COLOURS)] = True
-        colours[j] = int(np.argmin(taken))
-    return colours
+def _of_globals(probe: Probe, near: csr_array, local: Places, common: Array) -> Flags:
+    """Which locals (L,) are governors of globals alone, where there are groups."""
+    globals_ = np.setdiff1d(np.arange(len(common)), local)
+    if not len(globals_) or sizes_of(near).max() > MOST_MEMBERS:
+        return np.zeros(len(local), dtype=bool)
+    moves, part = probe.partition(globals_, len(globals_))
+    moved = probe.moved(probe.changes(moves) + np.outer(moves @ common, common))[part]
+    return of_globals(moved[:, local], moved[:, globals_])
