@@ -1,0 +1,66 @@
+"""Which coordinates are globals although not nearly all depend on them: scales of one of several
+fields, effects that cross others, and what governs either."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from pymc_ext.variational.fields.graph import colours_of, sizes_of
+from pymc_ext.variational.fields.probe import MOST_MEMBERS, Flags
+
+# Neighbours of a hub, as a scale is of one of several fields, or any global of few groups: so many,
+# or a third of few coordinates, and so many times as many as of the median coordinate. A site of a
+# map has 20 at most.
+HUB, TIMES_MEDIAN = 20, 2
+
+
+def hubs(near: csr_array) -> Flags:
+    """Who has so many neighbours that it is a global of them, (L,)."""
+    degrees = np.diff(near.indptr)  # itself included
+    return np.asarray(degrees > max(_few(len(degrees)), TIMES_MEDIAN * np.median(degrees)))
+
+
+def crossing(near: csr_array) -> Flags:
+    """Effects without which the others are groups, as of items where each person answers many,
+    (L,); none where a Hessian takes no fewer differences so.
+
+    By degree, the highest first: of two factors that cross all effects of the smaller one.
+    """
+    left = np.arange(near.shape[0])
+    most = len(np.unique(colours_of(near))) - 2  # one for the others at least, and one fewer
+    for _ in range(max(most, 0) + 1):
+        graph = near[left][:, left]
+        largest = int(sizes_of(graph).max(initial=1))
+        if largest <= MOST_MEMBERS:
+            break
+        left = np.delete(left, np.argmax(np.diff(graph.indptr)))
+    found = np.ones(near.shape[0], dtype=bool)
+    found[left] = False
+    fewer = largest <= MOST_MEMBERS and found.sum() + largest <= most + 1
+    return found if fewer else np.zeros_like(found)
+
+
+def strays(near: csr_array) -> Flags:
+    """Who is in no field, where there is one and these are few: they govern hubs, or are alone,
+    (L,)."""
+    few = sizes_of(near) <= MOST_MEMBERS
+    return few if few.sum() <= HUB and not few.all() else np.zeros_like(few)
+
+
+def of_globals(depends: Flags, among: Flags) -> Flags:
+    """Who governs globals and no local, as the scale of effects that cross others does, (L,).
+
+    ``depends`` (g, L) of locals on globals, ``among`` (g, g) of those on one another. It lacks a
+    global that nearly all others depend on, and those that it depends on are independent of one
+    another given all else, as effects of one scale.
+    """
+    lacking = ~depends
+    few = lacking.sum(axis=1) <= _few(depends.shape[1])
+    apart = among & ~np.eye(len(among), dtype=bool)
+    alone = np.array([not apart[np.ix_(own, own)].any() for own in depends.T], dtype=bool)
+    return lacking[few].any(axis=0) & (depends.sum(axis=0) > 1) & alone
+
+
+def _few(count: int) -> float:
+    return min(HUB, count / 3)
