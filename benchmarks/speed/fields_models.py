@@ -141,6 +141,21 @@ def slopes(sites: int) -> pm.Model:
     return model
 
 
+def answers(sites: int) -> pm.Model:
+    """Of persons to twenty items each, right or wrong (Rasch): D = sites + 23."""
+    rng = np.random.default_rng(9)
+    person, item = (k.ravel() for k in np.indices((sites, 20)))
+    log_odds = 0.5 + rng.normal(size=sites)[person] - rng.normal(0, 0.8, 20)[item]
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 0, 1)
+        of_persons, of_items = pm.HalfNormal("of_persons", 1), pm.HalfNormal("of_items", 1)
+        ability = pm.Normal("ability", 0, of_persons, shape=sites)
+        difficulty = pm.Normal("difficulty", 0, of_items, shape=20)
+        right = rng.random(len(item)) < 1 / (1 + np.exp(-log_odds))
+        pm.Bernoulli("y", logit_p=mean + ability[person] - difficulty[item], observed=right)
+    return model
+
+
 def weak(sites: int) -> pm.Model:
     """A normal row in each group, by which the groups' scale may be zero: D = groups + 2."""
     rng = np.random.default_rng(6)
@@ -210,6 +225,7 @@ KINDS: dict[str, Callable[[int], pm.Model]] = {
     "intercepts": intercepts,
     "slopes": slopes,
     "weak": weak,
+    "answers": answers,
     "CAR": car,
     "BYM2": bym2,
 }

@@ -10,8 +10,10 @@ groups of 5 to 8 rows vary together, an LKJ prior on their correlation, with exp
 two scales and on σ, and data of scales of .2 to 1. Of kind ``many`` it has hundreds of effects: 100
 to 280 groups of known standard errors, or intercepts and slopes of 50 or 60 groups, with data of
 scales from .1 on, which leave a neck. Of kind ``more`` it has 30 to 80 groups of 2 to 4 rows whose
-spread is not known, and data of a τ of .1, .3 or 1. No default was chosen by any of them, but that
-the last kind shows where the law of groups has to be refused. The density has no names and no order
+spread is not known, and data of a τ of .1, .3 or 1. Of kind ``crossed`` each row has an effect of
+either of two factors, of 5 to 40 and 4 to 20 levels, 40 to 100 % of the pairs, with exponential
+priors on three scales and data of scales of .1 to 1. No default was chosen by any of them, but
+that ``more`` shows where the law of groups has to be refused. The density has no names and no order
 but that of its coordinates. Given are the sd of log τ, of which much lies in the
 neck, as a share of the exact one (of two scales that farther from it), and the largest error of a
 mean in posterior sds, both with the draws' own noise (2 to 5 %). Runs are kept as they end.
@@ -27,6 +29,8 @@ import numpy as np
 
 import bridge
 from benchmarks.record import Runs
+from posteriordb_cases.zoo.crossed import Crossed
+from posteriordb_cases.zoo.crossed import simulated as simulated_crossed
 from posteriordb_cases.zoo.density import ZooDensity
 from posteriordb_cases.zoo.effects import CorrelatedEffects
 from posteriordb_cases.zoo.effects import simulated as correlated
@@ -36,6 +40,7 @@ from posteriordb_cases.zoo.schools import Groups
 RESULTS = Path(__file__).parent / "results" / "hierarchies.json"
 SEED, MOST_NUMBERS, SPREAD = 7, 10_000_000, 10.0
 TRUE_SCALES = 0.3, 0.5, 0.7, 1.0
+PLACES = {CorrelatedEffects: [2, 3], Crossed: [1, 2]}  # of log scales in θ, else 1
 Row = dict[str, object]
 
 
@@ -81,18 +86,22 @@ def more(index: int) -> Rows:
     return simulated(400 + index, float(rng.choice([0.1, 0.3, 1.0])), 1.0, shape)
 
 
+def crossed(index: int) -> Crossed:
+    """One of two factors that cross."""
+    rng = np.random.default_rng([SEED, index, 4])
+    shape = int(rng.choice([5, 8, 12, 20, 40])), int(rng.choice([4, 6, 10, 20]))
+    scales = float(rng.choice([0.1, 0.3, 1.0])), float(rng.choice([0.1, 0.3, 1.0]))
+    return simulated_crossed(500 + index, scales, shape, float(rng.choice([0.4, 0.7, 1.0])))
+
+
 KINDS: dict[str, Callable[[int], ZooDensity]] = {
     "groups": groups,
     "rows": rows,
     "effects": effects,
     "many": many,
     "more": more,
+    "crossed": crossed,
 }
-
-
-def log_scales_of(target: ZooDensity) -> list[int]:
-    """Places in θ."""
-    return [2, 3] if isinstance(target, CorrelatedEffects) else [1]
 
 
 def answered(kind: str, index: int) -> Row:
@@ -103,7 +112,7 @@ def answered(kind: str, index: int) -> Row:
     answer = bridge.fit(target, random_seed=index, progressbar=False)
     draws = answer.idata["posterior"]["theta"].to_numpy().reshape(-1, target.dimension)
     errors = (draws.mean(axis=0) - exact.mean(axis=0)) / exact.std(axis=0)
-    log_scales = log_scales_of(target)
+    log_scales = PLACES.get(type(target), [1])
     sds = draws[:, log_scales].std(axis=0) / exact[:, log_scales].std(axis=0)
     return {
         "kind": kind,
@@ -118,10 +127,10 @@ def answered(kind: str, index: int) -> Row:
 
 def table(rows: Sequence[Row]) -> str:
     """A line a set, and what they come to."""
-    lines = [f"{'kind':6} {'D':>3} trusted {'taken':12} gradients  sd of log tau  mean error"]
+    lines = [f"{'kind':7} {'D':>3} trusted {'taken':12} gradients  sd of log tau  mean error"]
     for row in rows:
         lines.append(
-            f"{row['kind']:6} {row['dimension']:3} {row['trusted']!s:7} {row['taken']:12} "
+            f"{row['kind']:7} {row['dimension']:3} {row['trusted']!s:7} {row['taken']:12} "
             f"{row['gradients']:9,} {row['sd_of_log_tau']:14.3f} {row['mean_error']:11.3f}"
         )
     trusted = [row for row in rows if row["trusted"]]

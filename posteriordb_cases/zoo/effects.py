@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp
 
+from posteriordb_cases.zoo.cells import Cells
 from posteriordb_cases.zoo.density import Array, ZooDensity
 
 __all__ = ["CorrelatedEffects", "simulated"]
-
-MOST_OF_CELL = 5.0  # times the density in a cell's middle: 4 sds out, where a cell is .75 sds wide
 
 
 class CorrelatedEffects(ZooDensity):
@@ -40,15 +38,9 @@ class CorrelatedEffects(ZooDensity):
         middle = 0.5 * np.log((left**2).sum() / (left.size - 2 * self.groups))
         spread = 4.5 / np.sqrt(2 * (left.size - 2 * self.groups))
         t, z = np.linspace(-8, 1.7, 49), np.linspace(-3, 3, 21)
-        self._axes = middle + np.linspace(-spread, spread, 13), t, t, z
-        given = [a.ravel() for a in np.meshgrid(*self._axes[1:], indexing="ij")]
-        value = np.array(
-            [self._marginal(np.full(given[0].shape, u), *given) for u in self._axes[0]]
-        )
-        total = logsumexp(value)
-        steps = sum(np.log(axis[1] - axis[0]) for axis in self._axes)
-        self.log_z = float(total + steps + (self.groups + 1) * np.log(2 * np.pi))
-        self._log_total, self._shares = float(total), np.exp(value - total).ravel()
+        axes = middle + np.linspace(-spread, spread, 13), t, t, z
+        self._cells = Cells(axes, self._marginal)
+        self.log_z = self._cells.log_integral + (self.groups + 1) * np.log(2 * np.pi)
 
     def _marginal(self, u: Array, t: Array, s: Array, z: Array) -> Array:
         """log p̃ of log σ, scales and correlation, (N,), less 2π of all else."""
@@ -112,10 +104,7 @@ class CorrelatedEffects(ZooDensity):
         return log_p, np.hstack([by_m, scales, by_b.reshape(len(theta), -1), by_u[:, None]])
 
     def draws(self, n: int, rng: np.random.Generator) -> Array:
-        parts: list[Array] = []
-        while sum(map(len, parts)) < n:
-            parts.append(self._of_cells(n, rng))
-        u, t, s, z = np.concatenate(parts)[:n].T
+        u, t, s, z = self._cells.draws(n, rng)
         covariance, weight = _covariance(t, s, z), np.exp(-2 * u)
         precision, linear, _ = self._of_means(covariance, weight)
         spread = _inverse(precision)
@@ -126,19 +115,6 @@ class CorrelatedEffects(ZooDensity):
             pull = (seen - m @ gram) * weight[:, None]
             effects[:, j] = m + np.einsum("nij,nj->ni", given, pull) + _normal(given, rng)
         return np.column_stack([m, t, s, z, effects.reshape(n, -1), u])
-
-    def _of_cells(self, n: int, rng: np.random.Generator) -> Array:
-        """Those kept of ``n`` draws of log σ, scales and correlation, uniform in cells."""
-        shape = [len(axis) for axis in self._axes]
-        cell = rng.choice(self._shares.size, size=n, p=self._shares)
-        drawn = np.stack(
-            [
-                axis[i] + (axis[1] - axis[0]) * rng.uniform(-0.5, 0.5, n)
-                for axis, i in zip(self._axes, np.unravel_index(cell, shape), strict=True)
-            ]
-        )
-        ratio = np.exp(self._marginal(*drawn) - self._log_total) / self._shares[cell]
-        return drawn.T[rng.uniform(size=n) * MOST_OF_CELL < ratio]
 
 
 def _log_rest(z: Array) -> Array:

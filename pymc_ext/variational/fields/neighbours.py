@@ -22,7 +22,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.fields.governors import crossing, hubs, of_globals, strays
+from pymc_ext.variational.fields.governors import HUB, crossing, hubs, of_globals, strays
 from pymc_ext.variational.fields.graph import MOST_COLOURS, colours_of, sizes_of
 from pymc_ext.variational.fields.probe import (
     LEAST_CHANGE,
@@ -147,7 +147,8 @@ def find_neighbours(
     everything = np.arange(len(start))
     parts = int(np.clip(len(start) // MEMBERS, min(len(start), FEWEST_PARTS), PARTS))
     common, depends = _common_part(probe, probe.partition(everything, parts)[0])
-    if common is None and parts < len(start) <= FINE_PARTS:  # two factors of about equally many
+    many = common is None or depends.sum() > HUB  # as where effects of two factors cross
+    if many and parts < len(start) <= FINE_PARTS:
         common, depends = _common_part(probe, probe.partition(everything, len(start))[0])
     local = np.flatnonzero(~depends)
     if common is None or not len(local):

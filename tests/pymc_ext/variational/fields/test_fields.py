@@ -12,6 +12,7 @@ import pytest
 from scipy import sparse, special, stats
 
 import pymc_ext as px
+from posteriordb_cases.zoo.crossed import simulated as simulated_crossed
 from posteriordb_cases.zoo.effects import simulated as correlated
 from posteriordb_cases.zoo.rows import simulated
 from posteriordb_cases.zoo.schools import Groups as SchoolsLike
@@ -402,6 +403,42 @@ def test_correlated_effects_have_four_globals_on_a_grid() -> None:
     assert decode(encode(fitted.q, arrays), arrays) == fitted.q
 
 
+@pytest.mark.parametrize(("first", "second"), [(12, 8), (60, 40), (100, 12)])
+def test_of_two_factors_that_cross_the_effects_of_one_are_a_field(first: int, second: int) -> None:
+    """The scale of the others, on which no effect of the field depends, is a global for it all."""
+    near, names = neighbours_of(crossed_factors(first, second))
+    assert near.in_groups and near.field == first and near.differences == 1
+    assert sorted(names) == sorted(
+        ["mu", "s_log__", "t_log__", "sigma_log__", *(f"b[{j}]" for j in range(second))]
+    )
+
+
+def test_groups_without_data_and_what_only_a_few_have_are_no_governors() -> None:
+    """Three groups no row tells of lack a global of all others, as the scale of effects does."""
+    rng = np.random.default_rng(1)
+    with pm.Model() as model:
+        mu, tau, sigma = pm.Normal("mu"), pm.HalfNormal("tau"), pm.HalfNormal("sigma")
+        x = pm.Normal("x", mu, tau, shape=30)
+        pm.Normal("y", x[:27], sigma, observed=rng.normal(size=(4, 27)))
+    near, names = neighbours_of(model)
+    assert near.field == 30 and sorted(names) == ["mu", "sigma_log__", "tau_log__"]
+
+
+@pytest.mark.parametrize("share", [0.4, 1.0])
+def test_effects_that_cross_by_quadrature(share: float) -> None:
+    target = simulated_crossed(4, (0.5, 0.3), (20, 6), share)
+    fitted = Hierarchical(early=True).fit(target, random_seed=1)
+    assert fitted.result.stop_reason == GROUPS_SERVE and fitted.q.globals == 3
+    fresh = fitted.result.fresh
+    assert fresh.usable and fresh.ess > 0.9 * fresh.draws
+    error = fresh.log_marginal_is_se
+    assert abs(fresh.log_marginal_is - target.log_z) < 4 * error + 0.01
+    exact = target.draws(20_000, np.random.default_rng(1))
+    ratio = target.log_density(exact) - fitted.q.log_density(exact) - target.log_z
+    assert (ratio > 2).mean() < 0.001
+    assert fitted.result.gradient_evaluations < 10_000
+
+
 def test_a_scale_whose_tail_never_falls_has_no_law_of_groups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -522,6 +559,18 @@ def neighbours_of(model: pm.Model) -> tuple[Neighbours, list[str]]:
     found = find_neighbours(density, np.zeros(density.dimension), np.random.default_rng(1))
     assert found is not None
     return found, [density.unconstrained_names[i] for i in found.order[found.field :]]
+
+
+def crossed_factors(first: int, second: int) -> pm.Model:
+    """A row of each pair."""
+    i, j = (k.ravel() for k in np.indices((first, second)))
+    with pm.Model() as model:
+        mu, sigma = pm.Normal("mu", 0, 2), pm.HalfNormal("sigma", 1)
+        a = pm.Normal("a", 0, pm.HalfNormal("s", 1), shape=first)
+        b = pm.Normal("b", 0, pm.HalfNormal("t", 1), shape=second)
+        y = np.random.default_rng(1).normal(size=len(i))
+        pm.Normal("y", mu + a[i] + b[j], sigma, observed=y)
+    return model
 
 
 def test_scales_of_several_fields_and_what_governs_them_are_globals() -> None:
