@@ -20,8 +20,8 @@ from pymc_ext.variational.fields.conditional import (
 from pymc_ext.variational.fields.evidence import START_SD, Following, following
 
 # Nats that a normal law may lose which does not follow a global that is one sd away: of a field in
-# which one sd changes by a tenth. Those that lose next to nothing are taken together, and those that
-# lose at most so many times the least; all together may lose what makes draws worth a fifth less.
+# which one sd changes by a tenth. Those that lose next to nothing are taken together, and so are
+# those alike, up to so many times the least; all may lose what makes draws worth a fifth less.
 LOST, NOTHING, ALIKE, LOST_IN_ALL = 0.01, 0.001, 2.0, 0.1
 # Normals by which these nats are estimated, to a sixth where one direction has them all.
 PROBES = 64
