@@ -20,7 +20,7 @@ from pymc_ext.variational.fields.globals_map import GlobalsMap
 from pymc_ext.variational.fields.map import FieldMap
 from pymc_ext.variational.fields.means import with_means
 from pymc_ext.variational.fields.neighbours import Neighbours
-from pymc_ext.variational.fields.on_grid import MOST_AXES, on_grid
+from pymc_ext.variational.fields.on_grid import MOST_AXES, TooManyPlacesError, on_grid
 from pymc_ext.variational.fields.shape import shaped
 
 DESIGN = 1.5  # sds of two globals at which it is looked at what both do together
@@ -28,10 +28,8 @@ STEEPEST = 0.5  # log sd by t of another: from side to side a factor of four
 # Sds between places along an axis, which ends where the evidence is so many nats below its maximum
 # (four sds of a normal), after so many places to a side at the latest.
 APART, FALLEN, MOST_PLACES = 0.8, 8.0, 16
-# Globals for which the law is on a grid: one axis takes no more scores than through others, of
-# groups two take few; of a field two had draws worth .50 to .73 on a grid and .65 to .67 on axes,
-# for a third of scores more.
-FEW, FEW_OF_GROUPS = 1, 2
+# Globals of groups for which the law is on a grid, neck or not: two take few scores.
+FEW_OF_GROUPS = 2
 # Sds after which the evidence has fallen so where there is no neck, a normal's after four.
 NO_NECK = 5.0
 UNKNOWN = 0.05  # share of a variance beyond what is known of groups: a fortieth of the sd
@@ -68,37 +66,28 @@ def field_map(
             return None
         precision = information(by_place, at, slope)
         scales = np.linalg.cholesky(np.linalg.inv(precision)) if g else precision
-        axes = _all_known_axes(by_place, at, slope, scales)
-        if axes is not None:
-            terms = 1 + sum(len(axis.places) for axis in axes) + 2 * g * (g - 1)
-            if terms * near.numbers > MOST_NUMBERS:
-                return None
-            q = _through(by_place, at, slope, axes)
-        elif g <= MOST_AXES:
-            sds = np.linalg.norm(scales, axis=1)
-            q = on_grid(by_place, at, slope, sds, MOST_NUMBERS // near.numbers)
-        else:
-            return None
+        q = _law(by_place, at, slope, scales)
     except (NoMaximumError, np.linalg.LinAlgError):
         return None
-    return shaped(density, q, rng)
+    return None if q is None else shaped(density, q, rng)
 
 
-def _all_known_axes(
-    by_place: ByPlace, at: Conditional, slope: Slope, scales: Array
-) -> list[Axis] | None:
-    """Along the columns of ``scales`` (g, g), where a law through these axes is as good as one on a
-    grid: of a field of several globals, of groups of many none of which has a neck."""
-    groups = by_place.near.in_groups
-    if 1 <= len(scales) <= (FEW_OF_GROUPS if groups else FEW):
+def _law(by_place: ByPlace, at: Conditional, slope: Slope, scales: Array) -> FieldMap | None:
+    """On a grid; or through axes, the columns of ``scales`` (g, g), where groups with several
+    globals have no neck, and where a field's grid has too many axes or numbers."""
+    g, groups, most = len(scales), by_place.near.in_groups, MOST_NUMBERS // by_place.near.numbers
+    first = g == 0 or g > (FEW_OF_GROUPS if groups else MOST_AXES)
+    axes = _axes(by_place, at, slope, scales) if first else None
+    if groups and axes is not None and not all(axis.is_known for axis in axes):
+        axes = None
+    if axes is None and 0 < g <= MOST_AXES:
+        try:
+            return on_grid(by_place, at, slope, np.linalg.norm(scales, axis=1), most)
+        except TooManyPlacesError:
+            axes = None if groups else _axes(by_place, at, slope, scales)
+    if axes is None or _terms(axes) > most:
         return None
-    try:
-        axes = [Axis.along(by_place, at, slope, direction) for direction in scales.T]
-    except (NoMaximumError, np.linalg.LinAlgError):
-        if groups:
-            return None
-        raise
-    return None if groups and not all(axis.is_known for axis in axes) else axes
+    return _through(by_place, at, slope, axes)
 
 
 @dataclass(frozen=True)
@@ -169,6 +158,20 @@ class Axis:
         if found is None:
             return 0.0, 1.0, Marginal.identity(1)
         return found[0], float(np.exp(found[1])), found[2]
+
+
+def _axes(by_place: ByPlace, at: Conditional, slope: Slope, scales: Array) -> list[Axis] | None:
+    """Along the columns of ``scales`` (g, g); None where the evidence does not fall along one."""
+    try:
+        return [Axis.along(by_place, at, slope, direction) for direction in scales.T]
+    except (NoMaximumError, np.linalg.LinAlgError):
+        return None
+
+
+def _terms(axes: list[Axis]) -> int:
+    """Of a law through them."""
+    g = len(axes)
+    return 1 + sum(len(axis.places) for axis in axes) + 2 * g * (g - 1)
 
 
 def _through(by_place: ByPlace, at: Conditional, slope: Slope, axes: list[Axis]) -> FieldMap:

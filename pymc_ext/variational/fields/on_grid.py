@@ -43,9 +43,7 @@ FALLEN, KNOWN = 12.0, 4.0
 SLOWEST = 0.05
 WITHIN = 0.01  # of the evidence at a place
 MOST_ROUNDING = 0.05  # of a mean's pivot: it errs the evidence by a fortieth
-MOST_PLACES = (
-    3_000  # twice as many as correlated effects have, two of whose four globals have necks
-)
+MOST_PLACES = 3_000  # twice those of correlated effects, two of whose four globals have necks
 
 Place = tuple[int, ...]
 Row = tuple[float, Array]  # evidence and numbers
@@ -59,7 +57,9 @@ def on_grid(
     Raises
     ------
     NoMaximumError
-        The evidence does not fall to some side within so many places, or is not known there.
+        The evidence does not fall to some side within `MOST_PLACES`, or is not known there.
+    TooManyPlacesError
+        It has mass at more than ``most`` places, which are fewer.
     """
     found = Filled(by_place, at, slope, sds)
     found.fill(min(most, MOST_PLACES))
@@ -76,6 +76,10 @@ def on_grid(
         Marginal.identity(n),
         by_place.near.means,
     )
+
+
+class TooManyPlacesError(NoMaximumError):
+    """The evidence of the globals has mass at more places than a map has room for."""
 
 
 class Filled:
@@ -97,6 +101,8 @@ class Filled:
                     continue
                 tried.add(nearby)
                 if len(tried) > most:
+                    if most < MOST_PLACES:
+                        raise TooManyPlacesError(f"there is mass at more than {most} places")
                     raise NoMaximumError("the evidence of the globals falls too slowly")
                 try:
                     there = self._from(place, behind, nearby)
