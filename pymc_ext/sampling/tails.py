@@ -17,6 +17,7 @@ from pymc_ext.maths.types import Array
 from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.result import Sampled
 from pymc_ext.variational.core.checks import Check
+from pymc_ext.variational.fields.map import FieldMap
 from pymc_ext.variational.hierarchical.law import LawAlong
 from pymc_ext.variational.hierarchical.map import HierarchicalMap
 from pymc_ext.variational.hierarchical.reach import (
@@ -26,6 +27,7 @@ from pymc_ext.variational.hierarchical.reach import (
     missed_in_scans,
     missed_tails,
 )
+from pymc_ext.variational.hierarchical.reach_of_field import missed_in_field
 
 UNSEEN = "interrupted before it was known whether draws reach the tails of what governs scales"
 
@@ -50,10 +52,12 @@ def advised(missed: str | None, what_to_do: str = NECK) -> tuple[str, ...]:
 def with_tails(found: Sampled, density: Density, q: TransportMap | None) -> Sampled:
     """The answer of chains, not trusted where they miss a tail, nor after Ctrl-C during the look,
     whose scores are counted. Chains that Ctrl-C ended are not looked at."""
-    if found.stop_reason == INTERRUPTED or not isinstance(q, HierarchicalMap):
+    if found.stop_reason == INTERRUPTED or not isinstance(q, HierarchicalMap | FieldMap):
         return found
     doubts: tuple[str, ...] = ()
     counted, theta = CountedDensity(density), found.theta.reshape(-1, found.theta.shape[-1])
+    if isinstance(q, FieldMap):
+        return found.missing(advised(missed_in_field(counted, q, theta)))
     try:
         law: LawAlong | None = law_of_governors(counted, q, theta)
         if not is_of_all(law, q):

@@ -272,17 +272,19 @@ def missed_tails(law: LawAlong, sd: Array, names: Sequence[str]) -> str | None:
         ends = [f"{names[j]} beyond {end:.3g}" for j, end in law.open_ends]
         return f"a tail of {' and '.join(ends)}, where p falls too slowly for its mass to be known"
     along = zip(law.governors, law.sd_along, strict=True)
-    return _in_words([(j, sd[j], of_law) for j, of_law in along], names)
+    return in_words([(j, sd[j], of_law) for j, of_law in along], names)
 
 
 def missed_in_scans(density: CountedDensity, q: HierarchicalMap, theta: Array) -> str | None:
     """The same of draws (N, D) along governors of which there is no law of all together."""
-    return _in_words(scanned_spreads(density, q, theta), value_names(density), " where the rest is")
+    return in_words(scanned_spreads(density, q, theta), value_names(density), " where the rest is")
 
 
-def _in_words(
+def in_words(
     found: Sequence[tuple[int, float, float]], names: Sequence[str], given: str = ""
 ) -> str | None:
+    """Coordinates whose draws have less than `LEAST_SD` of the sd by Laplace's method, each with
+    both sds; None where there are none."""
     short = [
         f"{names[j]} (sd {own:.2g}{given}, by Laplace's method {sd:.2g})"
         for j, own, sd in found

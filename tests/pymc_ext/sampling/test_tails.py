@@ -3,14 +3,16 @@
 from dataclasses import replace
 
 import numpy as np
+import pymc as pm
 import pytest
 
 from posteriordb_cases.zoo import ZOO
-from pymc_ext.density import CountedDensity
+from pymc_ext.density import CountedDensity, PyMCDensity
 from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 from pymc_ext.sampling.tails import UNSEEN, tails_not_reached, with_tails
+from pymc_ext.variational.fields.map import FieldMap
 from pymc_ext.variational.gaussian.posteriors import Gaussian
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from pymc_ext.variational.hierarchical.reach import LEAST_SD, law_of_governors
@@ -49,6 +51,29 @@ def test_chains_that_miss_a_tail_are_not_trusted_and_the_look_is_counted() -> No
     told = with_tails(found, target, q)
     assert not told.trusted and told.reasons[0].startswith("the draws miss a tail of log_tau")
     assert 40 < told.gradient_evaluations - found.gradient_evaluations < 1500
+
+
+def test_chains_that_miss_the_neck_of_a_field_are_not_trusted() -> None:
+    """As a new user's were: noise about a walk may vanish, in .9 % of draws that have 43 % of the
+    variance of its log."""
+    rng = np.random.default_rng(23)
+    y = np.cumsum(rng.normal(0, 0.3, 30)) + rng.normal(0, 0.5, 30)
+    with pm.Model() as model:
+        q, sigma = pm.HalfNormal("q", 1), pm.HalfNormal("sigma", 1)
+        x = pm.GaussianRandomWalk(
+            "x", mu=0, sigma=q, init_dist=pm.Normal.dist(0, 2), steps=len(y) - 1
+        )
+        pm.Normal("y", x, sigma, observed=y)
+    density = PyMCDensity(model)
+    law = Hierarchical(early=True).fit(density, random_seed=1).q
+    assert isinstance(law, FieldMap)
+    drawn = law.forward(rng.standard_normal((8_000, density.dimension)))[0]
+    log_sigma = drawn[:, density.unconstrained_names.index("sigma_log__")]
+    above = chains(density, law, drawn[log_sigma > -1.3])
+    told = with_tails(above, density, law)
+    assert not told.trusted
+    assert told.reasons[0].startswith("the draws miss a tail of log sigma (sd 0.2")
+    assert with_tails(chains(density, law, drawn), density, law).trusted
 
 
 def test_ctrl_c_during_the_look_keeps_the_draws(monkeypatch) -> None:
