@@ -12,11 +12,13 @@ to 280 groups of known standard errors, or intercepts and slopes of 50 or 60 gro
 scales from .1 on, which leave a neck. Of kind ``more`` it has 30 to 80 groups of 2 to 4 rows whose
 spread is not known, and data of a τ of .1, .3 or 1. Of kind ``crossed`` each row has an effect of
 either of two factors, of 5 to 40 and 4 to 20 levels, 40 to 100 % of the pairs, with exponential
-priors on three scales and data of scales of .1 to 1. No default was chosen by any of them, but
-that ``more`` shows where the law of groups has to be refused. The density has no names and no order
-but that of its coordinates. Given are the sd of log τ, of which much lies in the
-neck, as a share of the exact one (of two scales that farther from it), and the largest error of a
-mean in posterior sds, both with the draws' own noise (2 to 5 %). Runs are kept as they end.
+priors on three scales and data of scales of .1 to 1. Of kind ``levels`` a level of 10 to 60 times
+walks under noise, half-normal priors on both scales, and data of scales of .1 to 1: either may
+vanish, and half a percent of the mass have half of a variance. No default was chosen by any of
+them, but that ``more`` shows where the law of groups has to be refused. The density has no names
+and no order but that of its coordinates. Given are the sd of log τ, of which much lies in the neck,
+as a share of the exact one (of two scales that farther from it), and the largest error of a mean in
+posterior sds, both with the draws' own noise (2 to 5 %, more of tails). Runs are kept as they end.
 """
 
 from __future__ import annotations
@@ -34,13 +36,19 @@ from posteriordb_cases.zoo.crossed import simulated as simulated_crossed
 from posteriordb_cases.zoo.density import ZooDensity
 from posteriordb_cases.zoo.effects import CorrelatedEffects
 from posteriordb_cases.zoo.effects import simulated as correlated
+from posteriordb_cases.zoo.levels import LocalLevel
+from posteriordb_cases.zoo.levels import simulated as simulated_level
 from posteriordb_cases.zoo.rows import Rows, simulated
 from posteriordb_cases.zoo.schools import Groups
 
 RESULTS = Path(__file__).parent / "results" / "hierarchies.json"
 SEED, MOST_NUMBERS, SPREAD = 7, 10_000_000, 10.0
 TRUE_SCALES = 0.3, 0.5, 0.7, 1.0
-PLACES = {CorrelatedEffects: [2, 3], Crossed: [1, 2]}  # of log scales in θ, else 1
+PLACES = {
+    CorrelatedEffects: [2, 3],
+    Crossed: [1, 2],
+    LocalLevel: [0, 1],
+}  # of log scales in θ, else 1
 Row = dict[str, object]
 
 
@@ -94,6 +102,13 @@ def crossed(index: int) -> Crossed:
     return simulated_crossed(500 + index, scales, shape, float(rng.choice([0.4, 0.7, 1.0])))
 
 
+def level(index: int) -> LocalLevel:
+    """One of a level that walks at random."""
+    rng = np.random.default_rng([SEED, index, 5])
+    step, noise = (float(rng.choice([0.1, 0.3, 1.0])) for _ in range(2))
+    return simulated_level(600 + index, step, noise, int(rng.choice([10, 20, 30, 60])))
+
+
 KINDS: dict[str, Callable[[int], ZooDensity]] = {
     "groups": groups,
     "rows": rows,
@@ -101,6 +116,7 @@ KINDS: dict[str, Callable[[int], ZooDensity]] = {
     "many": many,
     "more": more,
     "crossed": crossed,
+    "levels": level,
 }
 
 

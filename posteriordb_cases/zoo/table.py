@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posteriordb_cases.zoo import crossed, effects, gaussians, marginals, mixtures, rows, spikes
+from posteriordb_cases.zoo import (
+    crossed,
+    effects,
+    gaussians,
+    levels,
+    marginals,
+    mixtures,
+    rows,
+    spikes,
+)
 from posteriordb_cases.zoo.bananas import Banana
 from posteriordb_cases.zoo.density import ZooDensity
 from posteriordb_cases.zoo.edges import Box, HalfExponential, Ordered
@@ -135,6 +144,8 @@ _TARGETS = (
     ZooTarget("effects-12", "correlated effects, centred", lambda: effects.simulated(1, 0.4)),
     ZooTarget("crossed-12", "effects of 12 and 6 levels that cross, centred", lambda: (
         crossed.simulated(1, (0.5, 0.3), (12, 6), 0.7))),
+    ZooTarget("level-30", "a local level of 30 times, centred", lambda: (
+        levels.simulated(23, 0.3, 0.5, 30))),
     ZooTarget("regression-6", "a regression of six rows", lambda: Regression(_X, _Y, 2.0)),
     ZooTarget("regression-4", "a regression of four rows", lambda: Regression(
         _X[:4], _Y[:4], 5.0)),
