@@ -20,6 +20,18 @@ class UndefinedStartError(DensityError):
     """log p̃ or its score is not finite at the start."""
 
 
+class NotEvaluatedError(DensityError):
+    """A model that PyTensor cannot evaluate; the message has the first line of what it said."""
+
+    def __init__(self, error: Exception) -> None:
+        said = str(error).partition("\n")[0]
+        super().__init__(
+            f"the model's log density cannot be evaluated: {said}; expected indices below the "
+            "length of what they index, from 0 on, and shapes that agree: correct the model or its "
+            "data"
+        )
+
+
 def require_density(density: object) -> None:
     """Raise DensityError unless ``density`` has the members of a :class:`Density`."""
     members = ("dimension", "log_density", "log_density_gradient")

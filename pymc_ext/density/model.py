@@ -15,7 +15,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.tensor import TensorVariable
 
-from pymc_ext.density.check import NoGradientError
+from pymc_ext.density.check import NoGradientError, NotEvaluatedError
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.graph import ModelGraph, NotByRowsError
 from pymc_ext.density.rows import (
@@ -177,7 +177,10 @@ class PyMCDensity(ModelGraph):
         if not updates:  # numba compiles at the first call: that is no part of a fit
             point = np.zeros((1, self.dimension) if inputs[0].ndim == 2 else self.dimension)
             with self.clock.compiling(), np.errstate(all="ignore"):
-                f(point, *(np.ones(1) for _ in inputs[1:]))
+                try:
+                    f(point, *(np.ones(1) for _ in inputs[1:]))
+                except (IndexError, ValueError) as error:
+                    raise NotEvaluatedError(error) from error
         return f
 
     def _by_numpy(

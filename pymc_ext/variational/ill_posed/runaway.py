@@ -22,6 +22,11 @@ RESCALE = (  # the other remedy: coordinates in raw units, which are no fault of
     "or, where numbers of this size are meant, let these coordinates be of order 1: in Stan "
     "declare real<offset=M, multiplier=S> with their rough mean and sd, in PyMC divide the data"
 )
+POINT = (  # the density of equal rows about their mean rises as the sd of their noise falls to zero
+    "the posterior is unbounded at that point, as where rows that are all equal have a noise that "
+    "may vanish: give the scale of that noise a prior that keeps it from zero, or the data a noise "
+    "of their rounding"
+)
 ABSURD = 1e10  # of the unit base, by which a free coordinate's mean or sd, or 1/sd, may differ
 ABSURD_LOG = 100.0  # the same for coordinates that are logarithms or logits of bounded variables
 DRAWS = 64  # enough to tell such numbers
@@ -52,11 +57,11 @@ def refuse_runaway(q: Posterior, density: CountedDensity, random_seed: int | Non
             absurd |= large & np.isin(names, density.bounded_names)
     if absurd.any():
         i, shown = int(np.argmax(absurd)), density.value_names
+        said = "the posterior is improper or unbounded there: give these variables proper priors"
         raise RunawayError(
             f"the ELBO kept rising along {[shown[i] for i in np.flatnonzero(absurd)]}: "
             f"{shown[i]} has mean about {theta[:, i].mean():.3g} and sd {sd[i]:.3g}; "
-            "the posterior is improper or unbounded there: give these variables proper priors; "
-            f"{RESCALE}"
+            f"{POINT if sd[i] < 1 / ABSURD else said}; {RESCALE}"
         )
 
 

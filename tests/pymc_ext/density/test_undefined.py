@@ -12,6 +12,7 @@ import pymc_ext as px
 from pymc_ext.density import DensityError
 from pymc_ext.density.model import PyMCDensity
 from pymc_ext.density.undefined import require_defined
+from pymc_ext.variational.ill_posed.runaway import RunawayError
 
 
 def nan_in_data(observed: bool) -> pm.Model:
@@ -117,3 +118,24 @@ def test_a_start_alone_that_is_not_defined_is_no_reason() -> None:
     require_defined(density, np.zeros(1))
     with pytest.raises(ValueError, match=r"at the starting point \[0.\], as log p of 'positive'"):
         px.BernsteinVI(model=model).fit(10, progressbar=False)
+
+
+@pytest.mark.parametrize("method", [None, px.LaplaceVI])
+def test_an_index_out_of_range_is_said_without_a_graph(method) -> None:
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 1, shape=3)
+        pm.Normal("y", a[np.array([0, 1, 2, 3])], 1, observed=np.zeros(4))
+    with pytest.raises(DensityError, match=r"cannot be evaluated: index 3 is out of .*correct") as e:
+        if method is None:
+            bridge.fit(model, random_seed=1)
+        else:
+            pm.fit(method=method(model=model), progressbar=False, model=model)
+    assert "Apply node" not in str(e.value)
+
+
+def test_equal_rows_whose_noise_may_vanish_are_named() -> None:
+    with pm.Model() as model:
+        sigma, a = pm.HalfNormal("sigma", 1), pm.Normal("a", 0, 1, shape=4)
+        pm.Normal("y", a[np.repeat(range(4), 5)], sigma, observed=np.ones(20))
+    with pytest.raises(RunawayError, match="rows that are all equal have a noise that may vanish"):
+        pm.fit(method=px.HierarchicalVI(model=model), progressbar=False, model=model)
