@@ -25,20 +25,21 @@ def crossing(near: csr_array) -> Flags:
     """Effects without which the others are groups, as of items where each person answers many,
     (L,); none where a Hessian takes no fewer differences so.
 
-    By degree, the highest first: of two factors that cross all effects of the smaller one.
+    By degree, the highest first: of two factors that cross all effects of the smaller one, and then
+    the scale of the others.
     """
     left = np.arange(near.shape[0])
-    most = len(np.unique(colours_of(near))) - 2  # one for the others at least, and one fewer
-    for _ in range(max(most, 0) + 1):
+    taken, found = 0, left
+    fewest = len(np.unique(colours_of(near)))
+    while taken + 1 < fewest:
         graph = near[left][:, left]
-        largest = int(sizes_of(graph).max(initial=1))
-        if largest <= MOST_MEMBERS:
-            break
-        left = np.delete(left, np.argmax(np.diff(graph.indptr)))
-    found = np.ones(near.shape[0], dtype=bool)
-    found[left] = False
-    fewer = largest <= MOST_MEMBERS and found.sum() + largest <= most + 1
-    return found if fewer else np.zeros_like(found)
+        largest = int(sizes_of(graph).max())
+        if largest <= MOST_MEMBERS and taken + largest < fewest:
+            found, fewest = left, taken + largest
+        left, taken = np.delete(left, np.argmax(np.diff(graph.indptr))), taken + 1
+    without = np.ones(near.shape[0], dtype=bool)
+    without[found] = False
+    return without
 
 
 def strays(near: csr_array) -> Flags:

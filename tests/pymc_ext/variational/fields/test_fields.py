@@ -404,7 +404,7 @@ def test_correlated_effects_have_four_globals_on_a_grid() -> None:
     assert decode(encode(fitted.q, arrays), arrays) == fitted.q
 
 
-@pytest.mark.parametrize(("first", "second"), [(12, 8), (60, 40), (100, 12)])
+@pytest.mark.parametrize(("first", "second"), [(6, 5), (12, 8), (60, 40), (100, 12)])
 def test_of_two_factors_that_cross_the_effects_of_one_are_a_field(first: int, second: int) -> None:
     """The scale of the others, on which no effect of the field depends, is a global for it all."""
     near, names = neighbours_of(crossed_factors(first, second))
