@@ -7,6 +7,7 @@ small systems, where each call takes longer than its work.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -94,12 +95,13 @@ class BorderedRoots:
         alone: Callable[[BorderedRoot, Array], Array],
     ) -> Array:
         """One by one where numbers are beyond what there are: zero times infinity would go on from
-        one block to the next, and LAPACK solves nothing where one diagonal entry is zero."""
+        one block to the next, LAPACK solves nothing where one diagonal entry is zero, and pivots of
+        a corner may be zero where its own diagonal is not."""
         if self._regular:
-            with np.errstate(over="ignore", invalid="ignore"):
+            with np.errstate(over="ignore", invalid="ignore"), suppress(np.linalg.LinAlgError):
                 out = together(x)
-            if np.isfinite(out).all():
-                return out
+                if np.isfinite(out).all():
+                    return out
         each = zip(self.entries, x, strict=True)
         return np.stack([alone(BorderedRoot(B, self.border), row[None])[0] for B, row in each])
 

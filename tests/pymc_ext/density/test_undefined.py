@@ -125,7 +125,9 @@ def test_an_index_out_of_range_is_said_without_a_graph(method) -> None:
     with pm.Model() as model:
         a = pm.Normal("a", 0, 1, shape=3)
         pm.Normal("y", a[np.array([0, 1, 2, 3])], 1, observed=np.zeros(4))
-    with pytest.raises(DensityError, match=r"cannot be evaluated: index 3 is out of .*correct") as e:
+    with pytest.raises(
+        DensityError, match=r"cannot be evaluated: index 3 is out of .*correct"
+    ) as e:
         if method is None:
             bridge.fit(model, random_seed=1)
         else:

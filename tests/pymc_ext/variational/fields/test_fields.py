@@ -115,6 +115,20 @@ def test_many_roots_at_once_are_each_by_itself(border: int) -> None:
             np.testing.assert_allclose(many.log_det, np.log(entries[:, 0]).sum(axis=1))
 
 
+def test_a_corner_whose_pivots_vanish_is_solved_by_itself() -> None:
+    """Far out one of many was singular to LAPACK's general solver, and ended an answer."""
+    roots = [BorderedRoot.of(bordered(7, 2, 2, seed)[1], 2) for seed in range(3)]
+    entries = np.stack([root.entries for root in roots])
+    entries[1, 0, -2:], entries[1, -1, -2] = 1e-200, 1e200
+    x = np.random.default_rng(1).standard_normal((3, 7))
+    for name in ("solve", "transposed_solve"):
+        with np.errstate(all="ignore"):
+            found = getattr(BorderedRoots(entries, 2), name)(x)
+        for k in (0, 2):
+            expected = getattr(BorderedRoot(entries[k], 2), name)(x[k : k + 1])[0]
+            np.testing.assert_allclose(found[k], expected, rtol=1e-10)
+
+
 def test_what_is_not_positive_definite_has_no_root() -> None:
     for wrong in ([[1.0, 1.0], [2.0, 0.0]], [[1.0, -1.0], [0.0, 0.0]], [[1.0, np.nan], [0.0, 0.0]]):
         with pytest.raises(np.linalg.LinAlgError):
