@@ -56,9 +56,9 @@ def with_tails(found: Sampled, density: Density, q: TransportMap | None) -> Samp
         return found
     doubts: tuple[str, ...] = ()
     counted, theta = CountedDensity(density), found.theta.reshape(-1, found.theta.shape[-1])
-    if isinstance(q, FieldMap):
-        return found.missing(advised(missed_in_field(counted, q, theta)))
     try:
+        if isinstance(q, FieldMap):
+            return found.missing(advised(missed_in_field(counted, q, theta)))
         law: LawAlong | None = law_of_governors(counted, q, theta)
         if not is_of_all(law, q):
             law = law_of_crossing(counted, q, theta) or law
