@@ -3,8 +3,8 @@
 A coordinate's score changes with every other one that it depends on, and, but for rounding, with no
 other. Random parts of the coordinates are moved, several times over, as in group testing: who is
 moved by nearly all parts is a global, and a pair is one where each moves the other in every
-partition. Who has many times as many neighbours as others, as the scale of one of several fields,
-is a global too, and so are the few that then have none. A constraint on the sum of a field makes
+partition. Scales of one of several fields, effects that cross others and what governs either are
+globals too, though not all depend on them (:mod:`.governors`). A constraint on the sum of a field makes
 all of it depend on all, each on every other in the same way; that is found and taken off first.
 Then few differences of scores tell the whole of a Hessian: coordinates without a common neighbour
 move together (Curtis, Powell & Reid 1974,
