@@ -4,11 +4,10 @@ A coordinate's score changes with every other one that it depends on, and, but f
 other. Random parts of the coordinates are moved, several times over, as in group testing: who is
 moved by nearly all parts is a global, and a pair is one where each moves the other in every
 partition. Scales of one of several fields, effects that cross others and what governs either are
-globals too, though not all depend on them (:mod:`.governors`). A constraint on the sum of a field makes
-all of it depend on all, each on every other in the same way; that is found and taken off first.
-Then few differences of scores tell the whole of a Hessian: coordinates without a common neighbour
-move together (Curtis, Powell & Reid 1974,
-doi:10.1093/imamat/13.1.117).
+globals too, though not all depend on them (:mod:`.governors`). A constraint on the sum of a field
+makes all of it depend on all, each on every other in the same way; that is found and taken off
+first. Then few differences of scores tell the whole of a Hessian: coordinates without a common
+neighbour move together (Curtis, Powell & Reid 1974, doi:10.1093/imamat/13.1.117).
 """
 
 from __future__ import annotations
