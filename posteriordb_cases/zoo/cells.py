@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 
 from posteriordb_cases.zoo.density import Array
 
-__all__ = ["Cells"]
+__all__ = ["Cells", "of_log_sd"]
 
 MOST_OF_CELL = 5.0  # times the density in a cell's middle: 4 sds out, where a cell is .75 sds wide
 
@@ -58,3 +58,10 @@ class Cells:
         )
         ratio = np.exp(self._log_density(*drawn) - self._log_total) / self._shares[cell]
         return drawn.T[rng.uniform(size=n) * MOST_OF_CELL < ratio]
+
+
+def of_log_sd(squares: float, free: int) -> Array:
+    """Middles about the log of a residual sd, 4.5 of its sds to both sides, from a sum of squares
+    with so many degrees of freedom."""
+    spread = 4.5 / np.sqrt(2 * free)
+    return np.asarray(0.5 * np.log(squares / free) + np.linspace(-spread, spread, 13))

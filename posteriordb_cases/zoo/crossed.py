@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from posteriordb_cases.zoo.cells import Cells
+from posteriordb_cases.zoo.cells import Cells, of_log_sd
 from posteriordb_cases.zoo.density import Array, ZooDensity
 
 __all__ = ["Crossed", "simulated"]
@@ -37,9 +37,7 @@ class Crossed(ZooDensity):
         self.seen_a, self.seen_b, self.squares = A.T @ y, B.T @ y, float(y @ y)
         fixed = np.column_stack([A, B])
         left = y - fixed @ np.linalg.lstsq(fixed, y, rcond=None)[0]
-        free = len(y) - np.linalg.matrix_rank(fixed)
-        spread = 4.5 / np.sqrt(2 * free)
-        log_sigma = 0.5 * np.log(left @ left / free) + np.linspace(-spread, spread, 13)
+        log_sigma = of_log_sd(left @ left, len(y) - int(np.linalg.matrix_rank(fixed)))
         log_scale = np.linspace(-8, 1.7, 49)
         self._cells = Cells((log_sigma, log_scale, log_scale), self._marginal)
         self.log_z = self._cells.log_integral + 0.5 * (self.I + self.J + 1) * np.log(2 * np.pi)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from posteriordb_cases.zoo.cells import Cells
+from posteriordb_cases.zoo.cells import Cells, of_log_sd
 from posteriordb_cases.zoo.density import Array, ZooDensity
 
 __all__ = ["CorrelatedEffects", "simulated"]
@@ -35,11 +35,9 @@ class CorrelatedEffects(ZooDensity):
         left = y - np.einsum(
             "jri,ji->jr", design, np.linalg.solve(self.gram, self.seen[..., None])[..., 0]
         )
-        middle = 0.5 * np.log((left**2).sum() / (left.size - 2 * self.groups))
-        spread = 4.5 / np.sqrt(2 * (left.size - 2 * self.groups))
+        log_sigma = of_log_sd((left**2).sum(), left.size - 2 * self.groups)
         t, z = np.linspace(-8, 1.7, 49), np.linspace(-3, 3, 21)
-        axes = middle + np.linspace(-spread, spread, 13), t, t, z
-        self._cells = Cells(axes, self._marginal)
+        self._cells = Cells((log_sigma, t, t, z), self._marginal)
         self.log_z = self._cells.log_integral + (self.groups + 1) * np.log(2 * np.pi)
 
     def _marginal(self, u: Array, t: Array, s: Array, z: Array) -> Array:

@@ -76,8 +76,8 @@ def _law(by_place: ByPlace, at: Conditional, slope: Slope, scales: Array) -> Fie
     """On a grid; or through axes, the columns of ``scales`` (g, g), where groups with several
     globals have no neck, and where a field's grid has too many axes or numbers."""
     g, groups, most = len(scales), by_place.near.in_groups, MOST_NUMBERS // by_place.near.numbers
-    first = g == 0 or g > (FEW_OF_GROUPS if groups else MOST_AXES)
-    axes = _axes(by_place, at, slope, scales) if first else None
+    begun_on_axes = g == 0 or g > (FEW_OF_GROUPS if groups else MOST_AXES)
+    axes = _axes(by_place, at, slope, scales) if begun_on_axes else None
     if groups and axes is not None and not all(axis.is_known for axis in axes):
         axes = None
     if axes is None and 0 < g <= MOST_AXES:
