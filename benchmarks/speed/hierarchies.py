@@ -14,7 +14,9 @@ spread is not known, and data of a τ of .1, .3 or 1. Of kind ``crossed`` each r
 either of two factors, of 5 to 40 and 4 to 20 levels, 40 to 100 % of the pairs, with exponential
 priors on three scales and data of scales of .1 to 1. Of kind ``levels`` a level of 10 to 60 times
 walks under noise, half-normal priors on both scales, and data of scales of .1 to 1: either may
-vanish, and half a percent of the mass have half of a variance. No default was chosen by any of
+vanish, and half a percent of the mass have half of a variance. Of kind ``nested`` rows are in
+groups and these in 4 to 8 regions, with exponential priors on three scales and data of scales of
+.1 to 1. No default was chosen by any of
 them, but that ``more`` shows where the law of groups has to be refused. The density has no names
 and no order but that of its coordinates. Given are the sd of log τ, of which much lies in the neck,
 as a share of the exact one (of two scales that farther from it), and the largest error of a mean in
@@ -38,6 +40,8 @@ from posteriordb_cases.zoo.effects import CorrelatedEffects
 from posteriordb_cases.zoo.effects import simulated as correlated
 from posteriordb_cases.zoo.levels import LocalLevel
 from posteriordb_cases.zoo.levels import simulated as simulated_level
+from posteriordb_cases.zoo.nested import Nested
+from posteriordb_cases.zoo.nested import simulated as simulated_nested
 from posteriordb_cases.zoo.rows import Rows, simulated
 from posteriordb_cases.zoo.schools import Groups
 
@@ -48,6 +52,7 @@ PLACES = {
     CorrelatedEffects: [2, 3],
     Crossed: [1, 2],
     LocalLevel: [0, 1],
+    Nested: [1, 2],
 }  # of log scales in θ, else 1
 Row = dict[str, object]
 
@@ -109,6 +114,14 @@ def level(index: int) -> LocalLevel:
     return simulated_level(600 + index, step, noise, int(rng.choice([10, 20, 30, 60])))
 
 
+def nested(index: int) -> Nested:
+    """One of three levels."""
+    rng = np.random.default_rng([SEED, index, 6])
+    regions, groups, each = (int(rng.choice(sizes)) for sizes in ([4, 5, 6, 8], [2, 3, 5], [2, 4]))
+    scales = float(rng.choice([0.1, 0.3, 1.0])), float(rng.choice([0.1, 0.3, 1.0]))
+    return simulated_nested(700 + index, scales, (regions, groups, each))
+
+
 KINDS: dict[str, Callable[[int], ZooDensity]] = {
     "groups": groups,
     "rows": rows,
@@ -117,6 +130,7 @@ KINDS: dict[str, Callable[[int], ZooDensity]] = {
     "more": more,
     "crossed": crossed,
     "levels": level,
+    "nested": nested,
 }
 
 

@@ -8,24 +8,20 @@ grid a place has the values of the nearest known one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
-from scipy.sparse import csr_array
 
 from pymc_ext.maths.by_value import ByValue
-from pymc_ext.maths.cubics import cubic_weights
 from pymc_ext.maths.quantiles import Triangular
 from pymc_ext.maths.types import Array
 
 # Cells between two places along each axis, of one to four axes, on each of which a law is constant:
-# fewer of more, as there are their product; and weights made together, 24 MB.
-INSIDE, TOGETHER = (8, 6, 4, 3), 2**21
+# fewer of more, as there are their product.
+INSIDE = (8, 6, 4, 3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +40,8 @@ class Grid(ByValue):
     Examples
     --------
     >>> grid = Grid(np.arange(3.0), np.array([3]), np.arange(3)[:, None])
-    >>> weights, slopes = grid.at(np.array([[0.5]]))
-    >>> weights @ [0.0, 2.0, 4.0], slopes[:, :, 0] @ [0.0, 2.0, 4.0]
-    (array([1.]), array([2.]))
+    >>> grid.between(np.array([0.0, 2.0, 4.0]), np.array([[0.5]]))
+    array([1.])
     """
 
     places: Array
@@ -81,30 +76,19 @@ class Grid(ByValue):
         at = distance_transform_edt(self._row < 0, return_distances=False, return_indices=True)
         return np.asarray(self._row[tuple(at)])
 
-    def at(self, y: Array) -> tuple[Array, Array]:
-        """Weights (N, T) at y (N, g), and their derivatives in y, (N, T, g)."""
-        weights, *slopes = (rows.toarray() for rows in self._rows(y, range(-1, y.shape[1])))
-        return weights, np.stack(slopes, axis=2)
-
-    def _rows(self, y: Array, by: Iterable[int]) -> list[csr_array]:
-        """Weights (N, T) at y (N, g), or where ``by`` is no −1 their derivatives along an axis."""
-        N, g = y.shape
-        along = [cubic_weights(axis, y[:, k]) for k, axis in enumerate(self.axes)]
-        corners = np.array(list(product(range(4), repeat=g)))
-        at = tuple(along[k][0][:, corners[:, k]] for k in range(g))
-        column, ends = self._nearest[at].ravel(), len(corners) * np.arange(N + 1)
-        found = []
-        for axis in by:
-            each = [along[k][2 if k == axis else 1][:, corners[:, k]] for k in range(g)]
-            values = np.prod(each, axis=0).ravel()
-            found.append(csr_array((values, column, ends), shape=(N, self.terms)))
-        return found
+    def at(self, y: Array) -> OnGrid:
+        """At y (N, g)."""
+        return OnGrid(self._box, np.ascontiguousarray(y, dtype=float))
 
     def between(self, values: Array, y: Array) -> Array:
         """Of values (T, …) at the known places, at y (N, g)."""
-        rows = max(1, TOGETHER // 4 ** y.shape[1])
-        parts = [y[first : first + rows] for first in range(0, max(len(y), 1), rows)]
-        return np.concatenate([self._rows(part, [-1])[0] @ values for part in parts])
+        return self.at(y).times(values)
+
+    @cached_property
+    def _box(self) -> tuple[NDArray[np.generic], ...]:
+        """As `pymc_ext.maths.grid_kernels` takes it."""
+        starts = np.concatenate([[0], np.cumsum(self.counts)])
+        return self.places, starts, self._nearest.ravel()
 
     def edges_along(self, inside: int) -> list[Array]:
         """Where cells begin and end along each axis, so many between two places."""
@@ -136,3 +120,36 @@ class Grid(ByValue):
         found = self.between(log_p - log_p.max(), 0.5 * (lower + upper))
         mass = np.exp(found - found.max()) * np.prod(upper - lower, axis=1)
         return Triangular.of(lower, upper, mass)
+
+
+@dataclass(frozen=True)
+class OnGrid:
+    """Values at N places, from those at T known ones.
+
+    Parameters
+    ----------
+    box
+        The grid as :mod:`pymc_ext.maths.grid_kernels` takes it.
+    y
+        (N, g).
+    """
+
+    box: tuple[NDArray[np.generic], ...]
+    y: Array
+
+    def times(self, rows: Array) -> Array:
+        """Of rows (T, …), (N, …)."""
+        from pymc_ext.maths.grid_kernels import between  # numba: half a second
+
+        return np.asarray(between(*self.box, _rows(rows), self.y)).reshape(-1, *rows.shape[1:])
+
+    def pulled_back(self, rows: Array, by: Array) -> Array:
+        """∂/∂y (N, g) of a function, from its derivatives ``by`` (N, …) in :meth:`times`."""
+        from pymc_ext.maths.grid_kernels import slopes_between
+
+        return np.asarray(slopes_between(*self.box, _rows(rows), _rows(by), self.y))
+
+
+def _rows(values: Array) -> Array:
+    """As rows of numbers, (T, …) -> (T, R)."""
+    return np.ascontiguousarray(values, dtype=float).reshape(len(values), -1)

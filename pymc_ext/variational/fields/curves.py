@@ -43,8 +43,7 @@ class Curves(ByValue):
     >>> none = np.empty((0, 2), dtype=int)
     >>> curves = Curves(np.zeros(1), np.array([-1.0, 0, 1]), np.array([3]), none)
     >>> rows = np.array([0.0, 1, 0, 1])  # f(o), then y² at the places
-    >>> weights, slopes = curves.at(np.array([[1.0], [3.0]]))
-    >>> weights @ rows
+    >>> curves.at(np.array([[1.0], [3.0]])).times(rows)
     array([1., 3.])
     """
 
@@ -63,8 +62,8 @@ class Curves(ByValue):
         """Places along each axis."""
         return np.split(self.places, np.cumsum(self.counts)[:-1]) if len(self.counts) else []
 
-    def at(self, y: Array) -> tuple[Array, Array]:
-        """Weights (N, T) at y (N, g), and their derivatives in y, (N, T, g)."""
+    def at(self, y: Array) -> Weights:
+        """At y (N, g)."""
         N, g = y.shape
         weights, slopes = np.zeros((N, self.terms)), np.zeros((N, self.terms, g))
         weights[:, 0] = 1 - g
@@ -84,7 +83,35 @@ class Curves(ByValue):
                     slopes[:, first, i] = a_slope[:, i] * b[:, j]
                     slopes[:, first, j] = a[:, i] * b_slope[:, j]
                     first += 1
-        return weights, slopes
+        return Weights(weights, slopes)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Of T rows at N places.
+
+    Parameters
+    ----------
+    weights
+        (N, T).
+    slopes
+        Their derivatives in y, (N, T, g).
+    """
+
+    weights: Array
+    slopes: Array
+
+    def times(self, rows: Array) -> Array:
+        """Of rows (T, …), (N, …)."""
+        used = np.flatnonzero(self.weights.any(axis=0))
+        return np.tensordot(self.weights[:, used], rows[used], 1)
+
+    def pulled_back(self, rows: Array, by: Array) -> Array:
+        """∂/∂y (N, g) of a function, from its derivatives ``by`` (N, …) in :meth:`times`."""
+        used = np.flatnonzero(self.slopes.any(axis=(0, 2)))
+        inner = list(range(1, by.ndim))
+        by_term = np.tensordot(by, rows[used], (inner, inner))
+        return np.einsum("nt,ntg->ng", by_term, self.slopes[:, used])
 
 
 def bounded(y: Array) -> tuple[Array, Array]:

@@ -276,7 +276,7 @@ class _OffAxes:
                 np.repeat(self.sides[:, i], 2),
                 np.tile(self.sides[:, j], 2),
             )
-            weights = curves.at(y)[0]
+            weights = curves.at(y).weights
             own = slice(len(along) + len(rows), len(along) + len(rows) + 4)
             laws = np.stack([law.numbers for row in square for law in row])
             lacking = laws - np.tensordot(weights[:, : len(along)], along, 1)

@@ -66,4 +66,4 @@ class GlobalsGrid(ByValue):
 
     def pullback(self, v: Array, y: Array, score: Array, by_axes: Array) -> Array:
         """∂/∂v of log p̃ + log|det ∂η/∂v|, from ∂ log p̃/∂η and what else depends on y, (N, g)."""
-        return self._map.pullback(v, by_axes + score * self.sds)
+        return self._map.forward_with_pullback(v)[2](by_axes + score * self.sds)

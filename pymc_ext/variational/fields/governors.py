@@ -23,14 +23,14 @@ def hubs(near: csr_array) -> Flags:
 
 def crossing(near: csr_array) -> Flags:
     """Effects without which the others are groups, as of items where each person answers many,
-    (L,); none where a Hessian takes no fewer differences so.
+    (L,); none where a Hessian takes more differences so.
 
     By degree, the highest first: of two factors that cross all effects of the smaller one, and then
-    the scale of the others.
+    the scale of the others; of few regions the mean and the scale of all.
     """
     left = np.arange(near.shape[0])
     taken, found = 0, left
-    fewest = len(np.unique(colours_of(near)))
+    fewest = len(np.unique(colours_of(near))) + 1
     while taken + 1 < fewest:
         graph = near[left][:, left]
         largest = int(sizes_of(graph).max())

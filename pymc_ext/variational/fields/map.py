@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from pymc_ext.maths.bordered_many import BorderedRoots
 from pymc_ext.maths.by_value import ByValue
-from pymc_ext.maths.grid import Grid
+from pymc_ext.maths.grid import Grid, OnGrid
 from pymc_ext.maths.marginal import Marginal
 from pymc_ext.maths.normal import standard_normal_logp
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.fields.curves import Curves
+from pymc_ext.variational.fields.curves import Curves, Weights
 from pymc_ext.variational.fields.globals_grid import GlobalsGrid
 from pymc_ext.variational.fields.globals_map import GlobalsMap
 from pymc_ext.variational.fields.precision import PrecisionRoots
@@ -166,27 +166,25 @@ class FieldMap(ByValue):
         together = max(1, TOGETHER // numbers)
         for first in range(0, len(y), together):
             rows = slice(first, first + together)
-            weights, slopes = self.curves.at(y[rows])
-            used = np.flatnonzero(weights.any(axis=0))
-            entries = np.tensordot(weights[:, used], self.entries[used], 1)
+            terms = self.curves.at(y[rows])
+            entries = terms.times(self.entries)
             np.exp(entries[:, 0], out=entries[:, 0])
             entries[:, 1:] *= entries[:, :1]
             roots = PrecisionRoots(BorderedRoots(entries, self.border), self.common)
-            yield _Laws(rows, roots, weights[:, used] @ self.middle[used], slopes)
+            yield _Laws(rows, roots, terms.times(self.middle), terms)
 
 
 @dataclass(frozen=True)
 class _Laws:
     """The field's laws at values of the globals.
 
-    ``rows`` which of all, ``middle`` x̂, (N, n), ``slopes`` the derivatives of the terms' weights in
-    y, (N, T, g).
+    ``rows`` which of all, ``middle`` x̂, (N, n), ``terms`` of which these numbers are sums.
     """
 
     rows: slice
     roots: PrecisionRoots
     middle: Array
-    slopes: Array
+    terms: Weights | OnGrid
 
     def pulled_back(self, q: FieldMap, y: Array, score: Array) -> tuple[Array, Array]:
         """∂/∂y (N, n) of log p̃, and ∂/∂ the globals' axes (N, g) by the field, of log p̃ +
@@ -209,7 +207,5 @@ class _Laws:
         by_log = np.einsum("nkj,nkj->nj", by_entry, entries) - 1
         by_entry[:, 1:] *= entries[:, :1]
         by_entry[:, 0] = by_log
-        used = np.flatnonzero(self.slopes.any(axis=(0, 2)))
-        by_term = score @ q.middle[used].T
-        by_term += np.tensordot(by_entry, q.entries[used], ([1, 2], [1, 2]))
-        return own, np.einsum("nt,ntg->ng", by_term, self.slopes[:, used])
+        by_globals = self.terms.pulled_back(q.middle, score)
+        return own, by_globals + self.terms.pulled_back(q.entries, by_entry)

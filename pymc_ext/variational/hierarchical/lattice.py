@@ -14,6 +14,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -294,7 +295,7 @@ def _thinned(scan: Scan, middle: Maximum) -> tuple[Maximum, ...]:
 
     def side(maxima: Sequence[Maximum]) -> Iterator[Maximum]:
         last = middle
-        for here, further in zip(maxima, (*maxima[1:], None), strict=True):
+        for here, further in zip_longest(maxima, maxima[1:]):
             if further is None or not near(last, further):
                 yield here
                 last = here

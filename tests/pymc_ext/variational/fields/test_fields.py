@@ -16,6 +16,7 @@ from posteriordb_cases.zoo.crossed import simulated as simulated_crossed
 from posteriordb_cases.zoo.density import ZooDensity
 from posteriordb_cases.zoo.effects import simulated as correlated
 from posteriordb_cases.zoo.levels import simulated as simulated_level
+from posteriordb_cases.zoo.nested import simulated as simulated_nested
 from posteriordb_cases.zoo.rows import simulated
 from posteriordb_cases.zoo.schools import Groups as SchoolsLike
 from pymc_ext.density import (
@@ -465,6 +466,30 @@ def test_noise_about_a_walk_that_may_vanish(seed: int) -> None:
 @pytest.mark.parametrize("share", [0.4, 1.0])
 def test_effects_that_cross_by_quadrature(share: float) -> None:
     target = simulated_crossed(4, (0.5, 0.3), (20, 6), share)
+    fitted = Hierarchical(early=True).fit(target, random_seed=1)
+    assert fitted.result.stop_reason == GROUPS_SERVE and fitted.q.globals == 3
+    assert_exact(fitted, target, 0.9, 0.01)
+    assert fitted.result.gradient_evaluations < 10_000
+
+
+@pytest.mark.parametrize(("regions", "groups"), [(3, 3), (4, 3), (5, 4), (6, 5), (8, 10)])
+def test_of_three_levels_the_mean_and_the_scale_of_regions_are_globals(
+    regions: int, groups: int
+) -> None:
+    """However few regions there are: with that scale among them locals have no maximum."""
+    region = np.repeat(np.arange(regions), groups)
+    with pm.Model() as model:
+        mu, t, s, sigma = pm.Normal("mu"), *(pm.HalfNormal(name) for name in ("t", "s", "sigma"))
+        a = pm.Normal("a", mu, t, shape=regions)
+        c = pm.Normal("c", a[region], s, shape=len(region))
+        y = np.random.default_rng(1).normal(size=(3, len(region)))
+        pm.Normal("y", c, sigma, observed=y)
+    near, names = neighbours_of(model)
+    assert near.in_groups and {"mu", "t_log__", "s_log__", "sigma_log__"} <= set(names)
+
+
+def test_three_levels_by_quadrature() -> None:
+    target = simulated_nested(5, (0.5, 0.3), (4, 3, 4))
     fitted = Hierarchical(early=True).fit(target, random_seed=1)
     assert fitted.result.stop_reason == GROUPS_SERVE and fitted.q.globals == 3
     assert_exact(fitted, target, 0.9, 0.01)

@@ -1,6 +1,7 @@
 """A law on a lattice of correlated effects' scales, against the exact posterior."""
 
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -166,3 +167,17 @@ def test_a_fit_of_correlated_effects_has_it(without_fields, seed) -> None:
     assert result.khat < 0.5 and result.fresh_proposal.ess > 0.25 * result.fresh_proposal.draws
     error = result.fresh_proposal.log_marginal_is_se
     assert abs(result.log_marginal_is - target().log_z) < 4 * error + 0.01
+
+
+@pytest.mark.parametrize("side", [1, -1])
+def test_a_governor_that_is_known_to_one_side_alone(side: int) -> None:
+    """As where the others have no maximum beyond: the places are those to the other side."""
+    maxima = [
+        SimpleNamespace(theta=np.array([0.5 * k]), sds=np.ones(1), log_p=-0.125 * k**2)
+        for k in range(0, 9 * side, side)
+    ]
+    scan = SimpleNamespace(j=0, sd=1.0, maxima=maxima[::side])
+    kept = lattice._thinned(scan, maxima[0])
+    assert kept[0 if side > 0 else -1] is maxima[0] and 2 < len(kept) < 9
+    alone = SimpleNamespace(j=0, sd=1.0, maxima=maxima[:1])
+    assert lattice._thinned(alone, maxima[0]) == (maxima[0],)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pymc as pm
 import pytest
-from scipy import stats
 
 import bridge
 import pymc_ext as px
-from pymc_ext.maths.quantiles import KNOTS, Quantiles
 from pymc_ext.variational.hierarchical.law_map import LawMap
 from tests.pymc_ext.variational.hierarchical.test_lattice import law as lattice_law
 from tests.pymc_ext.variational.hierarchical.test_nested import law_of_funnel
@@ -21,38 +19,6 @@ def made(kind: str) -> LawMap:
 
 def normals(q: LawMap, count: int, seed: int = 1) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal((count, q.latent_dimension))
-
-
-def test_quantiles_of_cells_of_a_normal_are_the_identity() -> None:
-    """Given an earlier governor, whose mean the second one has."""
-    edges, middles = np.linspace(-9, 9, 541), np.linspace(-2, 2, 9)
-    mass = np.diff(stats.norm.cdf(edges - middles[:, None]), axis=1)
-    quantiles = Quantiles.of((middles,), edges, mass)
-    z, t = np.random.default_rng(1).standard_normal((2, 500))
-    found, slope = quantiles(z, t[:, None])
-    expected = z + np.clip(t, -2, 2)  # beyond the last cell as there
-    np.testing.assert_allclose(found, expected, atol=2e-3)  # of cells a thirtieth of an sd wide
-    np.testing.assert_allclose(slope, 1, atol=0.03)
-    np.testing.assert_allclose(quantiles.inverse(found, t[:, None]), z, atol=1e-10)
-
-
-def test_where_no_cell_has_mass_it_is_as_where_the_earlier_governor_is_next() -> None:
-    edges, middles = np.linspace(-5, 5, 101), np.arange(4.0)
-    mass = np.tile(np.diff(stats.norm.cdf(edges)), (4, 1))
-    mass[3] = 0.0
-    quantiles = Quantiles.of((middles,), edges, mass)
-    z = np.linspace(-2, 2, 9)
-    np.testing.assert_allclose(quantiles(z, np.full((9, 1), 3.0))[0], z, atol=0.01)
-
-
-def test_tails_go_on_in_a_straight_line() -> None:
-    edges = np.linspace(-1, 1, 3)
-    quantiles = Quantiles.of((), edges, np.array([0.5, 0.5]))
-    z = np.array([KNOTS[-1], KNOTS[-1] + 2, KNOTS[0], KNOTS[0] - 2])
-    t, slope = quantiles(z, np.empty((4, 0)))
-    np.testing.assert_allclose(t[1] - t[0], 2 * slope[0])
-    np.testing.assert_allclose(t[3] - t[2], -2 * slope[2])
-    np.testing.assert_allclose(quantiles.inverse(t, np.empty((4, 0))), z, atol=1e-8)
 
 
 @pytest.mark.parametrize("kind", ["scans", "lattice"])
