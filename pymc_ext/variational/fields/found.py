@@ -53,9 +53,11 @@ def field_map(
     or the law has too many numbers.
     """
     try:
-        point = start
+        point, means = start, None
         for _ in range(CHOICES):
-            by_place, at = with_means(ByPlace(density, near), point[near.order], rng)
+            by_place, at = with_means(ByPlace(density, near), point[near.order], rng, means)
+            n, m = by_place.n, by_place.near.means
+            means = by_place.near.order[n - m : n]
             if near.in_groups and len(start) - by_place.n > MOST_GLOBALS:
                 return None  # a climb of so many costs more than a map
             at, slope = highest(by_place, at.point)

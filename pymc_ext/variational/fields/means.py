@@ -18,23 +18,31 @@ from pymc_ext.variational.fields.conditional import (
     NoMaximumError,
 )
 from pymc_ext.variational.fields.evidence import START_SD, Following, following
+from pymc_ext.variational.fields.probe import Places
 
 # Nats that a normal law may lose which does not follow a global that is one sd away: of a field in
 # which one sd changes by a tenth. Those that lose next to nothing are taken together, and so are
 # those alike, up to so many times the least; all may lose what makes draws worth a fifth less.
-LOST, NOTHING, ALIKE, LOST_IN_ALL = 0.01, 0.001, 2.0, 0.1
+LOST, NOTHING, ALIKE, LOST_IN_ALL = 0.01, 0.001, 2.0, 0.3
+# Where more globals than so many would be left, each of which is an axis more of a grid, they may
+# lose more.
+FEW, LOST_OF_MANY = 2, 0.05
+# Sds of the field by which a mean moves it at least: the scale of effects that are in no field yet
+# does not, and would be in it with them.
+MOVES = 1e-3
 # Normals by which these nats are estimated, to a sixth where one direction has them all.
 PROBES = 64
 
 
 def with_means(
-    by_place: ByPlace, point: Array, rng: np.random.Generator
+    by_place: ByPlace, point: Array, rng: np.random.Generator, before: Places | None = None
 ) -> tuple[ByPlace, Conditional]:
     """The field with such globals among its coordinates, by ``point`` (D,), and its conditional.
 
     The one that loses least first, with those alike, as effects of one scale are: what governs the
     sd of a mean may lose little before that is in the field. No more of them where the field has no
-    maximum with the next.
+    maximum with the next. Those that were chosen ``before``, at another point, join together where
+    they may: of effects of one scale a few alone would leave it looking like a mean.
     """
     n, left = by_place.n, LOST_IN_ALL
     at = by_place.conditional(point, np.full(n, START_SD))
@@ -43,8 +51,14 @@ def with_means(
         z = rng.standard_normal((PROBES, by_place.n))
         lost = np.array([_lost(by_place, at, found, k, z) for k in range(len(found.sds))])
         chosen = lost <= max(NOTHING, ALIKE * lost.min())
+        few = len(lost) <= FEW
+        if before is not None:
+            again = np.isin(by_place.near.order[by_place.n :], before)
+            if lost[again].max(initial=0.0) < LOST_OF_MANY and 0 < lost[again].sum() < left:
+                chosen = again
+            before = None
         left -= lost[chosen].sum()
-        if not (lost.min() < LOST and left > 0):
+        if not (lost.min() < (LOST if few else LOST_OF_MANY) and left > 0):
             break
         wider, point = by_place.with_means(chosen, at)
         try:
@@ -61,9 +75,10 @@ def _lost(by_place: ByPlace, at: Conditional, found: Following, k: int, z: Array
     ¼‖K⁻¹ (Λ′ − Λ) K⁻ᵀ‖² + ½‖Kᵀ (x̂′ − x̂ − ∂x̂)‖², by probes z (N, n), and ¼(λ′/λ − 1)² of its own
     curvature, as that of the scale of means that are no part of the field.
     """
-    if not found.curvature[k] > 0:
-        return np.inf
     n, step = by_place.n, np.eye(len(found.sds))[k] * found.sds
+    along = at.root.normals((step @ found.follows)[None])[0]
+    if not (found.curvature[k] > 0 and along @ along > MOVES**2):
+        return np.inf
     moved = found.moved(at.point, step)
     further = found.moved(moved, DIFFERENCE * step)
     try:
