@@ -78,14 +78,14 @@ class Grid(ByValue):
 
     def at(self, y: Array) -> OnGrid:
         """At y (N, g)."""
-        return OnGrid(self._box, np.ascontiguousarray(y, dtype=float))
+        return OnGrid(self.box, np.ascontiguousarray(y, dtype=float))
 
     def between(self, values: Array, y: Array) -> Array:
         """Of values (T, …) at the known places, at y (N, g)."""
         return self.at(y).times(values)
 
     @cached_property
-    def _box(self) -> tuple[NDArray[np.generic], ...]:
+    def box(self) -> tuple[NDArray[np.generic], ...]:
         """As `pymc_ext.maths.grid_kernels` takes it."""
         starts = np.concatenate([[0], np.cumsum(self.counts)])
         return self.places, starts, self._nearest.ravel()

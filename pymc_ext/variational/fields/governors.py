@@ -63,5 +63,11 @@ def of_globals(depends: Flags, among: Flags) -> Flags:
     return lacking[few].any(axis=0) & (depends.sum(axis=0) > 1) & alone
 
 
+def effects(depends: Flags, among: Flags) -> Flags:
+    """Which globals depend on one that no local does, as effects on their scale, (g,)."""
+    governs = depends.any(axis=1)
+    return np.asarray(governs & among[~governs].any(axis=0))
+
+
 def _few(count: int) -> float:
     return min(HUB, count / 3)

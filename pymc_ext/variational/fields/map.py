@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +94,8 @@ class FieldMap(ByValue):
     def forward_with_pullback(self, z: Array) -> tuple[Array, Array, Callable[[Array], Array]]:
         """The same, and :meth:`pullback` there, a function of the score."""
         y = self.of_globals.axes(z[:, : self.globals])
+        if len(z) == 1 and isinstance(self.curves, Grid) and not self.common.any():
+            return self._at_one_point(self.curves, z, y)
         laws = list(self._laws(y))
         return *self._values(z, y, laws), lambda score: self._pulled_back(z, y, score, laws)
 
@@ -146,6 +149,37 @@ class FieldMap(ByValue):
             out[:, g + self.marginal.bent] += bend.slope_score
         out[:, :g] = self.of_globals.pullback(z[:, :g], y, s[:, :g], out[:, :g])
         return out
+
+    def _at_one_point(
+        self, grid: Grid, z: Array, y: Array
+    ) -> tuple[Array, Array, Callable[[Array], Array]]:
+        """:meth:`forward_with_pullback` of one row, by compiled loops; on axes y (1, g)."""
+        from pymc_ext.maths.field_kernels import forward, pullback  # numba: half a second
+
+        g, order, eta = self.globals, self.order, z[:, : self.globals]
+        bent, slope, bend = self.marginal.at(z[:, g:])
+        law = *grid.box, *self._rows, self.entries.shape[1] - self.border, self.border, y
+        x, drawn, B, log_root = forward(*law, bent[0] + self.shift)
+        theta = np.empty_like(z)
+        theta[0, order[g:]], theta[:, order[:g]] = x, self.of_globals.values(y)
+        log_det = np.log(slope).sum(axis=1) - log_root + self.of_globals.log_det(eta, y)
+
+        def pulled(score: Array) -> Array:
+            s, out = score[:, order], np.empty_like(z)
+            by_x, by_y = pullback(*law, B, drawn, s[0, g:])
+            out[:, g:] = by_x * slope
+            if bend is not None:
+                out[:, g + self.marginal.bent] += bend.slope_score
+            out[:, :g] = self.of_globals.pullback(eta, y, s[:, :g], by_y[None])
+            return out
+
+        return theta, standard_normal_logp(z) - log_det, pulled
+
+    @cached_property
+    def _rows(self) -> tuple[Array, Array]:
+        """Of x̂ and of B at the places of a grid, (T, n) and (T, (b + 1 + m) n)."""
+        rows = self.entries.reshape(len(self.entries), -1)
+        return np.ascontiguousarray(self.middle), np.ascontiguousarray(rows)
 
     def _bent(self, v: Array) -> tuple[Array, Array]:
         """m(v), and log det of its derivatives, (N, n) -> (N, n), (N,)."""

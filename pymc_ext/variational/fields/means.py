@@ -22,13 +22,13 @@ from pymc_ext.variational.fields.probe import Places
 
 # Nats that a normal law may lose which does not follow a global that is one sd away: of a field in
 # which one sd changes by a tenth. Those that lose next to nothing are taken together, and so are
-# those alike, up to so many times the least; all may lose what makes draws worth a fifth less.
-LOST, NOTHING, ALIKE, LOST_IN_ALL = 0.01, 0.001, 2.0, 0.3
-# Where more globals than so many would be left, each of which is an axis more of a grid, they may
-# lose more.
-FEW, LOST_OF_MANY = 2, 0.05
-# Sds of the field by which a mean moves it at least: the scale of effects that are in no field yet
-# does not, and would be in it with them.
+# those alike, up to so many times the least.
+LOST, NOTHING, ALIKE = 0.01, 0.001, 2.0
+# What all may lose: draws are worth half as many at most. Where more globals than a few would be
+# left, each an axis more of a grid, one may lose more; and effects, as otherwise their scale and
+# they were climbed together, which have no maximum.
+LOST_IN_ALL, FEW, LOST_OF_MANY, LOST_OF_EFFECTS = 0.3, 2, 0.02, 0.05
+# Sds of the field by which a global moves it at least, to be one of its means.
 MOVES = 1e-3
 # Normals by which these nats are estimated, to a sixth where one direction has them all.
 PROBES = 64
@@ -50,15 +50,14 @@ def with_means(
     while len(found.sds):
         z = rng.standard_normal((PROBES, by_place.n))
         lost = np.array([_lost(by_place, at, found, k, z) for k in range(len(found.sds))])
-        chosen = lost <= max(NOTHING, ALIKE * lost.min())
-        few = len(lost) <= FEW
+        most = _most(by_place, at, found)
+        chosen = (lost <= max(NOTHING, ALIKE * lost.min())) & (lost < most)
         if before is not None:
             again = np.isin(by_place.near.order[by_place.n :], before)
-            if lost[again].max(initial=0.0) < LOST_OF_MANY and 0 < lost[again].sum() < left:
-                chosen = again
+            chosen = again if (lost < most)[again].all() and again.any() else chosen
             before = None
         left -= lost[chosen].sum()
-        if not (lost.min() < (LOST if few else LOST_OF_MANY) and left > 0):
+        if not (chosen.any() and left > 0):
             break
         wider, point = by_place.with_means(chosen, at)
         try:
@@ -70,14 +69,23 @@ def with_means(
     return by_place, at
 
 
+def _most(by_place: ByPlace, at: Conditional, found: Following) -> Array:
+    """What each global may lose, (g,): nothing where it does not move the field, as the scale of
+    effects that are in no field yet."""
+    g, near = len(found.sds), by_place.near
+    along = at.root.normals(found.sds[:, None] * found.follows)
+    effects = np.isin(near.order[near.field :], near.effects)
+    most = np.where(effects, LOST_OF_EFFECTS, LOST if g <= FEW else LOST_OF_MANY)
+    return np.where((along**2).sum(axis=1) > MOVES**2, most, 0.0)
+
+
 def _lost(by_place: ByPlace, at: Conditional, found: Following, k: int, z: Array) -> float:
     r"""KL of N(x̂ + ∂x̂, Λ⁻¹) and the field's own law one sd along global k:
     ¼‖K⁻¹ (Λ′ − Λ) K⁻ᵀ‖² + ½‖Kᵀ (x̂′ − x̂ − ∂x̂)‖², by probes z (N, n), and ¼(λ′/λ − 1)² of its own
     curvature, as that of the scale of means that are no part of the field.
     """
     n, step = by_place.n, np.eye(len(found.sds))[k] * found.sds
-    along = at.root.normals((step @ found.follows)[None])[0]
-    if not (found.curvature[k] > 0 and along @ along > MOVES**2):
+    if not found.curvature[k] > 0:
         return np.inf
     moved = found.moved(at.point, step)
     further = found.moved(moved, DIFFERENCE * step)

@@ -21,7 +21,14 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from pymc_ext.density import CountedDensity
 from pymc_ext.maths.types import Array
-from pymc_ext.variational.fields.governors import HUB, crossing, hubs, of_globals, strays
+from pymc_ext.variational.fields.governors import (
+    HUB,
+    crossing,
+    effects,
+    hubs,
+    of_globals,
+    strays,
+)
 from pymc_ext.variational.fields.graph import MOST_COLOURS, colours_of, sizes_of
 from pymc_ext.variational.fields.probe import (
     LEAST_CHANGE,
@@ -59,6 +66,8 @@ class Neighbours:
     common
         u of the part u uᵀ of minus the Hessian that all of a field share, by place, (n,); zeros
         where there is none.
+    effects
+        Coordinates of those globals that depend on one that no local does, as on their scale.
     means
         m, how many of the n, at the end, are neighbours of all others: they have no pairs, and a
         colour each.
@@ -68,6 +77,7 @@ class Neighbours:
     pairs: Places
     colours: Places
     common: Array
+    effects: Places
     means: int = 0
 
     @property
@@ -158,9 +168,14 @@ def find_neighbours(
     for governs in (hubs, crossing, strays):
         more = governs(near)
         local, near = local[~more], near[~more][:, ~more]
-    more = _of_globals(probe, near, local, common)
-    local, near = local[~more], near[~more][:, ~more]
     globals_ = np.setdiff1d(everything, local)
+    depends, among = _of_globals(probe, globals_, local, common)
+    if len(globals_) and sizes_of(near).max() <= MOST_MEMBERS:
+        more = of_globals(depends, among)
+        if more.any():
+            local, near = local[~more], near[~more][:, ~more]
+            globals_ = np.setdiff1d(everything, local)
+            depends, among = _of_globals(probe, globals_, local, common)
     if len(globals_) > MOST_GLOBALS or not len(local):
         return None
     order = reverse_cuthill_mckee(near, symmetric_mode=True)
@@ -172,6 +187,7 @@ def find_neighbours(
         np.stack([row[below], column[below]], axis=1),
         colours_of(near),
         common[local[order]],
+        globals_[effects(depends, among)],
     )
     fits = found.numbers <= MOST_NUMBERS and found.differences <= MOST_COLOURS
     return found if fits else None
@@ -245,11 +261,10 @@ def _dependent(probe: Probe, local: Places, common: Array) -> csr_array | None:
     return graph.multiply(graph.T).tocsr()  # chance is not mutual
 
 
-def _of_globals(probe: Probe, near: csr_array, local: Places, common: Array) -> Flags:
-    """Which locals (L,) are governors of globals alone, where there are groups."""
-    globals_ = np.setdiff1d(np.arange(len(common)), local)
-    if not len(globals_) or sizes_of(near).max() > MOST_MEMBERS:
-        return np.zeros(len(local), dtype=bool)
+def _of_globals(
+    probe: Probe, globals_: Places, local: Places, common: Array
+) -> tuple[Flags, Flags]:
+    """Which locals depend on each global, (g, L), and which globals do, (g, g)."""
     moves, part = probe.partition(globals_, len(globals_))
     moved = probe.moved(probe.changes(moves) + np.outer(moves @ common, common))[part]
-    return of_globals(moved[:, local], moved[:, globals_])
+    return moved[:, local], moved[:, globals_]

@@ -222,6 +222,11 @@ def test_the_map_by_its_derivatives(
     seen = DensityInCoordinates(density, q)
     _, score = seen.log_density_gradient(z)
     np.testing.assert_allclose(q.pullback(z, -theta @ P), score, rtol=1e-12)
+    for row, own, of_row in zip(z, score, log_q, strict=True):  # as chains ask for it
+        at, log_q_there, pullback = q.forward_with_pullback(row[None])
+        np.testing.assert_allclose(q.inverse(at)[0], row, atol=1e-9)
+        np.testing.assert_allclose(log_q_there, of_row, rtol=1e-12)
+        np.testing.assert_allclose(pullback(-at @ P)[0], own, rtol=1e-9, atol=1e-9)
     for k in range(D):
         numeric = (seen.log_density(z + eye[k]) - seen.log_density(z - eye[k])) / (2 * h)
         np.testing.assert_allclose(score[:, k], numeric, rtol=NUMERIC, atol=NUMERIC)
@@ -433,6 +438,26 @@ def test_of_two_factors_that_cross_the_effects_of_one_are_a_field(first: int, se
     assert sorted(names) == sorted(
         ["mu", "s_log__", "t_log__", "sigma_log__", *(f"b[{j}]" for j in range(second))]
     )
+
+
+@pytest.mark.parametrize("first", [5, 12])
+def test_effects_that_cross_are_known_and_join_the_field_together(first: int) -> None:
+    """Of counts they lose more than a hundredth of a nat, and a few of them alone leave the rest,
+    with their scale, as axes of a grid: 17,000 scores in place of 2,600."""
+    rng, rows = np.random.default_rng(9), np.arange(4 * first)
+    with pm.Model() as model:
+        mu, s, t = pm.Normal("mu"), pm.HalfNormal("s", 1), pm.HalfNormal("t", 1)
+        a, b = pm.Normal("a", 0, s, shape=first), pm.Normal("b", 0, t, shape=4)
+        rate = pm.math.exp(mu + a[rows // 4] + b[rows % 4])
+        pm.Poisson("y", rate, observed=rng.poisson(2.0, len(rows)))
+    density = CountedDensity(PyMCDensity(model))
+    near, names = neighbours_of(model)
+    effects = {density.unconstrained_names[i] for i in near.effects}
+    assert effects == {name for name in names if name[:2] in ("a[", "b[")} and len(effects) >= 4
+    q = field_map(density, near, np.zeros(density.dimension), np.random.default_rng(1))
+    assert q is not None and q.globals == 2 and density.gradients < 6_000
+    fresh = fresh_draws(q, density, np.random.default_rng(2), 4_096)
+    assert fresh.usable and fresh.ess > 0.6 * fresh.draws
 
 
 def test_groups_without_data_and_what_only_a_few_have_are_no_governors() -> None:
