@@ -108,62 +108,65 @@ def slopes_between(axes, starts, nearest, rows, by, y):
 
 
 @_inline
-def _quantile(first, width, values, slopes, begin, middles, starts, z, t, by):
+def _share(shares, corner, without):
+    """The weight of a corner, whose sides are its binary digits, but for that along ``without``."""
+    weight = 1.0
+    for j in range(shares.size - 1, -1, -1):
+        if j != without:
+            weight *= shares[j] if corner % 2 else 1.0 - shares[j]
+        corner //= 2
+    return weight
+
+
+@_inline
+def _quantile(first, width, values, slopes, begin, middles, starts, z, t, at, shares, rates, by):
     """t of normal z given those before it, ∂t/∂z and its derivative; ``by`` (2, k) has the
     derivatives of t and of log ∂t/∂z in those before it.
 
     The table begins at row ``begin`` of ``values`` and ``slopes``, (…, K), its knots at ``first``.
+    ``at``, ``shares`` and ``rates`` are room for k.
     """
     k, last = starts.size - 1, values.shape[1] - 1
     inside = min(max(z, first), first + last * width)
     i = min(int((inside - first) // width), last - 1)
     u = (inside - first) / width - i
     v = 1.0 - u
-    # of the cubic by both values and both slopes: itself, its first and its second derivative
-    cubic = np.array((
-        ((1.0 + 2.0 * u) * v * v, u * u * (3.0 - 2.0 * u), u * v * v * width, -u * u * v * width),
-        (-6.0 * u * v / width, 6.0 * u * v / width, v * (1.0 - 3.0 * u), u * (3.0 * u - 2.0)),
-        ((12.0 * u - 6.0) / width**2, (6.0 - 12.0 * u) / width**2, (6.0 * u - 4.0) / width,
-         (6.0 * u - 2.0) / width),
-    ))  # fmt: skip
-    at, share = np.empty(k, dtype=np.int64), np.empty(k)
-    length = np.empty(k)  # between the middles, infinite beyond them
     for j in range(k):
         axis = middles[starts[j] : starts[j + 1]]
         at[j] = _after(axis, t[j])
-        length[j] = axis[at[j] + 1] - axis[at[j]]
-        share[j] = (t[j] - axis[at[j]]) / length[j]
-        if share[j] < 0.0 or share[j] > 1.0:
-            share[j], length[j] = min(max(share[j], 0.0), 1.0), np.inf
-    found = np.zeros(3)
-    by[:] = 0.0
+        length = axis[at[j] + 1] - axis[at[j]]
+        shares[j] = (t[j] - axis[at[j]]) / length
+        rates[j] = 1.0 / length if 0.0 <= shares[j] <= 1.0 else 0.0  # beyond the middles as there
+        shares[j] = min(max(shares[j], 0.0), 1.0)
+        by[0, j] = by[1, j] = 0.0
+    out = slope = bend = 0.0
     for corner in range(2**k):
-        row, size, weight, left = 0, 1, 1.0, corner
+        row, size, left = begin, 1, corner
         for j in range(k - 1, -1, -1):
             row += size * (at[j] + left % 2)
             size *= starts[j + 1] - starts[j]
-            weight *= share[j] if left % 2 else 1.0 - share[j]
             left //= 2
-        row += begin
-        here = cubic[:, 0] * values[row, i] + cubic[:, 1] * values[row, i + 1]
-        here += cubic[:, 2] * slopes[row, i] + cubic[:, 3] * slopes[row, i + 1]
-        found += weight * here
-        for j in range(k):
-            rate, left = 1.0 / length[j], corner
-            for other in range(k - 1, -1, -1):
-                if other == j:
-                    rate *= 1.0 if left % 2 else -1.0
-                else:
-                    rate *= share[other] if left % 2 else 1.0 - share[other]
-                left //= 2
-            by[0, j] += rate * here[0]
-            by[1, j] += rate * here[1]
-    if inside != z:  # a straight line beyond the knots
-        found[0] += (z - inside) * found[1]
-        found[2] = 0.0
-        by[0] += (z - inside) * by[1]
-    by[1] /= found[1]
-    return found[0], found[1], found[2]
+        a, b = values[row, i], values[row, i + 1]
+        c, d = slopes[row, i] * width, slopes[row, i + 1] * width
+        value = (1.0 + 2.0 * u) * v * v * a + u * u * (3.0 - 2.0 * u) * b + u * v * (v * c - u * d)
+        rate = (6.0 * u * v * (b - a) + v * (1.0 - 3.0 * u) * c + u * (3.0 * u - 2.0) * d) / width
+        weight = _share(shares, corner, -1)
+        out, slope = out + weight * value, slope + weight * rate
+        bend += weight * ((6.0 - 12.0 * u) * (b - a) + (6.0 * u - 4.0) * c + (6.0 * u - 2.0) * d)
+        left = corner
+        for j in range(k - 1, -1, -1):
+            by_t = _share(shares, corner, j) * (rates[j] if left % 2 else -rates[j])
+            by[0, j] += by_t * value
+            by[1, j] += by_t * rate
+            left //= 2
+    bend /= width * width
+    for j in range(k):
+        if inside != z:  # a straight line beyond the knots
+            by[0, j] += (z - inside) * by[1, j]
+        by[1, j] /= slope
+    if inside != z:
+        out, bend = out + (z - inside) * slope, 0.0
+    return out, slope, bend
 
 
 @_kernel
@@ -177,11 +180,12 @@ def quantiles(first, width, values, slopes, begins, middles, starts, z):
     N, G = z.shape
     t, log_det = np.empty((N, G)), np.zeros(N)
     own, before = np.zeros((N, G, 2)), np.zeros((N, G, 2, G))
+    at, shares, rates = np.empty(G, dtype=np.int64), np.empty(G), np.empty(G)
     for n in range(N):
         for k in range(G):
             t[n, k], slope, bend = _quantile(
                 first, width, values, slopes, begins[k], middles, starts[k, : k + 1], z[n, k],
-                t[n], before[n, k, :, :k],
+                t[n], at[:k], shares[:k], rates[:k], before[n, k, :, :k],
             )  # fmt: skip
             log_det[n] += math.log(slope)
             own[n, k, 0], own[n, k, 1] = slope, bend / slope

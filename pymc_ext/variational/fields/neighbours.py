@@ -265,6 +265,8 @@ def _of_globals(
     probe: Probe, globals_: Places, local: Places, common: Array
 ) -> tuple[Flags, Flags]:
     """Which locals depend on each global, (g, L), and which globals do, (g, g)."""
+    if not len(globals_):
+        return np.zeros((0, len(local)), dtype=bool), np.zeros((0, 0), dtype=bool)
     moves, part = probe.partition(globals_, len(globals_))
     moved = probe.moved(probe.changes(moves) + np.outer(moves @ common, common))[part]
     return moved[:, local], moved[:, globals_]
