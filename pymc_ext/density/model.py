@@ -18,6 +18,7 @@ from pytensor.tensor import TensorVariable
 from pymc_ext.density.check import NoGradientError, NotEvaluatedError
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.graph import ModelGraph, NotByRowsError
+from pymc_ext.density.indices import require_indices
 from pymc_ext.density.rows import (
     RowFunction,
     in_blocks,
@@ -103,7 +104,7 @@ class PyMCDensity(ModelGraph):
         super().__init__(model, variables, point, replacements, compile_kwargs, clock or Clock())
         self._updates, self._random_seed = dict(updates or {}), random_seed
         self.extras = [*([] if point is None else [point[1]]), *trained]
-        self._rows_seen, self.interpreted = 0, interpreted
+        self._rows_seen, self.interpreted, self._indices_hold = 0, interpreted, False
         self.rows_per_call = 1  # once compiled, as many as keep the widest array small
 
     def __getstate__(self) -> dict[str, object]:
@@ -126,6 +127,7 @@ class PyMCDensity(ModelGraph):
     def _over_rows(self, with_score: bool) -> RowFunction:
         """What was asked for, by rows, as a function of rows (N, D)."""
         with self.clock.compiling():
+            self._require_indices()
             if has_scan([self.logp]):
                 logger.info("the model contains a scan: draws are evaluated one after another")
                 return one_by_one(self._of_a_point(with_score))
@@ -153,6 +155,13 @@ class PyMCDensity(ModelGraph):
         few, whole = of_few_shapes(f, self.clock), power_of_two(size // 2 + 1)
         self.rows_per_call = whole
         return lambda theta: in_blocks(few, whole, theta)
+
+    def _require_indices(self) -> None:
+        """Raise NotEvaluatedError where one is out of range; of random data nobody looks, nor in
+        loops, which Python takes step by step."""
+        if not (self._indices_hold or self.noisy or self._updates or has_scan([self.logp])):
+            require_indices(self.logp, self.theta, self.dimension)
+        self._indices_hold = True
 
     def _one_by_one(self) -> bool:
         """Whether rows are long: all of a call share a batch of data, and JAX has few shapes."""

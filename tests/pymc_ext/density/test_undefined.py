@@ -120,13 +120,16 @@ def test_a_start_alone_that_is_not_defined_is_no_reason() -> None:
         px.BernsteinVI(model=model).fit(10, progressbar=False)
 
 
+@pytest.mark.parametrize("rows", [4, 5_000])
+@pytest.mark.parametrize("index", ["constants", "data", "one"])
 @pytest.mark.parametrize("method", [None, px.LaplaceVI])
-def test_an_index_out_of_range_is_said_without_a_graph(method) -> None:
-    if int(pm.__version__.partition(".")[0]) >= 6:
-        return  # numba looks at no bounds, under pm.sample neither
-    with pm.Model() as model:
-        a = pm.Normal("a", 0, 1, shape=3)
-        pm.Normal("y", a[np.array([0, 3, 1, 3])], 1, observed=np.zeros(4))
+def test_an_index_out_of_range_is_said_without_a_graph(method, index, rows) -> None:
+    """Of numba's, on PyMC 6, which looks at no bounds, as well."""
+    with pm.Model(coords={"group": range(3)}) as model:
+        a = pm.Normal("a", 0, 1, dims="group")
+        of_row = np.r_[0, 3, 1, 3, np.zeros(rows - 4, dtype=int)]
+        at = pm.Data("of_row", of_row) if index == "data" else of_row
+        pm.Normal("y", a[3] if index == "one" else a[at], 1, observed=np.zeros(rows))
     with pytest.raises(
         DensityError, match=r"cannot be evaluated: index 3 is out of .*correct"
     ) as e:
