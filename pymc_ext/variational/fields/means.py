@@ -24,12 +24,12 @@ from pymc_ext.variational.fields.probe import Places
 # which one sd changes by a tenth. Those that lose next to nothing are taken together, and so are
 # those alike, up to so many times the least.
 LOST, NOTHING, ALIKE = 0.01, 0.001, 2.0
-# What all may lose: draws are worth half as many at most. Where more globals than a few would be
-# left, each an axis more of a grid, one may lose more; and effects, as otherwise their scale and
-# they were climbed together, which have no maximum.
-LOST_IN_ALL, FEW, LOST_OF_MANY, LOST_OF_EFFECTS = 0.3, 2, 0.02, 0.05
-# Sds of the field by which a global moves it at least, to be one of its means.
-MOVES = 1e-3
+# What all may lose, so that draws are worth half as many at most, and each of some effects, which
+# otherwise were climbed together with their scale, where they have no maximum, and then an axis
+# each; beside these their level, but no scale of residuals, whose tail weights then did not know.
+LOST_IN_ALL, LOST_OF_EFFECTS, LOST_BESIDE = 0.3, 0.05, 0.02
+# Sds of the field by which a global moves it at least, to be one of its means, and to be a level.
+MOVES, LEVEL = 1e-3, 0.45
 # Normals by which these nats are estimated, to a sixth where one direction has them all.
 PROBES = 64
 
@@ -50,11 +50,11 @@ def with_means(
     while len(found.sds):
         z = rng.standard_normal((PROBES, by_place.n))
         lost = np.array([_lost(by_place, at, found, k, z) for k in range(len(found.sds))])
-        most = _most(by_place, at, found)
-        chosen = (lost <= max(NOTHING, ALIKE * lost.min())) & (lost < most)
+        may = lost < _most(by_place, at, found)
+        chosen = may & (lost <= max(NOTHING, ALIKE * lost[may].min(initial=np.inf)))
         if before is not None:
             again = np.isin(by_place.near.order[by_place.n :], before)
-            chosen = again if (lost < most)[again].all() and again.any() else chosen
+            chosen = again if may[again].all() and again.any() else chosen
             before = None
         left -= lost[chosen].sum()
         if not (chosen.any() and left > 0):
@@ -72,11 +72,12 @@ def with_means(
 def _most(by_place: ByPlace, at: Conditional, found: Following) -> Array:
     """What each global may lose, (g,): nothing where it does not move the field, as the scale of
     effects that are in no field yet."""
-    g, near = len(found.sds), by_place.near
-    along = at.root.normals(found.sds[:, None] * found.follows)
+    near = by_place.near
+    moves = np.linalg.norm(at.root.normals(found.sds[:, None] * found.follows), axis=1)
     effects = np.isin(near.order[near.field :], near.effects)
-    most = np.where(effects, LOST_OF_EFFECTS, LOST if g <= FEW else LOST_OF_MANY)
-    return np.where((along**2).sum(axis=1) > MOVES**2, most, 0.0)
+    beside = effects.any() and moves > LEVEL
+    most = np.where(effects, LOST_OF_EFFECTS, np.where(beside, LOST_BESIDE, LOST))
+    return np.where(moves > MOVES, most, 0.0)
 
 
 def _lost(by_place: ByPlace, at: Conditional, found: Following, k: int, z: Array) -> float:
