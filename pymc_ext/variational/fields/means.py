@@ -85,9 +85,9 @@ def _lost(by_place: ByPlace, at: Conditional, found: Following, k: int, z: Array
     ¼‖K⁻¹ (Λ′ − Λ) K⁻ᵀ‖² + ½‖Kᵀ (x̂′ − x̂ − ∂x̂)‖², by probes z (N, n), and ¼(λ′/λ − 1)² of its own
     curvature, as that of the scale of means that are no part of the field.
     """
-    n, step = by_place.n, np.eye(len(found.sds))[k] * found.sds
     if not found.curvature[k] > 0:
         return np.inf
+    n, step = by_place.n, np.eye(len(found.sds))[k] * found.sds
     moved = found.moved(at.point, step)
     further = found.moved(moved, DIFFERENCE * step)
     try:
