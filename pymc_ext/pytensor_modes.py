@@ -18,6 +18,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from pytensor import scalar
 from pytensor.compile.mode import Mode, get_default_mode, get_mode
@@ -32,7 +33,7 @@ from pytensor.tensor.random.op import RandomVariable
 
 from pymc_ext.numpy_linker import NumPyLinker, bare_function, sizes_of_a_draw
 from pymc_ext.ops.compiler import backend_asked_for
-from pymc_ext.pytensor_versions import Blockwise, NumbaLinker
+from pymc_ext.pytensor_versions import Blockwise, NumbaLinker, PerformLinker, Subtensor
 
 if TYPE_CHECKING:
     from pytensor.compile import Function
@@ -274,3 +275,35 @@ def mode_for(outputs: Iterable[Variable], mode: str | Mode | None) -> str | Mode
 def _is_batched_determinant(variable: Variable) -> bool:
     core = getattr(variable.owner and variable.owner.op, "core_op", None)  # of a Blockwise
     return type(core).__name__ == "Det" and variable.type.ndim > 0
+
+
+def index_out_of_range(
+    value: TensorVariable, point: TensorVariable, dimension: int
+) -> IndexError | None:
+    """What is said of an index of ``value`` at zeros (dimension,), where compiled code is silent.
+
+    Numba looks at no bounds, and C code not at those of one entry that is a constant: it reads, or
+    writes, whatever lies there. The graph is run once as it is, operation by operation, in Python:
+    some tenths of a second.
+    """
+    arrays = isinstance(get_default_mode().linker, NumbaLinker)
+    if not any(_indexes(v.owner, arrays) for v in ancestors([value]) if v.owner is not None):
+        return None
+    as_it_is = Mode(PerformLinker(), None)  # type: ignore[arg-type]
+    f = pytensor.function([point], value, mode=as_it_is, on_unused_input="ignore")
+    try:
+        with np.errstate(all="ignore"):
+            f(np.zeros(dimension))
+    except IndexError as error:
+        return error
+    except Exception as error:  # what else is wrong is said by whoever evaluates it
+        logger.debug("indices are not known to be in range: %s", error)
+    return None
+
+
+def _indexes(node: Apply, arrays: bool) -> bool:
+    """Whether an operation takes an entry at one place, or at an array of places."""
+    op = node.op
+    if isinstance(op, Subtensor):
+        return not all(isinstance(index, slice) for index in op.idx_list)
+    return arrays and "Subtensor" in type(op).__name__

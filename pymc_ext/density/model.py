@@ -18,7 +18,6 @@ from pytensor.tensor import TensorVariable
 from pymc_ext.density.check import NoGradientError, NotEvaluatedError
 from pymc_ext.density.counted import Clock
 from pymc_ext.density.graph import ModelGraph, NotByRowsError
-from pymc_ext.density.indices import require_indices
 from pymc_ext.density.rows import (
     RowFunction,
     in_blocks,
@@ -31,7 +30,7 @@ from pymc_ext.density.rows import (
 )
 from pymc_ext.maths.types import Array
 from pymc_ext.over_draws import checked, has_scan, over_draws
-from pymc_ext.pytensor_modes import one_draw_a_call, run_by_numpy
+from pymc_ext.pytensor_modes import index_out_of_range, one_draw_a_call, run_by_numpy
 from pymc_ext.typed_graphs import gradients
 
 if TYPE_CHECKING:
@@ -160,7 +159,9 @@ class PyMCDensity(ModelGraph):
         """Raise NotEvaluatedError where one is out of range; of random data nobody looks, nor in
         loops, which Python takes step by step."""
         if not (self._indices_hold or self.noisy or self._updates or has_scan([self.logp])):
-            require_indices(self.logp, self.theta, self.dimension)
+            error = index_out_of_range(self.logp, self.theta, self.dimension)
+            if error is not None:
+                raise NotEvaluatedError(error) from error
         self._indices_hold = True
 
     def _one_by_one(self) -> bool:
