@@ -13,7 +13,7 @@ from bridge.advice.kept_law import kept_law
 from bridge.advice.outside import BASINS, UNSEARCHED, MassOutside
 from bridge.attempt import EXPECTED_FAILURES, Attempt, Demands, attempted, require_defined
 from bridge.measures.khat import pareto_khat
-from bridge.measures.limits import KHAT_USABLE, KHAT_WITHOUT_MEAN
+from bridge.measures.limits import KHAT_WITHOUT_MEAN
 from bridge.methods.families import FittedBy
 from bridge.methods.images import IMAGES, images_of
 from bridge.methods.method import Fit, Method
@@ -255,18 +255,12 @@ class Search:
 
     @property
     def ended_early(self) -> bool:
-        """Whether the best fit's training ended for weights that did not serve after all.
-
-        A law of groups of which some means or sds alone are not known is as good a base for chains
-        as a map, which knew no more of these.
-        """
+        """Whether the best fit's training ended for weights that did not serve after all."""
         from pymc_ext.variational.hierarchical.algorithm import GROUPS_SERVE, LAW_SERVES
 
         if self.trusted or self.modes is not None or self.found is None or self.open_end:
             return False
-        why, best = self.found.info.get("stop_reason"), self.of_found
-        assert best is not None
-        return why == LAW_SERVES or (why == GROUPS_SERVE and not best.khat < KHAT_USABLE)
+        return self.found.info.get("stop_reason") in (GROUPS_SERVE, LAW_SERVES)
 
     @property
     def improper(self) -> str | None:
