@@ -103,7 +103,7 @@ class PyMCDensity(ModelGraph):
         super().__init__(model, variables, point, replacements, compile_kwargs, clock or Clock())
         self._updates, self._random_seed = dict(updates or {}), random_seed
         self.extras = [*([] if point is None else [point[1]]), *trained]
-        self._rows_seen, self.interpreted, self._indices_hold = 0, interpreted, False
+        self._rows_seen, self.interpreted, self._indices_seen = 0, interpreted, False
         self.rows_per_call = 1  # once compiled, as many as keep the widest array small
 
     def __getstate__(self) -> dict[str, object]:
@@ -158,11 +158,11 @@ class PyMCDensity(ModelGraph):
     def _require_indices(self) -> None:
         """Raise NotEvaluatedError where one is out of range; of random data nobody looks, nor in
         loops, which Python takes step by step."""
-        if not (self._indices_hold or self.noisy or self._updates or has_scan([self.logp])):
+        if not (self._indices_seen or self.noisy or self._updates or has_scan([self.logp])):
             error = index_out_of_range(self.logp, self.theta, self.dimension)
             if error is not None:
                 raise NotEvaluatedError(error) from error
-        self._indices_hold = True
+        self._indices_seen = True
 
     def _one_by_one(self) -> bool:
         """Whether rows are long: all of a call share a batch of data, and JAX has few shapes."""

@@ -64,6 +64,16 @@ def _row_of(corner, starts, nearest, places):
     return nearest[at]
 
 
+@_inline
+def _weight(corner, weights, slopes, along):
+    """Of a corner, or its derivative along an axis, −1 for none."""
+    weight = 1.0
+    for k in range(weights.shape[0] - 1, -1, -1):
+        weight *= slopes[k, corner % 4] if k == along else weights[k, corner % 4]
+        corner //= 4
+    return weight
+
+
 @_kernel
 def between(axes, starts, nearest, rows, y):
     """Of ``rows`` (T, R) at y (N, g), (N, R); ``nearest`` is the row of each place of the box."""
@@ -74,10 +84,7 @@ def between(axes, starts, nearest, rows, y):
     for n in range(N):
         _all_weights(axes, starts, y[n], places, weights, slopes)
         for corner in range(4**g):
-            weight, left = 1.0, corner
-            for k in range(g - 1, -1, -1):
-                weight *= weights[k, left % 4]
-                left //= 4
+            weight = _weight(corner, weights, slopes, -1)
             if weight != 0.0:
                 row = rows[_row_of(corner, starts, nearest, places)]
                 for r in range(row.size):
@@ -99,11 +106,7 @@ def slopes_between(axes, starts, nearest, rows, by, y):
             for r in range(row.size):
                 along += by[n, r] * row[r]
             for j in range(g):
-                weight, left = along, corner
-                for k in range(g - 1, -1, -1):
-                    weight *= slopes[k, left % 4] if k == j else weights[k, left % 4]
-                    left //= 4
-                out[n, j] += weight
+                out[n, j] += along * _weight(corner, weights, slopes, j)
     return out
 
 

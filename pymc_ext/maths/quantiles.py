@@ -70,7 +70,7 @@ class Quantiles:
         low, high = np.zeros(len(t)), np.ones(len(t))
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            below = _cubic(table, i, middle)[0] <= t
+            below = _cubic(table, i, middle) <= t
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         z = KNOTS[i] + WIDTH * (low + high) / 2
         for end in (0, -1):
@@ -112,15 +112,14 @@ def _few(sizes: Sequence[int]) -> list[NDArray[np.integer]]:
     ]
 
 
-def _cubic(table: tuple[Array, Array], i: NDArray[np.integer], u: Array) -> tuple[Array, Array]:
-    """Hermite's cubic after knots i, at shares u of the way to the next, and its derivative by z,
-    (N,) each."""
+def _cubic(table: tuple[Array, Array], i: NDArray[np.integer], u: Array) -> Array:
+    """Hermite's cubic after knots i, at shares u of the way to the next, (N,)."""
     rows = np.arange(len(u))
     at, slope = table
     a, c, d = at[rows, i], WIDTH * slope[rows, i], WIDTH * slope[rows, i + 1]
     rise = at[rows, i + 1] - a
     square, cube = 3 * rise - 2 * c - d, c + d - 2 * rise
-    return a + u * (c + u * (square + u * cube)), (c + u * (2 * square + 3 * u * cube)) / WIDTH
+    return a + u * (c + u * (square + u * cube))
 
 
 def _between(axis: Array, t: Array) -> tuple[NDArray[np.integer], Array]:

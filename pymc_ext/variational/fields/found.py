@@ -56,8 +56,7 @@ def field_map(
         point, means = start, None
         for _ in range(CHOICES):
             by_place, at = with_means(ByPlace(density, near), point[near.order], rng, means)
-            n, m = by_place.n, by_place.near.means
-            means = by_place.near.order[n - m : n]
+            means = by_place.near.joined
             if near.in_groups and len(start) - by_place.n > MOST_GLOBALS:
                 return None  # a climb of so many costs more than a map
             at, slope = highest(by_place, at.point)

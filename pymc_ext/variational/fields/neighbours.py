@@ -129,6 +129,11 @@ class Neighbours:
             out[k - n, :k] = y[self.colours[k], :k] / h[k]
         return out
 
+    @property
+    def joined(self) -> Places:
+        """Coordinates of the means, (m,)."""
+        return self.order[self.field - self.means : self.field]
+
     def with_means(self, chosen: Flags) -> Neighbours:
         """With some of the globals (g,) among the field's own coordinates."""
         n, m = self.field, int(chosen.sum())
@@ -169,13 +174,12 @@ def find_neighbours(
         more = governs(near)
         local, near = local[~more], near[~more][:, ~more]
     globals_ = np.setdiff1d(everything, local)
-    depends, among = _of_globals(probe, globals_, local, common)
-    if len(globals_) and sizes_of(near).max() <= MOST_MEMBERS:
-        more = of_globals(depends, among)
-        if more.any():
-            local, near = local[~more], near[~more][:, ~more]
-            globals_ = np.setdiff1d(everything, local)
-            depends, among = _of_globals(probe, globals_, local, common)
+    depends, among = _dependent_on(probe, globals_, local, common)
+    more = of_globals(depends, among)
+    if more.any() and sizes_of(near).max() <= MOST_MEMBERS:
+        local, near = local[~more], near[~more][:, ~more]
+        globals_ = np.setdiff1d(everything, local)
+        depends, among = _dependent_on(probe, globals_, local, common)
     if len(globals_) > MOST_GLOBALS or not len(local):
         return None
     order = reverse_cuthill_mckee(near, symmetric_mode=True)
@@ -261,7 +265,7 @@ def _dependent(probe: Probe, local: Places, common: Array) -> csr_array | None:
     return graph.multiply(graph.T).tocsr()  # chance is not mutual
 
 
-def _of_globals(
+def _dependent_on(
     probe: Probe, globals_: Places, local: Places, common: Array
 ) -> tuple[Flags, Flags]:
     """Which locals depend on each global, (g, L), and which globals do, (g, g)."""

@@ -11,6 +11,7 @@ from scipy.special import gammaln, logsumexp
 import bridge
 from posteriordb_cases.zoo import ZOO, summary_of, truth_of
 from posteriordb_cases.zoo.density import ZooDensity
+from posteriordb_cases.zoo.nested import simulated as three_levels
 from tests.tolerances import monte_carlo
 
 DRAWS = 20_000
@@ -29,9 +30,13 @@ WITHOUT_BRIDGE = {
 }  # fmt: skip
 
 
+# Beside the zoo: of benchmarks alone.
+BESIDE = {"nested": lambda: three_levels(5, (0.5, 0.3), (4, 3, 4))}
+
+
 @cache
 def made(name: str) -> ZooDensity:
-    return ZOO[name].make()
+    return BESIDE[name]() if name in BESIDE else ZOO[name].make()
 
 
 def draws_of(name: str, seed: int = 1, n: int = DRAWS) -> np.ndarray:
@@ -43,7 +48,7 @@ def test_the_zoo_is_as_large_as_promised() -> None:
     assert len(PROPER) == sum(made(name).proper for name in ZOO)
 
 
-@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("name", [*ZOO, *BESIDE])
 def test_the_score_is_the_gradient(name: str) -> None:
     density, rng = made(name), np.random.default_rng(1)
     D = density.dimension
@@ -64,7 +69,7 @@ def test_the_score_is_the_gradient(name: str) -> None:
         np.testing.assert_allclose(difference[inside] / scale, score[inside, i] / scale, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", [name for name in PROPER if name not in EDGED])
+@pytest.mark.parametrize("name", [*(name for name in PROPER if name not in EDGED), *BESIDE])
 def test_draws_obey_steins_identity(name: str) -> None:
     """E[f s + f'] = 0 of each coordinate, with bounded f = tanh, also where no moment exists."""
     density, theta, truth = made(name), draws_of(name), truth_of(made(name))
@@ -98,7 +103,9 @@ def matched(theta: np.ndarray, df: float, heavy: bool):
     return log_q, draw
 
 
-@pytest.mark.parametrize("name", [name for name in PROPER if name not in WITHOUT_BRIDGE])
+@pytest.mark.parametrize(
+    "name", [*(name for name in PROPER if name not in WITHOUT_BRIDGE), *BESIDE]
+)
 def test_log_z_and_the_mass_of_each_mode_by_bridge_sampling(name: str) -> None:
     """Within each mode, from a t matched to half of its draws; it knows nothing of the weights."""
     density, theta, truth = made(name), draws_of(name), truth_of(made(name))
