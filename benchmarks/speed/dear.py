@@ -4,8 +4,9 @@
 
 A level that jumps at a continuous time, a latent autoregressive series under counts, regressions
 under a regularised horseshoe (Piironen & Vehtari 2017, arXiv:1707.01694), a Weibull law with a
-threshold, and a stationary series whose level lies far from the middle of its prior, as it may do
-near a unit root, where fits end; sds of the last two are known by quadrature. ``answer`` is
+threshold, a stationary series whose level lies far from the middle of its prior, as it may do
+near a unit root, where fits end, and item responses of two parameters with free scales of items;
+sds of threshold and series are known by quadrature. ``answer`` is
 `bridge.fit`, ``pymc`` is `pm.sample`, 4 × (1000 + 1000); where asked for, ``warm-nuts``,
 ``flow-nuts`` and ``nutpie`` are as in `benchmarks.speed.bent_nuts`, with at most a million
 gradients. Each run is kept as it ends. Run it with OMP_NUM_THREADS=1.
@@ -124,6 +125,25 @@ def near_unit_root() -> pm.Model:
     return model
 
 
+def items(persons: int, questions: int) -> pm.Model:
+    """Item responses whose discriminations and difficulties have scales of their own."""
+    rng = np.random.default_rng(1)
+    ability, sharpness = rng.normal(size=persons), np.exp(rng.normal(0, 0.4, questions))
+    hardness = rng.normal(size=questions)
+    right = 1 / (1 + np.exp(-sharpness * (ability[:, None] - hardness)))
+    with pm.Model() as model:
+        theta = pm.Normal("theta", 0, 1, shape=persons)
+        middle, spread = pm.Normal("middle", 0, 1), pm.HalfNormal("sd_b", 1)
+        a = pm.LogNormal("a", 0, pm.HalfNormal("sd_a", 1), shape=questions)
+        b = pm.Normal("b", middle, spread, shape=questions)
+        pm.Bernoulli(
+            "y",
+            logit_p=a * (theta[:, None] - b),
+            observed=(rng.random((persons, questions)) < right).astype(int),
+        )
+    return model
+
+
 MODELS: dict[str, Callable[[], pm.Model]] = {
     "change point": change_point,
     "latent AR": autoregressive,
@@ -131,6 +151,8 @@ MODELS: dict[str, Callable[[], pm.Model]] = {
     "horseshoe, binary": lambda: horseshoe(binary=True),
     "threshold": threshold,
     "near a unit root": near_unit_root,
+    "12 items": lambda: items(60, 12),
+    "20 items": lambda: items(200, 20),
 }
 
 

@@ -15,7 +15,12 @@ from pymc_ext.maths.marginal_fit import best_marginal, lines
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.fields.conditional import ByPlace, Conditional, NoMaximumError
 from pymc_ext.variational.fields.curves import Curves, bounded
-from pymc_ext.variational.fields.evidence import Slope, highest, information
+from pymc_ext.variational.fields.evidence import (
+    Slope,
+    TooManyScoresError,
+    highest,
+    information,
+)
 from pymc_ext.variational.fields.globals_map import GlobalsMap
 from pymc_ext.variational.fields.map import FieldMap
 from pymc_ext.variational.fields.means import with_means
@@ -48,9 +53,9 @@ def field_map(
 ) -> FieldMap | None:
     """By Laplace's method from ``start`` (D,), then with the field's mean and skewness.
 
-    None where the locals have no maximum given the globals, the globals' evidence is not concave at
-    its own or has a tail without an end, groups have a neck and more globals than a grid has axes,
-    or the law has too many numbers.
+    None where the locals have no maximum given the globals, the globals' evidence none that few
+    scores reach, is not concave there or has a tail without an end, groups have a neck and more
+    globals than a grid has axes, or the law has too many numbers.
     """
     try:
         point, means = start, None
@@ -68,7 +73,7 @@ def field_map(
         precision = information(by_place, at, slope)
         scales = np.linalg.cholesky(np.linalg.inv(precision)) if g else precision
         q = _law(by_place, at, slope, scales)
-    except (NoMaximumError, np.linalg.LinAlgError):
+    except (NoMaximumError, TooManyScoresError, np.linalg.LinAlgError):
         return None
     return None if q is None else shaped(density, q, rng)
 

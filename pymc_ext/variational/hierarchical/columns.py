@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from pymc_ext.maths.types import Array
 
 Columns = NDArray[np.integer]  # (C, k): of each difference the column that each row tells, −1 none
-MOST_ALONE = 20  # full rows that are looked for: means, slopes and scales that all groups share
+# Full rows that are looked for: means, slopes and scales that all groups share. Of more, as of
+# items that all persons answer, those that are as full as one another together.
+MOST_ALONE = 20
 NOTHING = 1e-7  # of an entry's scale: rounding of differences
 
 
@@ -46,20 +48,25 @@ def few_columns(pattern: NDArray[np.bool_]) -> Columns:
     best = each_column(size)
     if pattern.all():
         return best
-    fullest = np.argsort(-pattern.sum(axis=0), kind="stable")
-    for alone in range(min(size, MOST_ALONE)):  # columns that have a difference of their own
+    entries = pattern.sum(axis=0)
+    fullest = np.argsort(-entries, kind="stable")
+    fewer = np.flatnonzero(np.diff(entries[fullest])) + 1  # where rows are less full than before
+    for alone in sorted({*range(MOST_ALONE), *fewer.tolist()}):  # with differences of their own
         if alone >= len(best):
             break
         rest = np.sort(fullest[alone:])
-        told = _told_apart(pattern, rest)
-        if alone + len(told) < len(best):
+        told = _told_apart(pattern, rest, len(best) - alone)
+        if told is not None:
             own = np.tile(fullest[:alone, None], (1, size))
             best = np.vstack([own, told])
     return best
 
 
-def _told_apart(pattern: NDArray[np.bool_], rest: NDArray[np.integer]) -> Columns:
-    """Columns ``rest``, of which no two in a difference share a row among these."""
+def _told_apart(
+    pattern: NDArray[np.bool_], rest: NDArray[np.integer], fewer: int
+) -> Columns | None:
+    """Columns ``rest``, of which no two in a difference share a row among these; None where that
+    takes not ``fewer`` differences."""
     found: list[Columns] = []
     for j in rest:
         rows = rest[pattern[rest, j]]
@@ -69,6 +76,8 @@ def _told_apart(pattern: NDArray[np.bool_], rest: NDArray[np.integer]) -> Column
         else:
             told = np.full(len(pattern), -1)
             found.append(told)
+            if len(found) >= fewer:
+                return None
         told[rows] = j
     return np.array(found)
 

@@ -84,6 +84,8 @@ class Growth:
         self.unpinned: Candidate[HierarchicalMap] | None = None  # for which a pin did not pay
         self.trains_necks = True
         self.paid = False  # whether the last block did, where the longest was reached
+        self.at_work: Training | None = None  # that of the best map, which does not rest yet
+        self.law_tried = np.zeros(q.dimension, dtype=bool)  # rows tried in the other law so far
 
     def contradicts(self, other: Growth) -> bool:
         """Whether links that count have their governor last in the other's order."""
@@ -97,8 +99,9 @@ class Growth:
         """The first block of the next round, which goes on from it; the best map where no block
         pays."""
         if self.begun is None and self.pays():
-            free = self._freed(self.moments)
+            free = self._freed()
             if free is not None:
+                self.tried = self.tried | free
                 training = self._training(self.best.q, free)
                 self.begun = free, training, block_of(training, self.course, FIRST_BLOCK)
         return self.best if self.begun is None else self.begun[2]
@@ -114,11 +117,18 @@ class Growth:
 
     def _grown(self, rounds: int) -> str:
         why = "nothing is left that a link or a marginal could gain"
-        for _ in range(rounds):
+        for k in range(rounds):
             self.begin()
-            if self.begun is None:
-                return why if self.pays() else repaired_by_weights(self.best)
-            why, self.begun = self._round(*self.begun), None
+            if self.begun is not None:
+                why, self.begun = self._round(*self.begun, is_last=k == rounds - 1), None
+            elif not self.pays():
+                return repaired_by_weights(self.best)
+            elif self.at_work is None:
+                return why
+            else:
+                why = self._end()
+            if self.at_work is not None:
+                continue
             while governors_of(self.best.q) and self.pays() and self._far_out():
                 pass
         return why
@@ -131,8 +141,9 @@ class Growth:
     def _training(self, q: HierarchicalMap, free: Free) -> Training:
         return Training(self.density, q, free, self.rng)
 
-    def _freed(self, moments: Moments) -> Free | None:
+    def _freed(self) -> Free | None:
         """What is to be free next: all that is, and what is significant and not tried yet."""
+        moments = self.moments
         scales = moments.scales & ~self.tried.scales
         squares = moments.squares & ~self.tried.squares
         marginal = moments.marginals & ~self.tried.marginal
@@ -140,14 +151,12 @@ class Growth:
         gain = moments.gain(scales, squares, marginal)
         if gain < max(LEAST_GAIN, LEAST_SHARE * self.best.gap):
             return None
-        free = replace(
+        return replace(
             self.free,
             scales=self.free.scales | scales,
             squares=self.free.squares | squares,
             marginal=self.free.marginal | marginal,
         )
-        self.tried = self.tried | free
-        return free
 
     @staticmethod
     def _not_of_a_funnel(moments: Moments, scales: Mask, marginal: Mask) -> Mask:
@@ -162,35 +171,43 @@ class Growth:
         of_governors = moments.gain(no_pair, no_pair, marginal & governor)
         return np.logical_or(~governor, of_governors >= of_links)
 
-    def _round(self, free: Free, training: Training, candidate: Candidate[HierarchicalMap]) -> str:
-        """After a block with more freedom try the gate; the better goes on until it rests."""
+    def _round(
+        self, free: Free, training: Training, candidate: Candidate[HierarchicalMap], is_last: bool
+    ) -> str:
+        """After a block with more freedom try the gate; the better goes on until it rests, or, but
+        for the last round, as soon as its residuals ask for more freedom."""
         start, self.trains_necks = self.best, True
-        law_tried = np.zeros(start.q.dimension, dtype=bool)
         gated = self._gated(candidate, free)
         if gated is not None:
             training, candidate, free = gated
         if not candidate.beats(start):
-            return "more freedom did not pay"
+            return self._end() if self.at_work else "more freedom did not pay"
         self.best, self.free, self.moments = candidate, free, self._moments_of(training)
-        training = self._in_the_other_law(law_tried) or training
-        while True:
+        self.law_tried = np.zeros(start.q.dimension, dtype=bool)
+        self.at_work = self._in_the_other_law() or training
+        if not is_last and self._freed() is not None:
+            return "more freedom promises more"
+        return self._end()
+
+    def _end(self) -> str:
+        """Blocks of the training at work, in whichever law its residuals ask for, until it rests;
+        why it does."""
+        training, self.at_work, why = self.at_work, None, ""
+        while training is not None:
             ended = self._rested(training)
-            self.paid = ended.paid
+            self.paid, why = ended.paid, ended.why
             if ended.best is not self.best:
                 self.best, self.moments = ended.best, self._moments_of(training)
-            other = self._in_the_other_law(law_tried)
-            if other is None:
-                return ended.why
-            training = other
+            training = self._in_the_other_law()
+        return why
 
     def _moments_of(self, training: Training) -> Moments:
         """What its averaged steps have seen; what was known before where each stepped back."""
         return training.moments.moments() if training.moments.pairs else self.moments
 
-    def _in_the_other_law(self, tried: Mask) -> Training | None:
+    def _in_the_other_law(self) -> Training | None:
         """Scales that fall to a floor in place of rising to a ceiling, or the reverse, where the
-        residuals ask for that; the training behind it, None where none is better so. Marks those
-        that are ``tried`` (D,)."""
+        residuals ask for that; the training behind it, None where none is better so."""
         q, moments = self.best.q, self.moments
         along = np.argmax(np.abs(q.scales), axis=1)[:, None]  # of the strongest governor
         slope, curve, error = (
@@ -199,8 +216,8 @@ class Growth:
         )
         # a ceiling's law is concave, a floor's convex, and that of a shut gate neither
         rows = (q.offset < SHUT) & (q.sense * curve > CURVED * error)
-        rows &= (slope > LEAST_SLOPE) & ~tried
-        tried |= rows
+        rows &= (slope > LEAST_SLOPE) & ~self.law_tried
+        self.law_tried |= rows
         if not rows.any() or not self.pays():
             return None
         training = self._training(with_other_law(q, rows), self.free)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TypedDict
 
 import numpy as np
@@ -40,6 +41,14 @@ MOST_HELD, LEAST_CHANGE, STANDS_OUT = 3, 0.05, 2.0
 LONGEST = 3.0  # conditional sds of one Newton step
 MOST_SHARED = 8  # coordinates whose own modes are looked at: residuals' sds, means, slopes
 MOST_SHIFT = 0.3  # sds between a mode of its own and that of all: a quarter of the draws' weights
+
+
+class Failed(Enum):
+    """Why there is no maximum of the others at a place."""
+
+    NO_NUMBERS = auto()  # p̃ or its curvature has none there
+    NO_MAXIMUM = auto()
+    ROUNDING = auto()  # it is one of differences' rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +146,9 @@ def maxima_along(
     j: int,
     step: float,
     fall: float,
-) -> tuple[Maximum, ...]:
-    """From the middle on in both directions along θ_j, in the order of their places.
+) -> tuple[tuple[Maximum, ...], tuple[bool, bool]]:
+    """From the middle on in both directions along θ_j, in the order of their places; and of each
+    side whether it ends where p̃ has numbers but the others no maximum.
 
     A side ends where log p(θ_j) has fallen by ``fall`` nats, where sds have shrunk to `SMALLEST`,
     where the others have no maximum or it is rounding: what lies beyond is left out.
@@ -155,37 +165,38 @@ def maxima_along(
         The first.
     """
 
-    def side(step: float) -> Iterator[Maximum]:
-        last, here, highest = None, middle, middle.log_p
+    def side(step: float) -> tuple[list[Maximum], bool]:
+        last, here, highest, made = None, middle, middle.log_p, list[Maximum]()
 
-        def ahead(by: float) -> Maximum | None:
+        def ahead(by: float) -> Maximum | Failed:
             at = here.theta.copy()
             if last is not None:  # the others go on as they went from the last place to this one
                 at += by / (here.theta[j] - last.theta[j]) * (here.theta - last.theta)
             at[j] = here.theta[j] + by
-            found = maximum_near(density, at, here.sds, middle.others)
-            return None if found is None or found.rounding > MOST_ROUNDING else found
+            found = climbed(density, at, here.sds, middle.others)
+            if isinstance(found, Maximum) and found.rounding > MOST_ROUNDING:
+                return Failed.ROUNDING
+            return found
 
         for k in range(MOST_PLACES):
             by = step * GROWTH**k
-            found = ahead(by)
-            is_last = found is None
-            if found is None:
-                found = ahead(SHORTER * by)
-            if found is None:
-                return
-            yield found
+            first = ahead(by)
+            found = ahead(SHORTER * by) if isinstance(first, Failed) else first
+            if isinstance(found, Failed):
+                return made, first is Failed.NO_MAXIMUM
+            made.append(found)
             highest = max(highest, found.log_p)
-            if is_last or found.log_p < highest - fall:
-                return
-            if np.any(found.sds < SMALLEST * middle.sds):
-                return
+            if found.log_p < highest - fall or np.any(found.sds < SMALLEST * middle.sds):
+                break
+            if isinstance(first, Failed):
+                return made, first is Failed.NO_MAXIMUM
             last, here = here, found
+        return made, False
 
-    return *reversed(list(side(-step))), middle, *side(step)
+    (below, lost_below), (above, lost_above) = side(-step), side(step)
+    return (*reversed(below), middle, *above), (lost_below, lost_above)
 
 
-@np.errstate(all="ignore")  # a step too far ends where numbers are not finite
 def maximum_near(
     density: CountedDensity,
     start: Array,
@@ -208,11 +219,24 @@ def maximum_near(
     steps
         At most.
     """
+    found = climbed(density, start, sds, others, steps)
+    return found if isinstance(found, Maximum) else None
+
+
+@np.errstate(all="ignore")  # a step too far ends where numbers are not finite
+def climbed(
+    density: CountedDensity,
+    start: Array,
+    sds: Array,
+    others: Others,
+    steps: int = NEWTON_STEPS,
+) -> Maximum | Failed:
+    """:func:`maximum_near`, or why there is none."""
     at, indefinite = start.copy(), 0
-    for _ in range(steps):
+    for k in range(steps):
         found = _curvature(density, at, others, DIFFERENCE * sds)
-        if found is None:
-            return None
+        if found is None:  # on the way steps run off where there is nothing to climb
+            return Failed.NO_MAXIMUM if k else Failed.NO_NUMBERS
         log_p, score, H = found
         sds = curvature_scale(H)
         concave = covariance_root(H)
@@ -226,11 +250,11 @@ def maximum_near(
                 root = others.pattern.entries(concave[1].T)
                 return Maximum(at, log_p + decrement, others, root)
             if indefinite == INDEFINITE:
-                return None
+                return Failed.NO_MAXIMUM
             indefinite += 1
         longest = LONGEST * np.sqrt(len(others))
         at[others.places] += step * min(1.0, longest / np.sqrt(2 * decrement))
-    return None
+    return Failed.NO_MAXIMUM
 
 
 def coupled(density: CountedDensity, points: Array, sds: Array, places: Coordinates) -> Others:

@@ -115,7 +115,8 @@ def nested_laplace(
 ) -> NestedLaplace | None:
     """Along governors, from the middle of draws outwards.
 
-    None where a side of one has too few maxima, or where the law is nothing like p.
+    None where a side of one has too few maxima, or where the law is nothing like p, unless it tells
+    of a neck without an end: that is p's own.
 
     Parameters
     ----------
@@ -143,4 +144,5 @@ def nested_laplace(
         return None
     start, scans = found
     law = NestedLaplace(start.maximum, ends_of(scans), scans)
-    return law if law.fits(density) else None
+    endless = any(scan.is_open_in_a_neck for scan in scans)
+    return law if endless or law.fits(density) else None

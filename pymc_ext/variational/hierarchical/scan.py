@@ -43,6 +43,9 @@ MOST_BEYOND = 0.2  # of a variance, by a straight line: more than there is where
 # Share of the middle's conditional sds from which on a neck is none, and the power of t by which p
 # falls from which on it has an integral: a Cauchy's is 2, that of a flat log scale 0.
 NARROW, POWER = 0.5, 1.5
+# Share of the widest conditional sds from which on down curvatures are 1e4 times as large as
+# elsewhere, and a maximum may be lost to rounding.
+DEEP = 0.01
 NODES = 16  # between two places, at which the law is known: a thirtieth of an sd in the bulk
 
 
@@ -121,6 +124,30 @@ class Scan(ByValue):
         Not where the others' scales stay as wide as in the middle and p falls as a power that has
         an integral: no neck keeps chains from there, as of a slope under a Cauchy prior.
         """
+        side = self._open_side
+        return None if side is None else float(self.places[side])
+
+    def tells_nothing(self, lost: tuple[bool, bool]) -> bool:
+        """Whether it has an open end where the others' maximum was ``lost``, of which each side has
+        its own: how p falls beyond is not known, and it need not fall slowly.
+
+        Far down a neck that may be rounding, and the end stays one of p.
+        """
+        side = self._open_side
+        return side is not None and lost[side] and not self.is_open_in_a_neck
+
+    @property
+    def is_open_in_a_neck(self) -> bool:
+        """Whether it has an open end that lies far down a neck."""
+        side = self._open_side
+        if side is None:
+            return False
+        widest = np.max([found.sds for found in self.maxima], axis=0)
+        return bool(np.min(self.maxima[side].sds / widest) < DEEP)
+
+    @property
+    def _open_side(self) -> int | None:
+        """Which end is open, 0 or −1."""
         log_p = np.array([found.log_p for found in self.maxima])
         for last, before in ((0, 1), (-1, -2)):
             away = abs(self.places[last] - self.mean)
@@ -128,14 +155,14 @@ class Scan(ByValue):
             if log_p[last] < log_p.max() - FALL:
                 continue
             if not rate > 0:
-                return float(self.places[last])
+                return last
             is_neck = np.min(self.maxima[last].sds / self.highest.sds) < NARROW
             if not is_neck and rate * away > POWER:
                 continue
             here = self.mass[last] / np.diff(self.edges)[last]
             beyond = here / rate * (away**2 + 2 * away / rate + 2 / rate**2)
             if beyond > MOST_BEYOND * self.sd**2:
-                return float(self.places[last])
+                return last
         return None
 
     def terms(self, origin: Array) -> Terms:
@@ -226,21 +253,24 @@ def scans_along(
     density: CountedDensity, start: Middle, governors: Sequence[int]
 ) -> tuple[Middle, tuple[Scan, ...]] | None:
     """Along each governor all that is neither held, and from where; None where one has too few
-    maxima.
+    maxima, or ends where they tell nothing.
 
     Draws may lie where there is little mass, as at the end of a neck: then scans start again from
-    the highest place along that governor, until each has its middle and sd.
+    the highest place along that governor, until each has its middle and sd, which p has not in a
+    neck without an end.
     """
     scans: list[Scan] = []
     again = ANEW * len(governors)
     while len(scans) < len(governors):
         j = governors[len(scans)]
         step, fall = STEP * start.sds[j], FALL * len(governors)
-        maxima = maxima_along(density, start.maximum, j, step, fall)
+        maxima, lost = maxima_along(density, start.maximum, j, step, fall)
         if len(maxima) < FEWEST:
             return None
         scan = Scan(j, maxima)
-        if again and _off(scan, start) >= FAR_OFF:
+        if scan.tells_nothing(lost):
+            return None
+        if again and not scan.is_open_in_a_neck and _off(scan, start) >= FAR_OFF:
             start, again, scans = start.moved(scan), again - 1, []  # all begin in the same place
         else:
             scans.append(scan)

@@ -620,6 +620,19 @@ def test_a_field_without_a_maximum_has_no_map() -> None:
     assert field_map(density, near, np.zeros(40), np.random.default_rng(1)) is None
 
 
+def test_a_maximum_that_takes_too_many_scores_is_given_up(monkeypatch) -> None:
+    density = CountedDensity(NormalWalk(60))
+    near = find_neighbours(density, np.zeros(density.dimension), np.random.default_rng(1))
+    assert near is not None
+    before = density.gradients
+    start = np.zeros(density.dimension)
+    assert field_map(density, near, start, np.random.default_rng(1)) is not None
+    monkeypatch.setattr("pymc_ext.variational.fields.evidence.MOST_SCORES", 30)
+    spent = density.gradients
+    assert field_map(density, near, start, np.random.default_rng(1)) is None
+    assert density.gradients - spent < 0.5 * (spent - before)
+
+
 def test_dozens_of_slopes_belong_to_the_field() -> None:
     rng, slopes = np.random.default_rng(6), 30
     X, walk = rng.normal(size=(150, slopes)), np.cumsum(rng.normal(0, 0.2, 150))

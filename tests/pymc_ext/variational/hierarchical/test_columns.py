@@ -20,6 +20,12 @@ def blocks(groups: int, shared: int) -> np.ndarray:
     return pattern
 
 
+def arrow(locals_: int, shared: int) -> np.ndarray:
+    pattern = np.eye(locals_ + shared)
+    pattern[locals_:] = pattern[:, locals_:] = 1
+    return pattern
+
+
 def chain(size: int) -> np.ndarray:
     return np.eye(size) + np.eye(size, k=1) + np.eye(size, k=-1)
 
@@ -28,6 +34,7 @@ PATTERNS = {
     "pairs": (blocks(7, 0), 2),
     "pairs and two that all share": (blocks(7, 2), 4),
     "two hundred pairs": (blocks(200, 2), 4),
+    "thirty items that forty persons answer": (arrow(40, 30), 31),
     "chain": (chain(9), 3),
     "full": (np.ones((5, 5)), 5),
     "diagonal": (np.eye(6), 1),

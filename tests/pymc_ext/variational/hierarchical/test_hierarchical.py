@@ -125,7 +125,8 @@ def test_the_map_is_far_above_the_gaussian_on_a_centred_hierarchy() -> None:
     result = Hierarchical().fit(density, random_seed=1).result
     assert result.elbo > gaussian_fit.elbo + 0.5
     assert result.fresh.ess > 5 * gaussian_fit.fresh.ess
-    error = float(np.hypot(result.elbo_se, result.fresh_proposal.log_marginal_is_se))
+    weighted = result.fresh_proposal or result.fresh
+    error = float(np.hypot(result.elbo_se, weighted.log_marginal_is_se))
     assert result.elbo <= result.log_marginal_is + monte_carlo(error)
 
 
@@ -275,6 +276,32 @@ def test_the_order_of_a_models_variables_is_taken_where_its_elbo_is_higher(monke
     assert governs[True][0] == {"s[0]", "s[1]"}
     assert governs[False][0] != governs[True][0]
     assert governs[True][1] > governs[False][1]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_map_is_trained_to_rest_while_its_residuals_ask_for_links(monkeypatch, seed) -> None:
+    """But in the last round; and none is left that does not rest."""
+    rounds, rested, left = [], [], []
+    of_round, end, run = Growth._round, Growth._end, Growth.run
+
+    def counted(growth, *begun, is_last):
+        rounds.append(is_last)
+        return of_round(growth, *begun, is_last=is_last)
+
+    def at_end(growth):
+        rested.append(rounds[-1] or growth._freed() is None)
+        return end(growth)
+
+    def ran(growth, *most):
+        why = run(growth, *most)
+        left.append(growth.at_work)
+        return why
+
+    monkeypatch.setattr(Growth, "_round", counted)
+    monkeypatch.setattr(Growth, "_end", at_end)
+    monkeypatch.setattr(Growth, "run", ran)
+    Hierarchical().fit(normal_hierarchy(12, 1.0, 1.0, seed), random_seed=seed)
+    assert len(rounds) > 1 and rested and all(rested) and left == [None]
 
 
 def test_steps_that_all_went_back_leave_what_was_seen_before() -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy import integrate
+from scipy import integrate, optimize
 
 import bridge
 from posteriordb_cases.zoo import ZOO
@@ -12,11 +12,12 @@ from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from pymc_ext.variational.hierarchical.law import Conditional, Terms
 from pymc_ext.variational.hierarchical.law_map import LawMap
+from pymc_ext.variational.hierarchical.maxima import maxima_along
 from pymc_ext.variational.hierarchical.pattern import Pattern
 from pymc_ext.variational.hierarchical.reach import missed_tails
 from tests.pymc_ext.sampling.targets import gaussian
 from tests.pymc_ext.variational.hierarchical.funnels import draws_of_funnel, funnel
-from tests.pymc_ext.variational.hierarchical.laws import nested
+from tests.pymc_ext.variational.hierarchical.laws import middle, nested
 
 QUADRATURE = 0.02  # of an sd by places half an sd and more from one another
 ORDER = np.arange(5)
@@ -227,3 +228,43 @@ def test_a_slope_with_a_cauchy_prior_ends_in_no_neck() -> None:
     laws = [Hierarchical().fit(density, random_seed=seed).result.law for seed in (1, 2, 3)]
     assert any(law is not None for law in laws)  # or nothing was looked at
     assert all(law is None or not law.open_ends for law in laws)
+
+
+def effects_with_a_neck_of_their_own() -> CountedDensity:
+    """Eight effects z of a common scale e^u, seen with a noise of scale e^t. Given a small t all
+    others have a maximum; given a larger one they run into the neck of u. p(t) is lighter than a
+    normal's to both sides."""
+    y = 2 * np.random.default_rng(3).standard_normal(8)
+
+    def both(theta):
+        t, u, z = theta[:, :1], theta[:, 1:2], theta[:, 2:]
+        noise, own = ((y - z) * np.exp(-t)) ** 2, (z * np.exp(-u)) ** 2
+        log_p = (-2 * t**2 - 8 * t - 7 * u - 0.5 * np.exp(2 * u))[:, 0]
+        score = np.hstack([
+            noise.sum(axis=1, keepdims=True) - 4 * t - 8,
+            own.sum(axis=1, keepdims=True) - 7 - np.exp(2 * u),
+            (y - z) * np.exp(-2 * t) - z * np.exp(-2 * u),
+        ])  # fmt: skip
+        return log_p - 0.5 * (noise + own).sum(axis=1), score
+
+    return CountedDensity(CallableDensity(lambda x: both(x)[0], lambda x: both(x)[1], dimension=10))
+
+
+def test_where_others_run_into_a_neck_of_their_own_a_scan_tells_nothing() -> None:
+    """No tail of p is open there, and none is said to be."""
+    density = effects_with_a_neck_of_their_own()
+    rng = np.random.default_rng(1)
+    point = rng.standard_normal(10) / 2
+    found = optimize.approx_fprime(point, lambda x: density.log_density(x[None])[0], 1e-7)
+    np.testing.assert_allclose(density.log_density_gradient(point[None])[1][0], found, rtol=1e-4)
+
+    y = 2 * np.random.default_rng(3).standard_normal(8)
+    t, u = rng.normal(-0.3, 0.4, 2000), rng.normal(0.5, 0.3, 2000)
+    draws = np.column_stack([t, u, 0.9 * y + 0.5 * rng.standard_normal((2000, 8))])
+    start = middle(density, draws, [0], np.arange(10))
+    assert start is not None
+    _, lost = maxima_along(density, start.maximum, 0, 0.2, 8.0)
+    assert lost == (False, True)
+    assert nested(density, draws, [0], np.arange(10)) is None
+    result = Hierarchical().fit(density.density, random_seed=1).result
+    assert not any("falls too slowly" in note for note in result.notes)
