@@ -12,7 +12,8 @@ from pymc_ext.variational.core.result import FreshDraws
 from pymc_ext.variational.hierarchical.algorithm import Hierarchical
 from pymc_ext.variational.hierarchical.law import Conditional, Terms
 from pymc_ext.variational.hierarchical.law_map import LawMap
-from pymc_ext.variational.hierarchical.maxima import maxima_along
+from pymc_ext.variational.hierarchical.maxima import Failed, climbed, maxima_along
+from pymc_ext.variational.hierarchical.others import Others
 from pymc_ext.variational.hierarchical.pattern import Pattern
 from pymc_ext.variational.hierarchical.reach import missed_tails
 from tests.pymc_ext.sampling.targets import gaussian
@@ -153,6 +154,23 @@ def test_without_a_maximum_there_is_none_and_errors_end_a_side() -> None:
     cut = CallableDensity(raising, lambda t: target.log_density_gradient(t)[1], dimension=5)
     found = nested(CountedDensity(cut), draws_of_funnel(), [0], ORDER)
     assert found.scans[0].places[0] >= -2 and found.sd_along[0] < 1
+
+
+def test_why_there_is_no_maximum_is_told() -> None:
+    """Steps that run off where p̃ rises say that there is none; a start without numbers says
+    nothing."""
+
+    def log_density(t):
+        return np.where(t[:, 0] < 40, t[:, 0] + 0.01 * t[:, 0] ** 2, np.nan)
+
+    rising = CountedDensity(
+        CallableDensity(
+            log_density, lambda t: 1 + 0.02 * t + 0 * log_density(t)[:, None], dimension=1
+        )
+    )
+    others = Others.all_coupled(np.array([0]))
+    for start, why in ((0.0, Failed.NO_MAXIMUM), (50.0, Failed.NO_NUMBERS)):
+        assert climbed(rising, np.array([start]), np.ones(1), others) is why
 
 
 def test_scans_from_the_end_of_a_neck_find_the_bulk() -> None:
