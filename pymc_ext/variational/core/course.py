@@ -28,6 +28,9 @@ LEAST_GAIN = 0.002
 # A doubling that closes less of what is missing to log Z than this share does not pay either: the
 # next doubling would close less still, and weights or a sampler are cheaper by then.
 LEAST_SHARE = 0.1
+# Nats to log Z, known by weights, below which a fit has converged though its last block paid: all
+# that others could gain is less, and of one mean a third of an sd.
+NEARLY = 0.05
 MUCH = 1.0  # nats: after such a gain nothing has converged, however small a share it is of the rest
 # Relative ESS below which a block that does not pay may be a bad draw: one more is tried.
 POOR = 0.5
@@ -87,6 +90,11 @@ class Candidate(Generic[Q]):
     def relative_ess(self) -> float:
         """(Σw)²/(N Σw²) of the importance weights."""
         return effective_draws(self.log_ratios) / max(len(self.log_ratios), 1)
+
+    @property
+    def is_nearly_right(self) -> bool:
+        """Whether hardly anything is missing to log Z, and weights know that."""
+        return self.relative_ess >= POOR and self.gap < NEARLY
 
     def gain_over(self, other: Candidate[Posterior]) -> tuple[float, float]:
         """ELBO above the other's on the same draws, and its standard error."""
@@ -215,8 +223,11 @@ class Ended(Generic[Q]):
 
     @property
     def at_rest(self) -> bool:
-        """Whether q has converged: the last block neither paid nor gained a nat or its error."""
-        return not self.paid and self.gain <= max(self.error, MUCH)
+        """Whether q has converged: the last block neither paid nor gained a nat or its error, or
+        nothing is left to gain."""
+        if self.paid and not self.best.is_nearly_right:
+            return False
+        return self.gain <= max(self.error, MUCH)
 
 
 class Averaged(ABC, Generic[Q]):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from pymc_ext.density import CallableDensity, CountedDensity
-from pymc_ext.variational.core.course import Course, Ended
+from pymc_ext.variational.core.course import NEARLY, Candidate, Course, Ended
 from pymc_ext.variational.core.monitor import Monitor
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
 
@@ -27,4 +27,14 @@ def test_a_fit_that_still_gains_nats_has_not_converged():
     """A block that gained 3,500 nats of half a million pays for no other one, and is no end."""
     assert Ended(None, 0.1, 0.5, "").at_rest and Ended(None, 0.9, 0.1, "").at_rest
     assert not Ended(None, 3500.0, 300.0, "").at_rest
-    assert not Ended(None, 0.0, 0.0, "", paid=True).at_rest
+
+
+def test_a_fit_whose_last_block_paid_has_converged_where_nothing_is_left_to_gain():
+    z = np.random.default_rng(1).standard_normal(4_000)
+    for spread, converged in ((0.8, False), (0.1, True)):
+        ratios = spread * z  # log Z − ELBO is spread²/2
+        ended = Ended(Candidate(None, ratios), 0.004, 0.001, "", paid=True)
+        assert (ended.best.gap < NEARLY) is converged and ended.best.relative_ess > 0.5
+        assert ended.at_rest is converged
+    far = Candidate(None, np.r_[ratios, 9.0])  # one draw has the weight: the gap is not known
+    assert not Ended(far, 0.004, 0.001, "", paid=True).at_rest
