@@ -12,7 +12,7 @@ import pymc as pm
 import pytest
 
 import bridge
-from benchmarks.speed.dear import change_point
+from benchmarks.speed.dear_models import change_point
 from bridge.advice import exact
 from bridge.advice.exact import exact_answer
 from bridge.advice.search import Search

@@ -1,12 +1,13 @@
 """Which map: Gaussian ⊂ links of scales ⊂ means through the gate ⊂ marginals, each where it pays.
 
-Between rounds what is governed is trained in the necks that q's own draws seldom reach
-(:mod:`.necks`), and governors get the marginals that slices show (:mod:`.slices`). Every step is
-judged on the same draws as all others (:class:`~pymc_ext.variational.core.course.Course`), and kept
-only where its ELBO is above the last one's by more than the error of their difference. Of necks and
-tails, where few of these draws are, one is kept as well that costs no more than this error or a
-tenth of what is missing to log Z; and of two laws of a scale the one that residuals ask for, where
-the ELBO rises at all.
+A round frees what the residuals ask for and takes a block of steps; where they ask for no more, or
+after the last round, the map is trained until it rests. Then what is governed is trained in the
+necks that q's own draws seldom reach (:mod:`.necks`), and governors get the marginals that slices
+show (:mod:`.slices`). Every step is judged on the same draws as all others
+(:class:`~pymc_ext.variational.core.course.Course`), and kept only where its ELBO is above the last
+one's by more than the error of their difference. Of necks and tails, where few of these
+draws are, one is kept as well that costs no more than this error or a tenth of what is missing to
+log Z; and of two laws of a scale the one that residuals ask for, where the ELBO rises at all.
 """
 
 from __future__ import annotations

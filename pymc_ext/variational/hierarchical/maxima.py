@@ -182,15 +182,14 @@ def maxima_along(
             by = step * GROWTH**k
             first = ahead(by)
             found = ahead(SHORTER * by) if isinstance(first, Failed) else first
-            if isinstance(found, Failed):
-                return made, first is Failed.NO_MAXIMUM
-            made.append(found)
-            highest = max(highest, found.log_p)
-            if found.log_p < highest - fall or np.any(found.sds < SMALLEST * middle.sds):
-                break
+            if isinstance(found, Maximum):
+                made.append(found)
+                highest = max(highest, found.log_p)
+                if found.log_p < highest - fall or np.any(found.sds < SMALLEST * middle.sds):
+                    break
             if isinstance(first, Failed):
                 return made, first is Failed.NO_MAXIMUM
-            last, here = here, found
+            last, here = here, first
         return made, False
 
     (below, lost_below), (above, lost_above) = side(-step), side(step)

@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import bridge
-from benchmarks.speed.dear import near_unit_root, series_by_quadrature
+from benchmarks.speed.dear_models import near_unit_root, series_by_quadrature
 from bridge.advice import outside
 from bridge.advice.search import Search
 from bridge.advice.shoulder_draws import with_shoulder
