@@ -37,6 +37,7 @@ APART, FALLEN, MOST_PLACES = 0.8, 8.0, 16
 FEW_OF_GROUPS = 2
 # Sds after which the evidence has fallen so where there is no neck, a normal's after four.
 NO_NECK = 5.0
+MOST_OF_GROUPS = int(NO_NECK / APART) + 1  # places, the last of them beyond that
 UNKNOWN = 0.05  # share of a variance beyond what is known of groups: a fortieth of the sd
 # Nats by which it falls to each side at least: a tail that is not known to that is not this law's.
 KNOWN = 4.0
@@ -84,8 +85,6 @@ def _law(by_place: ByPlace, at: Conditional, slope: Slope, scales: Array) -> Fie
     g, groups, most = len(scales), by_place.near.in_groups, MOST_NUMBERS // by_place.near.numbers
     begun_on_axes = g == 0 or g > (FEW_OF_GROUPS if groups else MOST_AXES)
     axes = _axes(by_place, at, slope, scales) if begun_on_axes else None
-    if groups and axes is not None and not all(axis.is_known for axis in axes):
-        axes = None
     if axes is None and 0 < g <= MOST_AXES:
         try:
             return on_grid(by_place, at, slope, np.linalg.norm(scales, axis=1), most)
@@ -115,13 +114,15 @@ class Axis:
     laws: tuple[Conditional, ...]
 
     @classmethod
-    def along(cls, by_place: ByPlace, at: Conditional, slope: Slope, direction: Array) -> Axis:
-        """Until the evidence has fallen by `FALLEN`, or goes no further."""
+    def along(
+        cls, by_place: ByPlace, at: Conditional, slope: Slope, direction: Array, most: int
+    ) -> Axis:
+        """Until the evidence has fallen by `FALLEN`, or goes no further, to ``most`` places."""
         known = {0.0: at}
         step = slope.moved(np.zeros(len(at.point)), APART * direction)
         for side in (-1, 1):
             there = at
-            for k in range(1, MOST_PLACES + 1):
+            for k in range(1, most + 1):
                 try:
                     there = by_place.conditional(there.point + side * step, there.sds)
                 except (NoMaximumError, np.linalg.LinAlgError):
@@ -167,11 +168,18 @@ class Axis:
 
 
 def _axes(by_place: ByPlace, at: Conditional, slope: Slope, scales: Array) -> list[Axis] | None:
-    """Along the columns of ``scales`` (g, g); None where the evidence does not fall along one."""
+    """Along the columns of ``scales`` (g, g); None where the evidence does not fall along one, or
+    a law of groups would not be right along it."""
+    groups, axes = by_place.near.in_groups, []
     try:
-        return [Axis.along(by_place, at, slope, direction) for direction in scales.T]
+        for direction in scales.T:
+            most = MOST_OF_GROUPS if groups else MOST_PLACES
+            axes.append(Axis.along(by_place, at, slope, direction, most))
+            if groups and not axes[-1].is_known:
+                return None
     except (NoMaximumError, np.linalg.LinAlgError):
         return None
+    return axes
 
 
 def _terms(axes: list[Axis]) -> int:

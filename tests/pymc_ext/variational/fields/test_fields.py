@@ -44,7 +44,7 @@ from pymc_ext.variational.fields.globals_map import GlobalsMap
 from pymc_ext.variational.fields.map import FieldMap
 from pymc_ext.variational.fields.means import with_means
 from pymc_ext.variational.fields.neighbours import Neighbours, find_neighbours
-from pymc_ext.variational.fields.on_grid import MOST_ROUNDING, Filled
+from pymc_ext.variational.fields.on_grid import MOST_ROUNDING, TOGETHER, Filled
 from pymc_ext.variational.fields.precision import PrecisionRoot
 from pymc_ext.variational.gaussian.numbers import antithetic
 from pymc_ext.variational.hierarchical.algorithm import GROUPS_SERVE, Hierarchical
@@ -488,6 +488,28 @@ def test_noise_about_a_walk_that_may_vanish(seed: int) -> None:
     assert fitted.result.gradient_evaluations < 1_500
 
 
+def test_places_are_foreseen_where_two_steps_change_what_each_changes_alone() -> None:
+    """Four scales of effects that cross and of their pairs, not centred: each may vanish."""
+    density = CountedDensity(PyMCDensity(crossed_with_pairs()))
+    near = find_neighbours(density, np.zeros(density.dimension), np.random.default_rng(1))
+    assert near is not None
+
+    def law(together: float) -> tuple[FieldMap, int]:
+        before = density.gradients
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("pymc_ext.variational.fields.on_grid.TOGETHER", together)
+            q = field_map(density, near, np.zeros(density.dimension), np.random.default_rng(1))
+        assert q is not None and q.globals == 4
+        return q, density.gradients - before
+
+    (foreseen, few), (looked_at, many) = law(TOGETHER), law(0.0)
+    assert many > 1.5 * few
+    worth = [
+        fresh_draws(q, density, np.random.default_rng(2), 4_096).ess for q in (foreseen, looked_at)
+    ]
+    assert worth[0] > 0.97 * worth[1]
+
+
 @pytest.mark.parametrize("share", [0.4, 1.0])
 def test_effects_that_cross_by_quadrature(share: float) -> None:
     target = simulated_crossed(4, (0.5, 0.3), (20, 6), share)
@@ -550,7 +572,13 @@ def test_deep_in_a_neck_where_curvatures_are_rounding_all_goes_straight_on() -> 
     at, slope = highest(by_place, at.point)
     found = Filled(by_place, at, slope, np.sqrt(1 / np.diag(information(by_place, at, slope))))
     found.fill()
-    assert found.beyond and max(law.rounding for law in found.laws.values()) < MOST_ROUNDING
+    steps = np.array(list(found.rows))
+    at_places = found.middle + found.sds * np.array([found.along(step) for step in steps])
+    laws = [
+        by_place.conditional(np.concatenate([x_hat, eta]), np.exp(-log_diagonal))
+        for eta, (_, (x_hat, log_diagonal, *_)) in zip(at_places, found.rows.values(), strict=True)
+    ]
+    assert found.beyond and max(law.rounding for law in laws) < MOST_ROUNDING
     grid, evidence, _ = found.grid()
     # by quadrature, up to a constant
     log_tau = at.point[-1] + found.sds[0] * grid.values[:, 0]
@@ -665,6 +693,20 @@ def crossed_factors(first: int, second: int) -> pm.Model:
         b = pm.Normal("b", 0, pm.HalfNormal("t", 1), shape=second)
         y = np.random.default_rng(1).normal(size=len(i))
         pm.Normal("y", mu + a[i] + b[j], sigma, observed=y)
+    return model
+
+
+def crossed_with_pairs() -> pm.Model:
+    """Binary rows of three factors and of pairs of two of them, not centred."""
+    rng = np.random.default_rng(6)
+    i, j, k = (rng.integers(0, n, 400) for n in (12, 5, 4))
+    with pm.Model() as model:
+        scales = [pm.HalfNormal(name, 1) for name in ("s_a", "s_b", "s_c", "s_bc")]
+        a, b, c = (pm.Normal(name, shape=n) for name, n in (("a", 12), ("b", 5), ("c", 4)))
+        pairs = pm.Normal("bc", shape=(5, 4))
+        effects = zip(scales, (a[i], b[j], c[k], pairs[j, k]), strict=True)
+        logit = pm.Normal("mu", 0, 1.5) + sum(scale * effect for scale, effect in effects)
+        pm.Bernoulli("y", logit_p=logit, observed=rng.integers(0, 2, 400))
     return model
 
 
