@@ -44,8 +44,8 @@ SLOWEST = 0.05
 WITHIN = 0.01  # of the evidence at a place
 MOST_ROUNDING = 0.05  # of a mean's pivot: it errs the evidence by a fortieth
 # Nats, sds of x̂ and shares of entries of K by which two steps at once may change more than each by
-# itself where the next place is made of these: deep in a neck nothing depends on its scale any more.
-# It saves a third of the scores, and up to two thirds; .1 left out a quarter of a percent of the mass
+# itself where the next place is made of these: deep in a neck nothing depends on its scale any
+# more. It saves a third to two thirds of the scores; .1 left out a quarter of a percent of the mass
 # of correlated effects, as their exact draws show and k̂ does not.
 TOGETHER = 0.03
 MOST_PLACES = 3_000  # twice those of correlated effects, two of whose four globals have necks
