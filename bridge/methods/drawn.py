@@ -46,7 +46,7 @@ class Drawn:
         self.rng, self.undefined = np.random.default_rng(seed), 0
         self.parts = list[tuple[Array, Array, Array]]()
         if fresh is not None and fresh.log_ratios is not None and fresh.generator is not None:
-            self._again(fresh.log_ratios, copy.deepcopy(fresh.generator))
+            self._again(fresh, fresh.log_ratios, copy.deepcopy(fresh.generator))
 
     def first(self, draws: int) -> WeightedDraws:
         """As many draws, those that were made before among them."""
@@ -62,20 +62,20 @@ class Drawn:
         log_q = getattr(self.q, "log_density", None)
         return WeightedDraws(theta[None, :draws], lp[None, :draws], lq[None, :draws], log_q)
 
-    def _again(self, log_ratios: Array, generator: np.random.Generator) -> None:
-        from pymc_ext.variational.core.posterior import draws_of
+    def _again(self, fresh: FreshDraws, log_ratios: Array, generator: np.random.Generator) -> None:
+        from pymc_ext.variational.core.posterior import drawn_again, draws_of
 
+        ((theta, lq),) = draws_of(self.q, generator, 1)
+        own, was = self._log_density(theta)[0], log_ratios[0] + lq[0]
+        if not np.allclose(own, was, rtol=1e-6, atol=1e-6, equal_nan=True):
+            raise AssertionError(
+                f"log p̃ of a fresh draw is {own}, and was {was} when the fit was judged: an "
+                "algorithm must return the q that its fresh draws are of"
+            )
         done = 0
-        for theta, lq in draws_of(self.q, generator, len(log_ratios)):
+        for theta, lq in drawn_again(self.q, fresh):
             with np.errstate(invalid="ignore"):  # no weight where either is infinite
                 lp = log_ratios[done : done + len(lq)] + lq
-            if done == 0:
-                own = self._log_density(theta[:1])
-                if not np.allclose(own, lp[:1], rtol=1e-6, atol=1e-6, equal_nan=True):
-                    raise AssertionError(
-                        f"log p̃ of a fresh draw is {own[0]}, and was {lp[0]} when the fit was "
-                        "judged: an algorithm must return the q that its fresh draws are of"
-                    )
             self.parts.append((theta, lp, lq))
             done += len(lq)
 

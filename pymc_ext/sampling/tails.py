@@ -37,7 +37,10 @@ def tails_not_reached(law: LawAlong, sd: Array, names: Sequence[str]) -> tuple[s
     return advised(missed_tails(law, sd, names), ENDLESS if law.open_ends else NECK)
 
 
-NECK = "write that level non-centred, or give its scale a prior that keeps it from there"
+NECK = (
+    "give it a prior that keeps it from there, or, where it is the scale of others, write that "
+    "level non-centred"
+)
 ENDLESS = (
     "give it a prior with a lighter tail there (with a flat one the posterior may have no "
     "integral), or, where it is the scale of others, write that level non-centred"

@@ -84,13 +84,23 @@ def fresh_draws(
     q: Posterior, density: LogDensity, rng: np.random.Generator, draws: int = FRESH_DRAWS
 ) -> FreshDraws:
     """ELBO and importance-sampling evidence from ``draws`` fresh draws of q."""
-    generator, parts = copy.deepcopy(rng), []
+    generator, parts, kept = copy.deepcopy(rng), [], None
     for theta, log_q in draws_of(q, rng, draws):
         with np.errstate(all="ignore"):  # a draw where log p̃ overflows has no weight
             parts.append(log_ratios_of(density.log_density(theta), log_q))
+        if len(theta) == draws:
+            kept = theta, log_q
     log_ratios = np.concatenate(parts)
     fresh = FreshDraws.from_log_ratios(log_ratios)
-    return replace(fresh, log_ratios=log_ratios, generator=generator)
+    return replace(fresh, log_ratios=log_ratios, generator=generator, drawn=kept)
+
+
+def drawn_again(q: Posterior, fresh: FreshDraws) -> Iterator[tuple[Array, Array]]:
+    """The draws of q behind ``fresh`` with their log q, some at a time, as :func:`draws_of`."""
+    if fresh.drawn is not None:
+        return iter([fresh.drawn])
+    assert fresh.generator is not None
+    return draws_of(q, copy.deepcopy(fresh.generator), fresh.draws)
 
 
 def draws_of(q: Posterior, rng: np.random.Generator, draws: int) -> Iterator[tuple[Array, Array]]:

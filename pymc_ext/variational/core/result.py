@@ -52,6 +52,8 @@ class FreshDraws:
     log_ratios, generator
         log p̃ − log q of each draw (N,), and what the draws were made with, as it was before: they
         can be made again without a value of log p̃. None where that is not known.
+    drawn
+        The draws themselves with their log q, (N, D) and (N,); None where these are many numbers.
     """
 
     elbo: float
@@ -65,6 +67,7 @@ class FreshDraws:
     khat: float = np.inf
     log_ratios: Array | None = field(default=None, repr=False, compare=False)
     generator: np.random.Generator | None = field(default=None, repr=False, compare=False)
+    drawn: tuple[Array, Array] | None = field(default=None, repr=False, compare=False)
 
     @property
     def chi_square(self) -> float:

@@ -219,7 +219,7 @@ def _through(by_place: ByPlace, at: Conditional, slope: Slope, axes: list[Axis])
     numbers = np.concatenate([along, off.products(curves, rank, np.stack(along))])
     return FieldMap(
         np.concatenate([order[n:], order[:n]]), of_globals, curves,
-        numbers[:, 0], numbers[:, 1:], by_place.near.common, np.zeros(n),
+        numbers[:, 0].copy(), numbers[:, 1:].copy(), by_place.near.common, np.zeros(n),
         Marginal.identity(n), by_place.near.means,
     )  # fmt: skip
 

@@ -75,8 +75,8 @@ def on_grid(
         np.concatenate([order[n:], order[:n]]),
         GlobalsGrid(at.point[n:], sds, grid, evidence),
         grid,
-        numbers[:, 0],
-        numbers[:, 1:],
+        numbers[:, 0].copy(),
+        numbers[:, 1:].copy(),  # else every look at them copies all
         by_place.near.common,
         np.zeros(n),
         Marginal.identity(n),
