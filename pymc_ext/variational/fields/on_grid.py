@@ -2,10 +2,11 @@
 
 Curves along a few straight lines miss a neck: as the scale of effects falls to nothing their means
 move with all else, and the ridge down there lies along no line through the maximum. Places go from
-there outwards, the highest first, as far as there is mass. Their axes are the globals' own: deep in
-the neck of one scale nothing depends on it any more, and the ridge runs along it. Between places x̂
-and the entries of K go by the same weights for all of the field, so that effects stay beside their
-mean however narrow the neck is.
+there outwards, the highest first, as far as there is mass; where two steps were seen to change what
+each of them changes alone, as in necks, the next place is made of these. Their axes are the
+globals' own: deep in the neck of one scale nothing depends on it any more, and the ridge runs along
+it. Between places x̂ and the entries of K go by the same weights for all of the field, so that
+effects stay beside their mean however narrow the neck is.
 """
 
 from __future__ import annotations
