@@ -143,16 +143,27 @@ def table(made: Mapping[str, Row]) -> str:
     trusted = [row for row in made.values() if row["answer"]["trusted"]]
     known = [row for row in trusted if settled(row["long"])]
     wrong = sum(row["mean_error"] > 0.2 or not 0.8 <= row["sd_ratio"] <= 1.25 for row in known)
-    gradients, seconds = (
-        np.array([row["answer"][what] / row["nutpie"][what] for row in made.values()])
-        for what in ("gradients", "cpu_s")
-    )
     lines.append(
-        f"{len(trusted)} of {len(made)} trusted, {wrong} of the {len(known)} that are settled "
-        f"wrong; gradients over nutpie's {np.median(gradients):.2f} in median (fewer on "
-        f"{np.sum(gradients < 1)}), CPU seconds {np.median(seconds):.2f} (fewer on "
-        f"{np.sum(seconds < 1)})"
+        f"{len(trusted)} of {len(made)} trusted, {wrong} of the {len(known)} that are settled wrong"
     )
+    by_chains = [row for row in made.values() if "nuts" in row["answer"]["method"]]
+    by_weights = [row for row in made.values() if row not in by_chains]
+    for label, rows in (
+        ("all", list(made.values())),
+        ("by weights", by_weights),
+        ("by chains", by_chains),
+    ):
+        if not rows:
+            continue
+        gradients, seconds = (
+            np.array([row["answer"][what] / row["nutpie"][what] for row in rows])
+            for what in ("gradients", "cpu_s")
+        )
+        lines.append(
+            f"{label} ({len(rows)}): gradients over nutpie's {np.median(gradients):.2f} in median "
+            f"(fewer on {np.sum(gradients < 1)}), CPU seconds {np.median(seconds):.2f} (fewer on "
+            f"{np.sum(seconds < 1)})"
+        )
     return "\n".join(lines)
 
 
