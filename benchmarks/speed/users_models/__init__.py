@@ -2,8 +2,8 @@
 
 Time series, polls, pharmacology, ecology, insurance, survival, psychometrics, marketing and sports:
 32 models with the priors, the centring and the names of variables that their author chose. None of
-them was looked at when defaults were chosen, so that they say how those do on models not seen
-before. `MODELS` has them by name, in a fixed order.
+them but `mrp` was looked at when defaults were chosen, so that they say how those do on models not
+seen before. `MODELS` has them by name, in a fixed order.
 """
 
 from __future__ import annotations
