@@ -46,7 +46,7 @@ class Drawn:
         self.rng, self.undefined = np.random.default_rng(seed), 0
         self.parts = list[tuple[Array, Array, Array]]()
         if fresh is not None and fresh.log_ratios is not None and fresh.generator is not None:
-            self._again(fresh, fresh.log_ratios, copy.deepcopy(fresh.generator))
+            self._again(fresh)
 
     def first(self, draws: int) -> WeightedDraws:
         """As many draws, those that were made before among them."""
@@ -62,10 +62,12 @@ class Drawn:
         log_q = getattr(self.q, "log_density", None)
         return WeightedDraws(theta[None, :draws], lp[None, :draws], lq[None, :draws], log_q)
 
-    def _again(self, fresh: FreshDraws, log_ratios: Array, generator: np.random.Generator) -> None:
+    def _again(self, fresh: FreshDraws) -> None:
         from pymc_ext.variational.core.posterior import drawn_again, draws_of
 
-        ((theta, lq),) = draws_of(self.q, generator, 1)
+        log_ratios, generator = fresh.log_ratios, fresh.generator
+        assert log_ratios is not None and generator is not None
+        ((theta, lq),) = draws_of(self.q, copy.deepcopy(generator), 1)
         own, was = self._log_density(theta)[0], log_ratios[0] + lq[0]
         if not np.allclose(own, was, rtol=1e-6, atol=1e-6, equal_nan=True):
             raise AssertionError(

@@ -30,7 +30,7 @@ from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.posterior import (
     LogDensity,
     Posterior,
-    drawn_again,
+    draws_of,
     fresh_draws,
     latents_of,
 )
@@ -294,10 +294,10 @@ class DrawnAgain:
 
     def __init__(self, q: Posterior, fresh: FreshDraws) -> None:
         assert fresh.generator is not None and fresh.log_ratios is not None
-        self.q, self.draws, self.fresh, self.generator = q, fresh.draws, fresh, fresh.generator
+        self.q, self.draws, self.generator = q, fresh.draws, fresh.generator
         self.log_ratios = np.where(np.isfinite(fresh.log_ratios), fresh.log_ratios, -np.inf)
         self.weights = np.exp(psislw(self.log_ratios)[0])
-        self._kept: Array | None = None
+        self._kept = None if fresh.drawn is None else fresh.drawn[0]
 
     def latents(self) -> Iterator[Array]:
         """The normals, (n, K)."""
@@ -307,7 +307,7 @@ class DrawnAgain:
         """The draws, (n, D)."""
         if self._kept is not None:
             return iter([self._kept])
-        made = (theta for theta, _ in drawn_again(self.q, self.fresh))
+        made = (theta for theta, _ in draws_of(self.q, copy.deepcopy(self.generator), self.draws))
         return made if self.draws * self.q.dimension > MOST_KEPT else self._keeping(made)
 
     def _keeping(self, made: Iterator[Array]) -> Iterator[Array]:

@@ -170,10 +170,10 @@ class Axis:
 def _axes(by_place: ByPlace, at: Conditional, slope: Slope, scales: Array) -> list[Axis] | None:
     """Along the columns of ``scales`` (g, g); None where the evidence does not fall along one, or
     a law of groups would not be right along it."""
-    groups, axes = by_place.near.in_groups, []
+    groups, axes = by_place.near.in_groups, list[Axis]()
+    most = MOST_OF_GROUPS if groups else MOST_PLACES
     try:
         for direction in scales.T:
-            most = MOST_OF_GROUPS if groups else MOST_PLACES
             axes.append(Axis.along(by_place, at, slope, direction, most))
             if groups and not axes[-1].is_known:
                 return None

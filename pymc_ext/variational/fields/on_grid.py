@@ -12,7 +12,7 @@ effects stay beside their mean however narrow the neck is.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import combinations, product
 
@@ -124,8 +124,8 @@ class Filled:
 
     def grid(self) -> tuple[Grid, Array, Array]:
         """Of the T places, with the evidence (T,) and the numbers (T, b + m + 2, n) there."""
-        rows = self.beyond | self.rows
-        rows |= _corners(rows, max(evidence for evidence, _ in self.rows.values()) - FALLEN)
+        highest = max(evidence for evidence, _ in self.rows.values())
+        rows = _with_corners(self.beyond | self.rows, highest - FALLEN)
         nodes = np.array(list(rows))
         low, high = nodes.min(axis=0), nodes.max(axis=0)
         axes = [self.along(np.arange(a, b + 1)) for a, b in zip(low, high, strict=True)]
@@ -166,7 +166,7 @@ class Filled:
         None where none are seen to."""
         found, least = None, TOGETHER
         for first, second in combinations(_steps_to(place), 2):
-            corner = self._by_two_steps(place, first, second)
+            corner = _by_two_steps(self.rows, place, first, second)
             if corner is None:
                 continue
             for step in (first, second):
@@ -177,18 +177,9 @@ class Filled:
                         found, least = corner, more
         return found
 
-    def _by_two_steps(self, place: Place, first: Steps, second: Steps) -> Row | None:
-        """What it would be if each of them, which end there, changed what it changes alone."""
-        ends = (tuple(np.subtract(place, s).tolist()) for s in (first, second, first + second))
-        known = [self.rows[end] for end in ends if end in self.rows]
-        if len(known) < 3:
-            return None
-        (a, at_a), (b, at_b), (c, at_c) = known
-        return a + b - c, at_a + at_b - at_c
-
     def _changed_more(self, place: Place, first: Steps, second: Steps) -> float:
         """Nats or sds by which it is not that, or shares of an entry of K."""
-        made = self._by_two_steps(place, first, second)
+        made = _by_two_steps(self.rows, place, first, second)
         if made is None or place not in self.rows:
             return np.inf
         evidence, numbers = self.rows[place]
@@ -208,29 +199,31 @@ class Filled:
         return np.asarray(APART[len(self.sds) - 1] * np.sign(steps) * (even + further))
 
 
-def _corners(rows: dict[Place, Row], lowest: float) -> dict[Place, Row]:
-    """What is not known of the cells about each place whose evidence is above ``lowest``: there two
-    steps change what each changes by itself."""
-    added: dict[Place, Row] = {}
+def _with_corners(rows: dict[Place, Row], lowest: float) -> dict[Place, Row]:
+    """With what is not known of the cells about each place whose evidence is above ``lowest``:
+    there two steps change what each changes by itself."""
+    known = dict(rows)
     for place, (evidence, _) in rows.items():
         if evidence < lowest:
             continue
         for steps in _diagonals(len(place)):
             there = tuple((np.array(place) + steps).tolist())
-            if there in rows or there in added:
-                continue
-            j, k = np.flatnonzero(steps)[-2:]
-            before: list[Row] = []
-            for left_out in ([j], [k], [j, k]):
-                step = steps.copy()
-                step[left_out] = 0
-                at = tuple((np.array(place) + step).tolist())
-                row = rows.get(at) or added.get(at)
-                before.extend([row] if row else [])
-            if len(before) == 3:
-                (a, at_a), (b, at_b), (c, at_c) = before
-                added[there] = a + b - c, at_a + at_b - at_c
-    return added
+            if there not in known:
+                corner = _by_two_steps(known, there, *_steps_to(steps.tolist())[-2:])
+                if corner is not None:
+                    known[there] = corner
+    return known
+
+
+def _by_two_steps(rows: dict[Place, Row], place: Place, first: Steps, second: Steps) -> Row | None:
+    """What a place would be if each of two steps, which end there, changed what it changes alone;
+    None where it is not known what."""
+    ends = (tuple(np.subtract(place, s).tolist()) for s in (first, second, first + second))
+    known = [rows[end] for end in ends if end in rows]
+    if len(known) < 3:
+        return None
+    (a, at_a), (b, at_b), (c, at_c) = known
+    return a + b - c, at_a + at_b - at_c
 
 
 @cache
@@ -241,7 +234,7 @@ def _diagonals(g: int) -> list[NDArray[np.integer]]:
     return [steps[i] for i in np.argsort(axes, kind="stable") if axes[i] > 1]
 
 
-def _steps_to(place: Place) -> list[Steps]:
+def _steps_to(place: Sequence[int]) -> list[Steps]:
     """One along each axis on which it is not in the middle, outwards."""
     return [
         np.sign(p) * row for p, row in zip(place, np.eye(len(place), dtype=int), strict=True) if p
