@@ -1,10 +1,10 @@
-"""Gradients that NUTS took in a map's coordinates beside those that `bridge.fit` predicts.
+"""Gradients that chains took in a map's coordinates beside those that `bridge.fit` predicts.
 
     python -m benchmarks.speed.predicted [--database FOLDER ...] [--posteriors PATTERN ...]
         [--most 400] [--out FILE]
     python -m benchmarks.speed.predicted --answers
 
-Each posterior's hierarchical map is fitted and judged as `bridge.fit` does; NUTS then runs in its
+Each posterior's hierarchical map is fitted and judged as `bridge.fit` does; chains then run in its
 coordinates to ESS 400 whether weights serve or not. Runs are kept in FILE as they end.
 ``--answers`` makes none: it compares the chains of `bridge.fit`'s stored answers
 (`benchmarks.speed.answer`), which ran where weights did not serve.
@@ -51,6 +51,7 @@ def measured(case: CaseProblem) -> Numbers:
     chains = sample(
         target.density, transport, sampler_for(target.density, transport),
         Sampling(ess=ESS, budget=BUDGET), seed=SEED_OF_CHAINS, constrain=target.constrain,
+        in_step=True,
     )  # fmt: skip
     weights = search.weights
     return found | {

@@ -20,6 +20,7 @@ from pymc_ext.density.coordinates import as_transport
 from pymc_ext.interrupts import Interrupts
 from pymc_ext.sampling.attempts import INTERRUPTED
 from pymc_ext.sampling.heavy import MOST_NAMED, Heavy
+from pymc_ext.sampling.hmc import HMC
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.progress import now
 from pymc_ext.sampling.run import BudgetSpentError
@@ -34,6 +35,7 @@ __all__ = ["BENT", "COLD", "WARM", "Exact", "exact_answer", "in_a_flow"]
 
 _log = logging.getLogger(__name__)
 WARM, BENT, COLD = "warm-nuts", "flow-nuts", "nuts"
+SPOKEN = {StanNUTS.name: "Stan's NUTS", HMC.name: "HMC"}  # of samplers
 MOST_DIMENSIONS = 300  # of a flow, whose step costs D²: there 3,000 take some 30 CPU seconds
 
 
@@ -237,7 +239,7 @@ def _warm(
 ) -> Exact:
     target = problem.target
     found = sampled(target, transport, modes, options, seed, fall_back, hierarchy, basin)
-    on = "Stan's NUTS" if found.sampler == StanNUTS.name else found.sampler
+    on = SPOKEN.get(found.sampler, found.sampler)
     how = "in the approximation's coordinates" if found.in_map else "with its own adaptation"
     verdict = f"{on} {how}: {found.theta.shape[0]} chains, {found.stop_reason}"
     heavy = found.diagnostics.unknown(options.ess)

@@ -88,10 +88,11 @@ def fit(
     makes an sd 10 % larger, a mixture of all basins is tried, or, where they are orders of
     labels of one, or its signs, the fit of one is taken for all; of what lies in no basin draws
     are weighted beside the fit's own. The draws returned are resampled
-    with Pareto-smoothed importance weights. If no approximation is good enough, NUTS runs in
-    the coordinates of the best one: Stan's own for a Stan program, nutpie for all else (without
-    it the model's own sampler, PyMC's for a density); it is judged by R̂, ESS, E-FMI and
-    divergences, and ``Advice.doubts`` says why it is not to be trusted. Then it runs once more in
+    with Pareto-smoothed importance weights. If no approximation is good enough, chains run in
+    the coordinates of the best one: of Hamiltonian Monte Carlo, and where trajectories of one
+    length do not serve of NUTS, Stan's own for a Stan program, nutpie for all else (without it the
+    model's own sampler, PyMC's for a density); they are judged by R̂, ESS, E-FMI and divergences,
+    and ``Advice.doubts`` says why they are not to be trusted. Then they run once more in
     the coordinates of a short flow on that approximation, which is the answer if it passes. Where
     chains keep to modes of their own the mixture of all basins is handed back, with these
     doubts, as it weighs them. Ctrl-C ends it: what chains have drawn is handed back, not trusted;
@@ -120,11 +121,11 @@ def fit(
         ``draws`` fewer will do, as where k̂ > 1, which no number of draws mends.
     ess
         What the fresh draws of an approximation must be worth; bulk and tail ESS of every quantity,
-        and of log p̃, at which NUTS ends. Where short chains found mass on a shoulder NUTS goes on
-        until 8 effective draws are to be there, or to 1,000.
+        and of log p̃, at which chains end. Where short chains found mass on a shoulder they go
+        on until 8 effective draws are to be there, or to 1,000.
     effort
-        Gradients that approximations may take in vain, as a multiple of what NUTS is predicted to
-        take at least; none but the first begins where it would go beyond, but for the map that
+        Gradients that approximations may take in vain, as a multiple of what chains are predicted
+        to take at least; none but the first begins where it would go beyond, but for the map that
         chains run in and a flow where a density is wanted. None: no bound, so that all ``methods``
         that you name are tried, and a map of every mode that a search finds, which chains that keep
         to one each would not weigh.

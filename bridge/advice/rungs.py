@@ -170,7 +170,7 @@ def _of_chains(search: Search, options: Sampling, progressbar: bool) -> Advice:
         raise NoAnswerError(IMPROPER, tuple(search.attempts))
     predicted = search.predicted
     takes = "" if predicted is None else f", {in_words(predicted)} gradients"
-    _log.info("no approximation is good enough: running NUTS%s", takes)
+    _log.info("no approximation is good enough: running chains%s", takes)
     begin = time.perf_counter()
     try:
         looked = search.looks_for_jumps()

@@ -25,7 +25,7 @@ from pymc_ext.interrupts import Interrupts
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.images import images_among
 from pymc_ext.sampling.options import Sampling
-from pymc_ext.sampling.prediction import UP_TO, in_words, nuts_gradients, weighted_kurtosis
+from pymc_ext.sampling.prediction import UP_TO, chain_gradients, in_words, weighted_kurtosis
 from pymc_ext.sampling.progress import now
 from pymc_ext.variational.ill_posed.jumps import Jump, jump_among
 from pymc_ext.variational.missed.missed_mass import LEAST_ON_SHOULDER, MissedMass
@@ -57,7 +57,7 @@ class Search:
     demands
         What it must pass.
     effort
-        Gradients that approximations may take in vain, in those that NUTS is predicted to take;
+        Gradients that approximations may take in vain, in those that chains are predicted to take;
         None: any number.
     seed
         Of fits and draws.
@@ -161,7 +161,7 @@ class Search:
             return True
         takes = "" if method.gradients is None else f", it takes some {method.gradients:,}"
         verdict = (
-            f"not tried: {spent:,} gradients are spent{takes}, and NUTS is predicted to take "
+            f"not tried: {spent:,} gradients are spent{takes}, and chains are predicted to take "
             f"{in_words(predicted)}"
         )
         self.attempts.append(Attempt.without_answer(method.name, verdict))
@@ -183,15 +183,15 @@ class Search:
         if dimension is None:
             return None
         if self.found is None or self.chain_coordinates is None:
-            return nuts_gradients(dimension, self.demands.ess, None)
+            return chain_gradients(dimension, self.demands.ess, None)
         assert self.found.lq is not None  # of q, in whose coordinates it runs, not of its proposal
         weights = pareto_khat(self.found.lp.ravel(), self.found.lq.ravel()).weights
         if weights is None:
-            return nuts_gradients(dimension, self.demands.ess, None)
+            return chain_gradients(dimension, self.demands.ess, None)
         w = weights.ravel()
         columns = self.found.theta.reshape(w.size, -1).T
         kurtosis = max(weighted_kurtosis(x, w) for x in columns)
-        return nuts_gradients(dimension, self.demands.ess, 1 / (w.size * float(w @ w)), kurtosis)
+        return chain_gradients(dimension, self.demands.ess, 1 / (w.size * float(w @ w)), kurtosis)
 
     def looks_elsewhere(self) -> bool:
         """Whether modes are known outside the best fit; looks for them where none did so far.

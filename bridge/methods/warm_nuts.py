@@ -1,4 +1,4 @@
-"""Exact answers: NUTS in the coordinates of an approximation that is fitted first."""
+"""Exact answers: chains in the coordinates of an approximation that is fitted first."""
 
 from __future__ import annotations
 
@@ -111,6 +111,7 @@ def sampled(
         target.density, transport, sampler_for(target.density, transport), options, seed=seed,
         extra_starts=places, constrain=target.constrain, fall_back=fall_back,
         fold=None if images is None else images.symmetry.one_order,
+        in_step=True,
     )  # fmt: skip
     found = with_tails(through_modes(found, modes, seed, basin), target.density, hierarchy)
     return found if images is None else images.of_all(found, seed)
@@ -118,7 +119,7 @@ def sampled(
 
 @dataclass(frozen=True)
 class WarmNUTS:
-    """Run of a method: an approximation, then NUTS in its coordinates until its draws are enough.
+    """Run of a method: an approximation, then chains in its coordinates until draws are enough.
 
     Parameters
     ----------
@@ -245,7 +246,7 @@ def _info(found: Sampled, density: Density) -> dict[str, object]:
 FLOW_STEPS = 3_000
 FLOW_NUTS = Method(
     "flow-nuts",
-    "NUTS in the coordinates of a short flow on the hierarchical map",
+    "chains in the coordinates of a short flow on the hierarchical map",
     "pymc",
     WarmNUTS(Made(FLOW, {"base": "hierarchical", "polish": None}), n=FLOW_STEPS),
     default=False,
@@ -253,7 +254,7 @@ FLOW_NUTS = Method(
 )
 WARM_NUTS = Method(
     "warm-nuts",
-    "NUTS in an approximation's coordinates, until ESS 400",
+    "HMC, or NUTS, in an approximation's coordinates, until ESS 400",
     "pymc",
     WarmNUTS(),
     sampler=True,

@@ -1,8 +1,9 @@
-"""Exact answers: NUTS in the coordinates of a fitted approximation, judged, with what it cost.
+"""Exact answers: chains in the coordinates of a fitted approximation, judged, with what they cost.
 
-`run.sample` lets chains of a sampler run on a density in the coordinates of a q with a pullback
-(:class:`pymc_ext.density.TransportMap`), block by block, until the draws are worth what was asked;
-where these coordinates do not serve, the chains go on with the sampler's own adaptation.
+`run.sample` lets chains run on a density in the coordinates of a q with a pullback
+(:class:`pymc_ext.density.TransportMap`), block by block, until the draws are worth what was asked:
+of `hmc`, which go in step, where it is told to, and of a sampler, in `threads`, where these do not
+do; where the coordinates do not serve, chains go on with the sampler's own adaptation.
 `options.Sampling` holds the options, `result.Sampled` the answer, `diagnostics` the limits it is
 judged by, `heavy` what no draws tell, `starts` where chains begin, `symmetry` what orders of labels
 leave the same (`symmetry_search` finds them). `pymc.sample` is ``px.sample``,

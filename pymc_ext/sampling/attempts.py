@@ -14,11 +14,17 @@ from pymc_ext.interrupts import Interrupts
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling.blocks import Chains, Constrain, Fold
 from pymc_ext.sampling.diagnostics import ENERGY_FMI_LEAST, TRANSITIONS_TO_TELL, Diagnostics
+from pymc_ext.sampling.hmc import HMC
 from pymc_ext.sampling.options import START_RADIUS, START_TRIES, Sampling
 from pymc_ext.sampling.progress import now
-from pymc_ext.sampling.protocol import Sampler
+from pymc_ext.sampling.protocol import Sampler, Source
+from pymc_ext.sampling.threads import Threads
 
 logger = logging.getLogger(__name__)
+
+# Chains of a sampler, as everywhere, and of HMC in step, where more cost little else than draws: of
+# 16 half-chains the worst R̂ of many is below 1.02 from some 700 effective draws on.
+CHAINS, CHAINS_IN_STEP = 4, 8
 
 # Draws of each chain before the first judgement: from 50 on half-chains of 25 tell chains that mix
 # from chains that do not; from 100 on R̂ may condemn a map.
@@ -60,6 +66,13 @@ INTERRUPTED = "interrupted"
 APART = "R̂ no longer falls with more draws, as where chains stay in basins of their own"
 DIVERGENT = "more than 1 % of the transitions diverge, which more of them would not mend"
 CONDEMNED, DIVERGES = "the map does not serve", "steps are too long"
+HIDES = "the map hides a region that chains without it enter"
+HANDED_ON = "trajectories of one length do not serve"
+
+# Gradients after which chains in step are handed on to a sampler whose trajectories find their own
+# lengths: what nutpie's default takes on 32 models of users in median, without any map
+# (`python -m benchmarks.speed.users`).
+MOST_IN_STEP = 75_000
 
 
 @dataclass
@@ -85,17 +98,28 @@ class SamplingRun:
         scale: Array | None = None,
     ) -> Chains:
         """Chains from ``starts`` (M, D), each with random numbers of its own, not yet warm."""
+        density = self.density.density
+        density = getattr(density, "for_chains", density)
         made = [
             self.sampler.chain(
-                self.density.density, start, transport=transport, scale=scale,
+                density, start, transport=transport, scale=scale,
                 seed=int(self.rng.integers(2**31)), options=options,
             )
             for start in starts
         ]  # fmt: skip
         now(f"NUTS: {len(made)} chains warm up")
-        chains = Chains(
-            made, self.density, transport, self.constrain, self.interrupts, self.fold
-        )  # fmt: skip
+        share = None if transport is None else self.sampler.share
+        return self._kept(Threads(made, self.interrupts, share), transport)
+
+    def in_step(self, starts: Array, options: Sampling, transport: TransportMap) -> Chains:
+        """The same by HMC in v, all in step."""
+        now(f"HMC: {len(starts)} chains warm up")
+        seed = int(self.rng.integers(2**31))
+        source = HMC(self.density.density, transport, starts, seed, options, self.interrupts)
+        return self._kept(source, transport)
+
+    def _kept(self, source: Source, transport: TransportMap | None) -> Chains:
+        chains = Chains(source, self.density, transport, self.constrain, self.fold)
         self.made.append(chains)
         return chains
 
@@ -104,9 +128,23 @@ class SamplingRun:
         return self.given_up + chains.gradients
 
 
-def in_map(run: SamplingRun, transport: TransportMap, starts: Array) -> tuple[Chains, str]:
-    """Chains in v from ``starts`` (M, D), and why they ended: `CONDEMNED` where v does not do."""
+def in_map(
+    run: SamplingRun, transport: TransportMap, starts: Array, extra: Array, in_step: bool
+) -> tuple[Chains, str]:
+    """Chains in v, and why they ended: `CONDEMNED` where v does not do.
+
+    From as many of ``starts`` (M, D) as the options say, and all of ``extra``. By HMC, ``in_step``,
+    and where that does not do, or else, by the sampler, with shorter steps where it diverges.
+    """
     options = replace(run.options, max_depth=min(run.options.max_depth, MAP_DEPTH))
+    if in_step:
+        begin = np.concatenate([starts[: chains_from_q(run.options, True)], extra])
+        chains, why = _in_step(run, transport, begin, options)
+        slow = why == APART and not len(extra)  # all began in one q
+        if why != HANDED_ON and not slow:
+            return chains, why
+        run.given_up += chains.gradients
+    starts = np.concatenate([starts[: chains_from_q(run.options, False)], extra])
     chains, why = _warmed_in_map(run, transport, starts, options)
     for acceptance in CAREFUL:
         if why == DIVERGES and acceptance > options.target_accept:
@@ -127,13 +165,28 @@ def kept_instead(run: SamplingRun, before: Chains, chains: Chains) -> Chains:
     return before
 
 
+def _in_step(
+    run: SamplingRun, transport: TransportMap, starts: Array, options: Sampling
+) -> tuple[Chains, str]:
+    """Chains of HMC, `HANDED_ON` where they diverge or take long: then the map leaves a neck to
+    them, along which longer trajectories get farther."""
+    chains = run.in_step(starts, options, transport)
+    chains.warm_up(run.options.budget - run.given_up)
+
+    def verdict(found: Diagnostics) -> str | None:
+        if _condemned(run, chains, found):
+            return CONDEMNED
+        long = run.spent(chains) > MOST_IN_STEP and not found.enough(run.options.ess)
+        return HANDED_ON if long or found.diverges else None
+
+    return chains, _draw(run, chains, verdict)
+
+
 def _warmed_in_map(
     run: SamplingRun, transport: TransportMap, starts: Array, options: Sampling
 ) -> tuple[Chains, str]:
     chains = run.chains(starts, options, transport)
     chains.warm_up(run.options.budget - run.given_up)
-    if not chains.interrupted:
-        run.sampler.share(chains.chains)
 
     def verdict(found: Diagnostics) -> str | None:
         if _condemned(run, chains, found):
@@ -158,6 +211,11 @@ def alone(run: SamplingRun, starts: Array, scale: Array | None) -> tuple[Chains,
         return DIVERGENT if many and found.transitions >= TRANSITIONS_TO_TELL else None
 
     return chains, _draw(run, chains, verdict)
+
+
+def chains_from_q(options: Sampling, in_step: bool) -> int:
+    """How many start from weighted draws, or from random points."""
+    return options.chains or (CHAINS_IN_STEP if in_step else CHAINS)
 
 
 def random_starts(run: SamplingRun, count: int) -> Array:
@@ -236,12 +294,13 @@ def _next(run: SamplingRun, chains: Chains, found: Diagnostics | None) -> int:
         short = max(found.shortage(run.options.ess), 1.0)
         size = int(np.ceil(chains.draws * (min(MARGIN * short, GROWTH) - 1)))
     left = run.options.budget - run.spent(chains)
-    return int(min(max(size, FEWEST), left // (chains.steps * len(chains.chains))))
+    return int(min(max(size, FEWEST), left // (chains.steps * chains.count)))
 
 
 def _condemned(run: SamplingRun, chains: Chains, found: Diagnostics) -> bool:
     """Whether the coordinates do not serve."""
-    deep = np.mean(chains.statistics["tree_depth"] >= MAP_DEPTH)
+    depths = chains.statistics.get("tree_depth")  # which chains in step have not
+    deep = 0.0 if depths is None else np.mean(depths >= MAP_DEPTH)
     if deep > DEEP_SHARE and run.options.max_depth > MAP_DEPTH:
         return True
     if chains.draws < DRAWS_TO_CONDEMN or chains.gradients < GRADIENTS_TO_CONDEMN:

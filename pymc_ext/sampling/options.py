@@ -27,7 +27,8 @@ class Sampling:
         Gradients of log p̃, over all chains and with warm-up, after which no further block begins;
         a warm-up that takes more ends there, and nothing is drawn.
     chains
-        From weighted draws of the approximation; chains from starts of your own come on top.
+        From weighted draws of the approximation; chains from starts of your own come on top. By
+        default eight of HMC, four of a sampler.
     target_accept, max_depth
         Of NUTS: the acceptance rate that step sizes are adapted to, and the largest depth of a
         tree.
@@ -45,7 +46,7 @@ class Sampling:
 
     ess: float = 400
     budget: int = BUDGET
-    chains: int = 4
+    chains: int | None = None
     target_accept: float = 0.8
     max_depth: int = 10
 
@@ -55,7 +56,8 @@ class Sampling:
         if not 0 < self.ess < np.inf:
             raise ValueError(f"ess must be a positive number, got {self.ess!r}")
         for name, least in (("budget", 1), ("chains", 2), ("max_depth", 1)):
-            require_count(name, getattr(self, name), least)
+            if name != "chains" or self.chains is not None:
+                require_count(name, getattr(self, name), least)
         if not 0 < self.target_accept < 1:
             raise ValueError(f"target_accept must be between 0 and 1, got {self.target_accept!r}")
 

@@ -1,49 +1,49 @@
-"""What NUTS will take in an approximation's coordinates, told before it runs."""
+"""What chains will take in an approximation's coordinates, told before they run."""
 
 from __future__ import annotations
 
 from pymc_ext.maths.types import Array
 
-__all__ = ["in_words", "nuts_gradients", "weighted_kurtosis"]
+__all__ = ["chain_gradients", "in_words", "weighted_kurtosis"]
 
 NORMAL_KURTOSIS = 3.0
 
 # Steps of a trajectory over D^(1/4), the law of Beskos, Pillai, Roberts, Sanz-Serna and Stuart
-# (2013, Bernoulli 19, arXiv:1001.4460) for a product of D alike; 3.6 where the map serves, of 37
-# posteriors with reference draws, D = 3 to 26 (`python -m benchmarks.speed.predicted`).
-STEPS_BY_DIMENSION = 3.6
+# (2013, Bernoulli 19, arXiv:1001.4460) for a product of D alike: of HMC a quarter period long where
+# the map serves, and of NUTS, of 37 posteriors with reference draws, D = 3 to 26
+# (`python -m benchmarks.speed.predicted`).
+STEPS_BY_DIMENSION, STEPS_OF_NUTS = 1.2, 3.6
 
-# Fitted to the gradients that 37 posteriors took, see `nuts_gradients`: draws for an effective one
-# of the worst quantity, transitions of all chains before the first, and the power of the share of
+# Fitted to the gradients that these took, see `chain_gradients`: draws for an effective one of the
+# worst quantity, transitions of all chains before the first, and the power of the share of
 # effective draws that says how many draws chains need more.
-DRAWS_BY_ESS, WARM_UP, BY_SHARE = 2.3, 230, 0.6
+DRAWS_BY_ESS, WARM_UP, BY_SHARE = 2.3, 320, 0.6
 
 # Transitions of a sampler that has no coordinates: four chains of 1,000 to adapt, and draws.
 COLD = 6_000
 
 # Of a prediction, that chains may take where weights did not serve, which is where they run: of 16
-# stored answers half took 3.3 times as many or fewer, 13 at most ten times, one in the map 12.7,
-# two that left it 20 and 25 (`python -m benchmarks.speed.predicted --answers`).
+# stored answers, by NUTS, half took 3.3 times as many or fewer, 14 at most ten times, two that
+# left the map 20 and 25 (`python -m benchmarks.speed.predicted --answers`).
 UP_TO = 10
 
 # A share is not known below one draw of those that were judged, nor what comes of it.
 LEAST_SHARE = 1e-4
 
 
-def nuts_gradients(
+def chain_gradients(
     dimension: int, ess: float, share: float | None, kurtosis: float = NORMAL_KURTOSIS
 ) -> int:
     r"""Gradients to ``ess`` effective draws of every quantity, if chains neither diverge nor meet a
     heavy tail.
 
-    .. math:: 3.6\, D^{1/4}\, \big(230 + 2.3\, \mathrm{ESS} \cdot \mathrm{share}^{-0.6}
+    .. math:: 1.2\, D^{1/4}\, \big(320 + 2.3\, \mathrm{ESS} \cdot \mathrm{share}^{-0.6}
               \max(1, (\kappa - 1) / 4)\big)
 
-    was fitted to 37 posteriors before chains went on until sds are known; now it lies within a
-    factor of two on 95 % of 40 (`python -m benchmarks.speed.predicted`), most of which weights
-    answer. Where they do not it is the least: a heavy tail makes an sd hard to know (11 times as
-    many on one_comp_mm_elim_abs), and of divergent transitions more are made, with shorter steps,
-    until their share is known (3 to 20 times as many on hierarchies of few groups).
+    lies within a factor of two on 95 % of 40 posteriors
+    (`python -m benchmarks.speed.predicted`), most of which weights answer. Where they do not it is
+    the least: a heavy tail makes an sd hard to know, and of divergent transitions more are made,
+    with shorter steps, until their share is known. Without a map it is what NUTS takes at least.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def nuts_gradients(
     ess
         What is asked for.
     share
-        Effective draws per draw of the approximation in whose coordinates NUTS runs, by importance
+        Effective draws per draw of the approximation in whose coordinates chains run, by importance
         weights; None without one.
     kurtosis
         κ, the largest of any coordinate: (κ − 1)/4 times as many draws know an sd as well as a
@@ -60,7 +60,7 @@ def nuts_gradients(
     """
     steps = STEPS_BY_DIMENSION * dimension**0.25
     if share is None:
-        return round(steps * COLD)
+        return round(STEPS_OF_NUTS * dimension**0.25 * COLD)
     draws = DRAWS_BY_ESS * ess * max(share, LEAST_SHARE) ** -BY_SHARE
     draws *= max(1.0, (kurtosis - 1) / 4)
     return round(steps * (WARM_UP + draws))

@@ -91,3 +91,35 @@ class Sampler(Protocol):
 
     def share(self, chains: Sequence[Chain]) -> None:
         """After the warm-up in v: let the chains share what each has learnt; may do nothing."""
+
+
+class Source(Protocol):
+    """Several chains at once."""
+
+    @property
+    def count(self) -> int:
+        """Of chains, M."""
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C has ended them."""
+
+    @property
+    def gradients(self) -> int:
+        """Of log p̃ so far, over all chains and with warm-up."""
+
+    @property
+    def infinite(self) -> int:
+        """Points tried so far where log p̃ is +∞; 0 where the sampler does not tell."""
+
+    def warm_up(self, budget: float) -> Transitions:
+        """Adapt, once; where that takes more gradients than ``budget`` it ends early.
+
+        Points are (M, n, D), statistics (M, n), here and in :meth:`draw`.
+        """
+
+    def draw(self, iterations: int) -> Transitions:
+        """The next states of all; fewer after Ctrl-C."""
+
+    def close(self) -> None:
+        """No further call comes."""

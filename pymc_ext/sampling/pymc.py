@@ -1,4 +1,4 @@
-"""``px.sample``: NUTS in the coordinates of what ``pm.fit`` gave, as ``pm.sample`` gives it."""
+"""``px.sample``: chains in the coordinates of what ``pm.fit`` gave, as ``pm.sample`` gives them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pymc_ext.sampling.installed import installed_sampler
 from pymc_ext.sampling.modes import modes_outside, through_modes
 from pymc_ext.sampling.named import OfApproximation
 from pymc_ext.sampling.options import BUDGET, Sampling
-from pymc_ext.sampling.prediction import nuts_gradients
+from pymc_ext.sampling.prediction import chain_gradients
 from pymc_ext.sampling.progress import at_work, now
 from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
@@ -48,7 +48,7 @@ def sample(
     *,
     ess: float = 400,
     budget: int = BUDGET,
-    chains: int = 4,
+    chains: int | None = None,
     target_accept: float = 0.8,
     extra_starts: Array | None = None,
     search: bool = True,
@@ -57,10 +57,11 @@ def sample(
     progressbar: bool = True,
     **kwargs: Any,
 ) -> ArvizData:
-    r"""Exact draws from the posterior of a model, by NUTS in an approximation's coordinates.
+    r"""Exact draws from the posterior of a model, by chains in an approximation's coordinates.
 
     Chains start at weighted draws of q and draw in blocks until bulk and tail ESS of every
-    variable and of log p̃ reach ``ess``; see `pymc_ext.sampling.run.sample`. A q that does not serve
+    variable and of log p̃ reach ``ess``; see `pymc_ext.sampling.run.sample`. They are of Hamiltonian
+    Monte Carlo, eight in step, and where that does not serve of NUTS. A q that does not serve
     as coordinates lends its mean and covariance: mixtures, and flows with bounded tails or a
     Student-t latent law. Chains from one q agree on the mode that q has, whatever lies elsewhere:
     paths from 34 points search for more, and a chain starts in each mode that they find. Where
@@ -76,7 +77,7 @@ def sample(
     budget
         Gradients after which no further block begins.
     chains
-        How many start from q.
+        How many start from q; by default eight of HMC, four of a sampler.
     target_accept
         Acceptance rate that step sizes are adapted to.
     extra_starts
@@ -84,7 +85,8 @@ def sample(
     search
         Whether to look for modes outside q first, for some hundred to some thousand gradients.
     sampler
-        nutpie by default, and where that is not installed PyMC's own, some times as slow.
+        What makes the chains, in place of HMC. By default that is tried first, then nutpie, and
+        where nutpie is not installed PyMC's own NUTS, some times as slow.
     random_seed
         Of everything: None or an integer from 0 to 2³² − 1.
     progressbar
@@ -95,14 +97,14 @@ def sample(
     Returns
     -------
     InferenceData (PyMC 6: DataTree)
-        As ``pm.sample`` gives it; ``sample_stats`` has lp, acceptance_rate, step_size, tree_depth,
-        n_steps, diverging, energy. The attributes of ``posterior`` say whether it is ``trusted``,
-        the ``reasons`` if not, and what was spent: ``gradient_evaluations``, and apart from these
-        ``approximation_gradients`` and ``search_gradients``, with these ``all_gradients``; and
-        ``seconds`` of the chains, ``compile_seconds``; and beside that what four chains of 1,000
-        draws and as many to adapt take at least, as ``pm.sample`` makes them, on a posterior of
-        independent variables: ``pm_sample_gradients_at_least``. ``random_seed`` and ``options`` (as
-        JSON) are what was asked for.
+        As ``pm.sample`` gives it; ``sample_stats`` has lp, acceptance_rate, step_size, n_steps,
+        diverging, energy, and of NUTS tree_depth. The attributes of ``posterior`` say whether it is
+        ``trusted``, the ``reasons`` if not, and what was spent: ``gradient_evaluations``, and apart
+        from these ``approximation_gradients`` and ``search_gradients``, with these
+        ``all_gradients``; and ``seconds`` of the chains, ``compile_seconds``; and beside that what
+        four chains of 1,000 draws and as many to adapt take at least, as ``pm.sample`` makes them,
+        on a posterior of independent variables: ``pm_sample_gradients_at_least``. ``random_seed``
+        and ``options`` (as JSON) are what was asked for.
 
     Raises
     ------
@@ -143,6 +145,7 @@ def sample(
             seed=random_seed, constrain=approx.constrain,
             extra_starts=_with_modes(extra_starts, outside, approx.density.dimension),
             fold=None if images is None else images.symmetry.one_order,
+            in_step=sampler is None,
         )  # fmt: skip
     found = with_tails(
         through_modes(found, outside, random_seed, approx.q), approx.density, as_transport(approx.q)
@@ -228,7 +231,7 @@ def _attributes(
         "approximation_gradients": by_fit,
         "search_gradients": by_search,
         "all_gradients": found.gradient_evaluations + by_fit + by_search,
-        "pm_sample_gradients_at_least": nuts_gradients(approx.density.dimension, ess, None),
+        "pm_sample_gradients_at_least": chain_gradients(approx.density.dimension, ess, None),
         "seconds": found.seconds,
         "compile_seconds": found.compile_seconds,
     }

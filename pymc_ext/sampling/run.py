@@ -1,4 +1,4 @@
-"""NUTS in an approximation's coordinates, block by block, until its draws are worth enough."""
+"""Chains in an approximation's coordinates, block by block, until draws are worth enough."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pymc_ext.density import CountedDensity, Density, TransportMap
 from pymc_ext.maths.types import Array
 from pymc_ext.sampling import attempts
 from pymc_ext.sampling.blocks import Chains, Constrain, Fold
+from pymc_ext.sampling.hidden import hidden_by
+from pymc_ext.sampling.hmc import HMC
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Sampler
 from pymc_ext.sampling.result import Sampled
@@ -19,6 +21,11 @@ from pymc_ext.variational.core.threads import threads_for
 from pymc_ext.variational.core.weights import NO_DENSITY
 
 NOTHING_DRAWN = "interrupted before the chains had drawn anything: nothing is kept"
+NO_USE = "the approximation's coordinates did not serve"
+GIVEN_UP = {  # why chains in a map's coordinates are, as users are told
+    attempts.CONDEMNED: NO_USE,
+    attempts.HIDES: "the approximation's coordinates hide a region that chains without them enter",
+}
 FEWEST_DRAWS = 4  # of a chain that is judged: half-chains of two have a variance
 
 
@@ -45,8 +52,9 @@ def sample(
     constrain: Constrain | None = None,
     fall_back: bool = True,
     fold: Fold | None = None,
+    in_step: bool = False,
 ) -> Sampled:
-    r"""Draw from p̃ by NUTS in the coordinates of an approximation.
+    r"""Draw from p̃ by chains in the coordinates of an approximation.
 
     Chains of v, with θ = T(v), start from importance-weighted draws of q, adapt their step size in
     a few iterations, and draw in blocks until bulk and tail ESS of every quantity and of log p̃
@@ -76,6 +84,8 @@ def sample(
     fold
         θ (N, D) -> images under changes that leave p as it is, the same for all images of one
         point, as :meth:`.symmetry.Symmetry.one_order`: draws are judged, and handed back, so.
+    in_step
+        Whether HMC, whose chains go in step, comes before ``sampler`` in the map's coordinates.
 
     Returns
     -------
@@ -108,13 +118,13 @@ def sample(
     """
     require_sampler(sampler)
     begin = time.perf_counter()
-    counted = CountedDensity(getattr(density, "for_chains", density))
+    counted = CountedDensity(density)
     compiled = counted.clock.seconds
     rng = np.random.default_rng(seed)
     run = attempts.SamplingRun(counted, sampler, options or Sampling(), constrain, rng, fold)
     try:
         with run.interrupts, threads_for(counted.dimension):
-            chains, why = _attempts(run, transport, extra_starts, fall_back)
+            chains, why = _attempts(run, transport, extra_starts, fall_back, in_step)
     finally:
         for made in run.made:
             made.close()
@@ -133,26 +143,27 @@ def require_sampler(sampler: object) -> None:
 
 
 def _attempts(
-    run: attempts.SamplingRun, transport: TransportMap | None, extra: Array | None, fall_back: bool
-) -> tuple[Chains, str]:
+    run: attempts.SamplingRun, transport: TransportMap | None, extra: Array | None,
+    fall_back: bool, in_step: bool,
+) -> tuple[Chains, str]:  # fmt: skip
     """In the map's coordinates if they serve, else in θ: the chains, and why they ended."""
     if transport is not None:
         require_law(transport, run.density.dimension)
     extra, extra_in_map = own_starts(run.density, extra, transport)
     starts, scale, condemned = None, None, None
     if transport is not None:
-        v = weighted_starts(run.density, transport, run.options.chains, run.rng)
-        if v is not None:
-            chains, why = attempts.in_map(run, transport, np.concatenate([v, extra_in_map]))
-            if why != attempts.CONDEMNED or not fall_back:
+        chains, why, beyond = _in_map(run, transport, extra_in_map, in_step)
+        if chains is not None:
+            if why not in GIVEN_UP or not fall_back:
                 return chains, why
             run.given_up += chains.gradients
-            starts, scale = chains.theta[:, -1], chains.theta.std(axis=(0, 1))
+            starts, scale = _from_map(run, chains, len(extra), beyond), chains.theta.std((0, 1))
             condemned = chains
-        note = "the approximation's coordinates did not serve: the sampler adapted by itself"
-        run.notes = (*run.notes, note)
+        run.notes = (*run.notes, f"{GIVEN_UP.get(why, NO_USE)}: the sampler adapted by itself")
     if starts is None:
-        starts = np.concatenate([attempts.random_starts(run, run.options.chains), extra])
+        starts = np.concatenate(
+            [attempts.random_starts(run, attempts.chains_from_q(run.options, False)), extra]
+        )
     chains, why = attempts.alone(run, starts, scale)
     if condemned is not None and (
         (why == attempts.SPENT and chains.draws < FEWEST_DRAWS)
@@ -160,6 +171,36 @@ def _attempts(
     ):
         return attempts.kept_instead(run, condemned, chains), why
     return chains, why
+
+
+def _in_map(
+    run: attempts.SamplingRun, transport: TransportMap, extra: Array, in_step: bool
+) -> tuple[Chains | None, str, Array | None]:
+    """Chains in v, why they ended, and where they never were but chains in θ come to; no chains
+    where q has no draw to begin at."""
+    count = attempts.chains_from_q(run.options, in_step)
+    begin = weighted_starts(run.density, transport, count, run.rng)
+    if begin is None:
+        return None, attempts.CONDEMNED, None
+    chains, why = attempts.in_map(run, transport, begin.v, extra, in_step)
+    # other modes, and other orders of labels, are no regions that the map hides
+    looked = begin.nearly_right or run.fold is not None or len(extra) > 0
+    if looked or why != attempts.REACHED:
+        return chains, why, None
+    beyond = hidden_by(run.density, transport, chains, run.rng)
+    return chains, (why if beyond is None else attempts.HIDES), beyond
+
+
+def _from_map(run: attempts.SamplingRun, chains: Chains, extra: int, beyond: Array | None) -> Array:
+    """Where chains in θ begin after those in v: where some of these are, half of them ``beyond``
+    if they never were there, and where all of the ``extra`` last ones are."""
+    from_q = chains.count - extra
+    kept = np.r_[: min(from_q, attempts.chains_from_q(run.options, False))]
+    starts = chains.theta[np.r_[kept, from_q : chains.count], -1]
+    if beyond is not None:
+        half = starts[::2]
+        half[:] = run.rng.choice(beyond, len(half), replace=len(beyond) < len(half))
+    return starts
 
 
 def _answer(
@@ -190,7 +231,7 @@ def _answer(
         diagnostics=found,
         checks=checks,
         notes=(*run.notes, *found.notes(run.options.ess)),
-        sampler=run.sampler.name,
+        sampler=HMC.name if isinstance(chains.source, HMC) else run.sampler.name,
         in_map=chains.transport is not None,
         stop_reason=why,
         gradient_evaluations=run.spent(chains) + run.density.gradients,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pymc_ext.density import Density, TransportMap
 from pymc_ext.density.check import DensityError
 from pymc_ext.maths.psis import psislw
 from pymc_ext.maths.types import Array
+from pymc_ext.variational.core.weights import ESS_SHARE_NEGLIGIBLE, KHAT_USABLE, effective_draws
+from pymc_ext.variational.missed.shoulders import SHARE_WRONG
 
 # Draws of q that are weighed: with fewer the starts would seldom leave q's bulk, and 1,000 values
 # of log p̃ cost less than the first block of gradients.
@@ -47,10 +51,19 @@ def require_law(transport: TransportMap, dimension: int) -> None:
         )
 
 
+@dataclass(frozen=True)
+class Starts:
+    """Starts v (count, D), and whether q is as good as what is searched for shoulders before chains
+    run (:func:`~pymc_ext.variational.missed.shoulders.may_have`)."""
+
+    v: Array
+    nearly_right: bool
+
+
 def weighted_starts(
     density: Density, transport: TransportMap, count: int, rng: np.random.Generator
-) -> Array | None:
-    """``count`` different v by Pareto-smoothed weights p̃/q, (count, D).
+) -> Starts | None:
+    """``count`` different v by Pareto-smoothed weights p̃/q.
 
     Without replacement. None where fewer draws of q than that have a finite log p̃: its coordinates
     are of no use.
@@ -62,10 +75,13 @@ def weighted_starts(
     inside = np.isfinite(log_ratio)
     if inside.sum() < count:
         return None
-    v, log_weights = v[inside], psislw(log_ratio[inside])[0]
+    v, (log_weights, khat) = v[inside], psislw(log_ratio[inside])
+    share = effective_draws(log_ratio[inside]) / WEIGHED
     # Gumbel's trick draws without replacement on the log scale, where no weight underflows
     keys = log_weights + rng.gumbel(size=len(v))
-    return v[np.argsort(-keys)[:count]]
+    alike = share >= ESS_SHARE_NEGLIGIBLE  # whatever k̂ is then
+    nearly_right = alike or (float(khat) < KHAT_USABLE and share >= SHARE_WRONG)
+    return Starts(v[np.argsort(-keys)[:count]], nearly_right)
 
 
 def own_starts(

@@ -29,7 +29,7 @@ from pymc_ext.variational.core.weights import (
     weighted_moments,
 )
 from pymc_ext.variational.gaussian.numbers import cholesky
-from pymc_ext.variational.gaussian.posteriors import Gaussian
+from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from pymc_ext.variational.missed.kernels import Kernels, kernels_about, spread_of
 from pymc_ext.variational.missed.outside import Misses, bound_by_weights
 
@@ -118,12 +118,12 @@ def shoulder(
     rng
         Of chains and draws.
     """
-    found = _unseen(_wandered(density, starts, scales, rng), misses)
+    found = _unseen(wandered(density, starts, scales, rng), misses)
     if not len(found):
         return None
     for _ in range(AGAIN):
         starts = found[rng.integers(len(found), size=CHAINS)]
-        more = _unseen(_wandered(density, starts, scales, rng), misses)
+        more = _unseen(wandered(density, starts, scales, rng), misses)
         found = np.unique(np.concatenate([found, more]), axis=0)
     if len(found) < 2:  # one has no spread
         return None
@@ -149,9 +149,10 @@ def _unseen(points: Array, misses: Misses) -> Array:
         return np.unique(points[log_p - log_q > UNSEEN], axis=0)
 
 
-def _wandered(
-    density: CountedDensity, starts: Array, scales: Gaussian, rng: np.random.Generator
-) -> Array:
+def wandered(
+    density: CountedDensity, starts: Array, scales: Gaussian | DiagonalGaussian,
+    rng: np.random.Generator,
+) -> Array:  # fmt: skip
     """Where chains from ``starts`` (M, D) are after each transition, (`TRANSITIONS` M, D)."""
     along = DensityInCoordinates(density, scales)
     u = scales.inverse(starts)

@@ -17,6 +17,7 @@ from bridge.methods.table import find_methods
 from bridge.methods.warm_nuts import WarmNUTS
 from posteriordb_cases import load_case
 from pymc_ext.density import CountedDensity
+from pymc_ext.sampling import attempts
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.variational.core.algorithm import Algorithm, Fitted
 from pymc_ext.variational.gaussian.laplace import Laplace
@@ -51,25 +52,33 @@ def require_exact(theta: np.ndarray) -> None:
 
 
 @pytest.mark.stan
-def test_on_a_stan_program_stans_own_sampler_runs(stan_problem: StanProblem) -> None:
+@pytest.mark.parametrize(("most", "engine", "chains"), [(75_000, "hmc", 8), (0, "stan-nuts", 4)])
+def test_on_a_stan_program_stans_own_sampler_comes_after_hmc(
+    stan_problem: StanProblem, most: int, engine: str, chains: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "MOST_IN_STEP", most)
     fit = METHOD.run(stan_problem, 0, 1)
     require_exact(fit.theta)
     info = fit.info
-    assert str(info["engine"]).startswith("stan-nuts on Stan 2.")
+    assert str(info["engine"]).startswith(f"{engine} on Stan 2.")
     assert info["trusted"] and info["verdict"] == "trusted" and info["in_map"]
     assert fit.lq is None and fit.lp.shape == fit.theta.shape[:2]
     np.testing.assert_allclose(
         fit.lp[0], stan_problem.density.log_density(fit.theta[0]), rtol=1e-12
     )
-    made = int(info["draws_per_chain"]) * 4 * float(info["mean_steps"])
+    made = int(info["draws_per_chain"]) * chains * float(info["mean_steps"])
     spent = int(info["approximation_gradients"]) + int(info["warm_up_gradients"]) + made
     assert fit.gradient_evaluations == pytest.approx(spent)
     again = METHOD.run(stan_problem, 0, 1)
     np.testing.assert_array_equal(fit.theta, again.theta)
 
 
-def test_on_a_pymc_model_nutpie_runs() -> None:
+def test_on_a_pymc_model_nutpie_comes_after_hmc(monkeypatch: pytest.MonkeyPatch) -> None:
     needs("nutpie")
+    fit = WarmNUTS(Laplace())(model_problem(), 0, 1)
+    require_exact(fit.theta)
+    assert str(fit.info["engine"]).startswith("hmc on PyMC")
+    monkeypatch.setattr(attempts, "MOST_IN_STEP", 0)
     fit = WarmNUTS(Laplace())(model_problem(), 0, 1)
     require_exact(fit.theta)
     assert str(fit.info["engine"]).startswith("nutpie on PyMC")
@@ -79,6 +88,7 @@ def test_on_a_pymc_model_nutpie_runs() -> None:
 def test_without_nutpie_pymcs_own_sampler_does(monkeypatch: pytest.MonkeyPatch) -> None:
     for room in ("bridge.methods.warm_nuts", "pymc_ext.sampling.installed"):
         monkeypatch.setattr(f"{room}.find_spec", lambda name: None)
+    monkeypatch.setattr(attempts, "MOST_IN_STEP", 0)
     fit = WarmNUTS(Laplace())(model_problem(), 0, 1)
     require_exact(fit.theta)
     assert str(fit.info["engine"]).startswith("pymc on PyMC")

@@ -217,11 +217,12 @@ def test_without_a_map_starts_are_random_and_finite():
 def test_weighted_starts_are_different_and_follow_the_posterior():
     wide, rng = DiagonalGaussian(np.zeros(2), np.full(2, 3.0)), np.random.default_rng(1)
     starts = np.concatenate([
-        wide.forward(weighted_starts(TARGET, wide, 4, rng))[0] for _ in range(100)
+        wide.forward(weighted_starts(TARGET, wide, 4, rng).v)[0] for _ in range(100)
     ])  # fmt: skip
     assert 0.85 < starts.std() < 1.15  # 800 scalars of N(0, 1), not of q's N(0, 9)
     four = weighted_starts(gaussian(np.full(2, 9.0), 0.01 * np.eye(2)), UNIT, 4, rng)
-    assert len(np.unique(four, axis=0)) == 4  # though one weight has all
+    assert len(np.unique(four.v, axis=0)) == 4  # though one weight has all
+    assert not four.nearly_right and weighted_starts(TARGET, UNIT, 4, rng).nearly_right
 
 
 # ---- other starts --------------------------------------------------------------------------

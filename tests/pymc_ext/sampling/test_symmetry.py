@@ -192,7 +192,7 @@ def test_chains_in_one_of_six_modes_are_draws_of_all() -> None:
     assert modes.matters
     found = sampled(target, basin, modes, Sampling(), 1, basin=basin)
     assert found.trusted, found.verdict
-    assert found.in_map and found.theta.shape[0] == 4  # no chain for any other mode
+    assert found.in_map and found.theta.shape[0] == 8  # no chain for any other mode
     assert "one of 6 images of one mode at random" in found.notes[-1]
     theta = found.theta.reshape(-1, 3)
     counts = np.unique(np.argsort(theta, axis=1), axis=0, return_counts=True)[1]
@@ -212,7 +212,7 @@ def test_a_mode_that_is_no_image_has_chains_of_its_own() -> None:
     assert images.symmetry.order == 2
     np.testing.assert_allclose(images.others.places, [[20.0, 20.0]], atol=1)
     found = sampled(target, basin, modes, Sampling(), 1, basin=basin)
-    assert found.theta.shape[0] == 5
+    assert found.theta.shape[0] == 9
     assert not found.trusted  # chains do not go between that mode and the two
 
 
