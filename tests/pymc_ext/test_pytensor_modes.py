@@ -11,6 +11,7 @@ from pytensor.tensor.elemwise import Elemwise
 import pymc_ext as px
 from pymc_ext.density import PyMCDensity
 from pymc_ext.pytensor_modes import numpy_mode, run_by_numpy, serves
+from tests.needed import needs
 from tests.tolerances import EXACT
 
 RNG = np.random.default_rng(1)
@@ -143,12 +144,17 @@ def test_a_mode_that_is_asked_for_is_taken(monkeypatch):
     assert len(asked) == 1
 
 
-def test_chains_take_the_compiler(monkeypatch):
+def test_chains_of_one_point_a_call_take_the_compiler_and_those_in_step_what_is_compiled():
+    needs("nutpie")
+    from pymc_ext.sampling.nutpie import NutpieNUTS
+
     with pm.Model():
         groups()
         approx = pm.fit(method=px.BatchMatchVI(random_seed=1), progressbar=False)
+    options = {"ess": 100, "search": False, "random_seed": 1, "progressbar": False}
+    assert px.sample(approx, **options).posterior.attrs["sampler"] == "hmc"
     assert "for_chains" not in vars(approx.density)
-    idata = px.sample(approx, ess=100, search=False, random_seed=1, progressbar=False)
+    idata = px.sample(approx, sampler=NutpieNUTS(), **options)
     assert idata.posterior.sizes["chain"] == 4
     chains = vars(approx.density)["for_chains"]
     assert "_both" in vars(chains) and not chains.interpreted
