@@ -187,7 +187,10 @@ def _in_map(
     looked = begin.nearly_right or run.fold is not None or len(extra) > 0
     if looked or why != attempts.REACHED:
         return chains, why, None
-    beyond = hidden_by(run.density, transport, chains, run.rng)
+    try:
+        beyond = hidden_by(run.density, transport, chains, run.rng)
+    except KeyboardInterrupt:
+        return chains, attempts.INTERRUPTED, None
     return chains, (why if beyond is None else attempts.HIDES), beyond
 
 

@@ -15,7 +15,7 @@ from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian
 from tests.needed import needs
-from tests.pymc_ext.sampling.targets import gaussian, require_moments
+from tests.pymc_ext.sampling.targets import Puppeteer, gaussian, require_moments
 
 SHARE, FAR, WIDE = 0.12, 5.0, 2.0  # of a broad region beside N(0, I): its mass, middle and sds
 
@@ -135,8 +135,6 @@ def test_chains_go_on_without_a_map_that_hides_something():
 def test_it_is_not_asked_of_a_q_that_is_nearly_right_nor_without_an_inverse(monkeypatch):
     monkeypatch.setattr("pymc_ext.sampling.run.hidden_by", lambda *args: pytest.fail("asked"))
     q = DiagonalGaussian(np.zeros(2), np.ones(2))
-    from tests.pymc_ext.sampling.targets import Puppeteer
-
     found = sample(gaussian(np.zeros(2), np.eye(2)), q, Puppeteer(), seed=1, in_step=True)
     assert found.trusted and found.in_map
     monkeypatch.undo()
@@ -146,3 +144,14 @@ def test_it_is_not_asked_of_a_q_that_is_nearly_right_nor_without_an_inverse(monk
 
     counted, chains = chains_in(beside(), Squeezed(), 1)
     assert hidden_by(counted, NoInverse(), chains, np.random.default_rng(1)) is None
+
+
+def test_an_interrupt_during_the_look_keeps_the_draws_which_are_not_trusted(monkeypatch):
+    def pressed(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pymc_ext.sampling.run.hidden_by", pressed)
+    q = DiagonalGaussian(np.zeros(2), np.full(2, 3.0))
+    found = sample(gaussian(np.zeros(2), np.eye(2)), q, Puppeteer(), seed=1, in_step=True)
+    assert found.in_map and not found.trusted and found.theta.shape[1] > 0
+    assert found.stop_reason == attempts.INTERRUPTED
