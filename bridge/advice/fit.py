@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXPECTED_FAILURES", "LADDER", "Advice", "Attempt", "NoAnswerError", "fit"]
 
-# Then NUTS, as a flow takes up to 200,000 gradients where the map does not serve: NUTS was
+# Then chains, as a flow takes up to 200,000 gradients where the map does not serve: NUTS was
 # predicted to take less in each of 200 runs on 40 posteriors with reference draws. The map is the
 # Gaussian where no more is needed, and its paths and batches take fewer gradients than a search for
 # modes with its Hessians: a median of 2,200 instead of 7,400 on 34 of these posteriors.
@@ -93,7 +93,7 @@ def fit(
     length do not serve of NUTS, Stan's own for a Stan program, nutpie for all else (without it the
     model's own sampler, PyMC's for a density); they are judged by R̂, ESS, E-FMI and divergences,
     and ``Advice.doubts`` says why they are not to be trusted. Then they run once more in
-    the coordinates of a short flow on that approximation, which is the answer if it passes. Where
+    the coordinates of a short flow on that approximation, which are the answer if they pass. Where
     chains keep to modes of their own the mixture of all basins is handed back, with these
     doubts, as it weighs them. Ctrl-C ends it: what chains have drawn is handed back, not trusted;
     before that weighted draws of the best approximation so far, and where there is none it is a

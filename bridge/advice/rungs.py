@@ -164,7 +164,7 @@ def _short_of_a_tail(search: Search, open_end: str) -> Advice:
 
 
 def _of_chains(search: Search, options: Sampling, progressbar: bool) -> Advice:
-    """Draws of NUTS, in a flow's coordinates where those in the best fit's are not trusted; where
+    """Draws of chains, in a flow's coordinates where those in the best fit's are not trusted; where
     chains keep to modes of their own, those of the mixture that weighs them."""
     if search.endless:
         raise NoAnswerError(IMPROPER, tuple(search.attempts))

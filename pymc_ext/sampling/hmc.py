@@ -8,7 +8,6 @@ so that log p̃, its score and T are asked for all of them in one call.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -16,9 +15,11 @@ from numpy.typing import NDArray
 
 from pymc_ext.density import Density, DensityInCoordinates, TransportMap
 from pymc_ext.interrupts import Interrupts
+from pymc_ext.maths.hamiltonian import State, trajectory
 from pymc_ext.maths.types import Array
-from pymc_ext.sampling.nutpie import Transitions
 from pymc_ext.sampling.options import Sampling
+from pymc_ext.sampling.protocol import STATISTICS as OF_NUTS
+from pymc_ext.sampling.transitions import Transitions
 
 __all__ = ["HMC"]
 
@@ -34,16 +35,8 @@ WARM_UP = 40
 # of the transitions made; the mean of the second half is what is kept.
 GAIN = 1.0
 MOST_STEPS = 128  # of a trajectory
-ENERGY_LOST = 1000.0  # nats at which a trajectory has diverged, as in Stan
-
-
-@dataclass
-class _State:
-    """Where all chains are: v (M, D), log p̃ of v (M,), its score (M, D)."""
-
-    v: Array
-    lp: Array
-    score: Array
+# Of a transition, each (M, n): a trajectory of a given length is no tree.
+STATISTICS = tuple(name for name in OF_NUTS if name != "tree_depth")
 
 
 class HMC:
@@ -87,7 +80,7 @@ class HMC:
         self._log_step = -0.25 * np.log(starts.shape[1])  # steps go with D^(−1/4)
         self._log_steps = list[float]()  # of the warm-up
         self._made = 0
-        self._state = _State(starts, *self._evaluated(starts))
+        self._state = State(starts, *self._evaluated(starts))
 
     def warm_up(self, budget: float) -> Transitions:
         """Find the step size."""
@@ -110,7 +103,7 @@ class HMC:
                 if self._interrupts is not None and self._interrupts.seen:
                     raise KeyboardInterrupt
                 state, row = self._transition()
-                points.append(state.v)
+                points.append(state.point)
                 rows.append(row)
                 self._state = state
                 self._made += 1
@@ -127,40 +120,21 @@ class HMC:
             for name in STATISTICS
         })  # fmt: skip
 
-    def _transition(self) -> tuple[_State, dict[str, NDArray]]:
+    def _transition(self) -> tuple[State, dict[str, NDArray]]:
         """One of every chain; the new state and its statistics, (M,) each."""
-        state = self._state
         length = QUARTER * (1 + SPREAD * (2 * ((self._made + 1) * GOLDEN % 1) - 1))
         steps = min(int(np.ceil(length / np.exp(self._log_step))), MOST_STEPS)
         step = min(length / steps, np.exp(self._log_step))
-        momentum = self._rng.standard_normal(state.v.shape)
-        before = 0.5 * np.sum(momentum**2, axis=1) - state.lp
-        v, lp, score, energy = state.v, state.lp, state.score, before
-        diverging = np.zeros(self.count, dtype=bool)
-        with np.errstate(all="ignore"):
-            for _ in range(steps):
-                momentum = momentum + 0.5 * step * score
-                # by the kick alone: where it leads numbers overflow, which says nothing of p̃
-                diverging |= ~(0.5 * np.sum(momentum**2, axis=1) - lp - before < ENERGY_LOST)
-                # those that have diverged wait where they began
-                v = np.where(diverging[:, None], state.v, v + step * momentum)
-                lp, score = self._evaluated(v)
-                momentum = momentum + 0.5 * step * score
-                energy = 0.5 * np.sum(momentum**2, axis=1) - lp
-                diverging |= ~(energy - before < ENERGY_LOST)
-            rate = np.where(diverging, 0.0, np.exp(np.minimum(before - energy, 0.0)))
+        momentum = self._rng.standard_normal(self._state.point.shape)
+        tried = trajectory(self._evaluated, self._state, momentum, step, steps)
+        rate = np.exp(tried.log_rate)
         accepted = self._rng.uniform(size=self.count) < rate
-        chosen = _State(
-            np.where(accepted[:, None], v, state.v),
-            np.where(accepted, lp, state.lp),
-            np.where(accepted[:, None], score, state.score),
-        )
-        return chosen, {
+        return self._state.or_where(accepted, tried.end), {
             "acceptance_rate": rate,
             "step_size": np.full(self.count, step),
             "n_steps": np.full(self.count, steps),
-            "diverging": diverging,
-            "energy": np.where(accepted, energy, before),
+            "diverging": tried.diverging,
+            "energy": np.where(accepted, tried.after, tried.before),
         }
 
     def _evaluated(self, v: Array) -> tuple[Array, Array]:
@@ -171,6 +145,3 @@ class HMC:
         self.infinite += int(np.sum(lp == np.inf))
         usable = np.isfinite(lp) & np.isfinite(score).all(axis=1)
         return np.where(usable, lp, -np.inf), np.where(usable[:, None], score, 0.0)
-
-
-STATISTICS = ("acceptance_rate", "step_size", "n_steps", "diverging", "energy")

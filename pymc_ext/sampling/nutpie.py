@@ -7,7 +7,7 @@ would in one run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Protocol
@@ -22,6 +22,7 @@ from pymc_ext.sampling.evaluated import Evaluated
 from pymc_ext.sampling.gate import Gate
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Chain
+from pymc_ext.sampling.transitions import Transitions
 
 NAMES = {  # ours, ArviZ's, to nutpie's
     "acceptance_rate": "mean_tree_accept",
@@ -41,14 +42,6 @@ class Outside(ArithmeticError):
     """A point without a finite log p̃, at which nutpie rejects and goes on."""
 
     is_recoverable = True
-
-
-@dataclass(frozen=True)
-class Transitions:
-    """Successive states of one chain; see `pymc_ext.sampling.protocol.Transitions`."""
-
-    points: Array
-    statistics: Mapping[str, NDArray]
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,10 @@ class Sampling:
         require_number("target_accept", self.target_accept)
         if not 0 < self.ess < np.inf:
             raise ValueError(f"ess must be a positive number, got {self.ess!r}")
-        for name, least in (("budget", 1), ("chains", 2), ("max_depth", 1)):
-            if name != "chains" or self.chains is not None:
-                require_count(name, getattr(self, name), least)
+        for name in ("budget", "max_depth"):
+            require_count(name, getattr(self, name), 1)
+        if self.chains is not None:
+            require_count("chains", self.chains, 2)
         if not 0 < self.target_accept < 1:
             raise ValueError(f"target_accept must be between 0 and 1, got {self.target_accept!r}")
 

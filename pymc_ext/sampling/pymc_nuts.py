@@ -20,9 +20,9 @@ from pymc_ext.density import Density, DensityInCoordinates, TransportMap
 from pymc_ext.maths.types import Array
 from pymc_ext.ops.callback import register_numba
 from pymc_ext.sampling.evaluated import Evaluated
-from pymc_ext.sampling.nutpie import Transitions
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.protocol import Chain
+from pymc_ext.sampling.transitions import Transitions
 
 NAMES = {  # ours, ArviZ's, to PyMC's
     "acceptance_rate": "mean_tree_accept",

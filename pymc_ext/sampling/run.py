@@ -21,9 +21,8 @@ from pymc_ext.variational.core.threads import threads_for
 from pymc_ext.variational.core.weights import NO_DENSITY
 
 NOTHING_DRAWN = "interrupted before the chains had drawn anything: nothing is kept"
-NO_USE = "the approximation's coordinates did not serve"
 GIVEN_UP = {  # why chains in a map's coordinates are, as users are told
-    attempts.CONDEMNED: NO_USE,
+    attempts.CONDEMNED: "the approximation's coordinates did not serve",
     attempts.HIDES: "the approximation's coordinates hide a region that chains without them enter",
 }
 FEWEST_DRAWS = 4  # of a chain that is judged: half-chains of two have a variance
@@ -159,7 +158,7 @@ def _attempts(
             run.given_up += chains.gradients
             starts, scale = _from_map(run, chains, len(extra), beyond), chains.theta.std((0, 1))
             condemned = chains
-        run.notes = (*run.notes, f"{GIVEN_UP.get(why, NO_USE)}: the sampler adapted by itself")
+        run.notes = (*run.notes, f"{GIVEN_UP[why]}: the sampler adapted by itself")
     if starts is None:
         starts = np.concatenate(
             [attempts.random_starts(run, attempts.chains_from_q(run.options, False)), extra]

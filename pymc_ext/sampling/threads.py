@@ -9,9 +9,9 @@ from typing import TypeVar
 import numpy as np
 
 from pymc_ext.interrupts import Interrupts
-from pymc_ext.sampling.nutpie import Transitions
 from pymc_ext.sampling.protocol import STATISTICS, Chain
 from pymc_ext.sampling.protocol import Transitions as OfOne
+from pymc_ext.sampling.transitions import Transitions
 
 Answer = TypeVar("Answer")
 LOOK = 0.1  # seconds between looks at what a warm-up has spent: a choice, its cost is nothing

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_ext.density import CountedDensity, DensityInCoordinates
+from pymc_ext.maths.hamiltonian import State, trajectory
 from pymc_ext.maths.types import Array
 from pymc_ext.variational.core.weights import (
     ESS_SHARE_NEGLIGIBLE,
@@ -157,23 +158,11 @@ def wandered(
     along = DensityInCoordinates(density, scales)
     u = scales.inverse(starts)
     with np.errstate(all="ignore"):
-        value, score = along.log_density_gradient(u)
-        visited = list[Array]()
-        for _ in range(TRANSITIONS):
-            momentum = rng.standard_normal(u.shape)
-            energy = value - 0.5 * (momentum**2).sum(axis=1)
-            step = STEP / u.shape[1] ** 0.25 * rng.uniform(SHORTEST, LONGEST)
-            tried, there, slope = u, value, score
-            for _ in range(STEPS):
-                momentum = momentum + 0.5 * step * slope
-                tried = tried + step * momentum
-                there, slope = along.log_density_gradient(tried)
-                momentum = momentum + 0.5 * step * slope
-            gain = there - 0.5 * (momentum**2).sum(axis=1) - energy
-            taken = np.log(rng.random(len(u))) < gain  # false where it is NaN
-            u, score = (
-                np.where(taken[:, None], new, old) for new, old in ((tried, u), (slope, score))
-            )
-            value = np.where(taken, there, value)
-            visited.append(u)
+        state, visited = State(u, *along.log_density_gradient(u)), list[Array]()
+    for _ in range(TRANSITIONS):
+        momentum = rng.standard_normal(u.shape)
+        step = STEP / u.shape[1] ** 0.25 * rng.uniform(SHORTEST, LONGEST)
+        tried = trajectory(along.log_density_gradient, state, momentum, step, STEPS)
+        state = state.or_where(np.log(rng.random(len(u))) < tried.log_rate, tried.end)
+        visited.append(state.point)
     return scales.forward(np.concatenate(visited))[0]

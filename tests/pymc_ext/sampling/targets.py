@@ -23,6 +23,20 @@ def gaussian(mean, cov):
     )
 
 
+def failing(after, error):
+    """N(0, I₂), whose score raises ``error`` at the call after so many."""
+    calls = 0
+
+    def score(x):
+        nonlocal calls
+        calls += 1
+        if calls > after:
+            raise error
+        return -x
+
+    return CallableDensity(lambda x: -0.5 * (x**2).sum(1), score, dimension=2)
+
+
 def two_modes(apart=12.0):
     """½ N(0, I₂) + ½ N((apart, 0), I₂)."""
     other = np.array([apart, 0.0])

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 from pymc_ext.density import CallableDensity
+from pymc_ext.maths.hamiltonian import ENERGY_LOST
 from pymc_ext.sampling import attempts
-from pymc_ext.sampling.hmc import ENERGY_LOST, GOLDEN, HMC, QUARTER, SPREAD, WARM_UP
+from pymc_ext.sampling.hmc import GOLDEN, HMC, QUARTER, SPREAD, WARM_UP
 from pymc_ext.sampling.options import Sampling
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from tests.pymc_ext.sampling.targets import (
     FunnelMap,
     Puppeteer,
+    failing,
     funnel,
     gaussian,
     require_moments,
@@ -198,18 +200,8 @@ def test_of_a_map_that_is_given_up_four_chains_go_on():
 
 
 def test_an_error_of_the_density_reaches_the_caller():
-    calls = 0
-
-    def score(x):
-        nonlocal calls
-        calls += 1
-        if calls > 50:
-            raise LookupError("no data here")
-        return -x
-
-    density = CallableDensity(NORMAL.log_density, score, dimension=2)
     with pytest.raises(LookupError, match="no data here"):
-        in_step(density, UNIT)
+        in_step(failing(50, LookupError("no data here")), UNIT)
 
 
 def test_a_warm_up_ends_when_it_has_spent_the_budget():
@@ -218,16 +210,7 @@ def test_a_warm_up_ends_when_it_has_spent_the_budget():
 
 
 def test_an_interrupt_keeps_what_is_drawn_and_says_that_it_is_short():
-    calls = 0
-
-    def score(x):
-        nonlocal calls
-        calls += 1
-        if calls == 400:
-            raise KeyboardInterrupt
-        return -x
-
-    density = CallableDensity(NORMAL.log_density, score, dimension=2)
+    density = failing(399, KeyboardInterrupt)
     found = in_step(density, UNIT, Sampling(ess=100_000, budget=10**6))
     assert found.stop_reason == attempts.INTERRUPTED and not found.trusted
     assert found.verdict.startswith(f"not trusted: interrupted, {found.theta.shape[1]} draws")

@@ -13,7 +13,7 @@ from pymc_ext.sampling.pymc_nuts import PyMCNUTS
 from pymc_ext.sampling.run import sample
 from pymc_ext.variational.gaussian.posteriors import DiagonalGaussian, Gaussian
 from tests.needed import needs
-from tests.pymc_ext.sampling.targets import FunnelMap, funnel, gaussian, require_moments
+from tests.pymc_ext.sampling.targets import FunnelMap, failing, funnel, gaussian, require_moments
 
 SAMPLERS = {"nutpie": NutpieNUTS, "pymc": PyMCNUTS}
 MEAN = np.array([5.0, -1.0, 3000.0])
@@ -98,16 +98,7 @@ def test_points_outside_the_support_are_rejected(sampler):
 
 
 def test_an_error_of_the_density_reaches_the_caller(sampler):
-    calls = 0
-
-    def gradient(x):
-        nonlocal calls
-        calls += 1
-        if calls > 50:
-            raise LookupError("no data here")
-        return -x
-
-    density = CallableDensity(lambda x: -0.5 * (x**2).sum(1), gradient, dimension=2)
+    density = failing(50, LookupError("no data here"))
     with pytest.raises(LookupError, match="no data here"):
         sample(density, DiagonalGaussian(np.zeros(2), np.ones(2)), sampler, seed=5)
 
